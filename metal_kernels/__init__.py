@@ -1,0 +1,1 @@
+"""Kernels tuned for the verify path, each with a plain-ops reference."""

@@ -1,0 +1,1 @@
+"""What the layers remember between passes, and how a prefix of a block is kept."""

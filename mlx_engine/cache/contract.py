@@ -1,0 +1,41 @@
+"""What every kind of layer cache can do: read a block, keep a prefix of it, snapshot, restore."""
+
+from typing import Protocol
+
+import mlx.core as mx
+
+
+class LayerSnapshot(Protocol):
+    """A layer's memory at a boundary; cheap, because MLX arrays never change."""
+
+    @property
+    def length(self) -> int:
+        """Committed tokens at the boundary."""
+
+
+class LayerCache(Protocol):
+    """One layer's memory of a conversation (batch of one).
+
+    A pass writes a block of rows; `keep(n)` then commits the first n of them and forgets the rest.
+    Between `keep` and the next pass the cache stands exactly after `length` tokens.
+    """
+
+    @property
+    def length(self) -> int:
+        """Committed tokens."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held now, buffers included."""
+
+    def keep(self, rows: int) -> None:
+        """Commit the first `rows` rows of the last block."""
+
+    def snapshot(self) -> LayerSnapshot:
+        """The state at `length`, valid as long as the conversation up to there stands."""
+
+    def restore(self, snapshot: LayerSnapshot) -> None:
+        """Go back to a boundary taken from this very cache."""
+
+    def arrays(self) -> list[mx.array]:
+        """Arrays that hold the committed state; evaluated between rounds so no graph grows."""

@@ -1,0 +1,1 @@
+"""The loop: propose, verify, accept, keep, report."""

@@ -1,0 +1,1 @@
+"""Draft sources and the choice of draft length."""

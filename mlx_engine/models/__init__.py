@@ -1,0 +1,1 @@
+"""Adapters: one model family a file, trunk and MTP head."""

@@ -1,0 +1,46 @@
+"""What the engine asks of a model family: a trunk, an output head, and perhaps MTP heads."""
+
+from typing import Protocol
+
+import mlx.core as mx
+
+from mlx_engine.cache.layer_caches import LayerCaches
+
+
+class Adapter(Protocol):
+    """A model with a batch of one. T is the number of rows of a pass, H hidden size, V vocabulary.
+
+    mtp_depth: heads in the checkpoint, 0 for none. A head's row pairs token x_k with the hidden
+    state of position k-1 and predicts token k+1; which hidden state that is (before or after the
+    final norm) is the family's business: `forward` returns the one its head wants.
+    """
+
+    @property
+    def vocabulary(self) -> int:
+        """V."""
+
+    @property
+    def hidden_size(self) -> int:
+        """H."""
+
+    @property
+    def mtp_depth(self) -> int:
+        """MTP heads present."""
+
+    def make_caches(self) -> LayerCaches:
+        """Empty caches for the trunk."""
+
+    def make_head_caches(self) -> LayerCaches:
+        """Empty caches for the MTP head."""
+
+    def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
+        """Int tokens [1, T] -> hidden states [1, T, H] as output head and MTP head read them."""
+
+    def logits(self, hidden: mx.array) -> mx.array:
+        """Hidden [1, T, H] -> float32 logits [1, T, V]."""
+
+    def mtp_forward(self, tokens: mx.array, hidden: mx.array, caches: LayerCaches) -> mx.array:
+        """Tokens [1, T] and the hidden states before them [1, T, H] -> the head's states."""
+
+    def mtp_logits(self, hidden: mx.array) -> mx.array:
+        """The head's states [1, T, H] -> float32 logits [1, T, V]."""

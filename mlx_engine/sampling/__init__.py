@@ -1,0 +1,1 @@
+"""From logits to a token: filters, penalties and position-keyed noise."""

@@ -1,0 +1,1 @@
+"""Strings to tokens and back: tokenizer, chat template, streamed text."""

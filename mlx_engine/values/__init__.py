@@ -1,0 +1,1 @@
+"""Frozen values the whole program may import: options, events, stats, descriptions, errors."""

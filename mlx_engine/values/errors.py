@@ -1,0 +1,71 @@
+"""The tree of what can go wrong.
+
+EngineError
+├── ModelNotFound          no such path, or a folder without a model in it
+├── BadModelFile           truncated, corrupt, or tensors that do not fit the config
+│   └── UnsafeModelFile    a format that can run code when opened (.bin, .pt, pickle)
+├── UnsupportedModel       a sound file of an architecture or format we cannot run
+├── BadTokenizer           tokenizer missing, broken, or of another model
+├── BadChatTemplate        a template that fails, never ends or reaches outside its sandbox
+├── BadOption              a setting out of range
+├── BadPrompt              nothing to read, or text that is not valid Unicode
+│   └── PromptTooLong      more tokens than the context holds
+├── NumericsError          the model produced something that is not a number
+├── OutOfMemory            the model or the cache does not fit
+└── EngineMisuse           called from another thread, while busy, or after close
+
+Every message names the file or setting, says what is wrong, and what to do. Anything that is not
+an EngineError is a bug of ours.
+"""
+
+
+class EngineError(Exception):
+    """Something the user can understand and act on."""
+
+
+class ModelNotFound(EngineError):
+    """There is no model at the given place."""
+
+
+class BadModelFile(EngineError):
+    """A model file is damaged or contradicts its config."""
+
+
+class UnsafeModelFile(BadModelFile):
+    """A weight format that can run code when opened."""
+
+
+class UnsupportedModel(EngineError):
+    """The file is sound but this engine cannot run it."""
+
+
+class BadTokenizer(EngineError):
+    """The tokenizer is missing, damaged or belongs to another model."""
+
+
+class BadChatTemplate(EngineError):
+    """The chat template could not produce a prompt."""
+
+
+class BadOption(EngineError):
+    """A setting is out of its range."""
+
+
+class BadPrompt(EngineError):
+    """The prompt cannot be read."""
+
+
+class PromptTooLong(BadPrompt):
+    """The prompt has more tokens than the context holds."""
+
+
+class NumericsError(EngineError):
+    """The model produced something that is not a number."""
+
+
+class OutOfMemory(EngineError):
+    """The model or its cache does not fit in memory."""
+
+
+class EngineMisuse(EngineError):
+    """The engine was called from another thread, while busy, or after close."""

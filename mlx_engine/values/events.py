@@ -1,0 +1,47 @@
+"""What a conversation reports while it runs: plain values, safe to hand to another thread."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from mlx_engine.values.stats import GenerationStats, RoundStats
+
+FinishReason = Literal["end", "stop-string", "max-tokens", "context-full", "stopped"]
+Channel = Literal["answer", "thinking"]
+
+
+@dataclass(frozen=True, slots=True)
+class PromptProgress:
+    """Prompt tokens read so far; `reused` of them came from the cache of the turn before."""
+
+    done: int
+    total: int
+    reused: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TextPiece:
+    """Text that is final. depth d > 0: a draft token of depth d that was accepted; 0: the model's."""
+
+    text: str
+    channel: Channel = "answer"
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RoundFinished:
+    """One pass of the target model."""
+
+    stats: RoundStats
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationFinished:
+    """The answer is complete; `text` and `thinking` are all of it."""
+
+    reason: FinishReason
+    stats: GenerationStats
+    text: str
+    thinking: str = ""
+
+
+Event = PromptProgress | TextPiece | RoundFinished | GenerationFinished

@@ -1,0 +1,51 @@
+"""What a model is, in one shape for every file format."""
+
+from dataclasses import dataclass
+
+from mlx_engine.values.options import Numerics, SamplingOptions
+from mlx_engine.values.reason import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class TensorGroup:
+    """Tensors of one role: how many, how they are stored ("8-bit affine, groups of 64"), bytes."""
+
+    name: str
+    tensors: int
+    storage: str
+    parameters: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDescription:
+    """A model as the user sees it; everything here can be told from file headers.
+
+    mtp_heads: heads found as tensors, whatever the config claims. mtp: why there are none, or why
+    they cannot be used; None when they can. declined: everything else that is off, with reasons.
+    state_bytes: recurrent state; cache_bytes_per_token: keys and values, all layers and heads.
+    sampling: what the model's own generation_config recommends.
+    """
+
+    name: str
+    path: str
+    architecture: str
+    parameters: int
+    quantisation: str
+    nbytes: int
+    layers: int
+    hidden_size: int
+    vocabulary: int
+    context_length: int
+    mtp_heads: int
+    mtp: Reason | None
+    groups: tuple[TensorGroup, ...]
+    cache_bytes_per_token: int
+    state_bytes: int
+    sampling: SamplingOptions
+    numerics: Numerics = "exact"
+    declined: tuple[Reason, ...] = ()
+
+    def memory_needed(self, context: int) -> int:
+        """Bytes to hold the weights and a conversation of `context` tokens."""
+        return self.nbytes + self.state_bytes + context * self.cache_bytes_per_token

@@ -1,0 +1,118 @@
+"""What a caller may set, checked at birth."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from mlx_engine.values.errors import BadOption
+
+Numerics = Literal["exact", "fast"]
+DraftSourceName = Literal["mtp", "prompt-lookup", "model", "none"]
+DraftRule = Literal["shared-noise", "greedy"]
+MAX_DEPTH = 8
+
+
+def _require(condition: bool, name: str, value: object, allowed: str) -> None:
+    if not condition:
+        raise BadOption(f"{name}={value!r} is not possible: use {allowed}.")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """How a model is opened.
+
+    heads: a file or folder to take the MTP heads from, instead of looking in and beside the model.
+    numerics: "exact" asks that a row's logits do not depend on the rows beside it.
+    context_length: tokens at most, None for what the model was made for.
+    """
+
+    heads: Path | None = None
+    numerics: Numerics = "exact"
+    context_length: int | None = None
+
+    def __post_init__(self) -> None:
+        _require(self.numerics in ("exact", "fast"), "numerics", self.numerics, '"exact" or "fast"')
+        length = self.context_length
+        _require(length is None or length >= 8, "context_length", length, "8 or more, or None")
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingOptions:
+    """How the next token is chosen; temperature 0 is greedy.
+
+    top_k 0, top_p 1, min_p 0 and the neutral penalties mean "off". The repetition penalty looks at
+    prompt and answer (as in CTRL, Keskar et al. 2019); presence and frequency penalties look at the
+    answer only. seed None draws a new one for every answer.
+    """
+
+    temperature: float = 0.7
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        _require(0 <= self.temperature <= 10, "temperature", self.temperature, "0 to 10")
+        _require(self.top_k >= 0, "top_k", self.top_k, "0 (off) or more")
+        _require(0 < self.top_p <= 1, "top_p", self.top_p, "more than 0, at most 1 (off)")
+        _require(0 <= self.min_p < 1, "min_p", self.min_p, "0 (off) or more, below 1")
+        repetition = self.repetition_penalty
+        _require(0 < repetition <= 10, "repetition_penalty", repetition, "more than 0, at most 10")
+        presence, frequency = self.presence_penalty, self.frequency_penalty
+        _require(-10 <= presence <= 10, "presence_penalty", presence, "-10 to 10")
+        _require(-10 <= frequency <= 10, "frequency_penalty", frequency, "-10 to 10")
+        for token, bias in self.logit_bias.items():
+            _require(token >= 0 and abs(bias) <= 1000, "logit_bias", {token: bias}, "-1000 to 1000")
+        seed = self.seed
+        _require(seed is None or 0 <= seed < 2**64, "seed", seed, "0 to 2**64-1, or None")
+
+
+@dataclass(frozen=True, slots=True)
+class DraftOptions:
+    """How tokens are drafted; none of it can change the text.
+
+    depth: tokens drafted in a round, "auto" for as many as pay on this machine.
+    min_probability: a draft ends before the first token its source finds less likely than this.
+    rule: how the head's own choice is made; "shared-noise" uses the noise of the final choice.
+    """
+
+    source: DraftSourceName = "mtp"
+    depth: int | Literal["auto"] = "auto"
+    min_probability: float = 0.0
+    rule: DraftRule = "shared-noise"
+
+    def __post_init__(self) -> None:
+        names = ("mtp", "prompt-lookup", "model", "none")
+        _require(self.source in names, "source", self.source, f"one of {', '.join(names)}")
+        depth_is_fine = self.depth == "auto" or (
+            isinstance(self.depth, int) and 0 <= self.depth <= MAX_DEPTH
+        )
+        _require(depth_is_fine, "depth", self.depth, f'"auto" or 0 to {MAX_DEPTH}')
+        probability = self.min_probability
+        _require(0 <= probability < 1, "min_probability", probability, "0 or more, below 1")
+        rules = ("shared-noise", "greedy")
+        _require(self.rule in rules, "rule", self.rule, '"shared-noise" or "greedy"')
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationOptions:
+    """When an answer ends.
+
+    max_tokens: None for as many as the context holds. stop: strings that end the answer and are not
+    part of it. ignore_eos: go on past the model's own end of text.
+    """
+
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    ignore_eos: bool = False
+
+    def __post_init__(self) -> None:
+        limit = self.max_tokens
+        _require(limit is None or limit >= 1, "max_tokens", limit, "1 or more, or None")
+        for text in self.stop:
+            _require(bool(text), "stop", text, "strings that are not empty")

@@ -1,0 +1,69 @@
+"""What drafting did: figures of one round, and their sums over an answer."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mlx_engine.values.reason import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class RoundStats:
+    """One round: `drafted` tokens checked in one pass, `accepted` of them kept, `emitted` in all.
+
+    depth: tokens asked for; drafted is less when the source had fewer. why: the reason when depth
+    is not what the options ask for. Times in milliseconds; draft and verify are device time,
+    host is what is left of the round.
+    """
+
+    position: int
+    depth: int
+    drafted: int
+    accepted: int
+    emitted: int
+    draft_ms: float
+    verify_ms: float
+    host_ms: float
+    why: Reason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationStats:
+    """Sums over one answer.
+
+    drafted_by_depth[d-1] counts the rounds in which a d-th token was drafted, accepted_by_depth[d-1]
+    those in which it stood. passes: passes of the target model after the prompt. seed: the one in
+    effect.
+    """
+
+    prompt_tokens: int = 0
+    reused_tokens: int = 0
+    generated_tokens: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    drafted_by_depth: tuple[int, ...] = ()
+    accepted_by_depth: tuple[int, ...] = ()
+    passes: int = 0
+    tokens_per_pass: float = 0.0
+    tokens_per_second: float = 0.0
+    prompt_tokens_per_second: float = 0.0
+    time_to_first_token_s: float = 0.0
+    draft_ms: float = 0.0
+    verify_ms: float = 0.0
+    host_ms: float = 0.0
+    peak_memory_bytes: int = 0
+    seed: int = 0
+
+    @property
+    def acceptance(self) -> float:
+        """Accepted over drafted, 0 when nothing was drafted."""
+        return self.accepted / self.drafted if self.drafted else 0.0
+
+
+def count_by_depth(lengths: Iterable[int]) -> tuple[int, ...]:
+    """[d-1] -> how many of `lengths` are at least d."""
+    counts: list[int] = []
+    for length in lengths:
+        counts.extend([0] * (length - len(counts)))
+        for depth in range(length):
+            counts[depth] += 1
+    return tuple(counts)
