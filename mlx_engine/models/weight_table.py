@@ -1,0 +1,157 @@
+"""Named weights of a trunk or a head, each taken exactly once by the model built on them."""
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+import mlx.core as mx
+
+from mlx_engine.values.errors import BadModelFile
+
+Packing = Literal["dense", "affine", "mxfp4", "mxfp8", "nvfp4"]
+
+_AFFINE_BITS = (2, 3, 4, 5, 6, 8)
+_AFFINE_GROUPS = (32, 64, 128)
+_NAMES_IN_A_MESSAGE = 6
+
+
+class Matrix(NamedTuple):
+    """A weight of N outputs by K inputs, dense or in one of MLX's packings.
+
+    dense: `weight` is floating [N, K], no scales and biases, group_size 0, bits of an element.
+    else: `weight` is uint32 [N, K * bits / 32], `scales` [N, K / group_size] (floating for affine,
+    uint8 for the others), `biases` like scales for affine and None for the others.
+    """
+
+    weight: mx.array
+    scales: mx.array | None
+    biases: mx.array | None
+    group_size: int
+    bits: int
+    mode: Packing
+
+
+class _Layout(NamedTuple):
+    """What the widths of weight and scales say about a packing."""
+
+    bits: int
+    group_size: int
+
+
+class WeightTable:
+    """Named arrays of one part of a model; every one must be taken exactly once.
+
+    origin: the file or folder they come from, for messages. Taking a name a second time is a bug of
+    the caller and raises KeyError.
+    """
+
+    def __init__(self, arrays: Mapping[str, mx.array], origin: str) -> None:
+        self._left = dict(arrays)
+        self._taken: set[str] = set()
+        self._origin = origin
+
+    def __contains__(self, name: str) -> bool:
+        """Whether `name` is there to be taken."""
+        return name in self._left
+
+    def take(self, name: str, shape: tuple[int, ...]) -> mx.array:
+        """The floating array `name`; BadModelFile when it is missing or not of this shape."""
+        array = self._remove(name)
+        self._require_shape(name, array, shape)
+        self._require_floating(name, array)
+        return array
+
+    def take_matrix(self, name: str, outputs: int, inputs: int) -> Matrix:
+        """`name`.weight with its .scales and .biases, if any; BadModelFile when they do not fit.
+
+        Bits and group size are read from the shapes, so layers may differ from one another.
+        """
+        weight = self._remove(f"{name}.weight")
+        if f"{name}.scales" not in self._left:
+            self._require_shape(f"{name}.weight", weight, (outputs, inputs))
+            self._require_floating(f"{name}.weight", weight)
+            return Matrix(weight, None, None, 0, weight.dtype.size * 8, "dense")
+        scales = self._remove(f"{name}.scales")
+        layout = self._layout(name, weight, scales, outputs, inputs)
+        if f"{name}.biases" in self._left:
+            return self._affine(name, weight, scales, layout)
+        mode = self._microscaled_mode(name, scales, layout)
+        return Matrix(weight, scales, None, layout.group_size, layout.bits, mode)
+
+    def check_all_used(self) -> None:
+        """BadModelFile naming the arrays nobody took."""
+        if self._left:
+            names = sorted(self._left)
+            shown = ", ".join(names[:_NAMES_IN_A_MESSAGE])
+            more = len(names) - _NAMES_IN_A_MESSAGE
+            rest = f" and {more} more" if more > 0 else ""
+            raise BadModelFile(
+                f"{self._origin}: this model has no place for {shown}{rest}. The config does not "
+                "belong to these weights, or they are of a variant this version does not know."
+            )
+
+    def _remove(self, name: str) -> mx.array:
+        if name in self._taken:
+            raise KeyError(f"{name} was taken before")
+        if name not in self._left:
+            raise BadModelFile(
+                f"{self._origin}: the tensor {name} is missing. The file is incomplete or its "
+                "config belongs to another model: get both again from the same place."
+            )
+        self._taken.add(name)
+        return self._left.pop(name)
+
+    def _affine(self, name: str, weight: mx.array, scales: mx.array, layout: _Layout) -> Matrix:
+        biases = self._remove(f"{name}.biases")
+        self._require_shape(f"{name}.biases", biases, scales.shape)
+        self._require_floating(f"{name}.biases", biases)
+        self._require_floating(f"{name}.scales", scales)
+        if layout.bits not in _AFFINE_BITS or layout.group_size not in _AFFINE_GROUPS:
+            raise self._bad_packing(name, f"{layout.bits} bits in groups of {layout.group_size}")
+        return Matrix(weight, scales, biases, layout.group_size, layout.bits, "affine")
+
+    def _microscaled_mode(self, name: str, scales: mx.array, layout: _Layout) -> Packing:
+        modes: dict[_Layout, Packing] = {
+            _Layout(4, 32): "mxfp4",
+            _Layout(8, 32): "mxfp8",
+            _Layout(4, 16): "nvfp4",
+        }
+        if scales.dtype != mx.uint8 or layout not in modes:
+            raise self._bad_packing(
+                name,
+                f"no biases, {scales.dtype} scales, {layout.bits} bits in groups of "
+                f"{layout.group_size}",
+            )
+        return modes[layout]
+
+    def _layout(
+        self, name: str, weight: mx.array, scales: mx.array, outputs: int, inputs: int
+    ) -> _Layout:
+        """From weight [outputs, inputs * bits / 32] and scales [outputs, groups]."""
+        both = (weight, scales)
+        if weight.dtype != mx.uint32 or any(a.ndim != 2 or a.shape[0] != outputs for a in both):
+            shapes = f"{weight.dtype} {list(weight.shape)} with scales {list(scales.shape)}"
+            raise self._bad_packing(name, shapes)
+        words, groups = weight.shape[1], scales.shape[1]
+        if groups < 1 or words < 1 or inputs % groups or words * 32 % inputs:
+            raise self._bad_packing(name, f"{words} words and {groups} groups a row")
+        return _Layout(words * 32 // inputs, inputs // groups)
+
+    def _bad_packing(self, name: str, found: str) -> BadModelFile:
+        return BadModelFile(
+            f"{self._origin}: {name} is packed in a way that does not exist ({found}). The file is "
+            "damaged or its config belongs to another model: get both again from the same place."
+        )
+
+    def _require_shape(self, name: str, array: mx.array, shape: tuple[int, ...]) -> None:
+        if array.shape != shape:
+            raise BadModelFile(
+                f"{self._origin}: {name} has the shape {list(array.shape)}, the config asks for "
+                f"{list(shape)}. The config does not belong to these weights."
+            )
+
+    def _require_floating(self, name: str, array: mx.array) -> None:
+        if not mx.issubdtype(array.dtype, mx.floating):
+            raise BadModelFile(
+                f"{self._origin}: {name} holds {array.dtype} where floating numbers belong. It may "
+                "be packed without its scales: get the file again."
+            )
