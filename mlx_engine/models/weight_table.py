@@ -53,6 +53,11 @@ class WeightTable:
         """Whether `name` is there to be taken."""
         return name in self._left
 
+    @property
+    def origin(self) -> str:
+        """Where the arrays come from, for messages."""
+        return self._origin
+
     def take(self, name: str, shape: tuple[int, ...]) -> mx.array:
         """The floating array `name`; BadModelFile when it is missing or not of this shape."""
         array = self._remove(name)
