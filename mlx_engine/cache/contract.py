@@ -1,4 +1,4 @@
-"""What every kind of layer cache can do: read a block, keep a prefix of it, snapshot, restore."""
+"""What every kind of layer cache can do: keep a prefix of a block, snapshot, restore."""
 
 from typing import Protocol
 
@@ -12,12 +12,17 @@ class LayerSnapshot(Protocol):
     def length(self) -> int:
         """Committed tokens at the boundary."""
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that live on only because of this snapshot."""
+
 
 class LayerCache(Protocol):
     """One layer's memory of a conversation (batch of one).
 
-    A pass writes a block of rows; `keep(n)` then commits the first n of them and forgets the rest.
-    Between `keep` and the next pass the cache stands exactly after `length` tokens.
+    A pass writes a block of rows; `keep(n)` then commits the first n of them (0 to all) and
+    forgets the rest. Between `keep` and the next pass the cache stands exactly after `length`
+    tokens; how a pass writes is the business of the layer and its own cache.
     """
 
     @property
@@ -38,4 +43,4 @@ class LayerCache(Protocol):
         """Go back to a boundary taken from this very cache."""
 
     def arrays(self) -> list[mx.array]:
-        """Arrays that hold the committed state; evaluated between rounds so no graph grows."""
+        """Arrays that hold the committed state, to evaluate so that no graph grows."""

@@ -1,0 +1,106 @@
+"""Language models on MLX, drafting with their own MTP heads; importing this loads no MLX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlx_engine.values.conversation import Generation, Message
+from mlx_engine.values.errors import (
+    BadChatTemplate,
+    BadModelFile,
+    BadOption,
+    BadPrompt,
+    BadTokenizer,
+    EngineError,
+    EngineMisuse,
+    ModelNotFound,
+    NumericsError,
+    OutOfMemory,
+    PromptTooLong,
+    UnsafeModelFile,
+    UnsupportedModel,
+)
+from mlx_engine.values.events import (
+    Event,
+    GenerationFinished,
+    PromptProgress,
+    RoundFinished,
+    TextPiece,
+)
+from mlx_engine.values.model_description import ModelDescription, TensorGroup
+from mlx_engine.values.options import (
+    DraftOptions,
+    GenerationOptions,
+    LoadOptions,
+    SamplingOptions,
+)
+from mlx_engine.values.reason import Reason
+from mlx_engine.values.stats import GenerationStats, RoundStats
+
+if TYPE_CHECKING:
+    from mlx_engine.engine import Engine
+
+__all__ = [
+    "BadChatTemplate",
+    "BadModelFile",
+    "BadOption",
+    "BadPrompt",
+    "BadTokenizer",
+    "DraftOptions",
+    "EngineError",
+    "EngineMisuse",
+    "Event",
+    "Generation",
+    "GenerationFinished",
+    "GenerationOptions",
+    "GenerationStats",
+    "LoadOptions",
+    "Message",
+    "ModelDescription",
+    "ModelNotFound",
+    "NumericsError",
+    "OutOfMemory",
+    "PromptProgress",
+    "PromptTooLong",
+    "Reason",
+    "RoundFinished",
+    "RoundStats",
+    "SamplingOptions",
+    "TensorGroup",
+    "TextPiece",
+    "UnsafeModelFile",
+    "UnsupportedModel",
+    "inspect",
+    "load",
+]
+
+
+def load(
+    path: str | Path | None = None,
+    *,
+    heads: str | Path | None = None,
+    options: LoadOptions | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Engine:
+    """Open a model: a folder, a file in it, or a hub id; None for the built-in model.
+
+    heads: where to take the MTP heads from, when not in or beside the model. on_progress gets
+    bytes done and in all. The engine belongs to the thread that calls this. Raises EngineError.
+    """
+    from mlx_engine.engine import open_engine
+
+    wanted = options or LoadOptions()
+    if heads is not None:
+        wanted = replace(wanted, heads=Path(heads))
+    return open_engine(path, wanted, on_progress)
+
+
+def inspect(path: str | Path | None = None, *, heads: str | Path | None = None) -> ModelDescription:
+    """Describe a model from its headers alone, without loading it. Raises EngineError."""
+    from mlx_engine.built_in_model import built_in_model
+    from mlx_engine.loading.inspect_model import inspect_model
+
+    return inspect_model(path, built_in_model(), None if heads is None else Path(heads))

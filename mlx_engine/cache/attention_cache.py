@@ -1,0 +1,94 @@
+"""Keys and values of one attention layer; keeping a prefix moves an offset."""
+
+from typing import NamedTuple
+
+import mlx.core as mx
+
+from mlx_engine.cache.contract import LayerSnapshot
+
+GROWTH = 256
+"""Rows by which the buffers grow: one copy every 256 tokens, at most 255 rows unused."""
+
+
+class KeysValues(NamedTuple):
+    """What a block attends to: [1, heads, length + rows, size] each."""
+
+    keys: mx.array
+    values: mx.array
+
+
+class AttentionSnapshot(NamedTuple):
+    """Rows before a boundary never change, so the boundary itself is all there is to know."""
+
+    length: int
+    nbytes: int = 0
+
+
+class AttentionCache:
+    """Keys and values in buffers that grow by steps; rows past `length` are scratch.
+
+    Buffers are written in place when nobody else holds them (MLX donates them), so callers must
+    not keep the views of `write` beyond the pass.
+    """
+
+    def __init__(self) -> None:
+        self._buffers: KeysValues | None = None
+        self._length = 0
+        self._block = 0
+
+    @property
+    def length(self) -> int:
+        """Committed tokens."""
+        return self._length
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both buffers."""
+        return sum(buffer.nbytes for buffer in self._buffers) if self._buffers else 0
+
+    def write(self, keys: mx.array, values: mx.array) -> KeysValues:
+        """Append a block [1, heads, rows, size] after the committed rows; all of them in view."""
+        self._block = keys.shape[2]
+        end = self._length + self._block
+        buffers = self._room_for(end, keys, values)
+        buffers.keys[:, :, self._length : end] = keys
+        buffers.values[:, :, self._length : end] = values
+        self._buffers = buffers
+        return KeysValues(buffers.keys[:, :, :end], buffers.values[:, :, :end])
+
+    def _room_for(self, end: int, keys: mx.array, values: mx.array) -> KeysValues:
+        capacity = self._buffers.keys.shape[2] if self._buffers else 0
+        if self._buffers and end <= capacity:
+            return self._buffers
+        more = -(-end // GROWTH) * GROWTH - capacity
+        if self._buffers is None:
+            return KeysValues(_blank(keys, more), _blank(values, more))
+        return KeysValues(
+            mx.concatenate([self._buffers.keys, _blank(keys, more)], axis=2),
+            mx.concatenate([self._buffers.values, _blank(values, more)], axis=2),
+        )
+
+    def keep(self, rows: int) -> None:
+        """Commit the first `rows` rows of the last block."""
+        assert 0 <= rows <= self._block
+        self._length += rows
+        self._block = 0
+
+    def snapshot(self) -> AttentionSnapshot:
+        """The boundary at `length`."""
+        return AttentionSnapshot(self._length)
+
+    def restore(self, snapshot: LayerSnapshot) -> None:
+        """Shorten to a boundary."""
+        assert snapshot.length <= self._length
+        self._length = snapshot.length
+        self._block = 0
+
+    def arrays(self) -> list[mx.array]:
+        """Both buffers."""
+        return list(self._buffers) if self._buffers else []
+
+
+def _blank(like: mx.array, rows: int) -> mx.array:
+    batch, heads, _, size = like.shape
+    return mx.zeros((batch, heads, rows, size), dtype=like.dtype)

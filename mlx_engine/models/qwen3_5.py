@@ -1,0 +1,119 @@
+"""Qwen3.5 / 3.6 dense: Gated DeltaNet and gated attention, with one MTP head.
+
+Trunk: arXiv 2412.06464 for the recurrent layers; every full_attention_interval-th layer is
+grouped-query attention whose output is gated by sigmoid. Head (DeepSeek-V3, arXiv 2412.19437,
+section 2.2): fc([norm(embedding of x_k), norm(hidden of k-1)]), one attention layer, a norm, and
+the trunk's output head. The hidden state is the one AFTER the trunk's final norm, and the head
+feeds its own, after its own norm, to the next step.
+"""
+
+from collections.abc import Mapping
+
+import mlx.core as mx
+
+from mlx_engine.cache.attention_cache import AttentionCache
+from mlx_engine.cache.contract import LayerCache
+from mlx_engine.cache.layer_caches import LayerCaches
+from mlx_engine.models.layers import Embedding, Linear, Norm
+from mlx_engine.models.qwen3_5_config import Qwen35Config
+from mlx_engine.models.qwen3_5_layers import AttentionLayer, RecurrentLayer, blank_recurrent_cache
+from mlx_engine.models.weight_table import WeightTable
+
+
+def build_qwen3_5(
+    config: Mapping[str, object], trunk: WeightTable, head: WeightTable | None
+) -> "Qwen35":
+    """Assemble the model; BadModelFile when a tensor is missing, misshapen or left over."""
+    sizes = Qwen35Config.read(config, trunk.origin)
+    model = Qwen35(sizes, trunk, head)
+    trunk.check_all_used()
+    if head is not None:
+        head.check_all_used()
+    return model
+
+
+class Qwen35:
+    """The family's adapter (models/contract.py)."""
+
+    def __init__(self, sizes: Qwen35Config, trunk: WeightTable, head: WeightTable | None) -> None:
+        hidden, vocabulary = sizes.hidden_size, sizes.vocab_size
+        self._sizes = sizes
+        matrix = trunk.take_matrix("embed_tokens", vocabulary, hidden)
+        self._norm = Norm.take(trunk, "norm", hidden, sizes.rms_norm_eps)
+        self._layers = [
+            RecurrentLayer(sizes, trunk, f"layers.{n}")
+            if sizes.is_recurrent(n)
+            else AttentionLayer(sizes, trunk, f"layers.{n}")
+            for n in range(sizes.num_hidden_layers)
+        ]
+        dtype = matrix.weight.dtype if matrix.scales is None else self._layers[0].dtype
+        self._embedding = Embedding(matrix, dtype)
+        tied = sizes.tie_word_embeddings
+        self._output = Linear(matrix) if tied else Linear.take(trunk, "lm_head", vocabulary, hidden)
+        self._head = Qwen35Head(sizes, head) if head is not None else None
+
+    @property
+    def vocabulary(self) -> int:
+        """Rows of the output head."""
+        return self._sizes.vocab_size
+
+    @property
+    def hidden_size(self) -> int:
+        """Width of the residual stream."""
+        return self._sizes.hidden_size
+
+    @property
+    def mtp_depth(self) -> int:
+        """One head or none."""
+        return 0 if self._head is None else 1
+
+    def make_caches(self) -> LayerCaches:
+        """Empty caches for the trunk."""
+        caches: list[LayerCache] = [
+            blank_recurrent_cache(self._sizes, layer.dtype)
+            if isinstance(layer, RecurrentLayer)
+            else AttentionCache()
+            for layer in self._layers
+        ]
+        return LayerCaches(caches)
+
+    def make_head_caches(self) -> LayerCaches:
+        """An empty cache for the head's one layer."""
+        return LayerCaches([AttentionCache()])
+
+    def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
+        """Int tokens [1, T] -> hidden states after the final norm [1, T, H]."""
+        x = self._embedding(tokens)
+        for layer, cache in zip(self._layers, caches.layers, strict=True):
+            x = layer(x, cache)
+        return self._norm(x)
+
+    def logits(self, hidden: mx.array) -> mx.array:
+        """Hidden [1, T, H] -> float32 logits [1, T, V]."""
+        return self._output(hidden).astype(mx.float32)
+
+    def mtp_forward(self, tokens: mx.array, hidden: mx.array, caches: LayerCaches) -> mx.array:
+        """Tokens [1, T] and the hidden states before them [1, T, H] -> the head's states."""
+        assert self._head is not None
+        return self._head(self._embedding(tokens), hidden, caches.layers[0])
+
+    def mtp_logits(self, hidden: mx.array) -> mx.array:
+        """The head's states through the trunk's output head, float32 [1, T, V]."""
+        return self.logits(hidden)
+
+
+class Qwen35Head:
+    """The MTP head: one attention layer on top of token and hidden state."""
+
+    def __init__(self, sizes: Qwen35Config, table: WeightTable) -> None:
+        hidden, eps = sizes.hidden_size, sizes.rms_norm_eps
+        self._embedding_norm = Norm.take(table, "pre_fc_norm_embedding", hidden, eps)
+        self._hidden_norm = Norm.take(table, "pre_fc_norm_hidden", hidden, eps)
+        self._join = Linear.take(table, "fc", hidden, 2 * hidden)
+        self._layer = AttentionLayer(sizes, table, "layers.0")
+        self._norm = Norm.take(table, "norm", hidden, eps)
+
+    def __call__(self, embedded: mx.array, hidden: mx.array, cache: LayerCache) -> mx.array:
+        """Embeddings and hidden states [1, T, H] -> states for the output head [1, T, H]."""
+        both = mx.concatenate([self._embedding_norm(embedded), self._hidden_norm(hidden)], axis=-1)
+        return self._norm(self._layer(self._join(both), cache))

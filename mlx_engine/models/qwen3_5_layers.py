@@ -1,0 +1,164 @@
+"""The two layer kinds of Qwen3.5: a Gated DeltaNet layer and a gated attention layer."""
+
+import mlx.core as mx
+
+from mlx_engine.cache.attention_cache import AttentionCache
+from mlx_engine.cache.contract import LayerCache
+from mlx_engine.cache.recurrent_cache import DeltaInputs, RecurrentCache
+from mlx_engine.models.layers import GatedFeedForward, Linear, Norm, silu
+from mlx_engine.models.qwen3_5_config import Qwen35Config
+from mlx_engine.models.weight_table import WeightTable
+
+L2_EPS = 1e-6
+"""Added to the squared length of queries and keys (as the published model does)."""
+
+
+def blank_recurrent_cache(sizes: Qwen35Config, dtype: mx.Dtype) -> RecurrentCache:
+    """A recurrent layer's cache before the first token."""
+    rows = sizes.linear_conv_kernel_dim - 1
+    state = (
+        1,
+        sizes.linear_num_value_heads,
+        sizes.linear_value_head_dim,
+        sizes.linear_key_head_dim,
+    )
+    return RecurrentCache(mx.zeros((1, rows, sizes.convolved_size), dtype), mx.zeros(state))
+
+
+class AttentionLayer:
+    """Residual block of gated grouped-query attention and feed-forward."""
+
+    def __init__(self, sizes: Qwen35Config, table: WeightTable, name: str) -> None:
+        hidden, eps, size = sizes.hidden_size, sizes.rms_norm_eps, sizes.head_dim
+        heads, kv_heads = sizes.num_attention_heads, sizes.num_key_value_heads
+        attention = f"{name}.self_attn"
+        self._heads, self._kv_heads, self._size = heads, kv_heads, size
+        self._rope_dims, self._rope_theta = sizes.rope_dims, sizes.rope_theta
+        self._norm = Norm.take(table, f"{name}.input_layernorm", hidden, eps)
+        self._queries = Linear.take(table, f"{attention}.q_proj", 2 * heads * size, hidden)
+        self._keys = Linear.take(table, f"{attention}.k_proj", kv_heads * size, hidden)
+        self._values = Linear.take(table, f"{attention}.v_proj", kv_heads * size, hidden)
+        self._out = Linear.take(table, f"{attention}.o_proj", hidden, heads * size)
+        self._query_norm = Norm.take(table, f"{attention}.q_norm", size, eps)
+        self._key_norm = Norm.take(table, f"{attention}.k_norm", size, eps)
+        self._second_norm = Norm.take(table, f"{name}.post_attention_layernorm", hidden, eps)
+        self._feed_forward = GatedFeedForward.take(
+            table, f"{name}.mlp", hidden, sizes.intermediate_size
+        )
+
+    @property
+    def dtype(self) -> mx.Dtype:
+        """Element type the layer works in."""
+        matrix = self._queries.matrix
+        return (matrix.weight if matrix.scales is None else matrix.scales).dtype
+
+    def __call__(self, x: mx.array, cache: LayerCache) -> mx.array:
+        """[1, T, H] -> [1, T, H]."""
+        assert isinstance(cache, AttentionCache)
+        x = x + self._attend(self._norm(x), cache)
+        return x + self._feed_forward(self._second_norm(x))
+
+    def _attend(self, x: mx.array, cache: AttentionCache) -> mx.array:
+        rows = x.shape[1]
+        # every head's part of q_proj is its query followed by its gate
+        both = self._queries(x).reshape(1, rows, self._heads, 2 * self._size)
+        queries, gate = both[..., : self._size], both[..., self._size :]
+        keys = self._keys(x).reshape(1, rows, self._kv_heads, self._size)
+        values = self._values(x).reshape(1, rows, self._kv_heads, self._size)
+        queries = self._rotate(self._query_norm(queries).transpose(0, 2, 1, 3), cache.length)
+        keys = self._rotate(self._key_norm(keys).transpose(0, 2, 1, 3), cache.length)
+        seen = cache.write(keys, values.transpose(0, 2, 1, 3))
+        attended = mx.fast.scaled_dot_product_attention(
+            queries,
+            seen.keys,
+            seen.values,
+            scale=self._size**-0.5,
+            mask="causal" if rows > 1 else None,
+        )
+        gated = attended.transpose(0, 2, 1, 3) * mx.sigmoid(gate)
+        return self._out(gated.reshape(1, rows, self._heads * self._size))
+
+    def _rotate(self, x: mx.array, offset: int) -> mx.array:
+        return mx.fast.rope(
+            x,
+            self._rope_dims,
+            traditional=False,
+            base=self._rope_theta,
+            scale=1.0,
+            offset=offset,
+        )
+
+
+class RecurrentLayer:
+    """Residual block of Gated DeltaNet (arXiv 2412.06464) and feed-forward."""
+
+    def __init__(self, sizes: Qwen35Config, table: WeightTable, name: str) -> None:
+        hidden, eps = sizes.hidden_size, sizes.rms_norm_eps
+        heads, inner = sizes.linear_num_value_heads, f"{name}.linear_attn"
+        channels, kernel = sizes.convolved_size, sizes.linear_conv_kernel_dim
+        self._sizes = sizes
+        self._norm = Norm.take(table, f"{name}.input_layernorm", hidden, eps)
+        self._in_qkv = Linear.take(table, f"{inner}.in_proj_qkv", channels, hidden)
+        self._in_gate = Linear.take(table, f"{inner}.in_proj_z", sizes.value_size, hidden)
+        self._in_beta = Linear.take(table, f"{inner}.in_proj_b", heads, hidden)
+        self._in_decay = Linear.take(table, f"{inner}.in_proj_a", heads, hidden)
+        self._taps = table.take(f"{inner}.conv1d.weight", (channels, kernel, 1))[:, :, 0].T
+        self._decay_bias = table.take(f"{inner}.dt_bias", (heads,)).astype(mx.float32)
+        self._decay_rate = -mx.exp(table.take(f"{inner}.A_log", (heads,)).astype(mx.float32))
+        self._head_norm = Norm.take(table, f"{inner}.norm", sizes.linear_value_head_dim, eps)
+        self._out = Linear.take(table, f"{inner}.out_proj", hidden, sizes.value_size)
+        self._second_norm = Norm.take(table, f"{name}.post_attention_layernorm", hidden, eps)
+        self._feed_forward = GatedFeedForward.take(
+            table, f"{name}.mlp", hidden, sizes.intermediate_size
+        )
+
+    @property
+    def dtype(self) -> mx.Dtype:
+        """Element type the layer works in."""
+        matrix = self._in_qkv.matrix
+        return (matrix.weight if matrix.scales is None else matrix.scales).dtype
+
+    def __call__(self, x: mx.array, cache: LayerCache) -> mx.array:
+        """[1, T, H] -> [1, T, H]."""
+        assert isinstance(cache, RecurrentCache)
+        x = x + self._recur(self._norm(x), cache)
+        return x + self._feed_forward(self._second_norm(x))
+
+    def _recur(self, x: mx.array, cache: RecurrentCache) -> mx.array:
+        sizes, rows = self._sizes, x.shape[1]
+        heads, size = sizes.linear_num_value_heads, sizes.linear_value_head_dim
+        before = mx.concatenate([cache.window, self._in_qkv(x)], axis=1)
+        queries, keys, values = mx.split(
+            silu(self._convolve(before, rows)).astype(mx.float32),
+            [sizes.key_size, 2 * sizes.key_size],
+            axis=-1,
+        )
+        key_shape = (1, rows, sizes.linear_num_key_heads, sizes.linear_key_head_dim)
+        inputs = DeltaInputs(
+            keys=_unit(keys.reshape(key_shape)),
+            values=values.reshape(1, rows, heads, size),
+            decay=self._decay(x),
+            beta=mx.sigmoid(self._in_beta(x).astype(mx.float32)),
+        )
+        queries = _unit(queries.reshape(key_shape)) * sizes.linear_key_head_dim**-0.5
+        outputs = self._head_norm(cache.run(queries, inputs, before))
+        gate = silu(self._in_gate(x).astype(mx.float32)).reshape(1, rows, heads, size)
+        return self._out((outputs * gate).astype(x.dtype).reshape(1, rows, sizes.value_size))
+
+    def _convolve(self, before: mx.array, rows: int) -> mx.array:
+        """Causal depthwise convolution: [1, K-1+T, C] -> [1, T, C], one multiply a tap."""
+        total = before[:, :rows] * self._taps[0]
+        for tap in range(1, self._taps.shape[0]):
+            total = total + before[:, tap : tap + rows] * self._taps[tap]
+        return total
+
+    def _decay(self, x: mx.array) -> mx.array:
+        """exp(-exp(A_log) * softplus(a + dt_bias)), float32 [1, T, value heads]."""
+        step = self._in_decay(x).astype(mx.float32) + self._decay_bias
+        return mx.exp(self._decay_rate * mx.logaddexp(step, 0.0))
+
+
+def _unit(x: mx.array) -> mx.array:
+    """x / sqrt(sum(x^2) + eps) over the last axis, through rms_norm's mean."""
+    size = x.shape[-1]
+    return mx.fast.rms_norm(x, None, L2_EPS / size) * size**-0.5
