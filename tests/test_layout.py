@@ -1,0 +1,179 @@
+"""The house rules hold in this repository, and each rule notices when it is broken."""
+
+import re
+from pathlib import Path
+
+import pytest
+from layout_rules import (
+    project_files,
+    stray_top_level,
+    too_long,
+    without_first_sentence,
+    wrong_arrows,
+    wrong_libraries,
+)
+from readme_tree import expected_tree
+
+ROOT = Path(__file__).parents[1]
+FOREIGN = [
+    re.compile(r"(?<![\w.~-])/(?:wo" + r"rk|ro" + r"ot)/"),
+    re.compile("pypi" + r"\.org/simple|pytho" + r"nhosted\.org|index" + r"-url"),
+]
+
+
+def test_arrows() -> None:
+    assert wrong_arrows(ROOT) == []
+
+
+def test_libraries() -> None:
+    assert wrong_libraries(ROOT) == []
+
+
+def test_no_file_is_too_long() -> None:
+    assert too_long(ROOT) == []
+
+
+def test_top_level() -> None:
+    assert stray_top_level(ROOT) == set()
+
+
+def test_every_module_begins_with_one_sentence() -> None:
+    assert without_first_sentence(ROOT) == []
+
+
+def foreign_lines(root: Path) -> list[str]:
+    """Lines that name a place on somebody's machine or a package registry."""
+    found = []
+    for path in project_files(root):
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except UnicodeDecodeError:
+            continue
+        found += [
+            f"{path.relative_to(root)}:{number}"
+            for number, line in enumerate(lines, 1)
+            if any(pattern.search(line) for pattern in FOREIGN)
+        ]
+    return found
+
+
+def test_no_machine_paths_or_registries() -> None:
+    assert foreign_lines(ROOT) == []
+
+
+def write_tree(root: Path, files: dict[str, str]) -> Path:
+    """A small project: packages get their __init__ by themselves."""
+    (root / ".gitignore").write_text("build/\n*.egg-info/\n")
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        for folder in path.relative_to(root).parents[:-1]:
+            if folder.parts[0] in ("app", "mlx_engine", "metal_kernels"):
+                init = root / folder / "__init__.py"
+                init.write_text(init.read_text() if init.exists() else '"""A room."""\n')
+    return root
+
+
+CONTRACT = {"mlx_engine/cache/contract.py": "", "mlx_engine/values/errors.py": ""}
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("metal_kernels/a.py", "import mlx_engine"),
+        ("mlx_engine/values/a.py", "from mlx_engine.cache import contract"),
+        ("mlx_engine/values/a.py", "from ..cache import contract"),
+        ("mlx_engine/values/a.py", "from ..cache.contract import LayerCache"),
+        ("mlx_engine/values/__init__.py", "from .. import cache"),
+        ("mlx_engine/text/a.py", "import mlx_engine.cache.contract"),
+        ("mlx_engine/cache/a.py", "def f():\n    from mlx_engine.models import registry"),
+        ("mlx_engine/loading/a.py", "import metal_kernels"),
+        ("mlx_engine/decoding/a.py", "from mlx_engine.loading import load_model"),
+        ("mlx_engine/decoding/a.py", "from mlx_engine import Engine"),
+        ("mlx_engine/engine.py", "from mlx_engine.command_line import run"),
+        ("mlx_engine/command_line/a.py", "from mlx_engine.cache.contract import LayerCache"),
+        ("mlx_engine/command_line/a.py", "from mlx_engine.engine import Engine"),
+        ("mlx_engine/engine.py", "import app"),
+        ("app/window/a.py", "from mlx_engine import load"),
+        ("app/window/a.py", "from app.store import database"),
+        ("app/store/a.py", "from app.worker import engine_worker"),
+        ("app/chat_controller.py", "from mlx_engine.cache import contract"),
+        ("mlx_engine/attic/a.py", ""),
+    ],
+)
+def test_a_wrong_arrow_is_seen(tmp_path: Path, file: str, line: str) -> None:
+    write_tree(tmp_path, CONTRACT | {"mlx_engine/engine.py": "", file: line})
+    assert wrong_arrows(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("metal_kernels/a.py", "from metal_kernels.cost import Cost"),
+        ("mlx_engine/cache/a.py", "from .contract import LayerCache"),
+        ("mlx_engine/cache/a.py", "from mlx_engine.values.errors import EngineError"),
+        ("mlx_engine/engine.py", "from mlx_engine.cache import contract\nimport metal_kernels"),
+        ("mlx_engine/__init__.py", "from mlx_engine.engine import Engine"),
+        ("mlx_engine/command_line/a.py", "import mlx_engine\nfrom mlx_engine import load"),
+        ("app/window/a.py", "from mlx_engine.values import errors\nfrom PySide6 import QtCore"),
+        ("app/worker/a.py", "from mlx_engine import load"),
+        ("app/build_app.py", "from app.chat_controller import ChatController"),
+    ],
+)
+def test_a_right_arrow_is_let_through(tmp_path: Path, file: str, line: str) -> None:
+    write_tree(tmp_path, CONTRACT | {"mlx_engine/engine.py": "", file: line})
+    assert wrong_arrows(tmp_path) == []
+    assert wrong_libraries(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("mlx_engine/values/a.py", "import mlx.core as mx"),
+        ("mlx_engine/command_line/a.py", "def f():\n    import mlx.core as mx"),
+        ("mlx_engine/decoding/a.py", "from PySide6.QtCore import QObject"),
+        ("mlx_engine/decoding/a.py", "from mlx_lm.models import qwen3"),
+        ("app/store/a.py", "from PySide6 import QtCore"),
+        ("app/settings.py", "import PySide6"),
+        ("app/window/a.py", "import mlx.core"),
+    ],
+)
+def test_a_wrong_library_is_seen(tmp_path: Path, file: str, line: str) -> None:
+    assert wrong_libraries(write_tree(tmp_path, {file: line}))
+
+
+def test_a_long_file_is_seen(tmp_path: Path) -> None:
+    files = {"tests/a.py": "1\n" * 301, "app/b.py": "1\n" * 300, "build/c.py": "1\n" * 400}
+    assert too_long(write_tree(tmp_path, files)) == ["tests/a.py: 301 lines"]
+
+
+def test_a_stray_entry_is_seen(tmp_path: Path) -> None:
+    files = {"scripts/a.sh": "", "app/a.py": "", "x.egg-info/a": "", ".ci/run": "", "LICENSE": ""}
+    assert stray_top_level(write_tree(tmp_path, files)) == {"scripts"}
+
+
+@pytest.mark.parametrize("text", ["", '"""No full stop"""', '"""Over two\nlines."""'])
+def test_a_bad_first_sentence_is_seen(tmp_path: Path, text: str) -> None:
+    assert without_first_sentence(write_tree(tmp_path, {"app/a.py": text})) == ["app.a"]
+
+
+@pytest.mark.parametrize("line", ["see /wo" + "rk/x", "index" + "-url = y", "'/ro" + "ot/v'"])
+def test_a_foreign_line_is_seen(tmp_path: Path, line: str) -> None:
+    assert foreign_lines(write_tree(tmp_path, {"tests/a.md": f"fine\n{line}\n"})) == [
+        "tests/a.md:2"
+    ]
+
+
+def test_the_readme_tree_lists_modules_under_their_rooms(tmp_path: Path) -> None:
+    files = {
+        "app/__init__.py": '"""The program. More."""',
+        "app/window/view.py": '"""Shows it."""',
+        "app/start.py": '"""Starts it.\n\nLonger."""',
+    }
+    assert expected_tree(write_tree(tmp_path, files)).splitlines() == [
+        "app/         The program.",
+        "  start.py   Starts it.",
+        "  window/    A room.",
+        "    view.py  Shows it.",
+    ]
