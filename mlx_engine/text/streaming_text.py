@@ -1,0 +1,130 @@
+"""Token ids in, pieces of text out that never cut a character or show part of a stop string."""
+
+import codecs
+from collections.abc import Iterable
+
+from mlx_engine.text.pattern_matcher import PatternMatcher
+from mlx_engine.text.tokenizer import Tokenizer
+from mlx_engine.values.events import Channel, TextPiece
+
+THINK = "<think>"
+END_THINK = "</think>"
+
+
+class StreamingText:
+    """One answer being written.
+
+    stop: strings that end the text, in the answer and in the thinking alike; the one that is
+    complete first wins (of two that end together, the longer), and neither it nor anything after it
+    is emitted. thinking_open: the prompt ended inside a think block. split_thinking: `<think>` at
+    the beginning of an answer and the `</think>` after it switch the channel and are not shown,
+    nor is white space right after them; it does not matter whether they come as tokens of their own
+    or are spelled out. Anywhere else they are text. Special tokens are never shown.
+
+    What is emitted does not depend on how tokens are grouped in time. Without markers and stop
+    strings the pieces joined are `tokenizer.decode(all)`, except that SentencePiece byte tokens are
+    replaced by U+FFFD only where they are not UTF-8, not as a whole run.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        stop: tuple[str, ...] = (),
+        thinking_open: bool = False,
+        split_thinking: bool = True,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._markers = (THINK, END_THINK) if split_thinking else ()
+        self._stop_matcher = PatternMatcher(stop)
+        self._marker_matcher = PatternMatcher(self._markers)
+        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+        self._before: int | None = None
+        self._held = ""
+        self._channel: Channel = "thinking" if thinking_open and split_thinking else "answer"
+        self._after_marker = thinking_open and split_thinking
+        self._shown: dict[Channel, list[str]] = {"answer": [], "thinking": []}
+        self._answer_blank = True
+        self.hit_stop = False
+
+    @property
+    def text(self) -> str:
+        """The answer emitted so far."""
+        return "".join(self._shown["answer"])
+
+    @property
+    def thinking(self) -> str:
+        """The thinking emitted so far."""
+        return "".join(self._shown["thinking"])
+
+    def add(self, token: int, depth: int = 0) -> list[TextPiece]:
+        """What `token` makes final, labelled with its draft depth; nothing once a stop was hit."""
+        special = token in self._tokenizer.special_ids
+        if self.hit_stop or (special and not self._switches(self._tokenizer.token_text(token))):
+            return []
+        data = self._tokenizer.token_bytes.of_token(token, self._before)
+        self._before = token
+        return self._read(self._utf8.decode(data), depth, last=False)
+
+    def finish(self) -> list[TextPiece]:
+        """What was held back; an incomplete character becomes U+FFFD."""
+        if self.hit_stop:
+            return []
+        return self._read(self._utf8.decode(b"", final=True), 0, last=True)
+
+    def _read(self, characters: str, depth: int, last: bool) -> list[TextPiece]:
+        pieces: list[TextPiece] = []
+        for character in characters:
+            self._held += character
+            stop = self._stop_matcher.feed(character)
+            marker = self._marker_matcher.feed(character)
+            if stop:
+                pieces += self._release(len(stop), depth)
+                self.hit_stop = True
+                return _joined(pieces)
+            if marker and self._switches(marker):
+                pieces += self._release(len(marker), depth)
+                self._switch()
+            else:
+                keep = max(self._stop_matcher.open_length, self._marker_matcher.open_length)
+                pieces += self._release(keep, depth)
+        if last:
+            pieces += self._release(0, depth)
+        return _joined(pieces)
+
+    def _release(self, keep: int, depth: int) -> list[TextPiece]:
+        """Emits all that is held but the last `keep` characters."""
+        end = len(self._held) - keep
+        text, self._held = self._held[:end], self._held[end:]
+        if self._after_marker:
+            text = text.lstrip()
+            self._after_marker = not text
+        if not text:
+            return []
+        self._shown[self._channel].append(text)
+        if self._channel == "answer" and not text.isspace():
+            self._answer_blank = False
+        return [TextPiece(text, self._channel, depth)]
+
+    def _switches(self, marker: str) -> bool:
+        if marker not in self._markers:
+            return False
+        if self._channel == "thinking":
+            return marker == END_THINK
+        return marker == THINK and self._answer_blank and not self._held.removesuffix(THINK).strip()
+
+    def _switch(self) -> None:
+        self._held = ""
+        self._stop_matcher.reset()
+        self._marker_matcher.reset()
+        self._channel = "answer" if self._channel == "thinking" else "thinking"
+        self._after_marker = True
+
+
+def _joined(pieces: Iterable[TextPiece]) -> list[TextPiece]:
+    """Neighbours of one channel as one piece."""
+    joined: list[TextPiece] = []
+    for piece in pieces:
+        same = bool(joined) and joined[-1].channel == piece.channel
+        before = joined.pop().text if same else ""
+        joined.append(TextPiece(before + piece.text, piece.channel, piece.depth))
+    return joined

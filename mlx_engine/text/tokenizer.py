@@ -1,0 +1,200 @@
+"""Turns text into token ids and back."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import tokenizers
+
+from mlx_engine.text.token_bytes import TokenBytes
+from mlx_engine.text.tokenizer_files import (
+    CONFIG,
+    configured_end_ids,
+    named_special_tokens,
+    read_object,
+)
+from mlx_engine.values.errors import BadPrompt, BadTokenizer
+
+_ANCHOR = "\n"
+
+
+class Tokenizer:
+    """A `tokenizers` core, and the ids that have a meaning of their own.
+
+    end_ids: the tokens that end an answer. bos_id: the begin-of-text token. origin: the file, for
+    messages. Truncation and padding that the core's file asks for are switched off.
+    """
+
+    def __init__(
+        self,
+        core: tokenizers.Tokenizer,
+        end_ids: Iterable[int] = (),
+        bos_id: int | None = None,
+        origin: str = "the tokenizer",
+    ) -> None:
+        core.no_truncation()
+        core.no_padding()
+        self._core = core
+        self._origin = origin
+        self._added = core.get_added_tokens_decoder()
+        self.end_ids = frozenset(end_ids)
+        self.bos_id = bos_id
+        self.special_ids = frozenset(i for i, token in self._added.items() if token.special)
+        self.vocabulary = max(core.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+        self.opening_ids = _opening_ids(core)
+        self.token_bytes = TokenBytes.of(core)
+
+    @classmethod
+    def from_folder(cls, folder: Path) -> "Tokenizer":
+        """Reads tokenizer.json and the files beside it; BadTokenizer names the bad one."""
+        path = folder / "tokenizer.json"
+        core = _read_core(path)
+        names = named_special_tokens(folder)
+        _add_listed_tokens(core, folder / CONFIG)
+        _mark_special(core, names.values())
+        ends = set(configured_end_ids(folder))
+        end = core.token_to_id(names.get("eos_token", ""))
+        bos = core.token_to_id(names.get("bos_token", ""))
+        return cls(core, ends if end is None else ends | {end}, bos, str(path))
+
+    @property
+    def adds_bos(self) -> bool:
+        """Whether `encode(..., add_special=True)` begins with `bos_id`: the file decides."""
+        return self.bos_id is not None and self.bos_id in self.opening_ids
+
+    def check_fits(self, model_vocabulary: int) -> None:
+        """BadTokenizer when a token has no row in a model of `model_vocabulary` tokens."""
+        if self.vocabulary > model_vocabulary:
+            raise BadTokenizer(
+                f"{self._origin} has token ids up to {self.vocabulary - 1}, but the model knows"
+                f" {model_vocabulary} tokens: the tokenizer belongs to another model. Use the"
+                " one that came with the weights."
+            )
+
+    def encode(self, text: str, add_special: bool = False) -> list[int]:
+        """The ids of `text`; the text of a special token becomes that token.
+
+        add_special puts the opening tokens of the model in front (never an end token behind).
+        BadPrompt when `text` is not valid Unicode.
+        """
+        check_unicode(text)
+        ids = self._core.encode(text, add_special_tokens=False).ids
+        return [*self.opening_ids, *ids] if add_special else ids
+
+    def encode_plain(self, text: str) -> list[int]:
+        """The ids of `text` without any special token, whatever `text` spells."""
+        return self.encode_parts(self.plain_parts(text, self.special_ids))
+
+    def encode_parts(self, parts: Sequence[str]) -> list[int]:
+        """The ids of the parts of one text: no token reaches across the end of a part."""
+        ids = self.encode(parts[0]) if parts else []
+        for part in parts[1:]:
+            ids += self._encode_inside(part)
+        return ids
+
+    def plain_parts(self, text: str, controls: frozenset[int]) -> list[str]:
+        """`text`, cut inside everything that would be read as a token of `controls`.
+
+        A single part when there is nothing of the kind. Controls that are one character long
+        cannot be cut; they stay.
+        """
+        check_unicode(text)
+        encoding = self._core.encode(text, add_special_tokens=False)
+        spans = zip(encoding.ids, encoding.offsets, strict=True)
+        cuts = [
+            (start + end) // 2 for i, (start, end) in spans if i in controls and end - start > 1
+        ]
+        if not cuts:
+            return [text]
+        edges = zip([0, *cuts], [*cuts, len(text)], strict=True)
+        return [part for a, b in edges for part in self.plain_parts(text[a:b], controls)]
+
+    def decode(self, ids: Sequence[int], keep_special: bool = False) -> str:
+        """The text of `ids`, special tokens left out unless asked for; bad UTF-8 becomes U+FFFD.
+
+        The English spacing clean-up that some configs ask for is not done: it changes the text.
+        """
+        return self._core.decode(ids, skip_special_tokens=not keep_special)
+
+    def token_text(self, token: int) -> str:
+        """How `token` is written in the vocabulary file; "" when there is no such token."""
+        return self._core.id_to_token(token) or ""
+
+    def control_ids(self, source: str) -> frozenset[int]:
+        """The special tokens, and the other added tokens whose text stands in `source`.
+
+        `source` is a chat template: a model's own markers (`<think>`, `<tool_call>`) are often not
+        declared special. Blank tokens (runs of spaces) are ordinary text.
+        """
+        written = {
+            i
+            for i, token in self._added.items()
+            if token.content.strip() and token.content in source
+        }
+        return self.special_ids | written
+
+    def _encode_inside(self, part: str) -> list[int]:
+        """As `encode`, without the space that SentencePiece puts at the start of a text."""
+        anchor = self.encode(_ANCHOR)
+        ids = self.encode(_ANCHOR + part)
+        return ids[len(anchor) :] if ids[: len(anchor)] == anchor else self.encode(part)
+
+
+def check_unicode(text: str) -> None:
+    """BadPrompt, naming the place, when `text` holds half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadPrompt(
+            f"The text is not valid Unicode: character {error.start} is the lone surrogate"
+            f" U+{ord(text[error.start]):04X}. Remove it or replace it."
+        ) from error
+
+
+def _read_core(path: Path) -> tokenizers.Tokenizer:
+    if not path.is_file():
+        raise BadTokenizer(f"{path} is missing: get tokenizer.json from where the model came from.")
+    value = read_object(path)
+    if not isinstance(value.get("model"), dict):
+        raise BadTokenizer(f"{path} is not a tokenizer: it has no model. Download the file again.")
+    try:
+        return tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:
+        raise BadTokenizer(
+            f"{path} is not a tokenizer that can be read ({error}): download the file again."
+        ) from error
+
+
+def _add_listed_tokens(core: tokenizers.Tokenizer, config: Path) -> None:
+    """Adds what only the config's `added_tokens_decoder` lists; BadTokenizer if an id is taken."""
+    listed = read_object(config).get("added_tokens_decoder")
+    entries = listed.items() if isinstance(listed, dict) else ()
+    for key, entry in sorted(entries, key=lambda item: (len(item[0]), item[0])):
+        if not (
+            key.isdecimal() and isinstance(entry, dict) and isinstance(entry.get("content"), str)
+        ):
+            raise BadTokenizer(f"{config}: added token {key!r} is not described: correct it.")
+        text, special = entry["content"], entry.get("special") is True
+        if core.token_to_id(text) is None:
+            normalized = entry.get("normalized", not special) is True
+            core.add_tokens([tokenizers.AddedToken(text, special=special, normalized=normalized)])
+        if core.token_to_id(text) != int(key):
+            raise BadTokenizer(
+                f"{config} gives token {text!r} the id {key}, tokenizer.json gives it"
+                f" {core.token_to_id(text)}: take both files from the same model."
+            )
+
+
+def _mark_special(core: tokenizers.Tokenizer, texts: Iterable[str]) -> None:
+    """Makes tokens special that the vocabulary has and a config calls bos, eos, pad and so on."""
+    added = {token.content for token in core.get_added_tokens_decoder().values() if token.special}
+    for text in texts:
+        if text not in added and core.token_to_id(text) is not None:
+            core.add_special_tokens([tokenizers.AddedToken(text, special=True, normalized=False)])
+
+
+def _opening_ids(core: tokenizers.Tokenizer) -> tuple[int, ...]:
+    """What the post-processor puts in front of a text."""
+    plain = core.encode("a", add_special_tokens=False)
+    whole = core.encode("a", add_special_tokens=True)
+    count = whole.special_tokens_mask.index(0) if 0 in whole.special_tokens_mask else 0
+    return tuple(whole.ids[:count]) if len(plain) else ()

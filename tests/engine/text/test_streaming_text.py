@@ -1,0 +1,204 @@
+"""Streamed text against decoding everything at once, for any text, grouping and stop strings."""
+
+from pathlib import Path
+
+import pytest
+import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_tokenizer import make_tiny_tokenizer
+from tokenizers import decoders, models, pre_tokenizers
+
+from mlx_engine.text.streaming_text import StreamingText
+from mlx_engine.text.tokenizer import Tokenizer
+from mlx_engine.values.events import TextPiece
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    return Tokenizer.from_folder(make_tiny_tokenizer(tmp_path_factory.mktemp("tiny")))
+
+
+TEXT = st.text(alphabet=st.sampled_from("abcd e\n<>/thinkü😀你é"), max_size=40) | st.text(
+    max_size=20
+)
+STOPS = st.lists(st.text("abcd e\n😀", min_size=1, max_size=5), max_size=4).map(tuple)
+
+
+def run(stream: StreamingText, ids: list[int]) -> list[TextPiece]:
+    pieces = [piece for token in ids for piece in stream.add(token)]
+    return pieces + stream.finish()
+
+
+def shown(pieces: list[TextPiece], channel: str) -> str:
+    return "".join(piece.text for piece in pieces if piece.channel == channel)
+
+
+def cut_at_first_stop(text: str, stops: tuple[str, ...]) -> str:
+    """The stop string that is complete first; of those that end together, the longest."""
+    for end in range(len(text) + 1):
+        found = [stop for stop in stops if text[:end].endswith(stop)]
+        if found:
+            return text[: end - max(map(len, found))]
+    return text
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=TEXT, stops=STOPS)
+def test_pieces_are_the_decoded_text_up_to_the_first_stop(
+    tokenizer: Tokenizer, text: str, stops: tuple[str, ...]
+) -> None:
+    ids = tokenizer.encode(text)
+    whole = tokenizer.decode(ids)
+    stream = StreamingText(tokenizer, stops, split_thinking=False)
+    pieces = run(stream, ids)
+    expected = cut_at_first_stop(whole, stops)
+    assert shown(pieces, "answer") == expected == stream.text
+    assert stream.hit_stop == (expected != whole)
+    assert all("\ufffd" not in piece.text for piece in pieces) or "\ufffd" in whole
+    assert all(piece.text for piece in pieces)
+
+
+@settings(max_examples=200, deadline=None)
+@given(ids=st.lists(st.integers(0, 299), max_size=40))
+def test_any_ids_are_decoded_as_at_once(tokenizer: Tokenizer, ids: list[int]) -> None:
+    pieces = run(StreamingText(tokenizer, split_thinking=False), ids)
+    assert shown(pieces, "answer") == tokenizer.decode(ids)
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=TEXT, stops=STOPS, opened=st.booleans())
+def test_grouping_into_tokens_does_not_matter(
+    tokenizer: Tokenizer, text: str, stops: tuple[str, ...], opened: bool
+) -> None:
+    text = f"<think>{text}</think>{text}" if not opened else f"{text}</think>{text}"
+    large = StreamingText(tokenizer, stops, opened)
+    small = StreamingText(tokenizer, stops, opened)
+    # single bytes are the smallest tokens there are
+    letters = [
+        i for char in tokenizer.decode(tokenizer.encode(text)) for i in one_by_one(tokenizer, char)
+    ]
+    run(large, tokenizer.encode(text))
+    run(small, letters)
+    assert (large.text, large.thinking, large.hit_stop) == (
+        small.text,
+        small.thinking,
+        small.hit_stop,
+    )
+
+
+def one_by_one(tokenizer: Tokenizer, character: str) -> list[int]:
+    of_byte = {tokenizer.token_bytes.of_token(i, None): i for i in range(290)}
+    return [of_byte[bytes([byte])] for byte in character.encode()]
+
+
+def test_emoji_of_four_tokens_comes_whole(tokenizer: Tokenizer) -> None:
+    stream = StreamingText(tokenizer)
+    pieces = [stream.add(token, depth) for depth, token in enumerate(one_by_one(tokenizer, "😀"))]
+    assert pieces == [[], [], [], [TextPiece("😀", "answer", 3)]]
+
+
+def test_incomplete_character_becomes_a_replacement_at_the_end(tokenizer: Tokenizer) -> None:
+    stream = StreamingText(tokenizer)
+    for token in one_by_one(tokenizer, "😀")[:3]:
+        assert stream.add(token) == []
+    assert stream.finish() == [TextPiece("\ufffd")]
+
+
+@pytest.mark.parametrize("marker", ["token", "spelled"])
+def test_thinking_is_split_from_the_answer(tokenizer: Tokenizer, marker: str) -> None:
+    text = "<think>\nthe fox\n</think>\n\nHello"
+    ids = (
+        tokenizer.encode(text)
+        if marker == "token"
+        else [i for char in text for i in one_by_one(tokenizer, char)]
+    )
+    stream = StreamingText(tokenizer)
+    pieces = run(stream, ids)
+    assert shown(pieces, "thinking") == "the fox\n" == stream.thinking
+    assert shown(pieces, "answer") == "Hello" == stream.text
+
+
+def test_prompt_that_ends_in_an_open_block(tokenizer: Tokenizer) -> None:
+    stream = StreamingText(tokenizer, thinking_open=True)
+    run(stream, tokenizer.encode("fox</think> dog"))
+    assert (stream.thinking, stream.text) == ("fox", "dog")
+
+
+def test_markers_elsewhere_are_text(tokenizer: Tokenizer) -> None:
+    stream = StreamingText(tokenizer)
+    run(stream, tokenizer.encode("write <think> and </think>."))
+    assert (stream.thinking, stream.text) == ("", "write <think> and </think>.")
+
+
+def test_special_tokens_are_not_shown(tokenizer: Tokenizer) -> None:
+    stream = StreamingText(tokenizer)
+    run(stream, tokenizer.encode("dog<|endoftext|> fox<|im_end|>"))
+    assert stream.text == "dog fox"
+
+
+def test_stop_string_in_the_thinking_ends_the_text(tokenizer: Tokenizer) -> None:
+    stream = StreamingText(tokenizer, stop=("STOP",), thinking_open=True)
+    pieces = run(stream, tokenizer.encode("one STOP two</think> three"))
+    assert pieces[-1].channel == "thinking"
+    assert (stream.thinking, stream.text, stream.hit_stop) == ("one ", "", True)
+
+
+def test_stop_string_wins_over_a_marker_that_ends_with_it(tokenizer: Tokenizer) -> None:
+    stream = StreamingText(tokenizer, stop=("k>",), thinking_open=True)
+    run(stream, tokenizer.encode("one</think>two"))
+    assert (stream.thinking, stream.text) == ("one</thin", "")
+
+
+def test_nothing_is_emitted_after_a_stop(tokenizer: Tokenizer) -> None:
+    stream = StreamingText(tokenizer, stop=("b",))
+    run(stream, tokenizer.encode("abc"))
+    assert stream.add(tokenizer.encode("d")[0]) == [] == stream.finish()
+    assert stream.text == "a"
+
+
+def test_held_back_text_comes_when_it_is_no_stop(tokenizer: Tokenizer) -> None:
+    stream = StreamingText(tokenizer, stop=("abcabd",))
+    a, b, c = (one_by_one(tokenizer, char)[0] for char in "abc")
+    emitted = ["".join(p.text for p in stream.add(token)) for token in (a, b, c, a, b, c, c)]
+    assert emitted == ["", "", "", "", "", "abc", "abcc"]
+
+
+@pytest.mark.parametrize(
+    "words", [["▁the", "▁fox", "é", "<0xF0>", "<0x9F>", "<0x98>", "<0x80>", "s"]]
+)
+def test_sentencepiece_like_decoders(words: list[str]) -> None:
+    core = tokenizers.Tokenizer(models.BPE({word: i for i, word in enumerate(words)}, []))
+    core.pre_tokenizer = pre_tokenizers.Metaspace()
+    core.decoder = decoders.Sequence(
+        [
+            decoders.Replace("▁", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
+    )
+    tokenizer = Tokenizer(core)
+    ids = [0, 1, 2, 3, 4, 5, 6, 7, 1]
+    pieces = run(StreamingText(tokenizer), ids)
+    assert shown(pieces, "answer") == tokenizer.decode(ids) == "the foxé😀s fox"
+
+
+def test_decoders_without_bytes() -> None:
+    words = ["un", "##do", "it", "all", "[UNK]"]
+    core = tokenizers.Tokenizer(
+        models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]")
+    )
+    core.decoder = decoders.WordPiece(cleanup=False)
+    tokenizer = Tokenizer(core)
+    pieces = run(StreamingText(tokenizer), [0, 1, 2, 3])
+    assert shown(pieces, "answer") == tokenizer.decode([0, 1, 2, 3]) == "undo it all"
+
+
+def test_cost_per_token_does_not_grow(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    """Held text stays short, so a long answer is not looked at again."""
+    stream = StreamingText(tokenizer, stop=("the end",))
+    ids = tokenizer.encode("the quick brown fox " * 50)
+    for token in ids:
+        stream.add(token)
+        assert len(stream._held) < len("the end")

@@ -1,0 +1,195 @@
+"""The tokenizer against transformers' own, and damaged files."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import tokenizers
+import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_tokenizer import make_tiny_tokenizer
+from tokenizers import models, pre_tokenizers, processors
+
+from mlx_engine.text.tokenizer import Tokenizer
+from mlx_engine.values.errors import BadPrompt, BadTokenizer
+
+REAL = Path(__file__).parents[4] / "shared" / "data" / "qwen35" / "hf"
+PIECES = ["<|im_end|>", "<|im_start|>", "<think>", "<|im_", "|>", "the dog", " ", "\n", "é", "😀"]
+TEXT = st.lists(st.sampled_from(PIECES) | st.text(max_size=4), max_size=8).map("".join)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_tokenizer(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(folder: Path) -> Tokenizer:
+    return Tokenizer.from_folder(folder)
+
+
+@pytest.fixture(scope="module")
+def truth(folder: Path) -> transformers.PreTrainedTokenizerFast:
+    return transformers.PreTrainedTokenizerFast.from_pretrained(folder)
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=TEXT)
+def test_ids_and_text_are_those_of_transformers(
+    tokenizer: Tokenizer, truth: transformers.PreTrainedTokenizerFast, text: str
+) -> None:
+    ids = tokenizer.encode(text)
+    assert ids == truth.encode(text, add_special_tokens=False)
+    assert tokenizer.encode(text, add_special=True) == truth.encode(text)
+    assert tokenizer.decode(ids) == truth.decode(ids, skip_special_tokens=True)
+    assert tokenizer.decode(ids, keep_special=True) == truth.decode(ids)
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=TEXT)
+def test_plain_encoding_has_no_special_token_and_the_same_text(
+    tokenizer: Tokenizer, text: str
+) -> None:
+    ids = tokenizer.encode_plain(text)
+    assert not tokenizer.special_ids & set(ids)
+    spelled = tokenizer.decode(tokenizer.encode(text), keep_special=True)
+    assert tokenizer.decode(ids) == spelled
+    if not tokenizer.special_ids & set(tokenizer.encode(text)):
+        assert ids == tokenizer.encode(text)
+
+
+def test_what_the_folder_says(tokenizer: Tokenizer) -> None:
+    assert tokenizer.vocabulary == 300
+    assert tokenizer.end_ids == {297}
+    assert tokenizer.special_ids == {295, 296, 297}
+    assert (tokenizer.bos_id, tokenizer.adds_bos, tokenizer.opening_ids) == (None, False, ())
+    assert (tokenizer.token_text(297), tokenizer.token_text(5000)) == ("<|im_end|>", "")
+    assert tokenizer.control_ids("no marker") == {295, 296, 297}
+    assert tokenizer.control_ids("{{ '<think>' }}") == {295, 296, 297, 298}
+
+
+def edit(path: Path, change: Callable[[dict], object]) -> None:
+    value = json.loads(path.read_text())
+    change(value)
+    path.write_text(json.dumps(value))
+
+
+def test_end_ids_come_from_every_file(tmp_path: Path) -> None:
+    make_tiny_tokenizer(tmp_path)
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [3, 4]}')
+    (tmp_path / "config.json").write_text('{"eos_token_id": 5, "text_config": {"eos_token_id": 6}}')
+    assert Tokenizer.from_folder(tmp_path).end_ids == {297, 3, 4, 5, 6}
+
+
+def test_begin_token_is_added_when_the_file_says_so(tmp_path: Path) -> None:
+    make_tiny_tokenizer(tmp_path)
+    core = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    core.post_processor = processors.TemplateProcessing(
+        single="<|endoftext|> $A <|im_end|>",
+        special_tokens=[("<|endoftext|>", 295), ("<|im_end|>", 297)],
+    )
+    core.save(str(tmp_path / "tokenizer.json"))
+    edit(
+        tmp_path / "tokenizer_config.json",
+        lambda c: c.update(bos_token={"content": "<|endoftext|>"}),
+    )
+    tokenizer = Tokenizer.from_folder(tmp_path)
+    assert (tokenizer.bos_id, tokenizer.adds_bos) == (295, True)
+    assert tokenizer.encode("dog", add_special=True) == [295, *tokenizer.encode("dog")]
+    assert tokenizer.encode("", add_special=True) == [295]
+
+
+def test_truncation_and_padding_of_the_file_are_ignored(tmp_path: Path) -> None:
+    make_tiny_tokenizer(tmp_path)
+    core = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    expected = core.encode("the quick brown fox").ids
+    core.enable_truncation(2)
+    core.save(str(tmp_path / "tokenizer.json"))
+    assert Tokenizer.from_folder(tmp_path).encode("the quick brown fox") == expected
+    core.no_truncation()
+    core.enable_padding(length=50)
+    core.save(str(tmp_path / "tokenizer.json"))
+    assert Tokenizer.from_folder(tmp_path).encode("the quick brown fox") == expected
+
+
+def test_tokens_listed_only_in_the_config(tmp_path: Path) -> None:
+    make_tiny_tokenizer(tmp_path)
+    listed = {"300": {"content": "<|tool|>", "special": True}, "301": {"content": "<call>"}}
+    edit(tmp_path / "tokenizer_config.json", lambda c: c.update(added_tokens_decoder=listed))
+    tokenizer = Tokenizer.from_folder(tmp_path)
+    assert tokenizer.encode("<|tool|><call>") == [300, 301]
+    assert 300 in tokenizer.special_ids and 301 not in tokenizer.special_ids
+
+
+def test_a_named_token_of_the_vocabulary_becomes_special(tmp_path: Path) -> None:
+    make_tiny_tokenizer(tmp_path)
+    edit(tmp_path / "tokenizer_config.json", lambda c: c.update(eos_token="</think>"))
+    tokenizer = Tokenizer.from_folder(tmp_path)
+    assert tokenizer.end_ids == {299} <= tokenizer.special_ids
+
+
+def test_lone_surrogate_is_refused_with_its_place(tokenizer: Tokenizer) -> None:
+    for read in (tokenizer.encode, tokenizer.encode_plain):
+        with pytest.raises(BadPrompt, match=r"character 2 .*U\+D83D"):
+            read("ab\ud83dc")
+
+
+def test_tokenizer_of_another_model(tokenizer: Tokenizer) -> None:
+    tokenizer.check_fits(300)
+    with pytest.raises(BadTokenizer, match=r"tokenizer\.json.*299.*299 tokens"):
+        tokenizer.check_fits(299)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("tokenizer.json", None),
+        ("tokenizer.json", "{"),
+        ("tokenizer.json", "[]"),
+        ("tokenizer.json", "{}"),
+        ("tokenizer.json", "[" * 100_000),
+        ("tokenizer.json", '{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a b"]}}'),
+        ("tokenizer.json", '{"model": {"type": "Unigram", "vocab": [], "unk_id": 4}}'),
+        ("tokenizer_config.json", '{"eos_token": '),
+        ("tokenizer_config.json", '{"added_tokens_decoder": {"x": {"content": "y"}}}'),
+        ("tokenizer_config.json", '{"added_tokens_decoder": {"7": {"content": "<new>"}}}'),
+        ("generation_config.json", '{"eos_token_id": "end"}'),
+        ("config.json", '{"text_config": {"eos_token_id": [true]}}'),
+    ],
+)
+def test_damaged_files_are_named(tmp_path: Path, file: str, content: str | None) -> None:
+    make_tiny_tokenizer(tmp_path)
+    (tmp_path / file).unlink(missing_ok=True)
+    if content is not None:
+        (tmp_path / file).write_text(content)
+    with pytest.raises(BadTokenizer, match=file.replace(".", r"\.")):
+        Tokenizer.from_folder(tmp_path)
+
+
+def test_truncated_anywhere(tmp_path: Path) -> None:
+    path = make_tiny_tokenizer(tmp_path) / "tokenizer.json"
+    whole = path.read_bytes()
+    for end in range(0, len(whole) - 2, len(whole) // 25):
+        path.write_bytes(whole[:end])
+        with pytest.raises(BadTokenizer):
+            Tokenizer.from_folder(tmp_path)
+
+
+def test_plain_parts_of_a_sentencepiece_like_tokenizer_keep_the_text() -> None:
+    letters = {letter: i for i, letter in enumerate("▁\nabcs<>/")}
+    core = tokenizers.Tokenizer(models.BPE(letters, []))
+    core.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    core.add_special_tokens(["</s>"])
+    tokenizer = Tokenizer(core)
+    spelled = [tokenizer.token_text(i) for i in tokenizer.encode_plain("ab</s>c")]
+    assert spelled == list("▁ab</s>c")
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="the shared test checkpoint is not here")
+def test_real_tokenizer() -> None:
+    tokenizer = Tokenizer.from_folder(REAL)
+    ids = [int(i) for i in (REAL.parent / "prompt.tok").read_text().replace(",", " ").split()]
+    assert tokenizer.encode((REAL.parent / "prompt.txt").read_text()) == ids
+    assert (tokenizer.vocabulary, tokenizer.end_ids) == (2048, {2041})
