@@ -1,0 +1,73 @@
+"""Gumbel noise that depends on nothing but the seed, the position and the token id.
+
+Adding Gumbel(0, 1) noise to logits and taking the largest draws from their softmax (the Gumbel-max
+trick: Gumbel 1954; Maddison, Tarlow & Minka 2014). Because each noise value is a hash of where it
+is used, drafting and verifying see the same noise, and no state has to be kept or rolled back.
+
+The hash has two steps. Seed and position become two words through SplitMix64's finaliser (Steele,
+Lea & Flood 2014); this costs a few integer operations a row and runs on the host. Those words and
+the token id become 32 bits through the two-multiplication hash "lowbias32" (Wellons 2018), used
+twice; this runs once per token and needs only 32-bit integers, as a GPU likes it.
+"""
+
+from collections.abc import Sequence
+
+import mlx.core as mx
+import numpy as np
+
+_WORD = 2**64 - 1
+_GOLDEN = 0x9E3779B97F4A7C15  # 2**64 divided by the golden ratio
+
+
+def row_keys(seed: int, positions: Sequence[int]) -> mx.array:
+    """Two words for each position, uint32 [R, 2]; seed and positions are taken modulo 2**64."""
+    start = _split_mix(seed + _GOLDEN)
+    keys = [_split_mix(start + position * _GOLDEN) for position in positions]
+    return mx.array(np.array([[key & 0xFFFFFFFF, key >> 32] for key in keys], dtype=np.uint32))
+
+
+def token_bits(keys: mx.array, vocabulary: int) -> mx.array:
+    """32 random bits for each row and token, uint32 [R, vocabulary], from keys uint32 [R, 2]."""
+    tokens = mx.arange(vocabulary, dtype=mx.uint32)
+    return _lowbias32(_lowbias32(tokens ^ keys[:, :1]) + keys[:, 1:])
+
+
+def gumbel(bits: mx.array) -> mx.array:
+    """Random bits uint32 -> Gumbel(0, 1) float32, always finite, between -2.9 and 22.9.
+
+    The uniform v is exact where it is small, and small v is where the noise is large: so the upper
+    tail, which decides unlikely picks, keeps its full precision.
+    """
+    uniform = (bits.astype(mx.float32) + 0.5) * 2.0**-32
+    below_one = mx.minimum(uniform, 1 - 2.0**-24)  # the largest bits round up to 1
+    return -mx.log(-mx.log1p(-below_one))
+
+
+def _noise_of_keys(keys: mx.array, vocabulary: int) -> mx.array:
+    return gumbel(token_bits(keys, vocabulary))
+
+
+# One fused kernel instead of some thirty. The CPU gains nothing from it and would need a C++
+# compiler at run time.
+_fused_noise_of_keys = mx.compile(_noise_of_keys) if mx.metal.is_available() else _noise_of_keys
+
+
+def gumbel_noise(seed: int, positions: Sequence[int], vocabulary: int) -> mx.array:
+    """Lazy float32 [R, vocabulary] of independent Gumbel(0, 1) noise, one row a position.
+
+    seed: 0 to 2**64-1. positions: R absolute token indices.
+    """
+    return _fused_noise_of_keys(row_keys(seed, positions), vocabulary)
+
+
+def _split_mix(word: int) -> int:
+    word &= _WORD
+    word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
+    word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & _WORD
+    return word ^ (word >> 31)
+
+
+def _lowbias32(word: mx.array) -> mx.array:
+    word = (word ^ (word >> 16)) * mx.array(0x7FEB352D, mx.uint32)
+    word = (word ^ (word >> 15)) * mx.array(0x846CA68B, mx.uint32)
+    return word ^ (word >> 16)

@@ -1,0 +1,109 @@
+"""From options, logits and a position to the picked token."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+
+import mlx.core as mx
+import numpy as np
+
+from mlx_engine.sampling.logit_filters import (
+    filter_tempered,
+    presence_and_frequency_penalty,
+    repetition_penalty,
+    temper,
+)
+from mlx_engine.sampling.position_noise import gumbel_noise
+from mlx_engine.sampling.token_history import TokenHistory
+from mlx_engine.values.errors import BadOption
+from mlx_engine.values.options import SamplingOptions
+
+
+def fresh_seed() -> int:
+    """A seed nobody can foresee, 0 to 2**64-1."""
+    return secrets.randbits(64)
+
+
+def all_finite(logits: mx.array) -> mx.array:
+    """Whether no logit is NaN or infinite, a lazy bool scalar."""
+    return mx.all(mx.abs(logits) < mx.inf)
+
+
+class Sampler:
+    """Picks tokens for one conversation; every method is lazy, nothing waits for the device.
+
+    Logits are float32 [R, V]. `prefix`, int32 [P] with P >= R-1, holds drafted tokens that follow
+    the committed ones; row i is the distribution after the first P-(R-1)+i of them. A row's result
+    does not depend on the rows beside it.
+    """
+
+    def __init__(self, options: SamplingOptions, vocabulary: int, seed: int) -> None:
+        """seed: the effective one, 0 to 2**64-1. Raises BadOption for a bias outside V."""
+        self._options = options
+        self._vocabulary = vocabulary
+        self._seed = seed
+        self._bias = _bias_array(options.logit_bias, vocabulary)
+        self._history = TokenHistory(vocabulary) if _needs_history(options) else None
+
+    def begin(self, prompt: Sequence[int]) -> None:
+        """Forget the conversation; the prompt counts for the repetition penalty."""
+        if self._history is not None:
+            self._history.begin(prompt)
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        """Take emitted tokens of the answer into the penalties."""
+        if self._history is not None:
+            self._history.commit(tokens)
+
+    def pick(self, logits: mx.array, position: int, prefix: mx.array) -> mx.array:
+        """The tokens int32 [R] for `position` onwards, drawn with the noise of their positions.
+
+        position: absolute index in the conversation of the token that row 0 picks.
+        """
+        options = self._options
+        if options.temperature == 0:
+            return self.pick_greedy(logits, position, prefix)
+        tempered = temper(self._penalised(logits, prefix), options.temperature)
+        kept = filter_tempered(tempered, options.top_k, options.top_p, options.min_p)
+        positions = range(position, position + logits.shape[0])
+        noise = gumbel_noise(self._seed, positions, self._vocabulary)
+        return mx.argmax(kept + noise, axis=-1).astype(mx.int32)
+
+    def pick_greedy(self, logits: mx.array, position: int, prefix: mx.array) -> mx.array:  # noqa: ARG002
+        """The likeliest tokens int32 [R] after penalties and bias, the lowest id of equal ones."""
+        return mx.argmax(self._penalised(logits, prefix), axis=-1).astype(mx.int32)
+
+    def probability(self, logits: mx.array, picked: mx.array, prefix: mx.array) -> mx.array:
+        """Softmax probability float32 [R] of the picked int32 [R], penalised, at temperature 1."""
+        penalised = self._penalised(logits, prefix)
+        chosen = mx.take_along_axis(penalised, picked[:, None], axis=-1)
+        return mx.exp(chosen - mx.logsumexp(penalised, axis=-1, keepdims=True))[:, 0]
+
+    def _penalised(self, logits: mx.array, prefix: mx.array) -> mx.array:
+        options = self._options
+        if self._history is not None:
+            counts = self._history.answer_counts(logits.shape[0], prefix)
+            if options.repetition_penalty != 1:
+                seen = self._history.seen(counts)
+                logits = repetition_penalty(logits, seen, options.repetition_penalty)
+            logits = presence_and_frequency_penalty(
+                logits, counts, options.presence_penalty, options.frequency_penalty
+            )
+        return logits if self._bias is None else logits + self._bias
+
+
+def _needs_history(options: SamplingOptions) -> bool:
+    penalties = (options.presence_penalty, options.frequency_penalty)
+    return options.repetition_penalty != 1 or any(penalties)
+
+
+def _bias_array(bias: Mapping[int, float], vocabulary: int) -> mx.array | None:
+    """float32 [V], or None where there is no bias."""
+    if not bias:
+        return None
+    if max(bias) >= vocabulary:
+        raise BadOption(
+            f"logit_bias={{{max(bias)}: ...}} names no token: use ids below {vocabulary}."
+        )
+    dense = np.zeros(vocabulary, dtype=np.float32)
+    dense[list(bias)] = list(bias.values())
+    return mx.array(dense)
