@@ -1,4 +1,4 @@
-"""What a draft source does: follow the conversation, propose tokens, learn what stood."""
+"""What a draft source does: follow the conversation, propose tokens, go back to a boundary."""
 
 from typing import NamedTuple, Protocol
 
@@ -8,7 +8,7 @@ from mlx_engine.sampling.sampler import Sampler
 
 
 class Draft(NamedTuple):
-    """Proposed tokens int32 [k], lazy where the source is a model."""
+    """Proposed tokens, int32 [k]; lazy where the source is a model."""
 
     tokens: mx.array
 
@@ -18,36 +18,64 @@ class Draft(NamedTuple):
         return int(self.tokens.shape[0])
 
 
-class DraftSource(Protocol):
-    """Follows one conversation. Positions count tokens from the start of the conversation.
+def empty_draft() -> Draft:
+    """No proposal: the round decodes plainly."""
+    return Draft(mx.zeros((0,), dtype=mx.int32))
 
-    The source sees every committed token once, in order, together with the target's hidden state
-    of the position before it.
+
+class Proposal(NamedTuple):
+    """What a draft is asked for.
+
+    last: the newest token of the conversation, which no model has read yet. position: the index in
+    the conversation of the first token to draft.
     """
+
+    depth: int
+    last: int
+    position: int
+
+
+class SourceSnapshot(Protocol):
+    """A source's memory at a boundary."""
+
+    @property
+    def length(self) -> int:
+        """Tokens observed at the boundary."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that live on only because of this snapshot."""
+
+
+class DraftSource(Protocol):
+    """Follows one conversation and guesses how it goes on."""
 
     @property
     def limit(self) -> int:
         """The deepest draft it can make."""
 
-    def observe(self, tokens: mx.array, hidden: mx.array) -> None:
-        """Committed tokens int [T], and target hidden states [1, T, H] of the T positions before.
-
-        Called for the prompt chunk by chunk, and for each round's emitted tokens.
-        """
-
-    def propose(self, depth: int, sampler: Sampler, position: int) -> Draft:
-        """At most `depth` tokens for `position` onwards; at least what is certain, maybe none."""
-
     @property
     def length(self) -> int:
-        """Committed tokens seen so far."""
-
-    def rewind(self, length: int) -> bool:
-        """Forget all tokens from `length` on; False when that boundary is not at hand."""
-
-    def arrays(self) -> list[mx.array]:
-        """Arrays to evaluate with the round."""
+        """Tokens observed."""
 
     @property
     def nbytes(self) -> int:
         """Bytes the source holds for this conversation."""
+
+    def observe(self, tokens: mx.array, hidden: mx.array) -> None:
+        """Tokens int [T] that the target has committed, and its hidden states [1, T, H] of them.
+
+        Every committed token exactly once, in order: the prompt in chunks, then round by round.
+        """
+
+    def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
+        """At most `wanted.depth` tokens; fewer, or none, when it has no good guess."""
+
+    def snapshot(self) -> SourceSnapshot:
+        """The memory at `length`."""
+
+    def restore(self, snapshot: SourceSnapshot) -> None:
+        """Go back to a boundary taken from this very source."""
+
+    def arrays(self) -> list[mx.array]:
+        """Arrays that hold the memory, to evaluate so that no graph grows."""

@@ -20,7 +20,7 @@ class PromptProgress:
 
 @dataclass(frozen=True, slots=True)
 class TextPiece:
-    """Text that is final. depth d > 0: a draft token of depth d that was accepted; 0: the model's."""
+    """Text that is final; depth of the accepted draft token it came from, 0 for the model's own."""
 
     text: str
     channel: Channel = "answer"

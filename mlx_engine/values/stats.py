@@ -30,9 +30,9 @@ class RoundStats:
 class GenerationStats:
     """Sums over one answer.
 
-    drafted_by_depth[d-1] counts the rounds in which a d-th token was drafted, accepted_by_depth[d-1]
-    those in which it stood. passes: passes of the target model after the prompt. seed: the one in
-    effect.
+    drafted_by_depth[d-1] counts the rounds in which a d-th token was drafted,
+    accepted_by_depth[d-1] those in which it stood. passes: passes of the target model after the
+    prompt. seed: the one in effect.
     """
 
     prompt_tokens: int = 0

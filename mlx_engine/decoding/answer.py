@@ -1,0 +1,195 @@
+"""One answer: reads the prompt, plays rounds until something ends it, and reports."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import NamedTuple, Protocol
+
+import mlx.core as mx
+
+from mlx_engine.decoding.prefill import prefill
+from mlx_engine.decoding.rounds import Round, play
+from mlx_engine.decoding.stop_rules import StopRules
+from mlx_engine.decoding.tally import Tally
+from mlx_engine.decoding.track import Track
+from mlx_engine.drafting.draft_length import DraftLength
+from mlx_engine.sampling.sampler import Sampler
+from mlx_engine.text.streaming_text import StreamingText
+from mlx_engine.values.events import (
+    Event,
+    FinishReason,
+    GenerationFinished,
+    PromptProgress,
+    RoundFinished,
+    TextPiece,
+)
+from mlx_engine.values.options import SamplingOptions
+from mlx_engine.values.stats import RoundStats
+
+
+class Control(Protocol):
+    """What the owner of an answer may change while it runs; asked before every round."""
+
+    def stopped(self) -> bool:
+        """Whether to end now."""
+
+    def sampling(self) -> SamplingOptions:
+        """How tokens are picked from now on; the seed stays that of the answer."""
+
+    def length(self) -> DraftLength:
+        """Who chooses the depth."""
+
+
+class _Taken(NamedTuple):
+    """What was kept of a round: how many tokens, their text, and whether they end the answer."""
+
+    count: int
+    pieces: list[TextPiece]
+    finish: FinishReason | None
+
+
+class _Played(NamedTuple):
+    """A round and the part of its figures known before it is kept."""
+
+    round: Round
+    stats: RoundStats
+
+
+class Answer:
+    """Runs once; afterwards `tokens` holds the answer without its end token.
+
+    Whatever interrupts it (the owner, an error, a reader that walks away), the track stands after
+    tokens that were really emitted.
+    """
+
+    def __init__(
+        self,
+        track: Track,
+        prompt: Sequence[int],
+        rules: StopRules,
+        text: StreamingText,
+        control: Control,
+        seed: int,
+        chunk: int,
+    ) -> None:
+        self.tokens: list[int] = []
+        self.tally = Tally(seed=seed, prompt_tokens=len(prompt))
+        self._track = track
+        self._prompt = list(prompt)
+        self._rules = rules
+        self._text = text
+        self._control = control
+        self._chunk = chunk
+        self._last = prompt[-1]
+        self._generated = 0
+        self._options = control.sampling()
+        self._sampler = self._new_sampler()
+
+    def events(self) -> Iterator[Event]:
+        """Progress, text, rounds, and at last GenerationFinished. Raises NumericsError."""
+        mx.reset_peak_memory()
+        yield from self._read_prompt()
+        finish: FinishReason | None = None
+        while finish is None:
+            if self._control.stopped():
+                finish = "stopped"
+                break
+            started = perf_counter()
+            played = self._play()
+            taken = self._take(played.round)
+            finish = taken.finish
+            booked = self._book(played.stats, taken.count, perf_counter() - started)
+            yield from taken.pieces
+            yield RoundFinished(booked)
+        yield from self._text.finish()
+        self._track.settle()
+        self.tally.peak_memory_bytes = mx.get_peak_memory()
+        stats = self.tally.stats()
+        yield GenerationFinished(finish, stats, self._text.text, self._text.thinking)
+
+    def _read_prompt(self) -> Iterator[PromptProgress]:
+        steps = prefill(self._track, self._prompt, self._chunk, self._control.stopped)
+        while True:
+            started = perf_counter()
+            progress = next(steps, None)
+            self.tally.prompt_seconds += perf_counter() - started
+            if progress is None:
+                return
+            self.tally.reused_tokens = progress.reused
+            yield progress
+
+    def _play(self) -> _Played:
+        self._follow_sampling()
+        length = self._control.length()
+        choice = length.next()
+        read = len(self._track.read)
+        room = min(self._rules.deepest(self._generated, read), self._track.source.limit)
+        played = play(self._track, self._last, min(choice.depth, room), self._sampler)
+        if played.drafted:
+            length.learn(played.drafted, played.won.count)
+        stats = RoundStats(
+            position=read + 1,
+            depth=choice.depth,
+            drafted=played.drafted,
+            accepted=played.won.count,
+            emitted=0,
+            draft_ms=played.draft_ms,
+            verify_ms=played.verify_ms,
+            host_ms=0.0,
+            why=choice.why,
+        )
+        return _Played(played, stats)
+
+    def _take(self, played: Round) -> _Taken:
+        """Read the won tokens as text until one ends the answer, and keep them everywhere."""
+        pieces: list[TextPiece] = []
+        finish: FinishReason | None = None
+        count = 0
+        position = len(self._track.read) + 1
+        for token in played.won.tokens:
+            self._generated += 1
+            finish = self._rules.finish(token, self._generated, position + count)
+            count += 1
+            if finish != "end":
+                self.tokens.append(token)
+                depth = count if count <= played.won.count else 0
+                pieces.extend(self._text.add(token, depth))
+                finish = "stop-string" if self._text.hit_stop else finish
+            if finish is not None:
+                break
+        self._track.commit(played.rows(self._last, count), played.hidden)
+        self._sampler.commit(played.won.tokens[:count])
+        self._last = played.won.tokens[count - 1]
+        return _Taken(count, pieces, finish)
+
+    def _book(self, stats: RoundStats, emitted: int, seconds: float) -> RoundStats:
+        device = stats.draft_ms + stats.verify_ms
+        booked = replace(
+            stats,
+            emitted=emitted,
+            accepted=min(stats.accepted, emitted),
+            host_ms=max(0.0, 1000 * seconds - device),
+        )
+        tally = self.tally
+        tally.decode_seconds += seconds
+        if not tally.rounds:
+            tally.first_token_seconds = tally.prompt_seconds + seconds
+        tally.rounds.append(booked)
+        return booked
+
+    def _follow_sampling(self) -> None:
+        """Take over options changed since the last round."""
+        options = self._control.sampling()
+        if options != self._options:
+            self._options = options
+            self._sampler = self._new_sampler()
+            self._sampler.commit(self._emitted())
+
+    def _emitted(self) -> list[int]:
+        """Every token emitted so far, an end token included."""
+        return [*self._track.read, self._last][len(self._prompt) :]
+
+    def _new_sampler(self) -> Sampler:
+        sampler = Sampler(self._options, self._track.adapter.vocabulary, self.tally.seed)
+        sampler.begin(self._prompt)
+        return sampler

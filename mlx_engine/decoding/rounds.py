@@ -1,0 +1,65 @@
+"""One round: propose, verify, accept; the caller then keeps what it wants of it.
+
+Plain decoding is the same round with an empty draft. There is one host sync a round: drafted
+tokens, picks and a finiteness flag come back in one array. Waiting for the draft first only reads
+the clock; the verify pass is queued behind it by then.
+"""
+
+from time import perf_counter
+from typing import NamedTuple
+
+import mlx.core as mx
+
+from mlx_engine.decoding.accept import Accepted, accept
+from mlx_engine.decoding.track import Track
+from mlx_engine.decoding.verify import verify
+from mlx_engine.drafting.contract import Proposal
+from mlx_engine.sampling.sampler import Sampler, all_finite
+from mlx_engine.values.errors import NumericsError
+
+
+class Round(NamedTuple):
+    """What a round won, before any of it is kept.
+
+    hidden [1, drafted + 1, H]; milliseconds on the device, by the clock.
+    """
+
+    won: Accepted
+    drafted: int
+    hidden: mx.array
+    draft_ms: float
+    verify_ms: float
+
+    def rows(self, last: int, keep: int) -> list[int]:
+        """The tokens of the first `keep` rows: the newest token and the accepted drafts."""
+        return [last, *self.won.tokens[: keep - 1]]
+
+
+def play(track: Track, last: int, depth: int, sampler: Sampler) -> Round:
+    """Draft at most `depth` tokens after `last` and check them; NumericsError on NaN or inf."""
+    position = len(track.read) + 1
+    draft = track.source.propose(Proposal(depth, last, position), sampler)
+    mx.async_eval(draft.tokens)
+    draft_queued_at = perf_counter()
+    verified = verify(track.adapter, track.caches, last, draft.tokens)
+    picked = sampler.pick(verified.logits, position, draft.tokens)
+    finite = all_finite(verified.logits).astype(mx.int32)[None]
+    outcome = mx.concatenate([draft.tokens, picked, finite])
+    mx.async_eval(outcome)
+    verify_queued_at = perf_counter()
+    mx.eval(draft.tokens)
+    drafted_at = perf_counter()
+    numbers: list[int] = outcome.tolist()  # type: ignore[assignment]
+    verified_at = perf_counter()
+    if not numbers[-1]:
+        raise NumericsError(
+            f"The model produced NaN or infinity at position {position}. Its weights may be "
+            "damaged, or too large for 16-bit numbers: load the file again or use another one."
+        )
+    return Round(
+        won=accept(numbers[: draft.depth], numbers[draft.depth : -1]),
+        drafted=draft.depth,
+        hidden=verified.hidden,
+        draft_ms=1000 * (drafted_at - draft_queued_at) if draft.depth else 0.0,
+        verify_ms=1000 * (verified_at - (drafted_at if draft.depth else verify_queued_at)),
+    )

@@ -1,0 +1,235 @@
+"""The engine: a loaded model, its conversations, and raw access to its tokens and logits."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from mlx_engine.built_in_model import built_in_model
+from mlx_engine.decoding.answer import Answer
+from mlx_engine.decoding.draft_control import DraftControl
+from mlx_engine.decoding.row_check import rows_are_exact
+from mlx_engine.decoding.session import Conversable, Session, SessionSettings
+from mlx_engine.decoding.stop_rules import StopRules
+from mlx_engine.drafting.draft_length import DraftLength, PassCosts
+from mlx_engine.drafting.pass_costs import measure_pass_costs
+from mlx_engine.loading.load_model import LoadedModel, load_model
+from mlx_engine.sampling.sampler import fresh_seed
+from mlx_engine.text.streaming_text import StreamingText
+from mlx_engine.values.conversation import Generation
+from mlx_engine.values.errors import BadPrompt, EngineMisuse, PromptTooLong
+from mlx_engine.values.events import Event, GenerationFinished
+from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.options import (
+    DraftOptions,
+    GenerationOptions,
+    LoadOptions,
+    SamplingOptions,
+)
+from mlx_engine.values.reason import Reason
+
+CHUNK_ON_METAL = 512
+CHUNK_ON_CPU = 32
+"""Prompt tokens between two looks at the stop flag: about a tenth of a second either way."""
+
+
+def open_engine(
+    path: str | Path | None,
+    options: LoadOptions,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> "Engine":
+    """Load a model and check its numerics on this machine. Raises EngineError."""
+    model = load_model(path, options, built_in_model(), on_progress)
+    return Engine(model, options)
+
+
+class Engine:
+    """Belongs to the thread that made it, because MLX streams do; only `Session.stop` may be
+    called from another.
+    """
+
+    def __init__(self, model: LoadedModel, options: LoadOptions) -> None:
+        self._thread = threading.get_ident()
+        self._is_closed = False
+        self._model = model
+        limit = options.context_length or model.description.context_length
+        self._parts = Conversable(
+            adapter=model.adapter,
+            tokenizer=model.tokenizer,
+            template=model.template,
+            context_length=min(limit, model.description.context_length),
+            heads=model.description.mtp,
+            chunk=CHUNK_ON_METAL if mx.metal.is_available() else CHUNK_ON_CPU,
+        )
+        self.description = self._describe(options)
+
+    def _describe(self, options: LoadOptions) -> ModelDescription:
+        """The file's description, with what is in effect here."""
+        described = replace(
+            self._model.description, context_length=self._parts.context_length, numerics="fast"
+        )
+        if options.numerics == "fast":
+            return described
+        if rows_are_exact(self._parts.adapter):
+            return replace(described, numerics="exact")
+        reason = Reason(
+            "rows-differ",
+            "Exact numerics were asked for, but on this machine a row's logits change with the "
+            "rows beside it: text with drafting may leave the plain text at near ties.",
+        )
+        return replace(described, declined=(*described.declined, reason))
+
+    @cached_property
+    def pass_costs(self) -> PassCosts:
+        """Milliseconds of a pass of 1 to 9 rows here, measured at the first call."""
+        self._check()
+        return measure_pass_costs(self._parts.adapter)
+
+    def session(
+        self,
+        system: str | None = None,
+        sampling: SamplingOptions | None = None,
+        draft: DraftOptions | None = None,
+        generation: GenerationOptions | None = None,
+        thinking: bool | None = None,
+    ) -> Session:
+        """A new conversation; what is not given is what the model recommends."""
+        self._check()
+        settings = SessionSettings(
+            system=system,
+            sampling=sampling or self.description.sampling,
+            generation=generation or GenerationOptions(),
+            thinking=thinking,
+        )
+        return Session(self._parts, settings, self._control(draft), self._check)
+
+    def generate(
+        self,
+        prompt: str | Sequence[int],
+        max_tokens: int | None = None,
+        sampling: SamplingOptions | None = None,
+        draft: DraftOptions | None = None,
+        stop: Sequence[str] = (),
+        ignore_eos: bool = False,
+    ) -> Generation:
+        """Continue a raw prompt (text or token ids), without a chat template."""
+        self._check()
+        options = GenerationOptions(max_tokens, tuple(stop), ignore_eos)
+        tokens = self.tokenize(prompt) if isinstance(prompt, str) else list(prompt)
+        self._check_tokens(tokens)
+        control = self._control(draft)
+        picked = sampling or self.description.sampling
+        answer = Answer(
+            control.track_for_answer(),
+            tokens,
+            StopRules(
+                frozenset() if ignore_eos else self._parts.tokenizer.end_ids,
+                options.max_tokens,
+                self._parts.context_length,
+            ),
+            StreamingText(self._parts.tokenizer, options.stop, split_thinking=False),
+            _Unattended(picked, control),
+            fresh_seed() if picked.seed is None else picked.seed,
+            self._parts.chunk,
+        )
+        finished = _last(answer.events())
+        return Generation(finished.text, tuple(answer.tokens), finished.stats, finished.reason)
+
+    def tokenize(self, text: str) -> list[int]:
+        """Text -> token ids, special tokens recognised, nothing added."""
+        return self._parts.tokenizer.encode(text)
+
+    def detokenize(self, tokens: Sequence[int]) -> str:
+        """Token ids -> text, special tokens included."""
+        return self._parts.tokenizer.decode(tokens, keep_special=True)
+
+    def logits(self, tokens: Sequence[int]) -> NDArray[np.float32]:
+        """Teacher-forced logits [T, V]; row t scores token t+1."""
+        self._check()
+        adapter = self._parts.adapter
+        return np.array(adapter.logits(self._hidden(tokens))[0])
+
+    def draft_logits(self, tokens: Sequence[int]) -> NDArray[np.float32]:
+        """What each head predicts, [heads, T-1, V]: row t is for token t+2, from hidden state t
+        and token t+1.
+        """
+        self._check()
+        adapter = self._parts.adapter
+        if adapter.mtp_depth == 0 or len(tokens) < 2:
+            return np.zeros((adapter.mtp_depth, len(tokens) - 1, adapter.vocabulary), np.float32)
+        hidden = self._hidden(tokens)[:, :-1]
+        states = adapter.mtp_forward(mx.array([tokens[1:]]), hidden, adapter.make_head_caches())
+        return np.array(adapter.mtp_logits(states))
+
+    def close(self) -> None:
+        """Let the model go; sessions of this engine then raise EngineMisuse."""
+        self._is_closed = True
+        del self._model
+        del self._parts
+        mx.clear_cache()
+
+    def _hidden(self, tokens: Sequence[int]) -> mx.array:
+        self._check_tokens(tokens)
+        adapter, parts = self._parts.adapter, []
+        caches = adapter.make_caches()
+        for start in range(0, len(tokens), self._parts.chunk):
+            chunk = tokens[start : start + self._parts.chunk]
+            parts.append(adapter.forward(mx.array([chunk]), caches))
+            caches.keep(len(chunk))
+            mx.eval(parts[-1], caches.arrays())
+        return mx.concatenate(parts, axis=1)
+
+    def _control(self, draft: DraftOptions | None) -> DraftControl:
+        parts = self._parts
+        options = draft or DraftOptions()
+        return DraftControl(options, parts.adapter, parts.heads, lambda: self.pass_costs)
+
+    def _check_tokens(self, tokens: Sequence[int]) -> None:
+        vocabulary, limit = self._parts.adapter.vocabulary, self._parts.context_length
+        if not tokens:
+            raise BadPrompt("The prompt is empty: give at least one token.")
+        bad = next((t for t in tokens if not 0 <= t < vocabulary), None)
+        if bad is not None:
+            raise BadPrompt(f"Token {bad} is not in the vocabulary of {vocabulary}.")
+        if len(tokens) >= limit:
+            raise PromptTooLong(
+                f"The prompt has {len(tokens)} tokens, the context holds {limit}: shorten it."
+            )
+
+    def _check(self) -> None:
+        if self._is_closed:
+            raise EngineMisuse("The engine is closed: load the model again.")
+        if threading.get_ident() != self._thread:
+            raise EngineMisuse(
+                "An engine belongs to the thread that loaded it: call it from there "
+                "(Session.stop alone may be called from anywhere)."
+            )
+
+
+class _Unattended:
+    """Settings of an answer nobody changes while it runs."""
+
+    def __init__(self, sampling: SamplingOptions, control: DraftControl) -> None:
+        self._sampling = sampling
+        self._drafting = control
+
+    def stopped(self) -> bool:
+        return False
+
+    def sampling(self) -> SamplingOptions:
+        return self._sampling
+
+    def length(self) -> DraftLength:
+        return self._drafting.length()
+
+
+def _last(events: Iterator[Event]) -> GenerationFinished:
+    finished = deque(events, maxlen=1).pop()
+    assert isinstance(finished, GenerationFinished)
+    return finished
