@@ -10,6 +10,7 @@ EngineError
 ├── BadOption              a setting out of range
 ├── BadPrompt              nothing to read, or text that is not valid Unicode
 │   └── PromptTooLong      more tokens than the context holds
+├── LoadStopped            the user stopped a load before it was done
 ├── NumericsError          the model produced something that is not a number
 ├── OutOfMemory            the model or the cache does not fit
 └── EngineMisuse           called from another thread, while busy, or after close
@@ -57,6 +58,10 @@ class BadPrompt(EngineError):
 
 class PromptTooLong(BadPrompt):
     """The prompt has more tokens than the context holds."""
+
+
+class LoadStopped(EngineError):
+    """A load was stopped before it was done."""
 
 
 class NumericsError(EngineError):

@@ -1,0 +1,176 @@
+"""Headers of a model -> its ModelDescription."""
+
+from collections.abc import Iterable, Mapping
+from math import prod
+from pathlib import Path
+from typing import NamedTuple
+
+from mlx_engine.loading.model_headers import ModelHeaders
+from mlx_engine.loading.recommended_sampling import read_recommendation
+from mlx_engine.loading.safetensors_header import BYTES_OF, TensorInfo
+from mlx_engine.models.family import Figures, Shape
+from mlx_engine.values.model_description import ModelDescription, TensorGroup
+from mlx_engine.values.options import LoadOptions
+
+_WORDS = {"BF16": "bfloat16", "F16": "float16", "F32": "float32", "F64": "float64"}
+_ORDER = (
+    "embedding",
+    "linear attention",
+    "attention",
+    "mlp",
+    "norms",
+    "output head",
+    "other",
+    "MTP head",
+    "skipped",
+)
+_STATE_BYTES = 4  # recurrent states are float32 everywhere
+
+
+class _Weight(NamedTuple):
+    """One weight with what belongs to it; storage in words."""
+
+    storage: str
+    parameters: int
+    nbytes: int
+    is_matrix: bool
+
+
+def describe(
+    headers: ModelHeaders, options: LoadOptions, element_bytes: int = 2
+) -> ModelDescription:
+    """The model as its files tell; element_bytes: size of a cached key's or value's element."""
+    figures = headers.family.figures(headers.config, str(headers.files.config))
+    weights = _weights_by_group(headers)
+    used = [
+        weight
+        for name, members in weights.items()
+        for weight in members
+        if name != "skipped" and (name != "MTP head" or headers.heads.tensors)
+    ]
+    recommended = read_recommendation(headers.files.root)
+    heads = _count_heads(headers.heads.tensors)
+    return ModelDescription(
+        name=_name(headers.files.root),
+        path=str(headers.files.root),
+        architecture=headers.architecture,
+        parameters=sum(weight.parameters for weight in used),
+        quantisation=_storages(weight for weight in used if weight.is_matrix),
+        nbytes=sum(weight.nbytes for weight in used),
+        layers=figures.layers,
+        hidden_size=figures.hidden_size,
+        vocabulary=figures.vocabulary,
+        context_length=_context(figures, options),
+        mtp_heads=heads,
+        mtp=headers.heads.why_not,
+        groups=tuple(_group(name, weights[name]) for name in _ORDER if weights.get(name)),
+        cache_bytes_per_token=(figures.attention_layers + heads)
+        * figures.attention_values
+        * element_bytes,
+        state_bytes=figures.state_elements * _STATE_BYTES + figures.window_elements * element_bytes,
+        sampling=recommended.sampling,
+        numerics=options.numerics,
+        declined=() if recommended.ignored is None else (recommended.ignored,),
+    )
+
+
+def _count_heads(tensors: Iterable[str]) -> int:
+    """A head is one layer, whatever the config says."""
+    return len({name.split(".")[1] for name in tensors if name.startswith("layers.")})
+
+
+def _weights_by_group(headers: ModelHeaders) -> dict[str, list[_Weight]]:
+    """Weights of the trunk by role; usable heads, else those in the shards; what is skipped."""
+    shapes = headers.family.shapes(headers.config, str(headers.files.config))
+    groups: dict[str, list[_Weight]] = {}
+    for name, tensor in headers.parts.trunk.items():
+        if _is_main(name, headers.parts.trunk):
+            weight = _weight(name, tensor, headers.parts.trunk, shapes.trunk)
+            groups.setdefault(headers.family.group(name), []).append(weight)
+    head = headers.heads.tensors or headers.parts.head
+    groups["MTP head"] = _weights(head, shapes.head)
+    groups["skipped"] = _weights(headers.parts.skipped, {})
+    return groups
+
+
+def _weights(tensors: Mapping[str, TensorInfo], shapes: Mapping[str, Shape]) -> list[_Weight]:
+    return [
+        _weight(name, tensor, tensors, shapes)
+        for name, tensor in tensors.items()
+        if _is_main(name, tensors)
+    ]
+
+
+def _is_main(name: str, tensors: Mapping[str, TensorInfo]) -> bool:
+    """False for the scales and biases that go with a packed weight."""
+    matrix, _, part = name.rpartition(".")
+    return part not in ("scales", "biases") or f"{matrix}.weight" not in tensors
+
+
+def _weight(
+    name: str,
+    tensor: TensorInfo,
+    tensors: Mapping[str, TensorInfo],
+    shapes: Mapping[str, Shape],
+) -> _Weight:
+    matrix = name.removesuffix(".weight")
+    scales = tensors.get(f"{matrix}.scales")
+    if scales is None:
+        return _Weight(_dense_words(tensor), prod(tensor.shape), tensor.nbytes, _is_2d(tensor))
+    biases = tensors.get(f"{matrix}.biases")
+    nbytes = tensor.nbytes + scales.nbytes + (biases.nbytes if biases is not None else 0)
+    shape = shapes.get(name)
+    if shape is None or not (_is_2d(tensor) and _is_2d(scales)):
+        return _Weight("packed", prod(tensor.shape), nbytes, True)
+    words = _packed_words(tensor, scales, shape[1], affine=biases is not None)
+    return _Weight(words, prod(shape), nbytes, True)
+
+
+def _is_2d(tensor: TensorInfo) -> bool:
+    return len(tensor.shape) == 2
+
+
+def _dense_words(tensor: TensorInfo) -> str:
+    return _WORDS.get(tensor.dtype, f"{BYTES_OF[tensor.dtype] * 8}-bit {tensor.dtype}")
+
+
+def _packed_words(weight: TensorInfo, scales: TensorInfo, inputs: int, *, affine: bool) -> str:
+    """Bits and group size from the widths of a row: inputs * bits / 32 words, inputs / group."""
+    bits = weight.shape[1] * 32 // inputs
+    size = inputs // max(1, scales.shape[1])
+    if affine:
+        return f"{bits}-bit affine, groups of {size}"
+    if size == 16:
+        return "nvfp4, groups of 16"
+    return f"mxfp{bits}, groups of {size}"
+
+
+def _group(name: str, weights: list[_Weight]) -> TensorGroup:
+    return TensorGroup(
+        name=name,
+        tensors=len(weights),
+        storage=_storages(weights),
+        parameters=sum(weight.parameters for weight in weights),
+        nbytes=sum(weight.nbytes for weight in weights),
+    )
+
+
+def _storages(weights: Iterable[_Weight]) -> str:
+    """Every way of storing that occurs, the one with most bytes first."""
+    nbytes: dict[str, int] = {}
+    for weight in weights:
+        nbytes[weight.storage] = nbytes.get(weight.storage, 0) + weight.nbytes
+    return " + ".join(sorted(nbytes, key=lambda words: -nbytes[words]))
+
+
+def _context(figures: Figures, options: LoadOptions) -> int:
+    wanted = options.context_length
+    return figures.context_length if wanted is None else min(wanted, figures.context_length)
+
+
+def _name(root: Path) -> str:
+    """The folder's name; for a folder of the hub's cache, the hub id."""
+    folder = root.absolute()
+    if folder.parent.name == "snapshots" and folder.parent.parent.name.startswith("models--"):
+        return folder.parent.parent.name.removeprefix("models--").replace("--", "/")
+    return folder.name

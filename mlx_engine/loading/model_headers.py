@@ -1,0 +1,71 @@
+"""Everything the headers of a model's files tell, before any weight is read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlx_engine.loading.json_file import read_json_object
+from mlx_engine.loading.model_folder import ModelFiles
+from mlx_engine.loading.mtp_weights import HeadTensors, find_heads
+from mlx_engine.loading.safetensors_header import TensorInfo, merge_headers
+from mlx_engine.models.family import Family, Parts
+from mlx_engine.models.registry import SUPPORTED, family_for
+from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+
+
+@dataclass(frozen=True, slots=True)
+class ModelHeaders:
+    """A model's config and tensors, by canonical names; parts.head is only what the shards hold."""
+
+    files: ModelFiles
+    config: Mapping[str, object]
+    architecture: str
+    family: Family
+    parts: Parts[TensorInfo]
+    heads: HeadTensors
+
+
+def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
+    """Read config and headers, find the heads; heads: where the user wants them from."""
+    if files.kind == "gguf":
+        raise UnsupportedModel(
+            f"{files.root}: a GGUF file; this version opens folders with .safetensors files only. "
+            "Take an MLX or Hugging Face version of the model."
+        )
+    config = read_json_object(files.config)
+    architecture = _model_type(config, files.config)
+    family = family_for(architecture)
+    _refuse_foreign_packing(config, files.config)
+    origin = str(files.root)
+    parts = family.split(merge_headers(files.shards), config, origin)
+    return ModelHeaders(
+        files=files,
+        config=config,
+        architecture=architecture,
+        family=family,
+        parts=parts,
+        heads=find_heads(files, parts.head, family, config, heads),
+    )
+
+
+def _model_type(config: Mapping[str, object], origin: Path) -> str:
+    """The outer model_type when we know it, else that of the text part."""
+    text = config.get("text_config")
+    inner = text.get("model_type") if isinstance(text, Mapping) else None
+    outer = config.get("model_type", inner)
+    chosen = inner if inner in SUPPORTED and outer not in SUPPORTED else outer
+    if not isinstance(chosen, str) or not chosen:
+        raise BadModelFile(f"{origin}: has no model_type, so there is no telling how to run it.")
+    return chosen
+
+
+def _refuse_foreign_packing(config: Mapping[str, object], origin: Path) -> None:
+    """Quantisation that is not MLX's names its method: fp8, gptq, awq, ..."""
+    for key in ("quantization_config", "compression_config"):
+        packing = config.get(key)
+        method = packing.get("quant_method") if isinstance(packing, Mapping) else None
+        if method is not None:
+            raise UnsupportedModel(
+                f"{origin}: weights are packed by {ascii(method)[:40]}, which this version does "
+                "not run. Take an MLX conversion of the model, or the original in 16 bits."
+            )

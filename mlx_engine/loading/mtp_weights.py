@@ -1,0 +1,163 @@
+"""Finds MTP heads by their tensors, in the model's files, beside them, or where the user says."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from mlx_engine.loading.model_folder import (
+    UNSAFE_ENDINGS,
+    ModelFiles,
+    safetensors_in,
+    unsafe_file,
+)
+from mlx_engine.loading.safetensors_header import TensorInfo, merge_headers
+from mlx_engine.models.family import Family, Shape
+from mlx_engine.values.errors import BadModelFile, ModelNotFound, UnsupportedModel
+from mlx_engine.values.reason import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class HeadTensors:
+    """MTP heads that can be used, or why there are none.
+
+    tensors: canonical name -> header, empty when there are none. inside: they lie in the model's
+    own shards, so what holds for the trunk's values may be presumed for theirs.
+    """
+
+    tensors: Mapping[str, TensorInfo]
+    origin: str
+    inside: bool
+    why_not: Reason | None
+
+
+class _Candidate(NamedTuple):
+    tensors: Mapping[str, TensorInfo]
+    origin: Path
+    inside: bool
+
+
+def find_heads(
+    files: ModelFiles,
+    own: Mapping[str, TensorInfo],
+    family: Family,
+    config: Mapping[str, object],
+    given: Path | None,
+) -> HeadTensors:
+    """The first complete heads that fit the config; `own` are those found in the shards.
+
+    given: the user's choice, looked at instead of everything else; BadModelFile when it holds no
+    heads or heads of another model. Elsewhere such heads are passed over.
+    """
+    wanted = family.shapes(config, str(files.config)).head
+    if given is not None:
+        return _given_heads(given, family, wanted)
+    problem: Reason | None = None
+    for candidate in _candidates(files, own, family):
+        found = _if_usable(candidate, wanted)
+        if found.why_not is None:
+            return found
+        problem = problem or found.why_not
+    promised = family.figures(config, str(files.config)).promised_heads
+    return HeadTensors({}, str(files.root), False, problem or _none_there(promised))
+
+
+def _given_heads(place: Path, family: Family, wanted: Mapping[str, Shape]) -> HeadTensors:
+    candidate = _read(place, _files_at(place), family)
+    if not candidate.tensors:
+        raise BadModelFile(f"{place}: no MTP heads in there. Give the file or folder of the heads.")
+    misfit = _misfit(candidate, wanted)
+    if misfit is not None:
+        raise BadModelFile(f"{misfit} Give the heads made for this model.")
+    return _if_usable(candidate, wanted)
+
+
+def _candidates(
+    files: ModelFiles, own: Mapping[str, TensorInfo], family: Family
+) -> Iterator[_Candidate]:
+    """Heads inside the shards, beside them, and in folders named like this one with -MTP."""
+    if own:
+        yield _Candidate(own, files.root, True)
+    for path in files.heads:
+        yield _read(path, (path,), family)
+    root = files.root.absolute()
+    for sibling in sorted(root.parent.glob(f"{_literal(root.name)}-[Mm][Tt][Pp]*")):
+        if sibling.is_dir():
+            yield _read(sibling, safetensors_in(sibling), family)
+
+
+def _read(origin: Path, paths: tuple[Path, ...], family: Family) -> _Candidate:
+    parts = family.split_heads_file(merge_headers(paths), str(origin))
+    return _Candidate(parts.head, origin, False)
+
+
+def _files_at(place: Path) -> tuple[Path, ...]:
+    if place.is_dir():
+        inner = place / "mtp"
+        return safetensors_in(place) or (safetensors_in(inner) if inner.is_dir() else ())
+    if not place.is_file():
+        raise ModelNotFound(f"{place}: no such file or folder to take MTP heads from.")
+    if place.suffix.lower() in UNSAFE_ENDINGS:
+        raise unsafe_file(place)
+    if place.suffix.lower() != ".safetensors":
+        raise UnsupportedModel(f"{place}: heads are read from .safetensors files or a folder.")
+    return (place,)
+
+
+def _if_usable(candidate: _Candidate, wanted: Mapping[str, Shape]) -> HeadTensors:
+    missing = _missing(candidate.tensors, wanted)
+    origin = str(candidate.origin)
+    if missing is not None:
+        words = f"The MTP heads in {origin} lack the tensor {missing}, so they cannot be used."
+        return HeadTensors({}, origin, candidate.inside, Reason("heads-incomplete", words))
+    misfit = _misfit(candidate, wanted)
+    if misfit is not None and not candidate.inside:
+        return HeadTensors({}, origin, False, Reason("heads-do-not-fit", misfit))
+    return HeadTensors(candidate.tensors, origin, candidate.inside, None)
+
+
+def _missing(tensors: Mapping[str, TensorInfo], wanted: Mapping[str, Shape]) -> str | None:
+    """The first tensor that heads need and these do not have; scales go with packed weights."""
+    for name in wanted:
+        if name not in tensors:
+            return name
+        matrix = name.removesuffix(".weight")
+        scales = tensors.get(f"{matrix}.scales")
+        if tensors[name].dtype == "U32" and scales is None:
+            return f"{matrix}.scales"
+        if scales is not None and scales.dtype != "U8" and f"{matrix}.biases" not in tensors:
+            return f"{matrix}.biases"
+    return None
+
+
+def _misfit(candidate: _Candidate, wanted: Mapping[str, Shape]) -> str | None:
+    """What makes these the heads of another model; packed weights are judged by their rows."""
+    for name, shape in wanted.items():
+        tensor = candidate.tensors.get(name)
+        if tensor is None:
+            continue
+        seen, needed = tensor.shape, shape
+        if tensor.dtype == "U32":
+            seen, needed = tensor.shape[:1], shape[:1]
+        if seen != needed:
+            return (
+                f"The MTP heads in {candidate.origin} belong to another model: {name} is "
+                f"{list(tensor.shape)} where this one needs {list(shape)}."
+            )
+    return None
+
+
+def _none_there(promised: int) -> Reason:
+    if promised:
+        heads = "1 MTP head" if promised == 1 else f"{promised} MTP heads"
+        return Reason(
+            "heads-dropped",
+            f"config.json promises {heads} but no mtp.* tensor is in the files: this conversion "
+            "dropped them. Get a conversion with heads, or give the heads of the original.",
+        )
+    return Reason("no-heads", "This model has no MTP heads.")
+
+
+def _literal(name: str) -> str:
+    """`name` as a glob pattern that matches only itself."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)

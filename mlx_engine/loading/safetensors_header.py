@@ -1,0 +1,181 @@
+"""The header of a safetensors file: names, types, shapes and places, checked before any use.
+
+Format: 8 bytes little-endian length n, n bytes of JSON, then the data
+(https://github.com/huggingface/safetensors#format). Nothing is allocated beyond the header itself.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import NamedTuple, NoReturn, TypeGuard
+
+from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+
+_LENGTH_BYTES = 8
+_LARGEST_HEADER = 100_000_000  # the limit of the format's own library
+_MOST_DIMENSIONS = 8
+_LONGEST_NAME = 300
+
+BYTES_OF = {
+    "F64": 8,
+    "F32": 4,
+    "F16": 2,
+    "BF16": 2,
+    "I64": 8,
+    "I32": 4,
+    "I16": 2,
+    "I8": 1,
+    "U64": 8,
+    "U32": 4,
+    "U16": 2,
+    "U8": 1,
+    "BOOL": 1,
+    "C64": 8,
+}
+_NOT_RUN_HERE = ("F8_E4M3", "F8_E5M2", "F8_E8M0", "F6_E2M3", "F6_E3M2", "F4")
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """One tensor as its header gives it; dtype by the format's names ("BF16")."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    nbytes: int
+    file: Path
+
+
+class _Span(NamedTuple):
+    """Bytes [begin, end) of the data, and whose they are."""
+
+    begin: int
+    end: int
+    name: str
+
+
+class _RepeatedKeyError(ValueError):
+    """A JSON object with one key twice."""
+
+
+def read_header(path: Path) -> tuple[TensorInfo, ...]:
+    """Every tensor of the file; BadModelFile when the header cannot be true of the file."""
+    try:
+        with path.open("rb") as file:
+            size = path.stat().st_size
+            if size < _LENGTH_BYTES:
+                _refuse(path, f"it is only {size} bytes long")
+            length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+            if length > min(_LARGEST_HEADER, size - _LENGTH_BYTES):
+                _refuse(path, f"its header claims {length} bytes of a file of {size}")
+            text = file.read(length)
+    except OSError as error:
+        raise BadModelFile(f"{path}: cannot be read ({error.strerror}).") from error
+    entries = _parse(path, text)
+    data_bytes = size - _LENGTH_BYTES - length
+    infos, spans = [], []
+    for name, entry in entries.items():
+        if name == "__metadata__":
+            _check_metadata(path, entry)
+            continue
+        span = _span(path, name, entry, data_bytes)
+        infos.append(_info(path, name, entry, span))
+        spans.append(span)
+    _check_apart(path, spans)
+    return tuple(infos)
+
+
+def merge_headers(paths: Iterable[Path]) -> dict[str, TensorInfo]:
+    """All tensors of several shards by name; BadModelFile when two shards hold the same one."""
+    merged: dict[str, TensorInfo] = {}
+    for path in paths:
+        for info in read_header(path):
+            if info.name in merged:
+                raise BadModelFile(
+                    f"{path}: {info.name} is also in {merged[info.name].file.name}. Two versions "
+                    "of a model were put into one folder: keep one of them."
+                )
+            merged[info.name] = info
+    return merged
+
+
+def _parse(path: Path, text: bytes) -> dict[str, object]:
+    try:
+        entries = json.loads(text.decode("utf-8"), object_pairs_hook=_without_repeats)
+    except _RepeatedKeyError as error:
+        _refuse(path, str(error))
+    except (ValueError, RecursionError):
+        _refuse(path, "its header is not JSON")
+    if not isinstance(entries, dict):
+        _refuse(path, "its header is not a JSON object")
+    return entries
+
+
+def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise _RepeatedKeyError(f"its header names {_shown(twice)} twice")
+    return table
+
+
+def _check_metadata(path: Path, entry: object) -> None:
+    if not isinstance(entry, dict) or not all(isinstance(value, str) for value in entry.values()):
+        _refuse(path, "its __metadata__ is not a table of strings")
+
+
+def _span(path: Path, name: str, entry: object, data_bytes: int) -> _Span:
+    if not name or len(name) > _LONGEST_NAME or not name.isprintable():
+        _refuse(path, f"it has a tensor named {_shown(name)}")
+    offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
+    if not _are_counts(offsets) or len(offsets) != 2:
+        _refuse(path, f"{name} has no place in the data")
+    begin, end = offsets
+    if not begin <= end <= data_bytes:
+        _refuse(path, f"{name} should end at byte {end} of {data_bytes}: the file is cut short")
+    return _Span(begin, end, name)
+
+
+def _info(path: Path, name: str, entry: object, span: _Span) -> TensorInfo:
+    assert isinstance(entry, Mapping)
+    dtype, shape = entry.get("dtype"), entry.get("shape")
+    if dtype in _NOT_RUN_HERE:
+        raise UnsupportedModel(
+            f"{path}: {name} is stored as {dtype}, which this version does not run. Take an MLX "
+            "conversion of the model, or the original in 16 bits."
+        )
+    if not isinstance(dtype, str) or dtype not in BYTES_OF:
+        _refuse(path, f"{name} has the unknown type {_shown(dtype)}")
+    if not _are_counts(shape) or len(shape) > _MOST_DIMENSIONS:
+        _refuse(path, f"{name} has no proper shape")
+    nbytes = prod(shape) * BYTES_OF[dtype]
+    if nbytes != span.end - span.begin:
+        _refuse(path, f"{name} {list(shape)} takes {nbytes} bytes but has {span.end - span.begin}")
+    return TensorInfo(name, dtype, tuple(shape), nbytes, path)
+
+
+def _check_apart(path: Path, spans: list[_Span]) -> None:
+    last = _Span(0, 0, "")
+    for span in sorted(spans):
+        if span.begin < last.end and span.end > span.begin:
+            _refuse(path, f"{span.name} and {last.name} overlap")
+        last = max(last, span, key=lambda one: one.end)
+
+
+def _are_counts(value: object) -> TypeGuard[list[int]]:
+    """A list of whole numbers from 0 to 2**63 - 1."""
+    return isinstance(value, list) and all(
+        isinstance(one, int) and not isinstance(one, bool) and 0 <= one < 2**63 for one in value
+    )
+
+
+def _shown(value: object) -> str:
+    """A value of the file, safe and short enough for a message."""
+    return ascii(value)[:80]
+
+
+def _refuse(path: Path, why: str) -> NoReturn:
+    raise BadModelFile(f"{path}: damaged, {why}. Download the file again.")

@@ -1,0 +1,100 @@
+"""What loading asks of a model family: names, shapes, figures, canonical values, a build."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from mlx_engine.values.reason import Reason
+
+if TYPE_CHECKING:
+    import mlx.core as mx
+
+    from mlx_engine.models.contract import Adapter
+    from mlx_engine.models.weight_table import WeightTable
+
+T = TypeVar("T")
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts(Generic[T]):
+    """Tensors sorted by the part that needs them, under canonical names.
+
+    T is whatever the caller has by that name: headers or arrays. skipped: tensors that text does
+    not need (vision, a copy of tied embeddings, buffers), under the names of the file.
+    """
+
+    trunk: dict[str, T]
+    head: dict[str, T]
+    skipped: dict[str, T]
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a config says of a model's size.
+
+    promised_heads: MTP heads the config claims, true or not. attention_values: elements one token
+    adds to the cache of one attention layer, keys and values. state_elements: float32 elements of
+    all recurrent states. window_elements: elements of all convolution windows, stored like keys.
+    """
+
+    layers: int
+    attention_layers: int
+    hidden_size: int
+    vocabulary: int
+    context_length: int
+    promised_heads: int
+    attention_values: int
+    state_elements: int
+    window_elements: int
+
+
+@dataclass(frozen=True, slots=True)
+class CanonicalPart:
+    """A trunk or a head as the model uses it.
+
+    norm_shift: 0 when the file stored norm weights as w (used as 1 + w), 1 as used, 2 when 1 had
+    been added twice. reasons: what had to be put right.
+    """
+
+    arrays: dict[str, mx.array]
+    norm_shift: int
+    reasons: tuple[Reason, ...]
+
+
+class Family(Protocol):
+    """One model family. Only the last three need MLX, which they import on use.
+
+    config is the whole config.json; origin names the files in messages. All raise BadModelFile for
+    files that contradict themselves, UnsupportedModel for sound ones of an unknown variant.
+    """
+
+    def figures(self, config: Mapping[str, object], origin: str) -> Figures:
+        """Sizes by the config."""
+
+    def split(self, raw: Mapping[str, T], config: Mapping[str, object], origin: str) -> Parts[T]:
+        """Tensors of a model's own files by part."""
+
+    def split_heads_file(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
+        """Tensors of a file or folder given for its heads; names may lack the heads' prefix."""
+
+    def shapes(self, config: Mapping[str, object], origin: str) -> Parts[Shape]:
+        """Unpacked shapes of trunk and head by canonical name; skipped is empty."""
+
+    def group(self, trunk_name: str) -> str:
+        """The tensor group of a trunk tensor, in words for the user."""
+
+    def canonical_trunk(self, raw: Mapping[str, mx.array], origin: str) -> CanonicalPart:
+        """Values as the model uses them."""
+
+    def canonical_head(
+        self, raw: Mapping[str, mx.array], origin: str, trunk_shift: int | None
+    ) -> CanonicalPart:
+        """The same for heads; trunk_shift: the trunk's norm shift if both are of one file set."""
+
+    def build(
+        self, config: Mapping[str, object], trunk: WeightTable, head: WeightTable | None
+    ) -> Adapter:
+        """The model; raises for tensors that are missing, misshapen or left over."""
