@@ -14,7 +14,6 @@ from mlx_engine.decoding.tally import Tally
 from mlx_engine.decoding.track import Track
 from mlx_engine.drafting.draft_length import DraftLength
 from mlx_engine.sampling.sampler import Sampler
-from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.values.events import (
     Event,
     FinishReason,
@@ -38,6 +37,28 @@ class Control(Protocol):
 
     def length(self) -> DraftLength:
         """Who chooses the depth."""
+
+
+class AnswerText(Protocol):
+    """Turns tokens into text (text/streaming_text.py)."""
+
+    @property
+    def hit_stop(self) -> bool:
+        """Whether a stop string is complete."""
+
+    @property
+    def text(self) -> str:
+        """The answer so far."""
+
+    @property
+    def thinking(self) -> str:
+        """The thinking so far."""
+
+    def add(self, token: int, depth: int = 0) -> list[TextPiece]:
+        """What `token` makes final."""
+
+    def finish(self) -> list[TextPiece]:
+        """What was held back."""
 
 
 class _Taken(NamedTuple):
@@ -67,7 +88,7 @@ class Answer:
         track: Track,
         prompt: Sequence[int],
         rules: StopRules,
-        text: StreamingText,
+        text: AnswerText,
         control: Control,
         seed: int,
         chunk: int,

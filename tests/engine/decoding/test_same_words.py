@@ -1,0 +1,135 @@
+"""The master test: drafting never changes a token, whatever the source, depth and sampling."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from plain_run import CyclingLength, run
+from tiny_adapter import TinySizes, tiny_adapter
+
+from mlx_engine.drafting.dialled_draft import DialledDraft
+from mlx_engine.drafting.mtp_draft import MtpDraft
+from mlx_engine.drafting.no_draft import NoDraft
+from mlx_engine.values.options import SamplingOptions
+
+SIZES = TinySizes(layers=2, vocabulary=37)
+PROMPT = [5, 1, 30, 17, 2, 9, 9, 21, 4]
+LENGTH = 14
+
+WAYS = {
+    "greedy": SamplingOptions(temperature=0),
+    "plain": SamplingOptions(temperature=0.7),
+    "hot": SamplingOptions(temperature=1.2),
+    "top-k": SamplingOptions(temperature=1.2, top_k=4),
+    "top-p": SamplingOptions(temperature=1.2, top_p=0.6),
+    "min-p": SamplingOptions(temperature=1.2, min_p=0.2),
+    "repetition": SamplingOptions(temperature=0.7, repetition_penalty=1.4),
+    "presence": SamplingOptions(temperature=0.7, presence_penalty=1.5),
+    "frequency": SamplingOptions(temperature=0.7, frequency_penalty=0.9),
+    "greedy penalised": SamplingOptions(
+        temperature=0, repetition_penalty=1.3, presence_penalty=0.5, frequency_penalty=0.5
+    ),
+    "bias": SamplingOptions(temperature=0.7, logit_bias={3: 2.5, 7: -100.0}),
+    "everything": SamplingOptions(
+        temperature=1.0,
+        top_k=9,
+        top_p=0.9,
+        min_p=0.01,
+        repetition_penalty=1.2,
+        presence_penalty=0.3,
+        frequency_penalty=0.2,
+        logit_bias={5: 1.0},
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def adapter():
+    return tiny_adapter(3, SIZES)
+
+
+@pytest.fixture(scope="module")
+def plain(adapter):
+    return {
+        name: run(adapter, PROMPT, NoDraft(), 0, options=options, max_tokens=LENGTH)
+        for name, options in WAYS.items()
+    }
+
+
+@pytest.mark.parametrize(("way", "depth"), list(itertools.product(WAYS, range(1, 9))))
+def test_own_head_and_dialled_drafts_keep_the_words(adapter, plain, way, depth):
+    options, truth = WAYS[way], plain[way].tokens
+    sources = [
+        MtpDraft(adapter, "shared-noise", 0.0),
+        MtpDraft(adapter, "greedy", 0.0),
+        DialledDraft([*PROMPT, *truth], itertools.cycle([depth, 0, 1, depth - 1]), 37),
+    ]
+    for source in sources:
+        ran = run(adapter, PROMPT, source, depth, options=options, max_tokens=LENGTH)
+        assert ran.tokens == truth
+        assert ran.stats.drafted > 0
+
+
+def test_the_comparison_means_something(plain):
+    """Texts of different settings differ, so equal texts are no accident."""
+    assert len({tuple(ran.tokens) for ran in plain.values()}) >= len(plain) - 2
+    assert all(len(set(ran.tokens)) > 3 for ran in plain.values())
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    depths=st.lists(st.integers(0, 8), min_size=1, max_size=6),
+    right=st.lists(st.integers(0, 8), min_size=1, max_size=12),
+    way=st.sampled_from(["greedy", "hot", "everything"]),
+    chunk=st.integers(1, 12),
+    end=st.integers(-1, 36),
+)
+def test_every_accept_pattern(adapter, depths, right, way, chunk, end):
+    """Any depth in any order, any number of accepted tokens, end tokens in mid-draft."""
+    ends = {end} if end >= 0 else set()
+    options = WAYS[way]
+    truth = run(adapter, PROMPT, NoDraft(), 0, options=options, max_tokens=LENGTH, end_ids=ends)
+    source = DialledDraft([*PROMPT, *truth.tokens, *ends], itertools.cycle(right), 37)
+    ran = run(
+        adapter,
+        PROMPT,
+        source,
+        CyclingLength(depths),
+        options=options,
+        max_tokens=LENGTH,
+        end_ids=ends,
+        chunk=chunk,
+    )
+    assert ran.tokens == truth.tokens
+    assert ran.track.read == truth.track.read
+
+
+@pytest.mark.parametrize("depth", [1, 3, 8])
+def test_stop_pairs_in_mid_draft(adapter, plain, depth):
+    truth = plain["hot"].tokens
+    stop = {(truth[5], truth[6])}
+    source = DialledDraft([*PROMPT, *truth], itertools.repeat(depth), 37)
+    drafted = run(adapter, PROMPT, source, depth, options=WAYS["hot"], stop_pairs=stop)
+    alone = run(adapter, PROMPT, NoDraft(), 0, options=WAYS["hot"], stop_pairs=stop)
+    assert drafted.tokens == alone.tokens == truth[:7]
+    assert drafted.track.read == alone.track.read
+
+
+@pytest.mark.parametrize("depth", [0, 2, 5])
+def test_turns_on_one_track_equal_a_fresh_track(adapter, depth):
+    """A second turn on caches that drafting has used equals the same prompt read afresh."""
+    options = WAYS["plain"]
+    first = run(adapter, PROMPT, MtpDraft(adapter, "shared-noise", 0.0), depth, options=options)
+    again = [*PROMPT, *first.tokens, 8, 3, 3, 1]
+    turned = run(adapter, again, first.track.source, depth, options=options, track=first.track)
+    afresh = run(adapter, again, NoDraft(), 0, options=options)
+    assert turned.tokens == afresh.tokens
+    assert turned.stats.reused_tokens == len(PROMPT) + len(first.tokens) - 1
+
+
+def test_min_probability_keeps_the_words(adapter, plain):
+    for threshold in (0.05, 0.3, 0.9):
+        source = MtpDraft(adapter, "shared-noise", threshold)
+        ran = run(adapter, PROMPT, source, 4, options=WAYS["hot"], max_tokens=LENGTH)
+        assert ran.tokens == plain["hot"].tokens
