@@ -123,6 +123,9 @@ def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _check_metadata(path: Path, entry: object) -> None:
+    """A table of strings; MLX writes null when it has none."""
+    if entry is None:
+        return
     if not isinstance(entry, dict) or not all(isinstance(value, str) for value in entry.values()):
         _refuse(path, "its __metadata__ is not a table of strings")
 
