@@ -1,0 +1,169 @@
+import json
+from pathlib import Path
+
+import mlx.core as mx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mlx_engine.loading.safetensors_header import merge_headers, read_header
+from mlx_engine.loading.safetensors_weights import load_arrays
+from mlx_engine.values.errors import BadModelFile, EngineError, UnsupportedModel
+
+
+def safetensors(header: object, data: bytes = b"", length: int | None = None) -> bytes:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return (len(text) if length is None else length).to_bytes(8, "little") + text + data
+
+
+def entry(dtype: str = "F32", shape: object = (2, 3), offsets: object = (0, 24)) -> dict:
+    return {"dtype": dtype, "shape": shape, "data_offsets": offsets}
+
+
+SOUND = {
+    "__metadata__": {"format": "pt"},
+    "layers.0.weight": entry(),
+    "b": entry("BF16", (4,), (24, 32)),
+    "c": entry("U32", (1, 1), (32, 36)),
+}
+DATA = bytes(range(36))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "model.safetensors"
+
+
+def test_reads_names_types_shapes_and_sizes(file: Path) -> None:
+    file.write_bytes(safetensors(SOUND, DATA))
+    infos = {info.name: info for info in read_header(file)}
+    assert infos.keys() == {"layers.0.weight", "b", "c"}
+    weight = infos["layers.0.weight"]
+    assert (weight.dtype, weight.shape, weight.nbytes, weight.file) == ("F32", (2, 3), 24, file)
+    arrays = load_arrays(infos)
+    assert bytes(memoryview(arrays["c"])) == DATA[32:36]
+
+
+def test_what_mlx_writes_is_read(file: Path) -> None:
+    mx.save_safetensors(str(file), {"a": mx.zeros((3, 2), mx.bfloat16), "b": mx.array(1.0)})
+    assert {info.name: info.shape for info in read_header(file)} == {"a": (3, 2), "b": ()}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "0 bytes"),
+        (b"1234567", "7 bytes"),
+        (safetensors(SOUND, DATA, length=2**63), "claims"),
+        (safetensors(SOUND, DATA, length=100_000_001), "claims"),
+        (safetensors(SOUND, DATA)[:40], "claims"),
+        (safetensors(SOUND, DATA[:-1]), "c should end at byte 36 of 35"),
+        (safetensors(b"[1]"), "not a JSON object"),
+        (safetensors(b"\xff\xfe{}"), "not JSON"),
+        (safetensors(b"[" * 100_000), "not JSON"),
+        (safetensors(b'{"a":' * 50_000), "not JSON"),
+        (safetensors(b"9" * 10_000), "not JSON"),
+        (safetensors(b'{"a": 1, "a": 2}'), "'a' twice"),
+        (safetensors({"__metadata__": {"x": 1}}), "__metadata__"),
+        (safetensors({"a": 1}), "a has no place"),
+        (safetensors({"a": entry(offsets=(0, "24"))}, DATA), "a has no place"),
+        (safetensors({"a": entry(offsets=(0, 24, 24))}, DATA), "a has no place"),
+        (safetensors({"a": entry(offsets=(-4, 20))}, DATA), "a has no place"),
+        (safetensors({"a": entry(offsets=(24, 0))}, DATA), "a should end"),
+        (safetensors({"a": entry(shape=(2, 4))}, DATA), "a .*32 bytes but has 24"),
+        (safetensors({"a": entry(shape=(2.0, 3))}, DATA), "a has no proper shape"),
+        (safetensors({"a": entry(shape=(True, 6))}, DATA), "a has no proper shape"),
+        (safetensors({"a": entry(shape=(1,) * 9)}, DATA), "a has no proper shape"),
+        (safetensors({"a": entry(shape=(2**62, 2**62, 2**62))}, DATA), "bytes but has 24"),
+        (safetensors({"a": entry("X7")}, DATA), "unknown type 'X7'"),
+        (safetensors({"a": entry(), "b": entry(offsets=(12, 36))}, DATA), "b and a overlap"),
+        (safetensors({"\ud800": entry()}, DATA), r"tensor named '\\ud800'"),
+        (safetensors({"n" * 301: entry()}, DATA), "tensor named 'nnn"),
+    ],
+)
+def test_damage_is_named(file: Path, content: bytes, message: str) -> None:
+    file.write_bytes(content)
+    with pytest.raises(BadModelFile, match=message) as caught:
+        read_header(file)
+    assert str(file) in str(caught.value)
+    str(caught.value).encode()
+
+
+def test_types_of_other_machines_are_sound_but_not_run(file: Path) -> None:
+    file.write_bytes(safetensors({"a": entry("F8_E4M3", (24,))}, DATA))
+    with pytest.raises(UnsupportedModel, match="F8_E4M3"):
+        read_header(file)
+
+
+def test_one_tensor_in_two_shards(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        header = {name: entry(), "x": entry("F32", (0,), (0, 0))}
+        (tmp_path / f"{name}.safetensors").write_bytes(safetensors(header, DATA))
+    with pytest.raises(BadModelFile, match=r"two\.safetensors: x is also in one"):
+        merge_headers([tmp_path / "one.safetensors", tmp_path / "two.safetensors"])
+
+
+FUZZ = settings(
+    max_examples=400,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+def survives(file: Path, content: bytes) -> None:
+    """Reads or refuses; what the header check lets pass MLX must open and evaluate."""
+    file.write_bytes(content)
+    try:
+        arrays = load_arrays({info.name: info for info in read_header(file)})
+    except EngineError:
+        return
+    assert sum(array.nbytes for array in arrays.values()) <= len(content)
+    mx.eval(list(arrays.values()))
+
+
+def test_every_flipped_bit_and_every_cut(file: Path) -> None:
+    sound = safetensors(SOUND, DATA)
+    for bit in range((len(sound) - len(DATA)) * 8):
+        changed = bytearray(sound)
+        changed[bit // 8] ^= 1 << bit % 8
+        survives(file, bytes(changed))
+    for cut in range(len(sound)):
+        survives(file, sound[:cut])
+
+
+@FUZZ
+@given(st.dictionaries(st.integers(0, len(safetensors(SOUND)) - 1), st.integers(0, 255)))
+def test_overwritten_bytes(file: Path, changes: dict[int, int]) -> None:
+    content = bytearray(safetensors(SOUND, DATA))
+    for place, byte in changes.items():
+        content[place] = byte
+    survives(file, bytes(content))
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=6,
+)
+NEAR_ENTRY = st.fixed_dictionaries(
+    {},
+    optional={
+        "dtype": st.sampled_from(["F32", "BF16", "BOOL", "C64", "U8", "F8_E5M2", "?"]) | ANYTHING,
+        "shape": st.lists(st.integers(0, 6) | ANYTHING, max_size=3),
+        "data_offsets": st.lists(st.integers(0, 40), min_size=2, max_size=2) | ANYTHING,
+    },
+)
+
+
+@FUZZ
+@given(st.dictionaries(st.text(max_size=4), NEAR_ENTRY | ANYTHING, max_size=4) | ANYTHING)
+def test_other_headers(file: Path, header: object) -> None:
+    survives(file, safetensors(header, DATA))
+
+
+def test_files_that_cannot_be_read(file: Path) -> None:
+    with pytest.raises(BadModelFile, match="cannot be read"):
+        read_header(file)
+    file.mkdir()
+    with pytest.raises(BadModelFile, match="cannot be read"):
+        read_header(file)
