@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import builtins
 import importlib
 import inspect
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
-LONGEST_TEXT = 190
-LONGEST_SIGNATURE = 110
+LONGEST_TEXT = 170
+LONGEST_SIGNATURE = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +27,23 @@ class Fact:
         return self.name.rpartition(".")[2]
 
 
-def read_facts(listing: Path) -> list[Fact]:
-    """Every name of `listing` (lines "module: name name") that has usable documentation."""
+def read_facts(listing: Path, corrections: Path) -> list[Fact]:
+    """Every name of `listing` (lines "module: name name") that has usable documentation.
+
+    `corrections` holds arguments, and sometimes a sentence, where the docstring has none.
+    """
     facts: list[Fact] = []
+    rows = [line.split("\t") for line in corrections.read_text(encoding="utf-8").splitlines()]
+    corrected = {row[0]: row[1:] for row in rows}
     for line in listing.read_text(encoding="utf-8").splitlines():
         if not line or line.startswith("#"):
             continue
         owner, _, names = line.partition(": ")
         for name in names.split():
             fact = read_fact(owner, name)
-            if fact is not None:
-                facts.append(fact)
+            if fact is None or not fact.text:
+                continue
+            facts.append(correct(fact, corrected.get(fact.name, [])))
     return facts
 
 
@@ -58,6 +63,14 @@ def read_fact(owner: str, name: str) -> Fact | None:
     if not text or len(text) > LONGEST_TEXT or not text[0].isalpha():
         return None
     return Fact(prefix + name, module, signature, text)
+
+
+def correct(fact: Fact, row: list[str]) -> Fact:
+    """Apply one row of corrections: arguments, then perhaps a sentence."""
+    if not row:
+        return fact
+    text = row[1] if len(row) > 1 else fact.text
+    return Fact(fact.name, fact.module, fact.name + row[0], text)
 
 
 def find_owner(owner: str) -> tuple[object, str]:
@@ -110,9 +123,3 @@ def arguments(thing: object, usage: str, method: bool) -> str:
     if len(text) > LONGEST_SIGNATURE:
         text = text[:LONGEST_SIGNATURE].rpartition(", ")[0] + ", ...)"
     return text
-
-
-def is_real(name: str) -> bool:
-    """Whether a dotted name, or a builtin, exists in this interpreter."""
-    first = name.partition(".")[0]
-    return first in dir(builtins) or importlib.util.find_spec(first) is not None

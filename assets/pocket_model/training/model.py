@@ -1,17 +1,18 @@
-"""The Qwen3.5 trunk and its MTP head in plain PyTorch, for training on a CPU.
+"""The layers of Qwen3.5 in plain PyTorch, for training on a CPU.
 
 Parameter names are those of the published checkpoints (`model.language_model.*`, `mtp.*`; norms
-stored as w and used as 1 + w), so a state dict of this module is a Hugging Face checkpoint.
+stored as w and used as 1 + w), so a state dict of `pocket.Pocket` is a Hugging Face checkpoint.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+CHUNK = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,23 +85,21 @@ def unit(x: Tensor) -> Tensor:
     return x * torch.rsqrt(x.square().sum(-1, keepdim=True) + 1e-6)
 
 
-def gated_delta_rule(
-    q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, beta: Tensor, chunk: int = 64
-) -> Tensor:
+def gated_delta_rule(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, beta: Tensor) -> Tensor:
     """S_t = a_t S_{t-1} + beta_t k_t (v_t - a_t S_{t-1}' k_t)', o_t = S_t' q_t, chunk by chunk.
 
     q, k, v are [B, H, T, D] float32 with q and k normalised; log_decay and beta are [B, H, T].
     Within a chunk the updates are one unit-triangular solve (the WY form of arXiv 2412.06464).
     """
     batch, heads, length, size = v.shape
-    pad = -length % chunk
+    pad = -length % CHUNK
     if pad:
         q, k, v = (F.pad(x, (0, 0, 0, pad)) for x in (q, k, v))
         log_decay, beta = (F.pad(x, (0, pad)) for x in (log_decay, beta))
-    q, k, v = (x.reshape(batch, heads, -1, chunk, x.shape[-1]) for x in (q, k, v))
-    total = log_decay.reshape(batch, heads, -1, chunk).cumsum(-1)
-    beta = beta.reshape(batch, heads, -1, chunk)[..., None]
-    above = torch.ones(chunk, chunk, dtype=torch.bool).triu(1)
+    q, k, v = (x.reshape(batch, heads, -1, CHUNK, x.shape[-1]) for x in (q, k, v))
+    total = log_decay.reshape(batch, heads, -1, CHUNK).cumsum(-1)
+    beta = beta.reshape(batch, heads, -1, CHUNK)[..., None]
+    above = torch.ones(CHUNK, CHUNK, dtype=torch.bool).triu(1)
     pair = (total[..., :, None] - total[..., None, :]).masked_fill(above, float("-inf")).exp()
     keys = k.transpose(-1, -2)
     weighted = k * beta
@@ -269,36 +268,3 @@ class Trunk(nn.Module):
         for layer in self.layers:
             x = layer(x)
         return self.norm(x)
-
-
-class Pocket(nn.Module):
-    """Trunk and MTP head, sharing one embedding that is also the output head."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        # Here because the head lives beside this module in the file tree of the training code.
-        from mtp_head import MtpHead
-
-        self.config = config
-        self.model = nn.ModuleDict({"language_model": Trunk(config)})
-        self.mtp = MtpHead(config)
-        for name, weight in self.named_parameters():
-            if weight.ndim == 2:
-                deep = name.endswith(("o_proj.weight", "out_proj.weight", "down_proj.weight"))
-                spread = 0.02 / (2 * config.num_hidden_layers) ** 0.5 if deep else 0.02
-                nn.init.normal_(weight, std=spread if "embed" not in name else 0.02)
-
-    def trunk(self, tokens: Tensor) -> Tensor:
-        """tokens [B, T] -> [B, T, hidden] after the final norm."""
-        hidden: Tensor = self.model["language_model"](tokens)
-        return hidden
-
-    @property
-    def embedding(self) -> Tensor:
-        """The tied matrix [vocabulary, hidden]."""
-        weight: Any = self.model["language_model"].embed_tokens.weight
-        return weight
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """hidden [..., hidden] -> [..., vocabulary]."""
-        return F.linear(hidden, self.embedding)

@@ -39,7 +39,7 @@ class MtpHead(nn.Module):
         assert isinstance(layer, Layer)
         out: list[Tensor] = []
         seen: list[Heads] = []
-        for step in range(steps):
+        for _ in range(steps):
             x = self.enter(embedded, hidden)
             # Entry 1 stands at position 1, as in the engine.
             heads = layer.self_attn.heads(layer.input_layernorm(x), start=1)
