@@ -1,0 +1,8 @@
+"""`python -m mlx_engine COMMAND`: the same commands as `headstart`."""
+
+import sys
+
+from mlx_engine.command_line.run import run
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1:]))

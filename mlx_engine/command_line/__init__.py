@@ -1,0 +1,1 @@
+"""The `headstart` command: chat, generate, bench, inspect and doctor in a terminal."""

@@ -1,0 +1,211 @@
+"""What may be typed after `headstart`; knows argparse and nothing of what is done with it."""
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, get_args
+
+from mlx_engine.command_line.option_text import NUMBER_FIELDS, SOURCES, read_depth
+from mlx_engine.values.errors import BadOption
+from mlx_engine.values.options import DraftRule, Numerics
+
+CHAT_EXAMPLES = """examples:
+  headstart chat                                   the built-in model
+  headstart chat Qwen3.5-9B-Q4_K_M.gguf            a file, or a folder
+  headstart chat Qwen3.5-9B.gguf --heads mtp.gguf  heads from a second file
+  headstart chat --depth 3 --temperature 0.2 --seed 1
+  headstart chat --once "What is a head start?" > answer.txt
+"""
+GENERATE_EXAMPLES = """examples:
+  headstart generate model.gguf --prompt "def fib(n):" --max-tokens 64
+  cat prompt.txt | headstart generate model/ --json | jq .stats.tokens_per_second
+"""
+INSPECT_EXAMPLES = """examples:
+  headstart inspect Qwen3.5-9B-Q4_K_M.gguf
+  headstart inspect model/ --json | jq .mtp_heads
+"""
+DOCTOR_EXAMPLES = """examples:
+  headstart doctor
+  headstart doctor --json | jq .ok
+
+exit status: 0 when nothing failed, 1 when something did
+"""
+MAIN_NOTES = """Without a command Headstart opens its window; without a display, the chat.
+
+exit status: 0 done, 1 a check failed, 2 bad input, 70 a bug of ours, 130 Ctrl-C
+"""
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """Says what is wrong in one line instead of printing the whole usage."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with status 2."""
+        self.exit(2, f"{self.prog}: {message} ({self.prog} --help says more)\n")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of all commands; parsed arguments carry the command's name as `command`."""
+    parser = _parser("headstart", "Chat with models that draft with their own heads.", MAIN_NOTES)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, (line, examples, add_arguments) in _COMMANDS.items():
+        command = commands.add_parser(
+            name,
+            help=line,
+            description=line[0].upper() + line[1:] + ".",
+            epilog=examples,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        add_arguments(command)
+    return parser
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Raises SystemExit with status 2 and one line on stderr when something is wrong."""
+    return build_parser().parse_args(arguments)
+
+
+def _parser(name: str, line: str, notes: str) -> OneLineParser:
+    return OneLineParser(
+        prog=name,
+        description=line,
+        epilog=notes,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def _depth(text: str) -> Any:
+    try:
+        return read_depth(text)
+    except BadOption as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "model",
+        nargs="?",
+        metavar="MODEL",
+        help="a GGUF file, a model folder or a hub id (default: the built-in model)",
+    )
+    group = parser.add_argument_group("loading")
+    group.add_argument("--heads", metavar="PATH", help="take the MTP heads from this file instead")
+    group.add_argument(
+        "--numerics",
+        choices=get_args(Numerics),
+        default="exact",
+        help="exact: rows do not depend on the rows beside them (default: exact)",
+    )
+    group.add_argument(
+        "--context", type=int, metavar="N", help="tokens at most (default: the model's own)"
+    )
+
+
+def _add_drafting(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("drafting (changes the speed, never the text)")
+    group.add_argument(
+        "--depth",
+        type=_depth,
+        default="auto",
+        metavar="auto|0..8",
+        help="tokens drafted in a round (default: auto, as many as pay here)",
+    )
+    group.add_argument(
+        "--draft-source", choices=tuple(SOURCES), default="mtp", help="(default: mtp)"
+    )
+    group.add_argument(
+        "--draft-rule",
+        choices=get_args(DraftRule),
+        default="shared-noise",
+        help="how a head picks its tokens (default: shared-noise)",
+    )
+    group.add_argument(
+        "--min-probability",
+        type=float,
+        default=0.0,
+        metavar="P",
+        help="end a draft before a token less likely than this (default: 0)",
+    )
+
+
+def _add_sampling(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("sampling (defaults: what the model recommends)")
+    for name, read in NUMBER_FIELDS.items():
+        group.add_argument(f"--{name.replace('_', '-')}", type=read, metavar="X", help=_HELP[name])
+    group.add_argument(
+        "--logit-bias",
+        action="append",
+        default=[],
+        metavar="ID:BIAS",
+        help="add BIAS to a token's logit; may be repeated",
+    )
+    group.add_argument("--seed", type=int, metavar="N", help="default: a new one every answer")
+
+
+def _add_limits(parser: argparse.ArgumentParser, max_tokens: int | None, words: str) -> None:
+    group = parser.add_argument_group("length")
+    group.add_argument(
+        "--max-tokens", type=int, default=max_tokens, metavar="N", help=f"(default: {words})"
+    )
+    group.add_argument(
+        "--stop",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="end before this text; may be repeated",
+    )
+    group.add_argument(
+        "--ignore-eos", action="store_true", help="go on past the model's own end of text"
+    )
+
+
+def _add_chat(parser: argparse.ArgumentParser) -> None:
+    _add_model(parser)
+    parser.add_argument("--system", metavar="TEXT", help="system prompt (default: none)")
+    parser.add_argument(
+        "--thinking",
+        action=argparse.BooleanOptionalAction,
+        help="let the model think first, or not (default: as its template has it)",
+    )
+    parser.add_argument("--once", metavar="QUESTION", help="answer this one and leave")
+    parser.add_argument("--plain", action="store_true", help="no colours, no line editing")
+    _add_drafting(parser)
+    _add_sampling(parser)
+    _add_limits(parser, None, "as many as the context holds")
+
+
+def _add_generate(parser: argparse.ArgumentParser) -> None:
+    _add_model(parser)
+    parser.add_argument("--prompt", metavar="TEXT", help="(default: read it from stdin)")
+    _add_json(parser)
+    _add_drafting(parser)
+    _add_sampling(parser)
+    _add_limits(parser, 256, "256")
+
+
+def _add_inspect(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="FILE", help="a GGUF file, a model folder or a hub id")
+    parser.add_argument("--heads", metavar="PATH", help="take the MTP heads from this file instead")
+    _add_json(parser)
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+_HELP = {
+    "temperature": "0 is greedy",
+    "top_k": "keep the K likeliest tokens; 0 is off",
+    "top_p": "keep the likeliest tokens up to this probability; 1 is off",
+    "min_p": "drop tokens less likely than this share of the likeliest; 0 is off",
+    "repetition_penalty": "for tokens of prompt and answer; 1 is off",
+    "presence_penalty": "for tokens of the answer, once; 0 is off",
+    "frequency_penalty": "for tokens of the answer, each time; 0 is off",
+}
+_COMMANDS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = {
+    "chat": ("talk with a model in the terminal", CHAT_EXAMPLES, _add_chat),
+    "generate": ("continue a raw prompt, without chat template", GENERATE_EXAMPLES, _add_generate),
+    "inspect": ("describe a model from its headers alone", INSPECT_EXAMPLES, _add_inspect),
+    "doctor": ("check this machine and this installation", DOCTOR_EXAMPLES, _add_json),
+}

@@ -1,0 +1,157 @@
+"""The slash commands of the terminal chat; a bad one says what would be right, and no more."""
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlx_engine.command_line.chat import Chat
+from mlx_engine.command_line.figures import acceptance_lines, stage_lines, summary_lines
+from mlx_engine.command_line.option_text import (
+    change_draft,
+    change_sampling,
+    draft_words,
+    sampling_words,
+)
+from mlx_engine.command_line.saved_chat import SavedChat, read_chat, write_chat
+from mlx_engine.command_line.screen import WARNING
+from mlx_engine.values.errors import BadOption, EngineError
+
+
+@dataclass(frozen=True, slots=True)
+class ChatCommand:
+    """usage: its arguments as shown by /help. run gets the text after the command's name."""
+
+    usage: str
+    help: str
+    run: Callable[[Chat, str], None]
+
+
+def run_command(chat: Chat, line: str) -> None:
+    """Run "/name arguments"; anything wrong with it becomes a line on the screen."""
+    name, _, rest = line[1:].partition(" ")
+    command = COMMANDS.get(name.lower())
+    if command is None:
+        near = difflib.get_close_matches(name.lower(), COMMANDS, n=1)
+        hint = f"did you mean /{near[0]}?" if near else "/help lists the commands."
+        chat.screen.note(f"There is no command /{name}: {hint}", WARNING)
+        return
+    try:
+        command.run(chat, rest.strip())
+    except (EngineError, OSError) as error:
+        chat.screen.note(str(error), WARNING)
+
+
+def _help(chat: Chat, _rest: str) -> None:
+    for name, command in COMMANDS.items():
+        chat.screen.note(f"/{f'{name} {command.usage}'.strip():<32} {command.help}")
+    chat.screen.note("A message that starts with / is written with two: //etc/hosts", "")
+
+
+def _system(chat: Chat, rest: str) -> None:
+    if rest:
+        chat.session.system = None if rest == "off" else rest
+    chat.screen.note(f"System prompt: {chat.session.system or 'none'}")
+
+
+def _draft(chat: Chat, rest: str) -> None:
+    chat.session.draft = change_draft(chat.session.draft, rest.split())
+    chat.screen.note(f"Drafting: {draft_words(chat.session.draft)}")
+    chat.explain_drafting()
+
+
+def _sampling(chat: Chat, rest: str) -> None:
+    chat.session.sampling = change_sampling(chat.session.sampling, rest.split())
+    chat.screen.note(f"Sampling: {sampling_words(chat.session.sampling)}")
+
+
+def _stats(chat: Chat, _rest: str) -> None:
+    stats = chat.session.stats
+    if not stats.passes:
+        chat.screen.note("There are no figures yet: send a message first.", WARNING)
+        return
+    blocks = (summary_lines(stats), acceptance_lines(stats), stage_lines(stats))
+    for line in (line for block in blocks for line in block):
+        chat.screen.note(line)
+
+
+def _regenerate(chat: Chat, _rest: str) -> None:
+    chat.answer(chat.session.regenerate)
+
+
+def _continue(chat: Chat, _rest: str) -> None:
+    chat.answer(chat.session.continue_answer)
+
+
+def _messages(chat: Chat, _rest: str) -> None:
+    if not chat.session.messages:
+        chat.screen.note("There are no messages yet.")
+    for number, message in enumerate(chat.session.messages, 1):
+        first, *more = message.text.splitlines() or [""]
+        chat.screen.note(f"{number:>3} {message.role:<9} {first}{' …' if more else ''}")
+
+
+def _edit(chat: Chat, rest: str) -> None:
+    number, _, text = rest.partition(" ")
+    if not number.isdecimal() or not text.strip():
+        raise BadOption("Write /edit N TEXT; /messages shows the numbers.")
+    index, messages = int(number) - 1, chat.session.messages
+    if not 0 <= index < len(messages) or messages[index].role != "user":
+        raise BadOption(f"Message {number} is not one of yours: /messages shows the numbers.")
+    chat.answer(lambda: chat.session.edit(index, text.strip()))
+
+
+def _save(chat: Chat, rest: str) -> None:
+    path = _path(rest, "/save FILE, ending in .md or .json")
+    session, model = chat.session, chat.engine.description.name
+    write_chat(path, SavedChat(model, session.system, tuple(session.messages)))
+    chat.screen.note(f"Saved {len(session.messages)} messages to {path}")
+
+
+def _load(chat: Chat, rest: str) -> None:
+    saved = read_chat(_path(rest, "/load FILE, a .json that /save made"))
+    chat.start_over()
+    chat.session.system = saved.system
+    chat.session.load_messages(saved.messages)
+    chat.screen.note(f"Loaded {len(saved.messages)} messages; /messages shows them.")
+
+
+def _path(rest: str, usage: str) -> Path:
+    if not rest:
+        raise BadOption(f"Write {usage}.")
+    return Path(rest).expanduser()
+
+
+def _colours(chat: Chat, rest: str) -> None:
+    if rest not in ("on", "off"):
+        raise BadOption("Write /colours on or /colours off.")
+    chat.screen.tints = rest == "on"
+    missing = "" if chat.screen.has_colours else " (this terminal shows none)"
+    chat.screen.note(f"Drafted words are {'' if rest == 'on' else 'not '}coloured{missing}.")
+
+
+def _clear(chat: Chat, _rest: str) -> None:
+    chat.start_over()
+    chat.screen.note("A new chat; settings stay as they are.")
+
+
+def _quit(chat: Chat, _rest: str) -> None:
+    chat.is_open = False
+
+
+COMMANDS = {
+    "help": ChatCommand("", "this list", _help),
+    "system": ChatCommand("[TEXT | off]", "show or set the system prompt", _system),
+    "draft": ChatCommand("[SOURCE] [DEPTH | auto | off]", "show or set the drafting", _draft),
+    "sampling": ChatCommand("[KEY=VALUE ...]", "show or set how tokens are picked", _sampling),
+    "stats": ChatCommand("", "figures of the last answer", _stats),
+    "messages": ChatCommand("", "the conversation with its numbers", _messages),
+    "regenerate": ChatCommand("", "answer the last message again", _regenerate),
+    "edit": ChatCommand("N TEXT", "replace your message N and answer from there", _edit),
+    "continue": ChatCommand("", "go on with the last answer", _continue),
+    "save": ChatCommand("FILE.md | FILE.json", "write the chat to a new file", _save),
+    "load": ChatCommand("FILE.json", "go on with a saved chat", _load),
+    "colours": ChatCommand("on | off", "tint drafted words by depth", _colours),
+    "clear": ChatCommand("", "start a new chat", _clear),
+    "quit": ChatCommand("", "leave, as Ctrl-C or Ctrl-D at the prompt do", _quit),
+}

@@ -1,0 +1,46 @@
+"""Parsed arguments to the engine's frozen options."""
+
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from mlx_engine.command_line.option_text import NUMBER_FIELDS, read_bias
+from mlx_engine.values.options import (
+    DraftOptions,
+    GenerationOptions,
+    LoadOptions,
+    SamplingOptions,
+)
+
+
+def load_options(arguments: Namespace) -> LoadOptions:
+    """Raises BadOption."""
+    heads = Path(arguments.heads) if arguments.heads else None
+    return LoadOptions(heads, arguments.numerics, arguments.context)
+
+
+def draft_options(arguments: Namespace) -> DraftOptions:
+    """Raises BadOption."""
+    return DraftOptions(
+        source=arguments.draft_source,
+        depth=arguments.depth,
+        min_probability=arguments.min_probability,
+        rule=arguments.draft_rule,
+    )
+
+
+def sampling_options(arguments: Namespace, recommended: SamplingOptions) -> SamplingOptions:
+    """What the model recommends, with what was given in its place. Raises BadOption."""
+    wanted = vars(arguments)
+    given: dict[str, Any] = {
+        name: wanted[name] for name in (*NUMBER_FIELDS, "seed") if wanted[name] is not None
+    }
+    if arguments.logit_bias:
+        given["logit_bias"] = read_bias(arguments.logit_bias)
+    return replace(recommended, **given)
+
+
+def generation_options(arguments: Namespace) -> GenerationOptions:
+    """Raises BadOption."""
+    return GenerationOptions(arguments.max_tokens, tuple(arguments.stop), arguments.ignore_eos)

@@ -1,0 +1,89 @@
+"""What a command touches of the world around it: streams, the engine's doors, the log folder."""
+
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TextIO
+
+from mlx_engine.command_line.contract import ChatEngine
+from mlx_engine.doctor.finding import Finding
+from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.options import LoadOptions
+
+
+class Load(Protocol):
+    """Opens a model, like `mlx_engine.load`."""
+
+    def __call__(
+        self,
+        path: str | None = None,
+        *,
+        options: LoadOptions | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> ChatEngine:
+        """Raise EngineError when it cannot."""
+
+
+class Inspect(Protocol):
+    """Describes a model, like `mlx_engine.inspect`."""
+
+    def __call__(self, path: str | None = None, *, heads: Path | None = None) -> ModelDescription:
+        """Raise EngineError when it cannot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """Everything a command reads, writes and opens; tests bring their own.
+
+    backend: says what MLX computes on ("Metal, Apple M4 Max"); asked after a model is loaded.
+    """
+
+    stdin: TextIO
+    stdout: TextIO
+    stderr: TextIO
+    log_folder: Path
+    load: Load
+    inspect: Inspect
+    examine: Callable[[], Iterable[Finding]]
+    backend: Callable[[], str]
+
+    @property
+    def interactive(self) -> bool:
+        """A person types and reads here."""
+        return self.stdin.isatty() and self.stdout.isatty()
+
+
+def real_outside() -> Outside:
+    """The process's own streams and the real engine; loads no MLX yet."""
+    import mlx_engine
+
+    return Outside(
+        stdin=sys.stdin,
+        stdout=sys.stdout,
+        stderr=sys.stderr,
+        log_folder=log_folder(sys.platform, Path.home()),
+        load=mlx_engine.load,
+        inspect=mlx_engine.inspect,
+        examine=_examine,
+        backend=_backend,
+    )
+
+
+def _examine() -> Iterable[Finding]:
+    from mlx_engine.doctor.examine import examine
+
+    return examine()
+
+
+def _backend() -> str:
+    from mlx_engine.doctor.machine import backend_words
+
+    return backend_words()
+
+
+def log_folder(platform: str, home: Path) -> Path:
+    """Where a crash leaves its traceback."""
+    if platform == "darwin":
+        return home / "Library" / "Logs" / "Headstart"
+    return home / ".local" / "state" / "headstart"

@@ -1,0 +1,57 @@
+"""What MLX computes on: backend, chip and memory."""
+
+import os
+from dataclasses import dataclass
+
+import mlx.core as mx
+
+from mlx_engine.doctor.finding import Finding
+
+SMALL_MEMORY = 8_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """chip: empty where MLX does not name it. gpu_bytes: what the GPU may hold, 0 without one."""
+
+    backend: str
+    chip: str
+    memory_bytes: int
+    gpu_bytes: int
+
+
+def this_machine() -> Machine:
+    """Ask MLX and the system."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if not mx.metal.is_available():
+        return Machine("CPU", "", memory, 0)
+    facts = mx.device_info()
+    return Machine(
+        "Metal",
+        str(facts["device_name"]),
+        memory,
+        int(facts["max_recommended_working_set_size"]),
+    )
+
+
+def backend_words() -> str:
+    """ "Metal, Apple M4 Max", or "CPU"."""
+    machine = this_machine()
+    return f"{machine.backend}, {machine.chip}" if machine.chip else machine.backend
+
+
+def check_backend(machine: Machine) -> Finding:
+    """Metal is what the engine is made for; the CPU gives the same words, slowly."""
+    if machine.backend == "Metal":
+        return Finding("backend", "ok", f"Metal on {machine.chip}")
+    return Finding("backend", "warn", "no Metal here: MLX computes on the CPU, which is slow")
+
+
+def check_memory(machine: Machine) -> Finding:
+    """How much there is for a model."""
+    words = f"{machine.memory_bytes / 1e9:.1f} GB"
+    if machine.gpu_bytes:
+        words += f", {machine.gpu_bytes / 1e9:.1f} GB of it for the GPU"
+    if machine.memory_bytes < SMALL_MEMORY:
+        return Finding("memory", "warn", f"{words}: only small models fit")
+    return Finding("memory", "ok", words)

@@ -1,0 +1,119 @@
+"""Arguments are parsed, explained and refused, without loading anything heavy."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mlx_engine.command_line.arguments import parse
+from mlx_engine.command_line.given_options import (
+    draft_options,
+    generation_options,
+    load_options,
+    sampling_options,
+)
+from mlx_engine.values.options import (
+    DraftOptions,
+    GenerationOptions,
+    LoadOptions,
+    SamplingOptions,
+)
+
+ROOT = Path(__file__).parents[3]
+RECOMMENDED = SamplingOptions(temperature=0.6, top_k=20)
+
+
+def test_without_flags_a_chat_takes_the_defaults() -> None:
+    given = parse(["chat"])
+    assert given.model is None
+    assert load_options(given) == LoadOptions()
+    assert draft_options(given) == DraftOptions()
+    assert generation_options(given) == GenerationOptions()
+    assert sampling_options(given, RECOMMENDED) == RECOMMENDED
+
+
+def test_flags_become_options() -> None:
+    words = "chat m.gguf --heads h.gguf --numerics fast --context 99 --depth 3 --draft-source none"
+    words += " --draft-rule greedy --min-probability 0.5 --temperature 0 --seed 7 --top-p 0.9"
+    words += " --logit-bias 4:-1.5 --logit-bias 5=2 --max-tokens 9 --stop a --stop b --ignore-eos"
+    given = parse(words.split())
+    options = load_options(given)
+    assert (given.model, str(options.heads)) == ("m.gguf", "h.gguf")
+    assert (options.numerics, options.context_length) == ("fast", 99)
+    assert draft_options(given) == DraftOptions("none", 3, 0.5, "greedy")
+    assert generation_options(given) == GenerationOptions(9, ("a", "b"), True)
+    assert sampling_options(given, RECOMMENDED) == SamplingOptions(
+        temperature=0.0, top_k=20, top_p=0.9, seed=7, logit_bias={4: -1.5, 5: 2.0}
+    )
+
+
+@pytest.mark.parametrize("depth", ["auto", "0", "8"])
+def test_depths(depth: str) -> None:
+    wanted = depth if depth == "auto" else int(depth)
+    assert draft_options(parse(["chat", "--depth", depth])).depth == wanted
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("", "COMMAND"),
+        ("dance", "dance"),
+        ("chat --depth 9", "auto or 0 to 8"),
+        ("chat --depth=-1", "auto or 0 to 8"),
+        ("chat --draft-source luck", "luck"),
+        ("chat --temperature warm", "warm"),
+        ("chat --temp 1", "--temp"),
+        ("chat a b", "b"),
+        ("inspect", "FILE"),
+        ("doctor --fix", "--fix"),
+    ],
+)
+def test_a_bad_argument_is_one_line(
+    words: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        parse(words.split())
+    assert left.value.code == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.count("\n") == 1
+    assert says in shown.err
+    assert "--help" in shown.err
+
+
+@pytest.mark.parametrize("command", ["chat", "generate", "inspect", "doctor"])
+def test_help_has_defaults_and_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        parse([command, "--help"])
+    assert left.value.code == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"examples: headstart {command}" in shown
+    if command in ("chat", "generate"):
+        assert "default: auto" in shown
+        assert "default: the built-in model" in shown
+
+
+def python(*arguments: str) -> bytes:
+    """What a new Python prints; raises when it fails."""
+    return subprocess.run(
+        [sys.executable, *arguments], check=True, stdout=subprocess.PIPE, cwd=ROOT
+    ).stdout
+
+
+def test_help_loads_nothing_heavy() -> None:
+    script = (
+        "import sys\n"
+        "from mlx_engine.command_line.run import run\n"
+        "try: run(['chat', '--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'mlx', 'mlx_lm', 'numpy', 'rich', 'prompt_toolkit', 'transformers', 'PySide6'}\n"
+        "sys.exit(', '.join(heavy & set(sys.modules)) or 0)"
+    )
+    assert b"--draft-source" in python("-c", script)
+
+
+def test_both_ways_in_know_the_same_commands() -> None:
+    shown = {python("-m", package, "--help") for package in ("app", "mlx_engine")}
+    assert len(shown) == 1
+    assert b"doctor" in shown.pop()

@@ -1,0 +1,181 @@
+"""The terminal chat, driven line by line against a scripted engine."""
+
+import io
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fake_outside import FakeOutside, Terminal
+from rich.console import Console
+from scripted_engine import NO_HEADS, Answer, ScriptedEngine, refuses
+
+from mlx_engine.command_line.answer_view import show_answer
+from mlx_engine.command_line.screen import DEPTH_COLOURS, Screen
+from mlx_engine.values.errors import OutOfMemory
+from mlx_engine.values.events import PromptProgress
+from mlx_engine.values.options import DraftOptions
+from mlx_engine.values.reason import Reason
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> FakeOutside:
+    return FakeOutside(tmp_path)
+
+
+def test_answers_go_to_stdout_and_all_else_to_stderr(outside: FakeOutside) -> None:
+    outside.type("Hello", "", "Again")
+    assert outside.run("chat", "--seed", "1") == 0
+    assert outside.out == "You said: Hello\nYou said: Again\n"
+    assert "\x1b" not in outside.err
+    assert outside.engine.closed
+
+
+def test_the_first_line_says_what_is_in_effect(outside: FakeOutside) -> None:
+    outside.run("chat")
+    first = outside.err.splitlines()[0]
+    assert first == ("Scripted · 27.4B parameters · Q4_K_M · 1 MTP head · numerics exact · CPU")
+
+
+def test_the_figures_follow_the_answer(outside: FakeOutside) -> None:
+    outside.type("one two three")
+    outside.run("chat")
+    figures = outside.err.splitlines()[1]
+    assert "5 tok ·" in figures
+    assert "0.25 s to the first" in figures
+    assert "accepted 2/9 (22 %)" in figures
+    assert "1.67 tok/pass" in figures
+    assert figures.endswith("depth 3")
+
+
+def test_a_file_without_heads_says_so(outside: FakeOutside) -> None:
+    outside.engine = ScriptedEngine(description=NO_HEADS)
+    outside.type("Hello")
+    outside.run("chat")
+    assert "no MTP heads · " in outside.err
+    assert outside.err.count("This file has no MTP heads (block 64 has no eh_proj).") == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [(["--depth", "0"], "depth is set to 0"), (["--draft-source", "none"], "switched off")],
+)
+def test_drafting_turned_off_says_so(outside: FakeOutside, flags: list[str], words: str) -> None:
+    outside.run("chat", *flags)
+    assert words in outside.err
+
+
+def test_parked_drafting_gives_its_reason(outside: FakeOutside) -> None:
+    parked = "Drafting parked: a 2-row pass costs 1.74 of one on this Mac."
+    outside.engine.answers = [Answer("Yes.", why=Reason("parked-cost", parked))]
+    outside.type("Hello")
+    outside.run("chat")
+    assert f"depth 0\n{parked}\n" in outside.err
+
+
+def test_declined_paths_are_listed(outside: FakeOutside) -> None:
+    reason = Reason("rows-differ", "Rows differ here.")
+    outside.engine = ScriptedEngine(description=replace(NO_HEADS, declined=(reason,)))
+    outside.run("chat")
+    assert "Rows differ here.\n" in outside.err
+
+
+def test_settings_reach_the_session(outside: FakeOutside) -> None:
+    words = "chat m.gguf --system Hm --depth 2 --temperature 0 --max-tokens 5 --no-thinking"
+    outside.run(*words.split())
+    session = outside.engine.sessions[0]
+    assert outside.asked[0][0] == "m.gguf"
+    assert (session.system, session.draft) == ("Hm", DraftOptions(depth=2))
+    assert (session.sampling.temperature, session.sampling.top_k) == (0.0, 20)
+    assert (session.generation.max_tokens, session.thinking) == (5, False)
+
+
+def test_once_answers_and_leaves(outside: FakeOutside) -> None:
+    outside.type("not read")
+    assert outside.run("chat", "--once", "Hello") == 0
+    assert outside.out == "You said: Hello\n"
+
+
+def test_once_without_an_answer_fails(outside: FakeOutside) -> None:
+    assert outside.run("chat", "--once", " ") == 2
+    assert "The message is empty" in outside.err
+
+
+def test_an_error_in_an_answer_does_not_end_the_chat(outside: FakeOutside) -> None:
+    outside.engine = refuses(OutOfMemory("The cache does not fit."))
+    outside.type("Hello", "Again")
+    assert outside.run("chat") == 0
+    assert outside.out == "Half an\nYou said: Again\n"
+    assert "The cache does not fit.\n" in outside.err
+
+
+class PressesControlC(io.StringIO):
+    """Interrupts when a word is written, as often as that happens."""
+
+    word = "three"
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        if self.word in text:
+            signal.raise_signal(signal.SIGINT)
+        return written
+
+
+def test_control_c_keeps_what_was_said(outside: FakeOutside) -> None:
+    outside.stdout = PressesControlC()
+    outside.engine.answers = [Answer("one two three four five six", accepted=(0,))]
+    outside.type("Count", "Still here")
+    assert outside.run("chat") == 0
+    assert outside.out == "one two three\nYou said: Still here\n"
+    assert "Stopped; /continue goes on." in outside.err
+    assert outside.engine.sessions[0].messages[1].text == "one two three"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_second_control_c_in_an_answer_leaves(outside: FakeOutside) -> None:
+    outside.stdout = PressesControlC()
+    outside.engine.answers = [Answer("three three three three", accepted=(3,))]
+    outside.type("Count", "Not reached")
+    assert outside.run("chat") == 0
+    assert "three three three three" not in outside.out
+    assert "Not reached" not in outside.out
+
+
+def test_a_second_control_c_with_once_is_130(outside: FakeOutside) -> None:
+    outside.stdout = PressesControlC()
+    outside.engine.answers = [Answer("three three three three", accepted=(3,))]
+    assert outside.run("chat", "--once", "Count") == 130
+
+
+def test_thinking_is_apart_from_the_answer(outside: FakeOutside) -> None:
+    outside.engine.answers = [Answer("Four.", thinking="Two and two.")]
+    outside.run("chat", "--once", "2+2")
+    assert outside.out == "Two and two.\nFour.\n"
+
+
+def test_a_terminal_gets_tints_and_dimmed_thinking() -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, color_system="truecolor", markup=False)
+    engine = ScriptedEngine([Answer("a b c", thinking="hm", accepted=(0, 2))])
+    show_answer(engine.session().send("x"), Screen(console, console))
+    red, green, blue = (int(DEPTH_COLOURS[1][i : i + 2], 16) for i in (1, 3, 5))
+    assert f"\x1b[38;2;{red};{green};{blue}m b" in out.getvalue()
+    assert "\x1b[2;3mhm" in out.getvalue()
+    assert "b\x1b[0m c\n" in out.getvalue()
+
+
+def test_a_long_prompt_shows_how_far_it_is() -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, color_system=None, markup=False)
+    show_answer([PromptProgress(512, 4096), PromptProgress(4096, 4096)], Screen(console, console))
+    assert "Reading the prompt: 512 of 4096 tokens" in out.getvalue()
+    assert out.getvalue().endswith("\x1b[2K")
+
+
+def test_a_plain_terminal_gets_no_codes(outside: FakeOutside) -> None:
+    outside.stdin, outside.stdout = Terminal(), Terminal()
+    outside.type("Hello")
+    assert outside.run("chat", "--plain") == 0
+    assert "\x1b" not in outside.out
+    assert "› You said: Hello\n" in outside.out
+    assert "/help lists the commands" in outside.out

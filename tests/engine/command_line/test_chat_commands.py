@@ -1,0 +1,139 @@
+"""Slash commands do what they say; bad ones give a helpful line and never end the chat."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fake_outside import FakeOutside
+
+from mlx_engine.command_line.chat_commands import COMMANDS
+from mlx_engine.values.options import DraftOptions
+
+Talk = Callable[..., FakeOutside]
+
+
+@pytest.fixture
+def talk(tmp_path: Path) -> Talk:
+    """Type lines into a fresh chat."""
+
+    def type_lines(*lines: str) -> FakeOutside:
+        outside = FakeOutside(tmp_path)
+        outside.type(*lines)
+        assert outside.run("chat") == 0
+        return outside
+
+    return type_lines
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("/", "/help lists"),
+        ("/dance", "There is no command /dance"),
+        ("/stat", "did you mean /stats?"),
+        ("/draft 9", "auto or 0 to 8"),
+        ("/draft luck", "prompt-lookup"),
+        ("/sampling warm", "key=value"),
+        ("/sampling temperature=99", "0 to 10"),
+        ("/sampling logit_bias=1:5000", "-1000 to 1000"),
+        ("/stats", "no figures yet"),
+        ("/regenerate", "send a message first"),
+        ("/continue", "send a message first"),
+        ("/edit", "/edit N TEXT"),
+        ("/edit 1", "/edit N TEXT"),
+        ("/edit one two", "/edit N TEXT"),
+        ("/edit 5 text", "not one of yours"),
+        ("/edit 0 text", "not one of yours"),
+        ("/save", "Write /save FILE"),
+        ("/save chat.exe", ".md or .json"),
+        ("/save nowhere/at/all/chat.md", "nowhere"),
+        ("/load", "Write /load FILE"),
+        ("/load nowhere.json", "not there"),
+        ("/colours", "on or /colours off"),
+    ],
+)
+def test_a_bad_command_is_a_line(talk: Talk, line: str, says: str) -> None:
+    outside = talk(line, "Still here")
+    assert says in outside.err
+    assert outside.out == "You said: Still here\n"
+
+
+def test_help_lists_every_command(talk: Talk) -> None:
+    shown = talk("/help").err
+    assert all(f"\n/{name} " in shown for name in COMMANDS)
+
+
+def test_quit_leaves(talk: Talk) -> None:
+    assert talk("/QUIT", "Not reached").out == ""
+
+
+def test_two_slashes_send_one(talk: Talk) -> None:
+    assert talk("//etc/hosts").out == "You said: /etc/hosts\n"
+
+
+def test_system(talk: Talk) -> None:
+    outside = talk("/system Be brief.", "/system")
+    assert outside.engine.sessions[0].system == "Be brief."
+    assert outside.err.count("System prompt: Be brief.") == 2
+    assert talk("/system x", "/system off").engine.sessions[0].system is None
+
+
+def test_draft(talk: Talk) -> None:
+    outside = talk("/draft 2", "/draft")
+    assert outside.engine.sessions[0].draft == DraftOptions(depth=2)
+    assert outside.err.count("source mtp, depth 2") == 2
+    assert "depth is set to 0" in talk("/draft off").err
+    assert "switched off" in talk("/draft none").err
+
+
+def test_sampling(talk: Talk) -> None:
+    outside = talk("/sampling temperature=0 seed=3")
+    sampling = outside.engine.sessions[0].sampling
+    assert (sampling.temperature, sampling.seed, sampling.top_k) == (0.0, 3, 20)
+    assert "temperature=0 top_k=20" in outside.err
+
+
+def test_stats_show_depths_and_stages(talk: Talk) -> None:
+    shown = talk("one two three four", "/stats").err
+    for words in ("depth 1 ", "depth 3 ", "draft ", "verify ", "host ", "ms a pass", "19 GB"):
+        assert words in shown
+
+
+def test_regenerate_edit_and_continue(talk: Talk) -> None:
+    outside = talk("one", "two", "/edit 1 three", "/regenerate", "/continue")
+    session = outside.engine.sessions[0]
+    assert [m.text for m in session.messages] == ["three", "You said: three" * 2]
+    assert outside.out.splitlines()[2:] == ["You said: three"] * 3
+
+
+def test_an_answer_cannot_be_edited(talk: Talk) -> None:
+    assert "not one of yours" in talk("one", "/edit 2 x").err
+
+
+def test_messages_are_numbered(talk: Talk) -> None:
+    shown = talk("/messages", "one", "/messages").err
+    assert "There are no messages yet." in shown
+    assert "  1 user      one\n  2 assistant You said: one\n" in shown
+
+
+def test_save_and_load(talk: Talk, tmp_path: Path) -> None:
+    path = tmp_path / "chat.json"
+    talk("/system Hm", "one", f"/save {path}")
+    assert [m["text"] for m in json.loads(path.read_text())["messages"]] == ["one", "You said: one"]
+    outside = talk(f"/load {path}", "two")
+    session = outside.engine.sessions[-1]
+    assert session.system == "Hm"
+    assert [m.text for m in session.messages][:3] == ["one", "You said: one", "two"]
+
+
+def test_clear_keeps_the_settings(talk: Talk) -> None:
+    outside = talk("one", "/system Hm", "/draft 2", "/clear", "two")
+    first, second = outside.engine.sessions
+    assert [m.text for m in second.messages] == ["two", "You said: two"]
+    assert (second.system, second.draft) == (first.system, first.draft)
+
+
+def test_colours(talk: Talk) -> None:
+    assert "Drafted words are not coloured (this terminal shows none)." in talk("/colours off").err
+    assert "Drafted words are coloured" in talk("/colours on").err

@@ -1,0 +1,95 @@
+"""The figures under an answer say what the stats say."""
+
+import pytest
+
+from mlx_engine.command_line.figures import (
+    acceptance_lines,
+    bar,
+    ending_words,
+    stage_lines,
+    status_line,
+)
+from mlx_engine.command_line.numbers_in_words import (
+    count_words,
+    percent_words,
+    size_words,
+    token_words,
+)
+from mlx_engine.values.stats import GenerationStats
+
+STATS = GenerationStats(
+    prompt_tokens=12,
+    generated_tokens=212,
+    drafted=212,
+    accepted=174,
+    drafted_by_depth=(100, 80, 32),
+    accepted_by_depth=(91, 83),
+    passes=73,
+    tokens_per_pass=2.904,
+    tokens_per_second=41.26,
+    time_to_first_token_s=0.4,
+    draft_ms=73.0,
+    verify_ms=219.0,
+    host_ms=0.0,
+)
+
+
+def test_status_line() -> None:
+    assert status_line(STATS) == (
+        "41.3 tok/s · 212 tok · 0.40 s to the first · accepted 174/212 (82 %) · 2.90 tok/pass"
+    )
+
+
+def test_status_line_without_drafting() -> None:
+    assert "nothing drafted" in status_line(GenerationStats(generated_tokens=3))
+
+
+def test_every_depth_has_a_bar() -> None:
+    lines = acceptance_lines(STATS)
+    assert [line.split()[1] for line in lines] == ["1", "2", "3"]
+    assert lines[0].endswith("91 % (91/100)")
+    assert lines[2].endswith("0 % (0/32)")
+    assert acceptance_lines(GenerationStats()) == ["Nothing was drafted."]
+
+
+def test_stages_are_milliseconds_a_pass() -> None:
+    assert [line.split("(")[1] for line in stage_lines(STATS)] == [
+        "1.00 ms a pass)",
+        "3.00 ms a pass)",
+        "0.00 ms a pass)",
+    ]
+    assert "75 %" in stage_lines(STATS)[1]
+    assert "–" in stage_lines(GenerationStats())[0]
+
+
+@pytest.mark.parametrize(
+    ("share", "shown"),
+    [(0, "    "), (1, "████"), (0.5, "██  "), (0.53125, "██▏ "), (-1, "    "), (2, "████")],
+)
+def test_bars(share: float, shown: str) -> None:
+    assert bar(share, 4) == shown
+
+
+def test_a_whole_answer_needs_no_words_for_its_end() -> None:
+    assert ending_words("end") == ""
+    assert "/continue" in ending_words("stopped")
+
+
+@pytest.mark.parametrize(
+    ("made", "wanted"),
+    [
+        (size_words(0), "0 B"),
+        (size_words(999), "999 B"),
+        (size_words(999_900), "1 MB"),
+        (size_words(18_200_000_000), "18.2 GB"),
+        (size_words(3 * 10**15), "3e+03 TB"),
+        (count_words(27_400_000_000), "27.4B"),
+        (count_words(940), "940"),
+        (token_words(32768), "32k"),
+        (token_words(1000), "1000"),
+        (percent_words(1, 3), "33 %"),
+        (percent_words(0, 0), "–"),
+    ],
+)
+def test_numbers_in_words(made: str, wanted: str) -> None:
+    assert made == wanted

@@ -1,0 +1,73 @@
+"""Words of the chat become options, or one helpful line."""
+
+import pytest
+
+from mlx_engine.command_line.option_text import (
+    change_draft,
+    change_sampling,
+    draft_words,
+    read_bias,
+    sampling_words,
+)
+from mlx_engine.values.errors import BadOption
+from mlx_engine.values.options import DraftOptions, SamplingOptions
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("", DraftOptions()),
+        ("3", DraftOptions(depth=3)),
+        ("off", DraftOptions(depth=0)),
+        ("none auto", DraftOptions(source="none")),
+        ("4 prompt-lookup", DraftOptions(source="prompt-lookup", depth=4)),
+    ],
+)
+def test_drafting(words: str, wanted: DraftOptions) -> None:
+    assert change_draft(DraftOptions(), words.split()) == wanted
+
+
+@pytest.mark.parametrize(("words", "says"), [("9", "0 to 8"), ("luck", "mtp"), ("-1", "0 to 8")])
+def test_bad_drafting(words: str, says: str) -> None:
+    with pytest.raises(BadOption, match=says):
+        change_draft(DraftOptions(), words.split())
+
+
+def test_sampling_changes_only_what_is_named() -> None:
+    base = SamplingOptions(top_k=20, seed=5)
+    changed = change_sampling(base, ["temperature=0.25", "Top-P=0.9", "seed=new"])
+    assert changed == SamplingOptions(temperature=0.25, top_k=20, top_p=0.9, seed=None)
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("temperature", "key=value"),
+        ("temperature=warm", "a number"),
+        ("top_k=1.5", "a whole number"),
+        ("seed=x", "a whole number"),
+        ("heat=1", "temperature, top_k"),
+        ("temperature=11", "0 to 10"),
+        ("temperature=nan", "0 to 10"),
+        ("logit_bias=a:b", "ID:BIAS"),
+    ],
+)
+def test_bad_sampling(word: str, says: str) -> None:
+    with pytest.raises(BadOption, match=says):
+        change_sampling(SamplingOptions(), [word])
+
+
+def test_the_words_for_sampling_read_back() -> None:
+    options = SamplingOptions(
+        temperature=0.125, top_k=7, min_p=0.05, seed=2**60 + 1, logit_bias={3: -2.5, 9: 1.0}
+    )
+    assert change_sampling(SamplingOptions(), sampling_words(options).split()) == options
+
+
+def test_biases() -> None:
+    assert read_bias(["1:2", "3=-4.5"]) == {1: 2.0, 3: -4.5}
+
+
+def test_draft_words_name_a_floor_only_when_there_is_one() -> None:
+    assert "least" not in draft_words(DraftOptions())
+    assert "least probability 0.2" in draft_words(DraftOptions(min_probability=0.2))

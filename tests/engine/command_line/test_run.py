@@ -1,0 +1,173 @@
+"""Exit statuses, JSON on stdout, and what a bug leaves behind."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+from fake_outside import FakeOutside
+from scripted_engine import DESCRIPTION, NO_HEADS, ScriptedEngine
+
+from mlx_engine.command_line.outside import log_folder
+from mlx_engine.doctor.finding import Finding
+from mlx_engine.values.errors import ModelNotFound
+from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.reason import Reason
+from mlx_engine.values.stats import GenerationStats
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> FakeOutside:
+    return FakeOutside(tmp_path / "logs")
+
+
+@pytest.mark.parametrize("command", [["chat"], ["generate", "--prompt", "x"], ["inspect", "x"]])
+def test_what_the_engine_refuses_is_one_line_and_2(
+    outside: FakeOutside, command: list[str]
+) -> None:
+    outside.error = ModelNotFound("x.gguf: no such file.")
+    assert outside.run(*command) == 2
+    assert (outside.out, outside.err) == ("", "headstart: x.gguf: no such file.\n")
+
+
+@pytest.mark.parametrize(
+    "flags", [["--temperature", "11"], ["--max-tokens", "0"], ["--context", "1"], ["--stop", ""]]
+)
+def test_bad_options_are_found_before_loading(outside: FakeOutside, flags: list[str]) -> None:
+    assert outside.run("chat", *flags) == 2
+    assert outside.err.count("\n") == 1
+    assert "is not possible" in outside.err
+    assert outside.asked == []
+
+
+def test_a_bug_leaves_a_log_and_70(outside: FakeOutside) -> None:
+    outside.error = ZeroDivisionError("oh")
+    assert outside.run("chat") == 70
+    (log,) = outside.log_folder.iterdir()
+    assert "ZeroDivisionError: oh" in log.read_text()
+    assert "test_run" not in outside.err
+    assert "bug of ours, ZeroDivisionError: oh" in outside.err
+    assert str(log) in outside.err
+
+
+def test_a_bug_without_a_place_for_logs_shows_the_traceback(outside: FakeOutside) -> None:
+    outside.log_folder.write_text("a file is in the way")
+    outside.error = ZeroDivisionError("oh")
+    assert outside.run("chat") == 70
+    assert "Traceback" in outside.err
+
+
+def test_control_c_while_loading_is_130(outside: FakeOutside) -> None:
+    class Interrupts(ScriptedEngine):
+        def session(self, *args: object, **kwargs: object) -> object:  # type: ignore[override]
+            raise KeyboardInterrupt
+
+    outside.engine = Interrupts()
+    assert outside.run("chat") == 130
+    assert outside.engine.closed
+
+
+def test_generate_prints_the_text(outside: FakeOutside) -> None:
+    assert outside.run("generate", "m.gguf", "--prompt", "Hello") == 0
+    assert outside.out == "You said: Hello\n"
+    assert "tok/s" in outside.err
+    session = outside.engine.sessions[0]
+    assert session.generation.max_tokens == 256
+
+
+def test_generate_reads_stdin_and_prints_json(outside: FakeOutside) -> None:
+    outside.type("from", "a pipe")
+    assert outside.run("generate", "--json", "--stop", "z", "--ignore-eos") == 0
+    report = json.loads(outside.out)
+    assert set(report) == {"model", "text", "tokens", "finish_reason", "stats"}
+    names = {field.name for field in fields(GenerationStats)}
+    assert set(report["stats"]) == names | {"acceptance"}
+    assert report["text"] == "You said: from\na pipe\n"
+    assert outside.err == ""
+    limits = outside.engine.sessions[0].generation
+    assert (limits.stop, limits.ignore_eos) == (("z",), True)
+
+
+def test_generate_needs_a_prompt(outside: FakeOutside) -> None:
+    assert outside.run("generate") == 2
+    assert "--prompt" in outside.err
+
+
+def test_a_prompt_that_is_not_text(outside: FakeOutside) -> None:
+    outside.stdin = io.TextIOWrapper(io.BytesIO(b"ab\xff"), encoding="utf-8")  # type: ignore[assignment]
+    assert outside.run("generate") == 2
+    assert "not UTF-8 (byte 2)" in outside.err
+
+
+def test_inspect_shows_what_matters(outside: FakeOutside) -> None:
+    declined = Reason("no-vision", "The picture tower is left out.")
+    outside.engine = ScriptedEngine(description=replace(NO_HEADS, declined=(declined,)))
+    assert outside.run("inspect", "m.gguf", "--heads", "h.gguf") == 0
+    assert str(outside.asked[0][1].heads) == "h.gguf"  # type: ignore[union-attr]
+    for words in (
+        *("qwen3_5", "27.4B", "18.2 GB", "Q4_K_M", "64 layers", "256k tokens"),
+        *("4-bit affine, groups of 64", "memory at 4k", "memory at 256k"),
+        *("Declined (no-heads): This file", "Declined (no-vision): The picture"),
+    ):
+        assert words in outside.out
+    assert "\x1b" not in outside.out
+
+
+def test_inspect_json(outside: FakeOutside) -> None:
+    assert outside.run("inspect", "m.gguf", "--json") == 0
+    report = json.loads(outside.out)
+    names = {field.name for field in fields(ModelDescription)}
+    assert set(report) == names | {"memory_needed"}
+    assert report["memory_needed"] == {
+        "4096": DESCRIPTION.memory_needed(4096),
+        "262144": DESCRIPTION.memory_needed(262144),
+    }
+    assert report["groups"][0]["name"] == "attention"
+
+
+FINDINGS = [Finding("python", "ok", "3.12"), Finding("backend", "warn", "no Metal")]
+
+
+def test_doctor(outside: FakeOutside) -> None:
+    outside.findings = FINDINGS
+    assert outside.run("doctor") == 0
+    assert outside.out.splitlines()[1].split() == ["warn", "backend", "no", "Metal"]
+    assert "\x1b" not in outside.out
+
+
+def test_doctor_fails_with_1_and_prints_json(outside: FakeOutside) -> None:
+    outside.findings = [*FINDINGS, Finding("built-in", "fail", "gone")]
+    assert outside.run("doctor", "--json") == 1
+    report = json.loads(outside.out)
+    assert report["ok"] is False
+    assert report["checks"][2] == {"name": "built-in", "state": "fail", "words": "gone"}
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    script = (
+        "import sys; sys.path[:0] = ['.', 'tests/helpers']\n"
+        "from pathlib import Path\n"
+        "from fake_outside import FakeOutside\n"
+        "o = FakeOutside(Path('nowhere')); o.stdout = sys.stdout; o.stdout.reconfigure("
+        "write_through=True)\n"
+        "sys.exit(o.run('generate', '--prompt', 'x'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], stdout=write, stderr=subprocess.PIPE, cwd=ROOT, check=False
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_where_logs_lie() -> None:
+    home = Path("home")
+    assert log_folder("darwin", home) == home / "Library" / "Logs" / "Headstart"
+    assert log_folder("linux", home).parts[:2] == ("home", ".local")

@@ -1,0 +1,96 @@
+"""Checks say ok, warn or fail for the right reason, and one that breaks does not end the rest."""
+
+import mlx.core as mx
+import pytest
+from scripted_engine import Answer, ScriptedEngine
+
+from mlx_engine.doctor.built_in import check_built_in_model
+from mlx_engine.doctor.examine import CHECKS, run_checks
+from mlx_engine.doctor.finding import Finding
+from mlx_engine.doctor.machine import (
+    Machine,
+    backend_words,
+    check_backend,
+    check_memory,
+    this_machine,
+)
+from mlx_engine.doctor.rows import SHAPES, check_rows, dependent_row_counts, rows_finding
+from mlx_engine.doctor.versions import check_package, check_packages, check_python
+from mlx_engine.values.errors import ModelNotFound
+
+MAC = Machine("Metal", "Apple M4 Max", 64 * 10**9, 48 * 10**9)
+LINUX = Machine("CPU", "", 4 * 10**9, 0)
+
+
+@pytest.mark.parametrize(
+    ("python", "state"), [((3, 10), "fail"), ((3, 11), "ok"), ((3, 13), "ok"), ((3, 14), "fail")]
+)
+def test_python(python: tuple[int, int], state: str) -> None:
+    assert check_python(python).state == state
+
+
+def test_packages() -> None:
+    found = {finding.name: finding for finding in check_packages()}
+    assert {"mlx", "mlx-lm", "tokenizers", "PySide6-Essentials"} <= set(found)
+    assert found["mlx"] == Finding("mlx", "ok", mx.__version__)
+    missing = check_package("no-such-package", "warn", "a pity")
+    assert missing == Finding("no-such-package", "warn", "not installed: a pity")
+
+
+def test_machine() -> None:
+    here = this_machine()
+    assert here.memory_bytes > 10**8
+    assert here.backend == ("Metal" if mx.metal.is_available() else "CPU")
+    assert backend_words().startswith(here.backend)
+    assert check_backend(MAC) == Finding("backend", "ok", "Metal on Apple M4 Max")
+    assert check_backend(LINUX).state == "warn"
+    assert check_memory(MAC).words == "64.0 GB, 48.0 GB of it for the GPU"
+    assert check_memory(LINUX).state == "warn"
+
+
+def test_rows_of_this_machine() -> None:
+    findings = list(check_rows())
+    assert [finding.name for finding in findings] == ["rows float32", "rows 8-bit", "rows 4-bit"]
+    if not mx.metal.is_available():
+        assert {finding.state for finding in findings[1:]} == {"ok"}
+
+
+def test_rows_that_depend_on_their_neighbours_are_seen() -> None:
+    def neighbourly(rows: mx.array) -> mx.array:
+        return rows + (1e-6 if rows.shape[0] in (3, 8) else 0)
+
+    assert dependent_row_counts(neighbourly, 16, mx.float32) == [3, 8]
+    finding = rows_finding("rows", [neighbourly] * len(SHAPES), mx.float32)
+    assert finding.state == "warn"
+    assert "passes of 3, 8 rows" in finding.words
+
+
+def test_built_in_model() -> None:
+    engine = ScriptedEngine()
+    finding = check_built_in_model(lambda: engine)
+    assert finding.state == "ok"
+    assert "tok/s" in finding.words
+    assert engine.closed
+
+
+def test_built_in_model_that_fails() -> None:
+    def missing() -> ScriptedEngine:
+        raise ModelNotFound("There is no built-in model.")
+
+    assert check_built_in_model(missing).words == "There is no built-in model."
+    silent = check_built_in_model(lambda: ScriptedEngine([Answer("  ")]))
+    assert (silent.state, silent.words.split()[-2:]) == ("fail", ["said", "nothing"])
+
+
+def test_a_check_that_raises_is_a_finding() -> None:
+    def broken() -> list[Finding]:
+        raise ZeroDivisionError("oh")
+
+    fine = Finding("b", "ok", "fine")
+    found = list(run_checks({"a": broken, "b": lambda: [fine]}))
+    assert found == [Finding("a", "fail", "ZeroDivisionError: oh"), fine]
+
+
+def test_kernels_are_told_honestly() -> None:
+    (finding,) = CHECKS["kernels"]()
+    assert "no custom kernels yet" in finding.words

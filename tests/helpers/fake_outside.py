@@ -1,0 +1,80 @@
+"""The world around a command, in memory: streams one can read back, and a scripted engine."""
+
+import io
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from scripted_engine import ScriptedEngine
+
+from mlx_engine.command_line.outside import Outside
+from mlx_engine.command_line.run import run
+from mlx_engine.doctor.finding import Finding
+from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.options import LoadOptions
+
+
+class Terminal(io.StringIO):
+    """A stream that claims to be a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@dataclass
+class FakeOutside:
+    """Run commands with `run`, then look at out, err and what was asked of the engine."""
+
+    log_folder: Path
+    engine: ScriptedEngine = field(default_factory=ScriptedEngine)
+    stdin: io.StringIO = field(default_factory=io.StringIO)
+    stdout: io.StringIO = field(default_factory=io.StringIO)
+    stderr: io.StringIO = field(default_factory=io.StringIO)
+    findings: Iterable[Finding] = ()
+    error: Exception | None = None
+    asked: list[tuple[str | None, LoadOptions | None]] = field(default_factory=list)
+
+    @property
+    def out(self) -> str:
+        return self.stdout.getvalue()
+
+    @property
+    def err(self) -> str:
+        return self.stderr.getvalue()
+
+    def type(self, *lines: str) -> None:
+        self.stdin.write("".join(f"{line}\n" for line in lines))
+        self.stdin.seek(0)
+
+    def run(self, *arguments: str) -> int:
+        world = Outside(
+            stdin=self.stdin,
+            stdout=self.stdout,
+            stderr=self.stderr,
+            log_folder=self.log_folder,
+            load=self.load,
+            inspect=self.inspect,
+            examine=lambda: self.findings,
+            backend=lambda: "CPU",
+        )
+        return run(arguments, world)
+
+    def load(
+        self,
+        path: str | None = None,
+        *,
+        options: LoadOptions | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> ScriptedEngine:
+        self.asked.append((path, options))
+        if self.error is not None:
+            raise self.error
+        if on_progress is not None:
+            on_progress(500, 1000)
+        return self.engine
+
+    def inspect(self, path: str | None = None, *, heads: Path | None = None) -> ModelDescription:
+        self.asked.append((path, LoadOptions(heads=heads)))
+        if self.error is not None:
+            raise self.error
+        return self.engine.description
