@@ -1,0 +1,215 @@
+"""Renders messages as the prompt text a model was trained on."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from itertools import chain
+from pathlib import Path
+from types import CodeType
+
+from jinja2 import Template
+from jinja2.exceptions import TemplateError
+
+from mlx_engine.text.template_budget import TemplateBudget
+from mlx_engine.text.template_rewrite import CountingRewrite
+from mlx_engine.text.template_sandbox import TemplateSandbox
+from mlx_engine.text.tokenizer_files import CONFIG, named_special_tokens, read_object
+from mlx_engine.values.conversation import Message
+from mlx_engine.values.errors import BadChatTemplate, BadPrompt
+
+LONGEST_SOURCE = 128 * 1024
+PLAIN_SOURCE = (
+    "{% for message in messages %}{{ message.role | capitalize }}: {{ message.content }}\n\n"
+    "{% endfor %}{% if add_generation_prompt %}Assistant:{% endif %}"
+)
+
+
+class ChatTemplate:
+    """A Jinja template as Hugging Face defines them, run in a sandbox with limits.
+
+    `special_tokens` ("bos_token": "<s>", ...) are variables of the template. `origin` names the
+    file in messages. `now` is what `strftime_now` formats. BadChatTemplate when the source is not a
+    template.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        special_tokens: Mapping[str, str],
+        origin: str,
+        now: Callable[[], datetime] = datetime.now,
+    ) -> None:
+        self.source = source
+        self.origin = origin
+        self._special_tokens = dict(special_tokens)
+        self._now = now
+        self._code = self._compiled()
+
+    @classmethod
+    def from_folder(cls, folder: Path) -> "ChatTemplate | None":
+        """The template of the model in `folder`; None when it has none.
+
+        Looks at chat_template.jinja, chat_template.json and tokenizer_config.json, in this order.
+        """
+        tokens = named_special_tokens(folder)
+        path = folder / "chat_template.jinja"
+        if path.is_file():
+            try:
+                return cls(path.read_text(encoding="utf-8"), tokens, str(path))
+            except (OSError, UnicodeDecodeError) as error:
+                raise BadChatTemplate(f"{path} cannot be read ({error}): get it again.") from error
+        for path in (folder / "chat_template.json", folder / CONFIG):
+            source = _default_source(read_object(path).get("chat_template"), path)
+            if source is not None:
+                return cls(source, tokens, str(path))
+        return None
+
+    @property
+    def supports_thinking(self) -> bool:
+        """Whether the template knows of thinking."""
+        return "enable_thinking" in self.source or "<think>" in self.source
+
+    def render(
+        self,
+        messages: Sequence[Message],
+        *,
+        add_generation_prompt: bool,
+        thinking: bool | None = None,
+        continue_last: bool = False,
+    ) -> str:
+        """The prompt for `messages`.
+
+        thinking: the template's `enable_thinking`, None to leave it to the template. continue_last:
+        the prompt ends inside the last message, which must be the assistant's: after its text or,
+        when it has none, after its thinking. BadPrompt when there is nothing to render,
+        BadChatTemplate when the template fails, refuses the messages or passes its limits.
+        """
+        if not messages:
+            raise BadPrompt("There are no messages: write something first.")
+        if not continue_last:
+            return self._run(messages, add_generation_prompt, thinking)
+        last = messages[-1]
+        if last.role != "assistant":
+            raise BadPrompt("Only an answer can be continued: the last message is not one.")
+        end = unused_characters([self.source, *_texts(messages)], 1)
+        if last.text or not last.thinking:
+            marked = Message(last.role, last.text + end, last.thinking)
+        else:
+            marked = Message(last.role, last.text, last.thinking + end)
+        whole = self._run([*messages[:-1], marked], False, thinking)
+        if end not in whole:
+            raise BadChatTemplate(
+                f"{self.origin}: the chat template leaves out the answer that is to be continued:"
+                " start a new answer instead."
+            )
+        return whole[: whole.rindex(end)].replace(end, "")
+
+    def _run(
+        self, messages: Sequence[Message], add_generation_prompt: bool, thinking: bool | None
+    ) -> str:
+        size = len(self.source) + sum(map(len, _texts(messages)))
+        sandbox = TemplateSandbox(
+            TemplateBudget(
+                steps=200_000 + 500 * len(messages),
+                characters=2**23 + 64 * size,
+                seconds=0.5 + 0.002 * len(messages),
+            )
+        )
+        sandbox.globals |= {"raise_exception": _refuse, "strftime_now": self._strftime_now}
+        variables: dict[str, object] = {
+            **self._special_tokens,
+            "messages": [_fields(message) for message in messages],
+            "tools": None,
+            "documents": None,
+            "add_generation_prompt": add_generation_prompt,
+        }
+        if thinking is not None:
+            variables["enable_thinking"] = thinking
+        try:
+            template = Template.from_code(sandbox, self._code, sandbox.globals)
+            return "".join(template.generate(variables))
+        except Exception as error:
+            raise self._failed(error) from error
+
+    def _compiled(self) -> CodeType:
+        if len(self.source) > LONGEST_SOURCE:
+            raise BadChatTemplate(
+                f"{self.origin}: the chat template has {len(self.source)} characters, more than the"
+                f" {LONGEST_SOURCE} that are read: use a shorter one."
+            )
+        sandbox = TemplateSandbox(TemplateBudget(steps=0, characters=0, seconds=0))
+        try:
+            tree = CountingRewrite().visit(sandbox.parse(self.source))
+            return sandbox.compile(tree)
+        except Exception as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: Exception) -> BadChatTemplate:
+        return BadChatTemplate(
+            f"{self.origin}: the chat template fails ({type(error).__name__}: {error}). Change the"
+            " conversation, or replace the template."
+        )
+
+    def _strftime_now(self, pattern: str) -> str:
+        if len(pattern) > 100:
+            raise TemplateError("a date of more than 100 characters")
+        return self._now().strftime(pattern)
+
+
+def fallback_template() -> ChatTemplate:
+    """For models without a template: "User: ...", a blank line, "Assistant: ...".
+
+    Base models, which were never trained to chat, follow this best; a stop string "\\nUser:" keeps
+    them from writing the next question themselves.
+    """
+    return ChatTemplate(PLAIN_SOURCE, {}, "the built-in plain chat format")
+
+
+def opens_thinking(prompt: str) -> bool:
+    """Whether a rendered generation prompt ends just inside a think block, as Qwen3.5's does."""
+    return prompt.rstrip().endswith("<think>")
+
+
+def unused_characters(texts: Sequence[str], count: int) -> str:
+    """`count` private-use characters that are in none of the texts."""
+    used = set[str]().union(*texts)
+    private = map(chr, chain(range(0xE000, 0xF900), range(0xF0000, 0xFFFFE)))
+    free = [character for character in private if character not in used][:count]
+    if len(free) < count:
+        raise BadPrompt("The messages use every private-use character of Unicode: remove some.")
+    return "".join(free)
+
+
+def _texts(messages: Sequence[Message]) -> list[str]:
+    return [text for message in messages for text in (message.text, message.thinking)]
+
+
+def _fields(message: Message) -> dict[str, str]:
+    """Templates read thinking as `reasoning_content`, that of gpt-oss as `thinking`.
+
+    In the order of transformers, which matters to templates that go through all fields.
+    """
+    fields = {"role": message.role, "content": message.text}
+    if not message.thinking:
+        return fields
+    return {"thinking": message.thinking, **fields, "reasoning_content": message.thinking}
+
+
+def _default_source(value: object, path: Path) -> str | None:
+    """The template in a config's `chat_template`: text, or a list of {"name", "template"}."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        named: dict[str, str] = {
+            entry["name"]: entry["template"]
+            for entry in value
+            if isinstance(entry, dict)
+            and isinstance(entry.get("name"), str)
+            and isinstance(entry.get("template"), str)
+        }
+        if named:
+            return named.get("default", next(iter(named.values())))
+    raise BadChatTemplate(f"{path}: its chat_template is neither text nor a list of templates.")
+
+
+def _refuse(message: str) -> None:
+    raise TemplateError(message)

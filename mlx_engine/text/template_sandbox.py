@@ -1,0 +1,278 @@
+"""A Jinja environment in which a chat template can neither reach Python nor use up the machine."""
+
+import functools
+import json
+import re
+from collections.abc import Callable, Generator, Mapping
+from types import BuiltinMethodType, MethodType
+from typing import Any, cast
+
+from jinja2 import nodes, pass_context
+from jinja2.exceptions import SecurityError
+from jinja2.ext import Extension, LoopControlExtension
+from jinja2.filters import do_indent
+from jinja2.parser import Parser
+from jinja2.runtime import Context, LoopContext, Macro, Undefined
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import Cycler, Joiner, Namespace
+
+from mlx_engine.text.template_budget import ELEMENT_COST, TemplateBudget
+
+FILTERS = frozenset(
+    """
+    abs capitalize count d default dictsort e escape first float format groupby indent int items
+    join last length list lower map max min reject rejectattr replace reverse round safe select
+    selectattr sort string title tojson trim unique upper wordcount
+    """.split()  # noqa: SIM905 - one name a line would be a page
+)
+TEXT_METHODS = frozenset(
+    """
+    capitalize casefold count endswith find format format_map index isalnum isalpha isascii
+    isdecimal isdigit islower isnumeric isspace istitle isupper join lower lstrip partition
+    removeprefix removesuffix replace rfind rindex rpartition rsplit rstrip split splitlines
+    startswith strip swapcase title upper
+    """.split()  # noqa: SIM905 - one name a line would be a page
+)
+METHODS: Mapping[type, frozenset[str]] = {
+    str: TEXT_METHODS,
+    list: frozenset({"count", "index", "copy"}),
+    tuple: frozenset({"count", "index"}),
+    dict: frozenset({"get", "items", "keys", "values", "copy"}),
+}
+RUNTIME_OBJECTS = (LoopContext, Namespace, Macro, Cycler, Joiner)
+METHOD_TYPES = (BuiltinMethodType, MethodType)
+LISTED = (str, list, tuple, dict, range)
+PRINTABLE = (str, int, float, type(None), list, tuple, dict, Undefined)
+NOT_READING = frozenset(
+    """
+    count d default first items join last length list map reject rejectattr reverse select
+    selectattr tojson
+    """.split()  # noqa: SIM905 - one name a line would be a page
+)
+WIDEST_FIELD = 1000
+WIDE_FORMAT = re.compile(r"\d{4}|\*|\{[^{}]*\{")
+
+
+class GenerationTag(Extension):
+    """Reads `{% generation %} ... {% endgeneration %}`, which marks what a model is trained on."""
+
+    tags = {"generation"}  # noqa: RUF012 - declared like this by jinja2
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        """The tag's inside, as if the tag were not there."""
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+class TemplateSandbox(ImmutableSandboxedEnvironment):
+    """An environment for one rendering (or one compilation), paid for from `budget`.
+
+    Works for templates that went through CountingRewrite. Only filters, methods and types named in
+    this file can be used: every value is paid for by size when it is made, so no single operation
+    on values is long, and what multiplies sizes is paid for before it is done.
+    """
+
+    intercepted_binops = frozenset({"+", "*", "**", "%"})
+
+    def __init__(self, budget: TemplateBudget) -> None:
+        super().__init__(
+            trim_blocks=True,
+            lstrip_blocks=True,
+            extensions=[LoopControlExtension, GenerationTag],
+            finalize=self._shown,
+            optimized=False,
+            cache_size=0,
+        )
+        self.budget = budget
+        own: dict[str, Callable[..., Any]] = {
+            "tojson": self._to_json,
+            "join": self._join,
+            "indent": self._indent,
+        }
+        own |= {"replace": self._replace, "format": self._format}
+        filters = cast(dict[str, Callable[..., Any]], self.filters) | own
+        tests = cast(dict[str, Callable[..., Any]], self.tests)
+        self.filters = {name: self._counted(name, filters[name]) for name in FILTERS}
+        self.tests = {name: self._counted(name, test) for name, test in tests.items()}
+        del self.globals["lipsum"]
+
+    def count_items(self, items: Any) -> Any:
+        """The `items` of a loop, each paid for as a step."""
+        known = items if isinstance(items, LISTED) else [*items]
+        self.budget.step(len(known))
+        return known
+
+    def count_made(self, value: Any) -> Any:
+        """A `value` that was just made."""
+        self.budget.make(value)
+        return value
+
+    def count_read(self, value: Any) -> Any:
+        """A `value` that is about to be walked through."""
+        self.budget.check(value)
+        return value
+
+    def join_text(self, *values: Any) -> str:
+        """What `~` does."""
+        for value in values:
+            self.budget.characters(self.budget.check(value))
+        return "".join(map(str, values))
+
+    def call(
+        self,
+        __context: Context,
+        __obj: Any,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        """Every call a template makes is a step; what it makes is paid for."""
+        self.budget.step()
+        if isinstance(__obj, MethodType) and __obj.__self__ is self:
+            return __obj(*args)
+        if isinstance(__obj, LoopContext):
+            args = tuple(map(self.count_items, args))
+        for value in args:
+            if isinstance(value, tuple) or isinstance(__obj, METHOD_TYPES):
+                self.budget.characters(self.budget.check(value))
+        if isinstance(__obj, BuiltinMethodType) and isinstance(__obj.__self__, str):
+            args = self._pay_for_text_method(__obj.__self__, __obj.__name__, args)
+        return self.count_made(super().call(__context, __obj, *args, **kwargs))
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        """Operators that can make something large from something small."""
+        numbers = isinstance(left, int | float) and isinstance(right, int | float)
+        if numbers and operator in ("*", "**"):
+            _refuse_wide_numbers(operator, left, right)
+        elif operator == "%" and isinstance(left, str):
+            self._pay_for_format(left, right)
+        elif operator == "*":
+            count = left if isinstance(left, int) else right
+            self.budget.characters(self._flat_size(left, right) * max(1, int(count)))
+        self.budget.step()
+        return self.count_made(super().call_binop(context, operator, left, right))
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Only the methods named in this file; no attributes of anything else but Jinja's own."""
+        if not super().is_safe_attribute(obj, attr, value):
+            return False
+        allowed = (names for kind, names in METHODS.items() if isinstance(obj, kind))
+        return attr in next(allowed, frozenset()) or isinstance(obj, RUNTIME_OBJECTS)
+
+    def unsafe_undefined(self, obj: Any, attribute: str) -> Undefined:
+        """Refuses at once, where Jinja would wait until the value is used."""
+        raise SecurityError(f"it asks for {attribute!r} of a {type(obj).__name__}")
+
+    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
+        """`format` of text, paid for before it runs."""
+        wrapped = super().wrap_str_format(value)
+        if wrapped is None:
+            return None
+
+        def paid(*args: Any, **kwargs: Any) -> str:
+            self._pay_for_format(value.__self__, [args, kwargs])
+            return str(wrapped(*args, **kwargs))
+
+        return paid
+
+    @pass_context
+    def _shown(self, _context: Context, value: Any) -> Any:
+        if not isinstance(value, PRINTABLE):
+            raise SecurityError(f"it shows a {type(value).__name__}, which is not text")
+        self.budget.characters(self.budget.check(value))
+        return value
+
+    def _counted(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        reads = name not in NOT_READING
+
+        @functools.wraps(function)
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            self.budget.step()
+            listed = [[*arg] if isinstance(arg, Generator) else arg for arg in args]
+            for value in listed if reads else ():
+                self.budget.check(value)
+            return self.count_made(function(*listed, **kwargs))
+
+        return counted
+
+    def _pay_for_text_method(self, text: str, name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Pays for what `text.name(*args)` will make; returns `args`, iterators made lists."""
+        if name == "join" and args:
+            items = [*args[0]]
+            self.budget.characters(self.budget.check(items) + len(text) * len(items))
+            return (items,)
+        if name == "replace" and len(args) > 1:
+            self._pay_for_replace(text, args[0], args[1])
+        if name in ("split", "rsplit", "splitlines"):
+            separators = text.count(args[0]) if args and isinstance(args[0], str) else len(text) / 2
+            self.budget.characters(int(ELEMENT_COST * separators))
+        return args
+
+    def _pay_for_replace(self, text: str, old: str, new: str) -> None:
+        self.budget.characters(len(text) + text.count(old) * len(new))
+
+    def _pay_for_format(self, text: str, values: Any) -> None:
+        """Each field may show every value once, and be up to 999 characters wide."""
+        if WIDE_FORMAT.search(text):
+            raise SecurityError("it formats with a width that is not a small number")
+        fields = text.count("%") + text.count("{")
+        self.budget.characters(len(text) + fields * (WIDEST_FIELD + self.budget.check(values)))
+
+    def _flat_size(self, *values: Any) -> int:
+        sized = [value for value in values if isinstance(value, str | list | tuple)]
+        for value in sized:
+            if isinstance(value, tuple):
+                return self.budget.check(value)
+        return sum(len(v) if isinstance(v, str) else ELEMENT_COST * len(v) for v in sized)
+
+    def _join(self, value: Any, d: str = "", attribute: str | int | None = None) -> str:
+        items = [*value]
+        if attribute is not None:
+            items = [self.getitem(item, attribute) for item in items]
+        self.budget.characters(self.budget.check(items) + len(d) * len(items))
+        return d.join(map(str, items))
+
+    def _replace(self, text: Any, old: Any, new: Any, count: int = -1) -> str:
+        whole, before, after = str(text), str(old), str(new)
+        self._pay_for_replace(whole, before, after)
+        return whole.replace(before, after, count)
+
+    def _indent(
+        self, text: str, width: int | str = 4, first: bool = False, blank: bool = False
+    ) -> str:
+        wide = len(width) if isinstance(width, str) else width
+        self.budget.characters(len(text) + wide * (len(text.splitlines()) + 1))
+        return do_indent(text, width, first, blank)
+
+    def _format(self, text: str, *args: Any, **kwargs: Any) -> str:
+        self._pay_for_format(text, [args, kwargs])
+        return str(text % (kwargs or args))
+
+    def _to_json(
+        self,
+        value: Any,
+        ensure_ascii: bool = False,
+        indent: int | str | None = None,
+        separators: tuple[str, str] | None = None,
+        sort_keys: bool = False,
+    ) -> str:
+        """As transformers' filter: no HTML escapes."""
+        if indent is not None and (len(indent) if isinstance(indent, str) else indent) > 16:
+            raise SecurityError("it indents JSON by more than 16 characters")
+        encoder = json.JSONEncoder(
+            ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+        )
+        chunks: list[str] = []
+        self.budget.check(value)
+        for chunk in encoder.iterencode(value):
+            self.budget.step()
+            self.budget.characters(len(chunk) + ELEMENT_COST)
+            chunks.append(chunk)
+        return "".join(chunks)
+
+
+def _refuse_wide_numbers(operator: str, left: float, right: float) -> None:
+    widths = [n.bit_length() for n in (left, right) if isinstance(n, int)]
+    if max(widths, default=0) > 256 or (operator == "**" and sum(widths) > 64 + 6):
+        raise SecurityError("it computes with numbers of hundreds of digits")
+    if operator == "**" and isinstance(right, int) and right > 64:
+        raise SecurityError("it computes with numbers of hundreds of digits")

@@ -1,0 +1,162 @@
+"""Rendered prompts against transformers' apply_chat_template, for the shapes models come with."""
+
+import json
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+import transformers
+from chat_templates import CHATML, LLAMA, MISTRAL, QWEN, TOOLBOX
+from tiny_tokenizer import make_tiny_tokenizer
+
+from mlx_engine.text.chat_template import ChatTemplate, fallback_template, opens_thinking
+from mlx_engine.values.conversation import Message
+from mlx_engine.values.errors import BadChatTemplate, BadPrompt
+
+TOKENS = {"bos_token": "<|endoftext|>", "eos_token": "<|im_end|>"}
+ASK = [Message("user", "Who jumps?")]
+TALK = [
+    Message("system", " Be brief. "),
+    Message("user", "Who jumps?\n\n- fox\n- dog"),
+    Message("assistant", "The fox.", "fox <or> dog & 'cat'"),
+    Message("user", "Sure? 😀 {{ 1 }}"),
+]
+DONE = [*TALK, Message("assistant", "Yes, the", "thought")]
+
+
+@pytest.fixture(scope="module")
+def truth(tmp_path_factory: pytest.TempPathFactory) -> transformers.PreTrainedTokenizerFast:
+    folder = make_tiny_tokenizer(tmp_path_factory.mktemp("tiny"))
+    return transformers.PreTrainedTokenizerFast.from_pretrained(folder, bos_token="<|endoftext|>")
+
+
+def as_dicts(messages: list[Message]) -> list[dict[str, str]]:
+    return [
+        {"role": m.role, "content": m.text}
+        | ({"reasoning_content": m.thinking} if m.thinking else {})
+        for m in messages
+    ]
+
+
+@pytest.mark.parametrize("source", [CHATML, QWEN, LLAMA, MISTRAL, TOOLBOX])
+@pytest.mark.parametrize("messages", [ASK, TALK, TALK[1:], DONE])
+@pytest.mark.parametrize("prompt", [True, False])
+@pytest.mark.parametrize("thinking", [None, True, False])
+def test_text_is_that_of_transformers(
+    truth: transformers.PreTrainedTokenizerFast,
+    source: str,
+    messages: list[Message],
+    prompt: bool,
+    thinking: bool | None,
+) -> None:
+    options = {} if thinking is None else {"enable_thinking": thinking}
+    expected = truth.apply_chat_template(
+        as_dicts(messages),
+        chat_template=source,
+        add_generation_prompt=prompt,
+        tokenize=False,
+        **options,
+    )
+    template = ChatTemplate(source, TOKENS, "test")
+    assert template.render(messages, add_generation_prompt=prompt, thinking=thinking) == expected
+
+
+@pytest.mark.parametrize("source", [CHATML, QWEN, LLAMA, MISTRAL])
+def test_continued_answer_ends_the_prompt(source: str) -> None:
+    template = ChatTemplate(source, TOKENS, "test")
+    prompt = template.render(DONE, add_generation_prompt=False, continue_last=True)
+    assert prompt.endswith("Yes, the")
+    assert template.render(DONE, add_generation_prompt=False).startswith(prompt)
+
+
+def test_an_answer_stopped_while_thinking_goes_on_thinking() -> None:
+    template = ChatTemplate(QWEN, TOKENS, "test")
+    messages = [*ASK, Message("assistant", "", "Let me see")]
+    prompt = template.render(messages, add_generation_prompt=False, continue_last=True)
+    assert prompt.endswith("<think>\nLet me see")
+
+
+def test_what_cannot_be_continued() -> None:
+    with pytest.raises(BadPrompt, match="not one"):
+        ChatTemplate(CHATML, TOKENS, "x").render(
+            ASK, add_generation_prompt=False, continue_last=True
+        )
+    with pytest.raises(BadChatTemplate, match="leaves out"):
+        ChatTemplate("{{ messages[0].content }}", {}, "x").render(
+            DONE, add_generation_prompt=False, continue_last=True
+        )
+
+
+def test_refusal_of_the_template_is_reported() -> None:
+    template = ChatTemplate(MISTRAL, TOKENS, "folder/file.jinja")
+    with pytest.raises(BadChatTemplate, match=r"folder/file\.jinja.*must alternate"):
+        template.render([*ASK, *ASK], add_generation_prompt=True)
+
+
+def test_no_messages() -> None:
+    with pytest.raises(BadPrompt):
+        fallback_template().render([], add_generation_prompt=True)
+
+
+def test_plain_format() -> None:
+    assert fallback_template().render(TALK[:3], add_generation_prompt=True) == (
+        "System:  Be brief. \n\nUser: Who jumps?\n\n- fox\n- dog\n\nAssistant: The fox.\n\n"
+        "Assistant:"
+    )
+
+
+def test_thinking_of_a_template() -> None:
+    qwen = ChatTemplate(QWEN, TOKENS, "x")
+    assert qwen.supports_thinking and not ChatTemplate(CHATML, TOKENS, "x").supports_thinking
+    opened = qwen.render(ASK, add_generation_prompt=True)
+    closed = qwen.render(ASK, add_generation_prompt=True, thinking=False)
+    assert opens_thinking(opened) and not opens_thinking(closed)
+
+
+def test_dates_come_from_the_clock() -> None:
+    template = ChatTemplate(
+        "{{ strftime_now('%d %b %Y') }}", {}, "x", now=lambda: datetime(2024, 7, 26)
+    )
+    assert template.render(ASK, add_generation_prompt=True) == "26 Jul 2024"
+
+
+def test_where_a_folder_keeps_its_template(tmp_path: Path) -> None:
+    def found() -> str:
+        template = ChatTemplate.from_folder(tmp_path)
+        return "none" if template is None else template.render(ASK, add_generation_prompt=True)
+
+    def configure(value: object) -> None:
+        config = {"eos_token": "!", "chat_template": value}
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+
+    assert found() == "none"
+    configure(None)
+    assert found() == "none"
+    configure("config{{ eos_token }}")
+    assert found() == "config!"
+    configure([{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}])
+    assert found() == "d"
+    (tmp_path / "chat_template.json").write_text('{"chat_template": "json"}')
+    assert found() == "json"
+    (tmp_path / "chat_template.jinja").write_text("jinja")
+    assert found() == "jinja"
+
+
+@pytest.mark.parametrize("value", [3, {}, [], [{"name": "default"}], "{% if %}", "{{ x | nope }}"])
+def test_broken_template_in_a_folder(tmp_path: Path, value: object) -> None:
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": value}))
+    with pytest.raises(BadChatTemplate, match=r"tokenizer_config\.json"):
+        ChatTemplate.from_folder(tmp_path)
+
+
+def test_template_that_is_not_text(tmp_path: Path) -> None:
+    (tmp_path / "chat_template.jinja").write_bytes(b"\xff\xfe")
+    with pytest.raises(BadChatTemplate, match=r"chat_template\.jinja"):
+        ChatTemplate.from_folder(tmp_path)
+
+
+def test_a_long_conversation_is_within_the_limits() -> None:
+    turns = [Message("user", "word " * 200), Message("assistant", "word " * 200, "so " * 50)] * 1000
+    for source in (QWEN, LLAMA, TOOLBOX):
+        text = ChatTemplate(source, TOKENS, "x").render(turns, add_generation_prompt=True)
+        assert len(text) > 2_000_000

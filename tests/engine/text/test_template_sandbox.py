@@ -1,0 +1,158 @@
+"""Hostile chat templates: each fails with BadChatTemplate, soon, and without much memory."""
+
+import resource
+import sys
+import time
+
+import pytest
+
+from mlx_engine.text.chat_template import ChatTemplate
+from mlx_engine.values.conversation import Message
+from mlx_engine.values.errors import BadChatTemplate
+
+ASK = [Message("user", "Who jumps?")]
+LONG_LOOP = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+ENDLESS = [
+    LONG_LOOP,
+    "{% for a in range(99999) %}{% for b in range(99999) if false %}{% endfor %}{% endfor %}",
+    "{% for a in range(9999) %}{{ range(99999) | map('string') | list | length }}{% endfor %}",
+    "{% for a in range(9999) %}{{ range(99999) | select('odd') | list | length }}{% endfor %}",
+    "{% for a in range(9999) %}{{ range(99999) | sort | first }}{% endfor %}",
+    "{% for a in range(9999) %}{% if 9 in range(99999) | list %}{% endif %}{% endfor %}",
+    "{% macro m(n) %}{{ m(n) }}{% endmacro %}{{ m(1) }}",
+    "{% macro m(n) %}{% if n %}{{ m(n-1) }}{{ m(n-1) }}{% endif %}{% endmacro %}{{ m(40) }}",
+    "{% for a in [1] recursive %}{{ loop([1]) }}{% endfor %}",
+    "{% for a in range(300) recursive %}{{ loop(range(99999)) }}{% endfor %}",
+    "{% macro m() %}{{ caller() }}{{ caller() }}{% endmacro %}"
+    + "{% call m() %}" * 40
+    + "x"
+    + "{% endcall %}" * 40,
+    "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
+    "{{ " + "[" * 5000 + "]" * 5000 + " }}",
+    "{% if 1 %}" * 500 + "{% endif %}" * 500,
+]
+GROW = "{% set ns = namespace(a=START) %}{% for i in range(60) %}{% set ns.a = STEP %}{% endfor %}"
+HUGE = [
+    "{{ 'a' * 10**10 }}",
+    "{{ 10**10 * 'a' }}",
+    "{{ [1] * 10**10 }}",
+    "{{ (1,) * 10**9 }}",
+    "{% set a = 'a' * 9**9 %}",
+    "{{ 'x' | center(10**9) }}",
+    "{{ 'x'.center(10**9) }}",
+    "{{ 'x'.ljust(10**9) }}",
+    "{{ 'x'.zfill(10**9) }}",
+    "{{ '\\t'.expandtabs(10**9) }}",
+    "{{ '%1000000000d' % 1 }}",
+    "{{ '%*d' % (10**9, 1) }}",
+    "{{ '%1000000000d' | format(1) }}",
+    "{{ '{:1000000000}'.format(1) }}",
+    "{{ '{:{}}'.format(1, 10**9) }}",
+    "{{ '{a:1000000000}'.format_map({'a': 1}) }}",
+    "{{ ('%s' * 9999) % (('x' * 99999,) * 9999) }}",
+    "{{ ('{0}' * 9999).format('x' * 99999) }}",
+    "{{ ('%(a)s' * 9999) % {'a': 'x' * 99999} }}",
+    "{{ 'x' | indent(10**9, true) }}",
+    "{{ ('x\\n' * 99999) | indent(99999) }}",
+    "{{ [1] | tojson(indent=10**9) }}",
+    "{{ ('x' * 99999) | replace('x', 'x' * 99999) }}",
+    "{{ ('x' * 99999).replace('x', 'x' * 99999) }}",
+    "{{ ('x' * 99999).join(('x ' * 99999).split()) }}",
+    "{{ ('x ' * 99999).split() | join('x' * 99999) }}",
+    "{{ ('x' * 9999999).split('x') }}{{ ('x ' * 9999999).split() }}",
+    "{{ [1] | batch(10**9, 1) | list }}",
+    "{{ [1] | slice(10**9) | list }}",
+    "{{ lipsum(n=10**9) }}",
+    "{{ 10**(10**10) }}",
+    "{{ 9**99 ** 99 }}",
+    GROW.replace("START", "'a'").replace("STEP", "ns.a ~ ns.a"),
+    GROW.replace("START", "'a'").replace("STEP", "ns.a + ns.a"),
+    GROW.replace("START", "[1]").replace("STEP", "ns.a + ns.a"),
+    GROW.replace("START", "7").replace("STEP", "ns.a * ns.a"),
+    "{% set ns = namespace(a='a') %}{% for i in range(99) %}"
+    "{% set b %}{{ ns.a }}{{ ns.a }}{% endset %}{% set ns.a = b %}{% endfor %}",
+    "{% set ns = namespace(a='a') %}{% macro d(x) %}{{ x }}{{ x }}{% endmacro %}"
+    "{% for i in range(99) %}{% set ns.a = d(ns.a) %}{% endfor %}",
+    "{% set ns = namespace(a='a') %}{% for i in range(99) %}"
+    "{% set b %}{% filter upper %}{{ ns.a }}{{ ns.a }}{% endfilter %}{% endset %}"
+    "{% set ns.a = b %}{% endfor %}",
+    "{% set a %}{% for i in range(99999) %}" + "x" * 9999 + "{% endfor %}{% endset %}",
+    "{% for i in range(99999) %}" + "x" * 9999 + "{% endfor %}",
+    "{% set ns = namespace(a=[]) %}{% for i in range(99999) %}"
+    "{% set ns.a = ns.a + ['x' * 99999 ~ i] %}{% endfor %}",
+    "{% set ns = namespace(a=[]) %}{% set b = 'x' * 99999 %}{% for i in range(99999) %}"
+    "{% set ns.a = ns.a + [b[i:]] %}{% endfor %}",
+]
+LIST_BOMB = GROW.replace("START", "[1]").replace("STEP", "[ns.a, ns.a]")
+TWO_BOMBS = LIST_BOMB + "{% set b = ns.a %}" + LIST_BOMB
+UNFOLDING = [
+    LIST_BOMB + "{{ ns.a }}",
+    LIST_BOMB + "{{ ns.a | string | length }}",
+    LIST_BOMB + "{{ ns.a | upper | length }}",
+    LIST_BOMB + "{{ ns.a | tojson | length }}",
+    LIST_BOMB + "{{ ns.a | join(',') | length }}",
+    LIST_BOMB + "{{ [ns.a] | map('string') | list | length }}",
+    LIST_BOMB + "{{ (ns.a ~ '') | length }}",
+    LIST_BOMB + "{{ '%s' % (ns.a,) }}",
+    LIST_BOMB + "{{ '{}'.format(ns.a) }}",
+    LIST_BOMB + "{{ ','.join(ns.a) }}",
+    TWO_BOMBS + "{{ ns.a == b }}",
+    TWO_BOMBS + "{{ ns.a in [b] }}",
+    TWO_BOMBS + "{{ ns.a is eq(b) }}",
+    TWO_BOMBS + "{{ [b].index(ns.a) }}",
+    TWO_BOMBS + "{{ [b, ns.a] | sort | length }}",
+    TWO_BOMBS + "{{ [b, ns.a] | max | length }}",
+    TWO_BOMBS + "{{ [[b], [ns.a]] | map('max') | sort | length }}",
+    TWO_BOMBS + "{% for i in [1] %}{{ loop.changed(b) }}{{ loop.changed(ns.a) }}{% endfor %}",
+    GROW.replace("START", "(1,)").replace("STEP", "(ns.a, ns.a)") + "{{ {ns.a: 1} | length }}",
+    GROW.replace("START", "(1,)").replace("STEP", "((ns.a,) * 2)") + "{{ {}[ns.a] }}",
+    GROW.replace("START", "{}").replace("STEP", "{'a': ns.a, 'b': ns.a}") + "{{ ns.a }}",
+    GROW.replace("START", "namespace()").replace("STEP", "namespace(a=ns.a, b=ns.a)")
+    + "{{ ns.a }}",
+    GROW.replace("START", "namespace()").replace("STEP", "namespace(a=ns.a, b=ns.a)")
+    + "{{ [ns.a] }}",
+    "{% macro m(n) %}{% if n %}{{ m(n - 1, varargs, varargs) }}{% else %}{{ {varargs: 1} }}"
+    "{% endif %}{% endmacro %}{{ m(50) }}",
+]
+REACHING = [
+    "{{ ''.__class__.__mro__ }}",
+    "{{ ''['__class__']['__mro__'] }}",
+    "{{ '' | attr('__class__') }}",
+    "{{ [''] | map(attribute='__class__.__mro__') | list }}",
+    "{{ '{0.__class__.__mro__}'.format('') }}",
+    "{{ raise_exception.__globals__ }}",
+    "{{ messages.append({}) }}",
+    "{{ messages[0].update(role='x') }}",
+    "{{ (1).to_bytes(99999999, 'big') }}",
+    "{{ 'x'.encode('utf-8').hex() }}",
+    "{{ dict.fromkeys([1]) }}",
+    "{{ self._TemplateReference__context }}",
+    "{% for m in messages %}{{ loop._iterable }}{{ loop.__class__.__init__ }}{% endfor %}",
+    "{% include 'secret.txt' %}",
+    "{% import 'os' as os %}",
+    "{% extends 'base' %}",
+    "{{ namespace }}",
+    "{{ range }}",
+    "{{ environment.call }}",
+    "{{ strftime_now('%Y' * 999) }}",
+    "{{ 1 / 0 }}",
+    "{{ messages[9].content }}",
+    "{{ 'x' | nothing }}",
+    "{% for %}",
+    "x" * 200_000,
+]
+
+
+@pytest.mark.parametrize("source", [*ENDLESS, *HUGE, *UNFOLDING, *REACHING])
+def test_hostile_template(source: str) -> None:
+    started = time.thread_time()
+    before = peak_mebibytes()
+    with pytest.raises(BadChatTemplate, match=r"^a/file\.jinja: the chat template"):
+        ChatTemplate(source, {}, "a/file.jinja").render(ASK, add_generation_prompt=True)
+    assert time.thread_time() - started < 1
+    assert peak_mebibytes() - before < 300
+
+
+def peak_mebibytes() -> float:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
