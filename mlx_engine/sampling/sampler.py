@@ -85,9 +85,9 @@ class Sampler:
             if options.repetition_penalty != 1:
                 seen = self._history.seen(counts)
                 logits = repetition_penalty(logits, seen, options.repetition_penalty)
-            logits = presence_and_frequency_penalty(
-                logits, counts, options.presence_penalty, options.frequency_penalty
-            )
+            presence, frequency = options.presence_penalty, options.frequency_penalty
+            if presence or frequency:
+                logits = presence_and_frequency_penalty(logits, counts, presence, frequency)
         return logits if self._bias is None else logits + self._bias
 
 

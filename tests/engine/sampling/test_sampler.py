@@ -1,0 +1,244 @@
+"""The sampler: exact distribution, seeds, rows that do not see each other, nothing evaluated."""
+
+import io
+import re
+import threading
+from collections import Counter
+from collections.abc import Sequence
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sampling_reference import penalised_row, picked_share, softmax
+
+from mlx_engine.sampling.sampler import Sampler, all_finite, fresh_seed
+from mlx_engine.values.errors import BadOption
+from mlx_engine.values.options import SamplingOptions
+
+DRAWS = 50_000
+NOTHING = mx.array(np.zeros(0, dtype=np.int32))
+ROW = np.array([1.2, -0.3, 0.4, 2.0, -1.5, 0.0, 1.9, -4.0, 0.4, -2.0])
+
+
+def tokens(values: Sequence[int]) -> mx.array:
+    return mx.array(np.array(values, dtype=np.int32))
+
+
+def draw(options: SamplingOptions, seed: int, count: int = DRAWS) -> np.ndarray:
+    logits = mx.broadcast_to(mx.array(ROW.astype(np.float32)), (count, len(ROW)))
+    return np.array(Sampler(options, len(ROW), seed).pick(logits, 100, NOTHING))
+
+
+def primitives(output: mx.array) -> Counter[str]:
+    """How often each MLX primitive stands in the graph behind a lazy array."""
+    graph = io.StringIO()
+    mx.export_to_dot(graph, output)
+    return Counter(re.findall(r'label ="(\w+)"', graph.getvalue()))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        SamplingOptions(temperature=1.0),
+        SamplingOptions(temperature=0.6, logit_bias={7: 4.5}),
+        SamplingOptions(temperature=1.5, top_k=5),
+        SamplingOptions(temperature=1.3, top_p=0.83),
+        SamplingOptions(temperature=1.0, min_p=0.09),
+        SamplingOptions(temperature=2.0, top_k=8, top_p=0.9, min_p=0.1),
+    ],
+)
+@pytest.mark.parametrize("seed", [0, 2**64 - 1])
+def test_picks_follow_the_exact_distribution(options: SamplingOptions, seed: int) -> None:
+    share = picked_share(penalised_row(ROW, [], [], options), options)
+    counts = np.bincount(draw(options, seed), minlength=len(ROW))
+    possible = share > 0
+    assert counts[~possible].sum() == 0
+    expected = share[possible] * DRAWS
+    statistic = ((counts[possible] - expected) ** 2 / expected).sum()
+    # Chi-square, p = 0.001, for 1 to 9 degrees of freedom.
+    critical = [10.83, 13.82, 16.27, 18.47, 20.52, 22.46, 24.32, 26.12, 27.88]
+    assert statistic < critical[possible.sum() - 2]
+
+
+def test_picks_at_neighbouring_positions_are_independent() -> None:
+    picks = draw(SamplingOptions(temperature=1.0, top_k=4), 9)
+    _, ranks = np.unique(picks, return_inverse=True)
+    for lag in (1, 2, 3):
+        pairs = np.bincount(ranks[:-lag] * 4 + ranks[lag:], minlength=16).reshape(4, 4)
+        expected = pairs.sum(1, keepdims=True) * pairs.sum(0, keepdims=True) / pairs.sum()
+        assert ((pairs - expected) ** 2 / expected).sum() < 27.88  # 9 degrees, p = 0.001
+
+
+def test_seeds_decide_the_text() -> None:
+    options = SamplingOptions(temperature=1.0)
+    seeds = [0, 1, 2**32, 2**63, 2**64 - 1]
+    picks = [draw(options, seed, 300).tolist() for seed in seeds]
+    assert [draw(options, seed, 300).tolist() for seed in seeds] == picks
+    agreement = softmax(ROW)
+    for one in range(len(seeds)):
+        for other in range(one):
+            same = np.mean(np.array(picks[one]) == np.array(picks[other]))
+            assert abs(same - (agreement**2).sum()) < 0.12
+
+
+def test_fresh_seeds_are_in_range_and_new() -> None:
+    seeds = {fresh_seed() for _ in range(64)}
+    assert len(seeds) == 64 and all(0 <= seed < 2**64 for seed in seeds)
+    assert max(seeds) >= 2**60
+
+
+@st.composite
+def settings_of(draw: st.DrawFn) -> SamplingOptions:
+    return SamplingOptions(
+        temperature=draw(st.sampled_from([0.0, 1e-40, 0.3, 1.0, 3.0])),
+        top_k=draw(st.sampled_from([0, 1, 3, 40])),
+        top_p=draw(st.sampled_from([1.0, 0.95, 0.4])),
+        min_p=draw(st.sampled_from([0.0, 0.05, 0.5])),
+        repetition_penalty=draw(st.sampled_from([1.0, 1.4, 0.8])),
+        presence_penalty=draw(st.sampled_from([0.0, 0.7])),
+        frequency_penalty=draw(st.sampled_from([0.0, -0.3, 0.5])),
+        logit_bias=draw(st.sampled_from([{}, {0: 1.5}])),
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    settings_of(),
+    st.sampled_from([1, 2, 5, 257]),
+    st.integers(1, 5),
+    st.integers(0, 3),
+    st.integers(0, 2**32),
+)
+def test_a_row_is_the_same_alone_committed_and_in_a_block(
+    options: SamplingOptions, vocabulary: int, rows: int, earlier: int, chance: int
+) -> None:
+    rng = np.random.default_rng(chance)
+    logits = mx.array(np.round(rng.normal(size=(rows, vocabulary)) * 12).astype(np.float32) / 4)
+    prefix = rng.integers(0, vocabulary, size=earlier + rows - 1).tolist()
+    prompt, answer = rng.integers(0, vocabulary, size=(2, 4)).tolist()
+    sampler = Sampler(options, vocabulary, chance)
+    sampler.begin(prompt)
+    sampler.commit(answer)
+    block = sampler.pick(logits, 50, tokens(prefix))
+    greedy = sampler.pick_greedy(logits, 50, tokens(prefix))
+    likely = sampler.probability(logits, block, tokens(prefix))
+    assert block.dtype == mx.int32 and block.shape == (rows,)
+    assert likely.dtype == mx.float32 and likely.shape == (rows,)
+    for row in range(rows):
+        one, before = logits[row : row + 1], prefix[: earlier + row]
+        plain = Sampler(options, vocabulary, chance)
+        plain.begin(prompt)
+        plain.commit(answer + before)
+        for asked, context in ((sampler, tokens(before)), (plain, NOTHING)):
+            picked = asked.pick(one, 50 + row, context)
+            assert picked.item() == block[row].item()
+            assert asked.pick_greedy(one, 50 + row, context).item() == greedy[row].item()
+            assert asked.probability(one, picked, context).item() == likely[row].item()
+
+
+@settings(max_examples=100, deadline=None)
+@given(settings_of(), st.sampled_from([1, 2, 5, 257]), st.integers(0, 2**32))
+def test_greedy_and_probability_follow_the_penalised_row(
+    options: SamplingOptions, vocabulary: int, chance: int
+) -> None:
+    rng = np.random.default_rng(chance)
+    logits = rng.normal(size=(2, vocabulary)).astype(np.float32) * 3
+    prompt, answer = rng.integers(0, vocabulary, size=(2, 4)).tolist()
+    drafted = rng.integers(0, vocabulary, size=2).tolist()
+    sampler = Sampler(options, vocabulary, 1)
+    sampler.begin(prompt)
+    sampler.commit(answer)
+    asked = rng.integers(0, vocabulary, size=2)
+    greedy = np.array(sampler.pick_greedy(mx.array(logits), 0, tokens(drafted)))
+    likely = np.array(sampler.probability(mx.array(logits), tokens(asked), tokens(drafted)))
+    for row in range(2):
+        expected = penalised_row(logits[row], prompt, answer + drafted[: 1 + row], options)
+        assert expected[greedy[row]] >= expected.max() - 1e-5
+        assert likely[row] == pytest.approx(softmax(expected)[asked[row]], rel=1e-4, abs=1e-9)
+
+
+def test_temperature_zero_is_greedy_and_first_of_ties() -> None:
+    logits = mx.array([[1.0, 3.0, 3.0, 2.0], [5.0, 5.0, 5.0, 5.0]])
+    for temperature in (0.0, 1e-40):
+        sampler = Sampler(SamplingOptions(temperature=temperature, top_k=1), 4, 5)
+        assert sampler.pick(logits, 0, tokens([0])).tolist() == [1, 0]
+
+
+def test_bias_can_force_and_forbid_a_token() -> None:
+    forced = Sampler(SamplingOptions(temperature=1.0, logit_bias={2: 1000.0}), 10, 5)
+    banned = Sampler(SamplingOptions(temperature=1.0, logit_bias={3: -1000.0}), 10, 5)
+    logits = mx.broadcast_to(mx.array(ROW.astype(np.float32)), (500, 10))
+    assert set(forced.pick(logits, 0, NOTHING).tolist()) == {2}
+    assert 3 not in banned.pick(logits, 0, NOTHING).tolist()
+
+
+def test_bias_outside_the_vocabulary_is_refused() -> None:
+    Sampler(SamplingOptions(logit_bias={9: 1.0}), 10, 0)
+    with pytest.raises(BadOption, match=r"logit_bias.*10.*below 10"):
+        Sampler(SamplingOptions(logit_bias={1: 1.0, 10: 1.0}), 10, 0)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("size", [1, 5, 257])
+def test_all_finite_sees_one_bad_number(bad: float, size: int) -> None:
+    logits = np.full((3, size), -3e38, dtype=np.float32)
+    assert all_finite(mx.array(logits)).item() is True
+    logits[1, size - 1] = bad
+    assert all_finite(mx.array(logits)).item() is False
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_bad_numbers_still_give_a_token_id(bad: float) -> None:
+    """The loop sees all_finite and the picks at the same time: the picks must do no harm."""
+    options = SamplingOptions(top_k=3, top_p=0.5, min_p=0.1, repetition_penalty=1.2)
+    picked = Sampler(options, 5, 1).pick(mx.full((2, 5), bad), 0, tokens([1])).tolist()
+    assert all(0 <= token < 5 for token in picked)
+
+
+FULL = SamplingOptions(
+    top_k=3, top_p=0.9, min_p=0.1, repetition_penalty=1.1, frequency_penalty=0.2, logit_bias={1: 1}
+)
+
+
+def test_nothing_is_evaluated() -> None:
+    """While MLX traces a function, evaluating anything that depends on its inputs raises."""
+    sampler = Sampler(FULL, 10, 1)
+
+    def everything(logits: mx.array, prefix: mx.array) -> list[mx.array]:
+        picked = sampler.pick(logits, 4, prefix)
+        greedy = sampler.pick_greedy(logits, 4, prefix)
+        return [picked, greedy, sampler.probability(logits, picked, prefix), all_finite(logits)]
+
+    mx.compile(everything)(mx.zeros((2, 10)), tokens([3]))
+
+
+def test_what_is_off_costs_nothing() -> None:
+    logits = mx.array(np.zeros((2, 10), dtype=np.float32))
+
+    def work(options: SamplingOptions) -> Counter[str]:
+        return primitives(Sampler(options, 10, 1).pick(logits, 0, tokens([1])))
+
+    full, plain, greedy = work(FULL), work(SamplingOptions()), work(SamplingOptions(temperature=0))
+    assert full["Sort"] == full["Partition"] == 1 and full["CumSum"] == 3
+    assert not {"Sort", "Partition", "CumSum", "Select", "Exp", "Sum", "Concatenate"} & set(plain)
+    assert greedy == {"ArgReduce": 1, "Squeeze": 1, "AsType": 1}
+
+
+def test_a_sampler_works_on_the_thread_that_made_it() -> None:
+    found: list[list[int]] = []
+
+    def converse() -> None:
+        sampler = Sampler(FULL, 10, 77)
+        sampler.begin([1, 2])
+        sampler.commit([3])
+        logits = mx.broadcast_to(mx.array(ROW.astype(np.float32)), (3, 10))
+        found.append(sampler.pick(logits, 5, tokens([4, 5])).tolist())
+
+    converse()
+    for _ in range(2):
+        thread = threading.Thread(target=converse)
+        thread.start()
+        thread.join()
+    assert found[0] == found[1] == found[2]
