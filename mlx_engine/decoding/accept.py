@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 
 class Accepted(NamedTuple):
-    """count drafted tokens stood; tokens is what is emitted: those and the target's next pick."""
+    """How many drafted tokens stood, and what is emitted: those and the target's next pick."""
 
-    count: int
+    stood: int
     tokens: tuple[int, ...]
 
 

@@ -62,9 +62,9 @@ class AnswerText(Protocol):
 
 
 class _Taken(NamedTuple):
-    """What was kept of a round: how many tokens, their text, and whether they end the answer."""
+    """What was kept of a round: how many rows, their text, and whether they end the answer."""
 
-    count: int
+    rows: int
     pieces: list[TextPiece]
     finish: FinishReason | None
 
@@ -119,7 +119,7 @@ class Answer:
             played = self._play()
             taken = self._take(played.round)
             finish = taken.finish
-            booked = self._book(played.stats, taken.count, perf_counter() - started)
+            booked = self._book(played.stats, taken.rows, perf_counter() - started)
             yield from taken.pieces
             yield RoundFinished(booked)
         yield from self._text.finish()
@@ -147,12 +147,12 @@ class Answer:
         room = min(self._rules.deepest(self._generated, read), self._track.source.limit)
         played = play(self._track, self._last, min(choice.depth, room), self._sampler)
         if played.drafted:
-            length.learn(played.drafted, played.won.count)
+            length.learn(played.drafted, played.won.stood)
         stats = RoundStats(
             position=read + 1,
             depth=choice.depth,
             drafted=played.drafted,
-            accepted=played.won.count,
+            accepted=played.won.stood,
             emitted=0,
             draft_ms=played.draft_ms,
             verify_ms=played.verify_ms,
@@ -173,7 +173,7 @@ class Answer:
             count += 1
             if finish != "end":
                 self.tokens.append(token)
-                depth = count if count <= played.won.count else 0
+                depth = count if count <= played.won.stood else 0
                 pieces.extend(self._text.add(token, depth))
                 finish = "stop-string" if self._text.hit_stop else finish
             if finish is not None:

@@ -3,14 +3,15 @@
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from mlx_engine.decoding.answer import Answer
 from mlx_engine.decoding.draft_control import DraftControl
 from mlx_engine.decoding.stop_rules import StopRules
 from mlx_engine.models.contract import Adapter
 from mlx_engine.sampling.sampler import fresh_seed
+from mlx_engine.text.chat_prompt import tokenize_chat
 from mlx_engine.text.chat_template import ChatTemplate
-from mlx_engine.text.chat_tokens import opens_thinking, tokenize_chat
 from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.conversation import Message
@@ -35,6 +36,13 @@ class Conversable:
     context_length: int
     heads: Reason | None
     chunk: int
+
+
+class Opening(NamedTuple):
+    """What an answer starts from: all tokens before it, and whether it starts by thinking."""
+
+    tokens: tuple[int, ...]
+    thinking_open: bool
 
 
 @dataclass(slots=True)
@@ -67,7 +75,7 @@ class Session:
         self._stop = threading.Event()
         self._is_busy = False
         self._answer: Answer | None = None
-        self._continues_at: list[int] | None = None
+        self._continues_at: Opening | None = None
 
     # settings, readable and changeable at any time
 
@@ -157,8 +165,9 @@ class Session:
             raise EngineMisuse("There is no answer to continue: send a question first.")
         self._begin()
         messages, before = self._messages[:-1], self._messages[-1]
-        prompt = self._continues_at or self._prompt(self._messages, continues=True)
-        yield from self._run(messages, prompt, before)
+        opening = self._continues_at or self._prompt(self._messages, continues=True)
+        self._check_fits(len(opening.tokens))
+        yield from self._run(messages, opening, before)
 
     def load_messages(self, messages: Sequence[Message]) -> None:
         """Replace the conversation, for chats that were saved."""
@@ -170,18 +179,22 @@ class Session:
         self._begin()
         if not messages[-1].text.strip():
             raise BadPrompt("The message is empty: type a question.")
-        prompt = self._prompt(messages, continues=False)
+        opening = self._prompt(messages, continues=False)
         self._messages = messages
-        yield from self._run(messages, prompt, Message("assistant", ""))
+        yield from self._run(messages, opening, Message("assistant", ""))
 
-    def _run(self, messages: list[Message], prompt: list[int], before: Message) -> Iterator[Event]:
-        """Answer `prompt`; `before` is what the answer already says."""
+    def _run(self, messages: list[Message], opening: Opening, before: Message) -> Iterator[Event]:
+        """Answer; `before` is what the answer already says."""
         track = self._drafting.track_for_answer()
-        text = self._new_text(prompt, before)
+        text = StreamingText(
+            self._model.tokenizer,
+            self._settings.generation.stop,
+            thinking_open=opening.thinking_open,
+        )
         seed = self._settings.sampling.seed
         answer = Answer(
             track,
-            prompt,
+            opening.tokens,
             self._rules(),
             text,
             _Live(self),
@@ -198,8 +211,10 @@ class Session:
             raise
         finally:
             self._is_busy = False
-            self._continues_at = None if text.hit_stop else [*prompt, *answer.tokens]
             said = Message("assistant", before.text + text.text, before.thinking + text.thinking)
+            is_thinking = bool(said.thinking) and not said.text
+            everything = (*opening.tokens, *answer.tokens)
+            self._continues_at = None if text.hit_stop else Opening(everything, is_thinking)
             self._messages = [*messages, said] if said.text or said.thinking else messages
 
     def _rules(self) -> StopRules:
@@ -210,14 +225,7 @@ class Session:
             context_length=model.context_length,
         )
 
-    def _new_text(self, prompt: list[int], before: Message) -> StreamingText:
-        tokenizer = self._model.tokenizer
-        is_open = opens_thinking(tokenizer.decode(prompt[-64:], keep_special=True))
-        if before.text or before.thinking:
-            is_open = bool(before.thinking) and not before.text
-        return StreamingText(tokenizer, self._settings.generation.stop, thinking_open=is_open)
-
-    def _prompt(self, messages: Sequence[Message], *, continues: bool) -> list[int]:
+    def _prompt(self, messages: Sequence[Message], *, continues: bool) -> Opening:
         system = [Message("system", self.system)] if self.system else []
         prompt = tokenize_chat(
             self._model.template,
@@ -227,13 +235,16 @@ class Session:
             thinking=self._settings.thinking,
             continue_last=continues,
         )
+        self._check_fits(len(prompt.tokens))
+        return Opening(prompt.tokens, prompt.thinking_open)
+
+    def _check_fits(self, count: int) -> None:
         limit = self._model.context_length
-        if len(prompt) >= limit:
+        if count >= limit:
             raise PromptTooLong(
-                f"The conversation has {len(prompt)} tokens, the context holds {limit}. "
+                f"The conversation has {count} tokens, the context holds {limit}. "
                 "Shorten the message, edit an earlier one, or start a new chat."
             )
-        return prompt
 
     def _last_role(self) -> str | None:
         return self._messages[-1].role if self._messages else None

@@ -39,7 +39,7 @@ class Track:
         """Keep the first len(tokens) rows of the last pass; hidden [1, rows or more, H]."""
         count = len(tokens)
         self.caches.keep(count)
-        self.source.observe(mx.array(tokens, dtype=mx.int32), hidden[:, :count])
+        self.source.observe(mx.array(list(tokens), dtype=mx.int32), hidden[:, :count])
         self.read.extend(tokens)
 
     def _here(self) -> Boundary:

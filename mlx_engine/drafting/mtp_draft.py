@@ -116,8 +116,8 @@ class MtpDraft:
         pick = sampler.pick if self.rule == "shared-noise" else sampler.pick_greedy
         token = pick(logits, position + len(drafted), prefix)
         if self.min_probability > 0:
-            probability = sampler.probability(logits, token, prefix)
-            if probability.item() < self.min_probability:
+            likely = sampler.probability(logits, token, prefix) >= self.min_probability
+            if not likely.item():
                 return None
         return token
 
@@ -133,7 +133,7 @@ class MtpDraft:
         if self._waiting:
             self._read(self._waiting)
             self._waiting = []
-            mx.async_eval(self._caches.arrays())
+            mx.async_eval(self._caches.arrays())  # type: ignore[no-untyped-call]
 
     def snapshot(self) -> MtpSnapshot:
         """Everything observed, read into the head's cache; not between a draft and its round."""

@@ -155,7 +155,7 @@ class RecurrentLayer:
     def _decay(self, x: mx.array) -> mx.array:
         """exp(-exp(A_log) * softplus(a + dt_bias)), float32 [1, T, value heads]."""
         step = self._in_decay(x).astype(mx.float32) + self._decay_bias
-        return mx.exp(self._decay_rate * mx.logaddexp(step, 0.0))
+        return mx.exp(mx.logaddexp(step, 0.0) * self._decay_rate)
 
 
 def _unit(x: mx.array) -> mx.array:

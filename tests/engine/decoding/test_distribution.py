@@ -1,0 +1,98 @@
+"""The texts that drafting emits have the distribution of the model, counted against enumeration."""
+
+import itertools
+
+import numpy as np
+import pytest
+from plain_run import run
+from table_adapter import TableAdapter
+
+from mlx_engine.drafting.mtp_draft import MtpDraft
+from mlx_engine.drafting.no_draft import NoDraft
+from mlx_engine.values.options import SamplingOptions
+
+VOCABULARY, BLOCK = 4, 2
+PROMPT = [0, 0, 0]
+
+
+@pytest.fixture(scope="module")
+def tables():
+    rng = np.random.default_rng(11)
+    logits = rng.normal(0, 1.2, (VOCABULARY + 1, VOCABULARY))
+    return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+
+
+def softmax(x):
+    x = np.exp(x - x.max(-1, keepdims=True))
+    return x / x.sum(-1, keepdims=True)
+
+
+def enumerate_blocks(tables, temperature, top_k):
+    """Exact probability of every block of two tokens, float64."""
+
+    def law(row):
+        scaled = row / temperature
+        if top_k:
+            scaled = np.where(scaled >= np.sort(scaled)[-top_k], scaled, -np.inf)
+        return softmax(scaled)
+
+    first, then = law(tables[0]), [law(row) for row in tables[1:]]
+    pairs = itertools.product(range(VOCABULARY), repeat=BLOCK)
+    return {(a, b): first[a] * then[a][b] for a, b in pairs}
+
+
+def chi_square(counts, expected):
+    """Statistic over its degrees of freedom, as a normal deviate (Wilson and Hilferty 1931)."""
+    seen = expected > 0
+    assert counts[~seen].sum() == 0
+    statistic = ((counts - expected)[seen] ** 2 / expected[seen]).sum()
+    freedom = seen.sum() - 1
+    cube = (statistic / freedom) ** (1 / 3)
+    return (cube - (1 - 2 / (9 * freedom))) / np.sqrt(2 / (9 * freedom))
+
+
+@pytest.mark.parametrize(
+    ("options", "blocks", "depth", "rule", "blur"),
+    [
+        (SamplingOptions(temperature=1.0), 25_000, 8, "shared-noise", 0.1),
+        (SamplingOptions(temperature=0.7, top_k=3), 3_000, 3, "greedy", 0.4),
+    ],
+)
+def test_blocks_are_drawn_as_enumerated(tables, options, blocks, depth, rule, blur):
+    """50,000 tokens in blocks of two; the second law is cut to three tokens."""
+    adapter = TableAdapter(tables[0], tables[1:], BLOCK, blur)
+    ran = run(
+        adapter,
+        PROMPT,
+        MtpDraft(adapter, rule, 0.0),
+        depth,
+        options=options,
+        max_tokens=BLOCK * blocks + 1,
+        context_length=10**7,
+        seed=2024,
+    )
+    exact = enumerate_blocks(tables, options.temperature, options.top_k)
+    first = (-len(PROMPT)) % BLOCK
+    emitted = np.array(ran.tokens[first : first + BLOCK * blocks]).reshape(-1, BLOCK)
+    assert len(emitted) == blocks
+    counts = np.array([(emitted == pair).all(-1).sum() for pair in exact])
+    assert abs(chi_square(counts, blocks * np.array(list(exact.values())))) < 4
+    assert 0.3 < ran.stats.accepted_by_depth[0] / ran.stats.drafted_by_depth[0] < 0.999
+
+
+def test_the_count_notices_a_wrong_law(tables):
+    """The same draws against slightly different probabilities: the statistic is far off."""
+    adapter = TableAdapter(tables[0], tables[1:], BLOCK, blur=0.4)
+    ran = run(
+        adapter,
+        PROMPT,
+        NoDraft(),
+        0,
+        options=SamplingOptions(temperature=1.0),
+        max_tokens=BLOCK * 2000 + 1,
+        context_length=10**7,
+    )
+    emitted = np.array(ran.tokens[1 : 1 + BLOCK * 2000]).reshape(-1, BLOCK)
+    wrong = enumerate_blocks(tables, 0.8, 0)
+    counts = np.array([(emitted == pair).all(-1).sum() for pair in wrong])
+    assert chi_square(counts, 2000 * np.array(list(wrong.values()))) > 4

@@ -1,0 +1,84 @@
+"""A model that is a table of probabilities, so that its texts have a distribution known exactly."""
+
+from typing import NamedTuple
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from mlx_engine.cache.contract import LayerSnapshot
+from mlx_engine.cache.layer_caches import LayerCaches
+
+
+class LengthOnly(NamedTuple):
+    length: int
+    nbytes: int = 0
+
+
+class LengthCache:
+    """Counts tokens; the rows of a block are told by the adapter."""
+
+    nbytes = 0
+
+    def __init__(self) -> None:
+        self.length = 0
+        self.block = 0
+
+    def keep(self, rows: int) -> None:
+        assert rows <= self.block
+        self.length += rows
+        self.block = 0
+
+    def snapshot(self) -> LengthOnly:
+        return LengthOnly(self.length)
+
+    def restore(self, snapshot: LayerSnapshot) -> None:
+        self.length = snapshot.length
+
+    def arrays(self) -> list[mx.array]:
+        return []
+
+
+class TableAdapter:
+    """Texts are blocks of `block` tokens, each drawn afresh.
+
+    start [V]: log-probabilities of a block's first token; then table [V, V]: row = token before.
+    The head knows the same tables, blurred by `blur`; hidden states are the tokens themselves and
+    their positions.
+    """
+
+    def __init__(self, start: NDArray, table: NDArray, block: int, blur: float) -> None:
+        rng = np.random.default_rng(5)
+        tables = np.concatenate([start[None], table]).astype(np.float32)
+        self._tables = mx.array(tables)
+        self._blurred = mx.array(tables + blur * rng.normal(size=tables.shape).astype(np.float32))
+        self._block = block
+        self.vocabulary = len(start)
+        self.hidden_size = 2
+        self.mtp_depth = 1
+
+    def make_caches(self) -> LayerCaches:
+        return LayerCaches([LengthCache()])
+
+    def make_head_caches(self) -> LayerCaches:
+        return LayerCaches([LengthCache()])
+
+    def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
+        return self._rows(tokens, caches, 0)
+
+    def mtp_forward(self, tokens: mx.array, hidden: mx.array, caches: LayerCaches) -> mx.array:
+        return self._rows(tokens, caches, 1)
+
+    def _rows(self, tokens: mx.array, caches: LayerCaches, shift: int) -> mx.array:
+        (cache,) = caches.layers
+        assert isinstance(cache, LengthCache)
+        cache.block = tokens.shape[1]
+        positions = mx.arange(cache.length + shift, cache.length + shift + cache.block)[None]
+        starts = (positions + 1) % self._block == 0
+        return mx.where(starts, 0, tokens + 1)[..., None]
+
+    def logits(self, hidden: mx.array) -> mx.array:
+        return self._tables[hidden[..., 0]]
+
+    def mtp_logits(self, hidden: mx.array) -> mx.array:
+        return self._blurred[hidden[..., 0]]
