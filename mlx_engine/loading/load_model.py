@@ -24,11 +24,11 @@ from mlx_engine.values.reason import Reason
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """All that a conversation needs; weights are in memory."""
+    """All that a conversation needs, weights in memory; a model without a template cannot chat."""
 
     adapter: Adapter
     tokenizer: Tokenizer
-    template: ChatTemplate
+    template: ChatTemplate | None
     description: ModelDescription
 
 

@@ -13,7 +13,7 @@ from mlx_engine.loading.model_folder import (
 )
 from mlx_engine.loading.safetensors_header import TensorInfo, merge_headers
 from mlx_engine.models.family import Family, Shape
-from mlx_engine.values.errors import BadModelFile, ModelNotFound, UnsupportedModel
+from mlx_engine.values.errors import BadModelFile, EngineError, ModelNotFound, UnsupportedModel
 from mlx_engine.values.reason import Reason
 
 
@@ -32,9 +32,12 @@ class HeadTensors:
 
 
 class _Candidate(NamedTuple):
+    """Tensors that may be heads; damage: what is wrong with the files they should be in."""
+
     tensors: Mapping[str, TensorInfo]
     origin: Path
     inside: bool
+    damage: str | None = None
 
 
 def find_heads(
@@ -79,16 +82,24 @@ def _candidates(
     if own:
         yield _Candidate(own, files.root, True)
     for path in files.heads:
-        yield _read(path, (path,), family)
+        yield _read_if_sound(path, (path,), family)
     root = files.root.absolute()
     for sibling in sorted(root.parent.glob(f"{_literal(root.name)}-[Mm][Tt][Pp]*")):
         if sibling.is_dir():
-            yield _read(sibling, safetensors_in(sibling), family)
+            yield _read_if_sound(sibling, safetensors_in(sibling), family)
 
 
 def _read(origin: Path, paths: tuple[Path, ...], family: Family) -> _Candidate:
     parts = family.split_heads_file(merge_headers(paths), str(origin))
     return _Candidate(parts.head, origin, False)
+
+
+def _read_if_sound(origin: Path, paths: tuple[Path, ...], family: Family) -> _Candidate:
+    """Files nobody asked for must not keep a sound model from loading."""
+    try:
+        return _read(origin, paths, family)
+    except EngineError as error:
+        return _Candidate({}, origin, False, str(error))
 
 
 def _files_at(place: Path) -> tuple[Path, ...]:
@@ -105,8 +116,11 @@ def _files_at(place: Path) -> tuple[Path, ...]:
 
 
 def _if_usable(candidate: _Candidate, wanted: Mapping[str, Shape]) -> HeadTensors:
-    missing = _missing(candidate.tensors, wanted)
     origin = str(candidate.origin)
+    if candidate.damage is not None:
+        words = f"The MTP heads beside the model cannot be read: {candidate.damage}"
+        return HeadTensors({}, origin, False, Reason("heads-unreadable", words))
+    missing = _missing(candidate.tensors, wanted)
     if missing is not None:
         words = f"The MTP heads in {origin} lack the tensor {missing}, so they cannot be used."
         return HeadTensors({}, origin, candidate.inside, Reason("heads-incomplete", words))

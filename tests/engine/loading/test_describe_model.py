@@ -1,0 +1,168 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import mlx.core as mx
+import pytest
+from tiny_qwen3_5 import write_tiny_qwen3_5
+
+from mlx_engine.loading.describe_model import describe
+from mlx_engine.loading.inspect_model import inspect_model
+from mlx_engine.loading.locate_model import locate_model
+from mlx_engine.loading.model_headers import read_headers
+from mlx_engine.values.options import LoadOptions, SamplingOptions
+
+REPOSITORY = Path(__file__).parents[3]
+TOY = REPOSITORY.parent / "shared" / "data" / "qwen35" / "hf"
+
+
+@pytest.mark.skipif(not TOY.is_dir(), reason="the toy checkpoint is not beside the repository")
+def test_figures_of_the_toy_checkpoint() -> None:
+    """Against sums done by hand from its config: hidden 256, vocabulary 2048, 3 + 1 + 1 layers."""
+    d = inspect_model(TOY, TOY)
+    embedding = 2048 * 256
+    mlp = 3 * 256 * 512
+    attention = (2 * 256 + 128 + 128 + 256) * 256
+    recurrent = (512 + 256 + 4 + 4 + 256) * 256 + 512 * 4 + 4 + 4
+    norms = 4 * 2 * 256 + 2 * 64 + 3 * 64 + 256
+    head = 256 * 512 + attention + mlp + 5 * 256 + 2 * 64
+    groups = {group.name: (group.tensors, group.parameters, group.nbytes) for group in d.groups}
+    assert groups == {
+        "embedding": (1, embedding, 2 * embedding),
+        "linear attention": (3 * 8, 3 * recurrent, 6 * recurrent),
+        "attention": (4, attention, 2 * attention),
+        "mlp": (12, 4 * mlp, 8 * mlp),
+        "norms": (14, norms, 2 * norms),
+        "MTP head": (15, head, 2 * head),
+    }
+    parameters = embedding + 3 * recurrent + attention + 4 * mlp + norms + head
+    assert (d.parameters, d.nbytes) == (parameters, 2 * parameters)
+    assert (d.architecture, d.quantisation) == ("qwen3_5", "bfloat16")
+    assert (d.layers, d.hidden_size, d.vocabulary, d.context_length) == (4, 256, 2048, 4096)
+    assert (d.mtp_heads, d.mtp, d.declined) == (1, None, ())
+    assert d.cache_bytes_per_token == 2 * (2 * 2 * 64) * 2
+    assert d.state_bytes == 3 * (4 * 64 * 64 * 4 + 3 * 512 * 2)
+    assert d.memory_needed(100) == d.nbytes + d.state_bytes + 100 * d.cache_bytes_per_token
+
+
+def test_float32_elements_double_the_cache_but_not_the_state(tmp_path: Path) -> None:
+    folder = write_tiny_qwen3_5(tmp_path / "m")
+    headers = read_headers(locate_model(folder, folder))
+    half, full = (describe(headers, LoadOptions(), size) for size in (2, 4))
+    assert full.cache_bytes_per_token == 2 * half.cache_bytes_per_token == 2 * (2 * 2 * 2 * 32) * 2
+    window = 3 * 3 * (2 * 32 + 64)
+    assert (half.state_bytes, full.state_bytes) == (
+        3 * 4 * 16 * 16 * 4 + window * 2,
+        3 * 4 * 16 * 16 * 4 + window * 4,
+    )
+
+
+@pytest.mark.parametrize("bits", [3, 4, 6, 8])
+def test_packed_weights_are_counted_unpacked(tmp_path: Path, bits: int) -> None:
+    dense = inspect_model(write_tiny_qwen3_5(tmp_path / "d", tied=False), tmp_path)
+    packed = write_tiny_qwen3_5(tmp_path / "p", tied=False, bits=bits)
+    d = inspect_model(packed, tmp_path)
+    assert d.parameters == dense.parameters
+    assert d.quantisation == f"{bits}-bit affine, groups of 32"
+    embedding = next(group for group in d.groups if group.name == "embedding")
+    assert (embedding.tensors, embedding.parameters) == (1, 300 * 64)
+    assert embedding.nbytes == 300 * 64 * bits // 8 + 2 * 300 * 2 * 4
+    assert d.nbytes == sum(group.nbytes for group in d.groups)
+
+
+def test_mixed_packings_are_listed_largest_first(tmp_path: Path) -> None:
+    """4 bits in groups of 64 and 8 bits in groups of 32 have equal widths but for the inputs."""
+    folder = write_tiny_qwen3_5(tmp_path / "m")
+    file = folder / "model.safetensors"
+    arrays = dict(mx.load(str(file)))
+    mx.eval(arrays)
+    name = "model.language_model.embed_tokens"
+    parts = mx.quantize(arrays[f"{name}.weight"], 64, 4)
+    arrays |= dict(zip((f"{name}.weight", f"{name}.scales", f"{name}.biases"), parts, strict=True))
+    mx.save_safetensors(str(file), arrays)
+    assert inspect_model(folder, tmp_path).quantisation == "float32 + 4-bit affine, groups of 64"
+
+
+def test_heads_that_cannot_be_used_are_shown_but_not_counted(tmp_path: Path) -> None:
+    folder = write_tiny_qwen3_5(tmp_path / "m")
+    plain = inspect_model(write_tiny_qwen3_5(tmp_path / "n", heads="none"), tmp_path)
+    file = folder / "model.safetensors"
+    arrays = dict(mx.load(str(file)))
+    mx.eval(arrays)
+    del arrays["mtp.fc.weight"]
+    mx.save_safetensors(str(file), arrays)
+    d = inspect_model(folder, tmp_path)
+    assert (d.parameters, d.nbytes) == (plain.parameters, plain.nbytes)
+    assert (d.mtp_heads, d.cache_bytes_per_token) == (0, plain.cache_bytes_per_token)
+    assert "MTP head" in [group.name for group in d.groups]
+
+
+def test_what_is_skipped_is_listed(tmp_path: Path) -> None:
+    folder = write_tiny_qwen3_5(tmp_path / "m")
+    vision = {"model.visual.patch.weight": mx.zeros((2, 3)), "lm_head.weight": mx.zeros((300, 64))}
+    mx.save_safetensors(str(folder / "model-vision.safetensors"), vision)
+    d = inspect_model(folder, tmp_path)
+    skipped = d.groups[-1]
+    assert (skipped.name, skipped.tensors, skipped.nbytes) == ("skipped", 2, 4 * (6 + 300 * 64))
+    assert d.nbytes == sum(group.nbytes for group in d.groups[:-1])
+
+
+@pytest.mark.parametrize(
+    ("config", "wanted"),
+    [
+        (None, SamplingOptions()),
+        ("{}", SamplingOptions()),
+        (
+            {"temperature": 0.6, "top_k": 20, "top_p": 0.95, "min_p": 0.1, "do_sample": True},
+            SamplingOptions(temperature=0.6, top_k=20, top_p=0.95, min_p=0.1),
+        ),
+        ({"do_sample": False, "temperature": 0.6}, SamplingOptions(temperature=0.0)),
+        ({"repetition_penalty": 1.1, "top_k": None}, SamplingOptions(repetition_penalty=1.1)),
+        ({"top_k": -1}, SamplingOptions(top_k=0)),
+    ],
+)
+def test_recommended_sampling(tmp_path: Path, config: object, wanted: SamplingOptions) -> None:
+    folder = write_tiny_qwen3_5(tmp_path / "m")
+    if config is not None:
+        text = config if isinstance(config, str) else json.dumps(config)
+        (folder / "generation_config.json").write_text(text)
+    d = inspect_model(folder, tmp_path)
+    assert (d.sampling, d.declined) == (wanted, ())
+
+
+@pytest.mark.parametrize(
+    "config",
+    ["{", "[]", '{"temperature": "hot"}', '{"top_p": 7}', '{"top_k": NaN}', '{"min_p": true}'],
+)
+def test_bad_advice_is_ignored_with_a_reason(tmp_path: Path, config: str) -> None:
+    folder = write_tiny_qwen3_5(tmp_path / "m")
+    (folder / "generation_config.json").write_text(config)
+    d = inspect_model(folder, tmp_path)
+    assert d.sampling == SamplingOptions()
+    assert [reason.code for reason in d.declined] == ["bad-generation-config"]
+    assert "generation_config.json" in d.declined[0].words
+
+
+def test_context_is_the_smaller_of_model_and_options(tmp_path: Path) -> None:
+    headers = read_headers(locate_model(write_tiny_qwen3_5(tmp_path / "m"), tmp_path))
+    assert describe(headers, LoadOptions(context_length=100)).context_length == 100
+    assert describe(headers, LoadOptions(context_length=1000)).context_length == 512
+    assert describe(headers, LoadOptions(numerics="fast")).numerics == "fast"
+
+
+def test_a_folder_of_the_hub_cache_has_the_name_of_the_hub(tmp_path: Path) -> None:
+    folder = tmp_path / "models--Qwen--Qwen3.5-0.8B" / "snapshots" / "c0ffee"
+    assert inspect_model(write_tiny_qwen3_5(folder), tmp_path).name == "Qwen/Qwen3.5-0.8B"
+    assert inspect_model(write_tiny_qwen3_5(tmp_path / "x--y"), tmp_path).name == "x--y"
+
+
+def test_inspecting_needs_no_mlx(tmp_path: Path) -> None:
+    folder = write_tiny_qwen3_5(tmp_path / "m", bits=4)
+    program = (
+        "import sys; from pathlib import Path; "
+        "from mlx_engine.loading.inspect_model import inspect_model; "
+        "inspect_model(sys.argv[1], Path()); sys.exit('mlx.core' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, folder], cwd=REPOSITORY, check=False)
+    assert done.returncode == 0

@@ -1,0 +1,61 @@
+import mlx.core as mx
+import pytest
+
+from mlx_engine.loading.element_type import cast_floats, element_bytes
+from mlx_engine.loading.evaluate_arrays import SLICE_BYTES, evaluate_arrays
+from mlx_engine.values.errors import BadModelFile, LoadStopped
+
+
+def lazy(parts: int) -> list[mx.array]:
+    """Arrays of a third of a slice each; they cost no memory until evaluated."""
+    return [mx.zeros((SLICE_BYTES // 3,), mx.uint8) for _ in range(parts)]
+
+
+def test_progress_and_stop_between_slices() -> None:
+    seen: list[tuple[int, int]] = []
+    arrays = lazy(8)
+    with pytest.raises(LoadStopped, match="folder/x"):
+        evaluate_arrays(arrays, "folder/x", lambda *s: seen.append(s), lambda: len(seen) == 2)
+    third = SLICE_BYTES // 3
+    assert seen == [(0, 8 * third), (4 * third, 8 * third)]
+
+
+def test_no_arrays() -> None:
+    seen: list[tuple[int, int]] = []
+    evaluate_arrays([], "x", lambda *step: seen.append(step), None)
+    assert seen == [(0, 0)]
+
+
+def test_a_file_that_shrinks_while_it_is_read(tmp_path_factory: pytest.TempPathFactory) -> None:
+    file = tmp_path_factory.mktemp("m") / "a.safetensors"
+    mx.save_safetensors(str(file), {"a": mx.ones((1000,))})
+    arrays = mx.load(str(file))
+    file.write_bytes(file.read_bytes()[:200])
+    with pytest.raises(BadModelFile, match="folder/x"):
+        evaluate_arrays([arrays["a"] + 0], "folder/x", None, None)
+
+
+@pytest.mark.parametrize("metal", [False, True])
+def test_types_after_loading(metal: bool) -> None:
+    kinds = (mx.bfloat16, mx.float16, mx.float32, mx.float64, mx.uint32, mx.uint8)
+    with mx.stream(mx.cpu):
+        arrays = {str(kind): mx.ones((2,), kind) for kind in kinds}
+        cast = [array.dtype for array in cast_floats(arrays, metal=metal).values()]
+    half = [mx.bfloat16, mx.float16] if metal else [mx.float32, mx.float32]
+    assert cast == [*half, mx.float32, mx.float32, mx.uint32, mx.uint8]
+
+
+@pytest.mark.parametrize(
+    ("config", "with_metal"),
+    [
+        ({}, 2),
+        ({"dtype": "float32"}, 4),
+        ({"torch_dtype": "float16"}, 2),
+        ({"dtype": "float32", "text_config": {"dtype": "bfloat16"}}, 2),
+        ({"text_config": {}, "torch_dtype": "float32"}, 4),
+        ({"dtype": 7}, 2),
+    ],
+)
+def test_bytes_of_a_cached_element(config: dict, with_metal: int) -> None:
+    assert element_bytes(config, metal=True) == with_metal
+    assert element_bytes(config, metal=False) == 4

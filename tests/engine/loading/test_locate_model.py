@@ -1,0 +1,175 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from mlx_engine.loading.hub import cached_folder, download_from_hub
+from mlx_engine.loading.locate_model import locate_model
+from mlx_engine.loading.model_headers import read_headers
+from mlx_engine.values.errors import (
+    BadModelFile,
+    ModelNotFound,
+    UnsafeModelFile,
+    UnsupportedModel,
+)
+
+
+def fill(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("{}")
+    return folder
+
+
+def no_download(hub_id: str) -> Path:
+    raise AssertionError(f"asked the hub for {hub_id}")
+
+
+def names(paths: tuple[Path, ...]) -> list[str]:
+    return [path.name for path in paths]
+
+
+def test_nothing_is_the_built_in_model(tmp_path: Path) -> None:
+    built_in = fill(tmp_path / "pocket", "config.json", "model.safetensors")
+    assert locate_model(None, built_in, no_download).root == built_in
+
+
+@pytest.mark.parametrize("given", ["", "model.safetensors", "config.json"])
+def test_a_folder_or_a_file_in_it(tmp_path: Path, given: str) -> None:
+    root = fill(tmp_path / "m", "config.json", "model.safetensors", "tokenizer.json")
+    files = locate_model(root / given, tmp_path, no_download)
+    assert (files.root, files.kind, files.config) == (root, "folder", root / "config.json")
+    assert names(files.shards) == ["model.safetensors"]
+    assert locate_model(str(root / given), tmp_path, no_download) == files
+
+
+def test_shards_come_from_the_index(tmp_path: Path) -> None:
+    root = fill(tmp_path, "config.json", "a-2.safetensors", "a-1.safetensors", "b.safetensors")
+    table = {"x": "a-2.safetensors", "y": "a-1.safetensors", "z": "a-2.safetensors"}
+    index = root / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": table}))
+    files = locate_model(root, tmp_path, no_download)
+    assert names(files.shards) == ["a-1.safetensors", "a-2.safetensors"]
+    (root / "a-1.safetensors").unlink()
+    with pytest.raises(BadModelFile, match=r"a-1\.safetensors: missing, though .*index\.json"):
+        locate_model(root, tmp_path, no_download)
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        "[]",
+        "{",
+        "{}",
+        '{"weight_map": {}}',
+        '{"weight_map": 3}',
+        '{"weight_map": {"x": "../model.safetensors"}}',
+        '{"weight_map": {"x": "/model.safetensors"}}',
+        '{"weight_map": {"x": "model.bin"}}',
+        '{"weight_map": {"x": 7}}',
+    ],
+)
+def test_bad_index(tmp_path: Path, index: str) -> None:
+    root = fill(tmp_path / "m", "config.json", "model.safetensors", "../model.safetensors")
+    (root / "model.safetensors.index.json").write_text(index)
+    with pytest.raises(BadModelFile, match=r"index\.json"):
+        locate_model(root, tmp_path, no_download)
+
+
+def test_numbered_shards_without_index_must_be_complete(tmp_path: Path) -> None:
+    shards = [f"model-0000{n}-of-00003.safetensors" for n in (1, 2, 3)]
+    root = fill(tmp_path, "config.json", *shards)
+    assert names(locate_model(root, tmp_path, no_download).shards) == shards
+    (root / shards[1]).unlink()
+    with pytest.raises(BadModelFile, match=r"model-00002-of-00003\.safetensors: missing"):
+        locate_model(root, tmp_path, no_download)
+
+
+def test_heads_beside_are_not_shards(tmp_path: Path) -> None:
+    root = fill(tmp_path, "config.json", "model.safetensors", "mtp.safetensors")
+    fill(root, "mtp/weights.safetensors", "mtp-4bit.safetensors", "other.safetensors")
+    files = locate_model(root, tmp_path, no_download)
+    assert names(files.shards) == ["model.safetensors"]
+    assert names(files.heads) == ["mtp-4bit.safetensors", "mtp.safetensors", "weights.safetensors"]
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "m.pth", "m.pkl", "m.CKPT"])
+def test_formats_that_run_code_are_refused(tmp_path: Path, name: str) -> None:
+    root = fill(tmp_path, "config.json", name)
+    for place in (root, root / name):
+        with pytest.raises(UnsafeModelFile, match=r"run code.*safetensors"):
+            locate_model(place, tmp_path, no_download)
+
+
+def test_they_are_no_matter_beside_safe_weights(tmp_path: Path) -> None:
+    root = fill(tmp_path, "config.json", "model.safetensors", "pytorch_model.bin")
+    assert names(locate_model(root, tmp_path, no_download).shards) == ["model.safetensors"]
+
+
+def test_gguf_is_known_but_not_opened_yet(tmp_path: Path) -> None:
+    root = fill(tmp_path, "model-Q8_0.gguf")
+    for place in (root, root / "model-Q8_0.gguf"):
+        files = locate_model(place, tmp_path, no_download)
+        assert (files.kind, files.root) == ("gguf", root / "model-Q8_0.gguf")
+        with pytest.raises(UnsupportedModel, match="folders"):
+            read_headers(files)
+    fill(root, "other.gguf")
+    with pytest.raises(ModelNotFound, match="2 GGUF files"):
+        locate_model(root, tmp_path, no_download)
+
+
+@pytest.mark.parametrize("name", ["notes.md", "model", "image.png"])
+def test_other_files(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UnsupportedModel, match=name):
+        locate_model(fill(tmp_path, name) / name, tmp_path, no_download)
+
+
+@pytest.mark.parametrize("path", ["/no/such/model", "a/b/c", "", "x" * 5000, "a\0b", "~nobody/x/y"])
+def test_no_such_place(tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelNotFound):
+        locate_model(path, tmp_path, no_download)
+
+
+def test_empty_folder(tmp_path: Path) -> None:
+    with pytest.raises(ModelNotFound, match=r"config\.json and \.safetensors"):
+        locate_model(tmp_path, tmp_path, no_download)
+
+
+def test_hub_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = fill(tmp_path / "got", "config.json", "model.safetensors")
+    asked = []
+
+    def download(hub_id: str) -> Path:
+        asked.append(hub_id)
+        return root
+
+    monkeypatch.chdir(tmp_path)
+    assert locate_model("Some-Org/model.v1_x", tmp_path, download).root == root
+    assert asked == ["Some-Org/model.v1_x"]
+    fill(tmp_path, "Some-Org/model.v1_x/config.json", "Some-Org/model.v1_x/model.safetensors")
+    assert locate_model("Some-Org/model.v1_x", tmp_path, no_download).root != root
+
+
+def fake_cache(cache: Path) -> Path:
+    """A hub cache with one model in it, weights as links to blobs as the hub's client lays them."""
+    repository = cache / "models--org--name"
+    fill(repository, "blobs/aaa", "refs/main")
+    (repository / "refs" / "main").write_text("c0ffee")
+    snapshot = fill(repository / "snapshots" / "c0ffee", "config.json")
+    (snapshot / "model.safetensors").symlink_to("../../blobs/aaa")
+    return snapshot
+
+
+def test_hub_cache_is_looked_at_first(tmp_path: Path) -> None:
+    snapshot = fake_cache(tmp_path)
+    assert download_from_hub("org/name", tmp_path) == snapshot
+    files = locate_model("org/name", tmp_path, lambda hub_id: download_from_hub(hub_id, tmp_path))
+    assert files.shards == (snapshot / "model.safetensors",)
+
+
+@pytest.mark.parametrize("lost", ["config.json", "model.safetensors"])
+def test_half_a_download_does_not_count_as_cached(tmp_path: Path, lost: str) -> None:
+    (fake_cache(tmp_path) / lost).unlink()
+    assert cached_folder("org/name", tmp_path) is None
+    assert cached_folder("org/other", tmp_path) is None

@@ -1,0 +1,157 @@
+import json
+from pathlib import Path
+
+import mlx.core as mx
+import pytest
+from tiny_qwen3_5 import write_tiny_qwen3_5
+
+from mlx_engine.loading.inspect_model import inspect_model
+from mlx_engine.values.errors import (
+    BadModelFile,
+    ModelNotFound,
+    UnsafeModelFile,
+    UnsupportedModel,
+)
+from mlx_engine.values.model_description import ModelDescription
+
+
+def described(folder: Path, heads: Path | None = None) -> ModelDescription:
+    return inspect_model(folder, folder, heads)
+
+
+def why(folder: Path, heads: Path | None = None) -> tuple[str, str]:
+    reason = described(folder, heads).mtp
+    assert reason is not None
+    return reason.code, reason.words
+
+
+def rewrite(file: Path, drop: str = "", **changed: mx.array) -> None:
+    arrays = dict(mx.load(str(file)))
+    mx.eval(arrays)
+    kept = {name: array for name, array in arrays.items() if not drop or drop not in name}
+    mx.save_safetensors(str(file), kept | changed)
+
+
+@pytest.mark.parametrize("where", ["inside", "beside", "sibling"])
+@pytest.mark.parametrize("layout", ["hf", "mlx"])
+def test_heads_are_found(tmp_path: Path, where: str, layout: str) -> None:
+    folder = write_tiny_qwen3_5(tmp_path / "m", heads=where, layout=layout)
+    assert described(folder).mtp_heads == 1
+    assert described(folder).mtp is None
+
+
+def test_a_folder_called_mtp(tmp_path: Path) -> None:
+    folder = write_tiny_qwen3_5(tmp_path / "m", heads="beside")
+    (folder / "mtp").mkdir()
+    (folder / "mtp.safetensors").rename(folder / "mtp" / "weights.safetensors")
+    assert described(folder).mtp_heads == 1
+
+
+def test_a_sibling_of_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_tiny_qwen3_5(tmp_path / "n", heads="sibling")
+    monkeypatch.chdir(tmp_path)
+    assert described(Path("n")).mtp_heads == 1
+
+
+def test_heads_are_found_without_a_promise(tmp_path: Path) -> None:
+    folder = write_tiny_qwen3_5(tmp_path / "m")
+    config = json.loads((folder / "config.json").read_text())
+    del config["text_config"]["mtp_num_hidden_layers"]
+    (folder / "config.json").write_text(json.dumps(config))
+    assert described(folder).mtp_heads == 1
+
+
+def test_a_broken_promise(tmp_path: Path) -> None:
+    folder = write_tiny_qwen3_5(tmp_path / "m", heads="none")
+    code, words = why(folder)
+    assert code == "heads-dropped"
+    assert "promises 1 MTP head but no mtp.* tensor" in words
+    assert described(folder).mtp_heads == 0
+
+
+def test_no_promise_no_heads(tmp_path: Path) -> None:
+    folder = write_tiny_qwen3_5(tmp_path / "m", heads="none")
+    config = json.loads((folder / "config.json").read_text())
+    config["text_config"]["mtp_num_hidden_layers"] = 0
+    (folder / "config.json").write_text(json.dumps(config))
+    assert why(folder)[0] == "no-heads"
+
+
+@pytest.mark.parametrize("bits", [None, 4])
+@pytest.mark.parametrize("part", ["fc.weight", "layers.0.self_attn.k_norm.weight"])
+def test_incomplete_heads_name_what_is_missing(tmp_path: Path, bits: int, part: str) -> None:
+    folder = write_tiny_qwen3_5(tmp_path / "m", heads="beside", bits=bits)
+    rewrite(folder / "mtp.safetensors", drop=f"mtp.{part}")
+    code, words = why(folder)
+    assert code == "heads-incomplete"
+    assert part in words
+
+
+@pytest.mark.parametrize("part", ["fc.scales", "layers.0.mlp.up_proj.biases"])
+def test_packed_heads_need_scales_and_biases(tmp_path: Path, part: str) -> None:
+    folder = write_tiny_qwen3_5(tmp_path / "m", bits=8)
+    rewrite(folder / "model.safetensors", drop=f"mtp.{part}")
+    assert why(folder)[0] == "heads-incomplete"
+    assert part in why(folder)[1]
+
+
+def test_incomplete_heads_inside_give_way_to_whole_ones_beside(tmp_path: Path) -> None:
+    folder = write_tiny_qwen3_5(tmp_path / "m")
+    whole = write_tiny_qwen3_5(tmp_path / "w", heads="beside")
+    rewrite(folder / "model.safetensors", drop="mtp.fc")
+    (whole / "mtp.safetensors").rename(folder / "mtp.safetensors")
+    assert described(folder).mtp is None
+
+
+@pytest.mark.parametrize("given", ["w", "w/model.safetensors", "v-MTP", "v-MTP/model.safetensors"])
+def test_heads_the_user_gives(tmp_path: Path, given: str) -> None:
+    folder = write_tiny_qwen3_5(tmp_path / "m", heads="none")
+    write_tiny_qwen3_5(tmp_path / "w", heads="inside")
+    write_tiny_qwen3_5(tmp_path / "v", heads="sibling")
+    assert described(folder, tmp_path / given).mtp_heads == 1
+
+
+def test_the_users_choice_is_taken_instead_of_those_inside(tmp_path: Path) -> None:
+    folder = write_tiny_qwen3_5(tmp_path / "m", heads="inside")
+    write_tiny_qwen3_5(tmp_path / "v", heads="sibling", bits=8)
+    storage = {g.name: g.storage for g in described(folder, tmp_path / "v-MTP").groups}
+    assert "8-bit" in storage["MTP head"]
+    assert storage["mlp"] == "float32"
+
+
+def test_heads_of_another_model(tmp_path: Path) -> None:
+    folder = write_tiny_qwen3_5(tmp_path / "m", heads="none")
+    other = write_tiny_qwen3_5(tmp_path / "m-MTP", heads="inside", hidden=128)
+    code, words = why(folder)
+    assert code == "heads-do-not-fit"
+    assert str(other) in words
+    with pytest.raises(BadModelFile, match="another model"):
+        described(folder, other)
+
+
+def test_heads_given_that_are_none(tmp_path: Path) -> None:
+    folder = write_tiny_qwen3_5(tmp_path / "m")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadModelFile, match="no MTP heads"):
+        described(folder, tmp_path / "empty")
+    (tmp_path / "mtp.bin").touch()
+    with pytest.raises(UnsafeModelFile):
+        described(folder, tmp_path / "mtp.bin")
+    with pytest.raises(UnsupportedModel, match=r"config\.json"):
+        described(folder, folder / "config.json")
+    with pytest.raises(ModelNotFound, match="nowhere"):
+        described(folder, tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("place", ["m/mtp.safetensors", "m-MTP/model.safetensors"])
+def test_damaged_heads_beside_do_not_keep_the_model_from_loading(
+    tmp_path: Path, place: str
+) -> None:
+    folder = write_tiny_qwen3_5(tmp_path / "m", heads="sibling")
+    (tmp_path / "m-MTP" / "model.safetensors").unlink()
+    (tmp_path / place).write_bytes(b"half a file")
+    code, words = why(folder)
+    assert code == "heads-unreadable"
+    assert place in words
+    with pytest.raises(BadModelFile, match="damaged"):
+        described(folder, tmp_path / place)
