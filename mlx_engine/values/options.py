@@ -62,7 +62,7 @@ class SamplingOptions:
         _require(0 < self.top_p <= 1, "top_p", self.top_p, "more than 0, at most 1 (off)")
         _require(0 <= self.min_p < 1, "min_p", self.min_p, "0 (off) or more, below 1")
         repetition = self.repetition_penalty
-        _require(0 < repetition <= 10, "repetition_penalty", repetition, "more than 0, at most 10")
+        _require(0.01 <= repetition <= 10, "repetition_penalty", repetition, "0.01 to 10")
         presence, frequency = self.presence_penalty, self.frequency_penalty
         _require(-10 <= presence <= 10, "presence_penalty", presence, "-10 to 10")
         _require(-10 <= frequency <= 10, "frequency_penalty", frequency, "-10 to 10")
