@@ -7,6 +7,7 @@ from jinja2.exceptions import TemplateRuntimeError
 from jinja2.utils import Namespace
 
 ELEMENT_COST = 16
+WIDEST_NUMBER = 2048  # bits
 TOO_MUCH_TEXT = "it makes more text than any prompt needs"
 
 
@@ -31,7 +32,7 @@ class TemplateBudget:
 
     def characters(self, count: int) -> None:
         """Pays for `count` characters."""
-        self._characters -= count
+        self._characters -= max(0, count)
         if self._characters < 0:
             raise TemplateRuntimeError(TOO_MUCH_TEXT)
 
@@ -39,7 +40,7 @@ class TemplateBudget:
         """Pays for a value that was just made from existing ones.
 
         Text by its length, lists and dicts by their number of elements, tuples by all they hold:
-        a tuple can be hashed, which takes as long as it unfolds.
+        a tuple can be hashed, which takes as long as it unfolds. Very wide integers are refused.
         """
         if isinstance(value, str):
             self.characters(len(value))
@@ -47,6 +48,8 @@ class TemplateBudget:
             self.characters(self.check(value))
         elif isinstance(value, list | Mapping):
             self.characters(ELEMENT_COST * len(value))
+        elif isinstance(value, int) and value.bit_length() > WIDEST_NUMBER:
+            raise TemplateRuntimeError("it computes with numbers of thousands of digits")
 
     def check(self, value: object) -> int:
         """Characters in `value` with all it holds; what is left must suffice for that many.

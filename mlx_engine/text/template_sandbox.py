@@ -1,8 +1,6 @@
 """A Jinja environment in which a chat template can neither reach Python nor use up the machine."""
 
 import functools
-import json
-import re
 from collections.abc import Callable, Generator, Mapping
 from types import BuiltinMethodType, MethodType
 from typing import Any, cast
@@ -10,18 +8,18 @@ from typing import Any, cast
 from jinja2 import nodes, pass_context
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, LoopControlExtension
-from jinja2.filters import do_indent
 from jinja2.parser import Parser
 from jinja2.runtime import Context, LoopContext, Macro, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Cycler, Joiner, Namespace
 
-from mlx_engine.text.template_budget import ELEMENT_COST, TemplateBudget
+from mlx_engine.text.template_budget import TemplateBudget
+from mlx_engine.text.template_text import TemplateText
 
 FILTERS = frozenset(
     """
     abs capitalize count d default dictsort e escape first float format groupby indent int items
-    join last length list lower map max min reject rejectattr replace reverse round safe select
+    join last length list lower map max min reject rejectattr replace reverse safe select
     selectattr sort string title tojson trim unique upper wordcount
     """.split()  # noqa: SIM905 - one name a line would be a page
 )
@@ -49,8 +47,6 @@ NOT_READING = frozenset(
     selectattr tojson
     """.split()  # noqa: SIM905 - one name a line would be a page
 )
-WIDEST_FIELD = 1000
-WIDE_FORMAT = re.compile(r"\d{4}|\*|\{[^{}]*\{")
 
 
 class GenerationTag(Extension):
@@ -84,13 +80,8 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             cache_size=0,
         )
         self.budget = budget
-        own: dict[str, Callable[..., Any]] = {
-            "tojson": self._to_json,
-            "join": self._join,
-            "indent": self._indent,
-        }
-        own |= {"replace": self._replace, "format": self._format}
-        filters = cast(dict[str, Callable[..., Any]], self.filters) | own
+        self.text = TemplateText(budget, self.getitem)
+        filters = cast(dict[str, Callable[..., Any]], self.filters) | self.text.filters
         tests = cast(dict[str, Callable[..., Any]], self.tests)
         self.filters = {name: self._counted(name, filters[name]) for name in FILTERS}
         self.tests = {name: self._counted(name, test) for name, test in tests.items()}
@@ -135,7 +126,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             if isinstance(value, tuple) or isinstance(__obj, METHOD_TYPES):
                 self.budget.characters(self.budget.check(value))
         if isinstance(__obj, BuiltinMethodType) and isinstance(__obj.__self__, str):
-            args = self._pay_for_text_method(__obj.__self__, __obj.__name__, args)
+            args = self.text.pay_for_text_method(__obj.__self__, __obj.__name__, args)
         return self.count_made(super().call(__context, __obj, *args, **kwargs))
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
@@ -144,10 +135,10 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         if numbers and operator in ("*", "**"):
             _refuse_wide_numbers(operator, left, right)
         elif operator == "%" and isinstance(left, str):
-            self._pay_for_format(left, right)
+            self.text.pay_for_format(left, right)
         elif operator == "*":
             count = left if isinstance(left, int) else right
-            self.budget.characters(self._flat_size(left, right) * max(1, int(count)))
+            self.budget.characters(self.text.size_of_sequences(left, right) * max(1, int(count)))
         self.budget.step()
         return self.count_made(super().call_binop(context, operator, left, right))
 
@@ -169,7 +160,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             return None
 
         def paid(*args: Any, **kwargs: Any) -> str:
-            self._pay_for_format(value.__self__, [args, kwargs])
+            self.text.pay_for_format(value.__self__, [args, kwargs])
             return str(wrapped(*args, **kwargs))
 
         return paid
@@ -193,81 +184,6 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             return self.count_made(function(*listed, **kwargs))
 
         return counted
-
-    def _pay_for_text_method(self, text: str, name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Pays for what `text.name(*args)` will make; returns `args`, iterators made lists."""
-        if name == "join" and args:
-            items = [*args[0]]
-            self.budget.characters(self.budget.check(items) + len(text) * len(items))
-            return (items,)
-        if name == "replace" and len(args) > 1:
-            self._pay_for_replace(text, args[0], args[1])
-        if name in ("split", "rsplit", "splitlines"):
-            separators = text.count(args[0]) if args and isinstance(args[0], str) else len(text) / 2
-            self.budget.characters(int(ELEMENT_COST * separators))
-        return args
-
-    def _pay_for_replace(self, text: str, old: str, new: str) -> None:
-        self.budget.characters(len(text) + text.count(old) * len(new))
-
-    def _pay_for_format(self, text: str, values: Any) -> None:
-        """Each field may show every value once, and be up to 999 characters wide."""
-        if WIDE_FORMAT.search(text):
-            raise SecurityError("it formats with a width that is not a small number")
-        fields = text.count("%") + text.count("{")
-        self.budget.characters(len(text) + fields * (WIDEST_FIELD + self.budget.check(values)))
-
-    def _flat_size(self, *values: Any) -> int:
-        sized = [value for value in values if isinstance(value, str | list | tuple)]
-        for value in sized:
-            if isinstance(value, tuple):
-                return self.budget.check(value)
-        return sum(len(v) if isinstance(v, str) else ELEMENT_COST * len(v) for v in sized)
-
-    def _join(self, value: Any, d: str = "", attribute: str | int | None = None) -> str:
-        items = [*value]
-        if attribute is not None:
-            items = [self.getitem(item, attribute) for item in items]
-        self.budget.characters(self.budget.check(items) + len(d) * len(items))
-        return d.join(map(str, items))
-
-    def _replace(self, text: Any, old: Any, new: Any, count: int = -1) -> str:
-        whole, before, after = str(text), str(old), str(new)
-        self._pay_for_replace(whole, before, after)
-        return whole.replace(before, after, count)
-
-    def _indent(
-        self, text: str, width: int | str = 4, first: bool = False, blank: bool = False
-    ) -> str:
-        wide = len(width) if isinstance(width, str) else width
-        self.budget.characters(len(text) + wide * (len(text.splitlines()) + 1))
-        return do_indent(text, width, first, blank)
-
-    def _format(self, text: str, *args: Any, **kwargs: Any) -> str:
-        self._pay_for_format(text, [args, kwargs])
-        return str(text % (kwargs or args))
-
-    def _to_json(
-        self,
-        value: Any,
-        ensure_ascii: bool = False,
-        indent: int | str | None = None,
-        separators: tuple[str, str] | None = None,
-        sort_keys: bool = False,
-    ) -> str:
-        """As transformers' filter: no HTML escapes."""
-        if indent is not None and (len(indent) if isinstance(indent, str) else indent) > 16:
-            raise SecurityError("it indents JSON by more than 16 characters")
-        encoder = json.JSONEncoder(
-            ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
-        )
-        chunks: list[str] = []
-        self.budget.check(value)
-        for chunk in encoder.iterencode(value):
-            self.budget.step()
-            self.budget.characters(len(chunk) + ELEMENT_COST)
-            chunks.append(chunk)
-        return "".join(chunks)
 
 
 def _refuse_wide_numbers(operator: str, left: float, right: float) -> None:
