@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from mlx_engine.values.errors import BadModelFile
 
+_MOST_LAYERS = 1000  # they are listed one by one, so a wild number would hang
+
 
 @dataclass(frozen=True, slots=True)
 class Qwen35Config:
@@ -57,7 +59,7 @@ class Qwen35Config:
             vocab_size=fields.count("vocab_size"),
             hidden_size=hidden,
             intermediate_size=fields.count("intermediate_size"),
-            num_hidden_layers=fields.count("num_hidden_layers"),
+            num_hidden_layers=fields.count("num_hidden_layers", most=_MOST_LAYERS),
             num_attention_heads=heads,
             num_key_value_heads=fields.count("num_key_value_heads"),
             head_dim=head_dim,
@@ -105,11 +107,11 @@ class _Fields:
             "Get the config again from where the weights come from."
         )
 
-    def count(self, name: str, default: int | None = None) -> int:
+    def count(self, name: str, default: int | None = None, most: int = 2**31 - 1) -> int:
         value = self._fields.get(name)
         value = default if value is None else value
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
-            raise self.wrong(name, value, "a whole number above 0")
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= most:
+            raise self.wrong(name, value, f"a whole number from 1 to {most}")
         return value
 
     def number(self, name: str, default: float) -> float:

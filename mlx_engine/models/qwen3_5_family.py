@@ -87,14 +87,19 @@ class Qwen35Family:
 
 
 def _whole_number(
-    config: Mapping[str, object], key: str, least: int, origin: str, default: int | None = None
+    config: Mapping[str, object],
+    key: str,
+    least: int,
+    origin: str,
+    default: int | None = None,
 ) -> int:
     """`key` of the text part, which may be nested."""
     text = config.get("text_config", config)
-    value = text.get(key, default) if isinstance(text, Mapping) else default
+    value = text.get(key, config.get(key)) if isinstance(text, Mapping) else None
+    value = default if value is None else value
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**31:
         raise BadModelFile(
-            f"{origin}: config.json has {key}={value!r}, where a whole number of at least {least} "
-            "is needed. Get the config again from where the weights come from."
+            f"{origin}: config.json has {key}={ascii(value)[:80]}, where a whole number of at "
+            f"least {least} is needed. Get the config again from where the weights come from."
         )
     return value
