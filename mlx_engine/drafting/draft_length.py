@@ -10,12 +10,15 @@ MEMORY = 0.95
 """Weight of the past in the running acceptance: about the last 20 rounds that reached a depth."""
 
 FIRST_GUESS = 0.75
-"""Acceptance assumed before anything was drafted, worth one round."""
+"""Acceptance assumed before anything was drafted."""
+
+FIRST_WEIGHT = 4.0
+"""Rounds the first guess is worth, so that one unlucky draft does not park a chat."""
 
 WORTH_IT = 1.02
 """Drafting must promise this much more than plain decoding: measurements are not exact."""
 
-PROBE_EVERY = 48
+PROBE_EVERY = 16
 """Plain rounds after which a parked chat tries one token again, if that could ever pay."""
 
 
@@ -62,8 +65,8 @@ class Acceptance:
     """Running chance that a draft's d-th token stands, given that those before it stood."""
 
     def __init__(self) -> None:
-        self._stood = [FIRST_GUESS] * MAX_DEPTH
-        self._tried = [1.0] * MAX_DEPTH
+        self._stood = [FIRST_GUESS * FIRST_WEIGHT] * MAX_DEPTH
+        self._tried = [FIRST_WEIGHT] * MAX_DEPTH
 
     def add(self, drafted: int, accepted: int) -> None:
         """A round reached depth d when d - 1 tokens before it stood."""
