@@ -2,7 +2,7 @@
 
 A recurrent state cannot be shortened. So a block leaves the state from before it, and its own
 small inputs: when only n of its rows stand, the next pass starts from the old state and replays
-those n steps. Nothing is stored per step, and n rows of inputs are under a hundredth of a state.
+those n steps. No state is stored per step; a row of inputs is about a hundredth of a state.
 """
 
 from dataclasses import dataclass

@@ -1,0 +1,122 @@
+"""The head always sees true hidden states, whatever was drafted, accepted or waited before."""
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_adapter import TinySizes, tiny_adapter
+
+from mlx_engine.drafting.contract import Proposal
+from mlx_engine.drafting.mtp_draft import FLUSH_ROWS, MtpDraft
+from mlx_engine.sampling.sampler import Sampler
+from mlx_engine.values.options import SamplingOptions
+
+VOCABULARY = 61
+TEXT = [int(t) for t in np.random.default_rng(4).integers(0, VOCABULARY, 2 * FLUSH_ROWS + 30)]
+
+
+@pytest.fixture(scope="module")
+def adapter():
+    return tiny_adapter(6, TinySizes(layers=2))
+
+
+@pytest.fixture(scope="module")
+def hidden(adapter):
+    return adapter.forward(mx.array([TEXT]), adapter.make_caches())
+
+
+def greedy():
+    return Sampler(SamplingOptions(temperature=0), VOCABULARY, 0)
+
+
+def chain(adapter, hidden, length, depth):
+    """The draft after TEXT[:length], each step by one pass over everything, no memory."""
+    tokens, states = TEXT[1 : length + 1], hidden[:, :length]
+    drafted = []
+    for _ in range(depth):
+        caches = adapter.make_head_caches()
+        out = adapter.mtp_forward(mx.array([tokens]), states, caches)
+        drafted.append(int(mx.argmax(adapter.mtp_logits(out)[0, -1]).item()))
+        tokens = [*tokens, drafted[-1]]
+        states = mx.concatenate([states, out[:, -1:]], axis=1)
+    return drafted
+
+
+def propose(source, length, depth):
+    draft = source.propose(Proposal(depth, TEXT[length], length + 1), greedy())
+    return draft.tokens.tolist()
+
+
+@settings(max_examples=25, deadline=None)
+@given(steps=st.lists(st.tuples(st.integers(1, 9), st.integers(0, 4)), min_size=1, max_size=10))
+def test_drafts_after_any_history(adapter, hidden, steps):
+    """Rounds of any size, with and without drafts between them."""
+    source = MtpDraft(adapter, "greedy", 0.0)
+    for rows, depth in steps:
+        start = source.length
+        block = slice(start, start + rows)
+        source.observe(mx.array(TEXT[block]), hidden[:, block])
+        assert source.length == start + rows
+        if depth:
+            wanted = chain(adapter, hidden, source.length, depth)
+            assert propose(source, source.length, depth) == wanted
+
+
+def test_rows_that_wait_are_read_in_one_go(adapter, hidden):
+    """A parked source reads its rows every FLUSH_ROWS tokens, not never and not each time."""
+    source = MtpDraft(adapter, "greedy", 0.0)
+    source.observe(mx.array(TEXT[:2]), hidden[:, :2])
+    assert source.nbytes == 0
+    for n in range(2, FLUSH_ROWS + 5):
+        source.observe(mx.array(TEXT[n : n + 1]), hidden[:, n : n + 1])
+    assert source.nbytes > 0
+    length = source.length
+    assert propose(source, length, 3) == chain(adapter, hidden, length, 3)
+
+
+def test_nothing_before_the_first_token(adapter):
+    source = MtpDraft(adapter, "greedy", 0.0)
+    assert propose(source, 0, 3) == []
+
+
+@pytest.mark.parametrize("cut", [1, 5, FLUSH_ROWS + 3])
+def test_restore(adapter, hidden, cut):
+    source = MtpDraft(adapter, "greedy", 0.0)
+    source.observe(mx.array(TEXT[:cut]), hidden[:, :cut])
+    boundary = source.snapshot()
+    source.observe(mx.array([1, 2, 3]), hidden[:, 40:43])
+    source.propose(Proposal(2, 9, cut + 4), greedy())
+    source.restore(boundary)
+    assert source.length == cut
+    assert propose(source, cut, 3) == chain(adapter, hidden, cut, 3)
+
+
+def test_head_passes_in_a_round(adapter, hidden):
+    """k head passes for k tokens: reading the accepted rows is part of the first."""
+    passes = []
+
+    class Counting(type(adapter)):
+        def mtp_forward(self, tokens, hidden, caches):
+            passes.append(tokens.shape[1])
+            return super().mtp_forward(tokens, hidden, caches)
+
+    counting = Counting.__new__(Counting)
+    counting.__dict__.update(adapter.__dict__)
+    source = MtpDraft(counting, "greedy", 0.0)
+    source.observe(mx.array(TEXT[:10]), hidden[:, :10])
+    propose(source, 10, 3)
+    assert passes == [10, 1, 1]
+    source.observe(mx.array(TEXT[10:13]), hidden[:, 10:13])
+    propose(source, 13, 2)
+    assert passes == [10, 1, 1, 3, 1]
+
+
+def test_min_probability_ends_a_draft(adapter, hidden):
+    source = MtpDraft(adapter, "greedy", 0.0)
+    source.observe(mx.array(TEXT[:9]), hidden[:, :9])
+    source.min_probability = 0.999
+    assert propose(source, 9, 4) == []
+    source = MtpDraft(adapter, "greedy", 1e-6)
+    source.observe(mx.array(TEXT[:9]), hidden[:, :9])
+    assert propose(source, 9, 4) == chain(adapter, hidden, 9, 4)
