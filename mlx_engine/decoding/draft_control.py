@@ -50,6 +50,8 @@ class DraftControl:
         elif not can_draft and not isinstance(track.source, NoDraft):
             track.source = NoDraft(track.source.length)
         self._track = track
+        if can_draft and self.options.depth == "auto":
+            self._auto()  # measures, if need be, before the answer's clocks start
         return track
 
     def forget(self) -> None:

@@ -12,7 +12,7 @@ from mlx_engine.values.options import MAX_DEPTH
 CONTEXT = 32
 """Tokens read before measuring."""
 
-REPEATS = 3
+REPEATS = 2
 """Passes of each width, interleaved; the fastest counts, for noise only ever adds."""
 
 

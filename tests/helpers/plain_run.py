@@ -87,7 +87,7 @@ def run(
     chunk: int = 7,
     track: Track | None = None,
 ) -> Ran:
-    """One answer at a pinned depth, or at those of a DraftLength; the track and source are checked afterwards."""
+    """One answer at a pinned depth, or at those of a DraftLength; checks the track afterwards."""
     track = track or Track(adapter, source)
     length = FixedLength(depth) if isinstance(depth, int) else depth
     answer = Answer(
