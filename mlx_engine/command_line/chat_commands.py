@@ -44,7 +44,7 @@ def run_command(chat: Chat, line: str) -> None:
 
 def _help(chat: Chat, _rest: str) -> None:
     for name, command in COMMANDS.items():
-        chat.screen.note(f"/{f'{name} {command.usage}'.strip():<32} {command.help}")
+        chat.screen.note(f"/{f'{name} {command.usage}'.strip():<36} {command.help}")
     chat.screen.note("A message that starts with / is written with two: //etc/hosts", "")
 
 

@@ -59,7 +59,7 @@ class Screen:
 
     def legend(self, deepest: int) -> None:
         """What the colours mean."""
-        words = Text("Drafted words by depth:", style=NOTE)
+        words = Text.assemble(("Drafted words by depth:", NOTE))
         for depth in range(1, deepest + 1):
             words.append(f" {depth}", style=self.depth_style(depth))
         self.notes.print(words)

@@ -1,4 +1,4 @@
-"""Whether the built-in model loads and answers."""
+"""Whether the built-in model loads, answers, and says the same with drafting on and off."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -6,35 +6,56 @@ from typing import Protocol
 from mlx_engine.doctor.finding import Finding
 from mlx_engine.values.conversation import Generation
 from mlx_engine.values.errors import EngineError
-from mlx_engine.values.options import SamplingOptions
+from mlx_engine.values.options import DraftOptions, SamplingOptions
 
-QUESTION = "Hello"
-LENGTH = 16
+PROMPT = "Hello"
+LENGTH = 24
+DEPTH = 2
+GREEDY = SamplingOptions(temperature=0)
 
 
 class Generates(Protocol):
-    """The part of an engine this check uses."""
+    """The part of an engine these checks use."""
 
-    def generate(self, prompt: str, *, max_tokens: int, sampling: SamplingOptions) -> Generation:
+    def generate(
+        self, prompt: str, *, max_tokens: int, sampling: SamplingOptions, draft: DraftOptions
+    ) -> Generation:
         """Continue a raw prompt."""
 
     def close(self) -> None:
         """Give the memory back."""
 
 
-def check_built_in_model(load: Callable[[], Generates]) -> Finding:
-    """Fail when it cannot be loaded or says nothing."""
+def check_built_in_model(load: Callable[[], Generates]) -> list[Finding]:
+    """Fail when it cannot be loaded or says nothing; warn when drafting changes its words."""
     try:
         engine = load()
         try:
-            greedy = SamplingOptions(temperature=0)
-            made = engine.generate(QUESTION, max_tokens=LENGTH, sampling=greedy)
+            plain = _generate(engine, 0)
+            drafted = _generate(engine, DEPTH)
         finally:
             engine.close()
     except EngineError as error:
-        return Finding("built-in", "fail", str(error))
-    if not made.text.strip():
+        return [Finding("built-in", "fail", str(error))]
+    return [_answers(plain), _same_words(plain, drafted)]
+
+
+def _generate(engine: Generates, depth: int) -> Generation:
+    draft = DraftOptions(depth=depth)
+    return engine.generate(PROMPT, max_tokens=LENGTH, sampling=GREEDY, draft=draft)
+
+
+def _answers(plain: Generation) -> Finding:
+    if not plain.text.strip():
         return Finding("built-in", "fail", "the built-in model loaded but said nothing")
-    speed = f"{made.stats.tokens_per_second:.0f} tok/s"
-    drafted = f"{made.stats.accepted} of {made.stats.drafted} drafted tokens accepted"
-    return Finding("built-in", "ok", f"loads and answers, {speed}, {drafted}")
+    speed = plain.stats.tokens_per_second
+    return Finding("built-in", "ok", f"loads and answers, {speed:.0f} tok/s without drafting")
+
+
+def _same_words(plain: Generation, drafted: Generation) -> Finding:
+    if plain.text != drafted.text:
+        return Finding("same words", "warn", "the text with drafting differs from the plain text")
+    if not drafted.stats.drafted:
+        return Finding("same words", "warn", "nothing was drafted, so there is nothing to compare")
+    counts = f"{drafted.stats.accepted} of {drafted.stats.drafted}"
+    return Finding("same words", "ok", f"drafting changes none; {counts} drafted tokens accepted")

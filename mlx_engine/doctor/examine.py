@@ -39,5 +39,5 @@ CHECKS: dict[str, Check] = {
     "memory": lambda: [check_memory(this_machine())],
     "kernels": lambda: [_check_kernels()],
     "rows": check_rows,
-    "built-in": lambda: [check_built_in_model(mlx_engine.load)],
+    "built-in": lambda: check_built_in_model(mlx_engine.load),
 }

@@ -1,7 +1,7 @@
 """Whether a row of a product depends on the rows beside it, with stock MLX on this machine.
 
-Drafting verifies k+1 rows in one pass; where it does, the same text with drafting on and
-off takes more than the stock kernels.
+Drafting verifies k+1 rows in one pass; where a row depends on them, the same text with drafting on
+and off takes more than the stock kernels.
 """
 
 from collections.abc import Callable, Iterator

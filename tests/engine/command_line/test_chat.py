@@ -122,6 +122,7 @@ class PressesControlC(io.StringIO):
 
 
 def test_control_c_keeps_what_was_said(outside: FakeOutside) -> None:
+    before = signal.getsignal(signal.SIGINT)
     outside.stdout = PressesControlC()
     outside.engine.answers = [Answer("one two three four five six", accepted=(0,))]
     outside.type("Count", "Still here")
@@ -129,7 +130,7 @@ def test_control_c_keeps_what_was_said(outside: FakeOutside) -> None:
     assert outside.out == "one two three\nYou said: Still here\n"
     assert "Stopped; /continue goes on." in outside.err
     assert outside.engine.sessions[0].messages[1].text == "one two three"
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_second_control_c_in_an_answer_leaves(outside: FakeOutside) -> None:

@@ -2,7 +2,7 @@
 
 import mlx.core as mx
 import pytest
-from scripted_engine import Answer, ScriptedEngine
+from scripted_engine import NO_HEADS, Answer, ScriptedEngine
 
 from mlx_engine.doctor.built_in import check_built_in_model
 from mlx_engine.doctor.examine import CHECKS, run_checks
@@ -67,19 +67,31 @@ def test_rows_that_depend_on_their_neighbours_are_seen() -> None:
 
 def test_built_in_model() -> None:
     engine = ScriptedEngine()
-    finding = check_built_in_model(lambda: engine)
-    assert finding.state == "ok"
-    assert "tok/s" in finding.words
+    answers, same = check_built_in_model(lambda: engine)
+    assert (answers.state, same.state) == ("ok", "ok")
+    assert "tok/s" in answers.words
+    assert "2 of 2 drafted tokens accepted" in same.words
     assert engine.closed
+
+
+def test_drafting_that_changes_the_words_is_seen() -> None:
+    engine = ScriptedEngine([Answer("A b."), Answer("A c.")])
+    assert check_built_in_model(lambda: engine)[1].state == "warn"
+
+
+def test_no_drafting_is_no_proof() -> None:
+    engine = ScriptedEngine(description=NO_HEADS)
+    assert "nothing was drafted" in check_built_in_model(lambda: engine)[1].words
 
 
 def test_built_in_model_that_fails() -> None:
     def missing() -> ScriptedEngine:
         raise ModelNotFound("There is no built-in model.")
 
-    assert check_built_in_model(missing).words == "There is no built-in model."
-    silent = check_built_in_model(lambda: ScriptedEngine([Answer("  ")]))
-    assert (silent.state, silent.words.split()[-2:]) == ("fail", ["said", "nothing"])
+    (gone,) = check_built_in_model(missing)
+    assert (gone.state, gone.words) == ("fail", "There is no built-in model.")
+    silent = ScriptedEngine([Answer("  "), Answer("  ")])
+    assert check_built_in_model(lambda: silent)[0].state == "fail"
 
 
 def test_a_check_that_raises_is_a_finding() -> None:

@@ -1,0 +1,65 @@
+"""The commands with the real engine and the built-in model, as processes."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+HEADSTART = [sys.executable, "-m", "app"]
+
+
+def headstart(*arguments: str, typed: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*HEADSTART, *arguments], input=typed, capture_output=True, text=True, cwd=ROOT, check=False
+    )
+
+
+def test_generate_is_the_same_with_and_without_drafting() -> None:
+    reports = {}
+    for depth in ("0", "3"):
+        words = f"generate --prompt Hello --json --max-tokens 12 --seed 1 --depth {depth}"
+        done = headstart(*words.split())
+        assert (done.returncode, done.stderr) == (0, "")
+        reports[depth] = json.loads(done.stdout)
+    assert reports["0"]["tokens"] == reports["3"]["tokens"]
+    assert reports["3"]["stats"]["drafted"] > 0
+
+
+def test_a_piped_chat() -> None:
+    typed = "Who are you?\n/draft 9\n/continue\n/stats\n"
+    done = headstart("chat", "--seed", "1", "--depth", "2", "--max-tokens", "6", typed=typed)
+    assert done.returncode == 0
+    assert done.stdout.strip()
+    for words in ("1 MTP head", "0 to 8", "tok/s", "· depth 2", "depth 1 ", "ms a pass"):
+        assert words in done.stderr
+
+
+def test_control_c_stops_the_answer_and_keeps_the_chat() -> None:
+    chat = subprocess.Popen(
+        [*HEADSTART, "chat", "--ignore-eos", "--seed", "1"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    assert chat.stdin is not None
+    assert chat.stdout is not None
+    with chat:
+        chat.stdin.write("Who are you?\n/messages\n")
+        chat.stdin.flush()
+        assert chat.stdout.read(1)
+        chat.send_signal(signal.SIGINT)
+        _, notes = chat.communicate(timeout=60)
+    assert chat.returncode == 0
+    assert "Stopped; /continue goes on." in notes
+    assert "  2 assistant" in notes
+
+
+def test_doctor_finds_nothing_that_fails() -> None:
+    done = headstart("doctor", "--json")
+    report = json.loads(done.stdout)
+    assert [check for check in report["checks"] if check["state"] == "fail"] == []
+    assert (report["ok"], done.returncode) == (True, 0)
