@@ -95,8 +95,10 @@ def _edit(chat: Chat, rest: str) -> None:
     number, _, text = rest.partition(" ")
     if not number.isdecimal() or not text.strip():
         raise BadOption("Write /edit N TEXT; /messages shows the numbers.")
-    index, messages = int(number) - 1, chat.session.messages
-    if not 0 <= index < len(messages) or messages[index].role != "user":
+    messages = enumerate(chat.session.messages)
+    mine = {str(index + 1): index for index, message in messages if message.role == "user"}
+    index = mine.get(number)
+    if index is None:
         raise BadOption(f"Message {number} is not one of yours: /messages shows the numbers.")
     chat.answer(lambda: chat.session.edit(index, text.strip()))
 
@@ -119,7 +121,10 @@ def _load(chat: Chat, rest: str) -> None:
 def _path(rest: str, usage: str) -> Path:
     if not rest:
         raise BadOption(f"Write {usage}.")
-    return Path(rest).expanduser()
+    try:
+        return Path(rest).expanduser()
+    except RuntimeError as error:
+        raise BadOption(f"{rest} is not possible: {error}") from None
 
 
 def _colours(chat: Chat, rest: str) -> None:

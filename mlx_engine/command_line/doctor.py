@@ -28,7 +28,7 @@ def doctor(arguments: Namespace, outside: Outside) -> int:
             screen.answers.print(line, soft_wrap=True)
     report = findings_report(findings)
     if arguments.json:
-        print(json.dumps(report, ensure_ascii=False), file=outside.stdout)
+        print(json.dumps(report), file=outside.stdout)
     return 0 if report["ok"] else 1
 
 

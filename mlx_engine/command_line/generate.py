@@ -29,7 +29,7 @@ def generate(arguments: Namespace, outside: Outside) -> int:
         )
         if arguments.json:
             report = generation_report(engine.description.name, made)
-            print(json.dumps(report, ensure_ascii=False), file=outside.stdout)
+            print(json.dumps(report), file=outside.stdout)
         else:
             print(made.text, file=outside.stdout)
             screen.note(status_line(made.stats))

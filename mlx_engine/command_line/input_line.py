@@ -4,14 +4,17 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from mlx_engine.command_line.screen import PROMPT_MARK
+from mlx_engine.values.errors import BadPrompt
 
 
 def piped_lines(stream: TextIO) -> Iterator[str]:
-    """Every line of `stream` that is not blank, without its end."""
-    for line in stream:
-        text = line.strip()
-        if text:
-            yield text
+    """Every line of `stream` that is not blank, trimmed; raises BadPrompt for other bytes."""
+    try:
+        for line in stream:
+            if line.strip():
+                yield line.strip()
+    except UnicodeDecodeError as error:
+        raise BadPrompt(f"What was piped in is not UTF-8 (byte {error.start}).") from None
 
 
 def plain_typed_lines(stream: TextIO, prompt_to: TextIO) -> Iterator[str]:

@@ -22,7 +22,7 @@ def inspect(arguments: Namespace, outside: Outside) -> int:
     heads = Path(arguments.heads) if arguments.heads else None
     model = outside.inspect(arguments.model, heads=heads)
     if arguments.json:
-        print(json.dumps(description_report(model), ensure_ascii=False), file=outside.stdout)
+        print(json.dumps(description_report(model)), file=outside.stdout)
     else:
         _show(model, make_screen(outside.stdout, outside.stderr, plain=False))
     return 0

@@ -19,15 +19,16 @@ NUMBER_FIELDS: dict[str, Callable[[str], float]] = {
 }
 SAMPLING_NAMES = (*NUMBER_FIELDS, "seed", "logit_bias")
 SOURCES: dict[str, DraftSourceName] = {name: name for name in get_args(DraftSourceName)}
-_BIAS = re.compile(r"(\d+)[:=]([-+]?\d+(?:\.\d+)?)")
+_DEPTHS = {str(depth): depth for depth in range(MAX_DEPTH + 1)}
+_BIAS = re.compile(r"(\d{1,9})[:=]([-+]?\d{1,9}(?:\.\d{1,9})?)")
 
 
 def read_depth(text: str) -> int | Literal["auto"]:
     """ "auto", or 0 to 8."""
     if text == "auto":
         return "auto"
-    if text.isdecimal() and int(text) <= MAX_DEPTH:
-        return int(text)
+    if text in _DEPTHS:
+        return _DEPTHS[text]
     raise BadOption(f"depth={text!r} is not possible: use auto or 0 to {MAX_DEPTH}.")
 
 

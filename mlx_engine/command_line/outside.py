@@ -1,5 +1,6 @@
 """What a command touches of the world around it: streams, the engine's doors, the log folder."""
 
+import io
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -55,9 +56,15 @@ class Outside:
 
 
 def real_outside() -> Outside:
-    """The process's own streams and the real engine; loads no MLX yet."""
+    """The process's own streams and the real engine; loads no MLX yet.
+
+    What a terminal's encoding cannot show is shown as a question mark.
+    """
     import mlx_engine
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     return Outside(
         stdin=sys.stdin,
         stdout=sys.stdout,

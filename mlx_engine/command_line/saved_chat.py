@@ -32,6 +32,8 @@ def write_chat(path: Path, chat: SavedChat) -> None:
             file.write(as_text(chat))
     except FileExistsError:
         raise BadOption(f"{path} is there already: choose another name.") from None
+    except ValueError as error:
+        raise BadOption(f"{path.name!r} could not be written: {error}.") from None
 
 
 def read_chat(path: Path) -> SavedChat:

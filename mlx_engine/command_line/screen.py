@@ -18,12 +18,14 @@ DEPTH_COLOURS = (
 )
 """One hue, deeper with depth, all of the lightness that is readable on black and on white alike."""
 
-_CONTROLS = dict.fromkeys((*range(32), 127, *range(128, 160)), "�")
+_CONTROLS = dict.fromkeys(
+    (*range(32), 127, *range(128, 160), *range(0xD800, 0xE000)), "\N{REPLACEMENT CHARACTER}"
+)
 _KEPT = {ord("\n"): "\n", ord("\t"): "\t"}
 
 
 def harmless(text: str) -> str:
-    """`text` without control characters: a model must not steer the terminal."""
+    """`text` without control characters and lone surrogates: it must not steer the terminal."""
     return text.translate(_CONTROLS | _KEPT)
 
 

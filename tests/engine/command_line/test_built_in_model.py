@@ -1,6 +1,7 @@
 """The commands with the real engine and the built-in model, as processes."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -34,6 +35,18 @@ def test_a_piped_chat() -> None:
     assert done.stdout.strip()
     for words in ("1 MTP head", "0 to 8", "tok/s", "· depth 2", "depth 1 ", "ms a pass"):
         assert words in done.stderr
+
+
+def test_a_terminal_that_knows_ascii_only() -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "utf8=0", "-m", "app", "chat", "--once", "Who are you?"],
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        cwd=ROOT,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert b"parameters ? 8-bit" in done.stderr
 
 
 def test_control_c_stops_the_answer_and_keeps_the_chat() -> None:

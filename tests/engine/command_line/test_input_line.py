@@ -9,6 +9,7 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from mlx_engine.command_line.input_line import edited_lines, piped_lines, plain_typed_lines
+from mlx_engine.values.errors import BadPrompt
 
 
 @pytest.fixture
@@ -19,6 +20,12 @@ def keys() -> Iterator[PipeInput]:
 
 def test_blank_lines_are_skipped() -> None:
     assert list(piped_lines(io.StringIO("a\n\n  \n b \nc"))) == ["a", "b", "c"]
+
+
+def test_bytes_that_are_not_text_are_a_bad_prompt() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(b"a\n\xff\n"), encoding="utf-8")
+    with pytest.raises(BadPrompt, match="not UTF-8"):
+        list(piped_lines(stream))
 
 
 def test_a_plain_terminal_gets_a_mark_and_no_codes() -> None:

@@ -45,8 +45,9 @@ def test_drafted_words_are_tinted_until_that_is_off() -> None:
 
 def test_control_characters_are_made_harmless() -> None:
     assert harmless("a\tb\nc") == "a\tb\nc"
-    for bad in ("\x1b[2J", "\x9b2J", "\a", "\r", "\x7f", "\x00"):
+    for bad in ("\x1b[2J", "\x9b2J", "\a", "\r", "\x7f", "\x00", "\udcff"):
         assert not any(ord(c) < 32 or 127 <= ord(c) < 160 for c in harmless(bad))
+        harmless(bad).encode()
     screen = coloured()
     screen.piece("x\x1b]0;title\x07y")
     assert screen.answers.file.getvalue().count("\x1b") == 0  # type: ignore[attr-defined]
