@@ -21,6 +21,7 @@ from mlx_engine.drafting.draft_length import DraftLength, PassCosts
 from mlx_engine.drafting.pass_costs import measure_pass_costs
 from mlx_engine.loading.load_model import LoadedModel, load_model
 from mlx_engine.sampling.sampler import fresh_seed
+from mlx_engine.text.chat_template import PLAIN_STOP, fallback_template
 from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.values.conversation import Generation
 from mlx_engine.values.errors import BadPrompt, EngineMisuse, PromptTooLong
@@ -62,7 +63,8 @@ class Engine:
         self._parts = Conversable(
             adapter=model.adapter,
             tokenizer=model.tokenizer,
-            template=model.template,
+            template=model.template or fallback_template(),
+            stop=() if model.template else (PLAIN_STOP,),
             context_length=min(limit, model.description.context_length),
             heads=model.description.mtp,
             chunk=CHUNK_ON_METAL if mx.metal.is_available() else CHUNK_ON_CPU,

@@ -26,13 +26,15 @@ from mlx_engine.values.stats import GenerationStats
 class Conversable:
     """What a conversation needs of a loaded model.
 
-    heads: what loading found wrong with the MTP heads. chunk: prompt tokens read between two looks
+    stop: strings that end an answer in this template's format. heads: what loading found wrong with
+    the MTP heads. chunk: prompt tokens read between two looks
     at the stop flag.
     """
 
     adapter: Adapter
     tokenizer: Tokenizer
     template: ChatTemplate
+    stop: tuple[str, ...]
     context_length: int
     heads: Reason | None
     chunk: int
@@ -188,7 +190,7 @@ class Session:
         track = self._drafting.track_for_answer()
         text = StreamingText(
             self._model.tokenizer,
-            self._settings.generation.stop,
+            (*self._settings.generation.stop, *self._model.stop),
             thinking_open=opening.thinking_open,
         )
         seed = self._settings.sampling.seed

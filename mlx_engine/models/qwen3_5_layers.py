@@ -155,10 +155,11 @@ class RecurrentLayer:
     def _decay(self, x: mx.array) -> mx.array:
         """exp(-exp(A_log) * softplus(a + dt_bias)), float32 [1, T, value heads]."""
         step = self._in_decay(x).astype(mx.float32) + self._decay_bias
-        return mx.exp(mx.logaddexp(step, 0.0) * self._decay_rate)
+        softplus = mx.logaddexp(step, mx.array(0.0))
+        return mx.exp(self._decay_rate * softplus)
 
 
 def _unit(x: mx.array) -> mx.array:
     """x / sqrt(sum(x^2) + eps) over the last axis, through rms_norm's mean."""
     size = x.shape[-1]
-    return mx.fast.rms_norm(x, None, L2_EPS / size) * size**-0.5
+    return mx.fast.rms_norm(x, None, L2_EPS / size) * float(size) ** -0.5

@@ -155,11 +155,14 @@ class ChatTemplate:
         return self._now().strftime(pattern)
 
 
+PLAIN_STOP = "\nUser:"
+"""Stop string of the plain format: keeps a base model from writing the next question itself."""
+
+
 def fallback_template() -> ChatTemplate:
     """For models without a template: "User: ...", a blank line, "Assistant: ...".
 
-    Base models, which were never trained to chat, follow this best; a stop string "\\nUser:" keeps
-    them from writing the next question themselves.
+    Base models, which were never trained to chat, follow this best; use it with PLAIN_STOP.
     """
     return ChatTemplate(PLAIN_SOURCE, {}, "the built-in plain chat format")
 
