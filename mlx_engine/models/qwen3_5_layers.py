@@ -1,5 +1,7 @@
 """The two layer kinds of Qwen3.5: a Gated DeltaNet layer and a gated attention layer."""
 
+import math
+
 import mlx.core as mx
 
 from mlx_engine.cache.attention_cache import AttentionCache
@@ -162,4 +164,4 @@ class RecurrentLayer:
 def _unit(x: mx.array) -> mx.array:
     """x / sqrt(sum(x^2) + eps) over the last axis, through rms_norm's mean."""
     size = x.shape[-1]
-    return mx.fast.rms_norm(x, None, L2_EPS / size) * float(size) ** -0.5
+    return mx.fast.rms_norm(x, None, L2_EPS / size) / math.sqrt(size)
