@@ -14,6 +14,8 @@ ASK = [Message("user", "Who jumps?")]
 LONG_LOOP = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
 ENDLESS = [
     LONG_LOOP,
+    "{% set r = range(99999) %}{% for a in r %}{% for b in r %}{% for c in r %}"
+    "{% endfor %}{% endfor %}{% endfor %}",
     "{% for a in range(99999) %}{% for b in range(99999) if false %}{% endfor %}{% endfor %}",
     "{% for a in range(9999) %}{{ range(99999) | map('string') | list | length }}{% endfor %}",
     "{% for a in range(9999) %}{{ range(99999) | select('odd') | list | length }}{% endfor %}",
@@ -32,6 +34,7 @@ ENDLESS = [
     "{% if 1 %}" * 500 + "{% endif %}" * 500,
 ]
 GROW = "{% set ns = namespace(a=START) %}{% for i in range(60) %}{% set ns.a = STEP %}{% endfor %}"
+KEEP = "{% set ns = namespace(a=[]) %}{% for i in range(99999) %}{% set ns.a = STEP %}{% endfor %}"
 HUGE = [
     "{{ 'a' * 10**10 }}",
     "{{ 10**10 * 'a' }}",
@@ -86,7 +89,9 @@ HUGE = [
     "{% set ns = namespace(a=[]) %}{% for i in range(99999) %}"
     "{% set ns.a = ns.a + ['x' * 99999 ~ i] %}{% endfor %}",
     "{% set ns = namespace(a=[]) %}{% set b = 'x' * 99999 %}{% for i in range(99999) %}"
-    "{% set ns.a = ns.a + [b[i:]] %}{% endfor %}",
+    "{% set ns.a = [b[i:], ns.a] %}{% endfor %}",
+    KEEP.replace("STEP", "[" + "1, " * 999 + "ns.a]"),
+    KEEP.replace("STEP", "{" + ", ".join(f"{i}: ns.a" for i in range(999)) + "}"),
 ]
 LIST_BOMB = GROW.replace("START", "[1]").replace("STEP", "[ns.a, ns.a]")
 TWO_BOMBS = LIST_BOMB + "{% set b = ns.a %}" + LIST_BOMB
