@@ -93,6 +93,15 @@ def test_heads_beside_are_not_shards(tmp_path: Path) -> None:
     assert names(files.heads) == ["mtp-4bit.safetensors", "mtp.safetensors", "weights.safetensors"]
 
 
+def test_heads_that_the_index_lists_are_shards(tmp_path: Path) -> None:
+    root = fill(tmp_path, "config.json", "model.safetensors", "mtp.safetensors")
+    table = {"x": "model.safetensors", "mtp.y": "mtp.safetensors"}
+    (root / "model.safetensors.index.json").write_text(json.dumps({"weight_map": table}))
+    files = locate_model(root, tmp_path, no_download)
+    assert names(files.shards) == ["model.safetensors", "mtp.safetensors"]
+    assert files.heads == ()
+
+
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "m.pth", "m.pkl", "m.CKPT"])
 def test_formats_that_run_code_are_refused(tmp_path: Path, name: str) -> None:
     root = fill(tmp_path, "config.json", name)

@@ -49,8 +49,9 @@ def test_a_folder_called_mtp(tmp_path: Path) -> None:
 
 def test_a_sibling_of_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_tiny_qwen3_5(tmp_path / "n", heads="sibling")
-    monkeypatch.chdir(tmp_path)
-    assert described(Path("n")).mtp_heads == 1
+    monkeypatch.chdir(tmp_path / "n")
+    assert described(Path()).mtp_heads == 1
+    assert described(Path("../n")).mtp_heads == 1
 
 
 def test_heads_are_found_without_a_promise(tmp_path: Path) -> None:

@@ -82,6 +82,8 @@ def _without_biases() -> dict[str, mx.array]:
         packed("affine") | {"a__scales": mx.zeros((8,))},
         packed("affine") | {"a__weight": mx.zeros((8, 32), mx.float32)},
         packed("affine") | {"a__weight": mx.zeros((8, 7), mx.uint32)},
+        packed("affine") | {"a__weight": mx.zeros((8, 56), mx.uint32)},
+        packed("affine") | {"a__scales": mx.zeros((8, 16)), "a__biases": mx.zeros((8, 16))},
         packed("mxfp4") | {"a__scales": mx.zeros((8, 8), mx.uint32)},
         packed("mxfp4") | {"a__scales": mx.zeros((8, 4), mx.uint8)},
     ],
