@@ -1,0 +1,1 @@
+"""The engine's thread: requests go in, replies come out, both frozen values."""

@@ -1,0 +1,45 @@
+"""The engine's thread as a Qt object: values go into a slot and come out of a signal."""
+
+from PySide6.QtCore import QObject, QThread, Signal, Slot
+
+from app.worker.contract import ModelSource
+from app.worker.engine_loop import serve
+from app.worker.inbox import Inbox
+from app.worker.model_source import EngineModels
+from app.worker.requests import Request, Shutdown
+
+SHUTDOWN_S = 2.0
+
+
+class EngineWorker(QThread):
+    """One thread for the life of the program; MLX is imported and used on it alone.
+
+    Signals:
+        replied: a value of app.worker.replies, delivered on the receiver's thread.
+    """
+
+    replied = Signal(object)
+
+    def __init__(
+        self, memory_bytes: int, source: ModelSource | None = None, parent: QObject | None = None
+    ) -> None:
+        """memory_bytes: what models and caches may use on this machine."""
+        super().__init__(parent)
+        self.setObjectName("engine")
+        self._memory = memory_bytes
+        self._source = source or EngineModels()
+        self._inbox = Inbox()
+
+    @Slot(object)
+    def request(self, request: Request) -> None:
+        """Take a request; returns at once, from any thread."""
+        self._inbox.put(request)
+
+    def shutdown(self, timeout_s: float = SHUTDOWN_S) -> bool:
+        """End the running work and the thread; False when it did not end in time."""
+        self._inbox.put(Shutdown())
+        return self.wait(int(1000 * timeout_s))
+
+    def run(self) -> None:
+        """Serve until Shutdown."""
+        serve(self._inbox, self.replied.emit, self._source, self._memory)

@@ -1,0 +1,90 @@
+"""The one loaded model: replaced by another, or kept when the other cannot be loaded."""
+
+from collections.abc import Callable
+from functools import partial
+
+from app.worker.contract import ChatEngine, ModelSource
+from app.worker.inbox import Inbox
+from app.worker.kept_chats import KeptChats
+from app.worker.problems import problem_of
+from app.worker.replies import (
+    LoadCancelled,
+    LoadFailed,
+    LoadProgress,
+    ModelLoaded,
+    ModelUnloaded,
+    Reply,
+)
+from app.worker.requests import CancelLoad, LoadModel
+from mlx_engine.values.errors import LoadStopped
+from mlx_engine.values.model_description import ModelDescription
+
+SHORT_CONTEXT = 4096
+
+
+class ModelInUse:
+    """Owns the engine and the sessions on it; lives on the engine's thread.
+
+    memory_bytes: what models and caches may use here. The model in use stays until its successor
+    is loaded when both fit; else it goes first, after the successor's headers were found sound,
+    and ModelUnloaded says so.
+    """
+
+    def __init__(
+        self, source: ModelSource, inbox: Inbox, reply: Callable[[Reply], None], memory_bytes: int
+    ) -> None:
+        self._source = source
+        self._inbox = inbox
+        self._reply = reply
+        self._memory = memory_bytes
+        self.engine: ChatEngine | None = None
+        self.chats: KeptChats | None = None
+
+    @property
+    def description(self) -> ModelDescription | None:
+        """Of the model in use."""
+        return None if self.engine is None else self.engine.description
+
+    def load(self, request: LoadModel) -> None:
+        """Load, and reply ModelLoaded, LoadFailed or LoadCancelled."""
+        try:
+            self._progress(request, 0, 0)
+            description = self._source.inspect(request)
+            self._progress(request, 0, description.nbytes)
+            self._make_room(description)
+            engine = self._source.load(request, partial(self._progress, request))
+        except LoadStopped:
+            self._reply(LoadCancelled(request.path, self.description))
+        except Exception as error:
+            self._reply(LoadFailed(request.path, problem_of(error), self.description))
+        else:
+            self.close()
+            self.engine = engine
+            left = max(0, self._memory - engine.description.nbytes)
+            self.chats = KeptChats(engine, left // 2)
+            self._reply(ModelLoaded(request.path, engine.description))
+
+    def close(self) -> None:
+        """Let the model and all sessions go."""
+        self.chats = None
+        engine, self.engine = self.engine, None
+        if engine is not None:
+            engine.close()
+
+    def _make_room(self, new: ModelDescription) -> None:
+        old = self.description
+        if old is None or old.nbytes + new.memory_needed(SHORT_CONTEXT) <= self._memory:
+            return
+        self.close()
+        words = f"{old.name} was closed first: it and {new.name} do not fit into memory together."
+        self._reply(ModelUnloaded(words))
+
+    def _progress(self, request: LoadModel, done: int, total: int) -> None:
+        """Report, or raise LoadStopped when nobody wants this load any more."""
+        cancelled = self._inbox.take(lambda r: isinstance(r, CancelLoad))
+        if cancelled:
+            for waiting in self._inbox.take_loads():
+                self._reply(LoadCancelled(waiting.path, self.description))
+        if cancelled or self._inbox.is_ending():
+            raise LoadStopped(f"{request.path}: loading was stopped.")
+        self._reply(LoadProgress(request.path, done, total))

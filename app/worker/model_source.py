@@ -1,0 +1,28 @@
+"""Models from `mlx_engine`, which is imported at the first load and on the loading thread."""
+
+from typing import TYPE_CHECKING
+
+from app.worker.contract import Progress
+from app.worker.requests import LoadModel
+from mlx_engine.values.model_description import ModelDescription
+
+if TYPE_CHECKING:
+    from mlx_engine.engine import Engine
+
+
+class EngineModels:
+    """The real ModelSource."""
+
+    def inspect(self, request: LoadModel) -> ModelDescription:
+        """The description from file headers. Raises EngineError."""
+        import mlx_engine
+
+        return mlx_engine.inspect(request.path, heads=request.heads)
+
+    def load(self, request: LoadModel, on_progress: Progress) -> "Engine":
+        """The engine, bound to the calling thread. Raises EngineError."""
+        import mlx_engine
+
+        return mlx_engine.load(
+            request.path, heads=request.heads, options=request.options, on_progress=on_progress
+        )

@@ -1,0 +1,118 @@
+"""What the engine's thread reports: frozen values that can cross a process border."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from mlx_engine.values.events import Event
+from mlx_engine.values.model_description import ModelDescription
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What went wrong. "known": words say what to do; "bug": a mistake of ours, for a report.
+
+    code: the error's class name. details: for *Copy details*, the traceback of a bug.
+    """
+
+    kind: Literal["known", "bug"]
+    code: str
+    words: str
+    details: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadProgress:
+    """Bytes of the weights read so far; total 0 while files are only looked at."""
+
+    path: str | None
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLoaded:
+    """This model is in use from now on; chats are read anew at their next question."""
+
+    path: str | None
+    description: ModelDescription
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUnloaded:
+    """The model in use was let go; `words` say why."""
+
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadFailed:
+    """The load failed; in_use is the model that still answers, None when there is none."""
+
+    path: str | None
+    problem: Problem
+    in_use: ModelDescription | None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadCancelled:
+    """The load was cancelled; in_use as for LoadFailed."""
+
+    path: str | None
+    in_use: ModelDescription | None
+
+
+@dataclass(frozen=True, slots=True)
+class CostsMeasured:
+    """Milliseconds here: verify_ms[r-1] for a pass of r rows, draft_ms for one pass of the head."""
+
+    verify_ms: tuple[float, ...]
+    draft_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerEvents:
+    """What happened since the last such reply, at most 30 a second; the last one of an answer ends
+    with GenerationFinished unless AnswerFailed follows.
+    """
+
+    chat_id: str
+    message_id: str
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFailed:
+    """The answer ended with a problem; the text reported so far stands."""
+
+    chat_id: str
+    message_id: str
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerWithdrawn:
+    """The question was stopped before it was begun."""
+
+    chat_id: str
+    message_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFailed:
+    """Something else went wrong; the thread goes on."""
+
+    problem: Problem
+
+
+Reply = (
+    LoadProgress
+    | ModelLoaded
+    | ModelUnloaded
+    | LoadFailed
+    | LoadCancelled
+    | CostsMeasured
+    | AnswerEvents
+    | AnswerFailed
+    | AnswerWithdrawn
+    | WorkerFailed
+)

@@ -1,0 +1,117 @@
+"""What the program may ask of the engine's thread: frozen values that can cross a process border.
+
+They are done in the order they were put, except for what concerns work that runs or waits:
+StopAnswer, CancelLoad and Shutdown act at once, ChangeSettings at the next round of its answer.
+"""
+
+from dataclasses import dataclass, field
+
+from mlx_engine.values.conversation import Message
+from mlx_engine.values.options import (
+    DraftOptions,
+    GenerationOptions,
+    LoadOptions,
+    SamplingOptions,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatSettings:
+    """How a chat is answered; sampling None and thinking None are what the model recommends."""
+
+    system: str | None = None
+    sampling: SamplingOptions | None = None
+    draft: DraftOptions = field(default_factory=DraftOptions)
+    generation: GenerationOptions = field(default_factory=GenerationOptions)
+    thinking: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadModel:
+    """Open the model at `path` in place of the one in use; None is the built-in one.
+
+    heads: where to take MTP heads from. A hub id must be downloaded first: give its folder.
+    """
+
+    path: str | None = None
+    heads: str | None = None
+    options: LoadOptions = field(default_factory=LoadOptions)
+
+
+@dataclass(frozen=True, slots=True)
+class CancelLoad:
+    """Stop the load that runs, and forget those that wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Answer the last of `messages`, a question; also to answer again, edit or branch.
+
+    What the messages share with what was read before in this chat is not read again. message_id
+    names the answer in the replies.
+    """
+
+    chat_id: str
+    message_id: str
+    messages: tuple[Message, ...]
+    settings: ChatSettings = field(default_factory=ChatSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class ContinueAnswer:
+    """Go on with the last of `messages`, an answer that was cut."""
+
+    chat_id: str
+    message_id: str
+    messages: tuple[Message, ...]
+    settings: ChatSettings = field(default_factory=ChatSettings)
+
+
+Question = Ask | ContinueAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class StopAnswer:
+    """End the chat's running answer after its round, and forget its questions that wait."""
+
+    chat_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSettings:
+    """New settings of a chat: drafting and sampling from the next round on, the rest from the
+    next answer.
+    """
+
+    chat_id: str
+    settings: ChatSettings
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureCosts:
+    """Time passes of 1 to 9 rows of the model in use, once per load; takes a second or so."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseChat:
+    """The chat is gone: stop it and free its cache."""
+
+    chat_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """Stop everything, close the engine and end the thread; nothing after it is done."""
+
+
+Request = (
+    LoadModel
+    | CancelLoad
+    | Ask
+    | ContinueAnswer
+    | StopAnswer
+    | ChangeSettings
+    | MeasureCosts
+    | CloseChat
+    | Shutdown
+)
