@@ -2,9 +2,10 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
+from operator import index
 from pathlib import Path
 
 import mlx.core as mx
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from mlx_engine.built_in_model import built_in_model
 from mlx_engine.decoding.answer import Answer
 from mlx_engine.decoding.draft_control import DraftControl
+from mlx_engine.decoding.opening import Opening
 from mlx_engine.decoding.row_check import rows_are_exact
 from mlx_engine.decoding.session import Conversable, Session, SessionSettings
 from mlx_engine.decoding.stop_rules import StopRules
@@ -25,7 +27,6 @@ from mlx_engine.text.chat_template import PLAIN_STOP, fallback_template
 from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.values.conversation import Generation
 from mlx_engine.values.errors import BadPrompt, EngineMisuse, PromptTooLong
-from mlx_engine.values.events import Event, GenerationFinished
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import (
     DraftOptions,
@@ -87,6 +88,12 @@ class Engine:
         )
         return replace(described, declined=(*described.declined, reason))
 
+    @property
+    def parts(self) -> Conversable:
+        """Adapter, tokenizer and template, for measurements (bench/)."""
+        self._check()
+        return self._parts
+
     @cached_property
     def pass_costs(self) -> PassCosts:
         """Milliseconds of a pass of 1 to 9 rows here, measured at the first call."""
@@ -123,13 +130,13 @@ class Engine:
         """Continue a raw prompt (text or token ids), without a chat template."""
         self._check()
         options = GenerationOptions(max_tokens, tuple(stop), ignore_eos)
-        tokens = self.tokenize(prompt) if isinstance(prompt, str) else list(prompt)
-        self._check_tokens(tokens)
+        tokens = self._prompt(self.tokenize(prompt) if isinstance(prompt, str) else prompt)
         control = self._control(draft)
         picked = sampling or self.description.sampling
         answer = Answer(
             control.track_for_answer(),
-            tokens,
+            Opening(tuple(tokens)),
+            len(tokens) - 1,
             StopRules(
                 frozenset() if ignore_eos else self._parts.tokenizer.end_ids,
                 options.max_tokens,
@@ -140,44 +147,49 @@ class Engine:
             fresh_seed() if picked.seed is None else picked.seed,
             self._parts.chunk,
         )
-        finished = _last(answer.events())
+        deque(answer.events(), maxlen=0)
+        finished = answer.finished()
         return Generation(finished.text, tuple(answer.tokens), finished.stats, finished.reason)
 
     def tokenize(self, text: str) -> list[int]:
-        """Text -> token ids, special tokens recognised, nothing added."""
+        """Text -> token ids, special tokens recognised, nothing added. Raises BadPrompt."""
+        self._check()
         return self._parts.tokenizer.encode(text)
 
     def detokenize(self, tokens: Sequence[int]) -> str:
-        """Token ids -> text, special tokens included."""
-        return self._parts.tokenizer.decode(tokens, keep_special=True)
+        """Token ids -> text, special tokens included. Raises BadPrompt for ids there are not."""
+        self._check()
+        return self._parts.tokenizer.decode(self._known(tokens), keep_special=True)
 
     def logits(self, tokens: Sequence[int]) -> NDArray[np.float32]:
-        """Teacher-forced logits [T, V]; row t scores token t+1."""
+        """Teacher-forced logits [T, V]; row t scores token t+1. Raises BadPrompt."""
         self._check()
-        adapter = self._parts.adapter
-        return np.array(adapter.logits(self._hidden(tokens))[0])
+        hidden = self._hidden(self._prompt(tokens))
+        return np.array(self._parts.adapter.logits(hidden)[0])
 
     def draft_logits(self, tokens: Sequence[int]) -> NDArray[np.float32]:
         """What each head predicts, [heads, T-1, V]: row t is for token t+2, from hidden state t
-        and token t+1.
+        and token t+1. Raises BadPrompt.
         """
         self._check()
-        adapter = self._parts.adapter
-        if adapter.mtp_depth == 0 or len(tokens) < 2:
-            return np.zeros((adapter.mtp_depth, len(tokens) - 1, adapter.vocabulary), np.float32)
-        hidden = self._hidden(tokens)[:, :-1]
-        states = adapter.mtp_forward(mx.array([tokens[1:]]), hidden, adapter.make_head_caches())
+        adapter, ids = self._parts.adapter, self._prompt(tokens)
+        if adapter.mtp_depth == 0 or len(ids) == 1:
+            return np.zeros((adapter.mtp_depth, len(ids) - 1, adapter.vocabulary), np.float32)
+        hidden = self._hidden(ids)[:, :-1]
+        states = adapter.mtp_forward(mx.array([ids[1:]]), hidden, adapter.make_head_caches())
         return np.array(adapter.mtp_logits(states))
 
     def close(self) -> None:
-        """Let the model go; sessions of this engine then raise EngineMisuse."""
+        """Let the model go; sessions of this engine then raise EngineMisuse. Again: no effect."""
+        if self._is_closed:
+            return
+        self._check()
         self._is_closed = True
         del self._model
         del self._parts
         mx.clear_cache()
 
-    def _hidden(self, tokens: Sequence[int]) -> mx.array:
-        self._check_tokens(tokens)
+    def _hidden(self, tokens: list[int]) -> mx.array:
         adapter, parts = self._parts.adapter, []
         caches = adapter.make_caches()
         for start in range(0, len(tokens), self._parts.chunk):
@@ -192,17 +204,28 @@ class Engine:
         options = draft or DraftOptions()
         return DraftControl(options, parts.adapter, parts.heads, lambda: self.pass_costs)
 
-    def _check_tokens(self, tokens: Sequence[int]) -> None:
-        vocabulary, limit = self._parts.adapter.vocabulary, self._parts.context_length
-        if not tokens:
+    def _prompt(self, tokens: Sequence[int]) -> list[int]:
+        """The ids, if a model can read them and go on."""
+        ids, limit = self._known(tokens), self._parts.context_length
+        if not ids:
             raise BadPrompt("The prompt is empty: give at least one token.")
-        bad = next((t for t in tokens if not 0 <= t < vocabulary), None)
+        if len(ids) >= limit:
+            raise PromptTooLong(
+                f"The prompt has {len(ids)} tokens, the context holds {limit}: shorten it."
+            )
+        return ids
+
+    def _known(self, tokens: Sequence[int]) -> list[int]:
+        """The ids as plain integers, if the model has all of them."""
+        vocabulary = self._parts.adapter.vocabulary
+        try:
+            ids = [index(token) for token in tokens]
+        except TypeError as error:
+            raise BadPrompt(f"Token ids must be whole numbers ({error}).") from error
+        bad = next((token for token in ids if not 0 <= token < vocabulary), None)
         if bad is not None:
             raise BadPrompt(f"Token {bad} is not in the vocabulary of {vocabulary}.")
-        if len(tokens) >= limit:
-            raise PromptTooLong(
-                f"The prompt has {len(tokens)} tokens, the context holds {limit}: shorten it."
-            )
+        return ids
 
     def _check(self) -> None:
         if self._is_closed:
@@ -229,9 +252,3 @@ class _Unattended:
 
     def length(self) -> DraftLength:
         return self._drafting.length()
-
-
-def _last(events: Iterator[Event]) -> GenerationFinished:
-    finished = deque(events, maxlen=1).pop()
-    assert isinstance(finished, GenerationFinished)
-    return finished

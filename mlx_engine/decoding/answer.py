@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 import mlx.core as mx
 
+from mlx_engine.decoding.opening import Opening
 from mlx_engine.decoding.prefill import prefill
 from mlx_engine.decoding.rounds import Round, play
 from mlx_engine.decoding.stop_rules import StopRules
@@ -77,59 +78,72 @@ class _Played(NamedTuple):
 
 
 class Answer:
-    """Runs once; afterwards `tokens` holds the answer without its end token.
+    """Runs once; `tokens` holds the answer so far without its end token.
 
-    Whatever interrupts it (the owner, an error, a reader that walks away), the track stands after
-    tokens that were really emitted.
+    stable: prompt tokens that the next turn's prompt is sure to begin with. Whatever interrupts an
+    answer (the owner, a reader that walks away), the track stands after tokens that were really
+    emitted; after an error the track is of no use.
     """
 
     def __init__(
         self,
         track: Track,
-        prompt: Sequence[int],
+        opening: Opening,
+        stable: int,
         rules: StopRules,
         text: AnswerText,
         control: Control,
         seed: int,
         chunk: int,
     ) -> None:
-        self.tokens: list[int] = []
-        self.tally = Tally(seed=seed, prompt_tokens=len(prompt))
+        everything = opening.tokens
+        self.tokens = list(opening.answered)
+        self.tally = Tally(seed=seed, prompt_tokens=len(everything))
         self._track = track
-        self._prompt = list(prompt)
+        self._opening = opening
+        self._stable = stable
         self._rules = rules
         self._text = text
         self._control = control
         self._chunk = chunk
-        self._last = prompt[-1]
+        self._last = everything[-1]
         self._generated = 0
+        self._finish: FinishReason | None = None
         self._options = control.sampling()
-        self._sampler = self._new_sampler()
+        self._sampler = self._new_sampler(opening.answered)
+        for token in opening.answered:
+            text.add(token)
 
     def events(self) -> Iterator[Event]:
-        """Progress, text, rounds, and at last GenerationFinished. Raises NumericsError."""
+        """Progress, text and rounds. Raises NumericsError."""
         mx.reset_peak_memory()
         yield from self._read_prompt()
-        finish: FinishReason | None = None
-        while finish is None:
+        while self._finish is None:
             if self._control.stopped():
-                finish = "stopped"
+                self._finish = "stopped"
                 break
             started = perf_counter()
             played = self._play()
             taken = self._take(played.round)
-            finish = taken.finish
             booked = self._book(played.stats, taken.rows, perf_counter() - started)
             yield from taken.pieces
             yield RoundFinished(booked)
+            self._finish = taken.finish
         yield from self._text.finish()
         self._track.settle()
         self.tally.peak_memory_bytes = mx.get_peak_memory()
-        stats = self.tally.stats()
-        yield GenerationFinished(finish, stats, self._text.text, self._text.thinking)
+
+    def finished(self) -> GenerationFinished:
+        """The last event, once `events` has come to its end."""
+        assert self._finish is not None
+        return GenerationFinished(
+            self._finish, self.tally.stats(), self._text.text, self._text.thinking
+        )
 
     def _read_prompt(self) -> Iterator[PromptProgress]:
-        steps = prefill(self._track, self._prompt, self._chunk, self._control.stopped)
+        steps = prefill(
+            self._track, self._opening.tokens, self._stable, self._chunk, self._control.stopped
+        )
         while True:
             started = perf_counter()
             progress = next(steps, None)
@@ -203,14 +217,11 @@ class Answer:
         options = self._control.sampling()
         if options != self._options:
             self._options = options
-            self._sampler = self._new_sampler()
-            self._sampler.commit(self._emitted())
+            self._sampler = self._new_sampler(self.tokens)
 
-    def _emitted(self) -> list[int]:
-        """Every token emitted so far, an end token included."""
-        return [*self._track.read, self._last][len(self._prompt) :]
-
-    def _new_sampler(self) -> Sampler:
+    def _new_sampler(self, answered: Sequence[int]) -> Sampler:
+        """A sampler that knows the prompt and the answer so far."""
         sampler = Sampler(self._options, self._track.adapter.vocabulary, self.tally.seed)
-        sampler.begin(self._prompt)
+        sampler.begin(self._opening.prompt)
+        sampler.commit(answered)
         return sampler

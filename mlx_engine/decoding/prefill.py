@@ -9,21 +9,25 @@ from mlx_engine.values.events import PromptProgress
 
 
 def prefill(
-    track: Track, prompt: Sequence[int], chunk: int, stopped: Callable[[], bool]
+    track: Track, prompt: Sequence[int], stable: int, chunk: int, stopped: Callable[[], bool]
 ) -> Iterator[PromptProgress]:
     """Read all of `prompt` but its last token; ends early, between chunks, when `stopped`.
 
-    What an earlier turn has read is reused.
+    What an earlier turn has read is reused. After `stable` tokens the track marks a place to come
+    back to; without effect where the track is already past it.
     """
     reused = track.reuse(prompt)
-    total = len(prompt)
-    yield PromptProgress(reused, total, reused)
-    while len(track.read) < total - 1 and not stopped():
+    last = len(prompt) - 1
+    yield PromptProgress(reused, len(prompt), reused)
+    while not stopped():
         start = len(track.read)
-        tokens = prompt[start : min(start + chunk, total - 1)]
+        if start == stable:
+            track.mark()
+        if start == last:
+            return
+        stops = [place for place in (stable, last) if place > start]
+        tokens = prompt[start : min(start + chunk, *stops)]
         hidden = track.adapter.forward(mx.array([tokens]), track.caches)
         track.commit(tokens, hidden)
         track.settle()
-        yield PromptProgress(len(track.read), total, reused)
-    if not stopped():
-        track.mark()
+        yield PromptProgress(len(track.read), len(prompt), reused)

@@ -3,10 +3,10 @@
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from mlx_engine.decoding.answer import Answer
 from mlx_engine.decoding.draft_control import DraftControl
+from mlx_engine.decoding.opening import NOTHING_SAID, Opening, stable_length
 from mlx_engine.decoding.stop_rules import StopRules
 from mlx_engine.models.contract import Adapter
 from mlx_engine.sampling.sampler import fresh_seed
@@ -16,7 +16,7 @@ from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.errors import BadPrompt, EngineMisuse, PromptTooLong
-from mlx_engine.values.events import Event, GenerationFinished
+from mlx_engine.values.events import Event
 from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
 from mlx_engine.values.reason import Reason
 from mlx_engine.values.stats import GenerationStats
@@ -27,8 +27,7 @@ class Conversable:
     """What a conversation needs of a loaded model.
 
     stop: strings that end an answer in this template's format. heads: what loading found wrong with
-    the MTP heads. chunk: prompt tokens read between two looks
-    at the stop flag.
+    the MTP heads. chunk: prompt tokens read between two looks at the stop flag.
     """
 
     adapter: Adapter
@@ -38,13 +37,6 @@ class Conversable:
     context_length: int
     heads: Reason | None
     chunk: int
-
-
-class Opening(NamedTuple):
-    """What an answer starts from: all tokens before it, and whether it starts by thinking."""
-
-    tokens: tuple[int, ...]
-    thinking_open: bool
 
 
 @dataclass(slots=True)
@@ -59,7 +51,8 @@ class SessionSettings:
 
 class Session:
     """A chat with memory. Every method that answers is an iterator of events; run it to the end,
-    stop it, or walk away: the messages then hold what was answered so far.
+    stop it, or walk away: the messages then hold what was answered so far. They are up to date, and
+    the session is free for the next question, when GenerationFinished arrives.
     """
 
     def __init__(
@@ -130,7 +123,7 @@ class Session:
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """Tokens of the newest answer, without its end token."""
+        """Tokens of the newest answer, without its end token; of a continued one, all of them."""
         return tuple(self._answer.tokens) if self._answer else ()
 
     @property
@@ -162,17 +155,20 @@ class Session:
         yield from self._ask([*self._messages[:index], Message("user", text)])
 
     def continue_answer(self) -> Iterator[Event]:
-        """Go on where the last answer was cut."""
+        """Go on where the last answer was cut.
+
+        The first piece may show again what the cut had shown of a character or stop string; the
+        text of GenerationFinished is the whole answer.
+        """
         if self._last_role() != "assistant":
             raise EngineMisuse("There is no answer to continue: send a question first.")
         self._begin()
-        messages, before = self._messages[:-1], self._messages[-1]
-        opening = self._continues_at or self._prompt(self._messages, continues=True)
-        self._check_fits(len(opening.tokens))
-        yield from self._run(messages, opening, before)
+        opening = self._continues_at or self._prompt(self._messages, said=self._messages[-1])
+        yield from self._run(self._messages[:-1], opening)
 
     def load_messages(self, messages: Sequence[Message]) -> None:
         """Replace the conversation, for chats that were saved."""
+        self._check()
         self._require_idle()
         self._messages = [m for m in messages if m.role != "system"]
         self._continues_at = None
@@ -181,43 +177,50 @@ class Session:
         self._begin()
         if not messages[-1].text.strip():
             raise BadPrompt("The message is empty: type a question.")
-        opening = self._prompt(messages, continues=False)
-        self._messages = messages
-        yield from self._run(messages, opening, Message("assistant", ""))
+        yield from self._run(messages, self._prompt(messages))
 
-    def _run(self, messages: list[Message], opening: Opening, before: Message) -> Iterator[Event]:
-        """Answer; `before` is what the answer already says."""
-        track = self._drafting.track_for_answer()
+    def _run(self, messages: list[Message], opening: Opening) -> Iterator[Event]:
+        """Answer the last of `messages`."""
+        self._check_fits(len(opening.tokens))
         text = StreamingText(
             self._model.tokenizer,
             (*self._settings.generation.stop, *self._model.stop),
             thinking_open=opening.thinking_open,
         )
+        answer = self._new_answer(opening, text)
+        self._messages = messages
+        self._answer = answer
+        self._is_busy = True
+        said = opening.said
+        try:
+            for event in answer.events():
+                yield event
+                self._check()
+        except GeneratorExit:
+            raise
+        except BaseException:
+            self._drafting.forget()
+            raise
+        finally:
+            said = Message("assistant", said.text + text.text, said.thinking + text.thinking)
+            self._messages = [*messages, said] if said.text or said.thinking else messages
+            goes_on = opening._replace(answered=tuple(answer.tokens))
+            self._continues_at = None if text.hit_stop else goes_on
+            self._is_busy = False
+        yield replace(answer.finished(), text=said.text, thinking=said.thinking)
+
+    def _new_answer(self, opening: Opening, text: StreamingText) -> Answer:
         seed = self._settings.sampling.seed
-        answer = Answer(
-            track,
-            opening.tokens,
+        return Answer(
+            self._drafting.track_for_answer(),
+            opening,
+            stable_length(opening.prompt, self._model.tokenizer.special_ids),
             self._rules(),
             text,
             _Live(self),
             fresh_seed() if seed is None else seed,
             self._model.chunk,
         )
-        self._answer = answer
-        self._is_busy = True
-        try:
-            for event in answer.events():
-                yield _joined(before, event) if isinstance(event, GenerationFinished) else event
-        except Exception:
-            self._drafting.forget()
-            raise
-        finally:
-            self._is_busy = False
-            said = Message("assistant", before.text + text.text, before.thinking + text.thinking)
-            is_thinking = bool(said.thinking) and not said.text
-            everything = (*opening.tokens, *answer.tokens)
-            self._continues_at = None if text.hit_stop else Opening(everything, is_thinking)
-            self._messages = [*messages, said] if said.text or said.thinking else messages
 
     def _rules(self) -> StopRules:
         options, model = self._settings.generation, self._model
@@ -227,8 +230,10 @@ class Session:
             context_length=model.context_length,
         )
 
-    def _prompt(self, messages: Sequence[Message], *, continues: bool) -> Opening:
+    def _prompt(self, messages: Sequence[Message], said: Message = NOTHING_SAID) -> Opening:
+        """The rendered conversation; `said` is its last message, when that is to be continued."""
         system = [Message("system", self.system)] if self.system else []
+        continues = said is not NOTHING_SAID
         prompt = tokenize_chat(
             self._model.template,
             self._model.tokenizer,
@@ -237,8 +242,7 @@ class Session:
             thinking=self._settings.thinking,
             continue_last=continues,
         )
-        self._check_fits(len(prompt.tokens))
-        return Opening(prompt.tokens, prompt.thinking_open)
+        return Opening(prompt.tokens, prompt.thinking_open, said=said)
 
     def _check_fits(self, count: int) -> None:
         limit = self._model.context_length
@@ -273,10 +277,3 @@ class _Live:
         self.stopped = session._is_stopped
         self.sampling = lambda: session.sampling
         self.length = session._drafting.length
-
-
-def _joined(before: Message, finished: GenerationFinished) -> GenerationFinished:
-    """All of a continued answer."""
-    return replace(
-        finished, text=before.text + finished.text, thinking=before.thinking + finished.thinking
-    )

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from mlx_engine.decoding.answer import Answer
+from mlx_engine.decoding.opening import Opening
 from mlx_engine.decoding.stop_rules import StopRules
 from mlx_engine.decoding.track import Track
 from mlx_engine.drafting.contract import DraftSource
@@ -92,7 +93,8 @@ def run(
     length = FixedLength(depth) if isinstance(depth, int) else depth
     answer = Answer(
         track,
-        list(prompt),
+        Opening(tuple(prompt)),
+        len(prompt) - 1,
         StopRules(frozenset(end_ids), max_tokens, context_length),
         TokenText(stop_pairs),
         Fixed(options or SamplingOptions(temperature=0), length),

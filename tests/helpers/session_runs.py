@@ -1,0 +1,154 @@
+"""Tiny engines with sessions, and what a session said, gathered from its events."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import mlx.core as mx
+from chat_templates import QWEN
+from tiny_qwen3_5 import write_tiny_qwen3_5
+
+from mlx_engine.cache.layer_caches import LayerCaches
+from mlx_engine.decoding.session import Session
+from mlx_engine.engine import Engine
+from mlx_engine.loading.load_model import load_model
+from mlx_engine.models.contract import Adapter
+from mlx_engine.values.events import (
+    Event,
+    GenerationFinished,
+    PromptProgress,
+    RoundFinished,
+    TextPiece,
+)
+from mlx_engine.values.options import (
+    DraftOptions,
+    GenerationOptions,
+    LoadOptions,
+    SamplingOptions,
+)
+from mlx_engine.values.stats import RoundStats
+
+FEW_WORDS = dict.fromkeys((75, 78, 110, 220, 257, 263, 270, 281), 6.0)
+"""A bias to a handful of tokens, so that even a random head is right now and then."""
+PICKS = SamplingOptions(temperature=0.8, seed=11, logit_bias=FEW_WORDS)
+PLAIN = DraftOptions(source="none")
+
+
+@dataclass(frozen=True)
+class Said:
+    """One answer: its text by the finished event, its pieces, its rounds."""
+
+    finished: GenerationFinished
+    pieces: tuple[TextPiece, ...]
+    rounds: tuple[RoundStats, ...]
+    progress: tuple[PromptProgress, ...]
+    tokens: tuple[int, ...]
+
+    @property
+    def text(self) -> str:
+        return self.finished.text
+
+    @property
+    def reason(self) -> str:
+        return self.finished.reason
+
+    def shown(self, channel: str = "answer") -> str:
+        return "".join(piece.text for piece in self.pieces if piece.channel == channel)
+
+
+def listen(
+    session: Session, events: Iterable[Event], on_event: Callable[[Event], None] | None = None
+) -> Said:
+    """Reads an answer to its end and checks that its figures add up."""
+    heard: list[Event] = []
+    for event in events:
+        heard.append(event)
+        if on_event is not None:
+            on_event(event)
+    *before, finished = heard
+    assert isinstance(finished, GenerationFinished)
+    said = Said(
+        finished,
+        tuple(event for event in before if isinstance(event, TextPiece)),
+        tuple(event.stats for event in before if isinstance(event, RoundFinished)),
+        tuple(event for event in before if isinstance(event, PromptProgress)),
+        session.tokens,
+    )
+    check_figures(said)
+    assert session.stats == finished.stats
+    return said
+
+
+def check_figures(said: Said) -> None:
+    stats = said.finished.stats
+    assert stats.generated_tokens == sum(r.emitted for r in said.rounds)
+    assert stats.passes == len(said.rounds)
+    for r in said.rounds:
+        assert 0 <= r.accepted <= r.drafted <= r.depth or r.drafted == 0
+        assert r.accepted <= r.emitted <= r.accepted + 1
+    positions = [r.position for r in said.rounds]
+    steps = [r.emitted for r in said.rounds]
+    assert positions == [stats.prompt_tokens + sum(steps[:n]) for n in range(len(steps))]
+
+
+def tiny_folder(folder: Path, template: str | None = None) -> Path:
+    """A random model with a head; `template` instead of its ChatML."""
+    write_tiny_qwen3_5(folder)
+    if template is not None:
+        (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
+    return folder
+
+
+def thinking_folder(folder: Path) -> Path:
+    """The same with a template that opens a think block, and drops thinking from the history."""
+    return tiny_folder(folder, QWEN)
+
+
+def session_of(
+    engine: Engine,
+    sampling: SamplingOptions = PICKS,
+    depth: int = 3,
+    max_tokens: int | None = 12,
+    stop: tuple[str, ...] = (),
+    **more: object,
+) -> Session:
+    """A session at a pinned depth; depth 0 is without a draft source at all."""
+    return engine.session(
+        sampling=sampling,
+        draft=DraftOptions(depth=depth) if depth else PLAIN,
+        generation=GenerationOptions(max_tokens=max_tokens, stop=stop),
+        **more,  # type: ignore[arg-type]
+    )
+
+
+class Failing:
+    """An adapter that works until told to fail: a `fault` is called before each trunk pass."""
+
+    def __init__(self, adapter: Adapter) -> None:
+        self._adapter = adapter
+        self.vocabulary = adapter.vocabulary
+        self.hidden_size = adapter.hidden_size
+        self.mtp_depth = adapter.mtp_depth
+        self.make_caches = adapter.make_caches
+        self.make_head_caches = adapter.make_head_caches
+        self.mtp_forward = adapter.mtp_forward
+        self.mtp_logits = adapter.mtp_logits
+        self.faults: Iterator[BaseException | float | None] = iter(())
+
+    def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
+        """A pass; its fault is an error to raise after it, or a number to spoil its result."""
+        fault = next(self.faults, None)
+        hidden = self._adapter.forward(tokens, caches)
+        if isinstance(fault, BaseException):
+            raise fault
+        return hidden if fault is None else hidden * fault
+
+    def logits(self, hidden: mx.array) -> mx.array:
+        return self._adapter.logits(hidden)
+
+
+def failing_engine(folder: Path) -> tuple[Engine, Failing]:
+    """An engine, and the adapter in it to make fail."""
+    model = load_model(folder, LoadOptions(), folder)
+    adapter = Failing(model.adapter)
+    return Engine(replace(model, adapter=adapter), LoadOptions()), adapter
