@@ -1,0 +1,1 @@
+"""What drafting does, in figures and charts."""

@@ -1,0 +1,112 @@
+"""The Drafting view: everything known about drafting in this chat, in charts and words."""
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QFrame, QLabel, QScrollArea, QVBoxLayout, QWidget
+
+from app.window.drafting.chart import Chart
+from app.window.drafting.cost_curve import CostCurve
+from app.window.drafting.depth_bars import DepthBars
+from app.window.drafting.pass_bars import PassBars
+from app.window.drafting.round_history import RoundHistory
+from app.window.drafting.stage_bar import StageBar
+from app.window.theme import Theme, TypeSizes
+
+
+class DraftingView(QScrollArea):
+    """Shows a RoundHistory; the owner calls `show_history` when it has grown."""
+
+    def __init__(self, theme: Theme, sizes: TypeSizes, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWidgetResizable(True)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setAccessibleName("Drafting")
+        self._summary = _paragraph()
+        self._bars = DepthBars(theme, sizes)
+        self._passes = PassBars(theme, sizes)
+        self._costs = CostCurve(theme, sizes)
+        self._stages = StageBar(theme, sizes)
+        self._gain = _paragraph()
+        self._reasons = _paragraph()
+        self._column = QVBoxLayout()
+        self._column.setContentsMargins(16, 16, 16, 16)
+        self._column.setSpacing(8)
+        self._column.addWidget(self._summary)
+        self._add("Acceptance by depth", self._bars)
+        self._add("Tokens of each pass", self._passes)
+        self._add("Cost of a pass by rows, ms", self._costs)
+        self._add("Where a round's time goes", self._stages)
+        self._add("Gain in this chat", self._gain)
+        self._add("Declined", self._reasons)
+        self._column.addStretch(1)
+        body = QWidget()
+        body.setLayout(self._column)
+        self.setWidget(body)
+        self.show_history(RoundHistory())
+
+    def _add(self, title: str, content: QWidget) -> None:
+        heading = QLabel(title)
+        heading.setProperty("role", "heading")
+        self._column.addSpacing(8)
+        self._column.addWidget(heading)
+        self._column.addWidget(content)
+        content.setAccessibleName(title)
+
+    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
+        """Take other colours and sizes."""
+        charts: list[Chart] = [self._bars, self._passes, self._costs, self._stages]
+        for chart in charts:
+            chart.set_theme(theme, sizes)
+
+    def show_history(self, history: RoundHistory) -> None:
+        """Show all figures of a chat."""
+        self._summary.setText(summary(history))
+        self._bars.show_rows(history.depths)
+        self._passes.show_tokens(history.tokens_per_pass_over_time)
+        self._stages.show_stages(history.stages)
+        self._gain.setText(gain_in_words(history))
+        self._reasons.setText(reasons_in_words(history))
+
+    def show_costs(self, verify_ms: Sequence[float], depth_in_use: int) -> None:
+        """Show the measured cost of a pass of 1 row and more."""
+        self._costs.show_costs(verify_ms, depth_in_use + 1)
+
+
+def summary(history: RoundHistory) -> str:
+    """Depth in effect and acceptance, or why there is none."""
+    if history.reason_now is not None:
+        return history.reason_now.words
+    if not history.drafted:
+        return "Nothing has been drafted in this chat yet."
+    share = 100 * history.accepted / history.drafted
+    return (
+        f"Drafting {history.depth_now} now. {history.accepted} of {history.drafted} drafted tokens "
+        f"accepted ({share:.0f} %), {history.tokens_per_pass:.2f} tokens a pass."
+    )
+
+
+def gain_in_words(history: RoundHistory) -> str:
+    """Measured speed with and without drafting."""
+    gain = history.gain
+    if gain is None:
+        return (
+            "Not measured yet: it needs rounds with and without drafting in this chat. "
+            "Compare runs both."
+        )
+    return (
+        f"{gain.drafted:.1f} tok/s with drafting, {gain.plain:.1f} without: {gain.ratio:.2f} times."
+    )
+
+
+def reasons_in_words(history: RoundHistory) -> str:
+    """Every path that was declined, a line each."""
+    lines = [reason.words for reason in history.reasons]
+    return "\n".join(lines) if lines else "Nothing was declined."
+
+
+def _paragraph() -> QLabel:
+    label = QLabel()
+    label.setWordWrap(True)
+    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    return label

@@ -1,0 +1,115 @@
+"""The strip at the window's foot: drafting in effect, acceptance, speed, context, progress."""
+
+from dataclasses import dataclass
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QFont, QKeyEvent, QMouseEvent
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
+
+from app.window.drafting.round_history import RoundHistory
+from app.window.drafting.sparkline import Sparkline
+from app.window.theme import Theme, TypeSizes
+
+
+@dataclass(frozen=True, slots=True)
+class StripFigures:
+    """Figures that are not in the round history; None is not known."""
+
+    tokens_per_second: float | None = None
+    context_used: int | None = None
+    context_length: int | None = None
+    prompt_done: int | None = None
+    prompt_total: int | None = None
+
+
+class StatusStrip(QWidget):
+    """One line of live figures. Signal `opened`: the user wants the Drafting view."""
+
+    opened = Signal()
+
+    def __init__(self, theme: Theme, sizes: TypeSizes, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setAccessibleName("Drafting status")
+        self.setToolTip("Open the Drafting view")
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+        self._drafting, self._acceptance = QLabel(), QLabel()
+        self._per_pass, self._speed, self._context = QLabel(), QLabel(), QLabel()
+        self._sparkline = Sparkline(theme, sizes)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(16, 4, 16, 4)
+        row.setSpacing(16)
+        for widget in (self._drafting, self._sparkline, self._acceptance, self._per_pass):
+            row.addWidget(widget)
+        row.addStretch(1)
+        row.addWidget(self._speed)
+        row.addWidget(self._context)
+        self.set_theme(theme, sizes)
+        self.show_figures(RoundHistory(), StripFigures())
+
+    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
+        """Take other colours and sizes."""
+        self._sparkline.set_theme(theme, sizes)
+        font = QFont(self.font())
+        font.setPixelSize(sizes.small)
+        font.setFeature(QFont.Tag("tnum"), 1)
+        for label in (self._drafting, self._acceptance, self._per_pass, self._speed, self._context):
+            label.setFont(font)
+
+    def show_figures(self, history: RoundHistory, figures: StripFigures) -> None:
+        """Show the newest figures."""
+        self._drafting.setText(drafting_in_words(history))
+        self._sparkline.show_values(history.acceptance_over_time)
+        drafted = history.drafted
+        self._acceptance.setText(f"{100 * history.accepted / drafted:.0f} %" if drafted else "")
+        passes = history.tokens_per_pass
+        self._per_pass.setText(f"{passes:.1f} tok/pass" if drafted else "")
+        self._speed.setText(speed_in_words(history, figures))
+        self._context.setText(context_in_words(figures))
+        self.setAccessibleDescription(
+            " · ".join(filter(None, (label.text() for label in self.findChildren(QLabel))))
+        )
+
+    # Qt
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:  # noqa: N802
+        """A click opens the Drafting view."""
+        if self.rect().contains(event.position().toPoint()):
+            self.opened.emit()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+        """So do Return and Space."""
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
+            self.opened.emit()
+        else:
+            super().keyPressEvent(event)
+
+
+def drafting_in_words(history: RoundHistory) -> str:
+    """What drafting does now, short."""
+    reason = history.reason_now
+    if reason is not None:
+        return "drafting parked" if reason.code.startswith("parked") else "not drafting"
+    return f"drafting {history.depth_now}" if history.depth_now else "drafting idle"
+
+
+def speed_in_words(history: RoundHistory, figures: StripFigures) -> str:
+    """Tokens per second, beside plain decoding's where this chat has measured it."""
+    if figures.tokens_per_second is None:
+        return ""
+    gain = history.gain
+    plain = f" (plain {gain.plain:.1f})" if gain else ""
+    return f"{figures.tokens_per_second:.1f} tok/s{plain}"
+
+
+def context_in_words(figures: StripFigures) -> str:
+    """Prompt progress while it runs, else context used of what there is."""
+    if figures.prompt_total and (figures.prompt_done or 0) < figures.prompt_total - 1:
+        return f"reading {figures.prompt_done:,} of {figures.prompt_total:,} tokens"
+    if figures.context_used is None or figures.context_length is None:
+        return ""
+    return f"{_thousands(figures.context_used)} / {_thousands(figures.context_length)}"
+
+
+def _thousands(count: int) -> str:
+    return f"{count / 1000:.1f}k" if count >= 1000 else str(count)

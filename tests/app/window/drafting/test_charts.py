@@ -1,0 +1,82 @@
+"""Charts paint in both schemes, grow with their values and say them in words."""
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QColor
+from PySide6.QtWidgets import QLabel
+
+from app.window.drafting.cost_curve import CostCurve
+from app.window.drafting.depth_bars import ROW, DepthBars
+from app.window.drafting.drafting_view import DraftingView
+from app.window.drafting.pass_bars import PassBars
+from app.window.drafting.round_history import DepthRow, RoundHistory, Stages
+from app.window.drafting.sparkline import Sparkline
+from app.window.drafting.stage_bar import StageBar
+from app.window.drafting.status_strip import StatusStrip, StripFigures
+from app.window.theme import TypeSizes, load_theme
+from mlx_engine.values.stats import RoundStats
+
+
+def colours_of(widget):
+    widget.resize(widget.sizeHint())
+    image = widget.grab().toImage()
+    pixels = ((x, y) for x in range(image.width()) for y in range(image.height()))
+    return {image.pixelColor(x, y).name() for x, y in pixels}
+
+
+@pytest.fixture(params=["light", "dark"])
+def theme(request):
+    return load_theme(request.param)
+
+
+FILLED = {
+    Sparkline: lambda chart: chart.show_values([0.2, 0.9, 0.5]),
+    DepthBars: lambda chart: chart.show_rows([DepthRow(1, 9, 10), DepthRow(2, 5, 9)]),
+    PassBars: lambda chart: chart.show_tokens([1, 3, 4, 2]),
+    CostCurve: lambda chart: chart.show_costs([5, 6, 7.5, 9], 3),
+    StageBar: lambda chart: chart.show_stages(Stages(10, 30, 5)),
+}
+
+
+@pytest.mark.parametrize("kind", FILLED)
+def test_values_are_painted_and_said(qtbot, theme, kind):
+    chart = kind(theme, TypeSizes())
+    qtbot.addWidget(chart)
+    empty_words, empty = chart.words(), colours_of(chart)
+    FILLED[kind](chart)
+    assert chart.words() != empty_words
+    assert chart.accessibleDescription() == chart.words()
+    assert QColor(theme.accent).name() in colours_of(chart)
+    assert QColor(theme.accent).name() not in empty
+
+
+def test_bars_grow_with_depths(qtbot, theme):
+    bars = DepthBars(theme, TypeSizes())
+    qtbot.addWidget(bars)
+    bars.show_rows([DepthRow(depth, 1, 2) for depth in range(1, 6)])
+    assert bars.sizeHint().height() == 5 * ROW
+    assert "Depth 5: 1 of 2 accepted, 50 %." in bars.accessibleDescription()
+
+
+def test_the_strip_opens_by_click_and_key(qtbot, theme):
+    strip = StatusStrip(theme, TypeSizes())
+    qtbot.addWidget(strip)
+    strip.show()
+    with qtbot.waitSignal(strip.opened):
+        qtbot.mouseClick(strip, Qt.MouseButton.LeftButton)
+    with qtbot.waitSignal(strip.opened):
+        qtbot.keyClick(strip, Qt.Key.Key_Return)
+
+
+def test_view_and_strip_show_a_history(qtbot, theme):
+    history = RoundHistory()
+    history.add([RoundStats(0, 3, 3, 2, 3, 4.0, 9.0, 1.0)] * 5)
+    view, strip = DraftingView(theme, TypeSizes()), StatusStrip(theme, TypeSizes())
+    qtbot.addWidget(view)
+    qtbot.addWidget(strip)
+    view.show_history(history)
+    view.show_costs([5, 6, 7, 8], 3)
+    strip.show_figures(history, StripFigures(41.0, 100, 1000))
+    assert any("10 of 15 drafted" in label.text() for label in view.findChildren(QLabel))
+    assert "67 %" in strip.accessibleDescription()
+    assert "41.0 tok/s" in strip.accessibleDescription()

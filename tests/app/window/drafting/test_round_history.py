@@ -1,0 +1,87 @@
+"""Figures of a chat from its rounds, against sums by hand."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.window.drafting.drafting_view import gain_in_words, reasons_in_words, summary
+from app.window.drafting.round_history import POINTS, DepthRow, RoundHistory
+from app.window.drafting.sparkline import running_mean
+from app.window.drafting.status_strip import StripFigures, context_in_words, speed_in_words
+from mlx_engine.values.reason import Reason
+from mlx_engine.values.stats import RoundStats
+
+
+def a_round(drafted=0, accepted=0, ms=10.0, why=None):
+    return RoundStats(0, drafted, drafted, accepted, accepted + 1, ms / 4, ms / 2, ms / 4, why)
+
+
+@given(
+    rounds=st.lists(
+        st.integers(0, 8).flatmap(lambda k: st.tuples(st.just(k), st.integers(0, k))), max_size=40
+    )
+)
+def test_depth_rows(rounds):
+    history = RoundHistory()
+    history.add(a_round(drafted, accepted) for drafted, accepted in rounds)
+    for row in history.depths:
+        assert row.drafted == sum(drafted >= row.depth for drafted, _ in rounds)
+        assert row.accepted == sum(accepted >= row.depth for _, accepted in rounds)
+    assert len(history.depths) == max((drafted for drafted, _ in rounds), default=0)
+    assert history.drafted == sum(drafted for drafted, _ in rounds)
+    assert history.accepted == sum(accepted for _, accepted in rounds)
+
+
+def test_gain_needs_both_kinds_of_rounds():
+    history = RoundHistory()
+    history.add([a_round(3, 2, ms=15)] * 4)
+    assert history.gain is None
+    history.add([a_round(ms=10)] * 7)
+    assert history.gain is None
+    history.add([a_round(ms=10)])
+    assert history.gain is not None
+    assert history.gain.plain == pytest.approx(100)
+    assert history.gain.drafted == pytest.approx(200)
+    assert gain_in_words(history) == "200.0 tok/s with drafting, 100.0 without: 2.00 times."
+
+
+def test_recent_rounds_are_bounded():
+    history = RoundHistory()
+    history.add([a_round(2, 1)] * (2 * POINTS))
+    assert len(history.acceptance_over_time) == POINTS
+    assert history.depths[0] == DepthRow(1, 2 * POINTS, 2 * POINTS)
+    assert history.tokens_per_pass == 2
+
+
+def test_the_newest_reason_is_in_effect_and_all_are_listed():
+    parked, off = Reason("parked-cost", "Too dear."), Reason("off", "Switched off.")
+    history = RoundHistory()
+    history.add([a_round(why=parked), a_round(why=off)])
+    assert summary(history) == "Switched off."
+    history.add([a_round(2, 2)])
+    assert summary(history).startswith("Drafting 2 now. 2 of 2 drafted tokens accepted (100 %)")
+    assert reasons_in_words(history) == "Too dear.\nSwitched off."
+
+
+def test_stages_add_up():
+    history = RoundHistory()
+    history.add([a_round(1, 1, ms=20)] * 3)
+    assert (history.stages.draft_ms, history.stages.verify_ms) == (15, 30)
+    assert history.stages.total_ms == 60
+
+
+def test_running_mean():
+    assert running_mean([1, 0, 1, 1], 2) == pytest.approx((1, 0.5, 0.5, 1))
+    assert running_mean([], 3) == ()
+
+
+def test_words_of_the_strip():
+    assert context_in_words(StripFigures(prompt_done=128, prompt_total=2000)) == (
+        "reading 128 of 2,000 tokens"
+    )
+    done = StripFigures(
+        41.31, context_used=3100, context_length=32768, prompt_done=9, prompt_total=10
+    )
+    assert context_in_words(done) == "3.1k / 32.8k"
+    assert speed_in_words(RoundHistory(), done) == "41.3 tok/s"
+    assert context_in_words(StripFigures()) == ""
