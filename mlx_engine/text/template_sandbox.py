@@ -120,8 +120,6 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         self.budget.step()
         if isinstance(__obj, MethodType) and __obj.__self__ is self:
             return __obj(*args)
-        if isinstance(__obj, LoopContext):
-            args = tuple(map(self.count_items, args))
         for value in args:
             if isinstance(value, tuple) or isinstance(__obj, METHOD_TYPES):
                 self.budget.characters(self.budget.check(value))

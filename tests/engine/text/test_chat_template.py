@@ -69,6 +69,12 @@ def test_continued_answer_ends_the_prompt(source: str) -> None:
     assert template.render(DONE, add_generation_prompt=False).startswith(prompt)
 
 
+def test_a_template_that_shows_the_answer_twice() -> None:
+    template = ChatTemplate("{{ messages[-1].content }}|{{ messages[-1].content }}|", {}, "x")
+    prompt = template.render(DONE, add_generation_prompt=False, continue_last=True)
+    assert prompt == "Yes, the|Yes, the"
+
+
 def test_an_answer_stopped_while_thinking_goes_on_thinking() -> None:
     template = ChatTemplate(QWEN, TOKENS, "test")
     messages = [*ASK, Message("assistant", "", "Let me see")]

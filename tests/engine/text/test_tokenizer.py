@@ -187,6 +187,16 @@ def test_plain_parts_of_a_sentencepiece_like_tokenizer_keep_the_text() -> None:
     assert spelled == list("▁ab</s>c")
 
 
+def test_special_tokens_that_overlap_are_all_cut(tmp_path: Path) -> None:
+    make_tiny_tokenizer(tmp_path)
+    core = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    core.add_special_tokens(["abab", "ba"])
+    tokenizer = Tokenizer(core)
+    ids = tokenizer.encode_plain("xababax")
+    assert not tokenizer.special_ids & set(ids)
+    assert tokenizer.decode(ids) == "xababax"
+
+
 @pytest.mark.skipif(not REAL.is_dir(), reason="the shared test checkpoint is not here")
 def test_real_tokenizer() -> None:
     tokenizer = Tokenizer.from_folder(REAL)
