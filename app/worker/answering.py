@@ -6,36 +6,24 @@ from typing import cast
 
 from app.worker.batcher import Batcher
 from app.worker.contract import ChatSession
-from app.worker.inbox import Inbox
+from app.worker.interruptions import Interruptions
 from app.worker.kept_chats import KeptChats
 from app.worker.problems import problem_of
-from app.worker.replies import AnswerEvents, AnswerFailed, AnswerWithdrawn, Reply
-from app.worker.requests import (
-    Ask,
-    ChangeSettings,
-    Question,
-    Request,
-    StopAnswer,
-)
+from app.worker.replies import AnswerEvents, AnswerFailed, Reply
+from app.worker.requests import Ask, ChangeSettings, CloseChat, Question, StopAnswer
 from mlx_engine.values.events import Event
 
 
 class Answering:
     """Answers one question after the other, on the engine's thread."""
 
-    def __init__(
-        self,
-        inbox: Inbox,
-        reply: Callable[[Reply], None],
-        new_batcher: Callable[[], Batcher] = Batcher,
-    ) -> None:
-        self._inbox = inbox
+    def __init__(self, interruptions: Interruptions, reply: Callable[[Reply], None]) -> None:
+        self._interruptions = interruptions
         self._reply = reply
-        self._new_batcher = new_batcher
 
     def answer(self, question: Question, chats: KeptChats) -> None:
         """Reply AnswerEvents to the end, or AnswerFailed after what there was."""
-        batcher = self._new_batcher()
+        batcher = Batcher()
         try:
             session = chats.open(question.chat_id, question.settings)
             chats.trim()
@@ -50,37 +38,22 @@ class Answering:
                 chats.forget(question.chat_id)  # nobody knows what state it is in: read it anew
             self._reply(AnswerFailed(question.chat_id, question.message_id, problem))
 
-    def withdraw(self, chat_id: str) -> None:
-        """Forget the chat's questions that wait."""
-        for question in self._inbox.take_questions(chat_id):
-            self._reply(AnswerWithdrawn(question.chat_id, question.message_id))
-
     def _send(self, question: Question, batch: tuple[Event, ...]) -> None:
         if batch:
             self._reply(AnswerEvents(question.chat_id, question.message_id, batch))
 
     def _obey(self, chat_id: str, session: ChatSession, chats: KeptChats) -> None:
-        """Stop, withdraw and change settings as asked since the last event."""
-        for request in self._inbox.take(lambda r: _is_urgent(r, chat_id)):
+        """Do what was asked since the last event; the session must be inside an answer."""
+        for request in self._interruptions.new(chat_id):
             match request:
-                case StopAnswer():
-                    self.withdraw(request.chat_id)
-                    if request.chat_id == chat_id:
-                        session.stop()
                 case ChangeSettings():
                     chats.change(chat_id, request.settings)
-        if self._inbox.is_ending(chat_id):
+                case CloseChat():
+                    chats.forget(request.chat_id)
+            if isinstance(request, StopAnswer | CloseChat) and request.chat_id == chat_id:
+                session.stop()
+        if self._interruptions.is_ending():
             session.stop()
-
-
-def _is_urgent(request: Request, chat_id: str) -> bool:
-    """Whether it cannot wait for the end of this chat's answer.
-
-    Settings of another chat wait: they come after its questions, which carry their own.
-    """
-    return isinstance(request, StopAnswer) or (
-        isinstance(request, ChangeSettings) and request.chat_id == chat_id
-    )
 
 
 def _events(session: ChatSession, question: Question) -> Generator[Event, None, None]:

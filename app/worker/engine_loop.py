@@ -5,6 +5,7 @@ from collections.abc import Callable
 from app.worker.answering import Answering
 from app.worker.contract import ModelSource
 from app.worker.inbox import Inbox
+from app.worker.interruptions import Interruptions
 from app.worker.model_in_use import ModelInUse
 from app.worker.problems import no_model, problem_of
 from app.worker.replies import AnswerFailed, CostsMeasured, Reply, WorkerFailed
@@ -31,8 +32,9 @@ def serve(
     memory_bytes: what models and their caches may use on this machine. reply is called on this
     thread. No request ends the loop but Shutdown.
     """
-    model = ModelInUse(source, inbox, reply, memory_bytes)
-    desk = _Desk(model, Answering(inbox, reply), reply)
+    interruptions = Interruptions(inbox, reply)
+    model = ModelInUse(source, interruptions, reply, memory_bytes)
+    desk = _Desk(model, Answering(interruptions, reply), reply)
     while not isinstance(request := inbox.next(), Shutdown):
         try:
             desk.do(request)
@@ -58,17 +60,13 @@ class _Desk:
             case Ask() | ContinueAnswer():
                 self._answer(request)
             case CloseChat():
-                self._answering.withdraw(request.chat_id)
-                if self._model.chats is not None:
-                    self._model.chats.forget(request.chat_id)
+                self._model.forget(request.chat_id)
             case ChangeSettings():
-                if self._model.chats is not None and request.chat_id in self._model.chats:
+                if self._model.chats is not None:
                     self._model.chats.change(request.chat_id, request.settings)
-            case StopAnswer():
-                self._answering.withdraw(request.chat_id)
             case MeasureCosts():
                 self._measure()
-            case CancelLoad() | Shutdown():
+            case StopAnswer() | CancelLoad() | Shutdown():
                 pass  # what they end is over
 
     def _answer(self, question: Question) -> None:

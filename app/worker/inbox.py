@@ -1,10 +1,10 @@
 """Requests on their way to the engine's thread; putting one never waits."""
 
 from collections import deque
-from collections.abc import Callable
 from threading import Condition
 
-from app.worker.requests import CloseChat, LoadModel, Question, Request, Shutdown
+from app.worker.requests import Request, Shutdown
+from app.worker.urgent import Sifted, sift
 
 
 class Inbox:
@@ -29,32 +29,14 @@ class Inbox:
             self._changed.wait_for(lambda: bool(self._waiting))
             return self._waiting.popleft()
 
-    def take(self, wanted: Callable[[Request], bool]) -> tuple[Request, ...]:
-        """Remove and return the wanted requests that wait, oldest first."""
-        if not self._waiting:  # looked at once a round: no lock when nothing waits
-            return ()
+    def sift(self, chat_id: str | None) -> Sifted:
+        """Take out what cannot wait while chat_id is being answered, and what it withdraws."""
         with self._changed:
-            taken = tuple(request for request in self._waiting if wanted(request))
-            if taken:
-                self._waiting = deque(r for r in self._waiting if not wanted(r))
-            return taken
+            sifted = sift(self._waiting, chat_id)
+            self._waiting = deque(sifted.stay)
+            return sifted
 
-    def take_questions(self, chat_id: str) -> tuple[Question, ...]:
-        """Remove and return the chat's questions that wait."""
-        taken = self.take(lambda r: isinstance(r, Question) and r.chat_id == chat_id)
-        return tuple(r for r in taken if isinstance(r, Question))
-
-    def take_loads(self) -> tuple[LoadModel, ...]:
-        """Remove and return the loads that wait."""
-        taken = self.take(lambda r: isinstance(r, LoadModel))
-        return tuple(r for r in taken if isinstance(r, LoadModel))
-
-    def is_ending(self, chat_id: str | None = None) -> bool:
-        """Whether Shutdown waits, or CloseChat of this chat."""
-        if not self._waiting:
-            return False
+    def is_ending(self) -> bool:
+        """Whether Shutdown waits."""
         with self._changed:
-            return any(
-                isinstance(r, Shutdown) or (isinstance(r, CloseChat) and r.chat_id == chat_id)
-                for r in self._waiting
-            )
+            return bool(self._waiting) and isinstance(self._waiting[0], Shutdown)

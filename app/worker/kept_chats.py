@@ -18,8 +18,10 @@ class KeptChats:
         self._sessions: dict[str, ChatSession] = {}  # oldest use first
         self._thinking: dict[str, bool | None] = {}
 
-    def __contains__(self, chat_id: str) -> bool:
-        return chat_id in self._sessions
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The chats that are kept, oldest use first."""
+        return tuple(self._sessions)
 
     def open(self, chat_id: str, settings: ChatSettings) -> ChatSession:
         """The chat's session, with these settings, as the newest."""
@@ -32,8 +34,12 @@ class KeptChats:
         return session
 
     def change(self, chat_id: str, settings: ChatSettings) -> None:
-        """New settings; of a running answer, drafting and sampling follow at its next round."""
-        session = self._sessions[chat_id]
+        """New settings, if the chat is kept; a running answer's drafting and sampling follow at
+        its next round.
+        """
+        session = self._sessions.get(chat_id)
+        if session is None:
+            return
         if session.system != settings.system:
             session.system = settings.system
         session.sampling = settings.sampling or self._engine.description.sampling

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 from app.worker.contract import ChatEngine, ModelSource
-from app.worker.inbox import Inbox
+from app.worker.interruptions import Interruptions
 from app.worker.kept_chats import KeptChats
 from app.worker.problems import problem_of
 from app.worker.replies import (
@@ -15,7 +15,7 @@ from app.worker.replies import (
     ModelUnloaded,
     Reply,
 )
-from app.worker.requests import CancelLoad, LoadModel
+from app.worker.requests import CancelLoad, CloseChat, LoadModel
 from mlx_engine.values.errors import LoadStopped
 from mlx_engine.values.model_description import ModelDescription
 
@@ -31,10 +31,14 @@ class ModelInUse:
     """
 
     def __init__(
-        self, source: ModelSource, inbox: Inbox, reply: Callable[[Reply], None], memory_bytes: int
+        self,
+        source: ModelSource,
+        interruptions: Interruptions,
+        reply: Callable[[Reply], None],
+        memory_bytes: int,
     ) -> None:
         self._source = source
-        self._inbox = inbox
+        self._interruptions = interruptions
         self._reply = reply
         self._memory = memory_bytes
         self.engine: ChatEngine | None = None
@@ -54,15 +58,20 @@ class ModelInUse:
             self._make_room(description)
             engine = self._source.load(request, partial(self._progress, request))
         except LoadStopped:
-            self._reply(LoadCancelled(request.path, self.description))
+            self._reply(LoadCancelled(request.path))
         except Exception as error:
-            self._reply(LoadFailed(request.path, problem_of(error), self.description))
+            self._reply(LoadFailed(request.path, problem_of(error)))
         else:
             self.close()
             self.engine = engine
             left = max(0, self._memory - engine.description.nbytes)
             self.chats = KeptChats(engine, left // 2)
             self._reply(ModelLoaded(request.path, engine.description))
+
+    def forget(self, chat_id: str) -> None:
+        """Free the cache of a chat, if it has one."""
+        if self.chats is not None:
+            self.chats.forget(chat_id)
 
     def close(self) -> None:
         """Let the model and all sessions go."""
@@ -81,10 +90,10 @@ class ModelInUse:
 
     def _progress(self, request: LoadModel, done: int, total: int) -> None:
         """Report, or raise LoadStopped when nobody wants this load any more."""
-        cancelled = self._inbox.take(lambda r: isinstance(r, CancelLoad))
-        if cancelled:
-            for waiting in self._inbox.take_loads():
-                self._reply(LoadCancelled(waiting.path, self.description))
-        if cancelled or self._inbox.is_ending():
+        urgent = self._interruptions.new(None)
+        for closed in (r for r in urgent if isinstance(r, CloseChat)):
+            self.forget(closed.chat_id)
+        cancelled = any(isinstance(r, CancelLoad) for r in urgent)
+        if cancelled or self._interruptions.is_ending():
             raise LoadStopped(f"{request.path}: loading was stopped.")
         self._reply(LoadProgress(request.path, done, total))

@@ -46,19 +46,17 @@ class ModelUnloaded:
 
 @dataclass(frozen=True, slots=True)
 class LoadFailed:
-    """The load failed; in_use is the model that still answers, None when there is none."""
+    """The load failed; the model in use still is, unless ModelUnloaded came before."""
 
     path: str | None
     problem: Problem
-    in_use: ModelDescription | None
 
 
 @dataclass(frozen=True, slots=True)
 class LoadCancelled:
-    """The load was cancelled; in_use as for LoadFailed."""
+    """The load was cancelled; the model in use still is, unless ModelUnloaded came before."""
 
     path: str | None
-    in_use: ModelDescription | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """What the program may ask of the engine's thread: frozen values that can cross a process border.
 
 They are done in the order they were put, except for what concerns work that runs or waits:
-StopAnswer, CancelLoad and Shutdown act at once, ChangeSettings at the next round of its answer.
+StopAnswer, CancelLoad, CloseChat and Shutdown act at once, ChangeSettings at the next round.
 """
 
 from dataclasses import dataclass, field

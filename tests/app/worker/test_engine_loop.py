@@ -1,0 +1,197 @@
+"""Answers of the engine's loop: stop, change, continue, fail, and go on."""
+
+from scripted_engine import Answer, ScriptedEngine
+from scripted_models import ScriptedModels, WorkerEngine
+from served import ask, served
+
+from app.worker.replies import (
+    AnswerEvents,
+    AnswerFailed,
+    AnswerWithdrawn,
+    CostsMeasured,
+    Reply,
+    WorkerFailed,
+)
+from app.worker.requests import (
+    ChangeSettings,
+    ChatSettings,
+    CloseChat,
+    ContinueAnswer,
+    LoadModel,
+    MeasureCosts,
+    StopAnswer,
+)
+from mlx_engine.values.conversation import Message
+from mlx_engine.values.errors import NumericsError
+from mlx_engine.values.events import RoundFinished
+from mlx_engine.values.options import DraftOptions
+
+LONG = " ".join(["word"] * 3000)
+SLOWLY = Answer(LONG, pause_s=0.002)
+
+
+def models(*answers: Answer) -> ScriptedModels:
+    return ScriptedModels({"m": WorkerEngine(list(answers))})
+
+
+def engine_of(source: ScriptedModels) -> ScriptedEngine:
+    return source.engines["m"]
+
+
+def has_round(value: Reply) -> bool:
+    return isinstance(value, AnswerEvents) and any(
+        isinstance(event, RoundFinished) for event in value.events
+    )
+
+
+def test_a_question_is_answered() -> None:
+    with served(models(Answer("Because it is so.", thinking="Hm."))) as room:
+        room.put(LoadModel("m"), ask("Why?"))
+        finished = room.until_answered("answer")
+    assert finished.text == "Because it is so."
+    assert room.text("answer") == "Hm.Because it is so."
+
+
+def test_without_a_model_there_are_words() -> None:
+    with served(models()) as room:
+        room.put(ask("Why?"))
+        failed = room.until_a(AnswerFailed)
+    assert isinstance(failed, AnswerFailed)
+    assert failed.problem.kind == "known"
+    assert "No model" in failed.problem.words
+
+
+def test_stop_ends_an_answer_in_the_middle_and_the_text_stands() -> None:
+    with served(models(SLOWLY)) as room:
+        room.put(LoadModel("m"), ask("Why?"))
+        room.until(has_round)
+        room.put(StopAnswer("chat"))
+        finished = room.until_answered("answer")
+    assert finished.reason == "stopped"
+    assert 0 < len(finished.text) < len(LONG)
+    assert room.text("answer") == finished.text
+
+
+def test_a_stopped_answer_goes_on_where_it_was() -> None:
+    with served(models(SLOWLY, Answer(" and the rest"))) as room:
+        room.put(LoadModel("m"), ask("Why?"))
+        room.until(has_round)
+        room.put(StopAnswer("chat"))
+        said = room.until_answered("answer").text
+        messages = (Message("user", "Why?"), Message("assistant", said))
+        room.put(ContinueAnswer("chat", "more", messages))
+        assert room.until_answered("more").text == said + " and the rest"
+    assert room.text("more") == " and the rest"
+
+
+def test_stop_withdraws_questions_of_that_chat_that_wait() -> None:
+    with served(models(SLOWLY)) as room:
+        room.put(LoadModel("m"), ask("Why?"), ask("And?", "b", "b1"), ask("So?", "c", "c1"))
+        room.until(has_round)
+        room.put(StopAnswer("b"))
+        room.until(lambda value: value == AnswerWithdrawn("b", "b1"))
+        room.put(StopAnswer("chat"))
+        assert room.until_answered("answer").reason == "stopped"
+        assert room.until_answered("c1").text == "You said: So?"
+    assert not room.events("b1")
+
+
+def test_settings_changed_in_the_middle_reach_the_running_session() -> None:
+    source = models(SLOWLY)
+    with served(source) as room:
+        room.put(LoadModel("m"), ask("Why?", settings=ChatSettings(draft=DraftOptions(depth=1))))
+        room.until(has_round)
+        room.put(ChangeSettings("chat", ChatSettings(draft=DraftOptions(depth=5))))
+        room.put(StopAnswer("chat"))
+        room.until_answered("answer")
+        assert engine_of(source).sessions[0].draft.depth == 5
+
+
+def test_settings_of_a_chat_that_waits_are_not_lost() -> None:
+    source = models(Answer("first", pause_s=0.05), Answer("a b c"))
+    with served(source) as room:
+        room.put(LoadModel("m"), ask("Why?"), ask("And?", "b", "b1"))
+        room.put(ChangeSettings("b", ChatSettings(system="Be brief.")))
+        room.until_answered("b1")
+        room.put(MeasureCosts())
+        room.until_a(CostsMeasured)
+    assert [session.system for session in engine_of(source).sessions] == [None, "Be brief."]
+
+
+def test_history_is_given_once_and_then_kept() -> None:
+    source = models(Answer("one"), Answer("two"), Answer("three"))
+    before = (Message("user", "Hi"), Message("assistant", "Hello"))
+    with served(source) as room:
+        room.put(LoadModel("m"), ask("Why?", before=before))
+        room.until_answered("answer")
+        longer = (*before, Message("user", "Why?"), Message("assistant", "one"))
+        room.put(ask("And?", message_id="next", before=longer))
+        room.until_answered("next")
+        room.put(ask("Why?", message_id="again", before=before))
+        room.until_answered("again")
+    (session,) = engine_of(source).sessions
+    assert session.messages == (*before, Message("user", "Why?"), Message("assistant", "three"))
+
+
+def test_chats_do_not_mix() -> None:
+    source = models()
+    with served(source) as room:
+        room.put(LoadModel("m"), ask("one", "a", "a1"), ask("two", "b", "b1"))
+        assert room.until_answered("a1").text == "You said: one"
+        assert room.until_answered("b1").text == "You said: two"
+    assert len(engine_of(source).sessions) == 2
+
+
+def test_an_error_with_words_keeps_the_text_and_the_thread() -> None:
+    broken = Answer("Half an", error=NumericsError("The model produced NaN: load it again."))
+    with served(models(broken, Answer("Well."))) as room:
+        room.put(LoadModel("m"), ask("Why?"))
+        failed = room.until_a(AnswerFailed)
+        assert isinstance(failed, AnswerFailed)
+        assert (failed.problem.kind, failed.problem.code) == ("known", "NumericsError")
+        assert failed.problem.words == "The model produced NaN: load it again."
+        assert room.text("answer") == "Half an"
+        room.put(ask("Why?", message_id="again"))
+        assert room.until_answered("again").text == "Well."
+
+
+def test_a_bug_is_reported_with_its_traceback_and_the_chat_starts_anew() -> None:
+    source = models(Answer("Half", error=KeyError("lost")), Answer("Well."))
+    with served(source) as room:
+        room.put(LoadModel("m"), ask("Why?"))
+        failed = room.until_a(AnswerFailed)
+        assert isinstance(failed, AnswerFailed)
+        assert failed.problem.kind == "bug"
+        assert "KeyError" in failed.problem.words
+        assert "scripted_engine.py" in failed.problem.details
+        room.put(ask("Why?", message_id="again"))
+        assert room.until_answered("again").text == "Well."
+    assert len(engine_of(source).sessions) == 2
+
+
+def test_a_closed_chat_stops_and_is_forgotten() -> None:
+    source = models(SLOWLY)
+    with served(source) as room:
+        room.put(LoadModel("m"), ask("Why?"), ask("And?", message_id="next"))
+        room.until(has_round)
+        room.put(CloseChat("chat"), ask("Hello", message_id="new"))
+        room.until(lambda value: value == AnswerWithdrawn("chat", "next"))
+        assert room.until_answered("answer").reason == "stopped"
+        room.until_answered("new")
+    assert len(engine_of(source).sessions) == 2
+
+
+def test_costs_are_measured_on_request() -> None:
+    with served(models()) as room:
+        room.put(MeasureCosts(), LoadModel("m"), MeasureCosts())
+        assert room.until_a(CostsMeasured) == CostsMeasured((10.0, 11.0, 12.5), 1.5)
+    assert not any(isinstance(value, WorkerFailed) for value in room.replies)
+
+
+def test_an_answer_in_flight_does_not_hold_up_the_end() -> None:
+    source = models(Answer(LONG, pause_s=0.01))
+    with served(source) as room:
+        room.put(LoadModel("m"), ask("Why?"))
+        room.until(has_round)
+    assert engine_of(source).closed
+    assert source.loaded == ["m"]

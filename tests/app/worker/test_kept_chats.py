@@ -1,0 +1,69 @@
+"""Recent chats keep their caches within a budget; dropped ones are simply read again."""
+
+from scripted_engine import Answer, ScriptedEngine
+from scripted_models import WorkerEngine, described
+
+from app.worker.kept_chats import MOST_CHATS, KeptChats
+from app.worker.requests import ChatSettings
+from mlx_engine.values.options import DraftOptions, SamplingOptions
+
+TOKENS = 100
+SETTINGS = ChatSettings()
+
+
+def engine_of(answers: int) -> ScriptedEngine:
+    """Chats of a hundred tokens and three words take about a hundred kilobytes each."""
+    model = described("small", 1_000_000)
+    return WorkerEngine([Answer("a b c", prompt_tokens=TOKENS)] * answers, model)
+
+
+def use(chats: KeptChats, chat_id: str) -> None:
+    session = chats.open(chat_id, SETTINGS)
+    list(session.send("Why?"))
+    chats.trim()
+
+
+def test_the_least_recently_used_chat_goes_first() -> None:
+    chats = KeptChats(engine_of(9), budget_bytes=3 * (TOKENS + 5) * 1000)
+    for chat_id in ("a", "b", "c"):
+        use(chats, chat_id)
+    use(chats, "a")
+    use(chats, "d")
+    assert chats.ids == ("c", "a", "d")
+
+
+def test_the_newest_chat_stays_whatever_its_size() -> None:
+    chats = KeptChats(engine_of(2), budget_bytes=0)
+    use(chats, "a")
+    use(chats, "b")
+    assert chats.ids == ("b",)
+
+
+def test_there_is_a_limit_for_chats_that_hold_nothing() -> None:
+    chats = KeptChats(engine_of(0), budget_bytes=10**9)
+    for number in range(MOST_CHATS + 3):
+        chats.open(str(number), SETTINGS)
+        chats.trim()
+    assert len(chats.ids) == MOST_CHATS
+
+
+def test_settings_change_on_the_session_at_hand() -> None:
+    engine = engine_of(0)
+    chats = KeptChats(engine, 0)
+    session = chats.open("a", SETTINGS)
+    assert session.sampling == engine.description.sampling
+    changed = ChatSettings("Be brief.", SamplingOptions(0.1), DraftOptions(depth=2))
+    assert chats.open("a", changed) is session
+    assert (session.system, session.sampling, session.draft) == (
+        "Be brief.",
+        SamplingOptions(0.1),
+        DraftOptions(depth=2),
+    )
+
+
+def test_another_way_of_thinking_is_another_session() -> None:
+    engine = engine_of(0)
+    chats = KeptChats(engine, 0)
+    chats.open("a", SETTINGS)
+    chats.open("a", ChatSettings(thinking=False))
+    assert [session.thinking for session in engine.sessions] == [None, False]

@@ -1,0 +1,59 @@
+"""Models for the worker that need no files: scripted engines by path, loads that take time."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from scripted_engine import DESCRIPTION, ScriptedEngine
+
+from app.worker.contract import ChatEngine, Progress
+from app.worker.requests import LoadModel
+from mlx_engine.values.errors import ModelNotFound
+from mlx_engine.values.model_description import ModelDescription
+
+
+class ScriptedCosts(NamedTuple):
+    verify_ms: tuple[float, ...] = (10.0, 11.0, 12.5)
+    draft_ms: float = 1.5
+
+
+@dataclass(slots=True)
+class WorkerEngine(ScriptedEngine):
+    """A scripted engine that also knows what passes cost."""
+
+    pass_costs: ScriptedCosts = field(default_factory=ScriptedCosts)
+
+
+@dataclass(slots=True)
+class ScriptedModels:
+    """A ModelSource. broken: path -> what a load raises after half of the bytes."""
+
+    engines: dict[str, ScriptedEngine] = field(default_factory=dict)
+    broken: dict[str, Exception] = field(default_factory=dict)
+    slices: int = 4
+    pause_s: float = 0.0
+    loaded: list[str] = field(default_factory=list)
+    before_load: Callable[[], None] = lambda: None
+
+    def inspect(self, request: LoadModel) -> ModelDescription:
+        path = str(request.path)
+        if path not in self.engines:
+            raise ModelNotFound(f"{path}: no such file or folder.")
+        return self.engines[path].description
+
+    def load(self, request: LoadModel, on_progress: Progress) -> ChatEngine:
+        path, size = str(request.path), self.inspect(request).nbytes
+        self.before_load()
+        for step in range(self.slices + 1):
+            on_progress(size * step // self.slices, size)
+            time.sleep(self.pause_s)
+            if path in self.broken and step >= self.slices // 2:
+                raise self.broken[path]
+        self.loaded.append(path)
+        return self.engines[path]
+
+
+def described(name: str, nbytes: int) -> ModelDescription:
+    """A model of this size, with caches of a kilobyte a token."""
+    return replace(DESCRIPTION, name=name, nbytes=nbytes, state_bytes=0, cache_bytes_per_token=1000)

@@ -1,0 +1,102 @@
+"""The engine's loop on a plain thread, for tests: requests in, replies collected."""
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from app.worker.contract import ModelSource
+from app.worker.engine_loop import serve
+from app.worker.inbox import Inbox
+from app.worker.replies import AnswerEvents, AnswerFailed, Reply
+from app.worker.requests import Ask, ChatSettings, Request, Shutdown
+from mlx_engine.values.conversation import Message
+from mlx_engine.values.events import Event, GenerationFinished, RoundFinished, TextPiece
+
+PATIENCE_S = 30.0
+
+
+class Served:
+    """What goes to the loop and what came back; `replies` are all so far, in order."""
+
+    def __init__(self) -> None:
+        self.inbox = Inbox()
+        self.replies: list[Reply] = []
+        self.times: list[float] = []
+        self._arriving: queue.SimpleQueue[Reply] = queue.SimpleQueue()
+
+    def reply(self, value: Reply) -> None:
+        self.times.append(time.perf_counter())
+        self._arriving.put(value)
+
+    def put(self, *requests: Request) -> None:
+        for request in requests:
+            self.inbox.put(request)
+
+    def until(self, is_it: Callable[[Reply], bool]) -> Reply:
+        """Collect replies up to the first that is it."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            value = self._arriving.get(timeout=max(0.0, deadline - time.monotonic()))
+            self.replies.append(value)
+            if is_it(value):
+                return value
+
+    def until_a(self, kind: type[Reply]) -> Reply:
+        return self.until(lambda value: isinstance(value, kind))
+
+    def until_answered(self, message_id: str) -> GenerationFinished:
+        """Collect until this answer is complete."""
+        value = self.until(lambda v: message_id_of(v) == message_id and is_end(v))
+        assert isinstance(value, AnswerEvents), value
+        finished = value.events[-1]
+        assert isinstance(finished, GenerationFinished)
+        return finished
+
+    def events(self, message_id: str) -> list[Event]:
+        batches = [r for r in self.replies if isinstance(r, AnswerEvents)]
+        return [e for batch in batches if batch.message_id == message_id for e in batch.events]
+
+    def text(self, message_id: str) -> str:
+        return "".join(e.text for e in self.events(message_id) if isinstance(e, TextPiece))
+
+    def depths(self, message_id: str) -> list[int]:
+        return [e.stats.depth for e in self.events(message_id) if isinstance(e, RoundFinished)]
+
+
+@contextmanager
+def served(source: ModelSource, memory_bytes: int = 64 * 10**9) -> Iterator[Served]:
+    """A running loop, shut down at the end."""
+    room = Served()
+    thread = threading.Thread(target=serve, args=(room.inbox, room.reply, source, memory_bytes))
+    thread.start()
+    try:
+        yield room
+    finally:
+        room.inbox.put(Shutdown())
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+
+
+def message_id_of(value: Reply) -> str | None:
+    return value.message_id if isinstance(value, AnswerEvents | AnswerFailed) else None
+
+
+def is_end(value: Reply) -> bool:
+    """Whether an answer ends with this reply."""
+    return isinstance(value, AnswerFailed) or (
+        isinstance(value, AnswerEvents) and isinstance(value.events[-1], GenerationFinished)
+    )
+
+
+def ask(
+    text: str,
+    chat_id: str = "chat",
+    message_id: str = "answer",
+    settings: ChatSettings | None = None,
+    before: tuple[Message, ...] = (),
+) -> Ask:
+    """A question after the messages `before`."""
+    messages = (*before, Message("user", text))
+    return Ask(chat_id, message_id, messages, settings or ChatSettings())
