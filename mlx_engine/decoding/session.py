@@ -143,10 +143,10 @@ class Session:
 
     def regenerate(self) -> Iterator[Event]:
         """Answer the last question again; another text unless the seed is set."""
-        kept = self._messages[:-1] if self._last_role() == "assistant" else self._messages[:]
-        if not kept or kept[-1].role != "user":
+        asked = self._asked()
+        if not asked or asked[-1].role != "user":
             raise EngineMisuse("There is no question to answer again: send one first.")
-        yield from self._ask(kept)
+        yield from self._ask(asked)
 
     def edit(self, index: int, text: str) -> Iterator[Event]:
         """Replace message `index` (one of the user's), forget what came after, and answer."""
@@ -160,11 +160,13 @@ class Session:
         The first piece may show again what the cut had shown of a character or stop string; the
         text of GenerationFinished is the whole answer.
         """
-        if self._last_role() != "assistant":
-            raise EngineMisuse("There is no answer to continue: send a question first.")
         self._begin()
-        opening = self._continues_at or self._prompt(self._messages, said=self._messages[-1])
-        yield from self._run(self._messages[:-1], opening)
+        asked, opening = self._asked(), self._continues_at
+        if len(asked) == len(self._messages) and not (opening and opening.answered):
+            raise EngineMisuse("There is no answer to continue: send a question first.")
+        yield from self._run(
+            asked, opening or self._prompt(self._messages, said=self._messages[-1])
+        )
 
     def load_messages(self, messages: Sequence[Message]) -> None:
         """Replace the conversation, for chats that were saved."""
@@ -252,8 +254,10 @@ class Session:
                 "Shorten the message, edit an earlier one, or start a new chat."
             )
 
-    def _last_role(self) -> str | None:
-        return self._messages[-1].role if self._messages else None
+    def _asked(self) -> list[Message]:
+        """The messages up to the last question, without the answer to it."""
+        answered = bool(self._messages) and self._messages[-1].role == "assistant"
+        return self._messages[:-1] if answered else self._messages[:]
 
     def _begin(self) -> None:
         self._check()

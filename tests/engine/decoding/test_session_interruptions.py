@@ -1,0 +1,308 @@
+"""Whatever cuts an answer short, what was said stays, and the session goes on like a fresh one."""
+
+import gc
+import itertools
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from session_runs import (
+    failing_engine,
+    listen,
+    session_of,
+    thinking_folder,
+    tiny_folder,
+)
+
+import mlx_engine
+from mlx_engine.values.conversation import Message
+from mlx_engine.values.errors import EngineMisuse, NumericsError
+from mlx_engine.values.events import (
+    GenerationFinished,
+    PromptProgress,
+    RoundFinished,
+    TextPiece,
+)
+from mlx_engine.values.options import GenerationOptions
+
+LONG = "The lazy dog sleeps. " * 22
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny_folder(tmp_path_factory.mktemp("model") / "m")
+
+
+@pytest.fixture(scope="module")
+def engine(folder):
+    return mlx_engine.load(folder)
+
+
+def goes_on_as_a_fresh_one(engine, session, text="And then?"):
+    """The next answer equals that of a new session with the same messages."""
+    history = session.messages
+    said = listen(session, session.send(text))
+    fresh = session_of(engine)
+    fresh.load_messages(history)
+    again = listen(fresh, fresh.send(text))
+    assert (said.text, said.tokens) == (again.text, again.tokens)
+    return said
+
+
+@pytest.mark.parametrize("from_thread", [True, False])
+@pytest.mark.parametrize("depth", [0, 3])
+def test_stop_between_rounds(engine, from_thread, depth):
+    session = session_of(engine, depth=depth, max_tokens=200)
+    rounds = 0
+
+    def stop_at_third(event):
+        nonlocal rounds
+        rounds += isinstance(event, RoundFinished)
+        if isinstance(event, TextPiece) and rounds == 2:
+            stop(session, from_thread)
+
+    said = listen(session, session.send("hi"), stop_at_third)
+    assert said.reason == "stopped"
+    assert len(said.rounds) == 3
+    assert session.messages[-1] == Message("assistant", said.text)
+    session.generation = GenerationOptions(max_tokens=12)
+    goes_on_as_a_fresh_one(engine, session)
+
+
+def stop(session, from_thread):
+    if not from_thread:
+        session.stop()
+        return
+    thread = threading.Thread(target=session.stop)
+    thread.start()
+    thread.join()
+
+
+def test_stop_from_a_thread_at_any_moment(engine):
+    session = session_of(engine, max_tokens=None)
+    session.generation = GenerationOptions(ignore_eos=True)
+    thread = threading.Timer(0.15, session.stop)
+    thread.start()
+    said = listen(session, session.send("hi"))
+    thread.join()
+    assert said.reason == "stopped"
+    session.generation = GenerationOptions(max_tokens=12)
+    goes_on_as_a_fresh_one(engine, session)
+
+
+@pytest.mark.parametrize("from_thread", [True, False])
+@pytest.mark.parametrize("after", [0, 1, 2, 3])
+def test_stop_in_the_prompt_is_obeyed_within_a_chunk(engine, from_thread, after):
+    session = session_of(engine)
+    seen = itertools.count()
+
+    def stop_at(event):
+        if isinstance(event, PromptProgress) and next(seen) == after:
+            stop(session, from_thread)
+
+    said = listen(session, session.send(LONG), stop_at)
+    assert (said.reason, said.text, said.rounds) == ("stopped", "", ())
+    assert len(said.progress) == after + 1
+    assert session.messages == (Message("user", LONG),)
+    with pytest.raises(EngineMisuse, match="no answer"):
+        next(session.continue_answer())
+    again = listen(session, session.regenerate())
+    assert again.finished.stats.reused_tokens == said.progress[-1].done
+    fresh = session_of(engine)
+    assert again.tokens == listen(fresh, fresh.send(LONG)).tokens
+
+
+def test_stop_while_idle_is_forgotten(engine):
+    session = session_of(engine)
+    session.stop()
+    assert listen(session, session.send("hi")).reason != "stopped"
+    session.stop()
+    assert listen(session, session.regenerate()).reason != "stopped"
+
+
+@pytest.mark.parametrize("kind", [PromptProgress, TextPiece, RoundFinished])
+@pytest.mark.parametrize("depth", [0, 4])
+def test_walking_away_keeps_what_was_said(engine, kind, depth):
+    session = session_of(engine, depth=depth, max_tokens=30)
+    shown, seen = "", 0
+    for event in session.send("hi"):
+        shown += event.text if isinstance(event, TextPiece) else ""
+        seen += isinstance(event, kind)
+        if seen == 3 or (kind is PromptProgress and seen):
+            break
+    gc.collect()
+    said = session.messages[1:]
+    # a round's text is final before its first piece is handed out
+    assert "".join(message.text for message in said).startswith(shown)
+    session.generation = GenerationOptions(max_tokens=12)
+    goes_on_as_a_fresh_one(engine, session)
+
+
+def test_walking_away_then_continuing_gives_the_uncut_answer(engine):
+    whole = session_of(engine, max_tokens=20)
+    uncut = listen(whole, whole.send("hi"))
+    session = session_of(engine, max_tokens=20)
+    for event in session.send("hi"):
+        if isinstance(event, RoundFinished) and session.stats.passes == 3:
+            break
+    session.generation = GenerationOptions(max_tokens=20 - len(session.tokens))
+    assert listen(session, session.continue_answer()).text == uncut.text
+
+
+@pytest.mark.parametrize("spoiled", [float("nan"), float("inf")])
+@pytest.mark.parametrize("where", [0, 2, 5])
+def test_numbers_that_are_none(folder, spoiled, where):
+    """In the prompt's chunks (0) and in the rounds; the session goes on, re-reading everything."""
+    engine, adapter = failing_engine(folder)
+    session = session_of(engine)
+    adapter.faults = itertools.chain([None] * where, itertools.repeat(spoiled))
+    with pytest.raises(NumericsError, match="NaN or infinity at position"):
+        listen(session, session.send("The quick brown fox"))
+    assert session.messages[0] == Message("user", "The quick brown fox")
+    assert len(session.messages) == 1 + bool(session.tokens)
+    adapter.faults = iter(())
+    said = goes_on_as_a_fresh_one(engine, session)
+    assert said.finished.stats.reused_tokens == 0
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("from MLX")])
+@pytest.mark.parametrize("where", [0, 1, 3, 6])
+def test_errors_out_of_nowhere(folder, error, where):
+    """Raised inside a pass, when caches hold a block nobody has kept."""
+    engine, adapter = failing_engine(folder)
+    session = session_of(engine)
+    listen(session, session.send("before"))
+    adapter.faults = iter([*[None] * where, error])
+    with pytest.raises(type(error)):
+        listen(session, session.send("The quick brown fox"))
+    adapter.faults = iter(())
+    goes_on_as_a_fresh_one(engine, session)
+    listen(session, session.regenerate())
+
+
+def test_one_answer_at_a_time(engine):
+    session = session_of(engine)
+    running = session.send("hi")
+    next(running)
+    begun = session.messages
+    others = [session.send("two"), session.regenerate(), session.edit(0, "x")]
+    for other in others:
+        with pytest.raises(EngineMisuse, match="still running"):
+            next(other)
+    with pytest.raises(EngineMisuse, match="still running"):
+        session.load_messages([])
+    assert session.messages == begun
+    said = listen(session, running)
+    assert said.tokens == listen(session, session.regenerate()).tokens
+
+
+def test_two_sessions_at_once_do_not_mix(engine):
+    pair = [session_of(engine), session_of(engine, depth=0)]
+    running = [session.send(text) for session, text in zip(pair, ("hi", "dog"), strict=True)]
+    for _ in itertools.zip_longest(*running):
+        pass
+    for session, text in zip(pair, ("hi", "dog"), strict=True):
+        alone = session_of(engine)
+        assert listen(alone, alone.send(text)).tokens == session.tokens
+
+
+def test_finished_means_finished(engine):
+    """Whoever hears the last event sees the messages, and may ask again at once."""
+    session = session_of(engine)
+    for event in session.send("hi"):
+        if isinstance(event, GenerationFinished):
+            assert session.messages[-1] == Message("assistant", event.text)
+            inner = listen(session, session.send("and again"))
+            after = session.messages
+    assert session.messages == after
+    assert after[-1].text == inner.text
+
+
+def elsewhere(call):
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call).result()
+
+
+def test_another_thread_is_refused(engine):
+    session = session_of(engine)
+    listen(session, session.send("hi"))
+    before = session.messages
+    calls = [
+        lambda: next(session.send("two")),
+        lambda: next(session.regenerate()),
+        lambda: next(session.continue_answer()),
+        lambda: next(session.edit(0, "x")),
+        lambda: session.load_messages([]),
+        engine.session,
+        lambda: engine.generate([1]),
+        lambda: engine.logits([1]),
+        lambda: engine.draft_logits([1]),
+        lambda: engine.tokenize("a"),
+        lambda: engine.detokenize([1]),
+        engine.close,
+    ]
+    for call in calls:
+        with pytest.raises(EngineMisuse, match="thread"):
+            elsewhere(call)
+    assert session.messages == before
+    assert listen(session, session.send("two")).tokens
+
+
+def test_a_running_answer_cannot_move_to_another_thread(engine):
+    session = session_of(engine)
+    running = session.send("hi")
+    next(running)
+    with pytest.raises(EngineMisuse, match="thread"):
+        elsewhere(lambda: next(running))
+    goes_on_as_a_fresh_one(engine, session)
+
+
+def test_a_closed_engine_is_refused(folder):
+    engine = mlx_engine.load(folder)
+    session = session_of(engine)
+    listen(session, session.send("hi"))
+    other = session_of(engine)
+    running = other.send("hi")
+    next(running)
+    engine.close()
+    engine.close()
+    calls = [
+        lambda: next(running),
+        lambda: next(session.send("two")),
+        lambda: next(session.regenerate()),
+        lambda: next(session.continue_answer()),
+        lambda: next(session.edit(0, "x")),
+        lambda: session.load_messages([]),
+        engine.session,
+        lambda: engine.generate("a"),
+        lambda: engine.logits([1]),
+        lambda: engine.draft_logits([1]),
+        lambda: engine.tokenize("a"),
+        lambda: engine.detokenize([1]),
+        lambda: engine.pass_costs,
+    ]
+    for call in calls:
+        with pytest.raises(EngineMisuse, match="closed"):
+            call()
+    session.stop()
+    assert len(session.messages) == 2
+    assert session.stats.generated_tokens
+    assert engine.description.layers == 4
+
+
+def test_stopping_while_thinking_and_going_on(tmp_path):
+    engine = mlx_engine.load(thinking_folder(tmp_path / "m"))
+    whole = session_of(engine, max_tokens=14)
+    uncut = listen(whole, whole.send("hi"))
+    assert uncut.finished.thinking
+    session = session_of(engine, max_tokens=14)
+
+    def stop_soon(event):
+        if isinstance(event, RoundFinished):
+            session.stop()
+
+    first = listen(session, session.send("hi"), stop_soon)
+    assert (first.reason, len(first.rounds)) == ("stopped", 1)
+    session.generation = GenerationOptions(max_tokens=14 - len(session.tokens))
+    second = listen(session, session.continue_answer())
+    assert (second.text, second.finished.thinking) == (uncut.text, uncut.finished.thinking)
