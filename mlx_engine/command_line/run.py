@@ -45,6 +45,8 @@ def _command(name: str) -> Command:
             from mlx_engine.command_line.generate import generate as command
         case "inspect":
             from mlx_engine.command_line.inspect import inspect as command
+        case "bench":
+            from mlx_engine.command_line.bench import bench as command
         case "doctor":
             from mlx_engine.command_line.doctor import doctor as command
         case _:
