@@ -34,16 +34,19 @@ class ScriptedModels:
     slices: int = 4
     pause_s: float = 0.0
     loaded: list[str] = field(default_factory=list)
+    before_inspect: Callable[[], None] = lambda: None
     before_load: Callable[[], None] = lambda: None
 
     def inspect(self, request: LoadModel) -> ModelDescription:
+        self.before_inspect()
         path = str(request.path)
         if path not in self.engines:
             raise ModelNotFound(f"{path}: no such file or folder.")
         return self.engines[path].description
 
     def load(self, request: LoadModel, on_progress: Progress) -> ChatEngine:
-        path, size = str(request.path), self.inspect(request).nbytes
+        path = str(request.path)
+        size = self.engines[path].description.nbytes
         self.before_load()
         for step in range(self.slices + 1):
             on_progress(size * step // self.slices, size)

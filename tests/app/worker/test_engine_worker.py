@@ -1,0 +1,157 @@
+"""The thread as Qt sees it: values in, values out, and nobody waits for anybody."""
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QCoreApplication, QObject, QThread, Slot
+from pytestqt.qtbot import QtBot
+from scripted_engine import Answer
+from scripted_models import ScriptedModels, WorkerEngine
+from served import ask, is_end
+
+from app.worker.engine_worker import SHUTDOWN_S, EngineWorker
+from app.worker.replies import AnswerEvents, LoadFailed, ModelLoaded, Reply
+from app.worker.requests import LoadModel, StopAnswer
+from mlx_engine.values.events import GenerationFinished, RoundFinished
+
+pytestmark = pytest.mark.qt_log_level_fail("WARNING")
+LONG = " ".join(["word"] * 2000)
+MEMORY = 64 * 10**9
+
+
+class Window(QObject):
+    """Receives as the window would: in a slot, on its own thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.replies: list[Reply] = []
+        self.times: list[float] = []
+        self.threads: set[QThread] = set()
+
+    @Slot(object)
+    def receive(self, reply: Reply) -> None:
+        self.replies.append(reply)
+        self.times.append(time.perf_counter())
+        self.threads.add(QThread.currentThread())
+
+    def has(self, kind: type[Reply]) -> bool:
+        return any(isinstance(reply, kind) for reply in self.replies)
+
+    def batches(self) -> list[AnswerEvents]:
+        return [reply for reply in self.replies if isinstance(reply, AnswerEvents)]
+
+
+@pytest.fixture
+def window(qapp: QCoreApplication) -> Window:
+    return Window()
+
+
+@pytest.fixture
+def source() -> ScriptedModels:
+    return ScriptedModels({"m": WorkerEngine([Answer(LONG, pause_s=0.002)])})
+
+
+@pytest.fixture
+def worker(source: ScriptedModels, window: Window) -> Iterator[EngineWorker]:
+    made = EngineWorker(MEMORY, source)
+    made.replied.connect(window.receive)
+    made.start()
+    yield made
+    assert made.shutdown()
+
+
+def test_replies_arrive_on_the_window_s_thread(
+    worker: EngineWorker, window: Window, qtbot: QtBot
+) -> None:
+    worker.request(LoadModel("m"))
+    qtbot.waitUntil(lambda: window.has(ModelLoaded))
+    assert window.threads == {QThread.currentThread()}
+
+
+def test_batches_come_thirty_times_a_second_at_most(
+    worker: EngineWorker, window: Window, qtbot: QtBot
+) -> None:
+    worker.request(LoadModel("m"))
+    worker.request(ask("Why?"))
+    qtbot.waitUntil(lambda: any(map(is_end, window.replies)), timeout=20_000)
+    batches = window.batches()
+    events = [event for batch in batches for event in batch.events]
+    rounds = sum(isinstance(event, RoundFinished) for event in events)
+    times = [t for t, r in zip(window.times, window.replies, strict=True) if r in batches]
+    assert rounds > 600
+    assert len(batches) <= 30 * (times[-1] - times[0]) + 4  # progress twice, first round, end
+    assert len(batches) < rounds / 5
+
+
+def test_asking_never_waits_for_the_engine(
+    worker: EngineWorker, window: Window, qtbot: QtBot
+) -> None:
+    worker.request(LoadModel("m"))
+    worker.request(ask("Why?"))
+    qtbot.waitUntil(lambda: bool(window.batches()))
+    started = time.perf_counter()
+    for _ in range(1000):
+        worker.request(StopAnswer("another chat"))
+    assert time.perf_counter() - started < 0.5
+    worker.request(StopAnswer("chat"))
+    qtbot.waitUntil(lambda: any(map(is_end, window.replies)))
+    last = window.batches()[-1].events[-1]
+    assert isinstance(last, GenerationFinished)
+    assert last.reason == "stopped"
+
+
+def test_the_thread_outlives_failures(worker: EngineWorker, window: Window, qtbot: QtBot) -> None:
+    worker.request(LoadModel("nowhere"))
+    worker.request(LoadModel("m"))
+    qtbot.waitUntil(lambda: window.has(ModelLoaded))
+    assert window.has(LoadFailed)
+    assert worker.isRunning()
+
+
+def test_shutdown_in_the_middle_of_an_answer_is_quick(
+    source: ScriptedModels, window: Window, qtbot: QtBot
+) -> None:
+    worker = EngineWorker(MEMORY, source)
+    worker.replied.connect(window.receive)
+    worker.start()
+    worker.request(LoadModel("m"))
+    worker.request(ask("Why?"))
+    qtbot.waitUntil(lambda: len(window.batches()) > 2)
+    started = time.perf_counter()
+    assert worker.shutdown()
+    assert time.perf_counter() - started < SHUTDOWN_S
+    assert not worker.isRunning()
+    assert source.engines["m"].closed
+
+
+def test_everything_happens_on_one_thread(window: Window, qtbot: QtBot) -> None:
+    seen: set[int] = set()
+
+    class Watched(ScriptedModels):
+        def load(self, *args: object) -> WorkerEngine:
+            seen.add(threading.get_ident())
+            return WorkerEngine()
+
+    worker = EngineWorker(MEMORY, Watched({"m": WorkerEngine()}))
+    worker.replied.connect(window.receive)
+    worker.start()
+    for _ in range(3):
+        worker.request(LoadModel("m"))
+    qtbot.waitUntil(lambda: sum(isinstance(r, ModelLoaded) for r in window.replies) == 3)
+    assert worker.shutdown()
+    assert len(seen) == 1
+    assert threading.get_ident() not in seen
+
+
+def test_mlx_is_not_imported_with_the_worker() -> None:
+    root = Path(__file__).parents[3]
+    code = (
+        "import sys; import app.worker.engine_worker as w; w.EngineWorker(1)\n"
+        "sys.exit(any(name.split('.')[0] in ('mlx', 'numpy') for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0

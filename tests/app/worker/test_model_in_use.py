@@ -1,0 +1,184 @@
+"""Loads: progress, cancel, failure, and the model in use meanwhile."""
+
+from scripted_engine import Answer
+from scripted_models import ScriptedModels, WorkerEngine, described
+from served import Served, ask, served
+
+from app.worker.replies import (
+    AnswerEvents,
+    LoadCancelled,
+    LoadFailed,
+    LoadProgress,
+    ModelLoaded,
+    ModelUnloaded,
+    Reply,
+)
+from app.worker.requests import CancelLoad, CloseChat, LoadModel, StopAnswer
+from mlx_engine.values.errors import BadModelFile
+from mlx_engine.values.events import GenerationFinished
+
+GB = 10**9
+SLOW = 0.01
+
+
+def two_models(broken: dict[str, Exception] | None = None, pause_s: float = 0) -> ScriptedModels:
+    engines = {name: WorkerEngine([], described(name, 20 * GB)) for name in ("old", "new")}
+    return ScriptedModels(dict(engines), broken or {}, pause_s=pause_s)
+
+
+def outcome(room: Served, path: str) -> Reply:
+    ends = (ModelLoaded, LoadFailed, LoadCancelled)
+    return room.until(lambda value: isinstance(value, ends) and value.path == path)
+
+
+def unloaded(room: Served) -> bool:
+    return any(isinstance(value, ModelUnloaded) for value in room.replies)
+
+
+def is_answered(room: Served, model: str, source: ScriptedModels) -> bool:
+    """Whether the next answer comes from this model."""
+    before = len(source.engines[model].sessions)
+    room.put(ask("Why?", f"asks {model}", f"from {model}"))
+    room.until_answered(f"from {model}")
+    return len(source.engines[model].sessions) == before + 1
+
+
+def test_progress_grows_to_the_size_of_the_model() -> None:
+    with served(two_models()) as room:
+        room.put(LoadModel("new"))
+        loaded = outcome(room, "new")
+    assert isinstance(loaded, ModelLoaded)
+    assert loaded.description.name == "new"
+    steps = [value for value in room.replies if isinstance(value, LoadProgress)]
+    assert [step.done for step in steps] == sorted(step.done for step in steps)
+    assert steps[0].total == 0
+    assert (steps[-1].done, steps[-1].total) == (20 * GB, 20 * GB)
+
+
+def test_another_model_takes_over_once_it_is_loaded() -> None:
+    source = two_models()
+    with served(source) as room:
+        room.put(LoadModel("old"), LoadModel("new"))
+        outcome(room, "new")
+        assert source.engines["old"].closed
+        assert is_answered(room, "new", source)
+        assert not unloaded(room)
+
+
+def test_a_load_that_fails_leaves_the_model_in_use() -> None:
+    source = two_models({"new": BadModelFile("new: damaged. Get it again.")})
+    with served(source) as room:
+        room.put(LoadModel("old"), LoadModel("new"), LoadModel("nowhere"))
+        failed = outcome(room, "new")
+        assert isinstance(failed, LoadFailed)
+        assert (failed.problem.kind, failed.problem.words) == (
+            "known",
+            "new: damaged. Get it again.",
+        )
+        missing = outcome(room, "nowhere")
+        assert isinstance(missing, LoadFailed)
+        assert missing.problem.code == "ModelNotFound"
+        assert is_answered(room, "old", source)
+
+
+def test_a_bug_in_a_load_is_reported() -> None:
+    source = two_models({"new": ZeroDivisionError("oops")})
+    with served(source) as room:
+        room.put(LoadModel("old"), LoadModel("new"))
+        failed = outcome(room, "new")
+        assert isinstance(failed, LoadFailed)
+        assert failed.problem.kind == "bug"
+        assert "ZeroDivisionError: oops" in failed.problem.details
+        assert is_answered(room, "old", source)
+
+
+def test_models_that_do_not_fit_together_are_swapped_with_a_word() -> None:
+    source = two_models()
+    source.before_load = lambda: closed_by_then.append(source.engines["old"].closed)
+    closed_by_then: list[bool] = []
+    with served(source, memory_bytes=30 * GB) as room:
+        room.put(LoadModel("old"), LoadModel("new"))
+        said = room.until_a(ModelUnloaded)
+        assert isinstance(said, ModelUnloaded)
+        assert "old was closed first" in said.words
+        outcome(room, "new")
+        assert closed_by_then == [False, True]
+        assert is_answered(room, "new", source)
+
+
+def test_what_cannot_be_loaded_at_all_closes_nothing() -> None:
+    source = two_models()
+    with served(source, memory_bytes=30 * GB) as room:
+        room.put(LoadModel("old"), LoadModel("nowhere"))
+        outcome(room, "nowhere")
+        assert not unloaded(room)
+        assert is_answered(room, "old", source)
+
+
+def test_a_load_is_cancelled_in_the_middle() -> None:
+    source = two_models(pause_s=SLOW)
+    with served(source) as room:
+        room.put(LoadModel("old"))
+        outcome(room, "old")
+        room.put(LoadModel("new"))
+        room.until(lambda value: isinstance(value, LoadProgress) and value.done > 0)
+        room.put(CancelLoad())
+        assert outcome(room, "new") == LoadCancelled("new")
+        assert source.loaded == ["old"]
+        assert is_answered(room, "old", source)
+
+
+def test_a_cancel_reaches_a_load_that_waits_for_an_answer() -> None:
+    source = two_models()
+    source.engines["old"].answers = [Answer("word " * 500, pause_s=0.002)]
+    with served(source, memory_bytes=30 * GB) as room:
+        room.put(LoadModel("old"), ask("Why?"))
+        room.until_a(AnswerEvents)
+        room.put(LoadModel("new"), CancelLoad())
+        assert outcome(room, "new") == LoadCancelled("new")
+        assert not any(isinstance(event, GenerationFinished) for event in room.events("answer"))
+        room.put(StopAnswer("chat"))
+        room.until_answered("answer")
+        assert not unloaded(room)
+        assert is_answered(room, "old", source)
+
+
+def test_a_cancel_before_the_first_byte_closes_nothing() -> None:
+    source = two_models(pause_s=SLOW)
+    with served(source, memory_bytes=30 * GB) as room:
+        room.put(LoadModel("old"))
+        outcome(room, "old")
+        source.before_inspect = lambda: room.put(CancelLoad())
+        room.put(LoadModel("new"))
+        assert outcome(room, "new") == LoadCancelled("new")
+        assert not unloaded(room)
+
+
+def test_a_cancel_that_comes_too_late_harms_nothing() -> None:
+    source = two_models()
+    with served(source) as room:
+        room.put(LoadModel("old"))
+        outcome(room, "old")
+        room.put(CancelLoad(), LoadModel("new"))
+        assert isinstance(outcome(room, "new"), ModelLoaded)
+
+
+def test_a_chat_closed_during_a_load_is_read_anew() -> None:
+    source = two_models({"new": BadModelFile("new: damaged.")}, pause_s=SLOW)
+    with served(source) as room:
+        room.put(LoadModel("old"), ask("Why?"))
+        room.until_answered("answer")
+        room.put(LoadModel("new"), CloseChat("chat"))
+        outcome(room, "new")
+        room.put(ask("Why?", message_id="again"))
+        room.until_answered("again")
+    assert len(source.engines["old"].sessions) == 2
+
+
+def test_a_load_in_flight_does_not_hold_up_the_end() -> None:
+    source = two_models(pause_s=SLOW)
+    source.slices = 1000
+    with served(source) as room:
+        room.put(LoadModel("new"))
+        room.until(lambda value: isinstance(value, LoadProgress) and value.done > 0)
+    assert source.loaded == []
