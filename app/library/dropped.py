@@ -1,0 +1,183 @@
+"""What is this that was dropped: a model, heads for one, a hub link, a text to attach, or no use."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from app.library.find_models import Place, find_models
+from app.library.hub_link import HubModel, read_hub_link
+from app.library.weight_files import (
+    GGUF,
+    PARTIAL,
+    SAFETENSORS,
+    UNSAFE,
+    damage,
+    holds_only_heads,
+    shard_of,
+)
+from app.library.words import size_words
+
+LARGEST_TEXT = 2_000_000
+_LOOKED_AT = 64 * 1024
+_MODEL_FILES = ("config.json", "model.safetensors.index.json", "tokenizer.json")
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedModel:
+    """A model to load: a folder or a GGUF file, opened where it is."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedHeads:
+    """A file or folder of MTP heads, for the model that is loaded."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedHubModel:
+    """A model to download."""
+
+    model: HubModel
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedText:
+    """A text file to attach to the message."""
+
+    path: Path
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Nothing we can use; `words` say why and what would do."""
+
+    words: str
+
+
+Dropped = DroppedModel | DroppedHeads | DroppedHubModel | DroppedText | Refused
+
+
+def what_is(dropped: str) -> Dropped:
+    """Tell from a path, a file:// address, a hub link or an `org/name`, and the files there.
+
+    Reads at most the start of a few files. Never raises for what it finds on the disk.
+    """
+    text = dropped.strip()
+    place = _local_path(text)
+    try:
+        if place is not None:
+            return _at(place)
+    except (OSError, ValueError, RuntimeError) as error:
+        return Refused(f"{text}: cannot be opened ({error}).")
+    link = read_hub_link(text)
+    if isinstance(link, HubModel):
+        return DroppedHubModel(link)
+    if link is not None:
+        return Refused(link)
+    return Refused(
+        "This is neither a file here nor a model on the hub. Drop a model folder, a .gguf file, "
+        "or a link such as https://huggingface.co/Qwen/Qwen3.5-0.8B."
+    )
+
+
+def _local_path(text: str) -> Path | None:
+    """The absolute path that is meant; None for links and ids."""
+    if text.startswith("file:"):
+        return Path(unquote(urlsplit(text).path))
+    if text.startswith(("/", "~")):
+        return Path(text).expanduser()
+    return None
+
+
+def _at(place: Path) -> Dropped:
+    if place.is_dir():
+        return _folder(place)
+    if not place.is_file():
+        return Refused(f"{place}: there is no such file or folder.")
+    ending = place.suffix.lower()
+    if ending in PARTIAL:
+        return Refused(f"{place.name} is not downloaded to its end: wait for it, then drop it.")
+    if ending in UNSAFE:
+        return Refused(
+            f"{place.name} could run code on this Mac when opened, so it is not. Take a version "
+            "with .safetensors files."
+        )
+    if ending == GGUF:
+        return _gguf(place)
+    if ending == SAFETENSORS:
+        return _safetensors(place)
+    if place.name in _MODEL_FILES and any(place.parent.glob("*" + SAFETENSORS)):
+        return _folder(place.parent)
+    return _text(place)
+
+
+def _gguf(file: Path) -> Dropped:
+    """The first shard stands for all of them."""
+    problem = damage(file)
+    if problem is not None:
+        return Refused(f"{file.name}: {problem}.")
+    shard = shard_of(file.name)
+    return DroppedModel(file if shard is None else file.with_name(shard.name(1)))
+
+
+def _safetensors(file: Path) -> Dropped:
+    problem = damage(file)
+    if problem is not None:
+        return Refused(f"{file.name}: {problem}.")
+    if holds_only_heads(file):
+        return DroppedHeads(file)
+    if (file.parent / "config.json").is_file():
+        return DroppedModel(file.parent)
+    return Refused(
+        f"{file.name} lies here without its config.json: drop the whole model folder, or "
+        "download the missing files beside it."
+    )
+
+
+def _folder(folder: Path) -> Dropped:
+    weights = sorted(folder.glob("*" + SAFETENSORS))
+    if weights and all(holds_only_heads(file) for file in weights if damage(file) is None):
+        return DroppedHeads(folder)
+    found = list(find_models([Place("", folder)]))
+    good = [model for model in found if model.problem is None]
+    if len(good) == 1:
+        return DroppedModel(good[0].path)
+    if good:
+        names = ", ".join(model.path.name for model in good[:3])
+        return Refused(f"{folder.name} holds {len(good)} models ({names} …): drop one of them.")
+    if found:
+        return Refused(f"{found[0].path.name}: {found[0].problem}.")
+    return Refused(f"{folder.name} holds no model: it needs a .gguf, or .safetensors with config.")
+
+
+def _text(file: Path) -> Dropped:
+    """UTF-8 by its start, and not too large for a message."""
+    size = file.stat().st_size
+    with file.open("rb") as opened:
+        start = opened.read(_LOOKED_AT)
+    if start.startswith(b"GGUF"):
+        return DroppedModel(file)
+    if not start.strip():
+        return Refused(f"{file.name} is empty.")
+    if not _is_text(start):
+        return Refused(f"{file.name} is neither a model nor a text: nothing can be done with it.")
+    if size > LARGEST_TEXT:
+        return Refused(
+            f"{file.name} is too large to attach ({size_words(size)}; "
+            f"{size_words(LARGEST_TEXT)} at most): paste the part that matters."
+        )
+    return DroppedText(file, size)
+
+
+def _is_text(start: bytes) -> bool:
+    if b"\0" in start:
+        return False
+    try:
+        start.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return error.reason == "unexpected end of data" and len(start) - error.start < 4
+    return True

@@ -1,0 +1,166 @@
+"""Models on this disk: those of Hugging Face and LM Studio, in folders given, and recent ones."""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from app.library.found_model import FoundModel, broken_model, folder_model, gguf_model
+from app.library.weight_files import GGUF
+
+HUGGING_FACE, LM_STUDIO = "Hugging Face", "LM Studio"
+DEEPEST = 8
+MOST_RECENT = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder to look in; the cache of Hugging Face has a layout of its own."""
+
+    name: str
+    folder: Path
+    layout: Literal["hub-cache", "folders"] = "folders"
+
+
+def usual_places(home: Path) -> tuple[Place, ...]:
+    """Where Hugging Face and LM Studio keep models under this home folder."""
+    return (
+        Place(HUGGING_FACE, home / ".cache" / "huggingface" / "hub", "hub-cache"),
+        Place(LM_STUDIO, home / ".lmstudio" / "models"),
+        Place(LM_STUDIO, home / ".cache" / "lm-studio" / "models"),
+    )
+
+
+def find_models(places: Iterable[Place]) -> Iterator[FoundModel]:
+    """What is there, one by one as it is found, broken ones with their reason.
+
+    A folder that is not there is passed over; links are followed, but never twice to one place.
+    """
+    seen: set[tuple[int, int]] = set()
+    for place in places:
+        if not place.folder.is_dir():
+            continue
+        if place.layout == "hub-cache":
+            yield from _in_hub_cache(place, seen)
+        else:
+            yield from _in_folder(place.folder, place, seen, DEEPEST)
+
+
+def remember(recent: tuple[str, ...], path: str) -> tuple[str, ...]:
+    """The paths of recent models with this one in front."""
+    return (path, *(other for other in recent if other != path))[:MOST_RECENT]
+
+
+def recall(recent: Iterable[str]) -> tuple[FoundModel, ...]:
+    """Recent models as they are now; one that is gone has that as its problem."""
+    return tuple(_recalled(Path(path)) for path in recent)
+
+
+def _recalled(path: Path) -> FoundModel:
+    gone = "it is no longer there: it was moved or deleted, or its disk is not connected"
+    found = None
+    if path.is_file():
+        found = gguf_model(path, path.stem, "recent")
+    elif path.is_dir():
+        found = folder_model(path, _listing(path).files, path.name, "recent")
+    return found or broken_model(path, path.name, "recent", gone)
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """Names in a folder, by kind as links lead; problem: why it cannot be listed."""
+
+    files: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    problem: str | None = None
+
+
+def _listing(folder: Path) -> _Listing:
+    files, folders = [], []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                if entry.is_dir():
+                    folders.append(entry.name)
+                else:  # also links that lead nowhere: they tell of files that are missing
+                    files.append(entry.name)
+    except OSError as error:
+        return _Listing(problem=f"the folder cannot be opened ({error.strerror})")
+    return _Listing(tuple(sorted(files)), tuple(sorted(folders)))
+
+
+def _in_folder(
+    folder: Path, place: Place, seen: set[tuple[int, int]], depth: int
+) -> Iterator[FoundModel]:
+    """Models in a tree; a folder that is a model is not searched further."""
+    if not _is_new(folder, seen):
+        return
+    names = _listing(folder)
+    label = str(folder.relative_to(place.folder)) if folder != place.folder else folder.name
+    if names.problem is not None:
+        yield broken_model(folder, label, place.name, names.problem)
+        return
+    model = folder_model(folder, names.files, label, place.name)
+    if model is not None:
+        yield model
+        return
+    for name in names.files:
+        if name.lower().endswith(GGUF):
+            file = folder / name
+            found = gguf_model(file, str(file.relative_to(place.folder)), place.name)
+            if found is not None:
+                yield found
+    if depth > 0:
+        for name in names.folders:
+            yield from _in_folder(folder / name, place, seen, depth - 1)
+
+
+def _in_hub_cache(place: Place, seen: set[tuple[int, int]]) -> Iterator[FoundModel]:
+    """One entry a repository: the revision that `main` names, else the newest."""
+    for name in _listing(place.folder).folders:
+        if not name.startswith("models--"):
+            continue
+        repository = place.folder / name
+        label = name.removeprefix("models--").replace("--", "/")
+        snapshot = hub_snapshot(repository)
+        if snapshot is None:
+            why = "the download was begun and not finished: go on with it"
+            yield broken_model(repository, label, place.name, why)
+            continue
+        found = list(_in_folder(snapshot, Place(place.name, snapshot), seen, 2))
+        for model in found:
+            yield _renamed(model, label, snapshot)
+
+
+def _renamed(model: FoundModel, label: str, snapshot: Path) -> FoundModel:
+    inner = "" if model.path == snapshot else f"/{model.path.relative_to(snapshot)}"
+    return FoundModel(
+        label + inner, model.path, model.place, model.nbytes, model.changed, model.problem
+    )
+
+
+def hub_snapshot(repository: Path) -> Path | None:
+    """The folder of files of a repository in the hub's cache, None when there is none."""
+    snapshots = repository / "snapshots"
+    try:
+        main = (repository / "refs" / "main").read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        main = ""
+    if main and "/" not in main and (snapshots / main).is_dir():
+        return snapshots / main
+    folders = [snapshots / name for name in _listing(snapshots).folders]
+    return max(folders, key=lambda folder: folder.stat().st_mtime, default=None)
+
+
+def _is_new(folder: Path, seen: set[tuple[int, int]]) -> bool:
+    try:
+        facts = folder.stat()
+    except OSError:
+        return False
+    key = (facts.st_dev, facts.st_ino)
+    is_new = key not in seen
+    seen.add(key)
+    return is_new

@@ -1,0 +1,47 @@
+"""The machine's chip and memory, without MLX."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+_ASKED = ("machdep.cpu.brand_string", "iogpu.wired_limit_mb")
+_SMALL = 36 * 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """chip: empty where its name is not known. usable_bytes: what a model and its caches may use;
+    macOS keeps the rest from the GPU.
+    """
+
+    chip: str
+    memory_bytes: int
+    usable_bytes: int
+
+
+def this_machine() -> Machine:
+    """Asks the system; takes a few milliseconds."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if sys.platform != "darwin":
+        return Machine("", memory, usable_bytes(memory))
+    chip, limit = (_sysctl(name) for name in _ASKED)
+    return Machine(chip, memory, usable_bytes(memory, limit))
+
+
+def usable_bytes(memory_bytes: int, wired_limit_mb: str = "") -> int:
+    """The GPU's share: the user's own limit if one is set, else what macOS gives.
+
+    By default that is two thirds of memories up to 36 GB and three quarters of larger ones.
+    """
+    if wired_limit_mb.isdecimal() and int(wired_limit_mb) > 0:
+        return min(memory_bytes, int(wired_limit_mb) * 2**20)
+    return memory_bytes * 2 // 3 if memory_bytes <= _SMALL else memory_bytes * 3 // 4
+
+
+def _sysctl(name: str) -> str:
+    """The value as text, empty when there is none."""
+    answer = subprocess.run(
+        ["/usr/sbin/sysctl", "-n", name], capture_output=True, text=True, check=False
+    )
+    return answer.stdout.strip() if answer.returncode == 0 else ""

@@ -1,0 +1,124 @@
+"""What the window shows of a model before it is loaded: facts, memory as one sum, a verdict."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from app.library.machine import Machine
+from app.library.words import count_words, size_words, token_words
+from mlx_engine.values.model_description import ModelDescription
+
+Fit = Literal["fits", "tight", "too-large"]
+SHORT_CONTEXT = 4096
+TIGHT_SHARE = 0.9
+"""Above this share of the usable memory the system itself gets slow."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySum:
+    """Bytes: weights, caches of a short and of the full context, and what a model may use here.
+
+    longest: the context in tokens that fits, 0 when not even the weights do.
+    """
+
+    weights: int
+    short_context: int
+    short_cache: int
+    full_context: int
+    full_cache: int
+    usable: int
+    longest: int
+    fit: Fit
+
+    @property
+    def words(self) -> str:
+        """ "18.2 GB weights + 0.42 GB cache at 4k tokens = 18.6 of 48 GB: fits"."""
+        short = self.weights + self.short_cache
+        start = (
+            f"{size_words(self.weights)} weights + {size_words(self.short_cache)} cache at "
+            f"{token_words(self.short_context)} tokens = {size_words(short)} of "
+            f"{size_words(self.usable)}"
+        )
+        match self.fit:
+            case "fits":
+                full = size_words(self.weights + self.full_cache)
+                return f"{start}: fits ({full} with all {token_words(self.full_context)})"
+            case "tight":
+                return f"{start}: tight, room for about {token_words(self.longest)} tokens"
+            case "too-large":
+                over = size_words(short - self.usable)
+                return f"{start}: does not fit, {over} too much"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """Lines of the card. heads: how it drafts, or why it does not; notes: what else is off."""
+
+    name: str
+    path: str
+    architecture: str
+    parameters: str
+    quantisation: str
+    size: str
+    context: str
+    heads: str
+    has_heads: bool
+    memory: MemorySum
+    notes: tuple[str, ...]
+
+
+def make_card(model: ModelDescription, machine: Machine) -> ModelCard:
+    """Pure: a description and a machine in, words and numbers out."""
+    return ModelCard(
+        name=model.name,
+        path=model.path,
+        architecture=model.architecture,
+        parameters=f"{count_words(model.parameters)} parameters",
+        quantisation=model.quantisation,
+        size=size_words(model.nbytes),
+        context=f"{token_words(model.context_length)} tokens",
+        heads=_heads_words(model),
+        has_heads=model.mtp_heads > 0 and model.mtp is None,
+        memory=memory_sum(model, machine.usable_bytes),
+        notes=tuple(reason.words for reason in model.declined),
+    )
+
+
+def memory_sum(model: ModelDescription, usable: int) -> MemorySum:
+    """Weights and caches against what a model may use here."""
+    short = min(SHORT_CONTEXT, model.context_length)
+    free = usable - model.memory_needed(0)
+    longest = _longest_context(model, free)
+    return MemorySum(
+        weights=model.nbytes,
+        short_context=short,
+        short_cache=model.memory_needed(short) - model.nbytes,
+        full_context=model.context_length,
+        full_cache=model.memory_needed(model.context_length) - model.nbytes,
+        usable=usable,
+        longest=longest,
+        fit=_fit(model, short, usable),
+    )
+
+
+def _fit(model: ModelDescription, short: int, usable: int) -> Fit:
+    if model.memory_needed(short) > usable:
+        return "too-large"
+    if model.memory_needed(model.context_length) > usable:
+        return "tight"
+    return "tight" if model.memory_needed(short) > TIGHT_SHARE * usable else "fits"
+
+
+def _longest_context(model: ModelDescription, free: int) -> int:
+    if free < 0:
+        return 0
+    if model.cache_bytes_per_token == 0:
+        return model.context_length
+    return min(model.context_length, free // model.cache_bytes_per_token)
+
+
+def _heads_words(model: ModelDescription) -> str:
+    if model.mtp is not None:
+        return f"{model.mtp.words} It runs without drafting."
+    if model.mtp_heads == 0:
+        return "No MTP heads. It runs without drafting."
+    return "1 MTP head" if model.mtp_heads == 1 else f"{model.mtp_heads} MTP heads"

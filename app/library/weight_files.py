@@ -1,0 +1,85 @@
+"""What files are by name and first bytes: weights, shards, heads, damaged downloads."""
+
+import json
+import re
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+SAFETENSORS = ".safetensors"
+GGUF = ".gguf"
+UNSAFE = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
+PARTIAL = (".incomplete", ".part", ".partial", ".download", ".crdownload", ".downloading")
+_SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})(\.gguf|\.safetensors)", re.IGNORECASE)
+_LFS_POINTER = b"version https://git-lfs"
+_LARGEST_HEADER = 100_000_000
+
+
+class Shard(NamedTuple):
+    """One of `total` numbered files of a model, counted from 1."""
+
+    stem: str
+    number: int
+    total: int
+    ending: str
+
+    def name(self, number: int) -> str:
+        """The file name of shard `number`."""
+        return f"{self.stem}-{number:05}-of-{self.total:05}{self.ending}"
+
+
+def shard_of(name: str) -> Shard | None:
+    """How a file name is numbered, None when it is not."""
+    found = _SHARD.fullmatch(name)
+    return None if found is None else Shard(found[1], int(found[2]), int(found[3]), found[4])
+
+
+def is_heads_name(name: str) -> bool:
+    """Whether a file by its name holds only MTP heads, as the engine looks for beside a model."""
+    return name.startswith("mtp") and name.endswith(SAFETENSORS)
+
+
+def damage(path: Path) -> str | None:
+    """What is plainly wrong with a weight file, None when it looks right. Raises OSError."""
+    with path.open("rb") as file:
+        start = file.read(24)
+    if not start:
+        return "the file is empty: download it again"
+    if start.startswith(_LFS_POINTER):
+        return "this is a pointer of Git LFS, not the weights: run git lfs pull, or download it"
+    if path.suffix.lower() == GGUF and not start.startswith(b"GGUF"):
+        return "the file does not start as a GGUF does: download it again"
+    if path.suffix.lower() == SAFETENSORS:
+        return _header_damage(start, path.stat().st_size)
+    return None
+
+
+def tensor_names(path: Path) -> tuple[str, ...]:
+    """Names in a safetensors file; empty when its header cannot be read. Raises OSError."""
+    with path.open("rb") as file:
+        start = file.read(8)
+        if _header_damage(start, path.stat().st_size) is not None:
+            return ()
+        (length,) = struct.unpack("<Q", start)
+        try:
+            header = json.loads(file.read(length))
+        except (ValueError, RecursionError):
+            return ()
+    return tuple(n for n in header if n != "__metadata__") if isinstance(header, dict) else ()
+
+
+def holds_only_heads(path: Path) -> bool:
+    """Whether a safetensors file has MTP heads and nothing else. Raises OSError."""
+    if is_heads_name(path.name):
+        return True
+    names = tensor_names(path)
+    return bool(names) and all("mtp" in name.split(".") for name in names)
+
+
+def _header_damage(start: bytes, size: int) -> str | None:
+    if len(start) < 8:
+        return "the file ends in its header: download it again"
+    (length,) = struct.unpack("<Q", start[:8])
+    if length > min(size - 8, _LARGEST_HEADER):
+        return "the file does not start as a safetensors file does: download it again"
+    return None
