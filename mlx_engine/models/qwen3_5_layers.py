@@ -104,7 +104,7 @@ class RecurrentLayer:
         self._in_gate = Linear.take(table, f"{inner}.in_proj_z", sizes.value_size, hidden)
         self._in_beta = Linear.take(table, f"{inner}.in_proj_b", heads, hidden)
         self._in_decay = Linear.take(table, f"{inner}.in_proj_a", heads, hidden)
-        self._taps = table.take(f"{inner}.conv1d.weight", (channels, kernel, 1))[:, :, 0].T
+        self._taps = table.take(f"{inner}.conv1d.weight", (channels, kernel, 1))
         self._decay_bias = table.take(f"{inner}.dt_bias", (heads,)).astype(mx.float32)
         self._decay_rate = -mx.exp(table.take(f"{inner}.A_log", (heads,)).astype(mx.float32))
         self._head_norm = Norm.take(table, f"{inner}.norm", sizes.linear_value_head_dim, eps)
@@ -130,29 +130,21 @@ class RecurrentLayer:
         sizes, rows = self._sizes, x.shape[1]
         heads, size = sizes.linear_num_value_heads, sizes.linear_value_head_dim
         before = mx.concatenate([cache.window, self._in_qkv(x)], axis=1)
-        queries, keys, values = mx.split(
-            silu(self._convolve(before, rows)).astype(mx.float32),
-            [sizes.key_size, 2 * sizes.key_size],
-            axis=-1,
-        )
-        key_shape = (1, rows, sizes.linear_num_key_heads, sizes.linear_key_head_dim)
+        # causal and depthwise: every channel by its own taps
+        convolved = mx.conv1d(before, self._taps, groups=sizes.convolved_size)
+        both, values = mx.split(silu(convolved).astype(mx.float32), [2 * sizes.key_size], axis=-1)
+        key_heads, key_size = sizes.linear_num_key_heads, sizes.linear_key_head_dim
+        units = _unit(both.reshape(1, rows, 2 * key_heads, key_size))
         inputs = DeltaInputs(
-            keys=_unit(keys.reshape(key_shape)),
+            keys=units[:, :, key_heads:],
             values=values.reshape(1, rows, heads, size),
             decay=self._decay(x),
             beta=mx.sigmoid(self._in_beta(x).astype(mx.float32)),
         )
-        queries = _unit(queries.reshape(key_shape)) * sizes.linear_key_head_dim**-0.5
+        queries = units[:, :, :key_heads] * key_size**-0.5
         outputs = self._head_norm(cache.run(queries, inputs, before))
         gate = silu(self._in_gate(x).astype(mx.float32)).reshape(1, rows, heads, size)
         return self._out((outputs * gate).astype(x.dtype).reshape(1, rows, sizes.value_size))
-
-    def _convolve(self, before: mx.array, rows: int) -> mx.array:
-        """Causal depthwise convolution: [1, K-1+T, C] -> [1, T, C], one multiply a tap."""
-        total = before[:, :rows] * self._taps[0]
-        for tap in range(1, self._taps.shape[0]):
-            total = total + before[:, tap : tap + rows] * self._taps[tap]
-        return total
 
     def _decay(self, x: mx.array) -> mx.array:
         """exp(-exp(A_log) * softplus(a + dt_bias)), float32 [1, T, value heads]."""
