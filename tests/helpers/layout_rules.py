@@ -36,17 +36,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(ENGINE_LEVEL, BELOW_ENGINE | ENGINE_LEVEL),
     "mlx_engine.command_line": {VALUES} | ENGINE_LEVEL,
     "mlx_engine.__main__": {"mlx_engine.command_line"},
+    "app.values": {VALUES},
     "app.asset_files": set(),
     "app.folders": set(),
-    "app.settings": PUBLIC | {"app.folders"},
-    "app.store": PUBLIC,
-    "app.library": PUBLIC,
-    "app.worker": PUBLIC,
-    "app.window": {VALUES, "app.asset_files"},
+    "app.settings": PUBLIC | {"app.folders", "app.values"},
+    "app.store": PUBLIC | {"app.values"},
+    "app.library": PUBLIC | {"app.values"},
+    "app.worker": PUBLIC | {"app.values"},
+    "app.window": {VALUES, "app.values", "app.asset_files"},
     "app.__main__": PUBLIC | {"app", "mlx_engine.command_line"},
     "app": PUBLIC
     | {f"app.{room}" for room in ("asset_files", "folders", "settings")}
-    | {f"app.{room}" for room in ("store", "library", "worker", "window")},
+    | {f"app.{room}" for room in ("values", "store", "library", "worker", "window")},
 }
 """Room -> other rooms of ours it may import; a room not listed here is itself a mistake."""
 
@@ -58,7 +59,7 @@ MAY_NOT_IMPORT: dict[str, tuple[str, ...]] = {
     "mlx_engine": QT,
     "mlx_engine.command_line": (*MLX, *QT),
     "app": MLX,
-    **dict.fromkeys(("app.store", "app.library"), (*MLX, *QT)),
+    **dict.fromkeys(("app.values", "app.store", "app.library"), (*MLX, *QT)),
     **dict.fromkeys(("app.settings", "app.folders", "app.asset_files"), (*MLX, *QT)),
 }
 """Package prefix -> other people's packages nothing below it may import."""

@@ -1,0 +1,76 @@
+"""Where data, settings, caches and logs of the user lie; the only reader of the environment.
+
+macOS: ~/Library as Apple's File System Programming Guide has it. Elsewhere: the XDG Base Directory
+specification. HEADSTART_FOLDER puts everything of ours into one folder, for a second profile.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """None of them need exist. hub_models: where huggingface_hub keeps what it downloaded."""
+
+    data: Path
+    settings: Path
+    cache: Path
+    logs: Path
+    hub_models: Path
+
+    @property
+    def chats_file(self) -> Path:
+        """The database of all chats."""
+        return self.data / "chats.db"
+
+    @property
+    def settings_file(self) -> Path:
+        """The settings of the app."""
+        return self.settings / "settings.json"
+
+
+def this_users_folders() -> Folders:
+    """Those of the user and the machine this runs on."""
+    return folders_of(sys.platform, Path.home(), os.environ)
+
+
+def folders_of(platform: str, home: Path, environment: Mapping[str, str]) -> Folders:
+    """Those of a user with this home; a relative path in the environment counts as none."""
+    hub_models = _hub_models(home, environment)
+    together = _absolute(environment, "HEADSTART_FOLDER")
+    if together is not None:
+        return Folders(together, together, together / "cache", together / "logs", hub_models)
+    if platform == "darwin":
+        library = home / "Library"
+        data = library / "Application Support" / "Headstart"
+        return Folders(
+            data,
+            data,
+            library / "Caches" / "Headstart",
+            library / "Logs" / "Headstart",
+            hub_models,
+        )
+    return Folders(
+        (_absolute(environment, "XDG_DATA_HOME") or home / ".local" / "share") / "headstart",
+        (_absolute(environment, "XDG_CONFIG_HOME") or home / ".config") / "headstart",
+        (_absolute(environment, "XDG_CACHE_HOME") or home / ".cache") / "headstart",
+        (_absolute(environment, "XDG_STATE_HOME") or home / ".local" / "state") / "headstart",
+        hub_models,
+    )
+
+
+def _hub_models(home: Path, environment: Mapping[str, str]) -> Path:
+    """The order of huggingface_hub's own constants."""
+    whole = _absolute(environment, "HF_HUB_CACHE")
+    if whole is not None:
+        return whole
+    caches = _absolute(environment, "XDG_CACHE_HOME") or home / ".cache"
+    return (_absolute(environment, "HF_HOME") or caches / "huggingface") / "hub"
+
+
+def _absolute(environment: Mapping[str, str], name: str) -> Path | None:
+    path = Path(environment.get(name, "")).expanduser()
+    return path if path.is_absolute() else None

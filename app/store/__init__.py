@@ -1,0 +1,1 @@
+"""Chats in SQLite: a tree of messages for each, with search, a bin, and files in and out."""

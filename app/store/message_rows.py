@@ -1,0 +1,74 @@
+"""A row of the message table to a value and back; what a row has wrong becomes its default."""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, get_args
+
+from app.values.chats import DraftedSpan, MessageState, StoredMessage
+from app.values.typed_json import encode, read_fields
+from mlx_engine.values.conversation import Role
+from mlx_engine.values.events import FinishReason
+from mlx_engine.values.stats import GenerationStats
+
+ROLES: tuple[Role, ...] = get_args(Role)
+STATES: tuple[MessageState, ...] = get_args(MessageState)
+REASONS: tuple[FinishReason, ...] = get_args(FinishReason)
+
+
+def message_from_row(row: sqlite3.Row) -> StoredMessage:
+    """The row must have all columns of the table."""
+    text = row["text"]
+    return StoredMessage(
+        id=row["id"],
+        chat_id=row["chat"],
+        parent=row["parent"],
+        role=row["role"] if row["role"] in ROLES else "user",
+        text=text,
+        thinking=row["thinking"],
+        model=row["model"],
+        state=row["state"] if row["state"] in STATES else "stopped",
+        finish_reason=row["finish_reason"] if row["finish_reason"] in REASONS else None,
+        stats=stats_from(_content(row["stats"])),
+        spans=spans_from(_content(row["spans"]), len(text)),
+        created_at=row["created_at"],
+    )
+
+
+def _content(text: str | None) -> object:
+    try:
+        return json.loads(text or "null")
+    except (ValueError, RecursionError):
+        return None
+
+
+def spans_to_json(spans: Sequence[DraftedSpan]) -> str:
+    """As short lists, [[start, end, depth], ...]."""
+    return json.dumps(spans, separators=(",", ":"))
+
+
+def spans_from(content: object, length: int) -> tuple[DraftedSpan, ...]:
+    """Those that are spans of a text this long."""
+    if not isinstance(content, list):
+        return ()
+    found = (_span(item, length) for item in content)
+    return tuple(span for span in found if span is not None)
+
+
+def _span(content: object, length: int) -> DraftedSpan | None:
+    match content:
+        case [int(start), int(end), int(depth)] if 0 <= start < end <= length and depth > 0:
+            return DraftedSpan(start, end, depth)
+    return None
+
+
+def stats_to_json(stats: GenerationStats | None) -> str | None:
+    """NULL for none."""
+    return None if stats is None else json.dumps(encode(stats))
+
+
+def stats_from(content: Any) -> GenerationStats | None:
+    """None when there are none."""
+    if not isinstance(content, dict):
+        return None
+    return read_fields(GenerationStats(), content, "stats").value

@@ -1,0 +1,176 @@
+"""The tree of messages of every chat: branches, answers while they are written, the path shown."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from app.store.database import Database
+from app.store.message_rows import message_from_row, spans_to_json, stats_to_json
+from app.store.titles import title_from
+from app.store.words import storable
+from app.values.chats import DraftedSpan, StoredMessage, Turn
+from app.values.errors import NoSuchChat
+from mlx_engine.values.conversation import Role
+from mlx_engine.values.events import FinishReason, GenerationFinished
+
+_PATH = """WITH RECURSIVE path (id, height) AS (
+        SELECT leaf, 0 FROM chat WHERE id = ?
+        UNION ALL
+        SELECT parent, height + 1 FROM path JOIN message USING (id) WHERE parent < message.id
+    )
+    SELECT message.* FROM path JOIN message USING (id) ORDER BY height DESC"""
+_NEWEST_BELOW = """WITH RECURSIVE down (id) AS (
+        SELECT ? UNION ALL
+        SELECT (SELECT max(id) FROM message WHERE parent = down.id) FROM down WHERE id IS NOT NULL
+    )
+    SELECT max(id) AS id FROM down"""
+
+
+class Messages:
+    """Messages of one database. All methods raise StoreError; clock: seconds since 1970."""
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+        self._database = database
+        self._clock = clock
+
+    def path(self, chat_id: int) -> tuple[Turn, ...]:
+        """The selected branch from its first message to its leaf."""
+        children: dict[int | None, list[int]] = {}
+        for row in self._database.rows(
+            "SELECT id, parent FROM message WHERE chat = ? ORDER BY id", chat_id
+        ):
+            children.setdefault(row["parent"], []).append(row["id"])
+        rows = self._database.rows(_PATH, chat_id)
+        return tuple(Turn(message_from_row(row), tuple(children[row["parent"]])) for row in rows)
+
+    def get(self, message_id: int) -> StoredMessage:
+        """One message; NoSuchChat when it is gone."""
+        row = self._database.row("SELECT * FROM message WHERE id = ?", message_id)
+        if row is None:
+            raise NoSuchChat(f"Message {message_id} is not there any more: open the chat again.")
+        return message_from_row(row)
+
+    def add(self, chat_id: int, parent: int | None, role: Role, text: str) -> StoredMessage:
+        """Add a complete message after `parent`, beside what is there, and select it.
+
+        A chat without a title takes it from the user's first message.
+        """
+        with self._database.transaction():
+            added = self._insert(chat_id, parent, role, text, "", "", "done")
+            if role == "user":
+                title = title_from(text)
+                self._database.write(
+                    "UPDATE chat SET title = ? WHERE id = ? AND title = ''", title, chat_id
+                )
+            return self.get(added)
+
+    def edit(self, message_id: int, text: str) -> StoredMessage:
+        """Another wording beside a message; the old one and all below it stay as a branch."""
+        old = self.get(message_id)
+        return self.add(old.chat_id, old.parent, old.role, text)
+
+    def begin_answer(
+        self, chat_id: int, parent: int | None, model: str, text: str = "", thinking: str = ""
+    ) -> int:
+        """Add an empty answer (or one to be continued) after `parent`, select it; its id.
+
+        To regenerate an answer, give the parent of the old one.
+        """
+        with self._database.transaction():
+            return self._insert(chat_id, parent, "assistant", text, thinking, model, "partial")
+
+    def save_partial(
+        self, message_id: int, text: str, thinking: str = "", spans: Sequence[DraftedSpan] = ()
+    ) -> None:
+        """Keep what there is of an answer so far: safe from a killed process on return."""
+        changed = self._database.write(
+            "UPDATE message SET state = 'partial', text = ?, thinking = ?, spans = ? WHERE id = ?",
+            storable(text),
+            storable(thinking),
+            spans_to_json(spans),
+            message_id,
+        )
+        _must_be_there(changed, message_id)
+
+    def finish_answer(
+        self, message_id: int, finished: GenerationFinished, spans: Sequence[DraftedSpan] = ()
+    ) -> None:
+        """The answer as it stays, brought onto the disk."""
+        state = "stopped" if finished.reason == "stopped" else "done"
+        stats = stats_to_json(finished.stats)
+        with self._database.transaction():
+            self.save_partial(message_id, finished.text, finished.thinking, spans)
+            self._end(message_id, state, finished.reason, stats)
+        self._database.checkpoint()
+
+    def interrupt_answer(
+        self, message_id: int, text: str, thinking: str = "", spans: Sequence[DraftedSpan] = ()
+    ) -> None:
+        """Keep what there is of an answer that an error ended."""
+        with self._database.transaction():
+            self.save_partial(message_id, text, thinking, spans)
+            self._end(message_id, "stopped", None, None)
+        self._database.checkpoint()
+
+    def interrupt_left_over(self) -> int:
+        """Call at start: answers that a crash left partial are complete now; how many."""
+        return self._database.write("UPDATE message SET state = 'stopped' WHERE state = 'partial'")
+
+    def select(self, message_id: int) -> None:
+        """Show the branch through this message, down to the newest message below it."""
+        chat_id = self.get(message_id).chat_id
+        leaf = self._database.rows(_NEWEST_BELOW, message_id)[0]["id"]
+        self._database.write("UPDATE chat SET leaf = ? WHERE id = ?", leaf, chat_id)
+
+    def _insert(
+        self,
+        chat_id: int,
+        parent: int | None,
+        role: Role,
+        text: str,
+        thinking: str,
+        model: str,
+        state: str,
+    ) -> int:
+        if parent is not None and self.get(parent).chat_id != chat_id:
+            raise NoSuchChat(f"Message {parent} is of another chat: open the chat again.")
+        now = self._clock()
+        added = self._database.insert(
+            """INSERT INTO message
+                (chat, parent, role, state, model, created_at, text, thinking, spans)
+                SELECT id, ?, ?, ?, ?, ?, ?, ?, '[]' FROM chat WHERE id = ?""",
+            parent,
+            role,
+            state,
+            storable(model),
+            now,
+            storable(text),
+            storable(thinking),
+            chat_id,
+        )
+        changed = self._database.write(
+            "UPDATE chat SET leaf = ?, updated_at = ? WHERE id = ?", added, now, chat_id
+        )
+        if not changed:
+            raise NoSuchChat(f"Chat {chat_id} is not there any more: open another.")
+        return added
+
+    def _end(
+        self, message_id: int, state: str, reason: FinishReason | None, stats: str | None
+    ) -> None:
+        self._database.write(
+            "UPDATE message SET state = ?, finish_reason = ?, stats = ? WHERE id = ?",
+            state,
+            reason,
+            stats,
+            message_id,
+        )
+        self._database.write(
+            "UPDATE chat SET updated_at = ? WHERE id = (SELECT chat FROM message WHERE id = ?)",
+            self._clock(),
+            message_id,
+        )
+
+
+def _must_be_there(changed: int, message_id: int) -> None:
+    if not changed:
+        raise NoSuchChat(f"Message {message_id} is not there any more: open the chat again.")

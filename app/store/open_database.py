@@ -1,0 +1,201 @@
+"""Opening the file of chats, whatever state it is in.
+
+What open_database does with a file that is not as it should be:
+- older: copied, then brought up to date;  - newer: opened to be read only;
+- damaged: moved aside, a new one takes its place with every row that could still be read;
+- file, folder or disk not writable: opened to be read only;  - of another program: refused;
+- held by another program: StoreBusy.
+Each leaves a sentence in `notices` for the window.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from app.store.connection import (
+    begin_to_read,
+    begin_to_write,
+    connect,
+    connect_memory,
+    known_errors,
+    pragma,
+    primary_code,
+)
+from app.store.database import Database, index_check_file
+from app.store.migrations import APPLICATION_ID, MIGRATIONS, Migration, migrate
+from app.store.salvage import salvage, set_aside
+from app.store.search_index import index_is_sound, make_index_again
+from app.values.errors import StoreDamaged, StoreError, StoreForeign, StoreReadOnly
+
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def open_database(path: Path, steps: Sequence[Migration] = MIGRATIONS) -> Database:
+    """Open or create the file as the module says; raises StoreError."""
+    with known_errors(path):
+        try:
+            return _open(path, steps)
+        except StoreDamaged:
+            return _replace(path, steps)
+        except sqlite3.DatabaseError as error:
+            if primary_code(error) not in _DAMAGE:
+                raise
+            return _replace(path, steps)
+
+
+def open_in_memory(notice: str) -> Database:
+    """A database that is gone when closed, for when open_database cannot; `notice` says so."""
+    connection = connect_memory()
+    path = Path(":memory:")
+    migrate(connection, path, MIGRATIONS)
+    return Database(connection, path, notices=(notice,))
+
+
+def _open(path: Path, steps: Sequence[Migration]) -> Database:
+    _make_folder(path)
+    try:
+        connection = _writer(path)
+    except sqlite3.OperationalError as error:
+        if primary_code(error) in _BUSY or not path.exists():
+            raise
+        return _open_to_read(path, steps, error)
+    try:
+        return _bring_up_to_date(connection, path, steps)
+    except (sqlite3.Error, StoreError):
+        connection.close()
+        raise
+
+
+def _make_folder(path: Path) -> None:
+    folder = path.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise StoreReadOnly(
+            f"The folder {folder} cannot be made ({error.strerror}): allow writing to "
+            f"{folder.parent}, then start again."
+        ) from error
+
+
+def _writer(path: Path) -> sqlite3.Connection:
+    connection = connect(path, "rwc")
+    try:
+        _check_owner(connection, path)
+        begin_to_write(connection)
+    except (sqlite3.Error, StoreError):
+        connection.close()
+        raise
+    return connection
+
+
+def _reader(path: Path) -> sqlite3.Connection:
+    """Without its side files when SQLite may not make them and there is nothing in them."""
+    connection = connect(path, "ro")
+    try:
+        begin_to_read(connection)
+    except sqlite3.OperationalError:
+        connection.close()
+        log = path.with_name(path.name + "-wal")
+        if log.exists() and log.stat().st_size > 0:
+            raise
+        connection = connect(path, "immutable")
+        begin_to_read(connection)
+    return connection
+
+
+def _bring_up_to_date(
+    connection: sqlite3.Connection, path: Path, steps: Sequence[Migration]
+) -> Database:
+    _check_pages(connection, path)
+    if pragma(connection, "user_version") > len(steps):
+        connection.close()
+        return Database(_reader(path), path, read_only=_newer_words(path))
+    notices = []
+    copy = migrate(connection, path, steps)
+    if _was_asked_for_index_check(path) and not index_is_sound(connection):
+        make_index_again(connection)
+        notices.append(f"The search index in {path} was damaged and has been made again.")
+    if copy is not None:
+        notices.append(f"Your chats were brought up to date; a copy from before is {copy}.")
+    return Database(connection, path, notices=tuple(notices))
+
+
+def _was_asked_for_index_check(path: Path) -> bool:
+    try:
+        index_check_file(path).unlink()
+    except OSError:
+        return False
+    return True
+
+
+def _open_to_read(path: Path, steps: Sequence[Migration], why: sqlite3.Error) -> Database:
+    """After writing failed."""
+    connection = _reader(path)
+    try:
+        _check_owner(connection, path)
+        _check_pages(connection, path)
+        version = pragma(connection, "user_version")
+        if version < len(steps):
+            raise StoreReadOnly(
+                f"{path} is of an older Headstart and must be brought up to date, but cannot be "
+                f"written to ({why}): allow writing to it and its folder, then start again."
+            )
+    except (sqlite3.Error, StoreError):
+        connection.close()
+        raise
+    newer = version > len(steps)
+    words = _newer_words(path) if newer else _unwritable_words(path, why)
+    return Database(connection, path, read_only=words)
+
+
+def _newer_words(path: Path) -> str:
+    return (
+        f"{path} was written by a newer Headstart: your chats can be read here, but nothing is "
+        "saved. Update Headstart to go on with them."
+    )
+
+
+def _unwritable_words(path: Path, why: sqlite3.Error) -> str:
+    return (
+        f"{path} cannot be written to ({why}): your chats can be read, but nothing is saved. "
+        "Allow writing to it and its folder, make sure its disk has room, then start again."
+    )
+
+
+def _check_owner(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise StoreForeign for a database with tables that are not ours."""
+    begin_to_read(connection)
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+    if tables and pragma(connection, "application_id") != APPLICATION_ID:
+        raise StoreForeign(
+            f"{path} is a database of another program: move it elsewhere, then start again."
+        )
+
+
+def _check_pages(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise StoreDamaged, or sqlite3.DatabaseError where damage shows that way."""
+    finding = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if finding != "ok":
+        raise StoreDamaged(f"{path} is damaged: {finding}.")
+
+
+def _replace(path: Path, steps: Sequence[Migration]) -> Database:
+    """Move the damaged file aside and begin a new one with what can be read of the old."""
+    try:
+        aside = set_aside(path, datetime.now())
+    except OSError as error:
+        raise StoreDamaged(
+            f"{path} is damaged and could not be moved aside ({error.strerror}): "
+            "move it elsewhere yourself, then start again."
+        ) from error
+    database = _open(path, steps)
+    words = f"{path} was damaged. It is kept as {aside}."
+    try:
+        saved = salvage(aside, path)
+        words += f" {saved.chats} chats with {saved.messages} messages could be read and are here."
+    except sqlite3.Error as error:
+        words += f" What can be read of it could not be taken over ({error})."
+    database.notices = (*database.notices, words)
+    return database

@@ -1,0 +1,67 @@
+"""All chats of a user: opened, listed, searched and written through one object."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.store.chats import Chats
+from app.store.database import Database
+from app.store.messages import Messages
+from app.store.open_database import open_database, open_in_memory
+from app.store.search import Search
+from app.values.chats import Chat
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStore:
+    """The parts of a store; all belong to the thread that opened it."""
+
+    database: Database
+    chats: Chats
+    messages: Messages
+    search: Search
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Sentences the user should read: what was found and done when it was opened."""
+        return self.database.notices
+
+    @property
+    def read_only(self) -> bool:
+        """Nothing can be written; the notices say why."""
+        return bool(self.database.read_only)
+
+    def open_chat(self, chat_id: int) -> Chat:
+        """A chat with its settings and the selected branch; raises StoreError."""
+        settings = self.chats.settings(chat_id)
+        return Chat(
+            self.chats.get(chat_id), settings.value, self.messages.path(chat_id), settings.notes
+        )
+
+    def close(self) -> None:
+        """No use after this."""
+        self.database.close()
+
+
+def open_store(path: Path, clock: Callable[[], float] = time.time) -> SessionStore:
+    """The store in the file `path`; answers a crash cut off are closed, the bin is emptied.
+
+    Raises StoreError; see open_database for what is no error.
+    """
+    store = _store(open_database(path), clock)
+    if not store.read_only:
+        store.messages.interrupt_left_over()
+        store.chats.empty_bin()
+    return store
+
+
+def open_passing_store(notice: str, clock: Callable[[], float] = time.time) -> SessionStore:
+    """A store that is gone when the program ends, for when open_store raised what `notice` says."""
+    return _store(open_in_memory(notice), clock)
+
+
+def _store(database: Database, clock: Callable[[], float]) -> SessionStore:
+    return SessionStore(
+        database, Chats(database, clock), Messages(database, clock), Search(database)
+    )

@@ -1,0 +1,1 @@
+"""Frozen values and errors that every room of the app may import."""

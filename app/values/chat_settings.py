@@ -1,0 +1,38 @@
+"""Everything a chat answers with: model, system prompt, drafting, sampling, limits, numerics."""
+
+import json
+from dataclasses import dataclass, field
+
+from app.values.typed_json import Reading, encode, read_fields
+from mlx_engine.values.options import (
+    DraftOptions,
+    GenerationOptions,
+    LoadOptions,
+    SamplingOptions,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatSettings:
+    """model_path: a file, folder or hub id, None for the built-in model; numerics are in `load`."""
+
+    model_path: str | None = None
+    system: str = ""
+    draft: DraftOptions = field(default_factory=DraftOptions)
+    sampling: SamplingOptions = field(default_factory=SamplingOptions)
+    generation: GenerationOptions = field(default_factory=GenerationOptions)
+    load: LoadOptions = field(default_factory=LoadOptions)
+
+
+def settings_to_json(settings: ChatSettings) -> str:
+    """One line of JSON."""
+    return json.dumps(encode(settings))
+
+
+def settings_from_json(text: str) -> Reading[ChatSettings]:
+    """What can be read of it; the rest has its defaults, and a note."""
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        content = text
+    return read_fields(ChatSettings(), content, "settings")

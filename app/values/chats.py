@@ -1,0 +1,99 @@
+"""Stored chats as the window sees them: a list of chats, and the turns of one branch."""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from app.values.chat_settings import ChatSettings
+from mlx_engine.values.conversation import Role
+from mlx_engine.values.events import FinishReason
+from mlx_engine.values.stats import GenerationStats
+
+MessageState = Literal["partial", "done", "stopped"]
+
+
+class TextRange(NamedTuple):
+    """Characters `start` up to but not including `end`, as Python counts them."""
+
+    start: int
+    end: int
+
+
+class DraftedSpan(NamedTuple):
+    """Characters of an answer's text that came from accepted draft tokens of one depth."""
+
+    start: int
+    end: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """One message; `parent` is the one before it, None for a first one.
+
+    model: the name of the one that answered. state: "partial" while it is being written.
+    created_at: seconds since 1970.
+    """
+
+    id: int
+    chat_id: int
+    parent: int | None
+    role: Role
+    text: str
+    thinking: str = ""
+    model: str = ""
+    state: MessageState = "done"
+    finish_reason: FinishReason | None = None
+    stats: GenerationStats | None = None
+    spans: tuple[DraftedSpan, ...] = ()
+    created_at: float = 0.0
+
+    @property
+    def interrupted(self) -> bool:
+        """It ended by a crash or an error, not by its model or its user."""
+        return self.state == "stopped" and self.finish_reason is None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A message and the ids of all that could stand in its place, oldest first, itself included."""
+
+    message: StoredMessage
+    siblings: tuple[int, ...]
+
+    @property
+    def number(self) -> int:
+        """The 1 of "1/3"."""
+        return self.siblings.index(self.message.id) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class ChatSummary:
+    """A line of the sidebar; times in seconds since 1970, deleted_at None unless in the bin."""
+
+    id: int
+    title: str
+    pinned: bool
+    created_at: float
+    updated_at: float
+    deleted_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """A chat with the branch that is selected; notes say which settings could not be read."""
+
+    summary: ChatSummary
+    settings: ChatSettings
+    turns: tuple[Turn, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHit:
+    """A chat in which all words were found; message_id None when only its title has them."""
+
+    chat: ChatSummary
+    title_ranges: tuple[TextRange, ...] = ()
+    message_id: int | None = None
+    snippet: str = ""
+    snippet_ranges: tuple[TextRange, ...] = ()

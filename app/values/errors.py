@@ -1,0 +1,61 @@
+"""The tree of what the app tells its user instead of crashing.
+
+KnownError
+├── StoreError             chats cannot be read or written
+│   ├── StoreBusy          another program holds the file
+│   ├── StoreFull          no room left on the disk
+│   ├── StoreReadOnly      the file, its folder or its disk cannot be written to
+│   ├── StoreDamaged       the file is not a sound database
+│   ├── StoreTooNew        a newer Headstart wrote it and this one cannot follow
+│   ├── StoreForeign       a database of another program
+│   ├── NoSuchChat         a chat or message that is gone
+│   └── BadChatFile        a file that is no chat of ours, or broken
+└── SettingsNotSaved       the settings file cannot be written
+
+Every message names the file, says what is wrong, and what to do. Together with EngineError this is
+all a user may see; anything else is a bug of ours.
+"""
+
+
+class KnownError(Exception):
+    """Something the user can understand and act on."""
+
+
+class StoreError(KnownError):
+    """Chats cannot be read or written."""
+
+
+class StoreBusy(StoreError):
+    """Another program holds the database."""
+
+
+class StoreFull(StoreError):
+    """The disk has no room for what was to be written; nothing was changed."""
+
+
+class StoreReadOnly(StoreError):
+    """The database was opened to be read only."""
+
+
+class StoreDamaged(StoreError):
+    """The file is not a sound database."""
+
+
+class StoreTooNew(StoreError):
+    """A newer program wrote the database in a shape this one cannot read."""
+
+
+class StoreForeign(StoreError):
+    """The database belongs to another program."""
+
+
+class NoSuchChat(StoreError):
+    """The chat or message is gone."""
+
+
+class BadChatFile(StoreError):
+    """A file to import or export that cannot be."""
+
+
+class SettingsNotSaved(KnownError):
+    """The settings file cannot be written."""

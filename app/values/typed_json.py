@@ -1,0 +1,144 @@
+"""Frozen dataclasses to JSON and back, checked field by field.
+
+Every dataclass read here has defaults for all its fields: a field that is missing keeps its
+default, one that is wrong keeps it too and leaves a note. Fields may be str, bool, int, float,
+bytes (base64), Path, None, Literal, unions of these, tuple[X, ...], Mapping[str | int, X] and
+dataclasses.
+"""
+
+import base64
+import math
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from mlx_engine.values.errors import EngineError
+
+Value = TypeVar("Value")
+
+
+class BadValue(ValueError):
+    """Content of another type or out of range."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading(Generic[Value]):
+    """What was read, and a sentence for each thing that was reset."""
+
+    value: Value
+    notes: tuple[str, ...] = ()
+
+
+def encode(value: object, over: object = None) -> Any:
+    """`value` as JSON content; keys of the older content `over` that we do not know are kept."""
+    old: Mapping[Any, Any] = over if isinstance(over, dict) else {}
+    if is_dataclass(value):
+        return {**old} | {
+            f.name: encode(getattr(value, f.name), old.get(f.name)) for f in fields(value)
+        }
+    if isinstance(value, Mapping):
+        return {str(key): encode(item, old.get(str(key))) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [encode(item) for item in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    return str(value) if isinstance(value, Path) else value
+
+
+def read_fields(default: Value, content: object, name: str) -> Reading[Value]:
+    """`default` with everything sound that `content` has; `name` begins the notes."""
+    notes: list[str] = []
+    return Reading(_over(default, content, name, notes), tuple(notes))
+
+
+def _over(default: Any, content: object, name: str, notes: list[str]) -> Any:
+    if not isinstance(content, dict):
+        notes.append(f"{name}: {_short(content)} is not a group of settings; all of it was reset.")
+        return default
+    result = default
+    for key, kind in get_type_hints(type(default)).items():
+        if key not in content:
+            continue
+        old = getattr(default, key)
+        try:
+            result = replace(
+                result, **{key: _decode(kind, content[key], f"{name}.{key}", notes, old)}
+            )
+        except (BadValue, EngineError, OverflowError):
+            notes.append(f"{name}.{key}: {_short(content[key])} is not possible; it was reset.")
+    return result
+
+
+def _short(content: object) -> str:
+    words = ascii(content)
+    return words if len(words) <= 60 else words[:57] + "..."
+
+
+def _decode(kind: Any, content: object, name: str, notes: list[str], default: Any = None) -> Any:
+    if is_dataclass(kind):
+        return _over(cast(Any, kind)() if default is None else default, content, name, notes)
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        return _decode_union(kind, content, name, notes)
+    if origin is Literal:
+        return _decode_literal(kind, content)
+    if origin is tuple and isinstance(content, list):
+        inner = get_args(kind)[0]
+        return tuple(_decode(inner, item, name, notes) for item in content)
+    if origin is not None and isinstance(content, dict) and issubclass(origin, Mapping):
+        return _decode_mapping(kind, content, name, notes)
+    return _decode_plain(kind, content)
+
+
+def _decode_union(kind: Any, content: object, name: str, notes: list[str]) -> Any:
+    for choice in get_args(kind):
+        try:
+            return _decode(choice, content, name, notes)
+        except BadValue:
+            continue
+    raise BadValue(name)
+
+
+def _decode_literal(kind: Any, content: object) -> Any:
+    for choice in get_args(kind):
+        if type(choice) is type(content) and choice == content:
+            return choice
+    raise BadValue(str(kind))
+
+
+def _decode_mapping(kind: Any, content: dict[str, Any], name: str, notes: list[str]) -> Any:
+    """Entries that are wrong are left out, with a note."""
+    key_kind, item_kind = get_args(kind)
+    result = {}
+    for key, item in content.items():
+        try:
+            real_key = _whole_number(key) if key_kind is int else key
+            result[real_key] = _decode(item_kind, item, f"{name}.{key}", notes)
+        except BadValue:
+            notes.append(f"{name}.{_short(key)}: {_short(item)} is not possible; it was left out.")
+    return result
+
+
+def _whole_number(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 20):
+        raise BadValue(text)
+    return int(text)
+
+
+def _decode_plain(kind: Any, content: object) -> Any:
+    if kind is float and type(content) in (int, float):
+        number = float(content)  # type: ignore[arg-type]
+        if math.isfinite(number):
+            return number
+    elif kind in (type(None), str, bool, int) and type(content) is kind:
+        return content
+    elif kind is Path and isinstance(content, str) and "\0" not in content:
+        return Path(content)
+    elif kind is bytes and isinstance(content, str):
+        try:
+            return base64.b64decode(content, validate=True)
+        except ValueError:
+            raise BadValue("not base64") from None
+    raise BadValue(str(kind))
