@@ -1,0 +1,1 @@
+"""Small controls the rooms of the window share: values in, signals out."""

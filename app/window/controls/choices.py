@@ -1,0 +1,138 @@
+"""One of several values: as a list that drops down, or as segments side by side."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import QRect, Qt, Signal
+from PySide6.QtGui import QPainter, QPaintEvent, QStandardItemModel, QWheelEvent
+from PySide6.QtWidgets import (
+    QButtonGroup,
+    QComboBox,
+    QHBoxLayout,
+    QSizePolicy,
+    QToolButton,
+    QWidget,
+)
+
+from app.window.controls.icon_button import icon_size
+from app.window.icons import pixmap
+from app.window.theme import Theme, TypeSizes
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A value, its words, and why it cannot be chosen ("" when it can)."""
+
+    value: str
+    words: str
+    why_not: str = ""
+
+
+class DropDown(QComboBox):
+    """Signal `chosen`(str): the user picked this value."""
+
+    chosen = Signal(str)
+
+    def __init__(self, name: str, theme: Theme, sizes: TypeSizes) -> None:
+        super().__init__()
+        self._theme, self._sizes = theme, sizes
+        self.setAccessibleName(name)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        self.setMinimumContentsLength(6)
+        self.activated.connect(lambda row: self.chosen.emit(self.itemData(row)))
+
+    def show_options(self, options: Sequence[Option], value: str | None = None) -> None:
+        """Show these, with `value` chosen; None or an unknown one leaves it empty."""
+        self.clear()
+        model = self.model()
+        assert isinstance(model, QStandardItemModel)
+        for row, option in enumerate(options):
+            self.addItem(option.words, option.value)
+            model.item(row).setEnabled(not option.why_not)
+            model.item(row).setToolTip(option.why_not)
+        self.select(value)
+
+    def select(self, value: str | None) -> None:
+        """Show this value; the user did not choose it, so nothing is emitted."""
+        self.setCurrentIndex(-1 if value is None else self.findData(value))
+
+    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
+        """Take other colours and sizes."""
+        self._theme, self._sizes = theme, sizes
+        self.update()
+
+    # Qt
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
+        """The style's own, and our chevron."""
+        super().paintEvent(event)
+        size = icon_size(self._sizes)
+        painter = QPainter(self)
+        colour = self._theme.muted
+        picture = pixmap("chevron_down", colour, size, self.devicePixelRatioF())
+        top = (self.height() - size) // 2
+        painter.drawPixmap(QRect(self.width() - size - 6, top, size, size), picture)
+        painter.end()
+
+    def wheelEvent(self, event: QWheelEvent) -> None:  # noqa: N802
+        """Scroll the panel, never a setting."""
+        event.ignore()
+
+
+class Segments(QWidget):
+    """All values side by side, arrow keys move; signal `chosen`(str)."""
+
+    chosen = Signal(str)
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.setAccessibleName(name)
+        self._name = name
+        self._group = QButtonGroup(self)
+        self._row = QHBoxLayout(self)
+        self._row.setContentsMargins(0, 0, 0, 0)
+        self._row.setSpacing(0)
+        self._values: tuple[str, ...] = ()
+        self._group.idClicked.connect(lambda row: self.chosen.emit(self._values[row]))
+
+    def show_options(self, options: Sequence[Option], value: str | None = None) -> None:
+        """Show these, with `value` chosen."""
+        if tuple(option.value for option in options) != self._values:
+            self._rebuild(options)
+        for button, option in zip(self._group.buttons(), options, strict=True):
+            button.setEnabled(not option.why_not)
+            button.setToolTip(option.why_not)
+        self.select(value)
+
+    def select(self, value: str | None) -> None:
+        """Show this value, or none of them; nothing is emitted."""
+        self._group.setExclusive(False)
+        for button, known in zip(self._group.buttons(), self._values, strict=True):
+            button.setChecked(known == value)
+        self._group.setExclusive(True)
+
+    def selected(self) -> str | None:
+        """The value on show."""
+        row = self._group.checkedId()
+        return self._values[row] if row >= 0 else None
+
+    def _rebuild(self, options: Sequence[Option]) -> None:
+        for old in self._group.buttons():
+            self._group.removeButton(old)
+            self._row.removeWidget(old)
+            old.deleteLater()
+        self._values = tuple(option.value for option in options)
+        last = len(options) - 1
+        for row, option in enumerate(options):
+            button = QToolButton()
+            button.setText(option.words)
+            button.setAccessibleName(f"{self._name}: {option.words}")
+            button.setCheckable(True)
+            button.setProperty("role", "segment")
+            button.setProperty("edge", {0: "first", last: "last"}.get(row, ""))
+            button.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+            button.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+            self._group.addButton(button, row)
+            self._row.addWidget(button)

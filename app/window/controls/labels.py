@@ -1,0 +1,97 @@
+"""Labels with a role that the style sheet knows, and figures that keep their width."""
+
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QFont
+from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
+
+
+def label(text: str = "", role: str = "") -> QLabel:
+    """One line or more of plain text; roles: title, heading, muted, problem, warning, note."""
+    result = QLabel(text)
+    result.setTextFormat(Qt.TextFormat.PlainText)
+    if role:
+        result.setProperty("role", role)
+    return result
+
+
+def paragraph(text: str = "", role: str = "") -> QLabel:
+    """Text that wraps and can be selected."""
+    result = label(text, role)
+    result.setWordWrap(True)
+    result.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    return result
+
+
+def say(target: QLabel, text: str) -> None:
+    """Show a text, or hide the label when there is none."""
+    target.setText(text)
+    target.setVisible(bool(text))
+
+
+def set_role(widget: QWidget, role: str) -> None:
+    """Give a widget another role after it was styled."""
+    if widget.property("role") != role:
+        widget.setProperty("role", role)
+        restyle(widget)
+
+
+def restyle(widget: QWidget) -> None:
+    """Have the style sheet look again at a property that changed."""
+    widget.style().unpolish(widget)
+    widget.style().polish(widget)
+
+
+def tabular(widget: QWidget) -> None:
+    """Figures of one width, so that changing numbers do not shake."""
+    font = QFont(widget.font())
+    font.setFeature(QFont.Tag("tnum"), 1)
+    widget.setFont(font)
+
+
+class ShortLabel(QLabel):
+    """One line that gives way: what does not fit ends in an ellipsis and is in the tooltip."""
+
+    def __init__(self, mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight) -> None:
+        super().__init__()
+        self._mode = mode
+        self._whole = ""
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    def show_text(self, text: str) -> None:
+        """Show one line of text."""
+        self._whole = " ".join(text.split())
+        self.setAccessibleName(self._whole)
+        self._fit()
+        self.updateGeometry()
+
+    def whole_text(self) -> str:
+        """The text before it was shortened."""
+        return self._whole
+
+    def _fit(self) -> None:
+        shown = self.fontMetrics().elidedText(self._whole, self._mode, self.width())
+        if shown != self.text():
+            self.setText(shown)
+        self.setToolTip(self._whole if shown != self._whole else "")
+
+    # Qt
+
+    def resizeEvent(self, event: object) -> None:  # noqa: N802
+        """Shorten to the new width."""
+        del event
+        self._fit()
+
+    def changeEvent(self, event: object) -> None:  # noqa: N802
+        """Another font needs other room."""
+        super().changeEvent(event)  # type: ignore[arg-type]
+        self._fit()
+
+    def sizeHint(self) -> QSize:  # noqa: N802
+        """Room for the whole text."""
+        width = self.fontMetrics().horizontalAdvance(self._whole) + 2
+        return QSize(width, super().sizeHint().height())
+
+    def minimumSizeHint(self) -> QSize:  # noqa: N802
+        """A few letters."""
+        return QSize(24, super().minimumSizeHint().height())

@@ -1,0 +1,152 @@
+"""The window's style sheet: what the palette cannot say, from a theme and type sizes.
+
+Widgets choose a look by the dynamic property `role`. Labels: title, heading, muted, note, problem,
+warning, figure. Push buttons: primary, quiet. Tool buttons: group, segment, primary. Frames: side,
+card, composer, chip.
+"""
+
+from dataclasses import asdict
+from string import Template
+
+from app.window.theme import Theme, TypeSizes
+
+LABELS = """
+QLabel { background: transparent; }
+QLabel[role="title"] { font-size: ${title}px; font-weight: 600; }
+QLabel[role="heading"] { font-weight: 600; }
+QLabel[role="muted"] { color: $muted; font-size: ${small}px; }
+QLabel[role="note"] { color: $text; font-size: ${small}px; }
+QLabel[role="figure"] { font-size: ${figure}px; font-weight: 600; }
+QLabel[role="problem"] { color: $error; font-size: ${small}px; }
+QLabel[role="warning"] { color: $warning; font-size: ${small}px; }
+QLabel:disabled { color: $muted; }
+QToolTip { color: $text; background: $bubble; border: 1px solid $line; padding: 4px 8px; }
+"""
+
+BUTTONS = """
+QPushButton {
+  background: $page; color: $text; border: 1px solid $line; border-radius: 6px; padding: 4px 12px;
+  min-height: ${line_height}px;
+}
+QPushButton:hover { background: $hover; }
+QPushButton:pressed { background: $selected; }
+QPushButton:focus { border-color: $accent; }
+QPushButton:disabled { color: $muted; background: transparent; }
+QPushButton[role="primary"] {
+  background: $accent; color: $on_accent; border-color: $accent; font-weight: 600;
+}
+QPushButton[role="primary"]:hover, QPushButton[role="primary"]:pressed {
+  background: $accent_over; border-color: $accent_over;
+}
+QPushButton[role="primary"]:focus { border-color: $text; }
+QPushButton[role="primary"]:disabled {
+  background: $hover; color: $muted; border-color: $hover; font-weight: 400;
+}
+QPushButton[role="quiet"] { background: transparent; border-color: transparent; }
+QPushButton[role="quiet"]:hover { background: $hover; }
+QPushButton[role="quiet"]:focus { border-color: $accent; }
+QToolButton {
+  background: transparent; color: $text; border: 1px solid transparent; border-radius: 6px;
+  padding: 4px;
+}
+QToolButton:hover { background: $hover; }
+QToolButton:pressed, QToolButton:checked { background: $selected; }
+QToolButton:focus { border-color: $accent; }
+QToolButton:disabled { color: $muted; }
+QToolButton::menu-indicator { image: none; }
+QToolButton[role="primary"] { background: $accent; border-radius: 8px; padding: 5px; }
+QToolButton[role="primary"]:hover { background: $accent_over; }
+QToolButton[role="primary"]:focus { border-color: $text; }
+QToolButton[role="primary"]:disabled { background: $hover; }
+QToolButton[role="group"] { font-weight: 600; padding: 6px 4px 6px 0; text-align: left; }
+QToolButton[role="group"]:checked, QToolButton[role="group"]:hover { background: transparent; }
+QToolButton[role="segment"] {
+  background: $page; border: 1px solid $line; border-right: none; border-radius: 0;
+  padding: 4px 2px; min-height: ${line_height}px; min-width: 14px;
+}
+QToolButton[role="segment"][edge="first"] {
+  border-top-left-radius: 6px; border-bottom-left-radius: 6px;
+}
+QToolButton[role="segment"][edge="last"] {
+  border-right: 1px solid $line; border-top-right-radius: 6px; border-bottom-right-radius: 6px;
+}
+QToolButton[role="segment"]:hover { background: $hover; }
+QToolButton[role="segment"]:checked {
+  background: $accent; color: $on_accent; border-color: $accent; font-weight: 600;
+}
+QToolButton[role="segment"]:focus { border: 1px solid $accent; }
+QToolButton[role="segment"]:checked:focus { border: 1px solid $text; }
+QToolButton[role="segment"]:disabled { background: transparent; color: $muted; }
+"""
+
+FIELDS = """
+QLineEdit, QPlainTextEdit[role="field"], QComboBox {
+  background: $page; color: $text; border: 1px solid $line; border-radius: 6px;
+  padding: 4px 7px; min-height: ${line_height}px;
+  selection-background-color: $accent; selection-color: $on_accent;
+}
+QPlainTextEdit[role="field"] { padding: 2px 3px; }
+QComboBox { padding-right: 26px; }
+QLineEdit:hover, QPlainTextEdit[role="field"]:hover, QComboBox:hover { border-color: $outline; }
+QLineEdit:focus, QPlainTextEdit[role="field"]:focus, QComboBox:focus { border-color: $accent; }
+QLineEdit[bad="true"], QPlainTextEdit[role="field"][bad="true"] { border-color: $error; }
+QLineEdit:disabled, QComboBox:disabled, QPlainTextEdit[role="field"]:disabled {
+  background: transparent; color: $muted;
+}
+QComboBox::drop-down { border: none; width: 24px; }
+QComboBox::down-arrow { image: none; }
+QComboBox QAbstractItemView {
+  background: $page; color: $text; border: 1px solid $line; padding: 4px; outline: none;
+  selection-background-color: $selected; selection-color: $text;
+}
+QPlainTextEdit[role="plain"], QPlainTextEdit[role="message"] {
+  background: transparent; border: none; font-size: ${transcript}px;
+  selection-background-color: $accent; selection-color: $on_accent;
+}
+QListWidget { background: transparent; border: none; outline: none; }
+QProgressBar { background: $line; border: none; border-radius: 2px; max-height: 4px; }
+QProgressBar::chunk { background: $accent; border-radius: 2px; }
+"""
+
+FRAMES = """
+QFrame[role="side"], QScrollArea[role="side"], QWidget[role="side"] { background: $side; }
+QFrame[role="card"] { background: $page; border: 1px solid $line; border-radius: 10px; }
+QFrame[role="composer"] { background: $page; border: 1px solid $outline; border-radius: 14px; }
+QFrame[role="composer"][focused="true"] { border-color: $accent; }
+QFrame[role="chip"] { background: $bubble; border: 1px solid $line; border-radius: 8px; }
+QFrame[role="chip"][bad="true"] { border-color: $error; }
+QFrame[role="drop"] { border: 1px dashed $outline; border-radius: 12px; }
+QFrame[role="line"] { background: $line; border: none; max-height: 1px; min-height: 1px; }
+QScrollArea { background: transparent; border: none; }
+QSplitter::handle { background: $line; }
+QScrollBar { background: transparent; border: none; }
+QScrollBar:vertical { width: 10px; }
+QScrollBar:horizontal { height: 10px; }
+QScrollBar::handle { background: $outline; border-radius: 3px; margin: 2px; }
+QScrollBar::handle:vertical { min-height: 32px; }
+QScrollBar::handle:horizontal { min-width: 32px; }
+QScrollBar::handle:hover { background: $muted; }
+QScrollBar::add-line, QScrollBar::sub-line { width: 0; height: 0; }
+QScrollBar::add-page, QScrollBar::sub-page { background: transparent; }
+"""
+
+
+def style_sheet(theme: Theme, sizes: TypeSizes) -> str:
+    """For QApplication.setStyleSheet, beside `palette_of(theme)` and a font of sizes.interface."""
+    names = {
+        **asdict(theme),
+        "small": sizes.small,
+        "transcript": sizes.transcript,
+        "title": round(sizes.interface * 1.45),
+        "figure": round(sizes.interface * 1.7),
+        "line_height": round(sizes.interface * 1.4),
+        "accent_over": mixed(theme.accent, theme.text, 0.14),
+        "outline": mixed(theme.line, theme.muted, 0.3),
+    }
+    return Template(LABELS + BUTTONS + FIELDS + FRAMES).substitute(names)
+
+
+def mixed(one: str, other: str, share: float) -> str:
+    """A "#RRGGBB" colour with `share` of the other in it."""
+    pairs = ((int(one[i : i + 2], 16), int(other[i : i + 2], 16)) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(a + (b - a) * share):02X}" for a, b in pairs)
