@@ -1,6 +1,10 @@
 """How many tokens to draft next, from what a pass costs here and what has been accepted."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from math import ceil
+from operator import mul
 from typing import NamedTuple, Protocol
 
 from mlx_engine.values.options import MAX_DEPTH
@@ -9,17 +13,26 @@ from mlx_engine.values.reason import Reason
 MEMORY = 0.95
 """Weight of the past in the running acceptance: about the last 20 rounds that reached a depth."""
 
+FADING = 0.99
+"""The same for depths a round did not reach: what is known of them grows old more slowly."""
+
 FIRST_GUESS = 0.75
 """Acceptance assumed before anything was drafted."""
 
 FIRST_WEIGHT = 4.0
 """Rounds the first guess is worth, so that one unlucky draft does not park a chat."""
 
+DEEPER_WEIGHT = 2.0
+"""Rounds that the guess is worth that a depth is as good as the one before it."""
+
 WORTH_IT = 1.02
 """Drafting must promise this much more than plain decoding: measurements are not exact."""
 
+PROBE_LOSS = 0.01
+"""Share of the time a parked chat may spend on drafts that fail."""
+
 PROBE_EVERY = 16
-"""Plain rounds after which a parked chat tries one token again, if that could ever pay."""
+"""Plain rounds between two such drafts, at least."""
 
 
 class PassCosts(NamedTuple):
@@ -62,29 +75,34 @@ class FixedLength:
 
 
 class Acceptance:
-    """Running chance that a draft's d-th token stands, given that those before it stood."""
+    """Running chance that a draft's d-th token stands, given that those before it stood.
+
+    A depth that has hardly been tried, or not for long, is taken to be as good as the one before.
+    """
 
     def __init__(self) -> None:
-        self._stood = [FIRST_GUESS * FIRST_WEIGHT] * MAX_DEPTH
-        self._tried = [FIRST_WEIGHT] * MAX_DEPTH
+        unknown = [0.0] * (MAX_DEPTH - 1)
+        self._stood = [FIRST_GUESS * FIRST_WEIGHT, *unknown]
+        self._tried = [FIRST_WEIGHT, *unknown]
 
     def add(self, drafted: int, accepted: int) -> None:
         """A round reached depth d when d - 1 tokens before it stood."""
-        for depth in range(min(drafted, accepted + 1)):
-            self._stood[depth] = MEMORY * self._stood[depth] + (depth < accepted)
-            self._tried[depth] = MEMORY * self._tried[depth] + 1
+        reached = min(drafted, accepted + 1)
+        for depth in range(MAX_DEPTH):
+            weight = MEMORY if depth < reached else FADING
+            self._stood[depth] = weight * self._stood[depth] + (depth < accepted)
+            self._tried[depth] = weight * self._tried[depth] + (depth < reached)
 
-    def at(self, depth: int) -> float:
-        """Conditional acceptance of the depth-th token (1 is the first)."""
-        return self._stood[depth - 1] / self._tried[depth - 1]
+    def by_depth(self) -> list[float]:
+        """[d-1] -> conditional acceptance of the d-th token."""
+        chances = [self._stood[0] / self._tried[0]]
+        for stood, tried in zip(self._stood[1:], self._tried[1:], strict=True):
+            chances.append((stood + DEEPER_WEIGHT * chances[-1]) / (tried + DEEPER_WEIGHT))
+        return chances
 
-    def expected(self, depth: int) -> float:
-        """Tokens a round of this depth emits on average: 1 + a1 + a1*a2 + ..."""
-        total, chance = 1.0, 1.0
-        for step in range(1, depth + 1):
-            chance *= self.at(step)
-            total += chance
-        return total
+    def expected(self) -> list[float]:
+        """[k] -> tokens a round of depth k emits on average: 1 + a1 + a1*a2 + ..."""
+        return list(accumulate(accumulate(self.by_depth(), mul), initial=1.0))
 
 
 class PayingLength:
@@ -97,43 +115,52 @@ class PayingLength:
         self._costs = costs
         self._limit = min(limit, len(costs.verify_ms) - 1)
         self.acceptance = Acceptance()
-        self._plain_rounds = 0
+        self._can_pay = max(self._gains(range(1, MAX_DEPTH + 2))) >= WORTH_IT
+        self._rest = self._probe_interval()
 
     def round_ms(self, depth: int) -> float:
         """Cost of a round that drafts `depth` tokens."""
         return self._costs.verify_ms[depth] + depth * self._costs.draft_ms
 
-    def gain(self, depth: int) -> float:
-        """Expected tokens per second over those of plain decoding."""
-        return self.acceptance.expected(depth) * self.round_ms(0) / self.round_ms(depth)
+    def gains(self) -> list[float]:
+        """[k] -> expected tokens per second at depth k over those of plain decoding."""
+        return self._gains(self.acceptance.expected())
 
     def next(self) -> Choice:
         """The best depth now."""
-        best = max(range(self._limit + 1), key=self.gain)
-        if best > 0 and self.gain(best) >= WORTH_IT:
+        gains = self.gains()
+        best = gains.index(max(gains))
+        if best > 0 and gains[best] >= WORTH_IT:
             return Choice(best, None)
-        self._plain_rounds += 1
-        if self._could_ever_pay() and self._plain_rounds % PROBE_EVERY == 0:
+        if self._rest == 0 and self._can_pay:
             return Choice(1, None)
+        self._rest = max(0, self._rest - 1)
         return Choice(0, self._why_parked())
 
     def learn(self, drafted: int, accepted: int) -> None:
-        """Remember what was accepted."""
+        """Remember what was accepted; a parked chat goes on trying as long as its drafts stand."""
         self.acceptance.add(drafted, accepted)
+        if accepted == 0:
+            self._rest = self._probe_interval()
 
-    def _could_ever_pay(self) -> bool:
-        """Whether drafts that always stand would pay."""
-        depths = range(1, self._limit + 1)
-        ceiling = ((depth + 1) * self.round_ms(0) / self.round_ms(depth) for depth in depths)
-        return max(ceiling, default=0.0) >= WORTH_IT
+    def _probe_interval(self) -> int:
+        """Plain rounds after a failed draft, for it to cost no more than PROBE_LOSS."""
+        if self._limit == 0:
+            return PROBE_EVERY
+        lost = self.round_ms(1) / self.round_ms(0) - 1
+        return max(PROBE_EVERY, ceil(lost / PROBE_LOSS))
+
+    def _gains(self, tokens: Sequence[float]) -> list[float]:
+        depths = range(self._limit + 1)
+        return [tokens[k] * self.round_ms(0) / self.round_ms(k) for k in depths]
 
     def _why_parked(self) -> Reason:
         two_rows = self._costs.verify_ms[1] / self._costs.verify_ms[0]
         head = self._costs.draft_ms / self._costs.verify_ms[0]
         cost = f"a 2-row pass costs {two_rows:.2f} and a draft {head:.2f} of one pass here"
-        if not self._could_ever_pay():
+        if not self._can_pay:
             return Reason("parked-cost", f"Drafting parked: {cost}, so no draft can pay.")
-        share = f"{100 * self.acceptance.at(1):.0f} %"
+        share = f"{100 * self.acceptance.by_depth()[0]:.0f} %"
         return Reason(
             "parked-acceptance", f"Drafting parked: {share} of first drafts stand, and {cost}."
         )

@@ -1,0 +1,214 @@
+"""The automatic depth against brute force, and in long texts against plain and fixed depths."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlx_engine.drafting.draft_length import (
+    FIRST_GUESS,
+    PROBE_EVERY,
+    WORTH_IT,
+    Acceptance,
+    FixedLength,
+    PassCosts,
+    PayingLength,
+)
+from mlx_engine.values.reason import Reason
+
+ROWS = np.arange(9)
+MACHINES = {
+    "flat": PassCosts(tuple(10 * (1 + 0.03 * ROWS)), 1.0),
+    "mild": PassCosts(tuple(10 * (1 + 0.15 * ROWS)), 1.0),
+    "steep": PassCosts(tuple(10 * (1 + 0.45 * ROWS)), 1.2),
+    "linear": PassCosts(tuple(10 * (1 + 0.8 * ROWS)), 1.5),
+    "cliff": PassCosts((10, 11, 12, 18, 19, 20, 21, 22, 23), 0.8),
+    "dear head": PassCosts(tuple(10 * (1 + 0.05 * ROWS)), 5.0),
+    "hopeless": PassCosts(tuple(10 * (1 + ROWS)), 2.0),
+}
+NEVER_PAYS = MACHINES["hopeless"]
+
+
+def round_ms(costs, depth):
+    return costs.verify_ms[depth] + depth * costs.draft_ms
+
+
+def tokens_a_round(chances, depth):
+    """1 + a1 + a1 a2 + ..., float64."""
+    return 1 + np.cumprod(np.array(chances[:depth], dtype=np.float64)).sum()
+
+
+def taught(costs, chances, limit=8, rounds=3000, seed=0):
+    """A length that has seen many rounds of 8 drafts with these chances."""
+    length, draw = PayingLength(costs, limit), np.random.default_rng(seed)
+    for _ in range(rounds):
+        length.learn(8, stood(chances, 8, draw))
+    return length
+
+
+def stood(chances, depth, draw):
+    count = 0
+    while count < depth and draw.random() < chances[count]:
+        count += 1
+    return count
+
+
+def falling(first, ratio):
+    return [first * ratio**n for n in range(8)]
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("chances", [falling(a, r) for a in (0.2, 0.6, 0.95) for r in (1, 0.8)])
+def test_the_best_depth_by_brute_force(machine, chances):
+    """With the acceptance it believes in, no depth promises more, and it is about right."""
+    costs = MACHINES[machine]
+    length = taught(costs, chances)
+    believed = length.acceptance.by_depth()
+    rates = [
+        tokens_a_round(believed, k) * round_ms(costs, 0) / round_ms(costs, k) for k in range(9)
+    ]
+    best = int(np.argmax(rates)) if max(rates) >= WORTH_IT else 0
+    assert length.next().depth == best
+    assert abs(believed[0] - chances[0]) < 0.3
+
+
+@given(
+    costs=st.lists(st.floats(1, 40), min_size=9, max_size=9),
+    head=st.floats(0, 10),
+    limit=st.integers(0, 8),
+    rounds=st.lists(st.tuples(st.integers(1, 8), st.integers(0, 8)), max_size=60),
+)
+def test_whatever_happens_the_choice_is_possible_and_explained(costs, head, limit, rounds):
+    length = PayingLength(PassCosts(tuple(costs), head), limit)
+    for drafted, accepted in rounds:
+        choice = length.next()
+        assert 0 <= choice.depth <= limit
+        assert (choice.why is None) == (choice.depth > 0)
+        length.learn(drafted, min(drafted, accepted))
+        assert all(0 <= chance <= 1 for chance in length.acceptance.by_depth())
+
+
+def test_fewer_costs_than_depths_limit_the_draft():
+    length = PayingLength(PassCosts((10.0, 10.0, 10.0), 0.0), 8)
+    assert length.next().depth == 2
+
+
+@pytest.mark.parametrize("limit", range(1, 9))
+def test_free_drafts_go_as_deep_as_allowed(limit):
+    assert PayingLength(PassCosts((10.0,) * 9, 0.0), limit).next().depth == limit
+
+
+def test_parked_because_no_draft_can_pay():
+    length = PayingLength(NEVER_PAYS, 8)
+    choices = [length.next() for _ in range(200)]
+    assert {choice.depth for choice in choices} == {0}
+    assert {choice.why.code for choice in choices} == {"parked-cost"}
+    assert "2.00" in choices[0].why.words
+    assert "0.20" in choices[0].why.words
+
+
+def test_parked_because_drafts_fall_and_back_when_they_stand():
+    length = PayingLength(MACHINES["mild"], 8)
+    assert length.next().depth > 0
+    while length.next().depth > 0:
+        length.learn(1, 0)
+    why = length.next().why
+    assert why.code == "parked-acceptance"
+    assert "%" in why.words
+    rests, drafts = [], 0
+    while drafts < 40:
+        rest = 0
+        while length.next().depth == 0:
+            rest += 1
+        rests.append(rest)
+        length.learn(1, 1)
+        drafts += 1
+    assert PROBE_EVERY - 2 <= rests[0] <= 3 * PROBE_EVERY
+    assert set(rests[1:]) == {0}
+    assert length.next().depth == 8
+
+
+def test_probes_that_fail_are_rare_where_they_are_dear():
+    for machine in ("mild", "steep", "linear"):
+        costs = MACHINES[machine]
+        length, probes, rounds = PayingLength(costs, 8), 0, 5000
+        for _ in range(rounds):
+            if length.next().depth:
+                probes += 1
+                length.learn(1, 0)
+        lost = probes * (round_ms(costs, 1) / round_ms(costs, 0) - 1) / rounds
+        assert probes > 5
+        assert lost < 0.015
+
+
+def test_acceptance_is_a_running_mean_of_what_was_reached():
+    acceptance = Acceptance()
+    assert acceptance.by_depth() == [pytest.approx(FIRST_GUESS)] * 8
+    for _ in range(200):
+        acceptance.add(4, 2)
+    first, second, third, *deeper = acceptance.by_depth()
+    assert min(first, second) > 0.99
+    assert third < 0.12
+    assert max(deeper) <= third, "what is not known is as good as what comes before"
+    expected = acceptance.expected()
+    assert expected[:3] == [1.0, 1 + first, pytest.approx(1 + first + first * second)]
+    assert len(expected) == 9
+    for _ in range(600):
+        acceptance.add(2, 2)
+    assert acceptance.by_depth()[2] > 0.9, "what was learnt long ago is forgotten"
+
+
+def test_a_fixed_length_is_fixed():
+    why = Reason("off", "Off.")
+    length = FixedLength(3, why)
+    length.learn(3, 0)
+    assert tuple(length.next()) == (3, why)
+
+
+@dataclass(frozen=True)
+class Phase:
+    chances: list[float]
+    tokens: int = 700
+
+
+TEXTS = {
+    "never": [Phase([0.0] * 8, 1500)],
+    "seldom": [Phase([0.3] * 8, 1500)],
+    "half": [Phase([0.5] * 8, 1500)],
+    "mostly": [Phase([0.8] * 8, 1500)],
+    "always": [Phase([1.0] * 8, 1500)],
+    "falling": [Phase(falling(0.85, 0.85), 1500)],
+    "first only": [Phase([0.9] + [0.1] * 7, 1500)],
+    "good bad good": [Phase([0.9] * 8), Phase([0.0] * 8), Phase([0.9] * 8)],
+    "bad good bad": [Phase([0.1] * 8), Phase([0.9] * 8), Phase([0.1] * 8)],
+    "gets deeper": [Phase([0.9] + [0.1] * 7), Phase([0.9] * 8)],
+    "gets shallower": [Phase([0.95] * 8), Phase([0.9] + [0.1] * 7)],
+}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("text", TEXTS)
+def test_long_texts_are_near_the_best_fixed_depth_and_never_slow(machine, text):
+    """Expected time: each phase's tokens by its own acceptance, over three texts."""
+    costs, phases = MACHINES[machine], TEXTS[text]
+    spent = plain = 0.0
+    fixed = np.zeros(9)
+    for seed in range(3):
+        length, draw = PayingLength(costs, 8), np.random.default_rng(seed)
+        for phase in phases:
+            told = 0.0
+            while told < phase.tokens:
+                depth = length.next().depth
+                right = stood(phase.chances, depth, draw)
+                if depth:
+                    length.learn(depth, right)
+                spent += round_ms(costs, depth)
+                told += right + 1
+            plain += told * round_ms(costs, 0)
+            fixed += [
+                told / tokens_a_round(phase.chances, k) * round_ms(costs, k) for k in range(9)
+            ]
+    assert spent <= 1.03 * plain
+    assert spent <= 1.10 * fixed.min()
