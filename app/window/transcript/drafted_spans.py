@@ -1,0 +1,135 @@
+"""Finds where drafted text stands after markdown has been rendered."""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+NEAR = 24
+"""A word this close ahead is taken at once; one further on only if the next word follows it."""
+FAR = 1200
+"""Longest jump in the source, over what rendering left out."""
+
+WORD = re.compile(r"\w+|[^\w\s]")
+MARKUP = re.compile(r"(?:[\s|:*_~`>#-]++|\[?\]\([^()\s]*+(?:\s[^()\n]*+)?\)|!?\[)*+")
+"""Markers, link addresses and the rules of tables: the way from one word to the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftedSpan:
+    """source[start:end] came from an accepted draft of this depth (1 and up)."""
+
+    start: int
+    end: int
+    depth: int
+
+
+class Run(NamedTuple):
+    """rendered[rendered : rendered + length] is source[source : source + length]."""
+
+    rendered: int
+    source: int
+    length: int
+
+
+class Tint(NamedTuple):
+    """Rendered characters start to end were drafted at `depth`."""
+
+    start: int
+    end: int
+    depth: int
+
+
+def aligned(source: str, rendered: str) -> Iterator[Run]:
+    """Pair the words of a rendered text with the markdown they came from, both in order.
+
+    A greedy walk with two pointers: markdown rendered is nearly a subsequence of its source.
+    Characters that rendering made up are passed over, so one of them cannot lead the walk astray.
+    """
+    words = list(WORD.finditer(rendered))
+    at = 0
+    for index, word in enumerate(words):
+        following = words[index + 1].group() if index + 1 < len(words) else ""
+        found = _find(source, word.group(), at, following)
+        if found >= 0:
+            yield Run(word.start(), found, len(word.group()))
+            at = found + len(word.group())
+        elif len(word.group()) > 1:
+            for run in _letter_by_letter(source, word, at):
+                yield run
+                at = run.source + 1
+
+
+def _find(source: str, word: str, at: int, following: str) -> int:
+    """Where the word stands at or after `at`, -1 if nowhere that can be trusted."""
+    near = source.find(word, at, at + NEAR + len(word))
+    if near < 0:
+        past = MARKUP.match(source, at)
+        start = past.end() if past else at
+        near = source.find(word, start, start + NEAR + len(word))
+    if near >= 0 or not following:
+        return near
+    found = source.find(word, at, at + FAR)
+    while found >= 0:
+        after = found + len(word)
+        if source.find(following, after, after + NEAR + len(following)) >= 0:
+            return found
+        found = source.find(word, after, at + FAR)
+    return -1
+
+
+def _letter_by_letter(source: str, word: re.Match[str], at: int) -> list[Run]:
+    """A word with markers inside it, such as un**believ**able; empty if it is not there whole."""
+    runs = []
+    for index, letter in enumerate(word.group()):
+        found = source.find(letter, at, at + NEAR)
+        if found < 0:
+            return []
+        runs.append(Run(word.start() + index, found, 1))
+        at = found + 1
+    return runs
+
+
+def tints(runs: Iterator[Run] | Sequence[Run], spans: Sequence[DraftedSpan]) -> list[Tint]:
+    """What to tint, in order and without overlaps; neighbours of one depth are joined.
+
+    `spans` are sorted and do not overlap.
+    """
+    ends = [span.end for span in spans]
+    found: list[Tint] = []
+    for run in runs:
+        index = bisect_right(ends, run.source)
+        while index < len(spans) and spans[index].start < run.source + run.length:
+            span, shift = spans[index], run.rendered - run.source
+            start = max(span.start, run.source) + shift
+            end = min(span.end, run.source + run.length) + shift
+            if found and found[-1].end == start and found[-1].depth == span.depth:
+                start = found.pop().start
+            found.append(Tint(start, end, span.depth))
+            index += 1
+    return found
+
+
+def within(spans: Sequence[DraftedSpan], start: int, end: int) -> list[DraftedSpan]:
+    """The spans that touch start to end, counted from `start`; sorted spans in, sorted out."""
+    first = bisect_right(spans, start, key=lambda span: span.end)
+    found = []
+    for index in range(first, len(spans)):
+        span = spans[index]
+        if span.start >= end:
+            break
+        found.append(DraftedSpan(max(span.start - start, 0), span.end - start, span.depth))
+    return found
+
+
+def in_utf16(text: str, ranges: Sequence[Tint]) -> list[Tint]:
+    """The same ranges counted in UTF-16 units, as Qt counts: an emoji is two."""
+    if text.isascii() or max(text) < "\U00010000":
+        return list(ranges)
+    wide = [i for i, letter in enumerate(text) if letter >= "\U00010000"]
+
+    def unit(offset: int) -> int:
+        return offset + bisect_right(wide, offset - 1)
+
+    return [Tint(unit(start), unit(end), depth) for start, end, depth in ranges]

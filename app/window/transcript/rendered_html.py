@@ -1,0 +1,155 @@
+"""Renders markdown as the HTML that Qt's rich text understands; nothing in it can be fetched."""
+
+import re
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from app.window.transcript.latex_text import latex_html
+from app.window.transcript.maths_rule import with_maths
+
+BARE_ADDRESS = re.compile(r"https?://[^\s<>\"'`]*[^\s<>\"'`.,;:!?)\]}*_]")
+LINE_BREAK = re.compile(r"&lt;br\s*/?&gt;", re.IGNORECASE)
+TASK = re.compile(r"\[([ xX])\]\s")
+SAFE_LINK = ("http://", "https://", "mailto:")
+ROW_END = re.compile(r"\\\\(?:\[[^\]]*\])?")
+
+FIXED = {
+    "table_open": '<table border="1" cellspacing="0" cellpadding="6">',
+    "softbreak": "\n",
+    "hardbreak": "<br>",
+    "hr": "<hr>",
+    "link_close": "</a>",
+}
+"""Token type -> HTML, where that is not the token's tag and nothing else."""
+
+
+def parser() -> MarkdownIt:
+    """A parser without raw HTML, with tables, strikethrough and maths."""
+    markdown = MarkdownIt("commonmark", {"html": False})
+    return with_maths(markdown.enable(["table", "strikethrough"]))
+
+
+class MarkdownHtml:
+    """Turns markdown into rich text for Qt; keeps its parser, which is slow to make."""
+
+    def __init__(self) -> None:
+        self._parser = parser()
+
+    def html(self, source: str, definitions: str = "") -> str:
+        """The body of a document; `definitions` are link references from other segments."""
+        env: dict[str, Any] = {}
+        if definitions:
+            self._parser.parse(definitions, env)
+        tokens = self._parser.parse(source, env)
+        _mark_tasks(tokens)
+        return _Writer().all(tokens)
+
+
+class _Writer:
+    """Writes tokens as HTML; remembers whether it is in a link or in a cell."""
+
+    def __init__(self) -> None:
+        self._in_link = False
+        self._in_cell = False
+
+    def all(self, tokens: Sequence[Token]) -> str:
+        return "".join(self._one(token) for token in tokens)
+
+    def _one(self, token: Token) -> str:
+        kind = token.type
+        if kind == "inline":
+            return self.all(token.children or [])
+        if kind == "text":
+            return self._text(token.content)
+        if token.tag in ("td", "th"):
+            return self._cell(token)
+        if kind in ("link_open", "link_close"):
+            self._in_link = token.nesting > 0
+        if kind in FIXED:
+            return FIXED[kind]
+        return _leaf(token) if token.nesting == 0 else _tag(token)
+
+    def _text(self, content: str) -> str:
+        """Escaped text; a bare web address becomes a link, <br> in a cell a line break."""
+        linked = "://" in content and not self._in_link
+        shown = _with_links(content) if linked else escape(content)
+        return LINE_BREAK.sub("<br>", shown) if self._in_cell else shown
+
+    def _cell(self, token: Token) -> str:
+        """A cell, aligned as the rule under the table's head says."""
+        self._in_cell = token.nesting > 0
+        if not self._in_cell:
+            return f"</{token.tag}>"
+        side = str(token.attrs.get("style", "")).rpartition(":")[2]
+        return f'<{token.tag} align="{side or "left"}">'
+
+
+def _leaf(token: Token) -> str:
+    """A token that opens and closes nothing."""
+    kind = token.type
+    if kind in ("fence", "code_block"):
+        code = token.content.removesuffix("\n")
+        return f"<pre>{escape(code)}</pre>" if code.strip() else ""
+    if kind == "code_inline":
+        return f"<code>{escape(token.content)}</code>"
+    if kind == "math_inline":
+        return f'<span class="maths">{latex_html(token.content)}</span>'
+    if kind == "math_display":
+        return _display(token)
+    return _image(token) if kind == "image" else escape(token.content)
+
+
+def _tag(token: Token) -> str:
+    """The opening or closing tag of a paragraph, list, emphasis, ..."""
+    if token.hidden:
+        return ""
+    if token.nesting < 0:
+        return f"</{token.tag}>"
+    if token.type == "ordered_list_open" and "start" in token.attrs:
+        return f'<ol start="{token.attrs["start"]}">'
+    return _link(token) if token.type == "link_open" else f"<{token.tag}>"
+
+
+def _link(token: Token) -> str:
+    """Links lead to the web or to mail, nowhere else."""
+    address = str(token.attrs.get("href", ""))
+    return f'<a href="{escape(address)}">' if address.startswith(SAFE_LINK) else "<a>"
+
+
+def _image(token: Token) -> str:
+    """An image's description as a link to it: images of an answer are not loaded."""
+    address = str(token.attrs.get("src", ""))
+    label = escape(f"Image: {token.content or address}")
+    return f'<a href="{escape(address)}">{label}</a>' if address.startswith(SAFE_LINK) else label
+
+
+def _display(token: Token) -> str:
+    """A formula of its own: one line for each of its rows."""
+    rows = [token.content] if "matrix" in token.content else ROW_END.split(token.content)
+    shown = "<br>".join(row for row in map(latex_html, rows) if row)
+    return f'<p class="display">{shown}</p>' if token.block else f"<br>{shown}<br>"
+
+
+def _with_links(text: str) -> str:
+    parts, at = [], 0
+    for found in BARE_ADDRESS.finditer(text):
+        address = escape(found.group())
+        parts += [escape(text[at : found.start()]), f'<a href="{address}">{address}</a>']
+        at = found.end()
+    return "".join([*parts, escape(text[at:])])
+
+
+def _mark_tasks(tokens: list[Token]) -> None:
+    """Write "[ ] " and "[x] " at the start of a list item as boxes."""
+    for index in range(2, len(tokens)):
+        children = tokens[index].children
+        if not children or tokens[index - 2].type != "list_item_open":
+            continue
+        found = TASK.match(children[0].content) if children[0].type == "text" else None
+        if found:
+            box = "☐ " if found[1] == " " else "☑ "
+            children[0].content = box + children[0].content[found.end() :]

@@ -1,0 +1,139 @@
+"""Splits markdown into segments while it arrives, never looking at a finished segment again."""
+
+import re
+
+from app.window.transcript.segment import Fence, Kind, Segment, opening_fence
+
+LIMIT = 4096
+"""Characters after which a prose segment ends at the next blank line outside fences and lists."""
+LIST_LIMIT = 2 * LIMIT
+"""From here on a segment also ends before an item of a top-level list."""
+LINE_LIMIT = 4 * LIMIT
+"""From here on it ends anywhere: a paragraph or table that long is broken output."""
+
+LIST_ITEM = re.compile(r"(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
+INNER_FENCE = re.compile(
+    r"([ \t>]+|(?:[ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]+)+)(`{3,}|~{3,})([^`\n]*)$"
+)
+
+
+class StreamingMarkdown:
+    """The segments of a growing text; their sources joined are always the text so far.
+
+    Where a segment ends depends on the text alone, not on the pieces in which it came. A fence in
+    column 0 begins a code segment; a fence inside a list or quote stays in its prose.
+    """
+
+    def __init__(self) -> None:
+        self.segments: list[Segment] = []
+        self._begin("prose", 0)
+
+    def _begin(self, kind: Kind, start: int, fence: Fence | None = None) -> None:
+        self._kind: Kind = kind
+        self._start = start
+        self._fence = fence
+        self._inner: Fence | None = None
+        self._inner_prefix = ""
+        self._in_list = False
+        self._after_blank = False
+        self._text = ""
+        self._judged = 0
+
+    def append(self, text: str) -> int:
+        """Add text; the index of the first segment that changed or is new."""
+        first = len(self.segments) - (bool(self.segments) and not self.segments[-1].closed)
+        del self.segments[first:]
+        self._text += text
+        self._split_lines()
+        if self._text:
+            self.segments.append(Segment(self._kind, self._start, self._text, closed=False))
+        return first
+
+    def finish(self) -> int:
+        """Close the last segment; the index of the first that changed."""
+        if not self.segments or self.segments[-1].closed:
+            return len(self.segments)
+        last = self.segments.pop()
+        self.segments.append(Segment(last.kind, last.start, last.source, closed=True))
+        self._begin("prose", last.end)
+        return len(self.segments) - 1
+
+    def _split_lines(self) -> None:
+        while True:
+            end = self._text.find("\n", self._judged) + 1
+            size = (end or len(self._text)) - self._judged
+            if self._kind == "prose" and size > LINE_LIMIT:
+                self._cut(self._judged + LINE_LIMIT)
+            elif end == 0:
+                return
+            elif self._kind == "code":
+                self._judge_code(self._text[self._judged : end])
+            else:
+                self._judge_prose(self._text[self._judged : end])
+
+    def _cut(self, at: int, kind: Kind = "prose", fence: Fence | None = None) -> None:
+        """End the segment before offset `at` of its text; the rest begins the next one."""
+        rest = self._text[at:]
+        if at:
+            self.segments.append(Segment(self._kind, self._start, self._text[:at], closed=True))
+        self._begin(kind, self._start + at, fence)
+        self._text = rest
+
+    def _judge_code(self, line: str) -> None:
+        self._judged += len(line)
+        if self._fence and self._fence.closed_by(line):
+            self._cut(self._judged)
+
+    def _judge_prose(self, line: str) -> None:
+        if self._inner and not self._leaves_inner(line):
+            self._judged += len(line)
+            if self._inner.closed_by(line.lstrip(" \t>")):
+                self._inner = None
+                if self._in_list and line[0] in "`~":
+                    self._cut(self._judged)
+            return
+        fence = opening_fence(line)
+        if fence:
+            self._cut(self._judged, "code", fence)
+            self._judged = len(line)
+            return
+        if self._ends_before(line):
+            self._cut(self._judged)
+        self._notice(line)
+
+    def _leaves_inner(self, line: str) -> bool:
+        """Whether a line ends the list or quote around the open inner fence."""
+        assert self._inner
+        if ">" in self._inner_prefix:
+            left = not line.lstrip().startswith(">")
+        else:
+            outside = line[0] not in " \t\r\n" and not self._inner.closed_by(line)
+            left = self._in_list and outside
+        if left:
+            self._inner = None
+        return left
+
+    def _ends_before(self, line: str) -> bool:
+        size = self._judged
+        if size < LIMIT or not line.strip():
+            return False
+        top = line[0] not in " \t"
+        item = LIST_ITEM.match(line) is not None
+        return (
+            (self._after_blank and top and not item)
+            or (size >= LIST_LIMIT and top and (item or self._after_blank))
+            or size + len(line) > LINE_LIMIT
+        )
+
+    def _notice(self, line: str) -> None:
+        """Remember what a prose line says about the lines after it."""
+        self._judged += len(line)
+        self._after_blank = not line.strip()
+        if LIST_ITEM.match(line):
+            self._in_list = True
+        elif not self._after_blank and line[0] not in " \t":
+            self._in_list = False
+        found = INNER_FENCE.match(line.rstrip("\r\n"))
+        if found and (self._in_list or ">" in found[1] or len(found[1].expandtabs(4)) < 4):
+            self._inner = Fence(found[2], found[3].strip())
+            self._inner_prefix = found[1]

@@ -1,0 +1,119 @@
+"""Markdown becomes rich text in which nothing is raw and nothing can be fetched."""
+
+import re
+import time
+from html import unescape
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.window.transcript.rendered_html import MarkdownHtml
+
+OURS = {
+    "p", "ul", "ol", "li", "h1", "h2", "h3", "h4", "h5", "h6", "em", "strong", "s", "code", "pre",
+    "table", "thead", "tbody", "tr", "th", "td", "blockquote", "hr", "br", "a", "span", "i", "b",
+    "sub", "sup",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def html():
+    return MarkdownHtml().html
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(alphabet="<>&\"'`*_[]()!$\\|#- \nabscript:/=x1", max_size=80))
+def test_only_our_tags_come_out(text):
+    for tag, rest in re.findall(r"<(?!/)(\w+)([^>]*)>", MarkdownHtml().html(text)):
+        assert tag in OURS
+        assert "src" not in re.sub(r'"[^"]*"', "", rest)
+
+
+def test_html_is_shown_as_text(html):
+    shown = html('a <script>alert(1)</script> <img src="http://x/y.png"> &lt;b&gt;')
+    assert "&lt;script&gt;" in shown
+    assert "<img" not in shown and "<script" not in shown
+
+
+def test_images_are_links_and_not_loaded(html):
+    shown = html("![a *cat*](https://x.org/cat.png)")
+    assert '<a href="https://x.org/cat.png">Image: a cat</a>' in shown.replace("*", "")
+    assert "Image: https://x.org/cat.png" in html("![](https://x.org/cat.png)")
+    assert "href" not in html("![x](relative/cat.png)")
+
+
+@pytest.mark.parametrize("address", ["javascript:alert(1)", "file:///etc/passwd", "data:x", "/x"])
+def test_links_lead_to_the_web_only(html, address):
+    assert "href" not in html(f"[x]({address})")
+
+
+def test_bare_addresses_are_links(html):
+    assert '<a href="https://a.b/c?d=1&amp;e">https://a.b/c?d=1&amp;e</a>.' in html(
+        "see https://a.b/c?d=1&e."
+    )
+    assert html("[https://a.b](https://a.b)").count("<a ") == 1
+    assert "<a" not in html("`https://a.b`")
+    assert html("[x](https://a.b) and https://c.d").count("<a ") == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["$5 and $10", "costs $5, or 5 $ now", "$ x $", "\\$x\\$", "`$x$`", "a$ b$", "$1,000 and $2"],
+)
+def test_money_is_not_maths(html, text):
+    assert "maths" not in html(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("$x^2$", "<i>x</i>²"),
+        ("\\(a_1\\)", "<i>a</i>₁"),
+        ("a $x$, $y$.", "<i>y</i>"),
+        ("$$x$$", "<i>x</i>"),
+        ("\\[\nx\n\\]", "<i>x</i>"),
+        ("- \\[x\\]", "<i>x</i>"),
+        ("so:\n$$\na = b \\\\\nc = d\n$$\nand", "<br><i>c</i>"),
+    ],
+)
+def test_maths_is_found(html, text, shown):
+    found = html(text)
+    assert shown in found
+    assert "$" not in found and "\\" not in found
+
+
+def test_tables(html):
+    shown = html("| a | b |\n|:-:|--:|\n| x<br>y | <i> |")
+    assert '<th align="center">a</th>' in shown
+    assert '<td align="center">x<br>y</td>' in shown
+    assert '<td align="right">&lt;i&gt;</td>' in shown
+    assert "&lt;br&gt;" in html("a<br>b")
+    assert html("| a |\n|---|").count("</table>") == 1
+
+
+def test_task_lists(html):
+    shown = html("- [x] done\n- [ ] to do\n- [a] no")
+    assert "☑ done" in shown and "☐ to do" in shown and "[a] no" in shown
+
+
+def test_reference_links_from_another_segment(html):
+    assert '<a href="https://a.b">x</a>' in html("[x][1]", definitions="[1]: https://a.b\n")
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(alphabet="abc <&\n\"'", max_size=60))
+def test_words_survive(text):
+    shown = unescape(re.sub(r"<[^>]*>", "", MarkdownHtml().html(text)))
+    assert "".join(shown.split()) == "".join(text.split())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 4096, "*a " * 1400, "> " * 2000, "`" * 4096, "$" * 4096, "\\(" * 2000, "- " * 2000,
+     "|" * 4096 + "\n|-|", "![" * 2000, "<" * 4096, "**a_" * 1000, "$" + "{" * 4000 + "$"],
+)  # fmt: skip
+def test_a_hostile_segment_takes_no_time(html, text):
+    started = time.perf_counter()
+    html(text)
+    assert time.perf_counter() - started < 1

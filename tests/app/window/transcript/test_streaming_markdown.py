@@ -1,0 +1,151 @@
+"""However an answer arrives, its segments are the same and lose no character."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.window.transcript.rendered_html import MarkdownHtml
+from app.window.transcript.segment import settled
+from app.window.transcript.streaming_markdown import LIMIT, LINE_LIMIT, StreamingMarkdown
+
+LINES = st.sampled_from(
+    [
+        "",
+        "word " * 40,
+        "# Heading",
+        "- item",
+        "  - inner",
+        "1. one",
+        "> quote",
+        "```",
+        "```python",
+        "````md",
+        "~~~",
+        "  ```js",
+        "- ```sh",
+        "> ```",
+        "    indented",
+        "| a | b |",
+        "|---|---|",
+        "$$",
+        "x" * 3000,
+        "*em* **bold** `code`",
+        "\t",
+        "```\r",
+        "🙂 wide",
+    ]
+)
+
+
+def streamed(pieces: list[str]) -> StreamingMarkdown:
+    stream = StreamingMarkdown()
+    for piece in pieces:
+        stream.append(piece)
+    stream.finish()
+    return stream
+
+
+def kinds(text: str) -> list[tuple[str, str]]:
+    return [(s.kind, s.source) for s in streamed([text]).segments]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(LINES, max_size=40), st.lists(st.integers(1, 4000), min_size=1, max_size=20))
+def test_same_segments_in_any_pieces(lines, sizes):
+    text = "\n".join(lines)
+    pieces, at, turn = [], 0, 0
+    while at < len(text):
+        size = sizes[turn % len(sizes)]
+        pieces.append(text[at : at + size])
+        at, turn = at + size, turn + 1
+    whole = streamed([text]).segments
+    assert streamed(pieces).segments == whole
+    assert "".join(segment.source for segment in whole) == text
+    assert [s.start for s in whole] == [0, *(s.end for s in whole)][:-1] if whole else True
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(LINES, max_size=30), st.integers(1, 700))
+def test_append_names_every_segment_that_changed(lines, size):
+    stream, text, before = StreamingMarkdown(), "\n".join(lines), []
+    for at in range(0, len(text), size):
+        first = stream.append(text[at : at + size])
+        assert stream.segments[:first] == before[:first]
+        assert all(segment.closed for segment in stream.segments[:-1])
+        before = list(stream.segments)
+
+
+def test_fences_in_column_0_are_segments():
+    assert kinds("a\n```py\nx = 1\n```\nb\n") == [
+        ("prose", "a\n"),
+        ("code", "```py\nx = 1\n```\n"),
+        ("prose", "b\n"),
+    ]
+
+
+def test_language_and_code():
+    (code,) = streamed(["```Python title=x\nx = 1\n\ny\n```"]).segments
+    assert (code.language, code.code) == ("python", "x = 1\n\ny")
+    assert code.source[code.body_start :].startswith("x = 1")
+
+
+def test_a_longer_fence_holds_a_shorter_one():
+    (code,) = streamed(["````md\n```py\nx\n```\n````\n"]).segments
+    assert code.code == "```py\nx\n```"
+
+
+def test_a_closing_fence_does_not_flash_while_it_arrives():
+    stream = StreamingMarkdown()
+    stream.append("```py\nx = `a`\n``")
+    assert stream.segments[-1].code == "x = `a`"
+    stream.append(" no fence\n")
+    assert stream.segments[-1].code == "x = `a`\n`` no fence"
+
+
+def test_a_fence_in_a_list_stays_prose():
+    text = "1. do\n   ```sh\n   ls\n\nx\n   ```\n2. then\n"
+    assert [kind for kind, _ in kinds(text)] == ["prose"]
+
+
+def test_a_careless_end_of_a_fence_in_a_list_does_not_swallow_the_rest():
+    text = "1. do\n   ```sh\n   ls\n```\n2. then\n\nmore\n"
+    found = kinds(text)
+    assert [kind for kind, _ in found] == ["prose", "prose"]
+    html = MarkdownHtml()
+    assert "<pre>" not in html.html(found[1][1])
+    assert '<ol start="2">' in html.html(found[1][1])
+
+
+def test_long_prose_is_split_at_blank_lines_only():
+    paragraph = "words of a paragraph " * 20 + "\n"
+    found = kinds((paragraph + "\n") * 60)
+    assert len(found) > 3
+    assert all(source.endswith("\n\n") for _, source in found)
+    assert all(len(source) < LIMIT + len(paragraph) + 2 for _, source in found)
+
+
+def test_long_lists_are_split_before_an_item():
+    found = kinds("".join(f"{n}. item {n}\n" for n in range(1, 1500)))
+    assert len(found) > 1
+    assert all(source[0].isdigit() for _, source in found)
+
+
+def test_one_endless_line_is_cut():
+    found = streamed(["ab" * 200_000]).segments
+    assert max(len(segment.source) for segment in found) <= LINE_LIMIT
+
+
+def test_a_finished_segment_is_never_parsed_again():
+    stream = StreamingMarkdown()
+    stream.append("a\n```\nx\n```\nb")
+    kept = stream.segments[:2]
+    assert stream.append("c") == 2
+    assert all(old is new for old, new in zip(kept, stream.segments, strict=False))
+
+
+def test_markers_do_not_flash():
+    assert settled("text\n``") == "text"
+    assert settled("text\n```pyth") == "text"
+    assert settled("so **bol") == "so **bol**"
+    assert settled("so **bold** x") == "so **bold** x"
+    assert settled("so **") == "so **"
+    assert settled("call `f(") == "call `f(`"
