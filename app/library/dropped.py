@@ -1,4 +1,4 @@
-"""What is this that was dropped: a model, heads for one, a hub link, a text to attach, or no use."""
+"""What was dropped: a model, heads for one, a hub link, a text to attach, or nothing of use."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,21 +98,25 @@ def _at(place: Path) -> Dropped:
         return _folder(place)
     if not place.is_file():
         return Refused(f"{place}: there is no such file or folder.")
-    ending = place.suffix.lower()
+    return _file(place, place.suffix.lower())
+
+
+def _file(file: Path, ending: str) -> Dropped:
+    """Judged by its ending, then by its first bytes."""
     if ending in PARTIAL:
-        return Refused(f"{place.name} is not downloaded to its end: wait for it, then drop it.")
+        return Refused(f"{file.name} is not downloaded to its end: wait for it, then drop it.")
     if ending in UNSAFE:
         return Refused(
-            f"{place.name} could run code on this Mac when opened, so it is not. Take a version "
+            f"{file.name} could run code on this Mac when opened, so it is not. Take a version "
             "with .safetensors files."
         )
     if ending == GGUF:
-        return _gguf(place)
+        return _gguf(file)
     if ending == SAFETENSORS:
-        return _safetensors(place)
-    if place.name in _MODEL_FILES and any(place.parent.glob("*" + SAFETENSORS)):
-        return _folder(place.parent)
-    return _text(place)
+        return _safetensors(file)
+    if file.name in _MODEL_FILES and any(file.parent.glob("*" + SAFETENSORS)):
+        return _folder(file.parent)
+    return _text(file)
 
 
 def _gguf(file: Path) -> Dropped:

@@ -1,0 +1,91 @@
+"""Which files of a model on the hub are needed, from the hub's own list of them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from app.library.weight_files import GGUF, SAFETENSORS, UNSAFE, shard_of
+
+_BESIDE_WEIGHTS = (".json", ".jinja", ".txt")
+
+
+@dataclass(frozen=True, slots=True)
+class HubFile:
+    """A file of a repository. sha256: of files in large storage, None for small ones, whose
+    git_id (SHA-1 with git's header) tells the same.
+    """
+
+    name: str
+    nbytes: int
+    git_id: str
+    sha256: str | None
+
+    @property
+    def blob(self) -> str:
+        """Its name in the hub's cache, which is also its checksum."""
+        return self.sha256 or self.git_id
+
+
+class NoModelThereError(Exception):
+    """The repository has no weights we can take; the message says what it has."""
+
+
+def needed_files(files: Iterable[HubFile], only: str | None = None) -> tuple[HubFile, ...]:
+    """The weights and what belongs to them: `only` names one file of several models.
+
+    Raises NoModelThereError.
+    """
+    everything = {file.name: file for file in files if _is_safe_name(file.name)}
+    if only is not None and only.lower().endswith(GGUF):
+        return _gguf_files(everything, only)
+    weights = [name for name in everything if _is_weight(name)]
+    if weights:
+        return _folder_files(everything, weights)
+    ggufs = [name for name in everything if _is_model_gguf(name)]
+    if len(ggufs) == 1:
+        return _gguf_files(everything, ggufs[0])
+    if ggufs:
+        raise NoModelThereError(
+            f"It holds {len(ggufs)} GGUF files, such as {ggufs[0]}: open the file you want on its "
+            "page and take that address."
+        )
+    if any(name.lower().endswith(UNSAFE) for name in everything):
+        raise NoModelThereError(
+            "Its weights are in a format that can run code when opened: take a version with "
+            ".safetensors files."
+        )
+    raise NoModelThereError("It holds no weights, neither .safetensors nor .gguf.")
+
+
+def _folder_files(everything: dict[str, HubFile], weights: list[str]) -> tuple[HubFile, ...]:
+    """Weights, and the small files at the top."""
+    wanted = set(weights)
+    if any(name.startswith("model") for name in weights):  # other copies of the same tensors
+        wanted -= {name for name in weights if name.startswith("consolidated")}
+    wanted |= {n for n in everything if "/" not in n and n.endswith(_BESIDE_WEIGHTS)}
+    return tuple(everything[name] for name in sorted(wanted))
+
+
+def _gguf_files(everything: dict[str, HubFile], name: str) -> tuple[HubFile, ...]:
+    shard = shard_of(name)
+    names = [name] if shard is None else [shard.name(n) for n in range(1, shard.total + 1)]
+    missing = next((n for n in names if n not in everything), None)
+    if missing is not None:
+        raise NoModelThereError(f"It has no file {missing}: take another one.")
+    return tuple(everything[n] for n in names)
+
+
+def _is_weight(name: str) -> bool:
+    """Safetensors at the top, and heads in mtp/."""
+    folder, _, file = name.rpartition("/")
+    return file.endswith(SAFETENSORS) and folder in ("", "mtp")
+
+
+def _is_model_gguf(name: str) -> bool:
+    shard, file = shard_of(name), name.rpartition("/")[2]
+    is_first = shard is None or shard.number == 1
+    return name.lower().endswith(GGUF) and is_first and not file.lower().startswith("mmproj")
+
+
+def _is_safe_name(name: str) -> bool:
+    parts = name.split("/")
+    return bool(name) and not name.startswith("/") and "\\" not in name and ".." not in parts

@@ -1,0 +1,236 @@
+"""Downloads from a hub on this machine: planned, resumed, checked, stopped, and in words."""
+
+import shutil
+from collections import namedtuple
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fake_hub import COMMIT, FakeHub, git_id, serving
+
+from app.library.download import SPARE_BYTES, DownloadPlan, Hub, download, plan_download
+from app.library.download_errors import DownloadError, DownloadStoppedError
+from app.library.hub_link import HubModel
+from mlx_engine.loading.hub import cached_folder
+
+MODEL = HubModel("org/small")
+WEIGHTS = bytes(range(256)) * 20_000  # five pieces of a megabyte
+FILES = {
+    "config.json": b'{"model_type": "qwen3_5"}',
+    "tokenizer.json": b"{}",
+    "empty.txt": b"",
+    "README.md": b"# Small",
+    "model.safetensors": WEIGHTS,
+    "mtp/head.safetensors": b"head" * 100,
+    "onnx/model.safetensors": b"no" * 100,
+    "pytorch_model.bin": b"no" * 100,
+}
+WANTED = {
+    "config.json",
+    "tokenizer.json",
+    "empty.txt",
+    "model.safetensors",
+    "mtp/head.safetensors",
+}
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeHub]:
+    with serving(FakeHub({"org/small": dict(FILES)})) as made:
+        yield made
+
+
+@pytest.fixture
+def hub(fake: FakeHub, tmp_path: Path) -> Hub:
+    return Hub(tmp_path / "hub", fake.endpoint, token=False)
+
+
+def fetched(hub: Hub, model: HubModel = MODEL) -> Path:
+    return download(hub, plan_download(hub, model))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def test_the_plan_knows_files_and_sizes_before_anything_is_fetched(hub: Hub) -> None:
+    plan = plan_download(hub, MODEL)
+    assert {file.name for file in plan.files} == WANTED
+    assert plan.total_bytes == sum(len(FILES[name]) for name in WANTED)
+    assert (plan.have_bytes, plan.commit) == (0, COMMIT)
+    assert plan.fits
+    assert plan.words.startswith("5 files, 5.12 MB; ")
+    assert not hub.cache.exists()
+
+
+def test_all_that_is_needed_arrives_and_the_engine_finds_it(hub: Hub) -> None:
+    folder = fetched(hub)
+    assert contents(folder) == {name: FILES[name] for name in WANTED}
+    assert cached_folder("org/small", hub.cache) == folder
+
+
+def test_progress_grows_to_the_whole(hub: Hub) -> None:
+    told: list[tuple[int, int]] = []
+    plan = plan_download(hub, MODEL)
+    download(hub, plan, lambda done, total: told.append((done, total)))
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert told[-1] == (plan.total_bytes, plan.total_bytes)
+    assert len(told) > len(WANTED)
+
+
+def test_a_second_download_fetches_nothing(hub: Hub, fake: FakeHub) -> None:
+    folder = fetched(hub)
+    before = dict(fake.sent)
+    assert plan_download(hub, MODEL).missing_bytes == 0
+    assert fetched(hub) == folder
+    assert fake.sent == before
+
+
+def test_a_cut_download_goes_on_where_it_stopped(hub: Hub, fake: FakeHub) -> None:
+    fake.cut_at["model.safetensors"] = 3 * 2**20
+    with pytest.raises(DownloadError, match="goes on where it stopped"):
+        fetched(hub)
+    assert not (hub.repository("org/small") / "snapshots").exists()
+    have = plan_download(hub, MODEL).have_bytes
+    assert have > 2 * 2**20
+    assert contents(fetched(hub))["model.safetensors"] == WEIGHTS
+    assert fake.ranges
+    assert fake.sent["model.safetensors"] < len(WEIGHTS) + 2 * 2**20
+
+
+def test_a_stopped_download_goes_on_where_it_stopped(hub: Hub, fake: FakeHub) -> None:
+    seen: list[int] = []
+    with pytest.raises(DownloadStoppedError):
+        download(hub, plan_download(hub, MODEL), lambda n, _: seen.append(n), lambda: len(seen) > 4)
+    assert not (hub.repository("org/small") / "snapshots").exists()
+    assert contents(fetched(hub))["model.safetensors"] == WEIGHTS
+    assert fake.ranges
+
+
+def test_a_server_that_cannot_resume_sends_it_again(hub: Hub, fake: FakeHub) -> None:
+    fake.no_ranges, fake.cut_at["model.safetensors"] = True, 2 * 2**20
+    with pytest.raises(DownloadError):
+        fetched(hub)
+    assert contents(fetched(hub))["model.safetensors"] == WEIGHTS
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_damaged_files_are_thrown_away(hub: Hub, fake: FakeHub, name: str) -> None:
+    fake.garbled.add(name)
+    with pytest.raises(DownloadError, match=f"{name} arrived damaged"):
+        fetched(hub)
+    assert not list((hub.repository("org/small") / "blobs").glob("*.incomplete"))
+    assert contents(fetched(hub))[name] == FILES[name]
+
+
+def test_a_damaged_part_is_noticed_at_the_end(hub: Hub, fake: FakeHub) -> None:
+    fake.cut_at["model.safetensors"] = 2 * 2**20
+    with pytest.raises(DownloadError):
+        fetched(hub)
+    (part,) = (hub.repository("org/small") / "blobs").glob("*.incomplete")
+    part.write_bytes(b"x" * part.stat().st_size)
+    with pytest.raises(DownloadError, match="damaged"):
+        fetched(hub)
+    assert contents(fetched(hub))["model.safetensors"] == WEIGHTS
+
+
+def test_a_part_that_is_too_long_is_not_used(hub: Hub) -> None:
+    plan = plan_download(hub, MODEL)
+    blobs = hub.repository("org/small") / "blobs"
+    blobs.mkdir(parents=True)
+    for file in plan.files:
+        (blobs / f"{file.blob}.incomplete").write_bytes(b"x" * (file.nbytes + 7))
+    assert contents(fetched(hub))["config.json"] == FILES["config.json"]
+
+
+def test_a_full_disk_is_seen_before_the_first_byte(
+    hub: Hub, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = namedtuple("usage", "total used free")
+    plan = plan_download(hub, MODEL)
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda _: usage(0, 0, plan.total_bytes + SPARE_BYTES - 1)
+    )
+    tight = plan_download(hub, MODEL)
+    assert not tight.fits
+    with pytest.raises(DownloadError, match="Make room first"):
+        download(hub, tight)
+    assert not fake.sent
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (HubModel("org/nowhere"), "no such model on the hub"),
+        (HubModel("org/gated"), "accept their terms"),
+        (HubModel("org/small", "v9"), "no such branch"),
+        (HubModel("org/pickles"), "can run code"),
+        (HubModel("org/nothing"), "no weights"),
+        (HubModel("org/ggufs"), "holds 2 GGUF files, such as a-Q4.gguf"),
+        (HubModel("org/ggufs", file="c.gguf"), "no file c.gguf"),
+        (HubModel("org/half", file="x-00001-of-00002.gguf"), "no file x-00002-of-00002.gguf"),
+    ],
+)
+def test_refusals_have_words(hub: Hub, fake: FakeHub, model: HubModel, words: str) -> None:
+    fake.gated.add("org/gated")
+    fake.repositories |= {
+        "org/pickles": {"pytorch_model.bin": b"x"},
+        "org/nothing": {"README.md": b"x"},
+        "org/ggufs": {"a-Q4.gguf": b"GGUFa", "b-Q8.gguf": b"GGUFb", "mmproj-f16.gguf": b"GGUF"},
+        "org/half": {"x-00001-of-00002.gguf": b"GGUF"},
+    }
+    with pytest.raises(DownloadError, match=words) as refused:
+        plan_download(hub, model)
+    assert str(refused.value).startswith(model.hub_id)
+
+
+def test_one_gguf_of_several_by_its_link(hub: Hub, fake: FakeHub) -> None:
+    fake.repositories["org/ggufs"] = {"a-Q4.gguf": b"GGUFa", "b-Q8.gguf": b"GGUFb"}
+    path = fetched(hub, HubModel("org/ggufs", file="b-Q8.gguf"))
+    assert path.name == "b-Q8.gguf"
+    assert path.read_bytes() == b"GGUFb"
+    assert set(contents(path.parent)) == {"b-Q8.gguf"}
+
+
+def test_no_connection_in_words(tmp_path: Path) -> None:
+    with serving(FakeHub()) as gone:
+        hub = Hub(tmp_path, gone.endpoint, token=False)
+    with pytest.raises(DownloadError, match=r"org/small: no connection to the hub"):
+        plan_download(hub, MODEL)
+
+
+def test_an_error_of_the_hub_in_words(hub: Hub, fake: FakeHub) -> None:
+    plan = plan_download(hub, MODEL)
+    fake.status = 418
+    with pytest.raises(DownloadError, match="the hub answered with error 418"):
+        download(hub, plan)
+
+
+def test_names_that_lead_out_of_the_cache_are_not_taken(hub: Hub, fake: FakeHub) -> None:
+    fake.repositories["org/small"]["../../evil.json"] = b"{}"
+    assert {file.name for file in plan_download(hub, MODEL).files} == WANTED
+
+
+def test_checksums_that_are_none_are_refused(
+    hub: Hub, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fake_hub.git_id", lambda data: "../../evil")
+    with pytest.raises(DownloadError, match="no checksums"):
+        plan_download(hub, MODEL)
+
+
+def test_other_copies_of_the_tensors_stay_there(hub: Hub, fake: FakeHub) -> None:
+    fake.repositories["org/small"]["consolidated.safetensors"] = b"same again"
+    assert {file.name for file in plan_download(hub, MODEL).files} == WANTED
+
+
+def test_git_knows_files_by_this_name() -> None:
+    assert git_id(b"hello\n") == "ce013625030ba8dba906f756967f9e9ca394464a"
+
+
+def test_a_plan_is_a_value(hub: Hub) -> None:
+    plan = plan_download(hub, MODEL)
+    assert isinstance(plan, DownloadPlan)
+    assert replace(plan, free_bytes=0).fits is False

@@ -1,0 +1,142 @@
+"""A hub on 127.0.0.1: the few endpoints a download uses, with faults to order."""
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote, urlsplit
+
+COMMIT = "c0ffee" + "0" * 34
+LARGE = (".safetensors", ".gguf", ".bin")
+
+
+@dataclass(slots=True)
+class FakeHub:
+    """repositories: id -> file name -> bytes.
+
+    cut_at: file -> bytes after which the connection breaks, once. garbled: files whose bytes are
+    wrong, once. no_ranges: ignore Range. gated: ids that need a licence. status: answer all
+    requests for files with this.
+    """
+
+    repositories: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    cut_at: dict[str, int] = field(default_factory=dict)
+    garbled: set[str] = field(default_factory=set)
+    no_ranges: bool = False
+    gated: set[str] = field(default_factory=set)
+    status: int = 0
+    endpoint: str = ""
+    asked: list[str] = field(default_factory=list)
+    ranges: list[str] = field(default_factory=list)
+    sent: dict[str, int] = field(default_factory=dict)
+
+
+class _Answer(BaseHTTPRequestHandler):
+    """Speaks for the hub that the class below it carries."""
+
+    hub: FakeHub
+
+    def do_GET(self) -> None:
+        path = unquote(urlsplit(self.path).path)
+        self.hub.asked.append(path)
+        parts = path.strip("/").split("/")
+        if parts[:2] == ["api", "models"]:
+            self._model("/".join(parts[2:4]), "/".join(parts[5:]) or "main")
+        elif parts[:1] == ["storage"]:
+            self._file("/".join(parts[1:3]), "/".join(parts[3:]))
+        else:
+            self._resolve("/".join(parts[:2]), "/".join(parts[4:]))
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Says nothing."""
+
+    def _model(self, hub_id: str, revision: str) -> None:
+        if hub_id in self.hub.gated:
+            return self._refuse(403, "GatedRepo")
+        if hub_id not in self.hub.repositories:
+            return self._refuse(404, "RepoNotFound")
+        if revision not in ("main", COMMIT):
+            return self._refuse(404, "RevisionNotFound")
+        files = self.hub.repositories[hub_id]
+        listed = [_sibling(name, data) for name, data in files.items()]
+        body = json.dumps({"id": hub_id, "sha": COMMIT, "siblings": listed}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        return None
+
+    def _resolve(self, hub_id: str, name: str) -> None:
+        """Small files come from here, large ones from the storage."""
+        if self.hub.status:
+            return self._refuse(self.hub.status, "")
+        if not name.endswith(LARGE):
+            return self._file(hub_id, name)
+        self.send_response(302)
+        self.send_header("Location", f"{self.hub.endpoint}/storage/{hub_id}/{name}")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+        return None
+
+    def _file(self, hub_id: str, name: str) -> None:
+        hub, data = self.hub, self.hub.repositories[hub_id][name]
+        wanted = self.headers.get("Range")
+        start = 0
+        if wanted is not None:
+            hub.ranges.append(wanted)
+            start = 0 if hub.no_ranges else int(wanted.removeprefix("bytes=").rstrip("-"))
+        body = data[start:]
+        if name in hub.garbled:
+            hub.garbled.remove(name)
+            body = bytes(byte ^ 1 for byte in body)
+        self.send_response(206 if start else 200)
+        self.send_header("Content-Length", str(len(body)))
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
+        self.end_headers()
+        cut = hub.cut_at.pop(name, None)
+        body = body if cut is None else body[:cut]
+        hub.sent[name] = hub.sent.get(name, 0) + len(body)
+        self.wfile.write(body)
+        self.close_connection = True
+
+    def _refuse(self, status: int, code: str) -> None:
+        self.send_response(status)
+        if code:
+            self.send_header("X-Error-Code", code)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
+def git_id(data: bytes) -> str:
+    """What git calls a file of this content."""
+    return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+
+
+def _sibling(name: str, data: bytes) -> dict[str, object]:
+    told: dict[str, object] = {"rfilename": name, "size": len(data), "blobId": git_id(data)}
+    if name.endswith(LARGE):
+        sha = hashlib.sha256(data).hexdigest()
+        told["lfs"] = {"sha256": sha, "size": len(data), "pointerSize": 130}
+    return told
+
+
+@contextmanager
+def serving(hub: FakeHub) -> Iterator[FakeHub]:
+    """The hub at `hub.endpoint` while the block runs."""
+    handler = type("Answer", (_Answer,), {"hub": hub})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    hub.endpoint = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield hub
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
