@@ -1,0 +1,146 @@
+"""The public names: all there, all importable without MLX, and their signatures as promised."""
+
+import inspect
+import json
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import mlx_engine
+from mlx_engine.values import errors, events
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_python(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def test_all_names_are_there_and_sorted():
+    assert list(mlx_engine.__all__) == sorted(set(mlx_engine.__all__))
+    for name in mlx_engine.__all__:
+        assert getattr(mlx_engine, name) is not None
+
+
+def test_nothing_public_is_left_out():
+    """Every value, error and event a caller may meet can be had from the package."""
+    public = {
+        name
+        for name, value in vars(mlx_engine).items()
+        if not name.startswith("_") and not inspect.ismodule(value)
+    }
+    helpers = {"annotations", "Callable", "Path", "TYPE_CHECKING", "replace"}
+    assert public - helpers == set(mlx_engine.__all__)
+    tree = {name for name, value in vars(errors).items() if inspect.isclass(value)}
+    # loading in the background, which alone can be stopped, is not public yet
+    assert tree - set(mlx_engine.__all__) <= {"LoadStopped"}
+    named = {kind.__name__ for kind in events.Event.__args__}
+    assert named <= set(mlx_engine.__all__)
+
+
+def test_importing_loads_neither_mlx_nor_anything_heavy():
+    code = (
+        "import json, sys, mlx_engine\n"
+        "for name in mlx_engine.__all__: getattr(mlx_engine, name)\n"
+        "mlx_engine.SamplingOptions(seed=1); mlx_engine.DraftOptions(depth=3)\n"
+        "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
+    )
+    loaded = set(json.loads(run_python(code)))
+    heavy = {"mlx", "mlx_lm", "numpy", "tokenizers", "jinja2", "transformers", "torch", "PySide6"}
+    assert loaded & heavy == set()
+
+
+def test_describing_a_model_loads_no_mlx():
+    code = "import sys, mlx_engine\nprint(mlx_engine.inspect().architecture, 'mlx' in sys.modules)"
+    assert run_python(code).split() == ["qwen3_5", "False"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        (
+            mlx_engine.SamplingOptions,
+            "temperature top_k top_p min_p repetition_penalty presence_penalty "
+            "frequency_penalty logit_bias seed",
+        ),
+        (mlx_engine.DraftOptions, "source depth min_probability rule"),
+        (mlx_engine.GenerationOptions, "max_tokens stop ignore_eos"),
+        (
+            mlx_engine.GenerationStats,
+            "prompt_tokens generated_tokens drafted accepted accepted_by_depth drafted_by_depth "
+            "passes tokens_per_pass tokens_per_second prompt_tokens_per_second "
+            "time_to_first_token_s draft_ms verify_ms host_ms peak_memory_bytes",
+        ),
+        (mlx_engine.Generation, "text tokens stats finish_reason"),
+    ],
+)
+def test_promised_fields(kind, names):
+    assert set(names.split()) <= {field.name for field in fields(kind)}
+
+
+def test_promised_methods():
+    from mlx_engine.decoding.session import Session
+    from mlx_engine.engine import Engine
+
+    generate = "self prompt max_tokens sampling draft stop ignore_eos"
+    assert list(inspect.signature(Engine.generate).parameters) == generate.split()
+    assert {"system", "sampling", "draft"} <= set(inspect.signature(Engine.session).parameters)
+    for name in [
+        "session",
+        "generate",
+        "tokenize",
+        "detokenize",
+        "logits",
+        "draft_logits",
+        "close",
+    ]:
+        assert callable(getattr(Engine, name))
+    for name in ["send", "regenerate", "edit", "continue_answer", "load_messages", "stop"]:
+        assert callable(getattr(Session, name))
+    for name in ["stats", "messages", "draft", "sampling", "generation", "system"]:
+        assert isinstance(inspect.getattr_static(Session, name), property)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: mlx_engine.LoadOptions(numerics="best"),
+        lambda: mlx_engine.LoadOptions(context_length=7),
+        lambda: mlx_engine.SamplingOptions(temperature=-0.1),
+        lambda: mlx_engine.SamplingOptions(temperature=float("nan")),
+        lambda: mlx_engine.SamplingOptions(temperature=float("inf")),
+        lambda: mlx_engine.SamplingOptions(top_k=-1),
+        lambda: mlx_engine.SamplingOptions(top_p=0),
+        lambda: mlx_engine.SamplingOptions(top_p=1.01),
+        lambda: mlx_engine.SamplingOptions(min_p=1),
+        lambda: mlx_engine.SamplingOptions(repetition_penalty=0),
+        lambda: mlx_engine.SamplingOptions(presence_penalty=11),
+        lambda: mlx_engine.SamplingOptions(frequency_penalty=float("nan")),
+        lambda: mlx_engine.SamplingOptions(logit_bias={-1: 1.0}),
+        lambda: mlx_engine.SamplingOptions(logit_bias={1: float("inf")}),
+        lambda: mlx_engine.SamplingOptions(logit_bias={1: float("nan")}),
+        lambda: mlx_engine.SamplingOptions(seed=-1),
+        lambda: mlx_engine.SamplingOptions(seed=2**64),
+        lambda: mlx_engine.DraftOptions(source="magic"),
+        lambda: mlx_engine.DraftOptions(depth=9),
+        lambda: mlx_engine.DraftOptions(depth=-1),
+        lambda: mlx_engine.DraftOptions(depth="deep"),
+        lambda: mlx_engine.DraftOptions(min_probability=1.0),
+        lambda: mlx_engine.DraftOptions(rule="luck"),
+        lambda: mlx_engine.GenerationOptions(max_tokens=0),
+        lambda: mlx_engine.GenerationOptions(stop=("",)),
+    ],
+)
+def test_options_out_of_range_are_refused_by_name(make):
+    with pytest.raises(mlx_engine.BadOption, match=r"\w+=.* is not possible: use "):
+        make()
