@@ -67,8 +67,8 @@ def what_is(dropped: str) -> Dropped:
     Reads at most the start of a few files. Never raises for what it finds on the disk.
     """
     text = dropped.strip()
-    place = _local_path(text)
     try:
+        place = _local_path(text)
         if place is not None:
             return _at(place)
     except (OSError, ValueError, RuntimeError) as error:

@@ -19,7 +19,8 @@ class FakeHub:
 
     cut_at: file -> bytes after which the connection breaks, once. garbled: files whose bytes are
     wrong, once. no_ranges: ignore Range. gated: ids that need a licence. status: answer all
-    requests for files with this.
+    requests for files with this. endpoint, storage: its addresses. signed: first part of a path ->
+    whether it was asked for with a token.
     """
 
     repositories: dict[str, dict[str, bytes]] = field(default_factory=dict)
@@ -29,7 +30,8 @@ class FakeHub:
     gated: set[str] = field(default_factory=set)
     status: int = 0
     endpoint: str = ""
-    asked: list[str] = field(default_factory=list)
+    storage: str = ""
+    signed: dict[str, bool] = field(default_factory=dict)
     ranges: list[str] = field(default_factory=list)
     sent: dict[str, int] = field(default_factory=dict)
 
@@ -41,8 +43,8 @@ class _Answer(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = unquote(urlsplit(self.path).path)
-        self.hub.asked.append(path)
         parts = path.strip("/").split("/")
+        self.hub.signed[parts[0]] = "Authorization" in self.headers
         if parts[:2] == ["api", "models"]:
             self._model("/".join(parts[2:4]), "/".join(parts[5:]) or "main")
         elif parts[:1] == ["storage"]:
@@ -77,7 +79,7 @@ class _Answer(BaseHTTPRequestHandler):
         if not name.endswith(LARGE):
             return self._file(hub_id, name)
         self.send_response(302)
-        self.send_header("Location", f"{self.hub.endpoint}/storage/{hub_id}/{name}")
+        self.send_header("Location", f"{self.hub.storage}/storage/{hub_id}/{name}")
         self.send_header("Content-Length", "0")
         self.end_headers()
         return None
@@ -132,6 +134,7 @@ def serving(hub: FakeHub) -> Iterator[FakeHub]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     hub.endpoint = f"http://127.0.0.1:{server.server_port}"
+    hub.storage = f"http://localhost:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

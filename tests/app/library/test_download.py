@@ -234,3 +234,8 @@ def test_a_plan_is_a_value(hub: Hub) -> None:
     plan = plan_download(hub, MODEL)
     assert isinstance(plan, DownloadPlan)
     assert replace(plan, free_bytes=0).fits is False
+
+
+def test_the_token_goes_to_the_hub_and_nowhere_else(hub: Hub, fake: FakeHub) -> None:
+    fetched(replace(hub, token="hf_secret"))
+    assert fake.signed == {"api": True, "org": True, "storage": False}

@@ -1,0 +1,195 @@
+"""Anything may be dropped; what it is, is told by what it holds."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from model_files import gguf, hub_model, model_folder, safetensors
+
+from app.library.dropped import (
+    LARGEST_TEXT,
+    DroppedHeads,
+    DroppedHubModel,
+    DroppedModel,
+    DroppedText,
+    Refused,
+    what_is,
+)
+from app.library.hub_link import HubModel
+
+
+def refusal(dropped: Path | str) -> str:
+    said = what_is(str(dropped))
+    assert isinstance(said, Refused), said
+    return said.words
+
+
+@pytest.mark.parametrize("name", [".", "model.safetensors", "config.json", "tokenizer.json"])
+def test_a_model_folder_or_a_file_of_it(tmp_path: Path, name: str) -> None:
+    folder = model_folder(tmp_path / "model with a space")
+    (folder / "tokenizer.json").write_text("{}")
+    dropped = (folder / name).resolve()
+    assert what_is(str(dropped)) == DroppedModel(folder)
+    assert what_is(dropped.as_uri()) == DroppedModel(folder)
+
+
+def test_any_shard_stands_for_the_model(tmp_path: Path) -> None:
+    folder = model_folder(tmp_path / "model", shards=3)
+    dropped = folder / "model-00002-of-00003.safetensors"
+    assert what_is(str(dropped)) == DroppedModel(folder)
+    first, second = (gguf(tmp_path / f"m-0000{number}-of-00002.gguf") for number in (1, 2))
+    assert what_is(str(second)) == DroppedModel(first)
+
+
+def test_a_gguf(tmp_path: Path) -> None:
+    file = gguf(tmp_path / "m.gguf")
+    assert what_is(str(file)) == DroppedModel(file)
+    unnamed = file.rename(tmp_path / "no ending")
+    assert what_is(str(unnamed)) == DroppedModel(unnamed)
+
+
+def test_a_folder_around_one_model(tmp_path: Path) -> None:
+    file = gguf(tmp_path / "publisher" / "model" / "m.gguf")
+    assert what_is(str(tmp_path / "publisher")) == DroppedModel(file)
+
+
+def test_a_repository_of_the_hub_s_cache(tmp_path: Path) -> None:
+    weights = safetensors(tmp_path / "w").read_bytes()
+    files = {"config.json": b"{}", "model.safetensors": weights}
+    snapshot = hub_model(tmp_path / "hub", "org/small", files)
+    assert what_is(str(tmp_path / "hub" / "models--org--small")) == DroppedModel(snapshot)
+
+
+def test_heads_by_name_or_by_tensors(tmp_path: Path) -> None:
+    by_name = safetensors(tmp_path / "mtp.safetensors", ["whatever"])
+    by_tensors = safetensors(tmp_path / "x.safetensors", ["mtp.fc.weight", "model.mtp.norm"])
+    assert what_is(str(by_name)) == DroppedHeads(by_name)
+    assert what_is(str(by_tensors)) == DroppedHeads(by_tensors)
+    assert what_is(str(tmp_path)) == DroppedHeads(tmp_path)
+
+
+def test_heads_beside_a_model_are_heads_and_the_model_is_a_model(tmp_path: Path) -> None:
+    folder = model_folder(tmp_path / "model")
+    heads = safetensors(folder / "mtp.safetensors", ["mtp.fc.weight"])
+    assert what_is(str(heads)) == DroppedHeads(heads)
+    assert what_is(str(folder)) == DroppedModel(folder)
+
+
+def test_a_text_is_attached(tmp_path: Path) -> None:
+    file = tmp_path / "notes.md"
+    file.write_text("# Größe\n" * 100_000)
+    assert what_is(str(file)) == DroppedText(file, file.stat().st_size)
+    alone = tmp_path / "config.json"
+    alone.write_text("{}")
+    assert what_is(str(alone)) == DroppedText(alone, 2)
+
+
+@pytest.mark.parametrize("before", range(4))
+def test_a_character_cut_by_the_look_at_a_text_does_not_matter(tmp_path: Path, before: int) -> None:
+    file = tmp_path / "smileys.txt"
+    file.write_text("x" * before + "🙂" * 20_000, encoding="utf-8")
+    assert isinstance(what_is(str(file)), DroppedText)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "words"),
+    [
+        ("m.gguf", b"<html>", "does not start as a GGUF"),
+        ("m.gguf", b"", "the file is empty"),
+        ("m.gguf", b"version https://git-lfs.github.com/spec/v1", "Git LFS"),
+        ("m.gguf.part", b"GGUF", "not downloaded to its end"),
+        ("model.safetensors", b"\xff" * 99, "does not start as a safetensors"),
+        ("pytorch_model.bin", b"x", "could run code"),
+        ("picture.png", b"\x89PNG\r\n\x1a\n\0\0", "neither a model nor a text"),
+        ("latin.txt", b"caf\xe9 au lait", "neither a model nor a text"),
+        ("empty.txt", b"", "is empty"),
+        ("long.txt", b"a" * (LARGEST_TEXT + 1), "too large to attach"),
+    ],
+)
+def test_files_of_no_use_are_refused_with_the_reason(
+    tmp_path: Path, name: str, data: bytes, words: str
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    said = refusal(tmp_path / name)
+    assert words in said
+    assert name in said
+
+
+def test_weights_without_a_config_are_refused(tmp_path: Path) -> None:
+    assert "without its config.json" in refusal(safetensors(tmp_path / "model.safetensors"))
+
+
+def test_folders_of_no_use_are_refused_with_the_reason(tmp_path: Path) -> None:
+    assert "holds no model" in refusal(tmp_path)
+    broken = model_folder(tmp_path / "broken", shards=2)
+    (broken / "model-00001-of-00002.safetensors").unlink()
+    assert "model-00001-of-00002.safetensors is missing" in refusal(broken)
+    many = tmp_path / "many"
+    gguf(many / "a.gguf")
+    gguf(many / "b.gguf")
+    assert "holds 2 models" in refusal(many)
+
+
+@pytest.mark.parametrize(
+    "dropped", ["/no/such/file", "file:///no/such/file", "~nobody-of-this-name/x", "/a\0b", ""]
+)
+def test_paths_that_lead_nowhere(dropped: str) -> None:
+    assert refusal(dropped)
+
+
+@pytest.mark.parametrize(
+    ("text", "model"),
+    [
+        ("Qwen/Qwen3.5-0.8B", HubModel("Qwen/Qwen3.5-0.8B")),
+        ("https://huggingface.co/org/name", HubModel("org/name")),
+        (" https://huggingface.co/org/name/ ", HubModel("org/name")),
+        ("huggingface.co/org/name?not-for-all-audiences=true", HubModel("org/name")),
+        ("https://hf.co/org/name/tree/v2", HubModel("org/name", "v2")),
+        ("https://huggingface.co/org/name/tree/main/sub", HubModel("org/name")),
+        (
+            "https://huggingface.co/org/name/blob/main/q%204/m.gguf",
+            HubModel("org/name", "main", "q 4/m.gguf"),
+        ),
+        (
+            "https://huggingface.co/org/name/resolve/main/m.gguf?download=true#x",
+            HubModel("org/name", "main", "m.gguf"),
+        ),
+        ("https://huggingface.co/org/name/discussions/3", HubModel("org/name")),
+        ("https://huggingface.co/org/name/blob/../../m.gguf", HubModel("org/name")),
+    ],
+)
+def test_hub_links(text: str, model: HubModel) -> None:
+    assert what_is(text) == DroppedHubModel(model)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://huggingface.co/datasets/org/name",
+        "https://huggingface.co/org",
+        "https://huggingface.co/spaces/org/name",
+        "https://huggingface.co/a%2F..%2Fb/c",
+    ],
+)
+def test_links_to_something_else_on_the_hub(text: str) -> None:
+    assert "does not lead to a model" in refusal(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://example.org/org/name",
+        "hello",
+        "https://[bad",
+        "a/b/c",
+        "http://evil-huggingface.co/a/b",
+    ],
+)
+def test_other_texts(text: str) -> None:
+    assert "neither a file here nor a model on the hub" in refusal(text)
+
+
+@given(st.text(max_size=60).filter(lambda text: not text.strip().startswith(("/", "~", "file:"))))
+def test_no_text_is_too_strange(text: str) -> None:
+    assert isinstance(what_is(text), Refused | DroppedHubModel)

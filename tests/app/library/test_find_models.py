@@ -1,0 +1,211 @@
+"""What is on the disk: every layout and kind of damage, quickly, and without circles."""
+
+import time
+from pathlib import Path
+
+import pytest
+from model_files import COMMIT, gguf, hub_model, model_folder, safetensors
+
+from app.library.find_models import (
+    MOST_RECENT,
+    Place,
+    find_models,
+    recall,
+    remember,
+    usual_places,
+)
+from app.library.found_model import FoundModel
+
+GGUF_BYTES = b"GGUF\x03\x00\x00\x00"
+
+
+def found_in(folder: Path) -> dict[str, FoundModel]:
+    return {model.name: model for model in find_models([Place("mine", folder)])}
+
+
+def problems_in(folder: Path) -> dict[str, str | None]:
+    return {name: model.problem for name, model in found_in(folder).items()}
+
+
+def hub_files(tmp_path: Path) -> dict[str, bytes]:
+    weights = safetensors(tmp_path / "source" / "model.safetensors").read_bytes()
+    return {"config.json": b"{}", "model.safetensors": weights}
+
+
+def test_folders_and_ggufs_at_any_depth(tmp_path: Path) -> None:
+    model_folder(tmp_path / "one")
+    model_folder(tmp_path / "publisher" / "two", shards=3)
+    gguf(tmp_path / "publisher" / "three" / "three-Q4_K_M.gguf")
+    gguf(tmp_path / "publisher" / "three" / "three-Q8_0.gguf")
+    found = found_in(tmp_path)
+    assert set(found) == {
+        "one",
+        "publisher/two",
+        "publisher/three/three-Q4_K_M.gguf",
+        "publisher/three/three-Q8_0.gguf",
+    }
+    assert all(model.problem is None for model in found.values())
+    two = found["publisher/two"]
+    shards = list(two.path.glob("*.safetensors"))
+    assert two.nbytes == sum(shard.stat().st_size for shard in shards)
+    assert two.changed == pytest.approx(time.time(), abs=60)
+
+
+def test_the_place_itself_may_be_a_model(tmp_path: Path) -> None:
+    model_folder(tmp_path / "one")
+    assert set(found_in(tmp_path / "one")) == {"one"}
+
+
+def test_shards_of_a_gguf_are_one_model(tmp_path: Path) -> None:
+    for number in (1, 2):
+        gguf(tmp_path / f"big-0000{number}-of-00002.gguf")
+    gguf(tmp_path / "half-00001-of-00002.gguf")
+    assert problems_in(tmp_path) == {
+        "big-00001-of-00002.gguf": None,
+        "half-00001-of-00002.gguf": ("half-00002-of-00002.gguf is missing: download that file too"),
+    }
+
+
+def test_what_is_no_model_is_not_listed(tmp_path: Path) -> None:
+    gguf(tmp_path / "mmproj-f16.gguf")
+    (tmp_path / "notes.txt").write_text("hello")
+    model_folder(tmp_path / ".hidden")
+    safetensors(tmp_path / "heads" / "mtp.safetensors")
+    assert found_in(tmp_path) == {}
+
+
+def test_a_gguf_with_a_config_beside_it_is_a_gguf(tmp_path: Path) -> None:
+    gguf(tmp_path / "m.gguf")
+    (tmp_path / "config.json").write_text("{}")
+    assert problems_in(tmp_path) == {"m.gguf": None}
+
+
+def test_broken_models_are_listed_with_the_reason(tmp_path: Path) -> None:
+    (model_folder(tmp_path / "no shard", 3) / "model-00002-of-00003.safetensors").unlink()
+    (model_folder(tmp_path / "no config") / "config.json").unlink()
+    (model_folder(tmp_path / "cut") / "model.safetensors").write_bytes(b"abc")
+    (model_folder(tmp_path / "wild") / "model.safetensors").write_bytes(b"\xff" * 64)
+    (model_folder(tmp_path / "empty") / "model.safetensors").write_bytes(b"")
+    pointer = b"version https://git-lfs.github.com/spec/v1\n"
+    (model_folder(tmp_path / "pointer") / "model.safetensors").write_bytes(pointer)
+    weightless = model_folder(tmp_path / "weightless")
+    (weightless / "model.safetensors").unlink()
+    partial = model_folder(tmp_path / "partial")
+    (partial / "model.safetensors").rename(partial / "model.safetensors.part")
+    pickled = model_folder(tmp_path / "pickled")
+    (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")
+    (tmp_path / "not.gguf").write_bytes(b"<html>")
+    told = problems_in(tmp_path)
+    expected = {
+        "no shard": "model-00002-of-00003.safetensors is missing",
+        "no config": "config.json is missing",
+        "cut": "ends in its header",
+        "wild": "does not start as a safetensors file",
+        "empty": "the file is empty",
+        "pointer": "pointer of Git LFS",
+        "weightless": "no weights in this folder",
+        "partial": "not downloaded to its end",
+        "pickled": "could run code",
+        "not.gguf": "does not start as a GGUF does",
+    }
+    assert set(told) == set(expected)
+    for name, words in expected.items():
+        assert words in str(told[name])
+
+
+def test_the_hub_s_cache_has_one_entry_a_repository(tmp_path: Path) -> None:
+    snapshot = hub_model(tmp_path / "hub", "org/small", hub_files(tmp_path))
+    hub_model(tmp_path / "hub", "org/quants", {"q4.gguf": GGUF_BYTES, "q8.gguf": GGUF_BYTES})
+    (tmp_path / "hub" / "datasets--org--texts" / "snapshots").mkdir(parents=True)
+    (tmp_path / "hub" / "models--org--begun" / "blobs").mkdir(parents=True)
+    place = Place("Hugging Face", tmp_path / "hub", "hub-cache")
+    found = {model.name: model for model in find_models([place])}
+    assert set(found) == {
+        "org/small",
+        "org/quants/q4.gguf",
+        "org/quants/q8.gguf",
+        "org/begun",
+    }
+    assert found["org/small"].path == snapshot
+    assert found["org/small"].nbytes > 0
+    assert "begun and not finished" in str(found["org/begun"].problem)
+
+
+def test_main_decides_among_revisions_and_else_the_newest(tmp_path: Path) -> None:
+    cache, files = tmp_path / "hub", hub_files(tmp_path)
+    wanted = hub_model(cache, "org/small", files, "b" * 40)
+    hub_model(cache, "org/small", files, COMMIT)
+    refs = cache / "models--org--small" / "refs" / "main"
+    place = Place("Hugging Face", cache, "hub-cache")
+    for name in ("b" * 40, "gone", "../../.."):
+        refs.write_text(name)
+        (found,) = find_models([place])
+        assert found.path in (wanted, wanted.with_name(COMMIT))
+        if name == wanted.name:
+            assert found.path == wanted
+
+
+def test_a_blob_that_was_deleted_is_a_reason(tmp_path: Path) -> None:
+    snapshot = hub_model(tmp_path / "hub", "org/small", hub_files(tmp_path))
+    (snapshot / "model.safetensors").resolve().unlink()
+    (found,) = find_models([Place("Hugging Face", tmp_path / "hub", "hub-cache")])
+    assert "model.safetensors cannot be opened" in str(found.problem)
+
+
+def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
+    model_folder(tmp_path / "elsewhere" / "linked")
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "a").symlink_to(tmp_path / "elsewhere")
+    (mine / "b").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "back").symlink_to(mine)
+    (mine / "dead").symlink_to(tmp_path / "nowhere")
+    assert set(found_in(mine)) == {"a/linked"}
+
+
+def test_places_that_are_not_there_are_passed_over(tmp_path: Path) -> None:
+    assert list(find_models(usual_places(tmp_path))) == []
+
+
+def test_the_usual_places(tmp_path: Path) -> None:
+    model_folder(tmp_path / ".lmstudio" / "models" / "publisher" / "one")
+    model_folder(tmp_path / ".cache" / "lm-studio" / "models" / "publisher" / "two")
+    hub_model(tmp_path / ".cache" / "huggingface" / "hub", "org/three", hub_files(tmp_path))
+    found = {model.name: model.place for model in find_models(usual_places(tmp_path))}
+    assert found == {
+        "org/three": "Hugging Face",
+        "publisher/one": "LM Studio",
+        "publisher/two": "LM Studio",
+    }
+
+
+def test_ten_thousand_files_take_a_moment(tmp_path: Path) -> None:
+    for folder in range(100):
+        inner = tmp_path / f"{folder}"
+        inner.mkdir()
+        for number in range(100):
+            (inner / f"{number}.txt").touch()
+    model_folder(tmp_path / "99" / "model")
+    started = time.perf_counter()
+    assert set(found_in(tmp_path)) == {"99/model"}
+    assert time.perf_counter() - started < 1
+
+
+def test_recent_models_come_newest_first_and_once() -> None:
+    recent: tuple[str, ...] = ()
+    for path in ("a", "b", "a"):
+        recent = remember(recent, path)
+    assert recent == ("a", "b")
+    for number in range(50):
+        recent = remember(recent, str(number))
+    assert len(recent) == MOST_RECENT
+    assert recent[0] == "49"
+
+
+def test_recent_models_are_looked_at_again(tmp_path: Path) -> None:
+    here, file = model_folder(tmp_path / "here"), gguf(tmp_path / "m.gguf")
+    gone = tmp_path / "gone"
+    models = recall([str(here), str(file), str(gone)])
+    assert [model.path for model in models] == [here, file, gone]
+    assert [model.problem is None for model in models] == [True, True, False]
+    assert "no longer there" in str(models[2].problem)

@@ -1,0 +1,130 @@
+"""Cards: facts in words, and memory as a sum that says whether a model fits."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from model_files import gguf
+from scripted_engine import DESCRIPTION, NO_HEADS
+
+import mlx_engine
+from app.library.machine import Machine, this_machine, usable_bytes
+from app.library.model_card import ModelCard, make_card, memory_sum
+from app.library.read_card import NoCard, read_card
+from app.library.words import count_words, size_words, token_words
+from mlx_engine.values.errors import EngineError
+from mlx_engine.values.reason import Reason
+
+GB, GIB = 10**9, 2**30
+MAC = Machine("Apple M4 Max", 64 * GB, 48 * GB)
+
+
+def test_a_card_says_what_the_model_is() -> None:
+    card = make_card(DESCRIPTION, MAC)
+    assert (card.parameters, card.size, card.quantisation, card.context) == (
+        "27.4B parameters",
+        "18.2 GB",
+        "Q4_K_M",
+        "256k tokens",
+    )
+    assert (card.heads, card.has_heads) == ("1 MTP head", True)
+
+
+def test_a_card_says_why_there_is_no_drafting() -> None:
+    card = make_card(NO_HEADS, MAC)
+    assert not card.has_heads
+    assert card.heads == (
+        "This file has no MTP heads (block 64 has no eh_proj). It runs without drafting."
+    )
+
+
+def test_a_card_lists_what_else_is_off() -> None:
+    model = replace(DESCRIPTION, declined=(Reason("vision", "Images are not read."),))
+    assert make_card(model, MAC).notes == ("Images are not read.",)
+
+
+def test_memory_is_a_sum_one_can_follow() -> None:
+    assert make_card(DESCRIPTION, MAC).memory.words == (
+        "18.2 GB weights + 418 MB cache at 4k tokens = 18.6 GB of 48 GB: "
+        "fits (35.5 GB with all 256k)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("usable", "fit", "words"),
+    [
+        (30 * GB, "tight", "tight, room for about"),
+        (18_700_000_000, "tight", "tight, room for about 5k tokens"),
+        (18 * GB, "too-large", "does not fit, 618 MB too much"),
+    ],
+)
+def test_a_model_that_hardly_fits_says_so(usable: int, fit: str, words: str) -> None:
+    memory = memory_sum(DESCRIPTION, usable)
+    assert memory.fit == fit
+    assert words in memory.words
+
+
+@given(st.integers(0, 200 * GB))
+def test_what_is_said_to_fit_does(usable: int) -> None:
+    memory = memory_sum(DESCRIPTION, usable)
+    if memory.longest > 0:
+        assert DESCRIPTION.memory_needed(memory.longest) <= usable
+    if memory.fit == "fits":
+        assert memory.weights + memory.full_cache <= usable
+    if memory.fit == "too-large":
+        assert memory.weights + memory.short_cache > usable
+
+
+def test_a_model_without_caches_fits_with_its_whole_context() -> None:
+    model = replace(DESCRIPTION, cache_bytes_per_token=0, context_length=2048)
+    memory = memory_sum(model, 48 * GB)
+    assert (memory.longest, memory.short_context, memory.fit) == (2048, 2048, "fits")
+
+
+def test_the_built_in_model_has_a_card() -> None:
+    card = read_card(None, this_machine())
+    assert isinstance(card, ModelCard)
+    assert card.memory.fit == "fits"
+    assert card.has_heads
+
+
+def test_what_the_engine_refuses_has_its_words_for_a_card(tmp_path: Path) -> None:
+    with pytest.raises(EngineError) as refused:
+        mlx_engine.inspect(gguf(tmp_path / "m.gguf"))
+    said = read_card(tmp_path / "m.gguf", MAC)
+    assert said == NoCard(
+        str(tmp_path / "m.gguf"), type(refused.value).__name__, str(refused.value)
+    )
+
+
+@pytest.mark.parametrize(
+    ("memory", "limit", "usable"),
+    [
+        (24 * GIB, "", 16 * GIB),
+        (64 * GIB, "0", 48 * GIB),
+        (64 * GIB, "57344", 56 * GIB),
+        (64 * GIB, "999999", 64 * GIB),
+        (64 * GIB, "what", 48 * GIB),
+    ],
+)
+def test_the_gpu_s_share_of_memory(memory: int, limit: str, usable: int) -> None:
+    assert usable_bytes(memory, limit) == usable
+
+
+def test_this_machine_has_memory() -> None:
+    machine = this_machine()
+    assert 0 < machine.usable_bytes <= machine.memory_bytes
+
+
+def test_numbers_in_words() -> None:
+    assert [size_words(n) for n in (0, 999, 1000, 18_200_000_000, 2 * 10**12)] == [
+        "0 B",
+        "999 B",
+        "1 kB",
+        "18.2 GB",
+        "2 TB",
+    ]
+    assert [count_words(n) for n in (12, 751_000_000, 1_200_000_000_000)] == ["12", "751M", "1.2T"]
+    assert [token_words(n) for n in (100, 4096, 262_144)] == ["100", "4k", "256k"]
