@@ -15,7 +15,7 @@ from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.conversation import Message
-from mlx_engine.values.errors import BadPrompt, EngineMisuse, PromptTooLong
+from mlx_engine.values.errors import BadChatTemplate, BadPrompt, EngineMisuse, PromptTooLong
 from mlx_engine.values.events import Event
 from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
 from mlx_engine.values.reason import Reason
@@ -244,6 +244,11 @@ class Session:
             thinking=self._settings.thinking,
             continue_last=continues,
         )
+        if not prompt.tokens:
+            raise BadChatTemplate(
+                f"{self._model.template.origin}: the chat template makes nothing of this "
+                "conversation. Replace the template."
+            )
         return Opening(prompt.tokens, prompt.thinking_open, said=said)
 
     def _check_fits(self, count: int) -> None:
