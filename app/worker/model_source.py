@@ -1,13 +1,8 @@
 """Models from `mlx_engine`, which is imported at the first load and on the loading thread."""
 
-from typing import TYPE_CHECKING
-
-from app.worker.contract import Progress
+from app.worker.contract import ChatEngine, Progress
 from app.worker.requests import LoadModel
 from mlx_engine.values.model_description import ModelDescription
-
-if TYPE_CHECKING:
-    from mlx_engine.engine import Engine
 
 
 class EngineModels:
@@ -19,7 +14,7 @@ class EngineModels:
 
         return mlx_engine.inspect(request.path, heads=request.heads)
 
-    def load(self, request: LoadModel, on_progress: Progress) -> "Engine":
+    def load(self, request: LoadModel, on_progress: Progress) -> ChatEngine:
         """The engine, bound to the calling thread. Raises EngineError."""
         import mlx_engine
 
