@@ -31,8 +31,8 @@ def count_own_ops(subject: Subject) -> tuple[OpsRow, ...]:
 
 
 def count_peer_ops(subject: Subject) -> OpsRow:
-    """A decoding step of mlx-lm, in the types of the file."""
-    peer = MlxLm(Path(subject.description.path), as_float32=False)
+    """A decoding step of mlx-lm, in the types we compute in."""
+    peer = MlxLm(Path(subject.description.path), as_float32=not mx.metal.is_available())
     prompt = long_prompt(subject, CONTEXT)
     return _row(peer.name, 0, lambda: peer.graph(prompt))
 

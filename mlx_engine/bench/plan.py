@@ -18,7 +18,7 @@ class Plan:
     parts: tuple[Part, ...] = PARTS
     is_quick: bool = False
     repeats: int = 7
-    run_s: float = 5.0
+    run_s: float = 3.0
     plain_tokens: int = 128
     prompt: int = 256
     agreement_prompts: int = 2

@@ -88,7 +88,8 @@ class AcceptanceReport:
 
     bound: 1 - total variation, what rejection sampling reaches and no rule exceeds. shared_noise:
     over `draws` seeds a position. greedy: the head's likeliest token. independent: two draws.
-    played_*: shares of the d-th drafts that stood in real rounds of three drafts.
+    played_*: shares of the d-th drafts that stood in real rounds of three drafts; rounds begin
+    where a draft before them failed, at harder places than most, so they show less.
     """
 
     temperature: float
