@@ -52,7 +52,8 @@ def play(track: Track, last: int, depth: int, sampler: Sampler) -> Round:
         mx.async_eval(outcome)  # type: ignore[no-untyped-call]
     if not (runs_ahead and draft.depth):
         began = perf_counter()
-    mx.eval(draft.tokens)
+    if draft.depth:
+        mx.eval(draft.tokens)
     drafted_at = perf_counter()
     numbers: list[int] = outcome.tolist()  # type: ignore[assignment]
     verified_at = perf_counter()
