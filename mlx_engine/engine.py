@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from operator import index
 from pathlib import Path
+from weakref import WeakSet
 
 import mlx.core as mx
 import numpy as np
@@ -59,6 +60,7 @@ class Engine:
     def __init__(self, model: LoadedModel, options: LoadOptions) -> None:
         self._thread = threading.get_ident()
         self._is_closed = False
+        self._sessions = WeakSet[Session]()
         self._model = model
         limit = options.context_length or model.description.context_length
         self._parts = Conversable(
@@ -116,7 +118,9 @@ class Engine:
             generation=generation or GenerationOptions(),
             thinking=thinking,
         )
-        return Session(self._parts, settings, self._control(draft), self._check)
+        session = Session(self._parts, settings, self._control(draft), self._check)
+        self._sessions.add(session)
+        return session
 
     def generate(
         self,
@@ -185,6 +189,8 @@ class Engine:
             return
         self._check()
         self._is_closed = True
+        for session in self._sessions:
+            session.let_go()
         del self._model
         del self._parts
         mx.clear_cache()

@@ -58,6 +58,11 @@ class DraftControl:
         """Drop the track after an error; the next answer reads everything again."""
         self._track = None
 
+    def let_go(self) -> None:
+        """Drop the model for good; the options stay readable."""
+        self.forget()
+        del self._adapter
+
     def length(self) -> DraftLength:
         """Who chooses the depth of the next round."""
         reason = self.why_not()

@@ -8,6 +8,7 @@ from mlx_engine.decoding.answer import Answer
 from mlx_engine.decoding.draft_control import DraftControl
 from mlx_engine.decoding.opening import NOTHING_SAID, Opening, stable_length
 from mlx_engine.decoding.stop_rules import StopRules
+from mlx_engine.decoding.tally import Tally
 from mlx_engine.models.contract import Adapter
 from mlx_engine.sampling.sampler import fresh_seed
 from mlx_engine.text.chat_prompt import tokenize_chat
@@ -69,7 +70,8 @@ class Session:
         self._messages: list[Message] = []
         self._stop = threading.Event()
         self._is_busy = False
-        self._answer: Answer | None = None
+        self._tally = Tally(seed=0)
+        self._tokens: list[int] = []
         self._continues_at: Opening | None = None
 
     # settings, readable and changeable at any time
@@ -119,21 +121,27 @@ class Session:
     @property
     def stats(self) -> GenerationStats:
         """Figures of the newest answer, also while it runs."""
-        return self._answer.tally.stats() if self._answer else GenerationStats()
+        return self._tally.stats()
 
     @property
     def tokens(self) -> tuple[int, ...]:
         """Tokens of the newest answer, without its end token; of a continued one, all of them."""
-        return tuple(self._answer.tokens) if self._answer else ()
+        return tuple(self._tokens)
 
     @property
     def why_not_drafting(self) -> Reason | None:
         """Why nothing is drafted now, whatever the depth; None when drafting can run."""
+        self._check()
         return self._drafting.why_not()
 
     def stop(self) -> None:
         """End the running answer before its next round or prompt chunk; from any thread."""
         self._stop.set()
+
+    def let_go(self) -> None:
+        """Drop the model, for an engine that closes; messages, settings and figures stay."""
+        del self._model
+        self._drafting.let_go()
 
     # answering
 
@@ -191,7 +199,7 @@ class Session:
         )
         answer = self._new_answer(opening, text)
         self._messages = messages
-        self._answer = answer
+        self._tally, self._tokens = answer.tally, answer.tokens
         self._is_busy = True
         said = opening.said
         try:

@@ -287,6 +287,10 @@ def test_a_closed_engine_is_refused(folder):
     session.stop()
     assert len(session.messages) == 2
     assert session.stats.generated_tokens
+    assert session.tokens
+    assert session.draft.depth == 3
+    with pytest.raises(EngineMisuse, match="closed"):
+        _ = session.why_not_drafting
     assert engine.description.layers == 4
 
 
