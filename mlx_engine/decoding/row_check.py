@@ -19,4 +19,6 @@ def rows_are_exact(adapter: Adapter) -> bool:
     for row in range(ROWS, 2 * ROWS):
         singles.append(adapter.logits(adapter.forward(tokens[:, row : row + 1], alone)))
         alone.keep(1)
-    return bool(mx.array_equal(block, mx.concatenate(singles, axis=1)).item())
+    # NaN is a fault of the weights, found when a token is picked; not one of the rows
+    alike = mx.array_equal(block, mx.concatenate(singles, axis=1), equal_nan=True)
+    return bool(alike.item())

@@ -228,15 +228,12 @@ def test_a_silent_template_is_an_error_too(folder):
     assert session.messages == ()
 
 
-def test_damaged_heads_are_left_out_with_a_reason(folder, good, wanted):
+def test_damaged_heads_are_left_out_with_a_reason(folder, wanted):
     tensors(lambda a: a.pop(HEAD))(folder)
-    try:
-        engine = mlx_engine.load(folder)
-    except errors.BadModelFile as error:
-        assert "fc" in str(error)
-    else:
-        assert engine.description.mtp is not None
-        assert engine.generate([1, 2, 3], 4, PICKS).tokens == wanted
+    engine = mlx_engine.load(folder)
+    assert engine.description.mtp.code == "heads-incomplete"
+    assert "fc.weight" in engine.description.mtp.words
+    assert engine.generate([1, 2, 3], 4, PICKS).tokens == wanted
 
 
 @pytest.mark.parametrize(
@@ -256,12 +253,10 @@ def test_options_out_of_range(folder, make):
     assert mlx_engine.load(folder).generate("a", 2, PICKS).tokens
 
 
-def test_infinite_weights_are_found_at_the_first_token(folder):
+def test_weights_that_are_no_numbers_are_found_at_the_first_token(folder):
     tensors(lambda a: a.update({EMBEDDING: mx.full((300, 64), float("nan"))}))(folder)
-    try:
-        engine = mlx_engine.load(folder)
-    except errors.EngineError:
-        return
+    engine = mlx_engine.load(folder)
+    assert engine.description.declined == ()
     session = session_of(engine)
     with pytest.raises(errors.NumericsError, match="NaN"):
         listen(session, session.send("hi"))
