@@ -209,8 +209,12 @@ def test_an_error_of_the_hub_in_words(hub: Hub, fake: FakeHub) -> None:
 
 
 def test_names_that_lead_out_of_the_cache_are_not_taken(hub: Hub, fake: FakeHub) -> None:
-    fake.repositories["org/small"]["../../evil.json"] = b"{}"
-    assert {file.name for file in plan_download(hub, MODEL).files} == WANTED
+    for name in ("../../../../evil.gguf", "/evil.gguf", "a\\evil.gguf"):
+        fake.repositories["org/evil"] = {name: b"GGUF"}
+        with pytest.raises(DownloadError, match="no weights"):
+            plan_download(hub, HubModel("org/evil"))
+        with pytest.raises(DownloadError, match="has no file"):
+            plan_download(hub, HubModel("org/evil", file=name))
 
 
 def test_checksums_that_are_none_are_refused(

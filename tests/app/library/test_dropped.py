@@ -76,6 +76,13 @@ def test_heads_beside_a_model_are_heads_and_the_model_is_a_model(tmp_path: Path)
     assert what_is(str(folder)) == DroppedModel(folder)
 
 
+def test_a_model_with_its_heads_inside_is_a_model(tmp_path: Path) -> None:
+    folder = model_folder(tmp_path / "model")
+    file = safetensors(folder / "model.safetensors", ["model.norm.weight", "mtp.fc.weight"])
+    assert what_is(str(file)) == DroppedModel(folder)
+    assert what_is(str(folder)) == DroppedModel(folder)
+
+
 def test_a_text_is_attached(tmp_path: Path) -> None:
     file = tmp_path / "notes.md"
     file.write_text("# Größe\n" * 100_000)

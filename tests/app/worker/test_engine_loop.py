@@ -84,6 +84,17 @@ def test_a_stopped_answer_goes_on_where_it_was() -> None:
     assert room.text("more") == " and the rest"
 
 
+def test_a_chat_that_goes_on_as_it_stood_is_not_told_again() -> None:
+    source = models(Answer("one"), Answer(" two"))
+    with served(source) as room:
+        room.put(LoadModel("m"), ask("Why?"))
+        room.until_answered("answer")
+        known = engine_of(source).sessions[0].turns
+        room.put(ContinueAnswer("chat", "more", tuple(known)))
+        room.until_answered("more")
+        assert engine_of(source).sessions[0].turns is known
+
+
 def test_stop_withdraws_questions_of_that_chat_that_wait() -> None:
     with served(models(SLOWLY)) as room:
         room.put(LoadModel("m"), ask("Why?"), ask("And?", "b", "b1"), ask("So?", "c", "c1"))
@@ -143,14 +154,15 @@ def test_chats_do_not_mix() -> None:
 
 
 def test_an_error_with_words_keeps_the_text_and_the_thread() -> None:
-    broken = Answer("Half an", error=NumericsError("The model produced NaN: load it again."))
+    half = "one two three four five six seven eight nine"
+    broken = Answer(half, error=NumericsError("The model produced NaN: load it again."))
     with served(models(broken, Answer("Well."))) as room:
         room.put(LoadModel("m"), ask("Why?"))
         failed = room.until_a(AnswerFailed)
         assert isinstance(failed, AnswerFailed)
         assert (failed.problem.kind, failed.problem.code) == ("known", "NumericsError")
         assert failed.problem.words == "The model produced NaN: load it again."
-        assert room.text("answer") == "Half an"
+        assert room.text("answer") == half
         room.put(ask("Why?", message_id="again"))
         assert room.until_answered("again").text == "Well."
 
@@ -195,3 +207,14 @@ def test_an_answer_in_flight_does_not_hold_up_the_end() -> None:
         room.until(has_round)
     assert engine_of(source).closed
     assert source.loaded == ["m"]
+
+
+def test_a_failure_outside_of_answers_is_told_and_survived() -> None:
+    engine = WorkerEngine()
+    del engine.pass_costs
+    with served(ScriptedModels({"m": engine})) as room:
+        room.put(LoadModel("m"), MeasureCosts(), ask("Why?"))
+        failed = room.until_a(WorkerFailed)
+        assert isinstance(failed, WorkerFailed)
+        assert "AttributeError" in failed.problem.details
+        assert room.until_answered("answer").text == "You said: Why?"
