@@ -12,16 +12,16 @@ ICON = 16
 SCALES = (1, 2, 3)
 """Device pixels per pixel an icon is drawn for."""
 
-FAINT = 0.45
+FAINT = 0.55
 """Opacity of a disabled icon."""
 
 
-def icon(name: str, colour: str, size: int = ICON) -> QIcon:
-    """The icon `name` ("send") in one "#RRGGBB" colour, paler when its button is disabled."""
+def icon(name: str, colour: str, size: int = ICON, disabled: str | None = None) -> QIcon:
+    """The icon `name` ("send") in one "#RRGGBB" colour; paler, or `disabled`, where it is off."""
     result = QIcon()
     for scale in SCALES:
         result.addPixmap(pixmap(name, colour, size, scale), QIcon.Mode.Normal)
-        faint = pixmap(name, colour, size, scale, FAINT)
+        faint = pixmap(name, disabled or colour, size, scale, FAINT)
         result.addPixmap(faint, QIcon.Mode.Disabled)
     return result
 

@@ -1,8 +1,8 @@
 """The window's style sheet: what the palette cannot say, from a theme and type sizes.
 
-Widgets choose a look by the dynamic property `role`. Labels: title, heading, muted, note, problem,
-warning, figure. Push buttons: primary, quiet. Tool buttons: group, segment, primary. Frames: side,
-card, composer, chip.
+Widgets choose a look by the dynamic property `role`. Labels: title, heading, muted, note, figure,
+effect, problem, warning. Push buttons: primary, quiet, link. Tool buttons: group, segment,
+primary. Frames: side, card, composer, chip, drop, line. Editors: field, plain, message.
 """
 
 from dataclasses import asdict
@@ -19,6 +19,9 @@ QLabel[role="note"] { color: $text; font-size: ${small}px; }
 QLabel[role="figure"] { font-size: ${figure}px; font-weight: 600; }
 QLabel[role="problem"] { color: $error; font-size: ${small}px; }
 QLabel[role="warning"] { color: $warning; font-size: ${small}px; }
+QLabel[role="effect"] {
+  background: $selected; color: $text; font-size: ${small}px; border-radius: 6px; padding: 6px 8px;
+}
 QLabel:disabled { color: $muted; }
 QToolTip { color: $text; background: $bubble; border: 1px solid $line; padding: 4px 8px; }
 """
@@ -45,6 +48,11 @@ QPushButton[role="primary"]:disabled {
 QPushButton[role="quiet"] { background: transparent; border-color: transparent; }
 QPushButton[role="quiet"]:hover { background: $hover; }
 QPushButton[role="quiet"]:focus { border-color: $accent; }
+QPushButton[role="link"] {
+  background: transparent; border: none; border-radius: 0; color: $accent; padding: 0;
+  font-size: ${small}px; text-align: left;
+}
+QPushButton[role="link"]:hover, QPushButton[role="link"]:focus { text-decoration: underline; }
 QToolButton {
   background: transparent; color: $text; border: 1px solid transparent; border-radius: 6px;
   padding: 4px;
@@ -58,7 +66,7 @@ QToolButton[role="primary"] { background: $accent; border-radius: 8px; padding: 
 QToolButton[role="primary"]:hover { background: $accent_over; }
 QToolButton[role="primary"]:focus { border-color: $text; }
 QToolButton[role="primary"]:disabled { background: $hover; }
-QToolButton[role="group"] { font-weight: 600; padding: 6px 4px 6px 0; text-align: left; }
+QToolButton[role="group"] { font-weight: 600; padding: 6px 4px 6px 0; margin-left: -4px; }
 QToolButton[role="group"]:checked, QToolButton[role="group"]:hover { background: transparent; }
 QToolButton[role="segment"] {
   background: $page; border: 1px solid $line; border-right: none; border-radius: 0;
@@ -71,12 +79,10 @@ QToolButton[role="segment"][edge="last"] {
   border-right: 1px solid $line; border-top-right-radius: 6px; border-bottom-right-radius: 6px;
 }
 QToolButton[role="segment"]:hover { background: $hover; }
-QToolButton[role="segment"]:checked {
-  background: $accent; color: $on_accent; border-color: $accent; font-weight: 600;
-}
+QToolButton[role="segment"]:checked { background: $selected; color: $text; font-weight: 600; }
 QToolButton[role="segment"]:focus { border: 1px solid $accent; }
-QToolButton[role="segment"]:checked:focus { border: 1px solid $text; }
-QToolButton[role="segment"]:disabled { background: transparent; color: $muted; }
+QToolButton[role="segment"]:disabled { background: transparent; color: $muted; font-weight: 400; }
+QToolButton[role="segment"]:checked:disabled { background: $hover; }
 """
 
 FIELDS = """

@@ -1,7 +1,7 @@
 """A group of controls under a heading that folds it away."""
 
 from PySide6.QtCore import QSize, Qt
-from PySide6.QtWidgets import QSizePolicy, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLayout, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
 from app.window.controls.icon_button import icon_size
 from app.window.icons import icon
@@ -47,6 +47,10 @@ class Group(QWidget):
     def add(self, widget: QWidget) -> None:
         """Put a control at the end."""
         self._column.addWidget(widget)
+
+    def add_row(self, row: QLayout) -> None:
+        """Put controls side by side at the end."""
+        self._column.addLayout(row)
 
     def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
         """Take other colours and sizes."""

@@ -39,7 +39,7 @@ class IconButton(QToolButton):
         self._theme, self._sizes = theme, sizes
         colour = theme.on_accent if self.property("role") == ON_ACCENT else theme.text
         size = icon_size(sizes)
-        self.setIcon(icon(self._name, colour, size))
+        self.setIcon(icon(self._name, colour, size, disabled=theme.text))
         self.setIconSize(QSize(size, size))
 
 

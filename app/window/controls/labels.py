@@ -1,7 +1,7 @@
 """Labels with a role that the style sheet knows, and figures that keep their width."""
 
-from PySide6.QtCore import QSize, Qt
-from PySide6.QtGui import QFont
+from PySide6.QtCore import QEvent, QSize, Qt
+from PySide6.QtGui import QFont, QResizeEvent
 from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
 
@@ -77,14 +77,14 @@ class ShortLabel(QLabel):
 
     # Qt
 
-    def resizeEvent(self, event: object) -> None:  # noqa: N802
+    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
         """Shorten to the new width."""
         del event
         self._fit()
 
-    def changeEvent(self, event: object) -> None:  # noqa: N802
+    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
         """Another font needs other room."""
-        super().changeEvent(event)  # type: ignore[arg-type]
+        super().changeEvent(event)
         self._fit()
 
     def sizeHint(self) -> QSize:  # noqa: N802

@@ -1,0 +1,1 @@
+"""Where a message is written: the growing box, its attachments, Send and Stop."""

@@ -1,0 +1,56 @@
+"""One attachment of a message: name, size, tokens, and a button to remove it."""
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QSizePolicy
+
+from app.window.composer.attached_text import AttachedText
+from app.window.controls.figures import bytes_in_words
+from app.window.controls.icon_button import IconButton, icon_size
+from app.window.controls.labels import ShortLabel, label, tabular
+from app.window.icons import pixmap
+from app.window.theme import Theme, TypeSizes
+
+WIDEST = 360
+
+
+class AttachmentChip(QFrame):
+    """Signal `remove_wanted`."""
+
+    remove_wanted = Signal()
+
+    def __init__(self, attachment: AttachedText, theme: Theme, sizes: TypeSizes) -> None:
+        super().__init__()
+        self.attachment = attachment
+        self.setProperty("role", "chip")
+        self.setMaximumWidth(WIDEST)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        self._picture = QLabel()
+        self._name = ShortLabel()
+        self._name.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        self._size = label("", "muted")
+        tabular(self._size)
+        self._remove = IconButton("close", f"Remove {attachment.name}", theme, sizes)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(8, 2, 2, 2)
+        row.setSpacing(6)
+        row.addWidget(self._picture)
+        row.addWidget(self._name, 1)
+        row.addWidget(self._size)
+        row.addWidget(self._remove)
+        self._remove.clicked.connect(self.remove_wanted)
+        self._name.show_text(attachment.name)
+        self.show_tokens(None)
+        self.set_theme(theme, sizes)
+
+    def show_tokens(self, tokens: int | None) -> None:
+        """How many tokens it takes, None while that is not known."""
+        size = bytes_in_words(self.attachment.nbytes)
+        words = size if tokens is None else f"{size} · {tokens:,} tokens"
+        self._size.setText(words)
+        self.setAccessibleName(f"Attachment {self.attachment.name}, {words}")
+
+    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
+        """Take other colours and sizes."""
+        size = icon_size(sizes)
+        self._picture.setPixmap(pixmap("file", theme.muted, size, self.devicePixelRatioF()))
+        self._remove.set_theme(theme, sizes)

@@ -1,0 +1,102 @@
+"""The attachments of a message as chips that wrap, and what was refused."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from app.window.composer.attached_text import AttachedText, RefusedFile, read_attachment
+from app.window.composer.attachment_chip import AttachmentChip
+from app.window.composer.flow_layout import FlowLayout
+from app.window.controls.labels import paragraph, say
+from app.window.theme import Theme, TypeSizes
+
+MOST = 20
+
+
+class AttachmentRow(QWidget):
+    """Signal `changed`: other attachments than before."""
+
+    changed = Signal()
+
+    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+        super().__init__()
+        self._theme, self._sizes = theme, sizes
+        self._chips: list[AttachmentChip] = []
+        self._problem = paragraph("", "problem")
+        self._flow = FlowLayout(6)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(4)
+        column.addLayout(self._flow)
+        column.addWidget(self._problem)
+        self._refresh("")
+
+    def attachments(self) -> tuple[AttachedText, ...]:
+        """What is attached."""
+        return tuple(chip.attachment for chip in self._chips)
+
+    def show_attachments(self, attachments: Sequence[AttachedText]) -> None:
+        """Show these in place of what is there."""
+        for chip in list(self._chips):
+            self._drop(chip)
+        for attachment in attachments:
+            self._add(attachment)
+        self._refresh("")
+
+    def attach(self, attachment: AttachedText) -> None:
+        """Add a text."""
+        if len(self._chips) >= MOST:
+            self._refresh(f"{attachment.name}: a message takes {MOST} attachments at most.")
+            return
+        self._add(attachment)
+        self._refresh("")
+
+    def attach_files(self, paths: Sequence[Path]) -> None:
+        """Read and add files; what cannot be attached is named with its reason."""
+        problems = []
+        for path in paths:
+            if len(self._chips) >= MOST:
+                problems.append(f"{path.name}: a message takes {MOST} attachments at most.")
+                break
+            outcome = read_attachment(path)
+            if isinstance(outcome, RefusedFile):
+                problems.append(outcome.words)
+            else:
+                self._add(outcome)
+        self._refresh("\n".join(problems[:3]))
+
+    def show_tokens(self, counts: Sequence[int | None]) -> None:
+        """Tokens of each attachment, in their order."""
+        for chip, count in zip(self._chips, counts, strict=False):
+            chip.show_tokens(count)
+
+    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
+        """Take other colours and sizes."""
+        self._theme, self._sizes = theme, sizes
+        for chip in self._chips:
+            chip.set_theme(theme, sizes)
+
+    def _add(self, attachment: AttachedText) -> None:
+        chip = AttachmentChip(attachment, self._theme, self._sizes)
+        chip.remove_wanted.connect(lambda: self._remove(chip))
+        self._chips.append(chip)
+        self._flow.addWidget(chip)
+
+    def _remove(self, chip: AttachmentChip) -> None:
+        self._drop(chip)
+        self._refresh("")
+
+    def _drop(self, chip: AttachmentChip) -> None:
+        self._chips.remove(chip)
+        self._flow.removeWidget(chip)
+        chip.hide()
+        chip.deleteLater()
+
+    def _refresh(self, problem: str) -> None:
+        say(self._problem, problem)
+        self.setVisible(bool(self._chips or problem))
+        self._flow.invalidate()
+        self.updateGeometry()
+        self.changed.emit()

@@ -1,0 +1,150 @@
+"""The composer at the foot of a chat: message, attachments, Send or Stop."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout
+
+from app.window.composer.attached_text import AttachedText, pasted_text
+from app.window.composer.attachment_row import AttachmentRow
+from app.window.composer.message_box import MessageBox
+from app.window.controls.icon_button import IconButton
+from app.window.controls.labels import ShortLabel, restyle
+from app.window.theme import Theme, TypeSizes
+
+HINT = "Message…"
+
+
+class Composer(QFrame):
+    """Signals: `sent`(text, tuple of AttachedText), `stop_wanted`, `edit_last_wanted`,
+    `attach_wanted` (the owner asks for files), `attachments_changed`(tuple of AttachedText).
+
+    The window takes drops and calls `attach_files`.
+    """
+
+    sent = Signal(str, object)
+    stop_wanted = Signal()
+    edit_last_wanted = Signal()
+    attach_wanted = Signal()
+    attachments_changed = Signal(object)
+
+    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+        super().__init__()
+        self.setProperty("role", "composer")
+        self.setAccessibleName("Composer")
+        self._is_answering = False
+        self._why_not = ""
+        self._box = MessageBox()
+        self._row = AttachmentRow(theme, sizes)
+        self._attach = IconButton("attach", "Attach text files", theme, sizes)
+        self._note = ShortLabel()
+        self._note.setProperty("role", "muted")
+        self._send = IconButton("send", "Send", theme, sizes, "primary")
+        bottom = QHBoxLayout()
+        bottom.setSpacing(8)
+        bottom.addWidget(self._attach)
+        bottom.addWidget(self._note, 1)
+        bottom.addWidget(self._send)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(10, 8, 8, 8)
+        column.setSpacing(4)
+        column.addWidget(self._row)
+        column.addWidget(self._box)
+        column.addLayout(bottom)
+        self.setFocusProxy(self._box)
+        self._connect()
+        self.show_ready("")
+
+    def _connect(self) -> None:
+        self._box.send_wanted.connect(self._try_send)
+        self._box.edit_last_wanted.connect(self.edit_last_wanted)
+        self._box.files_pasted.connect(self.attach_files)
+        self._box.long_text_pasted.connect(lambda text: self._row.attach(pasted_text(text)))
+        self._box.textChanged.connect(self._refresh)
+        self._box.focused.connect(self._frame)
+        self._row.changed.connect(self._tell_attachments)
+        self._attach.clicked.connect(self.attach_wanted)
+        self._send.clicked.connect(self._press)
+
+    def text(self) -> str:
+        """What is typed."""
+        return self._box.toPlainText()
+
+    def attachments(self) -> tuple[AttachedText, ...]:
+        """What is attached."""
+        return self._row.attachments()
+
+    def show_message(self, text: str, attachments: Sequence[AttachedText] = ()) -> None:
+        """Put a message in the box, to be edited or sent; the cursor is at its end."""
+        self._box.setPlainText(text)
+        self._box.moveCursor(self._box.textCursor().MoveOperation.End)
+        self._row.show_attachments(attachments)
+
+    def attach_files(self, paths: Sequence[Path]) -> None:
+        """Attach text files; what cannot be is named with its reason."""
+        self._row.attach_files(paths)
+
+    def show_tokens(self, counts: Sequence[int | None]) -> None:
+        """Tokens of each attachment, in their order, None where not known."""
+        self._row.show_tokens(counts)
+
+    def show_note(self, words: str) -> None:
+        """A word beside the buttons, such as how full the context will be; "" for none."""
+        self._note.show_text(words)
+
+    def show_ready(self, why_not: str = "") -> None:
+        """Nothing is being answered; why_not: the reason nothing can be sent, "" when it can."""
+        self._is_answering, self._why_not = False, why_not
+        self._box.setPlaceholderText(why_not or HINT)
+        self._refresh()
+
+    def show_answering(self) -> None:
+        """An answer is being written: the button stops it."""
+        self._is_answering, self._why_not = True, ""
+        self._box.setPlaceholderText(HINT)
+        self._refresh()
+
+    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
+        """Take other colours and sizes."""
+        for button in (self._attach, self._send):
+            button.set_theme(theme, sizes)
+        self._row.set_theme(theme, sizes)
+        self._box.fit()
+
+    def _has_message(self) -> bool:
+        return bool(self.text().strip() or self.attachments())
+
+    def _press(self) -> None:
+        if self._is_answering:
+            self.stop_wanted.emit()
+        else:
+            self._try_send()
+
+    def _try_send(self) -> None:
+        """Send what is there, and begin anew; while an answer runs the text waits."""
+        if self._is_answering or self._why_not or not self._has_message():
+            return
+        text, attachments = self.text().strip(), self.attachments()
+        self._box.clear()
+        self._row.show_attachments(())
+        self.sent.emit(text, attachments)
+
+    def _tell_attachments(self) -> None:
+        self._refresh()
+        self.attachments_changed.emit(self.attachments())
+
+    def _refresh(self) -> None:
+        if self._is_answering:
+            if self._send.icon_name() != "stop":
+                self._send.show_icon("stop", "Stop (Esc)")
+            self._send.setEnabled(True)
+            return
+        if self._send.icon_name() != "send":
+            self._send.show_icon("send", "Send")
+        self._send.setToolTip(self._why_not or "Send (Return)")
+        self._send.setEnabled(self._has_message() and not self._why_not)
+
+    def _frame(self, is_focused: bool) -> None:
+        self.setProperty("focused", is_focused)
+        restyle(self)

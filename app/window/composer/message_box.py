@@ -1,0 +1,113 @@
+"""The box a message is typed in: it grows with its text, and Return sends."""
+
+from pathlib import Path
+
+from PySide6.QtCore import QEvent, QMimeData, Qt, Signal
+from PySide6.QtGui import QFocusEvent, QKeyEvent, QResizeEvent
+from PySide6.QtWidgets import QFrame, QPlainTextEdit, QSizePolicy
+
+MOST_LINES = 10
+LONG_PASTE = 20_000
+"""Characters; a longer paste becomes an attachment, for laying it out would freeze the box."""
+
+SENDING = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+PLAIN = (Qt.KeyboardModifier.NoModifier, Qt.KeyboardModifier.KeypadModifier)
+
+
+class MessageBox(QPlainTextEdit):
+    """Signals: `send_wanted`, `edit_last_wanted`, `files_pasted`(list of Path),
+    `long_text_pasted`(str), `focused`(bool).
+    """
+
+    send_wanted = Signal()
+    edit_last_wanted = Signal()
+    files_pasted = Signal(object)
+    long_text_pasted = Signal(str)
+    focused = Signal(bool)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setAccessibleName("Message")
+        self.setProperty("role", "message")
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setTabChangesFocus(True)
+        self.setAcceptDrops(False)
+        self.viewport().setAcceptDrops(False)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.document().setDocumentMargin(4)
+        self.document().documentLayout().documentSizeChanged.connect(lambda _: self.fit())
+        self.fit()
+
+    def fit(self) -> None:
+        """As high as the text, up to ten lines."""
+        lines = min(MOST_LINES, max(1, round(self.document().size().height())))
+        margins = 2 * self.document().documentMargin()
+        height = round(lines * self.fontMetrics().lineSpacing() + margins)
+        if height != self.height():
+            self.setFixedHeight(height)
+        grows = lines < MOST_LINES
+        policy = Qt.ScrollBarPolicy
+        self.setVerticalScrollBarPolicy(
+            policy.ScrollBarAlwaysOff if grows else policy.ScrollBarAsNeeded
+        )
+        if grows:
+            self.verticalScrollBar().setValue(0)
+
+    def is_composing(self) -> bool:
+        """Whether an input method is in the middle of a word."""
+        layout = self.textCursor().block().layout()
+        return bool(layout is not None and layout.preeditAreaText())
+
+    # Qt
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+        """Return sends, Shift-Return breaks the line, Up in an empty box edits the last prompt."""
+        if event.key() in SENDING and event.modifiers() in PLAIN:
+            if not self.is_composing():
+                self.send_wanted.emit()
+        elif event.key() in SENDING and event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+            self.insertPlainText("\n")
+            self.ensureCursorVisible()
+        elif event.key() == Qt.Key.Key_Up and self._is_empty():
+            self.edit_last_wanted.emit()
+        else:
+            super().keyPressEvent(event)
+
+    def _is_empty(self) -> bool:
+        return self.document().isEmpty() and not self.is_composing()
+
+    def canInsertFromMimeData(self, source: QMimeData) -> bool:  # noqa: N802
+        """Text and local files."""
+        return source.hasText() or source.hasUrls()
+
+    def insertFromMimeData(self, source: QMimeData) -> None:  # noqa: N802
+        """Files and long texts are for the attachments."""
+        files = [Path(url.toLocalFile()) for url in source.urls() if url.isLocalFile()]
+        if files:
+            self.files_pasted.emit(files)
+        elif len(source.text()) > LONG_PASTE:
+            self.long_text_pasted.emit(source.text())
+        else:
+            self.insertPlainText(source.text())
+            self.ensureCursorVisible()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+        """Another width breaks lines elsewhere."""
+        super().resizeEvent(event)
+        self.fit()
+
+    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+        """Another font has other lines."""
+        super().changeEvent(event)
+        self.fit()
+
+    def focusInEvent(self, event: QFocusEvent) -> None:  # noqa: N802
+        """Tell the frame around it."""
+        super().focusInEvent(event)
+        self.focused.emit(True)
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:  # noqa: N802
+        """Tell the frame around it."""
+        super().focusOutEvent(event)
+        self.focused.emit(False)

@@ -1,0 +1,1 @@
+"""Models before they are loaded: cards, the library, downloads, what a drop will do."""

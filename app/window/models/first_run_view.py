@@ -1,0 +1,148 @@
+"""The empty page: what to drop, questions to begin with, recent models, what to get next."""
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from app.window.controls.labels import label, paragraph, say
+from app.window.icons import icon, pixmap
+from app.window.models.model_values import LibraryEntry
+from app.window.theme import Theme, TypeSizes
+
+WIDEST = 560
+PICTURE = 28
+MOST_RECENT = 4
+
+
+class FirstRunView(QWidget):
+    """Signals: `asked`(a question), `chosen`(path of a recent model), `open_wanted`,
+    `built_in_wanted`.
+    """
+
+    asked = Signal(str)
+    chosen = Signal(str)
+    open_wanted = Signal()
+    built_in_wanted = Signal()
+
+    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+        super().__init__()
+        self.setAccessibleName("Start")
+        self._picture = QLabel()
+        self._picture.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._questions_heading = label("Ask something", "muted")
+        self._questions = QVBoxLayout()
+        self._recent_heading = label("Recent models", "muted")
+        self._recent = QVBoxLayout()
+        self._advice = paragraph("", "muted")
+        page = QWidget()
+        page.setMaximumWidth(WIDEST)
+        column = QVBoxLayout(page)
+        column.setContentsMargins(24, 24, 24, 24)
+        column.setSpacing(8)
+        column.addWidget(label("Headstart", "heading"), 0, Qt.AlignmentFlag.AlignHCenter)
+        column.addSpacing(8)
+        column.addWidget(self._drop_target())
+        for heading, rows in (
+            (self._questions_heading, self._questions),
+            (self._recent_heading, self._recent),
+        ):
+            rows.setSpacing(6)
+            column.addSpacing(8)
+            column.addWidget(heading)
+            column.addLayout(rows)
+        column.addSpacing(8)
+        column.addWidget(self._advice)
+        across = QHBoxLayout()
+        across.addStretch(1)
+        across.addWidget(page, 100)
+        across.addStretch(1)
+        down = QVBoxLayout(self)
+        down.addStretch(1)
+        down.addLayout(across)
+        down.addStretch(1)
+        self.set_theme(theme, sizes)
+        self.show_questions(())
+        self.show_recent(())
+        self.show_advice("")
+
+    def _drop_target(self) -> QFrame:
+        """A dashed frame; the window itself takes the drop."""
+        frame = QFrame()
+        frame.setProperty("role", "drop")
+        words = label("Drop a model here, or start with the built-in one", "heading")
+        words.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        words.setWordWrap(True)
+        kinds = label("A .gguf file, or an MLX or Hugging Face folder", "muted")
+        kinds.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        built_in, choose = QPushButton("Start with the built-in one"), QPushButton("Open…")
+        built_in.setProperty("role", "primary")
+        choose.setToolTip("Choose a model folder or a .gguf file")
+        built_in.clicked.connect(self.built_in_wanted)
+        choose.clicked.connect(self.open_wanted)
+        row = QHBoxLayout()
+        row.addStretch(1)
+        row.addWidget(built_in)
+        row.addWidget(choose)
+        row.addStretch(1)
+        column = QVBoxLayout(frame)
+        column.setContentsMargins(24, 24, 24, 24)
+        column.setSpacing(8)
+        for widget in (self._picture, words, kinds):
+            column.addWidget(widget)
+        column.addSpacing(4)
+        column.addLayout(row)
+        return frame
+
+    def show_questions(self, questions: Sequence[str]) -> None:
+        """Questions to begin with, a button each."""
+        self._fill(self._questions, [(text, text) for text in questions], "chevron_right")
+        self._questions_heading.setVisible(bool(questions))
+
+    def show_recent(self, entries: Sequence[LibraryEntry]) -> None:
+        """The newest models that can be loaded, a button each."""
+        sound = [entry for entry in entries if not entry.problem][:MOST_RECENT]
+        rows = [(" · ".join(filter(None, (e.name, e.detail))), e.path) for e in sound]
+        self._fill(self._recent, rows, "file")
+        self._recent_heading.setVisible(bool(sound))
+
+    def show_advice(self, words: str) -> None:
+        """What to get next for this machine's memory, "" for nothing."""
+        say(self._advice, words)
+
+    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
+        """Take other colours and sizes."""
+        self._theme, self._sizes = theme, sizes
+        self._picture.setPixmap(
+            pixmap("drop_model", theme.accent, PICTURE, self.devicePixelRatioF())
+        )
+        for rows in (self._questions, self._recent):
+            for row in range(rows.count()):
+                item = rows.itemAt(row)
+                button = item.widget() if item is not None else None
+                if isinstance(button, QPushButton):
+                    self._tint(button)
+
+    def _fill(self, rows: QVBoxLayout, texts: Sequence[tuple[str, str]], picture: str) -> None:
+        while (old := rows.takeAt(0)) is not None:
+            widget = old.widget()
+            if widget is not None:
+                widget.deleteLater()
+        for text, value in texts:
+            button = QPushButton(text.replace("&", "&&"))
+            button.setProperty("picture", picture)
+            button.setProperty("value", value)
+            button.setStyleSheet("text-align: left;")
+            button.setToolTip(value)
+            button.clicked.connect(self._press)
+            self._tint(button)
+            rows.addWidget(button)
+
+    def _tint(self, button: QPushButton) -> None:
+        button.setIcon(icon(button.property("picture"), self._theme.muted))
+        button.setIconSize(QSize(16, 16))
+
+    def _press(self) -> None:
+        button = self.sender()
+        value = button.property("value")
+        (self.chosen if button.property("picture") == "file" else self.asked).emit(value)

@@ -1,0 +1,164 @@
+"""The list of models on disk: headings by place, two lines a model, what is broken with its why."""
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter
+from PySide6.QtWidgets import (
+    QFrame,
+    QListWidget,
+    QListWidgetItem,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QWidget,
+)
+
+from app.window.models.model_values import LibraryEntry
+from app.window.theme import Theme, TypeSizes
+
+ENTRY = Qt.ItemDataRole.UserRole
+EDGE, GAP = 12, 2
+
+
+class LibraryList(QListWidget):
+    """Signal `chosen`(str): load the model at this path. Broken ones cannot be chosen."""
+
+    chosen = Signal(str)
+
+    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+        super().__init__()
+        self.setAccessibleName("Models on this computer")
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setVerticalScrollMode(QListWidget.ScrollMode.ScrollPerPixel)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setMouseTracking(True)
+        self._rows = _Rows(theme, sizes, self)
+        self.setItemDelegate(self._rows)
+        self.itemActivated.connect(self._choose)
+        self.itemClicked.connect(self._choose)
+
+    def show_entries(self, entries: Sequence[LibraryEntry]) -> None:
+        """Show these in their order, under a heading for each place; the place on show is kept."""
+        current = self.currentItem()
+        kept = current.data(ENTRY).path if current is not None and current.data(ENTRY) else ""
+        offset = self.verticalScrollBar().value()
+        self.clear()
+        for place in dict.fromkeys(entry.place for entry in entries):
+            heading = QListWidgetItem(place)
+            heading.setFlags(Qt.ItemFlag.NoItemFlags)
+            self.addItem(heading)
+            for entry in (e for e in entries if e.place == place):
+                item = _item(entry)
+                self.addItem(item)
+                if entry.path == kept:
+                    self.setCurrentItem(item)
+        self.verticalScrollBar().setValue(offset)
+
+    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
+        """Take other colours and sizes."""
+        self._rows.take(theme, sizes)
+        self.scheduleDelayedItemsLayout()
+        self.viewport().update()
+
+    def _choose(self, item: QListWidgetItem) -> None:
+        entry = item.data(ENTRY)
+        if isinstance(entry, LibraryEntry) and not entry.problem:
+            self.chosen.emit(entry.path)
+
+
+def _item(entry: LibraryEntry) -> QListWidgetItem:
+    item = QListWidgetItem(entry.name)
+    item.setData(ENTRY, entry)
+    second = f"Cannot be loaded: {entry.problem}" if entry.problem else entry.path
+    item.setData(Qt.ItemDataRole.AccessibleTextRole, f"{entry.name}. {entry.detail}. {second}")
+    item.setToolTip(f"{entry.path}\n{entry.problem}".strip())
+    return item
+
+
+class _Rows(QStyledItemDelegate):
+    """Paints headings and models."""
+
+    def __init__(self, theme: Theme, sizes: TypeSizes, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.take(theme, sizes)
+
+    def take(self, theme: Theme, sizes: TypeSizes) -> None:
+        """Other colours and sizes."""
+        self._theme, self._sizes = theme, sizes
+
+    def _font(self, base: QFont, pixels: int, weight: QFont.Weight) -> QFont:
+        font = QFont(base)
+        font.setPixelSize(pixels)
+        font.setWeight(weight)
+        font.setFeature(QFont.Tag("tnum"), 1)
+        return font
+
+    def _fonts(self, option: QStyleOptionViewItem) -> tuple[QFont, QFont]:
+        base: QFont = option.font
+        big = self._font(base, self._sizes.interface, QFont.Weight.Medium)
+        return big, self._font(base, self._sizes.small, QFont.Weight.Normal)
+
+    def _paint_heading(self, painter: QPainter, rect: QRect, text: str, font: QFont) -> None:
+        painter.setFont(font)
+        painter.setPen(QColor(self._theme.muted))
+        painter.drawText(rect.adjusted(EDGE, 8, -EDGE, 0), Qt.AlignmentFlag.AlignVCenter, text)
+
+    # Qt
+
+    def sizeHint(  # noqa: N802
+        self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
+    ) -> QSize:
+        """Two lines for a model, one for a heading."""
+        big, small = (QFontMetrics(font).lineSpacing() for font in self._fonts(option))
+        is_model = isinstance(index.data(ENTRY), LibraryEntry)
+        return QSize(120, big + GAP + small + 16 if is_model else small + 20)
+
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionViewItem,
+        index: QModelIndex | QPersistentModelIndex,
+    ) -> None:
+        """One row."""
+        rect: QRect = option.rect
+        state: QStyle.StateFlag = option.state
+        big, small = self._fonts(option)
+        entry = index.data(ENTRY)
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if isinstance(entry, LibraryEntry):
+            self._paint_ground(painter, rect, state)
+            self._paint_model(painter, rect.adjusted(EDGE, 8, -EDGE, -8), entry, big, small)
+        else:
+            self._paint_heading(painter, rect, index.data(), small)
+        painter.restore()
+
+    def _paint_ground(self, painter: QPainter, rect: QRect, state: QStyle.StateFlag) -> None:
+        is_selected = bool(state & QStyle.StateFlag.State_Selected)
+        if is_selected or state & QStyle.StateFlag.State_MouseOver:
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(QColor(self._theme.selected if is_selected else self._theme.hover))
+            painter.drawRoundedRect(rect.adjusted(0, 1, 0, -1), 6, 6)
+
+    def _paint_model(
+        self, painter: QPainter, rect: QRect, entry: LibraryEntry, big: QFont, small: QFont
+    ) -> None:
+        """Name and detail on the first line, path or problem on the second."""
+        wide, narrow = QFontMetrics(big), QFontMetrics(small)
+        detail = narrow.horizontalAdvance(entry.detail)
+        name_room = max(60, rect.width() - detail - 12)
+        painter.setFont(big)
+        painter.setPen(QColor(self._theme.muted if entry.problem else self._theme.text))
+        name = wide.elidedText(entry.name, Qt.TextElideMode.ElideMiddle, name_room)
+        painter.drawText(rect.left(), rect.top() + wide.ascent(), name)
+        painter.setFont(small)
+        painter.setPen(QColor(self._theme.muted))
+        painter.drawText(rect.right() - detail, rect.top() + wide.ascent(), entry.detail)
+        base = rect.top() + wide.lineSpacing() + GAP + narrow.ascent()
+        mode = Qt.TextElideMode.ElideMiddle
+        if entry.problem:
+            mode = Qt.TextElideMode.ElideRight
+            painter.setPen(QColor(self._theme.error))
+        second = narrow.elidedText(entry.problem or entry.path, mode, rect.width())
+        painter.drawText(rect.left(), base, second)

@@ -1,0 +1,135 @@
+"""The library: models found on this computer, a filter, downloads, and ways to get another."""
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QPushButton, QVBoxLayout, QWidget
+
+from app.window.controls.labels import label, paragraph, say
+from app.window.models.download_row import DownloadRow
+from app.window.models.library_list import LibraryList
+from app.window.models.model_values import DownloadFigures, LibraryEntry
+from app.window.theme import Theme, TypeSizes
+
+NOTHING = "No models found. Drop a model folder or a .gguf file on the window, or get one below."
+
+
+class LibraryView(QWidget):
+    """Signals: `chosen`(path), `open_wanted`, `get_wanted`(name or link on the hub); and
+    `pause_wanted`, `resume_wanted`, `cancel_wanted` with a download's key.
+    """
+
+    chosen = Signal(str)
+    open_wanted = Signal()
+    get_wanted = Signal(str)
+    pause_wanted = Signal(str)
+    resume_wanted = Signal(str)
+    cancel_wanted = Signal(str)
+
+    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+        super().__init__()
+        self.setAccessibleName("Library")
+        self._theme, self._sizes = theme, sizes
+        self._entries: tuple[LibraryEntry, ...] = ()
+        self._rows: dict[str, DownloadRow] = {}
+        self._filter = QLineEdit()
+        self._filter.setAccessibleName("Filter models")
+        self._filter.setPlaceholderText("Filter")
+        self._filter.setClearButtonEnabled(True)
+        self._open = QPushButton("Open…")
+        self._open.setToolTip("Choose a model folder or a .gguf file")
+        self._list = LibraryList(theme, sizes)
+        self._empty = paragraph("", "muted")
+        self._empty.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self._wanted = QLineEdit()
+        self._wanted.setAccessibleName("Model to download")
+        self._wanted.setPlaceholderText("owner/name or a link on Hugging Face")
+        self._get = QPushButton("Download")
+        self._problem = paragraph("", "problem")
+        self._downloads = QVBoxLayout()
+        self._downloads.setSpacing(8)
+        self._lay_out()
+        self._filter.textChanged.connect(lambda _: self._refresh())
+        self._open.clicked.connect(self.open_wanted)
+        self._list.chosen.connect(self.chosen)
+        self._wanted.textChanged.connect(self._allow_download)
+        self._wanted.returnPressed.connect(self._ask)
+        self._get.clicked.connect(self._ask)
+        self._allow_download("")
+        self.show_entries(())
+
+    def _lay_out(self) -> None:
+        top, bottom = QHBoxLayout(), QHBoxLayout()
+        top.addWidget(self._filter, 1)
+        top.addWidget(self._open)
+        bottom.addWidget(self._wanted, 1)
+        bottom.addWidget(self._get)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(16, 16, 16, 16)
+        column.setSpacing(8)
+        column.addWidget(label("Library", "title"))
+        column.addLayout(top)
+        column.addWidget(self._list, 1)
+        column.addWidget(self._empty, 1)
+        column.addLayout(self._downloads)
+        column.addLayout(bottom)
+        column.addWidget(self._problem)
+        self._problem.hide()
+
+    def show_entries(self, entries: Sequence[LibraryEntry]) -> None:
+        """Show these models; the filter stays."""
+        self._entries = tuple(entries)
+        self._refresh()
+
+    def show_downloads(self, downloads: Sequence[DownloadFigures]) -> None:
+        """Show these downloads, in their order."""
+        keys = {figures.key for figures in downloads}
+        for key in [key for key in self._rows if key not in keys]:
+            row = self._rows.pop(key)
+            self._downloads.removeWidget(row)
+            row.deleteLater()
+        for figures in downloads:
+            if figures.key not in self._rows:
+                self._rows[figures.key] = self._new_row()
+            self._rows[figures.key].show_figures(figures)
+
+    def show_problem(self, words: str) -> None:
+        """What is wrong with the download that was asked for, "" for nothing."""
+        say(self._problem, words)
+
+    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
+        """Take other colours and sizes."""
+        self._theme, self._sizes = theme, sizes
+        self._list.set_theme(theme, sizes)
+        for row in self._rows.values():
+            row.set_theme(theme, sizes)
+
+    def _new_row(self) -> DownloadRow:
+        row = DownloadRow(self._theme, self._sizes)
+        row.pause_wanted.connect(self.pause_wanted)
+        row.resume_wanted.connect(self.resume_wanted)
+        row.cancel_wanted.connect(self.cancel_wanted)
+        self._downloads.addWidget(row)
+        return row
+
+    def _refresh(self) -> None:
+        words = self._filter.text().casefold().split()
+        shown = [entry for entry in self._entries if matches(entry, words)]
+        self._list.show_entries(shown)
+        self._list.setVisible(bool(shown))
+        none_match = f"No model matches “{self._filter.text()}”."
+        say(self._empty, "" if shown else none_match if self._entries else NOTHING)
+
+    def _allow_download(self, text: str) -> None:
+        self._get.setEnabled(bool(text.strip()))
+        self.show_problem("")
+
+    def _ask(self) -> None:
+        if self._wanted.text().strip():
+            self.get_wanted.emit(self._wanted.text().strip())
+
+
+def matches(entry: LibraryEntry, words: Sequence[str]) -> bool:
+    """Whether all (case-folded) words are somewhere in it."""
+    text = f"{entry.name} {entry.detail} {entry.path}".casefold()
+    return all(word in text for word in words)

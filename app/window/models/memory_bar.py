@@ -1,0 +1,49 @@
+"""Memory a model needs against what it may use, as one thin bar."""
+
+from PySide6.QtCore import QRectF
+from PySide6.QtGui import QPainter
+
+from app.window.drafting.chart import Chart
+from app.window.models.model_values import MemoryFigures
+from app.window.theme import Theme, TypeSizes
+
+BAR = 6
+
+
+class MemoryBar(Chart):
+    """Weights solid, caches paler; in the warning colour where it is tight or too much."""
+
+    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+        super().__init__(theme, sizes)
+        self.setAccessibleName("Memory")
+        self._memory: MemoryFigures | None = None
+
+    def show_memory(self, memory: MemoryFigures | None) -> None:
+        """Show this sum."""
+        self._memory = memory
+        self.refresh()
+
+    def words(self) -> str:
+        """The sum in words."""
+        return self._memory.words if self._memory is not None else ""
+
+    def height_wanted(self) -> int:
+        """Only the bar."""
+        return BAR
+
+    def draw(self, painter: QPainter) -> None:
+        """Track, weights, caches."""
+        track = QRectF(0, 0, self.width(), BAR)
+        painter.setBrush(self.colour(self.theme.line))
+        painter.drawRoundedRect(track, BAR / 2, BAR / 2)
+        if self._memory is None or not self._memory.usable:
+            return
+        colours = {"fits": self.theme.accent, "tight": self.theme.warning}
+        colour = colours.get(self._memory.fit, self.theme.error)
+        scale = self.width() / max(self._memory.usable, self._memory.weights + self._memory.cache)
+        both = QRectF(0, 0, (self._memory.weights + self._memory.cache) * scale, BAR)
+        painter.setBrush(self.colour(colour, 0.5))
+        painter.drawRoundedRect(both, BAR / 2, BAR / 2)
+        painter.setBrush(self.colour(colour))
+        both.setWidth(max(BAR, self._memory.weights * scale))
+        painter.drawRoundedRect(both, BAR / 2, BAR / 2)

@@ -1,0 +1,96 @@
+"""The card of a model that could be loaded, is being loaded, or would not load."""
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout
+
+from app.window.controls.figures import bytes_of
+from app.window.controls.labels import label, paragraph, say, tabular
+from app.window.models.model_facts import ModelFacts
+from app.window.models.model_values import CardFacts
+from app.window.theme import Theme, TypeSizes
+
+STEPS = 1000
+
+
+class ModelCardView(QFrame):
+    """Signals: `load_wanted`, `cancel_wanted` (a load that runs), `closed` (the card itself)."""
+
+    load_wanted = Signal()
+    cancel_wanted = Signal()
+    closed = Signal()
+
+    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+        super().__init__()
+        self.setProperty("role", "card")
+        self.setAccessibleName("Model")
+        self.facts = ModelFacts(theme, sizes)
+        self._problem = paragraph("", "problem")
+        self._progress = QProgressBar()
+        self._progress.setAccessibleName("Loading")
+        self._progress.setTextVisible(False)
+        self._bytes = label("", "muted")
+        tabular(self._bytes)
+        self._load = QPushButton("Load")
+        self._load.setProperty("role", "primary")
+        self._cancel = QPushButton("Cancel")
+        row = QHBoxLayout()
+        row.setSpacing(8)
+        row.addWidget(self._bytes, 1)
+        row.addWidget(self._cancel)
+        row.addWidget(self._load)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(16, 16, 16, 16)
+        column.setSpacing(8)
+        for widget in (self.facts, self._problem, self._progress):
+            column.addWidget(widget)
+        column.addLayout(row)
+        self._load.clicked.connect(self.load_wanted)
+        self._cancel.clicked.connect(self._give_up)
+        self._is_loading = False
+        self.show_offered(None)
+
+    def show_offered(self, facts: CardFacts | None) -> None:
+        """A model that can be loaded; a memory sum that does not fit makes it "Load anyway"."""
+        self.facts.show_facts(facts)
+        too_large = facts is not None and facts.memory is not None and facts.memory.fit != "fits"
+        self._load.setText("Load anyway" if too_large else "Load")
+        self._load.setEnabled(facts is not None)
+        self._show_loading(False)
+        say(self._problem, "")
+
+    def show_loading(self, done: int, total: int) -> None:
+        """Bytes read so far; total 0 while files are only looked at."""
+        self._show_loading(True)
+        say(self._problem, "")
+        self._progress.setRange(0, STEPS if total else 0)
+        self._progress.setValue(STEPS * done // total if total else 0)
+        self._bytes.setText(bytes_of(done, total) if total else "Looking at the files")
+
+    def show_failed(self, words: str) -> None:
+        """The load failed, or the file cannot be loaded at all; words say why and what to do."""
+        self._show_loading(False)
+        self._load.setText("Try again")
+        say(self._problem, words)
+
+    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
+        """Take other colours and sizes."""
+        self.facts.set_theme(theme, sizes)
+
+    def _show_loading(self, is_loading: bool) -> None:
+        self._is_loading = is_loading
+        self._progress.setVisible(is_loading)
+        self._load.setVisible(not is_loading)
+        self._bytes.setText("")
+
+    def _give_up(self) -> None:
+        (self.cancel_wanted if self._is_loading else self.closed).emit()
+
+    # Qt
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+        """Esc cancels."""
+        if event.key() == Qt.Key.Key_Escape:
+            self._give_up()
+        else:
+            super().keyPressEvent(event)

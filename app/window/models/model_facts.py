@@ -1,0 +1,123 @@
+"""A model in a few lines: what it is, whether it drafts, whether it fits."""
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from app.window.controls.figures import bytes_in_words
+from app.window.controls.icon_button import icon_size
+from app.window.controls.labels import ShortLabel, label, paragraph, say, tabular
+from app.window.icons import pixmap
+from app.window.models.memory_bar import MemoryBar
+from app.window.models.model_values import CardFacts
+from app.window.theme import Theme, TypeSizes
+from mlx_engine.values.model_description import TensorGroup
+
+
+class ModelFacts(QWidget):
+    """Shows CardFacts; how its groups of tensors are stored is shown on demand."""
+
+    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+        super().__init__()
+        self._facts: CardFacts | None = None
+        self._name = ShortLabel(Qt.TextElideMode.ElideMiddle)
+        self._name.setProperty("role", "heading")
+        self._what = paragraph("", "muted")
+        self._heads_icon = QLabel()
+        self._heads_icon.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self._heads = paragraph("", "note")
+        self._bar = MemoryBar(theme, sizes)
+        self._memory = paragraph("", "muted")
+        self._notes = paragraph("", "muted")
+        self._toggle = QPushButton()
+        self._toggle.setProperty("role", "link")
+        self._toggle.setCheckable(True)
+        self._toggle.toggled.connect(self._show_storage)
+        self._storage = QWidget()
+        heads = QHBoxLayout()
+        heads.setSpacing(6)
+        heads.addWidget(self._heads_icon)
+        heads.addWidget(self._heads, 1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(6)
+        column.addWidget(self._name)
+        column.addWidget(self._what)
+        column.addLayout(heads)
+        column.addWidget(self._bar)
+        column.addWidget(self._memory)
+        column.addWidget(self._notes)
+        column.addWidget(self._toggle, 0, Qt.AlignmentFlag.AlignLeft)
+        column.addWidget(self._storage)
+        self.set_theme(theme, sizes)
+        self.show_facts(None)
+
+    def show_facts(self, facts: CardFacts | None) -> None:
+        """Show a model, None for no model."""
+        self._facts = facts
+        self._name.show_text(facts.name if facts else "No model is loaded")
+        say(self._what, what_in_words(facts) if facts else "")
+        say(self._heads, facts.heads if facts else "")
+        self._heads_icon.setVisible(facts is not None)
+        memory = facts.memory if facts else None
+        self._bar.show_memory(memory)
+        self._bar.setVisible(memory is not None)
+        say(self._memory, memory.words if memory else "")
+        say(self._notes, "\n".join(facts.notes) if facts else "")
+        self._toggle.setVisible(bool(facts and facts.groups))
+        self._toggle.setChecked(False)
+        self._show_storage(False)
+        self._tint()
+
+    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
+        """Take other colours and sizes."""
+        self._theme, self._sizes = theme, sizes
+        self._bar.set_theme(theme, sizes)
+        self._tint()
+
+    def _tint(self) -> None:
+        has_heads = self._facts is not None and self._facts.has_heads
+        name, colour = ("check", self._theme.accent) if has_heads else ("close", self._theme.muted)
+        size = icon_size(self._sizes)
+        self._heads_icon.setPixmap(pixmap(name, colour, size, self.devicePixelRatioF()))
+
+    def _show_storage(self, is_shown: bool) -> None:
+        """Build the table when it is first wanted, and forget it after."""
+        self._toggle.setText("Hide storage" if is_shown else "Show storage")
+        layout = self.layout()
+        assert isinstance(layout, QVBoxLayout)
+        layout.removeWidget(self._storage)
+        self._storage.deleteLater()
+        groups = self._facts.groups if self._facts is not None and is_shown else ()
+        self._storage = storage_table(groups)
+        self._storage.setVisible(bool(groups))
+        layout.addWidget(self._storage)
+
+
+def what_in_words(facts: CardFacts) -> str:
+    """Architecture, size, quantisation and context in one line."""
+    parts = (facts.architecture, facts.parameters, facts.quantisation, facts.size, facts.context)
+    return " · ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts if part)
+
+
+def storage_table(groups: tuple[TensorGroup, ...]) -> QWidget:
+    """Name, storage and bytes of each group."""
+    table = QWidget()
+    table.setAccessibleName("Storage by group of tensors")
+    grid = QGridLayout(table)
+    grid.setContentsMargins(0, 0, 0, 0)
+    grid.setHorizontalSpacing(12)
+    grid.setVerticalSpacing(2)
+    grid.setColumnStretch(1, 1)
+    for row, group in enumerate(groups):
+        size = label(bytes_in_words(group.nbytes), "note")
+        size.setAlignment(Qt.AlignmentFlag.AlignRight)
+        tabular(size)
+        name = label(group.name, "note")
+        name.setToolTip(f"{group.tensors} tensors, {group.parameters:,} parameters")
+        grid.addWidget(name, row, 0, Qt.AlignmentFlag.AlignTop)
+        storage = ShortLabel()
+        storage.setProperty("role", "muted")
+        storage.show_text(group.storage)
+        grid.addWidget(storage, row, 1)
+        grid.addWidget(size, row, 2, Qt.AlignmentFlag.AlignTop)
+    return table

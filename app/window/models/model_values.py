@@ -1,0 +1,70 @@
+"""What the window shows of a model, a model on disk, a download and a drop: plain values."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from mlx_engine.values.model_description import TensorGroup
+
+Fit = Literal["fits", "tight", "too-large"]
+Phase = Literal["waiting", "running", "paused", "failed", "done"]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryFigures:
+    """Bytes, and the same as one sum in words; `usable` is what a model may use on this Mac."""
+
+    weights: int
+    cache: int
+    usable: int
+    fit: Fit
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class CardFacts:
+    """Lines of a model's card; `heads` says how it drafts, or why it does not."""
+
+    name: str
+    architecture: str
+    parameters: str
+    quantisation: str
+    size: str
+    context: str
+    heads: str
+    has_heads: bool
+    memory: MemoryFigures | None = None
+    notes: tuple[str, ...] = ()
+    groups: tuple[TensorGroup, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryEntry:
+    """A model on disk. place: the heading it stands under. problem: "" or why it cannot load."""
+
+    path: str
+    name: str
+    place: str
+    detail: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DownloadFigures:
+    """One download; `words` say what is wrong when it failed."""
+
+    key: str
+    name: str
+    phase: Phase
+    done: int = 0
+    total: int = 0
+    bytes_per_second: float = 0.0
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DropPlan:
+    """What letting go would do, as a title ("Load Qwen3.5-4B") and a line below it."""
+
+    kind: Literal["load", "heads", "download", "attach", "refused"]
+    title: str
+    detail: str = ""

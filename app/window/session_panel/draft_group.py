@@ -1,0 +1,165 @@
+"""Draft settings of a chat, and the line that says what is in effect."""
+
+from dataclasses import replace
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from app.window.controls.choices import DropDown, Option, Segments
+from app.window.controls.group import Group
+from app.window.controls.labels import label, paragraph, say
+from app.window.controls.number_field import NumberField, NumberKind
+from app.window.session_panel.in_effect import in_effect
+from app.window.session_panel.panel_values import DraftingNow, ModelAbilities
+from app.window.theme import Theme, TypeSizes
+from mlx_engine.values.errors import BadOption
+from mlx_engine.values.options import MAX_DEPTH, DraftOptions, Numerics
+
+SOURCES = {
+    "mtp": "The model's MTP heads",
+    "prompt-lookup": "Words of this chat",
+    "model": "A smaller model",
+    "none": "None: decode plainly",
+}
+RULES = (Option("shared-noise", "Shared noise"), Option("greedy", "Greedy"))
+NUMERICS = (Option("exact", "Exact"), Option("fast", "Fast"))
+
+
+class DraftGroup(Group):
+    """Signals: `changed`(DraftOptions), `numerics_changed`(str)."""
+
+    changed = Signal(object)
+    numerics_changed = Signal(str)
+
+    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+        super().__init__("Drafting", theme, sizes)
+        self._draft = DraftOptions()
+        self._numerics: Numerics = "exact"
+        self._abilities: ModelAbilities | None = None
+        self._now: DraftingNow | None = None
+        self._effect = paragraph("", "effect")
+        self._effect.setAccessibleName("In effect")
+        self._source = DropDown("Draft source", theme, sizes)
+        self._why = paragraph("", "warning")
+        self._depth = Segments("Depth")
+        self._probability = NumberField(
+            "Minimum probability",
+            NumberKind(float, 0.05, off="off", neutral=0.0),
+            "A draft ends before the first token its source finds less likely than this",
+        )
+        self._rule = Segments("Draft rule")
+        self._numbers = Segments("Numerics")
+        self._numbers_note = paragraph("", "muted")
+        self._rule.show_options(RULES)
+        self._numbers.show_options(NUMERICS)
+        self.add(named("In effect", self._effect))
+        self.add(named("Source", self._source, self._why))
+        self.add(named("Depth", self._depth))
+        self.add(self._probability)
+        self.add(named("Rule", self._rule))
+        self.add(named("Numerics", self._numbers, self._numbers_note))
+        self._source.chosen.connect(lambda value: self._try("source", value))
+        self._depth.chosen.connect(lambda value: self._try("depth", _depth(value)))
+        self._probability.changed.connect(lambda value: self._try("min_probability", value))
+        self._rule.chosen.connect(lambda value: self._try("rule", value))
+        self._numbers.chosen.connect(self._choose_numerics)
+        self._refresh()
+
+    def show_settings(self, draft: DraftOptions, numerics: Numerics) -> None:
+        """Show a chat's settings; nothing is emitted."""
+        self._draft, self._numerics = draft, numerics
+        self._probability.show_number(draft.min_probability)
+        self._refresh()
+
+    def show_abilities(self, abilities: ModelAbilities | None) -> None:
+        """Show what the model in use can do, None for no model."""
+        self._abilities = abilities
+        self._refresh()
+
+    def show_now(self, now: DraftingNow | None) -> None:
+        """Show the newest round."""
+        self._now = now
+        self._say_effect()
+
+    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
+        """Take other colours and sizes."""
+        super().set_theme(theme, sizes)
+        for drop_down in self.findChildren(DropDown):
+            drop_down.set_theme(theme, sizes)
+
+    def _try(self, name: str, value: object) -> None:
+        """Take one new value, or say what is wrong with it."""
+        try:
+            self._draft = replace(self._draft, **{name: value})  # type: ignore[arg-type]
+        except BadOption as problem:
+            self._probability.show_problem(str(problem))
+            return
+        self._probability.show_problem("")
+        self._refresh()
+        self.changed.emit(self._draft)
+
+    def _choose_numerics(self, value: str) -> None:
+        self._numerics = "fast" if value == "fast" else "exact"
+        self._refresh()
+        self.numerics_changed.emit(value)
+
+    def _refresh(self) -> None:
+        """Every control from the settings, with reasons where it cannot be used."""
+        ability = self._abilities.source(self._draft.source) if self._abilities else None
+        sources = [
+            Option(name, words, self._abilities.source(name).why_not if name != "none" else "")  # type: ignore[arg-type]
+            if self._abilities
+            else Option(name, words)
+            for name, words in SOURCES.items()
+        ]
+        self._source.show_options(sources, self._draft.source)
+        say(self._why, ability.why_not if ability and self._draft.source != "none" else "")
+        cannot = self._cannot()
+        deepest = ability.max_depth if ability and not ability.why_not else MAX_DEPTH
+        if isinstance(self._draft.depth, int):
+            deepest = max(deepest, self._draft.depth)
+        depths = [Option("auto", "Auto", cannot)]
+        depths += [Option(str(n), str(n), cannot) for n in range(deepest + 1)]
+        self._depth.show_options(depths, str(self._draft.depth))
+        self._probability.forbid(cannot)
+        rules = [replace(option, why_not=cannot) for option in RULES]
+        self._rule.show_options(rules, self._draft.rule)
+        self._numbers.show_options(NUMERICS, self._numerics)
+        say(self._numbers_note, numerics_note(self._numerics, self._abilities))
+        self._say_effect()
+
+    def _cannot(self) -> str:
+        """Why depth, rule and probability have no meaning now."""
+        if self._abilities is None:
+            return ""
+        if self._draft.source == "none":
+            return "Nothing is drafted: the source is none."
+        return self._abilities.source(self._draft.source).why_not
+
+    def _say_effect(self) -> None:
+        self._effect.setText(in_effect(self._draft, self._abilities, self._now))
+
+
+def numerics_note(wanted: Numerics, abilities: ModelAbilities | None) -> str:
+    """What is in effect where it is not what is set."""
+    if abilities is None or wanted == abilities.numerics:
+        return ""
+    if abilities.numerics_why:
+        return f"In effect: {abilities.numerics}. {abilities.numerics_why}"
+    return f"In effect: {abilities.numerics}, until the model is loaded again."
+
+
+def named(name: str, *widgets: QWidget) -> QWidget:
+    """Controls under a small heading."""
+    block = QWidget()
+    column = QVBoxLayout(block)
+    column.setContentsMargins(0, 0, 0, 0)
+    column.setSpacing(4)
+    column.addWidget(label(name, "muted"))
+    for widget in widgets:
+        column.addWidget(widget)
+    return block
+
+
+def _depth(value: str) -> int | str:
+    return value if value == "auto" else int(value)

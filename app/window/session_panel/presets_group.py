@@ -1,0 +1,83 @@
+"""Presets: choose one, save these settings under a name, delete one, or make these the default."""
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QPushButton
+
+from app.window.controls.choices import DropDown, Option
+from app.window.controls.group import Group
+from app.window.controls.icon_button import IconButton
+from app.window.theme import Theme, TypeSizes
+
+LONGEST_NAME = 60
+
+
+class PresetsGroup(Group):
+    """Signals: `chosen`(name), `saved`(name), `deleted`(name), `defaults_wanted`."""
+
+    chosen = Signal(str)
+    saved = Signal(str)
+    deleted = Signal(str)
+    defaults_wanted = Signal()
+
+    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+        super().__init__("Presets", theme, sizes, is_open=False)
+        self._names: tuple[str, ...] = ()
+        self._choice = DropDown("Preset", theme, sizes)
+        self._choice.setPlaceholderText("Choose a preset")
+        self._delete = IconButton("delete", "Delete this preset", theme, sizes)
+        self._name = QLineEdit()
+        self._name.setAccessibleName("Name of a new preset")
+        self._name.setPlaceholderText("Name")
+        self._name.setMaxLength(LONGEST_NAME)
+        self._save = QPushButton("Save as")
+        self._defaults = QPushButton("Make these the defaults")
+        self._defaults.setToolTip("New chats begin with the settings of this one")
+        top, middle = QHBoxLayout(), QHBoxLayout()
+        top.addWidget(self._choice, 1)
+        top.addWidget(self._delete)
+        middle.addWidget(self._name, 1)
+        middle.addWidget(self._save)
+        self.add_row(top)
+        self.add_row(middle)
+        self.add(self._defaults)
+        self._choice.chosen.connect(self._choose)
+        self._delete.clicked.connect(lambda: self.deleted.emit(self._choice.currentData()))
+        self._name.textChanged.connect(self._allow)
+        self._name.returnPressed.connect(self._save_as)
+        self._save.clicked.connect(self._save_as)
+        self._defaults.clicked.connect(self.defaults_wanted)
+        self.show_presets(())
+
+    def show_presets(self, names: Sequence[str], current: str | None = None) -> None:
+        """Show these, with the one whose settings are on show, None when there is none."""
+        self._names = tuple(names)
+        self._choice.show_options([Option(name, name) for name in names], current)
+        self._choice.setEnabled(bool(names))
+        self._choice.setPlaceholderText("Choose a preset" if names else "No presets yet")
+        self._allow()
+
+    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
+        """Take other colours and sizes."""
+        super().set_theme(theme, sizes)
+        for button in self.findChildren(IconButton):
+            button.set_theme(theme, sizes)
+        for drop_down in self.findChildren(DropDown):
+            drop_down.set_theme(theme, sizes)
+
+    def _choose(self, name: str) -> None:
+        self._allow()
+        self.chosen.emit(name)
+
+    def _save_as(self) -> None:
+        name = self._name.text().strip()
+        if name:
+            self._name.clear()
+            self.saved.emit(name)
+
+    def _allow(self) -> None:
+        name = self._name.text().strip()
+        self._save.setEnabled(bool(name))
+        self._save.setText("Replace" if name in self._names else "Save as")
+        self._delete.setEnabled(self._choice.currentIndex() >= 0)

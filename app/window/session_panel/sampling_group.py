@@ -1,0 +1,190 @@
+"""Sampling settings of a chat, and when its answers end."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QPushButton
+
+from app.window.controls.group import Group
+from app.window.controls.number_field import NumberField, NumberKind
+from app.window.controls.text_field import TextField
+from app.window.session_panel.option_text import (
+    logit_bias_text,
+    read_logit_bias,
+    read_stop,
+    stop_text,
+)
+from app.window.session_panel.seed_field import SeedField
+from app.window.theme import Theme, TypeSizes
+from mlx_engine.values.errors import BadOption
+from mlx_engine.values.options import GenerationOptions, SamplingOptions
+
+
+@dataclass(frozen=True, slots=True)
+class NumberRow:
+    """A numeric field of SamplingOptions."""
+
+    name: str
+    words: str
+    kind: NumberKind
+    what: str
+
+
+PLAIN = NumberKind(float, 0.05)
+COUNT = NumberKind(int, 1, "off", 0)
+SHARE = NumberKind(float, 0.05, "off", 1.0)
+SMALL_SHARE = NumberKind(float, 0.01, "off", 0.0)
+FACTOR = NumberKind(float, 0.05, "off", 1.0)
+PENALTY = NumberKind(float, 0.1, "off", 0.0)
+
+ROWS = (
+    NumberRow("temperature", "Temperature", PLAIN, "0 always takes the likeliest token"),
+    NumberRow("top_k", "Top k", COUNT, "Only the k likeliest tokens"),
+    NumberRow("top_p", "Top p", SHARE, "Only the likeliest tokens that add up to p"),
+    NumberRow("min_p", "Min p", SMALL_SHARE, "Only tokens of at least this share of the likeliest"),
+    NumberRow(
+        "repetition_penalty",
+        "Repetition penalty",
+        FACTOR,
+        "Above 1 avoids what prompt and answer have",
+    ),
+    NumberRow(
+        "presence_penalty", "Presence penalty", PENALTY, "Above 0 avoids what the answer has"
+    ),
+    NumberRow(
+        "frequency_penalty",
+        "Frequency penalty",
+        PENALTY,
+        "Above 0 avoids what the answer has often",
+    ),
+)
+
+
+class SamplingGroup(Group):
+    """Signals: `sampling_changed`(SamplingOptions), `generation_changed`(GenerationOptions)."""
+
+    sampling_changed = Signal(object)
+    generation_changed = Signal(object)
+
+    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+        super().__init__("Sampling", theme, sizes, is_open=False)
+        self._sampling = SamplingOptions()
+        self._generation = GenerationOptions()
+        self._recommended: SamplingOptions | None = None
+        self._numbers: Mapping[str, NumberField] = {
+            row.name: NumberField(row.words, row.kind, row.what) for row in ROWS
+        }
+        self._seed = SeedField(theme, sizes)
+        self._limit = NumberField(
+            "Max tokens", NumberKind(int, 64, "no limit"), "Tokens of an answer at most"
+        )
+        self._stop = TextField("Stop strings", 2, "One a line; \\n is a newline")
+        self._bias = TextField("Logit bias", 2, "Token id: bias, one a line")
+        self._own = QPushButton("Use the model's recommendation")
+        for name, field in self._numbers.items():
+            self.add(field)
+            field.changed.connect(lambda value, name=name: self._try_number(name, value))
+        for widget in (self._seed, self._limit, self._stop, self._bias, self._own):
+            self.add(widget)
+        self._seed.changed.connect(self._try_seed)
+        self._limit.changed.connect(self._try_limit)
+        self._stop.changed.connect(self._try_stop)
+        self._bias.changed.connect(self._try_bias)
+        self._own.clicked.connect(self._take_recommended)
+        self.show_settings(self._sampling, self._generation)
+
+    def show_settings(self, sampling: SamplingOptions, generation: GenerationOptions) -> None:
+        """Show a chat's settings; nothing is emitted."""
+        self._sampling, self._generation = sampling, generation
+        values = {
+            "temperature": sampling.temperature,
+            "top_k": sampling.top_k,
+            "top_p": sampling.top_p,
+            "min_p": sampling.min_p,
+            "repetition_penalty": sampling.repetition_penalty,
+            "presence_penalty": sampling.presence_penalty,
+            "frequency_penalty": sampling.frequency_penalty,
+        }
+        for name, field in self._numbers.items():
+            field.show_number(values[name])
+        self._seed.show_seed(sampling.seed)
+        self._limit.show_number(generation.max_tokens)
+        self._stop.show_text(stop_text(generation.stop))
+        self._bias.show_text(logit_bias_text(sampling.logit_bias))
+        self._allow_recommended()
+
+    def show_recommended(self, recommended: SamplingOptions | None) -> None:
+        """What the model's makers recommend, None when there is no model."""
+        self._recommended = recommended
+        self._allow_recommended()
+
+    def show_last_seed(self, seed: int | None) -> None:
+        """The seed of the newest answer: locking takes it."""
+        self._seed.show_last(seed)
+
+    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
+        """Take other colours and sizes."""
+        super().set_theme(theme, sizes)
+        for seed in self.findChildren(SeedField):
+            seed.set_theme(theme, sizes)
+        for field in self.findChildren(TextField):
+            field.fit()
+
+    def _try_number(self, name: str, value: object) -> None:
+        try:
+            sampling = replace(self._sampling, **{name: value})  # type: ignore[arg-type]
+        except BadOption as problem:
+            self._numbers[name].show_problem(str(problem))
+            return
+        self._numbers[name].show_problem("")
+        self._take(sampling)
+
+    def _try_seed(self, seed: int | None) -> None:
+        try:
+            sampling = replace(self._sampling, seed=seed)
+        except BadOption as problem:
+            self._seed.show_problem(str(problem))
+            return
+        self._seed.show_seed(seed)
+        self._take(sampling)
+
+    def _try_bias(self, text: str) -> None:
+        try:
+            sampling = replace(self._sampling, logit_bias=read_logit_bias(text))
+        except BadOption as problem:
+            self._bias.show_problem(str(problem))
+            return
+        self._bias.show_problem("")
+        self._take(sampling)
+
+    def _try_limit(self, limit: int | None) -> None:
+        try:
+            self._generation = replace(self._generation, max_tokens=limit)
+        except BadOption as problem:
+            self._limit.show_problem(str(problem))
+            return
+        self._limit.show_problem("")
+        self.generation_changed.emit(self._generation)
+
+    def _try_stop(self, text: str) -> None:
+        self._generation = replace(self._generation, stop=read_stop(text))
+        self.generation_changed.emit(self._generation)
+
+    def _take(self, sampling: SamplingOptions) -> None:
+        self._sampling = sampling
+        self._allow_recommended()
+        self.sampling_changed.emit(sampling)
+
+    def _take_recommended(self) -> None:
+        if self._recommended is not None:
+            sampling = replace(self._recommended, seed=self._sampling.seed)
+            self.show_settings(sampling, self._generation)
+            self._take(sampling)
+
+    def _allow_recommended(self) -> None:
+        """Only where it would change something; a locked seed stays."""
+        own = self._recommended
+        differs = own is not None and replace(own, seed=self._sampling.seed) != self._sampling
+        self._own.setEnabled(differs)
+        self._own.setToolTip("" if own is not None else "No model is loaded")

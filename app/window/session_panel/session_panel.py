@@ -1,0 +1,131 @@
+"""The panel at the right of the window: everything one chat answers with."""
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
+
+from app.window.controls.group import Group
+from app.window.controls.icon_button import IconButton
+from app.window.controls.labels import label
+from app.window.controls.text_field import TextField
+from app.window.models.model_facts import ModelFacts
+from app.window.models.model_values import CardFacts
+from app.window.session_panel.draft_group import DraftGroup
+from app.window.session_panel.panel_values import DraftingNow, ModelAbilities, SessionSettings
+from app.window.session_panel.presets_group import PresetsGroup
+from app.window.session_panel.sampling_group import SamplingGroup
+from app.window.theme import Theme, TypeSizes
+
+WIDTH = 288
+
+
+class SessionPanel(QFrame):
+    """Shows one chat's settings, and says what the user changed.
+
+    Signals: `system_changed`(str), `draft_changed`(DraftOptions), `sampling_changed`
+    (SamplingOptions), `generation_changed`(GenerationOptions), `numerics_changed`(str);
+    `preset_chosen`, `preset_saved`, `preset_deleted`(name), `defaults_wanted`, `fold_wanted`.
+    """
+
+    system_changed = Signal(str)
+    draft_changed = Signal(object)
+    sampling_changed = Signal(object)
+    generation_changed = Signal(object)
+    numerics_changed = Signal(str)
+    preset_chosen = Signal(str)
+    preset_saved = Signal(str)
+    preset_deleted = Signal(str)
+    defaults_wanted = Signal()
+    fold_wanted = Signal()
+
+    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+        super().__init__()
+        self.setProperty("role", "side")
+        self.setAccessibleName("Session")
+        self._fold = IconButton("panel", "Hide this panel", theme, sizes)
+        self._facts = ModelFacts(theme, sizes)
+        self._model = Group("Model", theme, sizes)
+        self._model.add(self._facts)
+        self._system = TextField("System prompt", 5, "How to answer in this chat", False)
+        self._system_group = Group("System prompt", theme, sizes)
+        self._system_group.add(self._system)
+        self._draft = DraftGroup(theme, sizes)
+        self._sampling = SamplingGroup(theme, sizes)
+        self._presets = PresetsGroup(theme, sizes)
+        self._lay_out()
+        self._connect()
+
+    def _groups(self) -> tuple[Group, ...]:
+        return (self._model, self._system_group, self._draft, self._sampling, self._presets)
+
+    def _lay_out(self) -> None:
+        top = QHBoxLayout()
+        top.setContentsMargins(16, 8, 8, 4)
+        top.addWidget(label("Session", "heading"), 1)
+        top.addWidget(self._fold)
+        body = QWidget()
+        body.setProperty("role", "side")
+        groups = QVBoxLayout(body)
+        groups.setContentsMargins(12, 0, 16, 16)
+        groups.setSpacing(4)
+        for group in self._groups():
+            groups.addWidget(group)
+        groups.addStretch(1)
+        scroll = QScrollArea()
+        scroll.setProperty("role", "side")
+        scroll.setFrameShape(QFrame.Shape.NoFrame)
+        scroll.setWidgetResizable(True)
+        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        scroll.setWidget(body)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addLayout(top)
+        column.addWidget(scroll, 1)
+        self.setMinimumWidth(WIDTH)
+
+    def _connect(self) -> None:
+        self._fold.clicked.connect(self.fold_wanted)
+        self._system.changed.connect(self.system_changed)
+        self._draft.changed.connect(self.draft_changed)
+        self._draft.numerics_changed.connect(self.numerics_changed)
+        self._sampling.sampling_changed.connect(self.sampling_changed)
+        self._sampling.generation_changed.connect(self.generation_changed)
+        self._presets.chosen.connect(self.preset_chosen)
+        self._presets.saved.connect(self.preset_saved)
+        self._presets.deleted.connect(self.preset_deleted)
+        self._presets.defaults_wanted.connect(self.defaults_wanted)
+
+    def show_settings(self, settings: SessionSettings) -> None:
+        """Show a chat's settings; nothing is emitted."""
+        self._system.show_text(settings.system)
+        self._draft.show_settings(settings.draft, settings.numerics)
+        self._sampling.show_settings(settings.sampling, settings.generation)
+
+    def show_model(self, facts: CardFacts | None, abilities: ModelAbilities | None) -> None:
+        """Show the model in use and what it can be asked for; None for no model."""
+        self._facts.show_facts(facts)
+        self._draft.show_abilities(abilities)
+        self._sampling.show_recommended(abilities.recommended if abilities else None)
+
+    def show_drafting(self, now: DraftingNow | None) -> None:
+        """Show what drafting did in the newest round, None before the first one."""
+        self._draft.show_now(now)
+
+    def show_last_seed(self, seed: int | None) -> None:
+        """Show the seed of the newest answer."""
+        self._sampling.show_last_seed(seed)
+
+    def show_presets(self, names: Sequence[str], current: str | None = None) -> None:
+        """Show the presets there are, and the one in use."""
+        self._presets.show_presets(names, current)
+
+    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
+        """Take other colours and sizes."""
+        self._fold.set_theme(theme, sizes)
+        self._facts.set_theme(theme, sizes)
+        self._system.fit()
+        for group in self._groups():
+            group.set_theme(theme, sizes)
