@@ -18,6 +18,7 @@ def in_words(hub_id: str) -> Iterator[None]:
     from huggingface_hub.errors import (
         GatedRepoError,
         HfHubHTTPError,
+        HFValidationError,
         OfflineModeIsEnabled,
         RepositoryNotFoundError,
         RevisionNotFoundError,
@@ -27,6 +28,8 @@ def in_words(hub_id: str) -> Iterator[None]:
         yield
     except DownloadError:
         raise
+    except HFValidationError as error:
+        raise DownloadError(f"{hub_id}: no model can have this name. Check it.") from error
     except GatedRepoError as error:
         raise DownloadError(
             f"{hub_id}: its owners ask you to accept their terms first. Open its page on the "

@@ -36,7 +36,11 @@ class EngineWorker(QThread):
         self._inbox.put(request)
 
     def shutdown(self, timeout_s: float = SHUTDOWN_S) -> bool:
-        """End the running work and the thread; False when it did not end in time."""
+        """End the running work and the thread, waiting for it.
+
+        False when it did not end in time, deep inside one pass or one slice of a load: then end
+        the process, for Qt aborts when a running thread is destroyed.
+        """
         self._inbox.put(Shutdown())
         return self.wait(int(1000 * timeout_s))
 

@@ -164,6 +164,7 @@ def test_a_full_disk_is_seen_before_the_first_byte(
     ("model", "words"),
     [
         (HubModel("org/nowhere"), "no such model on the hub"),
+        (HubModel("org/two..dots"), "no model can have this name"),
         (HubModel("org/gated"), "accept their terms"),
         (HubModel("org/small", "v9"), "no such branch"),
         (HubModel("org/pickles"), "can run code"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from served import Served, ask, is_end, message_id_of, served
 
+from app.worker.contract import ChatEngine, Progress
 from app.worker.model_source import EngineModels
 from app.worker.replies import (
     AnswerEvents,
@@ -135,6 +136,18 @@ def test_loading_again_replaces_the_model(room: Served) -> None:
     room.until_a(ModelLoaded)
     room.put(ask(QUESTION, "anew", "anew 1", settings(1, 5)))
     assert room.until_answered("anew 1").text
+
+
+def test_a_load_is_cancelled_between_slices_of_weights() -> None:
+    class Cancelled(EngineModels):
+        def load(self, request: LoadModel, on_progress: Progress) -> ChatEngine:
+            room.put(CancelLoad())
+            return super().load(request, on_progress)
+
+    with served(Cancelled()) as room:
+        room.put(LoadModel(None))
+        ends = (LoadCancelled, ModelLoaded, LoadFailed)
+        assert room.until(lambda value: isinstance(value, ends)) == LoadCancelled(None)
 
 
 def test_the_end_comes_quickly_in_the_middle_of_an_answer() -> None:
