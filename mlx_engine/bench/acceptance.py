@@ -7,7 +7,7 @@ import mlx.core as mx
 
 from mlx_engine.bench.answers import SEED
 from mlx_engine.bench.contest import shares
-from mlx_engine.bench.drafting import rounds_of
+from mlx_engine.bench.drafting import play
 from mlx_engine.bench.plan import Plan
 from mlx_engine.bench.prompts import chat_prompts
 from mlx_engine.bench.report import AcceptanceReport
@@ -107,7 +107,7 @@ def _played(
     rounds = [
         played
         for prompt in prompts
-        for played in rounds_of(subject, prompt, plan.draft_tokens, sampling, draft)
+        for played in play(subject, prompt, plan.draft_tokens, sampling, draft).rounds
     ]
     drafted = count_by_depth(r.drafted for r in rounds)
     return shares(count_by_depth(r.accepted for r in rounds), drafted)

@@ -77,7 +77,16 @@ def _plain(found: PeerComparison) -> Table:
 
 
 def _drafting(found: DraftingReport) -> Table:
-    columns = ("tok/pass", "stood by depth", "tok/s", "ratio", "draft ms", "verify ms", "host ms")
+    columns = (
+        "tok/pass",
+        "stood by depth",
+        "tok/s",
+        "ratio",
+        "cpu ms/tok",
+        "draft ms",
+        "verify ms",
+        "host ms",
+    )
     title = f"Drafting, {found.prompts} prompts (ratio: speed over depth 0)"
     table = _table(title, "temperature, depth", *columns)
     for arm in found.arms:
@@ -88,6 +97,7 @@ def _drafting(found: DraftingReport) -> Table:
             stood,
             f"{arm.tokens_per_second:.1f}",
             f"{arm.ratio:.2f}",
+            f"{arm.cpu_ms:.2f}",
             f"{arm.draft_ms:.2f}",
             f"{arm.verify_ms:.2f}",
             f"{arm.host_ms:.2f}",

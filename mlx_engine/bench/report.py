@@ -53,7 +53,8 @@ class DraftArm:
     """All prompts at one temperature and depth ("0" to "8", or "auto").
 
     acceptance[d-1]: share of the d-th drafts that stood. ratio: speed over depth 0 in this run.
-    Milliseconds are of one pass. depths: rounds played by depth; why: the reason most rounds gave
+    cpu_ms: processor time of the process for one token, all threads. Other milliseconds are of one
+    pass. depths: rounds played by depth; why: the reason most rounds gave
     for drafting less than asked.
     """
 
@@ -65,6 +66,7 @@ class DraftArm:
     acceptance: tuple[float, ...]
     tokens_per_second: float
     ratio: float
+    cpu_ms: float
     draft_ms: float
     verify_ms: float
     host_ms: float

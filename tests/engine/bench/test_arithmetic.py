@@ -6,7 +6,7 @@ import pytest
 
 from mlx_engine.bench.acceptance import chances
 from mlx_engine.bench.agreement import common_beginning
-from mlx_engine.bench.drafting import arm_of
+from mlx_engine.bench.drafting import Played, arm_of
 from mlx_engine.bench.graph import count_nodes
 from mlx_engine.bench.memory import growth
 from mlx_engine.bench.report import MemorySample
@@ -23,12 +23,13 @@ def played(drafted: int, accepted: int, why: Reason | None = None) -> RoundStats
 
 def test_an_arm_sums_its_rounds() -> None:
     rounds = [played(2, 2), played(2, 0), played(0, 0, PARKED), played(2, 1)]
-    arm = arm_of(0.8, "auto", rounds, plain_per_second=100.0)
+    arm = arm_of(0.8, "auto", Played(rounds, 0.02, 4), plain_per_second=100.0)
     assert (arm.tokens, arm.passes, arm.tokens_per_pass) == (7, 4, 1.75)
     assert arm.acceptance == (2 / 3, 1 / 3)
     assert arm.tokens_per_second == pytest.approx(1000 * 7 / (3 * 10 + 6))
     assert arm.ratio == pytest.approx(arm.tokens_per_second / 100)
     assert (arm.draft_ms, arm.verify_ms, arm.host_ms) == (3.0, 5.0, 1.0)
+    assert arm.cpu_ms == 5.0
     assert arm.depths == {0: 1, 2: 3}
     assert arm.why == PARKED
 
