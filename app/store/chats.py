@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable
 
 from app.store.database import Database
+from app.store.row_values import seconds_of, text_of
 from app.store.titles import clean_title
-from app.store.words import storable
 from app.values.chat_settings import ChatSettings, settings_from_json, settings_to_json
 from app.values.chats import ChatSummary
 from app.values.errors import NoSuchChat
@@ -21,13 +21,14 @@ _COPIED = "role, finish_reason, model, created_at, text, thinking, spans, stats"
 
 def summary_from_row(row: sqlite3.Row) -> ChatSummary:
     """The row must have SUMMARY_COLUMNS."""
+    deleted_at = row["deleted_at"]
     return ChatSummary(
         row["id"],
-        row["title"],
+        text_of(row["title"]),
         bool(row["pinned"]),
-        row["created_at"],
-        row["updated_at"],
-        row["deleted_at"],
+        seconds_of(row["created_at"]),
+        seconds_of(row["updated_at"]),
+        None if deleted_at is None else seconds_of(deleted_at),
     )
 
 
@@ -43,7 +44,7 @@ class Chats:
         now = self._clock()
         return self._database.insert(
             "INSERT INTO chat (title, created_at, updated_at, settings) VALUES (?, ?, ?, ?)",
-            storable(clean_title(title)),
+            clean_title(title),
             now,
             now,
             settings_to_json(settings),
@@ -80,7 +81,7 @@ class Chats:
         row = self._database.row("SELECT settings FROM chat WHERE id = ?", chat_id)
         if row is None:
             raise _gone(chat_id)
-        return settings_from_json(row["settings"])
+        return settings_from_json(text_of(row["settings"]))
 
     def set_settings(self, chat_id: int, settings: ChatSettings) -> None:
         """From now on; its place in the list stays."""
@@ -88,7 +89,7 @@ class Chats:
 
     def rename(self, chat_id: int, title: str) -> None:
         """One line; an empty title is taken from the next thing the user says."""
-        self._set(chat_id, "title = ?", storable(clean_title(title)))
+        self._set(chat_id, "title = ?", clean_title(title))
 
     def pin(self, chat_id: int, pinned: bool) -> None:
         """Keep it at the top, or no longer."""

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from app.store.words import index_text
+from app.store.words import index_column
 from app.values.errors import (
     StoreBusy,
     StoreDamaged,
@@ -67,8 +67,11 @@ def known_errors(path: Path) -> Iterator[None]:
 
 
 def primary_code(error: sqlite3.Error) -> int:
-    """SQLite's own code without the details, such as SQLITE_BUSY."""
-    return error.sqlite_errorcode & 0xFF
+    """SQLite's own code without the details, such as SQLITE_BUSY; 0 if Python made the error."""
+    try:
+        return error.sqlite_errorcode & 0xFF
+    except AttributeError:
+        return 0
 
 
 def connect(path: Path, access: Access) -> sqlite3.Connection:
@@ -90,7 +93,8 @@ def connect_memory() -> sqlite3.Connection:
 
 def _prepared(connection: sqlite3.Connection) -> sqlite3.Connection:
     connection.row_factory = sqlite3.Row
-    connection.create_function("index_text", 1, index_text, deterministic=True)
+    connection.text_factory = _text
+    connection.create_function("index_text", 1, index_column, deterministic=True)
     try:
         for pragma in (
             f"busy_timeout = {BUSY_TIMEOUT_MS}",
@@ -102,17 +106,29 @@ def _prepared(connection: sqlite3.Connection) -> sqlite3.Connection:
             f"wal_autocheckpoint = {PAGES_BEFORE_CHECKPOINT}",
         ):
             connection.execute(f"PRAGMA {pragma}")
-    except sqlite3.Error:
+    except BaseException:
         connection.close()
         raise
     return connection
 
 
+def _text(raw: bytes) -> str:
+    """Flipped bytes of a damaged file must not be more than wrong letters."""
+    return raw.decode("utf-8", "replace")
+
+
 def begin_to_write(connection: sqlite3.Connection) -> None:
-    """Turn on WAL and make sure of the right to write; raises sqlite3.Error."""
+    """Turn on WAL and make sure of the right to write; raises sqlite3.Error.
+
+    Only a change shows it: SQLite begins any transaction on a file it may not write.
+    """
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("BEGIN IMMEDIATE")
-    connection.execute("ROLLBACK")
+    try:
+        version = pragma(connection, "user_version")
+        connection.execute(f"PRAGMA user_version = {version}")
+    finally:
+        connection.execute("ROLLBACK")
 
 
 def begin_to_read(connection: sqlite3.Connection) -> None:

@@ -1,4 +1,7 @@
-"""Reading and writing one open database; what SQLite reports comes out as errors of ours."""
+"""Reading and writing one open database; what SQLite reports comes out as errors of ours.
+
+Texts may be any str: what SQLite cannot keep is replaced (app.store.words.storable).
+"""
 
 import sqlite3
 from collections.abc import Iterator
@@ -7,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from app.store.connection import known_errors, transaction
+from app.store.words import storable
 from app.values.errors import StoreDamaged, StoreReadOnly, StoreTooNew
 
 
@@ -34,12 +38,12 @@ class Database:
     def rows(self, sql: str, *values: Any) -> list[sqlite3.Row]:
         """All rows of a question; raises StoreError."""
         with self._errors():
-            return self._connection.execute(sql, values).fetchall()
+            return self._connection.execute(sql, _storable(values)).fetchall()
 
     def each(self, sql: str, *values: Any) -> Iterator[sqlite3.Row]:
         """Its rows as they are found, for a question that may be left early."""
         with self._errors():
-            yield from self._connection.execute(sql, values)
+            yield from self._connection.execute(sql, _storable(values))
 
     def row(self, sql: str, *values: Any) -> sqlite3.Row | None:
         """Its first row; raises StoreError."""
@@ -50,13 +54,13 @@ class Database:
         """Run one change, a transaction of its own outside of `transaction`; rows it changed."""
         self._must_write()
         with self._errors():
-            return self._connection.execute(sql, values).rowcount
+            return self._connection.execute(sql, _storable(values)).rowcount
 
     def insert(self, sql: str, *values: Any) -> int:
         """Run one INSERT of a row; its id."""
         self._must_write()
         with self._errors():
-            row_id = self._connection.execute(sql, values).lastrowid
+            row_id = self._connection.execute(sql, _storable(values)).lastrowid
         assert row_id is not None
         return row_id
 
@@ -94,3 +98,7 @@ class Database:
             if not self.read_only:
                 raise
             raise StoreTooNew(f"{self.read_only} It could not be read ({error}).") from error
+
+
+def _storable(values: tuple[Any, ...]) -> list[Any]:
+    return [storable(value) if isinstance(value, str) else value for value in values]

@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, get_args
 
+from app.store.row_values import content_of, seconds_of, text_of
 from app.values.chats import DraftedSpan, MessageState, StoredMessage
 from app.values.typed_json import encode, read_fields
 from mlx_engine.values.conversation import Role
@@ -18,28 +19,21 @@ REASONS: tuple[FinishReason, ...] = get_args(FinishReason)
 
 def message_from_row(row: sqlite3.Row) -> StoredMessage:
     """The row must have all columns of the table."""
-    text = row["text"]
+    text = text_of(row["text"])
     return StoredMessage(
         id=row["id"],
         chat_id=row["chat"],
         parent=row["parent"],
         role=row["role"] if row["role"] in ROLES else "user",
         text=text,
-        thinking=row["thinking"],
-        model=row["model"],
+        thinking=text_of(row["thinking"]),
+        model=text_of(row["model"]),
         state=row["state"] if row["state"] in STATES else "stopped",
         finish_reason=row["finish_reason"] if row["finish_reason"] in REASONS else None,
-        stats=stats_from(_content(row["stats"])),
-        spans=spans_from(_content(row["spans"]), len(text)),
-        created_at=row["created_at"],
+        stats=stats_from(content_of(row["stats"])),
+        spans=spans_from(content_of(row["spans"]), len(text)),
+        created_at=seconds_of(row["created_at"]),
     )
-
-
-def _content(text: str | None) -> object:
-    try:
-        return json.loads(text or "null")
-    except (ValueError, RecursionError):
-        return None
 
 
 def spans_to_json(spans: Sequence[DraftedSpan]) -> str:

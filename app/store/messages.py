@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from app.store.database import Database
 from app.store.message_rows import message_from_row, spans_to_json, stats_to_json
 from app.store.titles import title_from
-from app.store.words import storable
 from app.values.chats import DraftedSpan, StoredMessage, Turn
 from app.values.errors import NoSuchChat
 from mlx_engine.values.conversation import Role
@@ -40,7 +39,13 @@ class Messages:
         ):
             children.setdefault(row["parent"], []).append(row["id"])
         rows = self._database.rows(_PATH, chat_id)
-        return tuple(Turn(message_from_row(row), tuple(children[row["parent"]])) for row in rows)
+        messages = (message_from_row(row) for row in rows)
+        return tuple(_turn(message, children.get(message.parent, [])) for message in messages)
+
+    def all_of(self, chat_id: int) -> tuple[StoredMessage, ...]:
+        """Every message of every branch, oldest first."""
+        rows = self._database.rows("SELECT * FROM message WHERE chat = ? ORDER BY id", chat_id)
+        return tuple(message_from_row(row) for row in rows)
 
     def get(self, message_id: int) -> StoredMessage:
         """One message; NoSuchChat when it is gone."""
@@ -84,8 +89,8 @@ class Messages:
         """Keep what there is of an answer so far: safe from a killed process on return."""
         changed = self._database.write(
             "UPDATE message SET state = 'partial', text = ?, thinking = ?, spans = ? WHERE id = ?",
-            storable(text),
-            storable(thinking),
+            text,
+            thinking,
             spans_to_json(spans),
             message_id,
         )
@@ -141,10 +146,10 @@ class Messages:
             parent,
             role,
             state,
-            storable(model),
+            model,
             now,
-            storable(text),
-            storable(thinking),
+            text,
+            thinking,
             chat_id,
         )
         changed = self._database.write(
@@ -169,6 +174,11 @@ class Messages:
             self._clock(),
             message_id,
         )
+
+
+def _turn(message: StoredMessage, siblings: list[int]) -> Turn:
+    """A damaged index may have lost the message itself."""
+    return Turn(message, tuple(siblings) if message.id in siblings else (message.id,))
 
 
 def _must_be_there(changed: int, message_id: int) -> None:

@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 
 from app.store.connection import (
+    Access,
     begin_to_read,
     begin_to_write,
     connect,
@@ -24,9 +25,9 @@ from app.store.connection import (
 )
 from app.store.database import Database, index_check_file
 from app.store.migrations import APPLICATION_ID, MIGRATIONS, Migration, migrate
-from app.store.salvage import salvage, set_aside
-from app.store.search_index import index_is_sound, make_index_again
-from app.values.errors import StoreDamaged, StoreError, StoreForeign, StoreReadOnly
+from app.store.salvage import TABLES, salvage, set_aside
+from app.store.search_index import index_is_sound, index_opens, make_index_again
+from app.values.errors import StoreDamaged, StoreForeign, StoreReadOnly
 
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -37,7 +38,7 @@ def open_database(path: Path, steps: Sequence[Migration] = MIGRATIONS) -> Databa
     with known_errors(path):
         try:
             return _open(path, steps)
-        except StoreDamaged:
+        except (StoreDamaged, UnicodeDecodeError):  # SQLite quotes the damage in its message
             return _replace(path, steps)
         except sqlite3.DatabaseError as error:
             if primary_code(error) not in _DAMAGE:
@@ -63,7 +64,7 @@ def _open(path: Path, steps: Sequence[Migration]) -> Database:
         return _open_to_read(path, steps, error)
     try:
         return _bring_up_to_date(connection, path, steps)
-    except (sqlite3.Error, StoreError):
+    except BaseException:
         connection.close()
         raise
 
@@ -84,7 +85,7 @@ def _writer(path: Path) -> sqlite3.Connection:
     try:
         _check_owner(connection, path)
         begin_to_write(connection)
-    except (sqlite3.Error, StoreError):
+    except BaseException:
         connection.close()
         raise
     return connection
@@ -92,16 +93,22 @@ def _writer(path: Path) -> sqlite3.Connection:
 
 def _reader(path: Path) -> sqlite3.Connection:
     """Without its side files when SQLite may not make them and there is nothing in them."""
-    connection = connect(path, "ro")
     try:
-        begin_to_read(connection)
+        return _checked_reader(path, "ro")
     except sqlite3.OperationalError:
-        connection.close()
         log = path.with_name(path.name + "-wal")
         if log.exists() and log.stat().st_size > 0:
             raise
-        connection = connect(path, "immutable")
+        return _checked_reader(path, "immutable")
+
+
+def _checked_reader(path: Path, access: Access) -> sqlite3.Connection:
+    connection = connect(path, access)
+    try:
         begin_to_read(connection)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -114,8 +121,10 @@ def _bring_up_to_date(
         return Database(_reader(path), path, read_only=_newer_words(path))
     notices = []
     copy = migrate(connection, path, steps)
-    if _was_asked_for_index_check(path) and not index_is_sound(connection):
-        make_index_again(connection)
+    _check_shape(connection, path)
+    look_through = _was_asked_for_index_check(path)
+    if not index_opens(connection) or (look_through and not index_is_sound(connection)):
+        _make_index_again(connection, path)
         notices.append(f"The search index in {path} was damaged and has been made again.")
     if copy is not None:
         notices.append(f"Your chats were brought up to date; a copy from before is {copy}.")
@@ -142,7 +151,7 @@ def _open_to_read(path: Path, steps: Sequence[Migration], why: sqlite3.Error) ->
                 f"{path} is of an older Headstart and must be brought up to date, but cannot be "
                 f"written to ({why}): allow writing to it and its folder, then start again."
             )
-    except (sqlite3.Error, StoreError):
+    except BaseException:
         connection.close()
         raise
     newer = version > len(steps)
@@ -179,6 +188,30 @@ def _check_pages(connection: sqlite3.Connection, path: Path) -> None:
     finding = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if finding != "ok":
         raise StoreDamaged(f"{path} is damaged: {finding}.")
+
+
+def _check_shape(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise StoreDamaged when tables or triggers of the latest version are not what they were."""
+    try:
+        for table, columns in TABLES.items():
+            connection.execute(f"SELECT {', '.join(columns)} FROM {table} LIMIT 0")
+            changes = ", ".join(f"{column} = {column}" for column in columns)
+            connection.execute(f"EXPLAIN UPDATE {table} SET {changes}").fetchall()
+            connection.execute(f"EXPLAIN DELETE FROM {table}").fetchall()
+            connection.execute(f"EXPLAIN INSERT INTO {table} DEFAULT VALUES").fetchall()
+    except sqlite3.OperationalError as error:
+        if primary_code(error) != sqlite3.SQLITE_ERROR:
+            raise
+        raise StoreDamaged(f"{path} is damaged: {error}.") from error
+
+
+def _make_index_again(connection: sqlite3.Connection, path: Path) -> None:
+    try:
+        make_index_again(connection)
+    except sqlite3.OperationalError as error:
+        if primary_code(error) != sqlite3.SQLITE_ERROR:
+            raise
+        raise StoreDamaged(f"{path} is damaged: {error}.") from error
 
 
 def _replace(path: Path, steps: Sequence[Migration]) -> Database:

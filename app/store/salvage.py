@@ -39,6 +39,8 @@ _MESSAGE: _Columns = {
     "spans": str,
     "stats": _MAYBE_TEXT,
 }
+TABLES = {"chat": _CHAT, "message": _MESSAGE}
+"""What this version reads and writes: the columns of its tables, and what a sound row has."""
 _LOST_CHATS = """INSERT INTO chat (id, title, created_at, updated_at, settings)
     SELECT chat, 'Recovered chat', min(created_at), max(created_at), '{}' FROM message
     WHERE chat NOT IN (SELECT id FROM chat) GROUP BY chat"""
@@ -79,7 +81,7 @@ def salvage(aside: Path, path: Path) -> Saved:
     """
     with closing(connect(path, "rwc")) as target, transaction(target):
         target.execute("PRAGMA defer_foreign_keys = ON")
-        for table, columns in (("chat", _CHAT), ("message", _MESSAGE)):
+        for table, columns in TABLES.items():
             places = ", ".join("?" * len(columns))
             sql = f"INSERT OR IGNORE INTO {table} ({', '.join(columns)}) VALUES ({places})"
             for row in _sound_rows(aside, table, columns):
@@ -98,16 +100,11 @@ def _sound_rows(aside: Path, table: str, columns: _Columns) -> Iterator[list[Any
     for order in ("ASC", "DESC"):
         try:
             with closing(connect(aside, "ro")) as source:
-                source.text_factory = _text
                 sql = f"SELECT {', '.join(columns)} FROM {table} NOT INDEXED ORDER BY id {order}"
                 for row in source.execute(sql):
                     if all(isinstance(row[name], kind) for name, kind in columns.items()):
-                        yield list(row)
-        except sqlite3.DatabaseError:
+                        yield [storable(v) if isinstance(v, str) else v for v in row]
+        except (sqlite3.DatabaseError, UnicodeDecodeError):
             continue
         else:
             return
-
-
-def _text(raw: bytes) -> str:
-    return storable(raw.decode("utf-8", "replace"))

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from app.store.chats import SUMMARY_COLUMNS, summary_from_row
 from app.store.database import Database
+from app.store.row_values import text_of
 from app.store.words import WordFinder, match_expression, query_words
 from app.values.chats import SearchHit, TextRange
 
@@ -58,8 +59,8 @@ class Search:
                 return
 
     def _with_message(self, hit: SearchHit, message_id: int, finder: WordFinder) -> SearchHit:
-        text = self._database.rows("SELECT text FROM message WHERE id = ?", message_id)[0]["text"]
-        snippet = cut_snippet(text, finder)
+        row = self._database.row("SELECT text FROM message WHERE id = ?", message_id)
+        snippet = cut_snippet("" if row is None else text_of(row["text"]), finder)
         return replace(
             hit,
             message_id=message_id,

@@ -6,7 +6,7 @@ They hold no copy of the text (FTS5 "contentless" tables); an answer enters when
 import sqlite3
 from dataclasses import dataclass
 
-from app.store.connection import transaction
+from app.store.connection import primary_code, transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ def make_index(connection: sqlite3.Connection) -> None:
         added, removed, changed = part.triggers
         is_new, was_old = part.ready.format(row="new"), part.ready.format(row="old")
         add = f"""INSERT INTO {index} (rowid, {column})
-            SELECT new.id, index_text(new.{column}) WHERE {is_new};"""
+            SELECT new.id, index_text(CAST(new.{column} AS BLOB)) WHERE {is_new};"""
         remove = f"""INSERT INTO {index} ({index}, rowid, {column})
-            SELECT 'delete', old.id, index_text(old.{column}) WHERE {was_old};"""
+            SELECT 'delete', old.id, index_text(CAST(old.{column} AS BLOB)) WHERE {was_old};"""
         for statement in (
             f"""CREATE VIRTUAL TABLE {index} USING fts5 (
                 {column}, content='', prefix='1 2', tokenize='unicode61 remove_diacritics 2')""",
@@ -51,19 +51,29 @@ def make_index(connection: sqlite3.Connection) -> None:
             f"""CREATE TRIGGER {changed} AFTER UPDATE OF {part.watched} ON {table}
                 BEGIN {remove} {add} END""",
             f"""INSERT INTO {index} (rowid, {column})
-                SELECT id, index_text({column}) FROM {table}
+                SELECT id, index_text(CAST({column} AS BLOB)) FROM {table}
                 WHERE {part.ready.format(row=table)}""",
         ):
             connection.execute(statement)
 
 
+def index_opens(connection: sqlite3.Connection) -> bool:
+    """Look at the beginning of both: takes no time."""
+    return _all_answer(connection, "SELECT rowid FROM {index} WHERE {index} MATCH 'a' LIMIT 1")
+
+
 def index_is_sound(connection: sqlite3.Connection) -> bool:
-    """Read all of both indexes: about a second for 100,000 messages."""
+    """Read all of both: about a second for 100,000 messages."""
+    return _all_answer(connection, "INSERT INTO {index} ({index}) VALUES ('integrity-check')")
+
+
+def _all_answer(connection: sqlite3.Connection, question: str) -> bool:
     try:
         for part in _INDEXES:
-            check = f"INSERT INTO {part.index} ({part.index}) VALUES ('integrity-check')"
-            connection.execute(check)
-    except sqlite3.DatabaseError:
+            connection.execute(question.format(index=part.index)).fetchall()
+    except sqlite3.DatabaseError as error:
+        if primary_code(error) not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR):
+            raise
         return False
     return True
 

@@ -11,6 +11,7 @@ from app.store.messages import Messages
 from app.store.open_database import open_database, open_in_memory
 from app.store.search import Search
 from app.values.chats import Chat
+from app.values.errors import StoreDamaged, StoreFull
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +50,23 @@ def open_store(path: Path, clock: Callable[[], float] = time.time) -> SessionSto
 
     Raises StoreError; see open_database for what is no error.
     """
-    store = _store(open_database(path), clock)
-    if not store.read_only:
+    try:
+        return _tidied(_store(open_database(path), clock))
+    except StoreDamaged:  # has asked for a closer look, which opening takes now
+        return _tidied(_store(open_database(path), clock))
+
+
+def _tidied(store: SessionStore) -> SessionStore:
+    if store.read_only:
+        return store
+    try:
         store.messages.interrupt_left_over()
         store.chats.empty_bin()
+    except StoreFull as error:
+        store.database.notices = (*store.database.notices, str(error))
+    except BaseException:
+        store.close()
+        raise
     return store
 
 

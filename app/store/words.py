@@ -38,6 +38,11 @@ def index_text(text: str) -> str:
     return _ALONE.sub(r" \g<0> ", text)
 
 
+def index_column(raw: bytes | None) -> str:
+    """The same for a column of a file that may be damaged: the SQL function index_text."""
+    return index_text((raw or b"").decode("utf-8", "replace"))
+
+
 def query_words(query: str) -> list[str]:
     """The words of whatever a user typed, those without a letter or digit left out."""
     words = storable(query[:MAX_QUERY_CHARACTERS]).split()

@@ -1,0 +1,214 @@
+"""A chat as a file of its own: Markdown to read, JSON with everything, both read back.
+
+The JSON is the format of the command line (mlx_engine.values.saved_chat), which reads the selected
+branch and ignores the rest: "title", "settings" without the place of the model, what a message
+has besides its text, and "others", the messages of other branches. A message's number is its place
+in the messages followed by the others, from 0; one of the messages follows the one before it, one
+of the others the number in "parent".
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from app.store.message_rows import REASONS, spans_from, stats_from
+from app.store.new_rows import NewMessage, insert_chat
+from app.store.session_store import SessionStore
+from app.store.titles import title_from
+from app.values.chat_settings import ChatSettings
+from app.values.chats import StoredMessage
+from app.values.errors import BadChatFile
+from app.values.typed_json import encode, read_fields
+from mlx_engine.values.conversation import Message
+from mlx_engine.values.saved_chat import (
+    SavedChat,
+    chat_as_content,
+    chat_as_markdown,
+    chat_from_content,
+    chat_from_markdown,
+    message_from_content,
+)
+
+LARGEST_FILE = 256 * 2**20
+_SECONDS_IN_REASON = 1e11
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """The new chat, and what of its file could not be taken over."""
+
+    chat_id: int
+    notes: tuple[str, ...]
+
+
+def export_chat(store: SessionStore, chat_id: int, path: Path) -> None:
+    """Write a .md (the selected branch) or .json, over what is there.
+
+    Raises BadChatFile when it cannot be written, and StoreError.
+    """
+    kind = path.suffix.lower()
+    if kind not in (".md", ".json"):
+        raise BadChatFile(f"{path.name!r} is not possible: use a name ending in .md or .json.")
+    text = _as_markdown(store, chat_id) if kind == ".md" else _as_json(store, chat_id)
+    part = path.with_name(path.name + ".part")
+    try:
+        part.write_bytes(text.encode("utf-8"))
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise BadChatFile(
+            f"{path} could not be written ({error.strerror}): choose another place, or free space."
+        ) from error
+
+
+def import_chat(store: SessionStore, path: Path, defaults: ChatSettings) -> Imported:
+    """Add the chat in a .md or .json as a new one, with `defaults` for what it does not say.
+
+    Raises BadChatFile naming what is wrong, and StoreError; then nothing was added.
+    """
+    try:
+        text = _text(path)
+        if path.suffix.lower() == ".json":
+            return _from_json(store, json.loads(text), defaults)
+        return _from_saved(store, chat_from_markdown(text), defaults)
+    except OSError as error:
+        raise BadChatFile(f"{path} could not be read ({error.strerror}).") from error
+    except RecursionError:
+        raise BadChatFile(f"{path} is no chat of Headstart: it is nested too deep.") from None
+    except ValueError as error:
+        raise BadChatFile(f"{path} is no chat of Headstart, or damaged: {error}.") from error
+
+
+def _text(path: Path) -> str:
+    if path.stat().st_size > LARGEST_FILE:
+        raise ValueError(f"it is larger than {LARGEST_FILE // 2**20} MB")
+    return path.read_bytes().decode("utf-8-sig")
+
+
+def _as_markdown(store: SessionStore, chat_id: int) -> str:
+    return chat_as_markdown(_selected_branch(store, chat_id))
+
+
+def _as_json(store: SessionStore, chat_id: int) -> str:
+    chat = store.open_chat(chat_id)
+    path = [turn.message for turn in chat.turns]
+    on_path = {message.id for message in path}
+    others = [m for m in store.messages.all_of(chat_id) if m.id not in on_path]
+    number: dict[int | None, int] = {
+        message.id: place for place, message in enumerate((*path, *others))
+    }
+    settings = encode(chat.settings)
+    del settings["model_path"], settings["load"]["heads"]
+    content = chat_as_content(_selected_branch(store, chat_id))
+    content |= {
+        "title": chat.summary.title,
+        "settings": settings,
+        "messages": [_content(message) for message in path],
+        "others": [
+            _content(message) | {"parent": number.get(message.parent)} for message in others
+        ],
+    }
+    return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
+
+
+def _selected_branch(store: SessionStore, chat_id: int) -> SavedChat:
+    chat = store.open_chat(chat_id)
+    messages = [turn.message for turn in chat.turns]
+    names = [message.model for message in messages if message.model]
+    return SavedChat(
+        names[-1] if names else "Assistant",
+        chat.settings.system or None,
+        tuple(Message(message.role, message.text, message.thinking) for message in messages),
+    )
+
+
+def _content(message: StoredMessage) -> dict[str, Any]:
+    content = encode(message)
+    for key in ("id", "chat_id", "parent"):
+        del content[key]
+    return dict(content)
+
+
+def _from_saved(store: SessionStore, chat: SavedChat, defaults: ChatSettings) -> Imported:
+    rows = [
+        NewMessage(
+            place - 1 if place else None,
+            message,
+            model=chat.model if message.role == "assistant" else "",
+        )
+        for place, message in enumerate(chat.messages)
+    ]
+    settings = replace(defaults, system=chat.system or "")
+    return Imported(_insert(store, "", settings, rows, len(rows)), ())
+
+
+def _from_json(store: SessionStore, content: Any, defaults: ChatSettings) -> Imported:
+    chat = chat_from_content(content)
+    reading = read_fields(defaults, _safe_settings(content.get("settings", {})), "settings")
+    settings = replace(reading.value, system=chat.system or "")
+    others = content.get("others", [])
+    if not isinstance(others, list):
+        raise ValueError('"others" is no list')
+    rows = [
+        _new_message(item, place, place - 1 if place else None, chat.model)
+        for place, item in enumerate([*content["messages"], *others])
+    ]
+    count = len(chat.messages)
+    for place, item in enumerate(others, start=count):
+        rows[place] = replace(rows[place], parent=_parent(item, place))
+    title = content.get("title")
+    chat_id = _insert(store, title if isinstance(title, str) else "", settings, rows, count)
+    return Imported(chat_id, reading.notes)
+
+
+def _safe_settings(content: object) -> object:
+    """Without places on a disk: a file from elsewhere does not choose what is loaded."""
+    if not isinstance(content, dict):
+        return content
+    safe = {key: value for key, value in content.items() if key != "model_path"}
+    if isinstance(safe.get("load"), dict):
+        safe["load"] = {key: value for key, value in safe["load"].items() if key != "heads"}
+    return safe
+
+
+def _parent(content: Any, place: int) -> int | None:
+    parent = content.get("parent")
+    if parent is None:
+        return None
+    if type(parent) is not int or not 0 <= parent < place:
+        raise ValueError(f"message {place + 1} follows {parent!r}, which is no message before it")
+    return parent
+
+
+def _new_message(content: Any, place: int, parent: int | None, model: str) -> NewMessage:
+    message = message_from_content(content, place + 1)
+    reason, created, own_model = (
+        content.get(key) for key in ("finish_reason", "created_at", "model")
+    )
+    is_time = type(created) in (int, float) and 0 <= created < _SECONDS_IN_REASON
+    if not isinstance(own_model, str):
+        own_model = model if message.role == "assistant" else ""
+    return NewMessage(
+        parent,
+        message,
+        model=own_model,
+        stopped=content.get("state") in ("stopped", "partial"),
+        finish_reason=reason if reason in REASONS else None,
+        stats=stats_from(content.get("stats")),
+        spans=spans_from(content.get("spans"), len(message.text)),
+        created_at=float(created) if is_time else None,
+    )
+
+
+def _insert(
+    store: SessionStore,
+    title: str,
+    settings: ChatSettings,
+    rows: Sequence[NewMessage],
+    selected: int,
+) -> int:
+    first = next((row.message.text for row in rows if row.message.role == "user"), "")
+    leaf = selected - 1 if selected else len(rows) - 1
+    return insert_chat(store, title or title_from(first), settings, rows, leaf)

@@ -1,0 +1,22 @@
+"""kill -9 in the middle of an answer loses nothing that was shown for 2 s."""
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from kill_while_writing import kill_once
+
+KILLS = 10
+
+
+def test_ten_kills(tmp_path: Path) -> None:
+    chance = random.Random(5)
+    with ThreadPoolExecutor(5) as pool:
+        kills = list(
+            pool.map(
+                lambda number: kill_once(tmp_path / f"{number}" / "chats.db", chance, 2.6),
+                range(KILLS),
+            )
+        )
+    assert all(kill.promise_kept for kill in kills), kills
+    assert any(kill.found for kill in kills)

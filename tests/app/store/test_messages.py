@@ -1,0 +1,211 @@
+"""Messages as a tree: branches are kept, the selected one is shown, answers grow in place."""
+
+import hypothesis.strategies as st
+import pytest
+from chat_stores import Clock, finished, talk, texts
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from app.store.chats import Chats
+from app.store.messages import Messages
+from app.store.open_database import open_in_memory
+from app.store.search import Search
+from app.store.session_store import SessionStore
+from app.values.chat_settings import ChatSettings
+from app.values.chats import DraftedSpan
+from app.values.errors import NoSuchChat
+
+
+def test_regenerating_keeps_the_old_answer(store: SessionStore) -> None:
+    chat = talk(store, "hello", "one", "and?", "more")
+    question, old = (turn.message for turn in store.messages.path(chat)[:2])
+    new = store.messages.begin_answer(chat, question.id, "Other")
+    store.messages.finish_answer(new, finished("two"))
+    path = store.messages.path(chat)
+    assert texts(store, chat) == ["hello", "two"]
+    assert path[1].siblings == (old.id, new)
+    assert path[1].number == 2
+    store.messages.select(old.id)
+    assert texts(store, chat) == ["hello", "one", "and?", "more"]
+
+
+def test_editing_the_first_message_keeps_the_old_branch(store: SessionStore) -> None:
+    chat = talk(store, "hello", "one")
+    first = store.messages.path(chat)[0].message
+    edited = store.messages.edit(first.id, "good day")
+    assert texts(store, chat) == ["good day"]
+    assert store.messages.path(chat)[0].siblings == (first.id, edited.id)
+    assert edited.role == "user"
+    assert store.chats.get(chat).title == "hello"
+
+
+def test_an_answer_while_it_is_written(store: SessionStore, clock: Clock) -> None:
+    chat = talk(store, "hello")
+    answer = store.messages.begin_answer(chat, store.messages.path(chat)[0].message.id, "Tiny")
+    assert store.messages.get(answer).state == "partial"
+    clock.now += 3
+    store.messages.save_partial(answer, "one t", "hm", [DraftedSpan(0, 3, 1)])
+    message = store.messages.get(answer)
+    assert (message.text, message.thinking, message.state) == ("one t", "hm", "partial")
+    assert message.spans == ((0, 3, 1),)
+    spans = [DraftedSpan(0, 3, 1), DraftedSpan(4, 7, 2)]
+    store.messages.finish_answer(answer, finished("one two", "max-tokens", "hmm"), spans)
+    message = store.messages.get(answer)
+    assert message.state == "done" and message.finish_reason == "max-tokens"
+    assert message.thinking == "hmm" and message.model == "Tiny" and message.spans == tuple(spans)
+    assert message.stats == finished("one two").stats
+    assert store.chats.get(chat).updated_at == clock.now
+
+
+def test_stopped_by_the_user_is_not_interrupted(store: SessionStore) -> None:
+    chat = talk(store, "hello")
+    stopped = store.messages.begin_answer(chat, None, "Tiny")
+    store.messages.finish_answer(stopped, finished("par", "stopped"))
+    assert store.messages.get(stopped).state == "stopped"
+    assert not store.messages.get(stopped).interrupted
+    failed = store.messages.begin_answer(chat, None, "Tiny")
+    store.messages.interrupt_answer(failed, "half")
+    assert store.messages.get(failed).interrupted
+    assert store.messages.get(failed).text == "half"
+
+
+def test_text_sqlite_cannot_keep_is_replaced_one_for_one(store: SessionStore) -> None:
+    chat = store.chats.create(ChatSettings(), "a\0b\ud800")
+    message = store.messages.add(chat, None, "user", "x\0y\udfffz \U0001f600")
+    assert message.text == "x\ufffdy\ufffdz \U0001f600"
+    assert store.chats.get(chat).title == "a\ufffdb\ufffd"
+    answer = store.messages.begin_answer(chat, message.id, "\ud800")
+    store.messages.save_partial(answer, "\0\0", "\ud800", [DraftedSpan(1, 2, 1)])
+    assert store.messages.get(answer).text == "\ufffd\ufffd"
+
+
+def test_spoilt_columns_become_defaults(store: SessionStore) -> None:
+    chat = talk(store, "hello", "one")
+    for spans, stats, role, state, reason in (
+        ("nonsense", "[", "king", "odd", "bored"),
+        ("[[0,9,1],[1,0,1],[0,1],[0,1,1]]", "7", "", "", ""),
+        ("[" * 100_000, "{}", "x", "y", "z"),
+    ):
+        store.database.write(
+            "UPDATE message SET spans=?, stats=?, role=?, state=?, finish_reason=?",
+            *(spans, stats, role, state, reason),
+        )
+        message = store.messages.path(chat)[1].message
+        assert message.role == "user" and message.state == "stopped"
+        assert message.spans in ((), ((0, 1, 1),)) and message.finish_reason is None
+
+
+def test_a_parent_in_another_chat_is_refused(store: SessionStore) -> None:
+    chat, other = talk(store, "hello"), talk(store, "there")
+    with pytest.raises(NoSuchChat, match="another chat"):
+        store.messages.add(chat, store.messages.path(other)[0].message.id, "user", "x")
+    with pytest.raises(NoSuchChat):
+        store.messages.add(chat, 999, "user", "x")
+    with pytest.raises(NoSuchChat):
+        store.messages.save_partial(999, "x")
+    assert texts(store, chat) == ["hello"]
+
+
+class Tree(RuleBasedStateMachine):
+    """The store against a plain model: nodes with parents, one selected leaf."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = Clock()
+        database = open_in_memory("")
+        self.chats, self.messages = Chats(database, self.clock), Messages(database, self.clock)
+        self.search = Search(database)
+        self.chat = self.chats.create(ChatSettings())
+        self.parents: dict[int, int | None] = {}
+        self.texts: dict[int, str] = {}
+        self.partial: set[int] = set()
+        self.leaf: int | None = None
+
+    def _add(self, message_id: int, parent: int | None, text: str) -> None:
+        self.parents[message_id], self.texts[message_id] = parent, text
+        self.leaf = message_id
+
+    def _pick(self, data: st.DataObject) -> int:
+        return data.draw(st.sampled_from(sorted(self.parents)))
+
+    @rule(data=st.data(), text=st.text(st.characters(codec="utf-8", exclude_characters="\0")))
+    def say(self, data: st.DataObject, text: str) -> None:
+        parent = data.draw(st.sampled_from([None, *self.parents]))
+        self._add(self.messages.add(self.chat, parent, "user", text).id, parent, text)
+
+    @rule(data=st.data())
+    def answer(self, data: st.DataObject) -> None:
+        parent = data.draw(st.sampled_from([None, *self.parents]))
+        added = self.messages.begin_answer(self.chat, parent, "m")
+        self._add(added, parent, "")
+        self.partial.add(added)
+
+    @precondition(lambda self: self.partial)
+    @rule(data=st.data(), text=st.sampled_from(["zebra", "zebra crossing", "no"]))
+    def write(self, data: st.DataObject, text: str) -> None:
+        message = data.draw(st.sampled_from(sorted(self.partial)))
+        self.texts[message] = text
+        if data.draw(st.booleans()):
+            self.messages.save_partial(message, text)
+        else:
+            self.messages.finish_answer(message, finished(text))
+            self.partial.remove(message)
+
+    @precondition(lambda self: self.parents)
+    @rule(data=st.data())
+    def edit(self, data: st.DataObject) -> None:
+        message = self._pick(data)
+        edited = self.messages.edit(message, "edited zebra")
+        self._add(edited.id, self.parents[message], "edited zebra")
+
+    @precondition(lambda self: self.parents)
+    @rule(data=st.data())
+    def select(self, data: st.DataObject) -> None:
+        leaf = self._pick(data)
+        self.messages.select(leaf)
+        while below := [child for child, parent in self.parents.items() if parent == leaf]:
+            leaf = max(below)
+        self.leaf = leaf
+
+    @rule()
+    def continue_in_a_copy(self) -> None:
+        old, self.chat = self.chat, self.chats.duplicate(self.chat)
+        copies = {None: None} | dict(
+            zip(
+                sorted(self.parents),
+                (message.id for message in self.messages.all_of(self.chat)),
+                strict=True,
+            )
+        )
+        self.texts = {copies[key]: text for key, text in self.texts.items()}
+        self.parents = {copies[key]: copies[up] for key, up in self.parents.items()}
+        self.leaf = copies[self.leaf]
+        self.partial = set()
+        self.chats.delete_for_ever(old)
+
+    @invariant()
+    def path_and_siblings_agree(self) -> None:
+        expected: list[int] = []
+        node = self.leaf
+        while node is not None:
+            expected.insert(0, node)
+            node = self.parents[node]
+        path = self.messages.path(self.chat)
+        assert [turn.message.id for turn in path] == expected
+        for turn in path:
+            message = turn.message
+            assert message.text == self.texts[message.id]
+            assert (message.state == "partial") == (message.id in self.partial)
+            same = [i for i, up in self.parents.items() if up == self.parents[message.id]]
+            assert list(turn.siblings) == sorted(same)
+
+    @invariant()
+    def complete_messages_are_found(self) -> None:
+        having = [i for i, t in self.texts.items() if "zebra" in t and i not in self.partial]
+        hits = self.search.find("zebra")
+        found = [hit.message_id for hit in hits if hit.message_id is not None]
+        assert found == ([max(having)] if having else [])
+
+
+TestTree = Tree.TestCase
+TestTree.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)

@@ -1,0 +1,98 @@
+"""Older files are copied, then brought up to date; each step is applied once."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from chat_stores import talk, texts
+
+from app.store.connection import pragma
+from app.store.migrations import APPLICATION_ID, MIGRATIONS, Migration
+from app.store.open_database import open_database
+from app.store.session_store import open_store
+
+LATEST = len(MIGRATIONS)
+
+
+def file_of_version(path: Path, version: int) -> None:
+    """As a Headstart that knew `version` steps left it, with one chat of two messages."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.create_function("index_text", 1, bytes.decode)
+        for step in MIGRATIONS[:version]:
+            step(connection)
+        connection.execute(f"PRAGMA user_version = {version}")
+        connection.execute(
+            "INSERT INTO chat (title, created_at, updated_at, leaf, settings)"
+            " VALUES ('old zebra', 1, 2, 2, '{}')"
+        )
+        for parent, role, text in ((None, "user", "hello lion"), (1, "assistant", "world")):
+            connection.execute(
+                "INSERT INTO message (chat, parent, role, state, model, created_at, text, thinking,"
+                " spans) VALUES (1, ?, ?, 'done', '', 1, ?, '', '[]')",
+                (parent, role, text),
+            )
+
+
+@pytest.mark.parametrize("version", range(1, LATEST + 1))
+def test_every_version_opens(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "chats.db"
+    file_of_version(path, version)
+    store = open_store(path)
+    assert texts(store, 1) == ["hello lion", "world"]
+    assert [hit.chat.id for hit in store.search.find("zeb")] == [1]
+    assert store.search.find("lion")[0].message_id == 1
+    talk(store, "new one")
+    copies = list(tmp_path.glob("*-before-update-*"))
+    assert len(copies) == (version < LATEST) == len(store.notices)
+    store.close()
+    for copy in copies:
+        assert str(copy) in store.notices[0]
+        with closing(sqlite3.connect(copy)) as old:
+            assert pragma(old, "user_version") == version
+            assert old.execute("SELECT count(*) FROM message").fetchone()[0] == 2
+    again = open_store(path)
+    assert again.notices == () and len(again.chats.listed()) == 2
+    again.close()
+
+
+def test_a_new_file_needs_no_copy(tmp_path: Path) -> None:
+    database = open_database(tmp_path / "chats.db")
+    assert database.notices == ()
+    assert [row[0] for row in database.rows("PRAGMA user_version")] == [LATEST]
+    assert [row[0] for row in database.rows("PRAGMA application_id")] == [APPLICATION_ID]
+    database.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["chats.db"]
+
+
+def test_a_step_that_fails_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "chats.db"
+    file_of_version(path, LATEST)
+
+    def add_a_column(connection: sqlite3.Connection) -> None:
+        connection.execute("ALTER TABLE chat ADD COLUMN folder TEXT")
+
+    def fail(connection: sqlite3.Connection) -> None:
+        connection.execute("DROP TABLE message")
+        connection.execute("SELECT nonsense")
+
+    with pytest.raises(sqlite3.OperationalError, match="nonsense"):
+        open_database(path, (*MIGRATIONS, add_a_column, fail))
+    with closing(sqlite3.connect(path)) as connection:
+        assert pragma(connection, "user_version") == LATEST + 1
+        assert connection.execute("SELECT count(*) FROM message").fetchone()[0] == 2
+    good: tuple[Migration, ...] = (*MIGRATIONS, add_a_column, lambda connection: None)
+    database = open_database(path, good)
+    assert len(database.rows("SELECT folder FROM chat")) == 1
+    database.close()
+
+
+def test_a_copy_that_was_cut_off_is_made_again(tmp_path: Path) -> None:
+    path = tmp_path / "chats.db"
+    file_of_version(path, 1)
+    (tmp_path / "chats-before-update-1.db.part").write_bytes(b"half")
+    database = open_database(path)
+    assert "chats-before-update-1.db" in database.notices[0]
+    database.close()
+    assert not (tmp_path / "chats-before-update-1.db.part").exists()

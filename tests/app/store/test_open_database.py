@@ -1,0 +1,252 @@
+"""A file in any state opens, or says what is wrong with it and what to do."""
+
+import random
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from chat_stores import python, talk, texts, without_rights
+
+from app.store.migrations import MIGRATIONS
+from app.store.session_store import SessionStore, open_passing_store, open_store
+from app.values.chat_settings import ChatSettings
+from app.values.errors import (
+    StoreBusy,
+    StoreError,
+    StoreForeign,
+    StoreReadOnly,
+    StoreTooNew,
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A closed file of 40 chats, 6 messages each."""
+    path = tmp_path / "chats.db"
+    store = open_store(path)
+    with store.database.transaction():
+        for number in range(40):
+            chat = store.chats.create(ChatSettings(), f"chat {number}")
+            parent = None
+            for turn in range(6):
+                text = f"zebra {turn} " + "words of a message " * 30
+                parent = store.messages._insert(chat, parent, "user", text, "", "", "done")
+    store.close()
+    return path
+
+
+def damaged_copy(folder: Path) -> Path:
+    (copy,) = (file for file in folder.glob("chats-damaged-*.db") if file.suffix == ".db")
+    return copy
+
+
+def check_replaced(path: Path, store: SessionStore) -> None:
+    """The damaged file is kept and named, and the new one works."""
+    (notice,) = (notice for notice in store.notices if "was damaged" in notice)
+    assert str(path) in notice and str(damaged_copy(path.parent)) in notice
+    chat = talk(store, "hello", "world")
+    assert texts(store, chat) == ["hello", "world"]
+    for summary in store.chats.listed():
+        store.open_chat(summary.id)
+    assert store.database.rows("PRAGMA foreign_key_check") == []
+    store.close()
+    again = open_store(path)
+    assert again.notices == ()
+    again.close()
+
+
+def test_a_damaged_page_costs_only_what_was_in_it(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    with closing(sqlite3.connect(path)) as connection:
+        pages = [
+            row[0]
+            for row in connection.execute(
+                "SELECT pageno FROM dbstat WHERE name = 'message' AND pagetype = 'leaf'"
+            )
+        ]
+    start = (pages[len(pages) // 2] - 1) * 4096
+    content[start : start + 4096] = random.Random(1).randbytes(4096)
+    path.write_bytes(content)
+    store = open_store(path)
+    kept = store.database.rows("SELECT count(*) AS n FROM message")[0]["n"]
+    assert len(store.chats.listed()) == 40 and 220 <= kept < 240
+    assert f"40 chats with {kept} messages" in store.notices[0]
+    assert damaged_copy(path.parent).read_bytes() == content
+    check_replaced(path, store)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: content[: len(content) // 2],
+        lambda content: content[:5000],
+        lambda content: content[:100],
+        lambda content: b"\0" * len(content),
+        lambda content: b"hello, this is no database" * 100,
+        lambda content: content[:16] + b"\xff" * 84 + content[100:],
+        lambda content: b"SQLite format 4" + content[15:],
+    ],
+    ids=["half", "two pages", "header", "zeros", "text", "odd header", "odd magic"],
+)
+def test_damaged_files_are_kept_aside(path: Path, damage: Callable[[bytes], bytes]) -> None:
+    path.write_bytes(damage(path.read_bytes()))
+    check_replaced(path, open_store(path))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_flipped_bytes_never_crash(path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    content = bytearray(path.read_bytes())
+    for _ in range(30):
+        content[chance.randrange(100, len(content))] ^= chance.randrange(1, 256)
+    path.write_bytes(content)
+    store = open_store(path)
+    try:
+        for summary in store.chats.listed():
+            store.open_chat(summary.id)
+        store.search.find("zebra")
+        talk(store, "hello")
+    except StoreError as error:
+        assert str(path) in str(error)
+    store.close()
+    again = open_store(path)
+    talk(again, "hello", "world")
+    again.close()
+
+
+def test_a_newer_file_can_be_read(path: Path) -> None:
+    newer = (*MIGRATIONS, lambda connection: None)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(f"PRAGMA user_version = {len(newer)}")
+    before = path.read_bytes()
+    store = open_store(path)
+    assert store.read_only and "newer Headstart" in store.notices[0]
+    assert len(store.chats.listed()) == 40 and store.search.find("zebra")
+    assert len(texts(store, 1)) == 6
+    for write in (
+        lambda: store.chats.create(ChatSettings()),
+        lambda: store.chats.delete(1),
+        lambda: store.messages.add(1, None, "user", "x"),
+        lambda: store.messages.save_partial(1, "x"),
+    ):
+        with pytest.raises(StoreReadOnly, match="Update Headstart"):
+            write()
+    store.close()
+    assert path.read_bytes() == before
+
+
+def test_a_newer_file_of_another_shape_says_so(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+        connection.execute("ALTER TABLE chat RENAME COLUMN title TO name")
+    store = open_store(path)
+    with pytest.raises(StoreTooNew, match="Update Headstart"):
+        store.chats.listed()
+    store.close()
+
+
+LEAVE = """
+import os, sys
+from pathlib import Path
+from app.store.session_store import open_store
+store = open_store(Path(sys.argv[1]))
+store.chats.rename(1, "last")
+os._exit(9)
+"""
+
+
+@pytest.mark.parametrize("left_open", [False, True])
+def test_a_folder_that_cannot_be_written_to(path: Path, left_open: bool) -> None:
+    if left_open:
+        with python(LEAVE, str(path)) as child:
+            assert child.wait() == 9
+    with without_rights(path.parent):
+        store = open_store(path)
+        assert store.read_only and "Allow writing" in store.notices[0]
+        assert len(store.chats.listed()) == 40
+        assert store.chats.get(1).title == ("last" if left_open else "chat 0")
+        with pytest.raises(StoreReadOnly, match="Allow writing"):
+            store.chats.rename(1, "x")
+        store.close()
+    writable = open_store(path)
+    writable.chats.rename(1, "x")
+    writable.close()
+
+
+def test_a_new_file_in_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
+    folder = tmp_path / "locked"
+    folder.mkdir()
+    with without_rights(folder):
+        for path in (folder / "chats.db", folder / "deeper" / "chats.db"):
+            with pytest.raises(StoreReadOnly, match=r"start again|room"):
+                open_store(path)
+
+
+def test_a_store_for_this_run_only() -> None:
+    store = open_passing_store("Chats are not saved.")
+    assert store.notices == ("Chats are not saved.",) and not store.read_only
+    assert texts(store, talk(store, "a", "b")) == ["a", "b"]
+    assert store.search.find("b")
+    store.close()
+
+
+def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "chats.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE theirs (x)")
+    before = path.read_bytes()
+    with pytest.raises(StoreForeign, match="another program"):
+        open_store(path)
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+
+
+HOLD = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+if sys.argv[2] == "EXCLUSIVE":
+    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+connection.execute("BEGIN " + sys.argv[2])
+connection.execute("UPDATE chat SET pinned = 1")
+print("held", flush=True)
+sys.stdin.readline()
+"""
+
+
+@contextmanager
+def held(path: Path, how: str) -> Iterator[None]:
+    with python(HOLD, str(path), how) as child:
+        assert child.stdout is not None and child.stdout.readline() == "held\n"
+        yield
+
+
+def test_a_file_held_by_another_process(path: Path) -> None:
+    store = open_store(path)
+    with held(path, "IMMEDIATE"):
+        assert store.chats.get(1).title == "chat 0"
+        with pytest.raises(StoreBusy, match="another program"):
+            store.chats.rename(1, "ours")
+        with pytest.raises(StoreBusy):
+            store.messages.add(1, None, "user", "x")
+        with pytest.raises(StoreBusy, match=r"chats\.db"):
+            open_store(path)
+    store.chats.rename(1, "ours")
+    assert store.chats.get(1).title == "ours"
+    store.close()
+
+
+def test_a_file_kept_by_another_process_alone(path: Path) -> None:
+    with held(path, "EXCLUSIVE"), pytest.raises(StoreBusy):
+        open_store(path)
+    open_store(path).close()
+
+
+def test_two_windows_on_one_file(path: Path) -> None:
+    first, second = open_store(path), open_store(path)
+    chat = talk(first, "from the first")
+    assert texts(second, chat) == ["from the first"]
+    second.messages.add(chat, first.messages.path(chat)[-1].message.id, "user", "second")
+    assert texts(first, chat) == ["from the first", "second"]
+    first.close()
+    second.close()

@@ -1,0 +1,204 @@
+"""Words are found by their beginnings, scripts without spaces anywhere; no query breaks it."""
+
+from contextlib import closing
+
+import pytest
+from chat_stores import finished, talk
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from app.store.connection import connect
+from app.store.database import Database, index_check_file
+from app.store.open_database import open_in_memory
+from app.store.search import Search
+from app.store.session_store import SessionStore, open_passing_store, open_store
+from app.values.chat_settings import ChatSettings
+from app.values.errors import StoreDamaged
+
+
+def found(store: SessionStore, query: str) -> list[int]:
+    return [hit.chat.id for hit in store.search.find(query)]
+
+
+def marked(text: str, ranges: tuple[tuple[int, int], ...]) -> list[str]:
+    return [text[start:end] for start, end in ranges]
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("The streaming markdown parser", "mark pars"),
+        ("The streaming markdown parser", "PARSER"),
+        ("Ein Café in Zürich", "cafe zur"),
+        ("A cafe\u0301 with combining marks", "café"),
+        ("in a cafe without", "café"),
+        ("snake_case_name", "case"),
+        ("mail me@example.com today", "me@example.com"),
+        ("C++ and 3.14", "c++"),
+        ("version 3.14 of it", "3.14"),
+        ("我喜欢北京的秋天", "北京"),
+        ("我喜欢北京的秋天", "秋"),
+        ("東京タワーへ行きました", "タワーへ行"),
+        ("오늘 서울에서 만나요", "서울"),
+        ("ครับผมชอบกรุงเทพ", "กรุงเทพ"),
+        ("iPhone手机很好", "iphone手机"),
+        ("iPhone手机很好", "手机 iph"),
+        ("Привет, мир", "прив"),
+        ("line one\n\n\nline two", "one two"),
+        ("\U00020000\U00020001\U00020002", "\U00020001"),
+    ],
+)
+def test_what_is_found(store: SessionStore, text: str, query: str) -> None:
+    chat = talk(store, "first", f"before {text} after")
+    other = store.chats.create(ChatSettings(), text)
+    talk(store, "nothing", "of the sort")
+    hits = {hit.chat.id: hit for hit in store.search.find(query)}
+    assert set(hits) == {chat, other}
+    assert hits[other].title_ranges and hits[other].message_id is None
+    assert hits[chat].snippet_ranges and not hits[chat].title_ranges
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("alpha beta", "alpha gamma"),
+        ("alphabet", "bet"),
+        ("北京和上海", "北上"),
+        ("text", "++ -- !!"),
+        ("text", ""),
+        ("NEAR", '"'),
+        ("a b", "a NOT b c"),
+    ],
+)
+def test_what_is_not_found(store: SessionStore, text: str, query: str) -> None:
+    talk(store, "first", text)
+    assert store.search.find(query) == ()
+
+
+def test_operators_are_words(store: SessionStore) -> None:
+    chat = talk(store, "use NOT and AND or NEAR(x, 2) with title: here")
+    for query in ("NOT AND", "NEAR(x, 2)", "title:", '"use not"', "use*", "^use", "-use", "{use}"):
+        assert found(store, query) == [chat], query
+
+
+def test_ranges_and_snippets(store: SessionStore) -> None:
+    long = "filler words here " * 40
+    chat = talk(store, f"{long}\nthe Zebra crossed\tthe zebras' road {long}", title="On Zebra-s")
+    (hit,) = store.search.find("zebra")
+    assert hit.chat.id == chat
+    assert marked(hit.chat.title, hit.title_ranges) == ["Zebra"]
+    assert hit.snippet.startswith("…") and hit.snippet.endswith("…")
+    assert "the Zebra crossed the zebras' road" in hit.snippet
+    assert marked(hit.snippet, hit.snippet_ranges) == ["Zebra", "zebra"]
+    assert len(hit.snippet) < 200
+
+
+def test_the_newest_message_is_pointed_at(store: SessionStore) -> None:
+    chat = talk(store, "zebra one", "zebra two", "other", "zebra last", "end")
+    (hit,) = store.search.find("zebra")
+    assert hit.message_id == store.messages.path(chat)[3].message.id
+    assert hit.snippet == "zebra last"
+
+
+def test_the_index_follows_every_change(store: SessionStore) -> None:
+    chat = talk(store, "question")
+    answer = store.messages.begin_answer(chat, None, "Tiny")
+    store.messages.save_partial(answer, "zebra")
+    assert found(store, "zebra") == []
+    store.messages.finish_answer(answer, finished("lion"))
+    assert found(store, "zebra") == [] and found(store, "lion") == [chat]
+    store.messages.save_partial(answer, "tiger")
+    assert found(store, "lion tiger") == []
+    store.messages.finish_answer(answer, finished("tiger"))
+    assert found(store, "lion") == [] and found(store, "tiger") == [chat]
+    store.chats.rename(chat, "camel")
+    assert found(store, "camel") == [chat] and found(store, "question") == [chat]
+    store.chats.delete(chat)
+    assert found(store, "tiger") == found(store, "camel") == []
+    store.chats.restore(chat)
+    assert found(store, "tiger") == [chat]
+    copy = store.chats.duplicate(chat)
+    store.chats.delete_for_ever(chat)
+    assert found(store, "tiger") == found(store, "camel") == [copy]
+
+
+def test_titles_come_first_and_no_more_than_asked(store: SessionStore) -> None:
+    chats = [talk(store, "zebra", title=f"chat {number}") for number in range(5)]
+    titled = store.chats.create(ChatSettings(), "zebra")
+    assert found(store, "zebra") == [titled, *reversed(chats)]
+    assert [hit.chat.id for hit in store.search.find("zebra", limit=3)] == [titled, *chats[:2:-1]]
+
+
+QUERY = (
+    st.text()
+    | st.text(st.sampled_from("\"*^:(){}+-~ANDORT\0\ud800'%_[]北 a"))
+    | st.binary().map(lambda raw: raw.decode("utf-8", "surrogateescape"))
+)
+PASSING = open_passing_store("for one test")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(), QUERY)
+@example('a" OR "b', '"')
+@example("x" * 500, "x " * 400)
+def test_any_query_on_any_text(text: str, query: str) -> None:
+    chat = talk(PASSING, text)
+    try:
+        for hit in PASSING.search.find(query):
+            assert all(0 <= s < e <= len(hit.snippet) for s, e in hit.snippet_ranges)
+            assert all(0 <= s < e <= len(hit.chat.title) for s, e in hit.title_ranges)
+    finally:
+        PASSING.chats.delete_for_ever(chat)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.text(st.characters(categories=["L", "N"]), min_size=1), min_size=1, max_size=6))
+def test_every_word_of_a_text_is_found(words: list[str]) -> None:
+    store = open_passing_store("for one test")
+    talk(store, "first", " ".join(words))
+    for word in words:
+        assert store.search.find(word), word
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE text_index_data SET block = x'0000ff' WHERE id > 10",
+        "UPDATE text_index_data SET block = x'ffffffffffff' WHERE id = 10",
+        "DELETE FROM text_index_data WHERE id = 10",
+        "DELETE FROM text_index_data WHERE id > 10",
+        "UPDATE text_index_data SET block = zeroblob(length(block)) WHERE id > 10",
+    ],
+)
+def test_a_damaged_index_is_made_again(store: SessionStore, damage: str) -> None:
+    chat = talk(store, "zebra", "lion", title="title")
+    path = store.database.path
+    store.database.write(damage)
+    store.close()
+    index_check_file(path).touch()
+    again = open_store(path)
+    assert ["damaged" in notice for notice in again.notices] == [True]
+    assert found(again, "zebra") == [chat]
+    again.close()
+    third = open_store(path)
+    assert third.notices == ()
+    third.close()
+
+
+def test_damage_that_shows_later_is_looked_for_at_the_next_start(store: SessionStore) -> None:
+    talk(store, "zebra")
+    with pytest.raises(StoreDamaged, match="start Headstart again"), store.database._errors():
+        raise_corrupt(store.database)
+    assert index_check_file(store.database.path).exists()
+
+
+def raise_corrupt(database: Database) -> None:
+    """A connection that has not read the index yet meets a damaged one."""
+    database.write("UPDATE text_index_data SET block = x'ffffffffffff' WHERE id >= 10")
+    with closing(connect(database.path, "ro")) as fresh:
+        fresh.execute("SELECT rowid FROM text_index WHERE text_index MATCH 'zebra'").fetchall()
+
+
+def test_an_empty_database_finds_nothing() -> None:
+    assert Search(open_in_memory("")).find("x") == ()

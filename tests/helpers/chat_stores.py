@@ -1,0 +1,89 @@
+"""Chats, clocks and other processes for the tests of the store."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from app.store.session_store import SessionStore
+from app.values.chat_settings import ChatSettings
+from mlx_engine.values.events import FinishReason, GenerationFinished
+from mlx_engine.values.stats import GenerationStats
+
+ROOT = Path(__file__).parents[2]
+NOBODY = 65534
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    def __init__(self, now: float = 1_750_000_000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def finished(text: str, reason: FinishReason = "end", thinking: str = "") -> GenerationFinished:
+    """The last event of an answer."""
+    stats = GenerationStats(generated_tokens=len(text), drafted_by_depth=(3, 2), seed=7)
+    return GenerationFinished(reason, stats, text, thinking)
+
+
+def talk(store: SessionStore, *texts: str, title: str = "") -> int:
+    """A chat in which user and model take turns; its id."""
+    chat = store.chats.create(ChatSettings(), title)
+    parent = None
+    for number, text in enumerate(texts):
+        if number % 2 == 0:
+            parent = store.messages.add(chat, parent, "user", text).id
+        else:
+            parent = store.messages.begin_answer(chat, parent, "Tiny")
+            store.messages.finish_answer(parent, finished(text))
+    return chat
+
+
+def texts(store: SessionStore, chat: int) -> list[str]:
+    """What the selected branch says."""
+    return [turn.message.text for turn in store.messages.path(chat)]
+
+
+@contextmanager
+def python(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Another process that can import the project, with pipes for its lines; killed at the end."""
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+@contextmanager
+def without_rights(folder: Path, mode: int = 0o555) -> Iterator[None]:
+    """`folder` may only be read, also when the tests run as root, who may do anything."""
+    is_root = os.geteuid() == 0
+    files = list(folder.iterdir())
+    for parent in folder.parents:
+        if is_root and parent.owner() == "root" and parent not in (Path("/"), Path("/tmp")):
+            parent.chmod(0o755)
+    for path in files:
+        path.chmod(0o444)
+    folder.chmod(mode)
+    if is_root:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+        folder.chmod(0o755)
+        for path in files:
+            path.chmod(0o644)

@@ -1,0 +1,77 @@
+"""A process that writes an answer is killed; what it had shown for long enough must be there."""
+
+import random
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from chat_stores import python
+
+from app.store.session_store import open_store
+
+WRITER = """
+import sys, time
+from pathlib import Path
+from app.store.answer_saver import AnswerSaver
+from app.store.session_store import open_store
+from app.values.chat_settings import ChatSettings
+
+store = open_store(Path(sys.argv[1]))
+chat = store.chats.create(ChatSettings())
+question = store.messages.add(chat, None, "user", "Tell me a story.").id
+saver = AnswerSaver(store.messages, store.messages.begin_answer(chat, question, "Tiny"))
+text = ""
+number = 0
+while True:
+    text += f"word{number} "
+    number += 1
+    saver.show(text)
+    print(len(text), time.time(), flush=True)
+    time.sleep(0.003)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """One kill: characters on the screen, of them 2 s old, and found again; newest_lost_s old."""
+
+    shown: int
+    old_enough: int
+    found: int
+    lost_s: float
+    sound: bool
+
+    @property
+    def promise_kept(self) -> bool:
+        return self.sound and self.found >= self.old_enough
+
+
+def kill_once(path: Path, chance: random.Random, longest_s: float) -> Kill:
+    """Let a new process write into `path` for a while, kill -9 it, and open what it left."""
+    shown = []
+    with python(WRITER, str(path)) as child:
+        assert child.stdout is not None
+        first = child.stdout.readline()
+        end = time.time() + chance.uniform(0, longest_s)
+        shown.append(first)
+        while time.time() < end:
+            shown.append(child.stdout.readline())
+        child.kill()
+        killed_at = time.time()
+        rest = child.stdout.read()
+    lines = [line.split() for line in [*shown, *rest.splitlines()]]
+    pairs = [(int(line[0]), float(line[1])) for line in lines if len(line) == 2]
+    store = open_store(path)
+    message = store.messages.path(store.chats.listed()[0].id)[-1].message
+    sound = message.interrupted and store.notices == ()
+    sound = sound and store.database.rows("PRAGMA integrity_check")[0][0] == "ok"
+    store.close()
+    found = len(message.text)
+    lost = [at for length, at in pairs if length > found]
+    return Kill(
+        shown=pairs[-1][0],
+        old_enough=max((length for length, at in pairs if at <= killed_at - 2), default=0),
+        found=found,
+        lost_s=killed_at - lost[0] if lost else 0.0,
+        sound=sound,
+    )
