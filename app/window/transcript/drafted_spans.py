@@ -3,8 +3,9 @@
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from app.values.chats import DraftedSpan
 
 NEAR = 24
 """A word this close ahead is taken at once; one further on only if the next word follows it."""
@@ -14,15 +15,6 @@ FAR = 1200
 WORD = re.compile(r"\w+|[^\w\s]")
 MARKUP = re.compile(r"(?:[\s|:*_~`>#-]++|\[?\]\([^()\s]*+(?:\s[^()\n]*+)?\)|!?\[)*+")
 """Markers, link addresses and the rules of tables: the way from one word to the next."""
-
-
-@dataclass(frozen=True, slots=True)
-class DraftedSpan:
-    """source[start:end] came from an accepted draft of this depth (1 and up)."""
-
-    start: int
-    end: int
-    depth: int
 
 
 class Run(NamedTuple):

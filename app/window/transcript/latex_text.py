@@ -13,6 +13,9 @@ LONGEST = 8000
 
 TOKEN = re.compile(r"\\(?:[A-Za-z]+\*?|.)|\s+|\d+(?:[.,]\d+)*|.", re.DOTALL)
 SYMBOL = symbols.PLAIN | symbols.CAPITALS
+FUNCTION_END = "\ue000"
+"""Stands after a function's name until its sub- and superscripts are known."""
+AFTER_FUNCTION = re.compile(r"\ue000((?:[⁰-₎²³¹]|<(su[bp])>.*?</\2>)*)")
 COMPOUND = re.compile(r"[+\-−±∓·×÷/⁄=<>≤≥,\s\u2009]")
 
 
@@ -65,7 +68,8 @@ class _Reader:
             if self._at < len(self._tokens):
                 parts.append("}")
                 self._at += 1
-        return re.sub(r"[ \u2009]{2,}", " ", "".join(parts)).strip()
+        shown = AFTER_FUNCTION.sub("\\1\u2009", "".join(parts)).replace("\u2009(", "(")
+        return re.sub(r"[ \u2009]{2,}", " ", shown).strip()
 
     def _until(self, end: str) -> str:
         parts = []
@@ -209,7 +213,7 @@ def _simple(name: str) -> str | None:
     if name in SYMBOL:
         return escape(SYMBOL[name])
     if name in symbols.FUNCTIONS:
-        return f"{name}\u2009"
+        return name + FUNCTION_END
     if name in symbols.SPACES:
         return symbols.SPACES[name]
     return escape(symbols.ESCAPED[name]) if name in symbols.ESCAPED else None

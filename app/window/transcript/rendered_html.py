@@ -107,8 +107,13 @@ def _tag(token: Token) -> str:
     """The opening or closing tag of a paragraph, list, emphasis, ..."""
     if token.hidden:
         return ""
+    if token.type in ("heading_open", "heading_close"):
+        size = min(int(token.tag[1]), 3)
+        return f'<p class="h{size}">' if token.nesting > 0 else "</p>"
     if token.nesting < 0:
         return f"</{token.tag}>"
+    if token.type == "list_item_open" and token.attrs:
+        return f'<li class="{token.attrs["class"]}">'
     if token.type == "ordered_list_open" and "start" in token.attrs:
         return f'<ol start="{token.attrs["start"]}">'
     return _link(token) if token.type == "link_open" else f"<{token.tag}>"
@@ -144,12 +149,13 @@ def _with_links(text: str) -> str:
 
 
 def _mark_tasks(tokens: list[Token]) -> None:
-    """Write "[ ] " and "[x] " at the start of a list item as boxes."""
+    """Turn "[ ] " and "[x] " at the start of a list item into the item's box."""
     for index in range(2, len(tokens)):
         children = tokens[index].children
         if not children or tokens[index - 2].type != "list_item_open":
             continue
         found = TASK.match(children[0].content) if children[0].type == "text" else None
         if found:
-            box = "☐ " if found[1] == " " else "☑ "
-            children[0].content = box + children[0].content[found.end() :]
+            checked = "unchecked" if found[1] == " " else "checked"
+            tokens[index - 2].attrs["class"] = checked
+            children[0].content = children[0].content[found.end() :]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from app.window.transcript.drafted_spans import DraftedSpan
+from app.values.chats import DraftedSpan
 from mlx_engine.values.stats import GenerationStats
 
 Role = Literal["user", "assistant"]
@@ -16,7 +16,8 @@ class ShownMessage:
 
     spans, thinking_spans: what was drafted, offsets in `text` and in `thinking`, sorted.
     stats: None while the answer runs and for the user's messages. branch_index: 0-based, of
-    branch_count alternatives. notice: a line under the text, such as why it failed or ended.
+    branch_count alternatives. can_continue: offer that the answer goes on. notice: a line
+    under the text, such as why it failed.
     """
 
     id: int
@@ -30,4 +31,5 @@ class ShownMessage:
     branch_index: int = 0
     branch_count: int = 1
     notice: str = ""
+    can_continue: bool = False
     thinking_spans: tuple[DraftedSpan, ...] = ()

@@ -6,8 +6,8 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.values.chats import DraftedSpan
 from app.window.transcript.drafted_spans import (
-    DraftedSpan,
     Tint,
     aligned,
     in_utf16,

@@ -1,0 +1,124 @@
+"""The lines of a code block: read only, as high as they are many, scrolled sideways only."""
+
+from collections.abc import Iterator, Sequence
+from math import ceil
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import (
+    QColor,
+    QKeyEvent,
+    QPainter,
+    QPaintEvent,
+    QPalette,
+    QTextCursor,
+    QWheelEvent,
+)
+from PySide6.QtWidgets import QFrame, QPlainTextEdit, QWidget
+
+from app.window.transcript import keys, tint_rects
+from app.window.transcript.drafted_spans import Tint, in_utf16
+from app.window.transcript.look import Look
+from app.window.transcript.placed_blocks import PlacedBlock
+
+PADDING = 12
+
+
+class CodeText(QPlainTextEdit):
+    """Grows by what is added to its code, without looking at the rest again."""
+
+    def __init__(self, look: Look, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._look = look
+        self._code = ""
+        self._tints: list[Tint] = []
+        self.setReadOnly(True)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setUndoRedoEnabled(False)
+        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+        self.setTextInteractionFlags(
+            Qt.TextInteractionFlag.TextSelectableByMouse
+            | Qt.TextInteractionFlag.TextSelectableByKeyboard
+        )
+        self.viewport().setAutoFillBackground(False)
+        self.document().setDocumentMargin(0)
+        self.setViewportMargins(PADDING, 0, PADDING, 0)
+        self.horizontalScrollBar().rangeChanged.connect(lambda *_: self._set_height())
+        self.set_look(look)
+
+    def show_code(self, code: str, drafted: Sequence[Tint]) -> None:
+        """Show this code; tints count its characters."""
+        if code.startswith(self._code):
+            cursor = QTextCursor(self.document())
+            cursor.movePosition(QTextCursor.MoveOperation.End)
+            cursor.insertText(code[len(self._code) :])
+        else:
+            self.setPlainText(code)
+        self._code = code
+        self._tints = in_utf16(code, drafted)
+        self._set_height()
+        self.viewport().update()
+
+    def set_look(self, look: Look) -> None:
+        """Take other colours and sizes."""
+        self._look = look
+        self.setFont(look.code_font())
+        palette = QPalette(self.palette())
+        palette.setColor(QPalette.ColorRole.Text, QColor(look.theme.text))
+        self.setPalette(palette)
+        self.setTabStopDistance(4 * self.fontMetrics().horizontalAdvance(" "))
+        self._set_height()
+        self.viewport().update()
+
+    def text(self) -> str:
+        """The code on show."""
+        return self.toPlainText()
+
+    def _set_height(self) -> None:
+        lines = self._lines_height()
+        bar = self.horizontalScrollBar()
+        below = bar.sizeHint().height() if bar.maximum() > 0 else 0
+        self.setFixedHeight(ceil(lines) + max(PADDING, below + 2))
+
+    def _lines_height(self) -> float:
+        """Letters of another font, such as emoji, may make a line higher."""
+        if self._code.isascii():
+            return self.blockCount() * self.fontMetrics().lineSpacing()
+        return self.blockBoundingGeometry(self.document().lastBlock()).bottom()
+
+    # Qt
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
+        """Tints first, the code on top of them."""
+        if self._look.shows_drafted and self._tints:
+            painter = QPainter(self.viewport())
+            area = QRectF(event.rect())
+            found = tint_rects.boxes(self._lines(area), self._tints)
+            tint_rects.paint(painter, found, area, self._look)
+            painter.end()
+        super().paintEvent(event)
+
+    def _lines(self, area: QRectF) -> Iterator[PlacedBlock]:
+        """The lines that touch `area`, which may be a small part of the code."""
+        block = self.cursorForPosition(area.topLeft().toPoint()).block()
+        corner = self.blockBoundingGeometry(block).topLeft() + self.contentOffset()
+        while block.isValid() and corner.y() < area.bottom():
+            yield PlacedBlock(block, QPointF(corner))
+            corner += QPointF(0, self.blockBoundingRect(block).height())
+            block = block.next()
+
+    def wheelEvent(self, event: QWheelEvent) -> None:  # noqa: N802
+        """Sideways only; up and down belongs to the transcript."""
+        delta = event.angleDelta()
+        if abs(delta.x()) > abs(delta.y()) and self.horizontalScrollBar().maximum() > 0:
+            super().wheelEvent(event)
+        else:
+            event.ignore()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+        """Scrolling keys belong to the transcript."""
+        if keys.scrolls(event):
+            event.ignore()
+        else:
+            super().keyPressEvent(event)

@@ -1,0 +1,65 @@
+"""The bar to find text in a chat."""
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QLineEdit
+
+from app.window.controls.icon_button import IconButton
+from app.window.controls.labels import label, tabular
+from app.window.transcript.look import Look
+
+
+class FindBar(QFrame):
+    """Signals `query_changed`(str), `step_wanted`(+1 or -1), `closed`."""
+
+    query_changed = Signal(str)
+    step_wanted = Signal(int)
+    closed = Signal()
+
+    def __init__(self, look: Look) -> None:
+        super().__init__()
+        self.setProperty("role", "card")
+        self.field = QLineEdit()
+        self.field.setPlaceholderText("Find in this chat")
+        self.field.setAccessibleName("Find in this chat")
+        self.field.setClearButtonEnabled(True)
+        self.field.setMinimumWidth(180)
+        self.field.textChanged.connect(self.query_changed)
+        self.count: QLabel = label("", "muted")
+        tabular(self.count)
+        self.count.setMinimumWidth(64)
+        self._previous = IconButton("chevron_up", "Previous match", look.theme, look.sizes)
+        self._next = IconButton("chevron_down", "Next match", look.theme, look.sizes)
+        self._close = IconButton("close", "Close", look.theme, look.sizes)
+        self._previous.clicked.connect(lambda: self.step_wanted.emit(-1))
+        self._next.clicked.connect(lambda: self.step_wanted.emit(1))
+        self._close.clicked.connect(self.closed)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(8, 6, 8, 6)
+        row.setSpacing(4)
+        for widget in (self.field, self.count, self._previous, self._next, self._close):
+            row.addWidget(widget)
+
+    def show_count(self, current: int, total: int) -> None:
+        """Match `current` (from 1) of `total`; nothing without a query."""
+        words = f"{current} of {total}" if total else "no match"
+        self.count.setText(words if self.field.text() else "")
+        for button in (self._previous, self._next):
+            button.setEnabled(total > 0)
+
+    def set_look(self, look: Look) -> None:
+        """Take other colours and sizes."""
+        for button in (self._previous, self._next, self._close):
+            button.set_theme(look.theme, look.sizes)
+
+    # Qt
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+        """Return goes on, Shift-Return back, Escape closes."""
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            back = event.modifiers() & Qt.KeyboardModifier.ShiftModifier
+            self.step_wanted.emit(-1 if back else 1)
+        elif event.key() == Qt.Key.Key_Escape:
+            self.closed.emit()
+        else:
+            super().keyPressEvent(event)

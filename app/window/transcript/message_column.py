@@ -1,0 +1,164 @@
+"""The messages of a chat from the top, made of widgets only near the part in view."""
+
+from collections.abc import Iterable, Sequence
+
+from PySide6.QtCore import QTimer, Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QVBoxLayout
+
+from app.window.transcript.chat_search import TextWidget
+from app.window.transcript.look import GAP, MARGIN, TEXT_WIDTH, Look
+from app.window.transcript.message_view import MessageView
+from app.window.transcript.pinned_scroll import PinnedScroll
+from app.window.transcript.rendered_html import MarkdownHtml
+from app.window.transcript.shown_message import ShownMessage
+from app.window.transcript.thinking_segment import ThinkingShown
+from mlx_engine.values.events import TextPiece
+
+
+class MessageColumn(PinnedScroll):
+    """Signals as TranscriptView has them; every message has its own id."""
+
+    regenerate_wanted = Signal(int)
+    edit_wanted = Signal(int, str)
+    continue_wanted = Signal(int)
+    branch_wanted = Signal(int, int)
+    stats_clicked = Signal(int)
+    link_clicked = Signal(str)
+
+    def __init__(self, look: Look, thinking: ThinkingShown) -> None:
+        super().__init__()
+        self._look, self._thinking = look, thinking
+        self._renderer = MarkdownHtml()
+        self._views: list[MessageView] = []
+        self._column = QVBoxLayout(self.content)
+        self._column.setSpacing(GAP)
+        self._column.addStretch(1)
+        self._nearby = QTimer(self)
+        self._nearby.setSingleShot(True)
+        self._nearby.setInterval(0)
+        self._nearby.timeout.connect(self.build_in_view)
+        self.verticalScrollBar().valueChanged.connect(self._soon)
+        self._set_margins()
+
+    def messages(self) -> list[ShownMessage]:
+        """What is on show, from the top."""
+        return [view.message for view in self._views]
+
+    def view(self, message_id: int) -> MessageView | None:
+        """The widget of a message."""
+        return next((v for v in reversed(self._views) if v.message.id == message_id), None)
+
+    def show_messages(self, messages: Iterable[ShownMessage]) -> None:
+        """Show another chat, from its end."""
+        self._drop_from(0)
+        for message in messages:
+            self._add(message)
+        self._build_end()
+        self.follow()
+
+    def replace_from(self, message_id: int, messages: Iterable[ShownMessage]) -> None:
+        """Show another branch: from this message on, these instead; the place is kept."""
+        ids = [view.message.id for view in self._views]
+        self._drop_from(ids.index(message_id) if message_id in ids else len(ids))
+        for message in messages:
+            self._add(message)
+        self._nearby.start()
+
+    def add(self, message: ShownMessage) -> None:
+        """Show one more message and go to it."""
+        self._add(message).build(self._width(), self._thinking)
+        self.follow()
+
+    def append_pieces(self, message_id: int, pieces: Sequence[TextPiece]) -> None:
+        """Grow a live answer by what arrived."""
+        view = self.view(message_id)
+        if view is not None:
+            view.build(self._width(), self._thinking)
+            view.append(pieces)
+
+    def finish_thinking(self, message_id: int, seconds: float | None) -> None:
+        """A live answer begins to answer; its thinking folds away unless somebody reads it."""
+        view = self.view(message_id)
+        if view is not None:
+            view.finish_thinking(seconds, closes=self.pinned)
+
+    def finish(self, message: ShownMessage) -> None:
+        """An answer is complete."""
+        view = self.view(message.id)
+        if view is not None and not view.finish(message):
+            index = self._views.index(view)
+            later = [v.message for v in self._views[index + 1 :]]
+            self.replace_from(message.id, [message, *later])
+
+    def set_look(self, look: Look) -> None:
+        """Take other colours and sizes, and show or hide the tints."""
+        self._look = look
+        for view in self._views:
+            view.set_look(look)
+
+    def set_thinking_shown(self, shown: ThinkingShown) -> None:
+        """Whether thinking opens by itself, from the next answer on."""
+        self._thinking = shown
+
+    def texts(self) -> list[TextWidget]:
+        """All text that can be searched; makes what is not made yet."""
+        for view in self._views:
+            view.build(self._width(), self._thinking)
+        return [text for view in self._views for text in view.texts()]
+
+    def build_in_view(self) -> None:
+        """Make the widgets of the messages in view and a screen above and below."""
+        high = self.viewport().height()
+        top = self.verticalScrollBar().value() - high
+        for view in self._views:
+            if view.y() > top + 3 * high:
+                return
+            if view.y() + view.height() > top:
+                view.build(self._width(), self._thinking)
+
+    def _soon(self) -> None:
+        self._nearby.start()
+
+    def _build_end(self) -> None:
+        """Make the widgets that will be in view at the end, and a few more."""
+        rest = 2 * max(self.viewport().height(), 400)
+        for view in reversed(self._views):
+            if rest < 0:
+                return
+            view.build(self._width(), self._thinking)
+            rest -= view.sizeHint().height()
+
+    def _add(self, message: ShownMessage) -> MessageView:
+        view = MessageView(message, self._look, self._renderer)
+        view.regenerate_wanted.connect(self.regenerate_wanted)
+        view.edit_wanted.connect(self.edit_wanted)
+        view.continue_wanted.connect(self.continue_wanted)
+        view.branch_wanted.connect(self.branch_wanted)
+        view.stats_clicked.connect(self.stats_clicked)
+        view.link_clicked.connect(self.link_clicked)
+        self._views.append(view)
+        self._column.insertWidget(self._column.count() - 1, view)
+        return view
+
+    def _drop_from(self, index: int) -> None:
+        for view in self._views[index:]:
+            self._column.removeWidget(view)
+            view.hide()
+            view.deleteLater()
+        del self._views[index:]
+
+    def _width(self) -> int:
+        return max(120, min(TEXT_WIDTH, self.viewport().width() - 2 * MARGIN))
+
+    def _set_margins(self) -> None:
+        side = max(MARGIN, (self.viewport().width() - TEXT_WIDTH) // 2)
+        self._column.setContentsMargins(side, MARGIN, side, MARGIN)
+
+    # Qt
+
+    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+        """The column stays in the middle."""
+        self._set_margins()
+        super().resizeEvent(event)
+        self._nearby.start()

@@ -1,0 +1,189 @@
+"""One message of the transcript, made of widgets only once the reader comes near it."""
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QMimeData, Signal
+from PySide6.QtGui import QGuiApplication, QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+
+from app.window.transcript.answer_view import AnswerView
+from app.window.transcript.code_text import CodeText
+from app.window.transcript.look import Look, keeps_height
+from app.window.transcript.message_actions import MessageActions
+from app.window.transcript.message_footer import MessageFooter
+from app.window.transcript.plain_text import plain_text
+from app.window.transcript.prose_segment import ProseSegment
+from app.window.transcript.rendered_html import MarkdownHtml
+from app.window.transcript.shown_message import ShownMessage
+from app.window.transcript.thinking_segment import ThinkingShown
+from app.window.transcript.user_bubble import UserBubble
+from mlx_engine.values.events import TextPiece
+
+ROOM = 44
+"""Height of what stands around a message's text."""
+LARGEST = 0xFFFFFF
+
+
+class MessageView(QWidget):
+    """Until `build` it is an empty widget of about the right height."""
+
+    regenerate_wanted = Signal(int)
+    edit_wanted = Signal(int, str)
+    continue_wanted = Signal(int)
+    branch_wanted = Signal(int, int)
+    stats_clicked = Signal(int)
+    link_clicked = Signal(str)
+
+    def __init__(self, message: ShownMessage, look: Look, renderer: MarkdownHtml) -> None:
+        super().__init__()
+        keeps_height(self)
+        self.message = message
+        self._look, self._renderer = look, renderer
+        self._body: AnswerView | UserBubble | None = None
+        self._shown: ThinkingShown = "closed"
+        self._actions: MessageActions | None = None
+        self._footer: MessageFooter | None = None
+        self.setAccessibleName("You" if message.role == "user" else "Answer")
+        self.setFixedHeight(self._guess())
+
+    @property
+    def is_built(self) -> bool:
+        """Whether it has its widgets."""
+        return self._body is not None
+
+    @property
+    def answer(self) -> AnswerView | None:
+        """The widgets of an answer, None for the user's messages and before `build`."""
+        return self._body if isinstance(self._body, AnswerView) else None
+
+    def build(self, width: int, shown: ThinkingShown) -> None:
+        """Make the widgets, for a column this wide; no effect the second time."""
+        if self._body is not None:
+            return
+        self._shown = shown
+        self.setMinimumHeight(0)
+        self.setMaximumHeight(LARGEST)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(2)
+        self._body = self._make_body(width)
+        self._actions = MessageActions(self._look)
+        self._footer = MessageFooter(self._look)
+        self._footer.clicked.connect(lambda: self.stats_clicked.emit(self.message.id))
+        row = QHBoxLayout()
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(8)
+        row.addWidget(self._footer, 1)
+        row.addStretch()
+        row.addWidget(self._actions)
+        column.addWidget(self._body)
+        column.addLayout(row)
+        self._connect(self._actions)
+        self._show_state()
+
+    def append(self, pieces: Sequence[TextPiece]) -> None:
+        """Add to a live answer that is built."""
+        if isinstance(self._body, AnswerView):
+            self._body.append(pieces)
+
+    def finish_thinking(self, seconds: float | None, closes: bool) -> None:
+        """A live answer's thinking is over."""
+        if isinstance(self._body, AnswerView):
+            self._body.finish_thinking(seconds, closes)
+
+    def finish(self, message: ShownMessage) -> bool:
+        """Become the finished message; False if its text is another, so that it must be rebuilt."""
+        self.message = message
+        if not isinstance(self._body, AnswerView):
+            return not self.is_built
+        if not self._body.is_of(message):
+            return False
+        self._body.finish(message)
+        self._show_state()
+        return True
+
+    def set_look(self, look: Look) -> None:
+        """Take other colours and sizes, and show or hide the tints."""
+        self._look = look
+        if self._body is None:
+            self.setFixedHeight(self._guess())
+            return
+        for part in (self._body, self._actions, self._footer):
+            if part is not None:
+                part.set_look(look)
+
+    def texts(self) -> list[ProseSegment | CodeText]:
+        """The widgets that hold its text and can be searched, from the top."""
+        if isinstance(self._body, UserBubble):
+            return [self._body.prose]
+        columns = self._body.columns() if self._body else []
+        return [text for column in columns for text in column.texts()]
+
+    def copy(self) -> None:
+        """Its words to the clipboard: as plain text, and as rich text for programs that take it."""
+        data = QMimeData()
+        markdown = self._markdown()
+        if self.message.role == "user":
+            data.setText(markdown)
+        else:
+            data.setText(plain_text(markdown))
+            data.setHtml(self._renderer.html(markdown))
+        QGuiApplication.clipboard().setMimeData(data)
+        if self._actions is not None:
+            self._actions.say_copied(self._actions.copy)
+
+    def copy_markdown(self) -> None:
+        """Its source to the clipboard."""
+        QGuiApplication.clipboard().setText(self._markdown())
+        if self._actions is not None:
+            self._actions.say_copied(self._actions.copy_markdown)
+
+    def edit(self) -> None:
+        """Let the user change their words here."""
+        if isinstance(self._body, UserBubble):
+            self._body.edit()
+
+    def _markdown(self) -> str:
+        return self._body.text() if isinstance(self._body, AnswerView) else self.message.text
+
+    def _make_body(self, width: int) -> AnswerView | UserBubble:
+        if self.message.role == "user":
+            bubble = UserBubble(self._look, self.message.text, width)
+            bubble.edited.connect(lambda text: self.edit_wanted.emit(self.message.id, text))
+            return bubble
+        answer = AnswerView(self._look, self._renderer, width, self._shown)
+        answer.link_clicked.connect(self.link_clicked)
+        answer.show_message(self.message)
+        return answer
+
+    def _connect(self, actions: MessageActions) -> None:
+        actions.copy_wanted.connect(self.copy)
+        actions.copy_markdown_wanted.connect(self.copy_markdown)
+        actions.edit_wanted.connect(self.edit)
+        actions.regenerate_wanted.connect(lambda: self.regenerate_wanted.emit(self.message.id))
+        actions.continue_wanted.connect(lambda: self.continue_wanted.emit(self.message.id))
+        actions.branch_wanted.connect(lambda by: self.branch_wanted.emit(self.message.id, by))
+
+    def _show_state(self) -> None:
+        """Buttons and figures appear when the answer is complete."""
+        if self._actions is None or self._footer is None:
+            return
+        self._actions.show_message(self.message)
+        self._actions.setVisible(self.message.state != "live")
+        self._footer.setVisible(self.message.stats is not None)
+        if self.message.stats is not None:
+            self._footer.show_stats(self.message.stats)
+
+    def _guess(self) -> int:
+        """About the height it will have."""
+        line = round(self._look.sizes.transcript * 1.55)
+        text = self.message.text[:2000] if self.message.role == "user" else self.message.text
+        return ROOM + line * (text.count("\n") // 2 + len(text) // 90 + 1)
+
+    # Qt
+
+    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+        """A bubble keeps to the right side."""
+        super().resizeEvent(event)
+        if isinstance(self._body, UserBubble):
+            self._body.fit(self.width())

@@ -1,0 +1,169 @@
+"""A stretch of rendered prose whose text can be selected; it loads nothing and never scrolls."""
+
+from collections.abc import Sequence
+from math import ceil
+
+from PySide6.QtCore import QEvent, QMimeData, QRectF, Qt, QUrl, Signal
+from PySide6.QtGui import (
+    QHelpEvent,
+    QKeyEvent,
+    QPainter,
+    QPaintEvent,
+    QResizeEvent,
+    QTextCursor,
+    QWheelEvent,
+)
+from PySide6.QtWidgets import QFrame, QTextBrowser, QTextEdit, QToolTip, QWidget
+
+from app.values.chats import DraftedSpan
+from app.window.transcript import keys, tint_rects
+from app.window.transcript.drafted_spans import Tint, aligned, in_utf16, tints
+from app.window.transcript.look import LIST_STEP, Look
+from app.window.transcript.page_marks import PageMarks
+from app.window.transcript.placed_blocks import placed
+
+DRAFTED = "Drafted at depth {}"
+
+
+class ProseSegment(QTextBrowser):
+    """Signal `link_clicked`(str): a web or mail address."""
+
+    link_clicked = Signal(str)
+
+    def __init__(self, look: Look, muted: bool = False, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._look, self._muted = look, muted
+        self._html = self._source = ""
+        self._spans: Sequence[DraftedSpan] = ()
+        self._tints: list[Tint] | None = None
+        self._boxes: list[tint_rects.TintBox] | None = None
+        self._marks: PageMarks | None = None
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setLineWrapMode(QTextEdit.LineWrapMode.FixedPixelWidth)
+        self.setOpenLinks(False)
+        self.setUndoRedoEnabled(False)
+        self.viewport().setAutoFillBackground(False)
+        self.document().setDocumentMargin(0)
+        self.document().setIndentWidth(LIST_STEP)
+        self.anchorClicked.connect(lambda url: self.link_clicked.emit(url.toString()))
+        self._dress()
+
+    def show_html(self, html: str, source: str, spans: Sequence[DraftedSpan]) -> None:
+        """Show rendered markdown; spans count in `source`. A selection stays where it was."""
+        self._source, self._spans = source, spans
+        self._tints = self._boxes = None
+        if html == self._html:
+            self.viewport().update()
+            return
+        self._html = html
+        cursor = self.textCursor()
+        anchor, position = cursor.anchor(), cursor.position()
+        self.document().setHtml(html)
+        if anchor != position:
+            self._select(anchor, position)
+        has_links = "<a href" in html
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus if has_links else Qt.FocusPolicy.ClickFocus)
+        self._set_height()
+
+    def set_look(self, look: Look) -> None:
+        """Take other colours and sizes, and show or hide the tints."""
+        old, self._look = self._look, look
+        if (old.theme, old.sizes) != (look.theme, look.sizes):
+            self._dress()
+            self.document().setHtml(self._html)
+            self._set_height()
+        self._boxes = None
+        self.viewport().update()
+
+    def fit(self, width: int) -> None:
+        """Wrap at this width and be as high as the text."""
+        if width != self.lineWrapColumnOrWidth():
+            self.setLineWrapColumnOrWidth(width)
+            self._set_height()
+
+    def text(self) -> str:
+        """The text on show, one character for each position of the document."""
+        return self.toPlainText()
+
+    def tinted(self) -> list[Tint]:
+        """What was drafted, in positions of the document."""
+        if self._tints is None:
+            text = self.text()
+            found = tints(aligned(self._source, text), self._spans) if self._spans else []
+            self._tints = in_utf16(text, found)
+        return self._tints
+
+    def _dress(self) -> None:
+        self.document().setDefaultFont(self._look.text_font())
+        self.document().setDefaultStyleSheet(self._look.css(self._muted))
+
+    def _set_height(self) -> None:
+        self._boxes = self._marks = None
+        self.setFixedHeight(max(1, ceil(self.document().size().height())))
+
+    def _select(self, anchor: int, position: int) -> None:
+        last = self.document().characterCount() - 1
+        cursor = self.textCursor()
+        cursor.setPosition(min(anchor, last))
+        cursor.setPosition(min(position, last), QTextCursor.MoveMode.KeepAnchor)
+        self.setTextCursor(cursor)
+
+    # Qt
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
+        """Marks and tints first, the text on top of them."""
+        if "<code" in self._html or "<blockquote" in self._html:
+            if self._marks is None:
+                self._marks = PageMarks(self.document(), self._look.code_font().family())
+            painter = QPainter(self.viewport())
+            self._marks.paint(painter, self._look)
+            painter.end()
+        if self._look.shows_drafted and self._spans:
+            if self._boxes is None:
+                self._boxes = tint_rects.boxes(placed(self.document()), self.tinted())
+            painter = QPainter(self.viewport())
+            tint_rects.paint(painter, self._boxes, QRectF(event.rect()), self._look)
+            painter.end()
+        super().paintEvent(event)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+        """Wrap anew."""
+        super().resizeEvent(event)
+        self.fit(self.width())
+
+    def loadResource(self, kind: int, name: QUrl | str) -> object:  # noqa: ARG002, N802
+        """Nothing: neither pictures nor style sheets are fetched for an answer."""
+        return None
+
+    def createMimeDataFromSelection(self) -> QMimeData:  # noqa: N802
+        """The words alone: colours and fonts of this window do not belong into a letter."""
+        data = QMimeData()
+        data.setText(self.textCursor().selection().toPlainText())
+        return data
+
+    def wheelEvent(self, event: QWheelEvent) -> None:  # noqa: N802
+        """Belongs to the transcript."""
+        event.ignore()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+        """Scrolling keys belong to the transcript."""
+        if keys.scrolls(event):
+            event.ignore()
+        else:
+            super().keyPressEvent(event)
+
+    def viewportEvent(self, event: QEvent) -> bool:  # noqa: N802
+        """The tooltip names a link's address or the depth that drafted a word."""
+        if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
+            QToolTip.showText(event.globalPos(), self._tip(event), self)
+            return True
+        return bool(super().viewportEvent(event))
+
+    def _tip(self, event: QHelpEvent) -> str:
+        address = self.anchorAt(event.pos())
+        if address or not self._look.shows_drafted:
+            return address
+        at = self.cursorForPosition(event.pos()).position()
+        return next((DRAFTED.format(t.depth) for t in self.tinted() if t.start <= at < t.end), "")

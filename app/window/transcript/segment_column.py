@@ -1,0 +1,111 @@
+"""Streaming markdown as a column of prose and code widgets; only the last one is ever set again."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from app.values.chats import DraftedSpan
+from app.window.transcript.code_segment import CodeSegment
+from app.window.transcript.code_text import CodeText
+from app.window.transcript.drafted_spans import within
+from app.window.transcript.look import GAP, PARAGRAPH_GAP, Look, keeps_height
+from app.window.transcript.prose_segment import ProseSegment
+from app.window.transcript.rendered_html import MarkdownHtml
+from app.window.transcript.segment import Segment, settled
+from app.window.transcript.streaming_markdown import StreamingMarkdown
+
+DEFINITION = re.compile(r"^ {0,3}\[[^\]\n]+\]:[ \t]*\S+.*$", re.MULTILINE)
+
+
+class SegmentColumn(QWidget):
+    """Signal `link_clicked`(str): a web or mail address."""
+
+    link_clicked = Signal(str)
+
+    def __init__(self, look: Look, renderer: MarkdownHtml, width: int, muted: bool = False) -> None:
+        """width: of the column, until it is laid out."""
+        super().__init__()
+        keeps_height(self)
+        self._look, self._renderer, self._muted = look, renderer, muted
+        self._width = width
+        self._stream = StreamingMarkdown()
+        self._spans: list[DraftedSpan] = []
+        self._widgets: list[ProseSegment | CodeSegment] = []
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._column.setSpacing(0)
+
+    def append(self, text: str, spans: Iterable[DraftedSpan] = ()) -> None:
+        """Add text that continues; spans count from the beginning of all text."""
+        self._spans.extend(spans)
+        self._show_from(self._stream.append(text))
+
+    def finish(self) -> None:
+        """No more text will come: what was open is closed, and links know their addresses."""
+        first = self._stream.finish()
+        source = "".join(segment.source for segment in self._stream.segments)
+        definitions = "\n".join(DEFINITION.findall(source))
+        self._show_from(0 if definitions else first, definitions)
+
+    def set_look(self, look: Look) -> None:
+        """Take other colours and sizes, and show or hide the tints."""
+        self._look = look
+        for widget in self._widgets:
+            widget.set_look(look)
+
+    def texts(self) -> list[ProseSegment | CodeText]:
+        """The widgets that hold text, from the top."""
+        return [w if isinstance(w, ProseSegment) else w.lines for w in self._widgets]
+
+    def _show_from(self, first: int, definitions: str = "") -> None:
+        segments = self._stream.segments
+        while len(self._widgets) > len(segments) or self._differ_in_kind(first):
+            self._drop_last()
+        for index in range(first, len(segments)):
+            if index == len(self._widgets):
+                self._add(segments[index])
+            self._show(self._widgets[index], segments[index], definitions)
+
+    def _differ_in_kind(self, first: int) -> bool:
+        """Whether one of the widgets from `first` on is not of its segment's kind."""
+        shown = zip(self._widgets[first:], self._stream.segments[first:], strict=False)
+        return any(isinstance(w, CodeSegment) != (s.kind == "code") for w, s in shown)
+
+    def _show(self, widget: ProseSegment | CodeSegment, segment: Segment, definitions: str) -> None:
+        spans = within(self._spans, segment.start, segment.end)
+        if isinstance(widget, CodeSegment):
+            widget.show_segment(segment, spans)
+            return
+        source = segment.source if segment.closed else settled(segment.source)
+        widget.show_html(self._renderer.html(source, definitions), source, spans)
+        widget.setVisible(bool(source.strip()))
+
+    def _add(self, segment: Segment) -> None:
+        widget: ProseSegment | CodeSegment
+        if segment.kind == "code":
+            widget = CodeSegment(self._look, segment.language)
+            self._column.addSpacing(GAP - PARAGRAPH_GAP if self._widgets else 0)
+        else:
+            widget = ProseSegment(self._look, self._muted)
+            widget.fit(self._width)
+            widget.link_clicked.connect(self.link_clicked)
+            if self._widgets and isinstance(self._widgets[-1], CodeSegment):
+                self._column.addSpacing(GAP)
+        self._column.addWidget(widget)
+        self._widgets.append(widget)
+
+    def _drop_last(self) -> None:
+        widget = self._widgets.pop()
+        self._column.removeWidget(widget)
+        last = self._column.itemAt(self._column.count() - 1)
+        if last is not None and last.spacerItem() is not None:
+            self._column.removeItem(last)
+        widget.hide()
+        widget.deleteLater()
+
+
+def all_texts(columns: Sequence[SegmentColumn]) -> list[ProseSegment | CodeText]:
+    """The text widgets of several columns, in order."""
+    return [text for column in columns for text in column.texts()]

@@ -1,0 +1,115 @@
+"""What a model thought before it answered: a line that opens to all of it."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QColor, QPainter, QPaintEvent
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from app.values.chats import DraftedSpan
+from app.window.transcript.look import Look, keeps_height
+from app.window.transcript.rendered_html import MarkdownHtml
+from app.window.transcript.segment_column import SegmentColumn
+from app.window.transcript.thinking_head import ThinkingHead
+
+ThinkingShown = Literal["closed", "while-thinking", "open"]
+INSET = 16
+
+
+class ThinkingSegment(QWidget):
+    """Closed it holds only its text; the widgets for it are made when it is opened."""
+
+    link_clicked = Signal(str)
+    toggled = Signal(bool)
+
+    def __init__(self, look: Look, renderer: MarkdownHtml, width: int) -> None:
+        super().__init__()
+        keeps_height(self)
+        self._look, self._renderer, self._width = look, renderer, width
+        self._text = ""
+        self._spans: list[DraftedSpan] = []
+        self._seconds: float | None = None
+        self._finished = False
+        self._body: SegmentColumn | None = None
+        self.head = ThinkingHead(look)
+        self.head.toggled.connect(self._open)
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._column.setSpacing(4)
+        self._column.addWidget(self.head, 0, Qt.AlignmentFlag.AlignLeft)
+        self._dress()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the thoughts are on show."""
+        return self.head.isChecked()
+
+    def set_open(self, is_open: bool) -> None:
+        """Show or hide the thoughts."""
+        self.head.setChecked(is_open)
+
+    def append(self, text: str, spans: Iterable[DraftedSpan] = ()) -> None:
+        """Add text that continues; spans count from the beginning of all thoughts."""
+        new = list(spans)
+        self._text += text
+        self._spans.extend(new)
+        if self._body is not None:
+            self._body.append(text, new)
+
+    def finish(self, seconds: float | None) -> None:
+        """The thinking is over; `seconds` it took, None if nobody knows."""
+        if not self._finished and self._body is not None:
+            self._body.finish()
+        self._finished, self._seconds = True, seconds
+        self._dress()
+
+    def set_look(self, look: Look) -> None:
+        """Take other colours and sizes, and show or hide the tints."""
+        self._look = look
+        if self._body is not None:
+            self._body.set_look(look)
+        self._dress()
+
+    def columns(self) -> list[SegmentColumn]:
+        """What of it can be searched: nothing while it is closed."""
+        return [self._body] if self._body is not None and self.is_open else []
+
+    def words(self) -> str:
+        """What its line says."""
+        if not self._finished:
+            return "Thinking…"
+        if self._seconds is None:
+            return "Thought"
+        if self._seconds < 60:
+            return f"Thought for {self._seconds:.1f} s"
+        minutes, seconds = divmod(round(self._seconds), 60)
+        return f"Thought for {minutes} min {seconds} s"
+
+    def _open(self, is_open: bool) -> None:
+        if is_open and self._body is None:
+            self._body = SegmentColumn(self._look, self._renderer, self._width - INSET, muted=True)
+            self._body.link_clicked.connect(self.link_clicked)
+            self._body.setContentsMargins(INSET, 0, 0, 0)
+            self._column.addWidget(self._body)
+            self._body.append(self._text, self._spans)
+            if self._finished:
+                self._body.finish()
+        if self._body is not None:
+            self._body.setVisible(is_open)
+        self._dress()
+        self.toggled.emit(is_open)
+
+    def _dress(self) -> None:
+        self.head.show_words(self.words(), self._look)
+        self.update()
+
+    # Qt
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002, N802
+        """A line beside the thoughts."""
+        if self._body is not None and self.is_open:
+            painter = QPainter(self)
+            painter.fillRect(
+                7, self._body.y(), 2, self._body.height(), QColor(self._look.theme.line)
+            )

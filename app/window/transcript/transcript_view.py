@@ -1,0 +1,202 @@
+"""The transcript: shows messages, grows the live one, finds text, and says what the user wants."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from PySide6.QtCore import QPoint, Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
+
+from app.window.icons import icon
+from app.window.theme import Theme, TypeSizes
+from app.window.transcript.chat_search import ChatSearch, Match
+from app.window.transcript.draft_legend import DraftLegend
+from app.window.transcript.find_bar import FindBar
+from app.window.transcript.look import Look
+from app.window.transcript.message_column import MessageColumn
+from app.window.transcript.shown_message import ShownMessage
+from app.window.transcript.thinking_segment import ThinkingShown
+from mlx_engine.values.events import TextPiece
+
+EDGE = 12
+"""Pixels between the floating parts and the edge."""
+ROOM = 80
+"""Pixels kept free above and below a match that is scrolled to."""
+
+
+class TranscriptView(QWidget):
+    """Messages come in with `show_messages`, `add_message`, `append_pieces` and `finish`.
+
+    An id names a message in every signal; `branch_wanted`(id, -1 or 1) asks for another version.
+    """
+
+    regenerate_wanted = Signal(int)
+    edit_wanted = Signal(int, str)
+    continue_wanted = Signal(int)
+    branch_wanted = Signal(int, int)
+    stats_clicked = Signal(int)
+    link_clicked = Signal(str)
+
+    def __init__(self, theme: Theme, sizes: TypeSizes, thinking: ThinkingShown = "closed") -> None:
+        super().__init__()
+        self._look = Look(theme, sizes)
+        self._search = ChatSearch()
+        self.column = MessageColumn(self._look, thinking)
+        self.column.setAccessibleName("Transcript")
+        self._pass_on_signals()
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self.column)
+        self.legend = DraftLegend(self._look)
+        self.legend.setParent(self)
+        self.find_bar = FindBar(self._look)
+        self.find_bar.setParent(self)
+        self.find_bar.query_changed.connect(self._find)
+        self.find_bar.step_wanted.connect(self._step)
+        self.find_bar.closed.connect(self.close_find)
+        self.jump = QPushButton("Jump to latest", self)
+        self.jump.clicked.connect(self.column.follow)
+        self.column.pinned_changed.connect(lambda pinned: self.jump.setVisible(not pinned))
+        for floating in (self.legend, self.find_bar, self.jump):
+            floating.hide()
+        self._dress()
+
+    def show_messages(self, messages: Iterable[ShownMessage]) -> None:
+        """Show another chat, from its end; what is not near stays unmade until it is."""
+        self._forget_search()
+        self.column.show_messages(messages)
+
+    def clear(self) -> None:
+        """Show nothing."""
+        self.show_messages(())
+
+    def add_message(self, message: ShownMessage) -> None:
+        """Show one more message, `state` "live" for an answer that begins, and go to it."""
+        self.column.add(message)
+
+    def replace_from(self, message_id: int, messages: Iterable[ShownMessage]) -> None:
+        """Show another branch: from this message on, these instead."""
+        self._forget_search()
+        self.column.replace_from(message_id, messages)
+
+    def append_pieces(self, message_id: int, pieces: Sequence[TextPiece]) -> None:
+        """Grow a live answer by a batch of pieces; costs the same however long it is."""
+        self.column.append_pieces(message_id, pieces)
+
+    def finish_thinking(self, message_id: int, seconds: float | None) -> None:
+        """The thinking of a live answer took this long."""
+        self.column.finish_thinking(message_id, seconds)
+
+    def finish(self, message: ShownMessage) -> None:
+        """An answer is complete, stopped or failed: its final text, figures and state."""
+        self.column.finish(message)
+        if self.find_bar.isVisible():
+            self._find(self.find_bar.field.text())
+
+    def set_style(self, theme: Theme, sizes: TypeSizes) -> None:
+        """Take other colours and sizes."""
+        self._set_look(replace(self._look, theme=theme, sizes=sizes))
+
+    def set_drafted_shown(self, shown: bool) -> None:
+        """Tint drafted words, or not."""
+        self._set_look(replace(self._look, shows_drafted=shown))
+        self.legend.setVisible(shown)
+        self._place()
+
+    def set_thinking_shown(self, shown: ThinkingShown) -> None:
+        """Whether thinking opens by itself, from the next answer on."""
+        self.column.set_thinking_shown(shown)
+
+    def open_find(self) -> None:
+        """Show the bar to find text."""
+        self.find_bar.show()
+        self.find_bar.raise_()
+        self._place()
+        self.find_bar.field.setFocus()
+        self.find_bar.field.selectAll()
+        self._find(self.find_bar.field.text())
+
+    def close_find(self) -> None:
+        """Hide the bar and its marks."""
+        self.find_bar.hide()
+        self._search.find("", ())
+        self._search.mark(self._look)
+        self.column.setFocus()
+
+    def copy_last_answer(self) -> None:
+        """Copy the last answer on show, if there is one."""
+        for message in reversed(self.column.messages()):
+            view = self.column.view(message.id)
+            if message.role == "assistant" and view is not None:
+                view.copy()
+                return
+
+    def edit_last_prompt(self) -> None:
+        """Let the user change what they wrote last."""
+        for message in reversed(self.column.messages()):
+            view = self.column.view(message.id)
+            if message.role == "user" and view is not None:
+                view.edit()
+                self.column.ensureWidgetVisible(view)
+                return
+
+    def _pass_on_signals(self) -> None:
+        column = self.column
+        column.regenerate_wanted.connect(self.regenerate_wanted)
+        column.edit_wanted.connect(self.edit_wanted)
+        column.continue_wanted.connect(self.continue_wanted)
+        column.branch_wanted.connect(self.branch_wanted)
+        column.stats_clicked.connect(self.stats_clicked)
+        column.link_clicked.connect(self.link_clicked)
+
+    def _set_look(self, look: Look) -> None:
+        self._look = look
+        self.column.set_look(look)
+        self.find_bar.set_look(look)
+        self.legend.set_look(look)
+        self._search.mark(look)
+        self._dress()
+
+    def _dress(self) -> None:
+        self.jump.setIcon(icon("chevron_down", self._look.theme.text))
+        self._place()
+
+    def _forget_search(self) -> None:
+        self._search.forget()
+        self.find_bar.hide()
+
+    def _find(self, query: str) -> None:
+        self._search.find(query, self.column.texts() if query else ())
+        self._step(0 if self._search.current >= 0 or not query else 1)
+
+    def _step(self, by: int) -> None:
+        match = self._search.step(by)
+        self._search.mark(self._look)
+        self.find_bar.show_count(self._search.current + 1, len(self._search.matches))
+        if match is not None:
+            self._scroll_to(match)
+
+    def _scroll_to(self, match: Match) -> None:
+        self.column.settle()
+        cursor = match.widget.textCursor()
+        cursor.setPosition(match.start)
+        inside = match.widget.cursorRect(cursor).center()
+        place = match.widget.viewport().mapTo(self.column.content, inside)
+        self.column.ensureVisible(place.x(), place.y(), 0, ROOM)
+
+    def _place(self) -> None:
+        """Put the floating parts at their edges."""
+        for floating in (self.legend, self.find_bar, self.jump):
+            floating.adjustSize()
+        bar = self.find_bar
+        bar.move(QPoint(self.width() - bar.width() - EDGE - 8, EDGE))
+        self.legend.move(EDGE, self.height() - self.legend.height() - EDGE // 2)
+        self.jump.move((self.width() - self.jump.width()) // 2, self.height() - 40)
+        self.jump.raise_()
+
+    # Qt
+
+    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+        """The floating parts keep to their edges."""
+        super().resizeEvent(event)
+        self._place()

@@ -1,0 +1,173 @@
+"""What the user wrote, in a soft bubble; long text shows its beginning."""
+
+from html import escape
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QColor, QKeyEvent, QKeySequence, QPainter, QPaintEvent
+from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
+
+from app.window.transcript.look import Look, keeps_height
+from app.window.transcript.prose_segment import ProseSegment
+
+SHORT = 2_000
+"""Characters of a long text that are shown at first."""
+SHORT_LINES = 24
+MOST = 100_000
+"""Characters shown on demand; Copy and Edit always take all."""
+PADDING_X, PADDING_Y = 16, 10
+SHARE = 0.85
+"""Widest bubble, as a share of the column."""
+
+
+class UserBubble(QWidget):
+    """Signal `edited`(str): the text to send instead."""
+
+    edited = Signal(str)
+
+    def __init__(self, look: Look, text: str, width: int) -> None:
+        super().__init__()
+        keeps_height(self)
+        self._look, self._text, self._width = look, text, width
+        self._shown = ""
+        self.prose = ProseSegment(look)
+        self._more = QPushButton(f"Show all of {_size(text)}")
+        self._more.setProperty("role", "quiet")
+        self._more.clicked.connect(lambda: self._show(MOST))
+        self._editor: BubbleEditor | None = None
+        self._column = QVBoxLayout(self)
+        self._column.setSpacing(4)
+        self._column.setContentsMargins(0, PADDING_Y, PADDING_X, PADDING_Y)
+        self._column.addWidget(self.prose)
+        self._column.addWidget(self._more, 0, Qt.AlignmentFlag.AlignRight)
+        self._show(SHORT)
+
+    def edit(self) -> None:
+        """Let the user change the text here; Escape gives up."""
+        if self._editor is not None:
+            return
+        self._editor = BubbleEditor(self._text, self._look)
+        self._editor.accepted.connect(self._accept)
+        self._editor.given_up.connect(self._close_editor)
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self.prose.hide()
+        self._more.hide()
+        self._column.addWidget(self._editor)
+        self._editor.field.setFocus()
+        self.update()
+
+    def set_look(self, look: Look) -> None:
+        """Take other colours and sizes."""
+        self._look = look
+        self.prose.set_look(look)
+        self.fit(self._width)
+        self.update()
+
+    def fit(self, width: int) -> None:
+        """Be as wide as the text needs, at the right side of a column this wide."""
+        self._width = width
+        most = round(width * SHARE) - 2 * PADDING_X
+        self.prose.fit(most)
+        needed = min(most, round(self.prose.document().idealWidth()) + 2)
+        left = width - needed - PADDING_X
+        if self._editor is None:
+            self._column.setContentsMargins(left, PADDING_Y, PADDING_X, PADDING_Y)
+        self.prose.setFixedWidth(needed)
+
+    def _show(self, most: int) -> None:
+        shown = _beginning(self._text, most, SHORT_LINES if most == SHORT else most)
+        self._more.setVisible(len(shown) < len(self._text) and most == SHORT)
+        rest = len(self._text) - len(shown)
+        if rest and most == MOST:
+            shown += f"\n\n… and {_size(self._text[len(shown) :])} more, which Copy takes too."
+        self.prose.show_html(_lines(shown + " …" * (rest > 0 and most == SHORT)), shown, ())
+        self.fit(self._width)
+
+    def _accept(self, text: str) -> None:
+        self._close_editor()
+        if text.strip():
+            self.edited.emit(text)
+
+    def _close_editor(self) -> None:
+        if self._editor is not None:
+            self._editor.hide()
+            self._editor.deleteLater()
+            self._editor = None
+        self.prose.show()
+        self._show(SHORT)
+        self.update()
+
+    # Qt
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002, N802
+        """The bubble."""
+        if self._editor is not None:
+            return
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(QColor(self._look.theme.bubble))
+        left = self._column.contentsMargins().left() - PADDING_X
+        painter.drawRoundedRect(self.rect().adjusted(left, 0, 0, 0), 14, 14)
+
+
+class BubbleEditor(QWidget):
+    """Signals `accepted`(str) and `given_up`."""
+
+    accepted = Signal(str)
+    given_up = Signal()
+
+    def __init__(self, text: str, look: Look) -> None:
+        super().__init__()
+        self.field = QPlainTextEdit(text)
+        self.field.setProperty("role", "field")
+        self.field.setAccessibleName("Edit your message")
+        self.field.setFont(look.text_font())
+        self.field.setTabChangesFocus(True)
+        lines = min(16, max(3, text.count("\n", 0, 4000) + 1 + len(text[:4000]) // 80))
+        self.field.setFixedHeight(lines * self.field.fontMetrics().lineSpacing() + 24)
+        self.send = QPushButton("Send again")
+        self.send.setProperty("role", "primary")
+        self.send.clicked.connect(lambda: self.accepted.emit(self.field.toPlainText()))
+        cancel = QPushButton("Cancel")
+        cancel.clicked.connect(self.given_up)
+        row = QHBoxLayout()
+        row.addStretch()
+        row.addWidget(cancel)
+        row.addWidget(self.send)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(8)
+        column.addWidget(self.field)
+        column.addLayout(row)
+
+    # Qt
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+        """Escape gives up; Command or Control with Return sends."""
+        if event.matches(QKeySequence.StandardKey.Cancel):
+            self.given_up.emit()
+        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and (
+            event.modifiers() & Qt.KeyboardModifier.ControlModifier
+        ):
+            self.accepted.emit(self.field.toPlainText())
+        else:
+            super().keyPressEvent(event)
+
+
+def _beginning(text: str, characters: int, lines: int) -> str:
+    shown = text[:characters]
+    parts = shown.split("\n", lines)
+    return "\n".join(parts[:lines])
+
+
+def _lines(text: str) -> str:
+    """A paragraph for each line: long text is laid out faster in many than in one."""
+    style = 'style="margin:0; white-space:pre-wrap"'
+    return "".join(f"<p {style}>{escape(line) or '<br>'}</p>" for line in text.split("\n"))
+
+
+def _size(text: str) -> str:
+    """ "2.0 MB" or "4,321 characters"."""
+    if len(text) < 20_000:
+        return f"{len(text):,} characters"
+    return f"{len(text) / 1e6:.1f} MB" if len(text) >= 1e6 else f"{len(text) / 1e3:.0f} kB"
