@@ -1,8 +1,9 @@
 """The window's style sheet: what the palette cannot say, from a theme and type sizes.
 
-Widgets choose a look by the dynamic property `role`. Labels: title, heading, muted, note, figure,
-effect, problem, warning. Push buttons: primary, quiet, link. Tool buttons: group, segment,
-primary. Frames: side, card, composer, chip, drop, line. Editors: field, plain, message.
+Widgets choose a look by the dynamic property `role`. Labels: title, heading, error-heading, muted,
+note, figure, effect, problem, warning. Push buttons: primary, quiet, disclosure. Tool buttons:
+group, segment, primary. Frames: side, card, composer, chip, drop, line. Editors: field, plain,
+message.
 """
 
 from dataclasses import asdict
@@ -14,6 +15,7 @@ LABELS = """
 QLabel { background: transparent; }
 QLabel[role="title"] { font-size: ${title}px; font-weight: 600; }
 QLabel[role="heading"] { font-weight: 600; }
+QLabel[role="error-heading"] { color: $error; font-weight: 600; }
 QLabel[role="muted"] { color: $muted; font-size: ${small}px; }
 QLabel[role="note"] { color: $text; font-size: ${small}px; }
 QLabel[role="figure"] { font-size: ${figure}px; font-weight: 600; }
@@ -48,11 +50,13 @@ QPushButton[role="primary"]:disabled {
 QPushButton[role="quiet"] { background: transparent; border-color: transparent; }
 QPushButton[role="quiet"]:hover { background: $hover; }
 QPushButton[role="quiet"]:focus { border-color: $accent; }
-QPushButton[role="link"] {
+QPushButton[role="disclosure"] {
   background: transparent; border: none; border-radius: 0; color: $accent; padding: 0;
   font-size: ${small}px; text-align: left;
 }
-QPushButton[role="link"]:hover, QPushButton[role="link"]:focus { text-decoration: underline; }
+QPushButton[role="disclosure"]:hover, QPushButton[role="disclosure"]:focus {
+  text-decoration: underline;
+}
 QToolButton {
   background: transparent; color: $text; border: 1px solid transparent; border-radius: 6px;
   padding: 4px;
@@ -132,6 +136,7 @@ QScrollBar::handle { background: $outline; border-radius: 3px; margin: 2px; }
 QScrollBar::handle:vertical { min-height: 32px; }
 QScrollBar::handle:horizontal { min-width: 32px; }
 QScrollBar::handle:hover { background: $muted; }
+QAbstractScrollArea::corner { background: transparent; border: none; }
 QScrollBar::add-line, QScrollBar::sub-line { width: 0; height: 0; }
 QScrollBar::add-page, QScrollBar::sub-page { background: transparent; }
 """

@@ -43,7 +43,8 @@ class MessageBox(QPlainTextEdit):
         """As high as the text, up to ten lines."""
         lines = min(MOST_LINES, max(1, round(self.document().size().height())))
         margins = 2 * self.document().documentMargin()
-        height = round(lines * self.fontMetrics().lineSpacing() + margins)
+        around = self.height() - self.viewport().height()
+        height = round(lines * self.fontMetrics().lineSpacing() + margins) + max(0, around)
         if height != self.height():
             self.setFixedHeight(height)
         grows = lines < MOST_LINES

@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.window.controls.icon_button import icon_size
+from app.window.controls.labels import restyle
 from app.window.icons import pixmap
 from app.window.theme import Theme, TypeSizes
 
@@ -99,11 +100,17 @@ class Segments(QWidget):
 
     def show_options(self, options: Sequence[Option], value: str | None = None) -> None:
         """Show these, with `value` chosen."""
-        if tuple(option.value for option in options) != self._values:
-            self._rebuild(options)
-        for button, option in zip(self._group.buttons(), options, strict=True):
+        self._values = tuple(option.value for option in options)
+        self._have_buttons(len(options))
+        for row, (button, option) in enumerate(zip(self._group.buttons(), options, strict=True)):
+            button.setText(option.words)
+            button.setAccessibleName(f"{self._name}: {option.words}")
             button.setEnabled(not option.why_not)
             button.setToolTip(option.why_not)
+            edge = {0: "first", len(options) - 1: "last"}.get(row, "")
+            if button.property("edge") != edge:
+                button.setProperty("edge", edge)
+                restyle(button)
         self.select(value)
 
     def select(self, value: str | None) -> None:
@@ -118,20 +125,17 @@ class Segments(QWidget):
         row = self._group.checkedId()
         return self._values[row] if row >= 0 else None
 
-    def _rebuild(self, options: Sequence[Option]) -> None:
-        for old in self._group.buttons():
-            self._group.removeButton(old)
-            self._row.removeWidget(old)
-            old.deleteLater()
-        self._values = tuple(option.value for option in options)
-        last = len(options) - 1
-        for row, option in enumerate(options):
+    def _have_buttons(self, count: int) -> None:
+        """Add or take away at the end: the one that was clicked or has the focus stays."""
+        for surplus in self._group.buttons()[count:]:
+            self._group.removeButton(surplus)
+            self._row.removeWidget(surplus)
+            surplus.hide()
+            surplus.deleteLater()
+        for row in range(len(self._group.buttons()), count):
             button = QToolButton()
-            button.setText(option.words)
-            button.setAccessibleName(f"{self._name}: {option.words}")
             button.setCheckable(True)
             button.setProperty("role", "segment")
-            button.setProperty("edge", {0: "first", last: "last"}.get(row, ""))
             button.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
             button.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
             self._group.addButton(button, row)

@@ -29,7 +29,7 @@ class ModelFacts(QWidget):
         self._memory = paragraph("", "muted")
         self._notes = paragraph("", "muted")
         self._toggle = QPushButton()
-        self._toggle.setProperty("role", "link")
+        self._toggle.setProperty("role", "disclosure")
         self._toggle.setCheckable(True)
         self._toggle.toggled.connect(self._show_storage)
         self._storage = QWidget()

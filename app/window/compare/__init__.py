@@ -1,0 +1,1 @@
+"""The same prompt with and without drafting, side by side."""

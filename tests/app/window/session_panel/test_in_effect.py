@@ -1,0 +1,60 @@
+"""The line that says what drafting does is true in every state."""
+
+import itertools
+
+import pytest
+
+from app.window.session_panel.in_effect import in_effect
+from app.window.session_panel.panel_values import DraftingNow, ModelAbilities, SourceAbility
+from mlx_engine.values.options import DraftOptions
+from mlx_engine.values.reason import Reason
+
+CAN = ModelAbilities((SourceAbility("mtp", 4),))
+NO_HEADS = "This model has no MTP heads; it runs without drafting."
+CANNOT = ModelAbilities((SourceAbility("mtp", 0, NO_HEADS),))
+PARKED = Reason("parked-cost", "Drafting parked: a 2-row pass costs 1.74 of one pass here.")
+
+
+def now(depth, why=None, auto=None, is_answering=True):
+    return DraftingNow(depth, why, auto, is_answering)
+
+
+SAID = [
+    (DraftOptions(), None, None, "Nothing: no model is loaded."),
+    (DraftOptions(), CANNOT, None, f"Off: {NO_HEADS}"),
+    (DraftOptions(), CANNOT, now(0, Reason("no-heads", "x")), f"Off: {NO_HEADS}"),
+    (DraftOptions(source="model"), CAN, None, "Off: This version cannot draft from this source."),
+    (DraftOptions(), CAN, None, "Auto: the depth is chosen when the next answer begins."),
+    (DraftOptions(), CAN, now(3), "Drafting 3 now."),
+    (DraftOptions(), CAN, now(0, PARKED), PARKED.words),
+    (DraftOptions(), CAN, now(0, PARKED, is_answering=False), f"Last answer: {PARKED.words}"),
+    (DraftOptions(), CAN, now(3, is_answering=False), "The last round drafted 3."),
+    (DraftOptions(depth=2), CAN, None, "Pinned: 2."),
+    (DraftOptions(depth=8), CAN, None, "Pinned: 4, the most this model can."),
+    (DraftOptions(depth=2), CAN, now(2, auto=3), "Drafting 2 now. Auto would choose 3."),
+    (DraftOptions(depth=2), CAN, now(2, auto=2), "Drafting 2 now. Auto would choose the same."),
+    (DraftOptions(depth=2), CAN, now(2, auto=0), "Drafting 2 now. Auto would not draft."),
+    (DraftOptions(depth=2), CAN, now(3), "Drafting 3 now. Pinned: 2, from the next round on."),
+    (DraftOptions(depth=0), CAN, None, "Off: the depth is pinned to 0."),
+    (
+        DraftOptions(source="none"),
+        CAN,
+        now(3),
+        "Drafting 3 now. From the next round on: off: drafting is switched off for this chat.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("draft", "abilities", "state", "words"), SAID)
+def test_words(draft, abilities, state, words):
+    assert in_effect(draft, abilities, state) == words
+
+
+def test_a_depth_that_is_drafted_now_is_always_said_and_no_other():
+    options = [DraftOptions(depth=depth) for depth in ("auto", 0, 1, 4)]
+    options.append(DraftOptions(source="none"))
+    for draft, depth in itertools.product(options, (1, 2, 4)):
+        words = in_effect(draft, CAN, now(depth))
+        assert words.startswith(f"Drafting {depth} now."), (draft, words)
+        if draft.depth in ("auto", depth) and draft.source == "mtp":
+            assert "next" not in words

@@ -1,0 +1,274 @@
+"""The panel shows what it is given without a word, and says only what the user changed."""
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QLabel, QLineEdit, QPlainTextEdit, QPushButton, QToolButton, QWidget
+
+from app.window.controls.choices import DropDown
+from app.window.session_panel.panel_values import (
+    DraftingNow,
+    ModelAbilities,
+    SessionSettings,
+    SourceAbility,
+)
+from app.window.session_panel.session_panel import SessionPanel
+from app.window.style_sheet import style_sheet
+from app.window.theme import TypeSizes, load_theme
+from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
+
+FULL = SessionSettings(
+    system="Be brief.",
+    draft=DraftOptions("mtp", 2, 0.25, "greedy"),
+    sampling=SamplingOptions(0.3, 40, 0.9, 0.05, 1.1, 0.2, -0.3, {17: -5.0}, 99),
+    generation=GenerationOptions(200, ("END", "\n\n")),
+    numerics="fast",
+)
+WHY = "This model has no MTP heads; it runs without drafting."
+CAN = ModelAbilities((SourceAbility("mtp", 3),), "exact", "", SamplingOptions(0.6, top_k=20))
+CANNOT = ModelAbilities((SourceAbility("mtp", 0, WHY),), "fast", "Rows differ here.")
+SIGNALS = (
+    "system_changed draft_changed sampling_changed generation_changed numerics_changed "
+    "preset_chosen preset_saved preset_deleted defaults_wanted"
+).split()
+
+
+@pytest.fixture
+def panel(qtbot):
+    widget = SessionPanel(load_theme("light"), TypeSizes())
+    qtbot.addWidget(widget)
+    widget.show_model(None, CAN)
+    widget.show()
+    return widget
+
+
+@pytest.fixture
+def heard(panel):
+    said = []
+    for name in SIGNALS:
+        signal = getattr(panel, name)
+        signal.connect(lambda *values, name=name: said.append((name, *values)))
+    return said
+
+
+def find(panel, kind, name):
+    return next(w for w in panel.findChildren(kind) if w.accessibleName() == name)
+
+
+def type_into(qtbot, panel, name, text):
+    field = find(panel, QLineEdit, name)
+    field.selectAll()
+    qtbot.keyClicks(field, text) if text else qtbot.keyClick(field, Qt.Key.Key_Delete)
+    qtbot.keyClick(field, Qt.Key.Key_Return)
+
+
+def shown_words(panel):
+    return [label.text() for label in panel.findChildren(QLabel) if not label.isHidden()]
+
+
+def test_showing_settings_says_nothing(qtbot, panel, heard):
+    for settings in (FULL, SessionSettings(), FULL):
+        panel.show_settings(settings)
+    panel.show_model(None, CANNOT)
+    panel.show_drafting(DraftingNow(2))
+    panel.show_presets(["Code", "Prose"], "Prose")
+    panel.show_last_seed(5)
+    panel.set_theme(load_theme("dark"), TypeSizes().zoomed(1.4))
+    qtbot.wait(350)
+    assert heard == []
+
+
+def test_what_is_shown_is_what_was_given(panel):
+    panel.show_settings(FULL)
+    texts = {w.accessibleName(): w.text() for w in panel.findChildren(QLineEdit)}
+    assert texts["Temperature"] == "0.3"
+    assert texts["Top k"] == "40"
+    assert texts["Frequency penalty"] == "-0.3"
+    assert texts["Seed"] == "99"
+    assert texts["Max tokens"] == "200"
+    assert texts["Minimum probability"] == "0.25"
+    areas = {w.accessibleName(): w.toPlainText() for w in panel.findChildren(QPlainTextEdit)}
+    assert areas["Stop strings"] == "END\n\\n\\n"
+    assert areas["Logit bias"] == "17: -5"
+    assert areas["System prompt"] == "Be brief."
+
+
+def test_one_change_changes_one_thing(qtbot, panel, heard):
+    panel.show_settings(FULL)
+    type_into(qtbot, panel, "Top p", "0.5")
+    (name, sampling), *rest = heard
+    assert name == "sampling_changed"
+    assert sampling.top_p == 0.5
+    assert sampling.logit_bias == {17: -5.0}
+    assert sampling.seed == 99
+    assert not rest
+
+
+def test_an_empty_field_is_off(qtbot, panel, heard):
+    panel.show_settings(FULL)
+    type_into(qtbot, panel, "Top p", "")
+    type_into(qtbot, panel, "Max tokens", "")
+    assert heard[0][1].top_p == 1.0
+    assert heard[1] == ("generation_changed", GenerationOptions(None, ("END", "\n\n")))
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "words"),
+    [
+        ("Temperature", "11", "use 0 to 10"),
+        ("Temperature", "hot", "is not a number"),
+        ("Temperature", "nan", "use 0 to 10"),
+        ("Temperature", "", "A number is needed"),
+        ("Top k", "1.5", "is not a number"),
+        ("Top p", "0", "more than 0"),
+        ("Seed", "-1", "0 to 2**64-1"),
+        ("Max tokens", "0", "1 or more"),
+        ("Minimum probability", "1", "below 1"),
+    ],
+)
+def test_mistakes_are_shown_and_not_sent(qtbot, panel, heard, field, text, words):
+    type_into(qtbot, panel, field, text)
+    assert heard == []
+    assert any(words in shown for shown in shown_words(panel))
+    panel.show_settings(SessionSettings())
+    assert not any(words in shown for shown in shown_words(panel))
+
+
+def test_a_mistake_in_one_field_does_not_hold_up_another(qtbot, panel, heard):
+    type_into(qtbot, panel, "Temperature", "11")
+    type_into(qtbot, panel, "Top k", "5")
+    assert [(name, value.top_k, value.temperature) for name, value in heard] == [
+        ("sampling_changed", 5, 0.7)
+    ]
+
+
+def test_arrows_step(qtbot, panel, heard):
+    temperature = find(panel, QLineEdit, "Temperature")
+    for _ in range(3):
+        qtbot.keyClick(temperature, Qt.Key.Key_Up)
+    qtbot.keyClick(find(panel, QLineEdit, "Top k"), Qt.Key.Key_Up)
+    assert [s.temperature for _, s in heard] == [0.75, 0.8, 0.85, 0.85]
+    assert heard[-1][1].top_k == 1
+    assert heard[-1][1] == SamplingOptions(0.85, 1)
+
+
+def test_typing_settles_without_return(qtbot, panel):
+    field = find(panel, QLineEdit, "Temperature")
+    field.selectAll()
+    with qtbot.waitSignal(panel.sampling_changed) as got:
+        qtbot.keyClicks(field, "0.15")
+    assert got.args[0].temperature == 0.15
+
+
+def test_the_system_prompt_settles_and_leaving_is_enough(qtbot, panel, heard):
+    editor = find(panel, QPlainTextEdit, "System prompt")
+    with qtbot.waitSignal(panel.system_changed) as got:
+        editor.setPlainText("Be kind.")
+    assert got.args == ["Be kind."]
+    qtbot.keyClicks(editor, "!")
+    editor.left.emit()
+    assert heard[-1] == ("system_changed", "!Be kind.")
+
+
+def test_text_of_one_chat_never_reaches_the_next(qtbot, panel, heard):
+    find(panel, QPlainTextEdit, "System prompt").setPlainText("Half a sen")
+    panel.show_settings(SessionSettings(system="Another chat"))
+    qtbot.wait(350)
+    assert heard == []
+
+
+def test_depths_of_this_model(panel, qtbot, heard):
+    panel.show_settings(SessionSettings())
+    names = [b.accessibleName() for b in panel.findChildren(QToolButton) if not b.isHidden()]
+    assert "Depth: 3" in names
+    assert "Depth: 4" not in names
+    find(panel, QToolButton, "Depth: 3").click()
+    find(panel, QToolButton, "Depth: Auto").click()
+    assert [options.depth for _, options in heard] == [3, "auto"]
+
+
+def test_what_the_model_cannot_do_is_disabled_with_the_reason(panel):
+    panel.show_model(None, CANNOT)
+    panel.show_settings(SessionSettings())
+    controls = [
+        find(panel, QToolButton, "Depth: Auto"),
+        find(panel, QToolButton, "Draft rule: Greedy"),
+        find(panel, QLineEdit, "Minimum probability"),
+    ]
+    for control in controls:
+        assert not control.isEnabled()
+        assert control.toolTip() == WHY
+    assert WHY in shown_words(panel)
+    assert find(panel, QLabel, "In effect").text() == f"Off: {WHY}"
+    assert "In effect: fast. Rows differ here." in shown_words(panel)
+    source = find(panel, DropDown, "Draft source")
+    assert source.isEnabled(), "drafting can still be switched off"
+
+
+def test_switching_the_source(panel, heard):
+    source = find(panel, DropDown, "Draft source")
+    row = source.findData("none")
+    source.setCurrentIndex(row)
+    source.activated.emit(row)
+    assert heard == [("draft_changed", DraftOptions(source="none"))]
+    assert not find(panel, QToolButton, "Depth: Auto").isEnabled()
+
+
+def test_numerics(panel, heard):
+    panel.show_settings(SessionSettings())
+    find(panel, QToolButton, "Numerics: Fast").click()
+    assert heard == [("numerics_changed", "fast")]
+    assert "In effect: exact, until the model is loaded again." in shown_words(panel)
+
+
+def test_the_lock_takes_the_last_seed_and_lets_it_go(panel, heard):
+    panel.show_last_seed(816233)
+    find(panel, QToolButton, "Lock the seed").click()
+    find(panel, QToolButton, "Locked: draw a fresh seed for each answer").click()
+    assert [sampling.seed for _, sampling in heard] == [816233, None]
+
+
+def test_the_models_recommendation_keeps_a_locked_seed(panel, heard):
+    panel.show_settings(FULL)
+    button = next(b for b in panel.findChildren(QPushButton) if "recommendation" in b.text())
+    button.click()
+    assert heard == [("sampling_changed", SamplingOptions(0.6, top_k=20, seed=99))]
+    assert not button.isEnabled()
+
+
+def test_presets(qtbot, panel, heard):
+    panel.show_presets(["Code", "Prose"])
+    delete = find(panel, QToolButton, "Delete this preset")
+    assert not delete.isEnabled()
+    choice = find(panel, DropDown, "Preset")
+    choice.setCurrentIndex(1)
+    choice.activated.emit(1)
+    delete.click()
+    type_into(qtbot, panel, "Name of a new preset", "  Mine ")
+    type_into(qtbot, panel, "Name of a new preset", "   ")
+    next(b for b in panel.findChildren(QPushButton) if "defaults" in b.text()).click()
+    assert heard == [
+        ("preset_chosen", "Prose"),
+        ("preset_deleted", "Prose"),
+        ("preset_saved", "Mine"),
+        ("defaults_wanted",),
+    ]
+
+
+def test_every_control_has_a_name(panel):
+    for kind in (QLineEdit, QPlainTextEdit, QToolButton, DropDown):
+        for widget in panel.findChildren(kind):
+            assert widget.accessibleName(), widget
+            assert widget.focusPolicy() & Qt.FocusPolicy.TabFocus, widget.accessibleName()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("zoom", [0.8, 2.0])
+def test_it_can_be_drawn(qtbot, scheme, zoom):
+    theme, sizes = load_theme(scheme), TypeSizes().zoomed(zoom)
+    frame = QWidget()
+    qtbot.addWidget(frame)
+    frame.setStyleSheet(style_sheet(theme, sizes))
+    panel = SessionPanel(theme, sizes)
+    panel.setParent(frame)
+    panel.show_settings(FULL)
+    assert not frame.grab().isNull()
