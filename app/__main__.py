@@ -1,13 +1,19 @@
-"""`headstart`: without a command the chat in the terminal, else that command."""
+"""`headstart`: the window, or a command of the terminal."""
 
 import sys
 
+from app.launch import OpenWindow, meant_by
 from mlx_engine.command_line.run import run
 
 
 def main() -> int:
     """The exit status."""
-    return run(sys.argv[1:] or ["chat"])
+    meant = meant_by(sys.argv[1:])
+    if not isinstance(meant, OpenWindow):
+        return run(meant.arguments)
+    from app.run_window import run_window
+
+    return run_window(meant.paths)
 
 
 if __name__ == "__main__":

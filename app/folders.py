@@ -62,6 +62,15 @@ def folders_of(platform: str, home: Path, environment: Mapping[str, str]) -> Fol
     )
 
 
+def has_display(platform: str = sys.platform, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether a window can be shown: always on a Mac, elsewhere where a display server is named."""
+    if platform in ("darwin", "win32"):
+        return True
+    is_offscreen = environment.get("QT_QPA_PLATFORM") in ("offscreen", "vnc")
+    names = ("DISPLAY", "WAYLAND_DISPLAY")
+    return is_offscreen or any(environment.get(name) for name in names)
+
+
 def _hub_models(home: Path, environment: Mapping[str, str]) -> Path:
     """The order of huggingface_hub's own constants."""
     whole = _absolute(environment, "HF_HUB_CACHE")

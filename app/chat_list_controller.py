@@ -1,0 +1,141 @@
+"""Joins the sidebar and the store: the list, its search, its bin, and what is done with a chat."""
+
+import time
+from collections.abc import Callable, Iterable
+
+from PySide6.QtCore import QObject, Signal
+
+from app.store.chats import DAYS_IN_BIN
+from app.store.day_groups import group_by_day
+from app.store.session_store import SessionStore
+from app.values.chats import ChatSummary, SearchHit
+from app.values.errors import StoreError
+from app.window.sidebar.listed_chats import ChatGroup, ListedChat
+from app.window.sidebar.sidebar import Sidebar
+
+MOST_LISTED = 2000
+"""Chats listed at once; older ones are found by searching."""
+
+
+class ChatListController(QObject):
+    """Keeps the sidebar true.
+
+    Signals:
+        chosen: a chat to show, and the id of the message that was found in it or None.
+        gone: this chat was thrown away.
+        failed: a StoreError in words.
+    """
+
+    chosen = Signal(int, object)
+    gone = Signal(int)
+    failed = Signal(str)
+
+    def __init__(
+        self,
+        store: SessionStore,
+        sidebar: Sidebar,
+        clock: Callable[[], float] = time.time,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._store = store
+        self._sidebar = sidebar
+        self._clock = clock
+        self._query = ""
+        self._shows_bin = False
+        self._connect()
+
+    def _connect(self) -> None:
+        sidebar, chats = self._sidebar, self._sidebar.list
+        sidebar.search_changed.connect(self.search)
+        sidebar.bin_wanted.connect(self.show_bin)
+        chats.chosen.connect(self.chosen)
+        chats.renamed.connect(self.rename)
+        chats.pin_wanted.connect(self.pin)
+        chats.duplicate_wanted.connect(self.duplicate)
+        chats.delete_wanted.connect(self.delete)
+        chats.restore_wanted.connect(self.restore)
+        chats.delete_for_ever_wanted.connect(self.delete_for_ever)
+
+    def refresh(self) -> None:
+        """Read the list anew."""
+        try:
+            groups = self._groups()
+        except StoreError as error:
+            self.failed.emit(str(error))
+            return
+        self._sidebar.show_groups(groups, is_bin=self._shows_bin)
+
+    def search(self, query: str) -> None:
+        """List what has these words; all chats when there are none."""
+        self._query = query.strip()
+        self._shows_bin = False
+        self.refresh()
+
+    def show_bin(self, wanted: bool) -> None:
+        """List the bin, or the chats again."""
+        self._shows_bin = wanted
+        self.refresh()
+
+    def rename(self, chat_id: int, title: str) -> None:
+        """Give a chat another title."""
+        self._do(lambda: self._store.chats.rename(chat_id, title))
+
+    def pin(self, chat_id: int, pinned: bool) -> None:
+        """Keep a chat at the top, or no longer."""
+        self._do(lambda: self._store.chats.pin(chat_id, pinned))
+
+    def duplicate(self, chat_id: int) -> None:
+        """Copy a chat with all its branches and show the copy."""
+        copies: list[int] = []
+        self._do(lambda: copies.append(self._store.chats.duplicate(chat_id)))
+        for copy in copies:
+            self.chosen.emit(copy, None)
+
+    def delete(self, chat_id: int) -> None:
+        """Throw a chat into the bin and offer to take it back."""
+        if not self._do(lambda: self._store.chats.delete(chat_id)):
+            return
+        self.gone.emit(chat_id)
+        words = f"Chat moved to the bin for {DAYS_IN_BIN} days"
+        self._sidebar.offer_undo(words, lambda: self._take_back(chat_id))
+
+    def _take_back(self, chat_id: int) -> None:
+        if self._do(lambda: self._store.chats.restore(chat_id)):
+            self.chosen.emit(chat_id, None)
+
+    def restore(self, chat_id: int) -> None:
+        """Take a chat out of the bin."""
+        self._do(lambda: self._store.chats.restore(chat_id))
+
+    def delete_for_ever(self, chat_id: int) -> None:
+        """There is no way back from this."""
+        self._do(lambda: self._store.chats.delete_for_ever(chat_id))
+
+    def _do(self, change: Callable[[], object]) -> bool:
+        """Run a change of the store and list its result; False when it failed."""
+        try:
+            change()
+        except StoreError as error:
+            self.failed.emit(str(error))
+            return False
+        self.refresh()
+        return True
+
+    def _groups(self) -> tuple[ChatGroup, ...]:
+        if self._shows_bin:
+            return _one_group("Bin", self._store.chats.in_bin())
+        if self._query:
+            hits = self._store.search.find(self._query)
+            return (ChatGroup("Found", tuple(map(_found, hits))),) if hits else ()
+        days = group_by_day(self._store.chats.listed(MOST_LISTED), self._clock())
+        return tuple(ChatGroup(day.heading, tuple(map(ListedChat, day.chats))) for day in days)
+
+
+def _one_group(heading: str, chats: Iterable[ChatSummary]) -> tuple[ChatGroup, ...]:
+    listed = tuple(map(ListedChat, chats))
+    return (ChatGroup(heading, listed),) if listed else ()
+
+
+def _found(hit: SearchHit) -> ListedChat:
+    return ListedChat(hit.chat, hit.title_ranges, hit.snippet, hit.snippet_ranges, hit.message_id)

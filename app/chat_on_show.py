@@ -1,0 +1,105 @@
+"""The chat that is open: its settings and the branch on show, kept in step with the store."""
+
+from app.store.session_store import SessionStore
+from app.values.chat_settings import ChatSettings
+from app.values.chats import StoredMessage, Turn
+from mlx_engine.values.conversation import Message
+
+
+class ChatOnShow:
+    """A new chat has no number until its first message is stored. All methods raise StoreError."""
+
+    def __init__(self, store: SessionStore, settings: ChatSettings) -> None:
+        self._store = store
+        self.chat_id: int | None = None
+        self.title = ""
+        self.settings = settings
+        self.turns: tuple[Turn, ...] = ()
+        self.notes: tuple[str, ...] = ()
+
+    def begin(self, settings: ChatSettings) -> None:
+        """A new chat with these settings."""
+        self.chat_id, self.title, self.settings = None, "", settings
+        self.turns, self.notes = (), ()
+
+    def open(self, chat_id: int) -> None:
+        """A stored chat as it is now."""
+        chat = self._store.open_chat(chat_id)
+        self.chat_id, self.title = chat.summary.id, chat.summary.title
+        self.settings, self.turns, self.notes = chat.settings, chat.turns, chat.notes
+
+    def reload(self) -> None:
+        """Read again what is stored."""
+        if self.chat_id is not None:
+            self.open(self.chat_id)
+
+    def change_settings(self, settings: ChatSettings) -> None:
+        """From now on, in this chat only."""
+        if self.chat_id is not None:
+            self._store.chats.set_settings(self.chat_id, settings)
+        self.settings = settings
+
+    def add_question(self, text: str) -> StoredMessage:
+        """Store what the user says at the end of the branch on show."""
+        if self.chat_id is None:
+            self.chat_id = self._store.chats.create(self.settings)
+        last = self.turns[-1].message.id if self.turns else None
+        added = self._store.messages.add(self.chat_id, last, "user", text)
+        self.reload()
+        return added
+
+    def edit(self, message_id: int, text: str) -> StoredMessage:
+        """Another wording of a message as a branch of its own, now on show."""
+        added = self._store.messages.edit(message_id, text)
+        self.reload()
+        return added
+
+    def show_branch(self, message_id: int, step: int) -> None:
+        """The version `step` further on of a message, with what follows it."""
+        turn = self.turn(message_id)
+        place = turn.siblings.index(message_id) + step
+        self.select(turn.siblings[min(max(place, 0), len(turn.siblings) - 1)])
+
+    def select(self, message_id: int) -> None:
+        """The branch through any message of this chat."""
+        self._store.messages.select(message_id)
+        self.reload()
+
+    def turn(self, message_id: int) -> Turn:
+        """A message of the branch on show; KeyError when it is not."""
+        for turn in self.turns:
+            if turn.message.id == message_id:
+                return turn
+        raise KeyError(message_id)
+
+    def question_before(self, message_id: int) -> StoredMessage | None:
+        """What a message answers, itself if it is a question."""
+        asked = None
+        for turn in self.turns:
+            if turn.message.role == "user":
+                asked = turn.message
+            if turn.message.id == message_id:
+                return asked
+        return None
+
+    def past(self, message_id: int) -> tuple[Message, ...]:
+        """The conversation up to this message, with it, as the engine reads it."""
+        said = []
+        for turn in self.turns:
+            message = turn.message
+            said.append(Message(message.role, message.text, message.thinking))
+            if message.id == message_id:
+                break
+        return tuple(said)
+
+    @property
+    def last_answer(self) -> StoredMessage | None:
+        """The newest answer on show."""
+        answers = (t.message for t in reversed(self.turns) if t.message.role == "assistant")
+        return next(answers, None)
+
+    @property
+    def last_question(self) -> StoredMessage | None:
+        """The newest question on show."""
+        asked = (t.message for t in reversed(self.turns) if t.message.role == "user")
+        return next(asked, None)

@@ -1,0 +1,63 @@
+"""Joins the composer with the chat on show: what is sent, stopped, attached and edited."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import QObject
+
+from app.answers import Answers
+from app.chat_controller import ChatController
+from app.model_controller import ModelController
+from app.window.composer.attached_text import AttachedText, with_attachments
+from app.window.composer.composer import Composer
+
+NO_MODEL = "Open or drop a model first"
+
+
+class ComposerController(QObject):
+    """Keeps the composer's button true, and never loses what was typed."""
+
+    def __init__(
+        self,
+        composer: Composer,
+        chats: ChatController,
+        answers: Answers,
+        models: ModelController,
+        choose_files: Callable[[], list[Path]],
+        edit_last: Callable[[], None],
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._composer, self._chats, self._models = composer, chats, models
+        self._choose_files = choose_files
+        composer.sent.connect(self._send)
+        composer.stop_wanted.connect(chats.stop)
+        composer.edit_last_wanted.connect(edit_last)
+        composer.attach_wanted.connect(self._attach)
+        answers.changed.connect(self.refresh)
+        chats.opened.connect(self.refresh)
+        for signal in (models.loaded, models.unloaded, models.failed):
+            signal.connect(lambda _: self.refresh())
+        models.cancelled.connect(self.refresh)
+
+    def refresh(self) -> None:
+        """Send, stop, or why nothing can be sent."""
+        if self._chats.running is not None:
+            self._composer.show_answering()
+        elif self._models.description is None and self._models.loading is None:
+            self._composer.show_ready(NO_MODEL)
+        else:
+            self._composer.show_ready()
+
+    def attach(self, paths: list[str]) -> None:
+        """Attach files that were dropped."""
+        self._composer.attach_files([Path(path) for path in paths])
+        self._composer.setFocus()
+
+    def _attach(self) -> None:
+        self._composer.attach_files(self._choose_files())
+
+    def _send(self, text: str, attachments: tuple[AttachedText, ...]) -> None:
+        """What could not be sent is put back."""
+        if not self._chats.send(with_attachments(text, attachments)):
+            self._composer.show_message(text, attachments)

@@ -1,0 +1,104 @@
+"""Figures of every chat since the program started, shown in the strip and the Drafting view."""
+
+from PySide6.QtCore import QObject
+
+from app.running_answer import Growth, RunningAnswer
+from app.window.drafting.drafting_view import DraftingView
+from app.window.drafting.round_history import RoundHistory
+from app.window.drafting.status_strip import StatusStrip, StripFigures
+from app.worker.replies import CostsMeasured
+from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.stats import GenerationStats
+
+
+class LiveFigures(QObject):
+    """Shows one chat's figures; the others' are kept."""
+
+    def __init__(
+        self, strip: StatusStrip, drafting: DraftingView, parent: QObject | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._strip, self._drafting = strip, drafting
+        self._histories: dict[int, RoundHistory] = {}
+        self._chat_id: int | None = None
+        self._last: GenerationStats | None = None
+        self._running: RunningAnswer | None = None
+        self._model: ModelDescription | None = None
+        self._costs: tuple[float, ...] = ()
+
+    @property
+    def history(self) -> RoundHistory:
+        """Of the chat on show."""
+        return self.history_of(self._chat_id)
+
+    def history_of(self, chat_id: int | None) -> RoundHistory:
+        """Of any chat; an empty one that is not kept for a chat without a number."""
+        if chat_id is None:
+            return RoundHistory()
+        return self._histories.setdefault(chat_id, RoundHistory())
+
+    def show_chat(
+        self,
+        chat_id: int | None,
+        last: GenerationStats | None,
+        running: RunningAnswer | None = None,
+    ) -> None:
+        """Show a chat, its last answer's figures, and the answer that runs in it."""
+        self._chat_id, self._last, self._running = chat_id, last, running
+        self._show()
+
+    def take(self, answer: RunningAnswer, growth: Growth) -> None:
+        """An answer grew."""
+        self.history_of(answer.chat_id).add(growth.rounds)
+        if answer.chat_id == self._chat_id:
+            self._running = answer
+            self._show()
+
+    def end(self, answer: RunningAnswer) -> None:
+        """An answer is over."""
+        if answer.chat_id == self._chat_id:
+            self._running = None
+            self._last = answer.stats or self._last
+            self._show()
+
+    def show_model(self, model: ModelDescription | None) -> None:
+        """Another model is in use: what was measured with the last one says nothing any more."""
+        self._model, self._costs = model, ()
+        self._histories.clear()
+        self._show()
+
+    def show_costs(self, measured: CostsMeasured) -> None:
+        """What a pass of 1 and more rows costs here."""
+        self._costs = measured.verify_ms
+        self._show()
+
+    def _show(self) -> None:
+        history = self.history
+        self._strip.show_figures(history, self._figures())
+        if self._drafting.isVisible():
+            self.show_drafting()
+
+    def show_drafting(self) -> None:
+        """Bring the Drafting view up to date; it is left alone while nobody sees it."""
+        self._drafting.show_history(self.history)
+        self._drafting.show_costs(self._costs, self.history.depth_now)
+
+    def _figures(self) -> StripFigures:
+        running, last = self._running, self._last
+        progress = running.progress if running else None
+        used = None
+        if running is not None and progress is not None:
+            used = progress.done + running.tokens
+        elif last is not None:
+            used = last.prompt_tokens + last.generated_tokens
+        speed = running.tokens_per_second if running else None
+        if speed is None and last is not None:
+            speed = last.tokens_per_second
+        is_reading = running is not None and running.speaks_not_yet
+        return StripFigures(
+            tokens_per_second=speed,
+            context_used=used,
+            context_length=self._model.context_length if self._model else None,
+            prompt_done=progress.done if progress and is_reading else None,
+            prompt_total=progress.total if progress and is_reading else None,
+        )

@@ -1,0 +1,120 @@
+"""Which model is in use and which one is being loaded; speaks to the engine's thread."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Signal
+
+from app.worker.replies import (
+    CostsMeasured,
+    LoadCancelled,
+    LoadFailed,
+    LoadProgress,
+    ModelLoaded,
+    ModelUnloaded,
+)
+from app.worker.requests import CancelLoad, LoadModel, MeasureCosts, Request
+from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.options import LoadOptions
+
+ModelReply = CostsMeasured | LoadCancelled | LoadFailed | LoadProgress | ModelLoaded | ModelUnloaded
+
+
+class ModelController(QObject):
+    """One model is in use at a time.
+
+    Signals:
+        loaded: the ModelDescription now in use.
+        progressed: LoadProgress of the load that runs.
+        failed: LoadFailed; the model in use is as before.
+        cancelled: the load was given up.
+        unloaded: there is no model any more, with the words why.
+        measured: CostsMeasured of the model in use.
+    """
+
+    loaded = Signal(object)
+    progressed = Signal(object)
+    failed = Signal(object)
+    cancelled = Signal()
+    unloaded = Signal(str)
+    measured = Signal(object)
+
+    def __init__(self, request: Callable[[Request], None], parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._request = request
+        self._waiting: list[LoadModel] = []
+        self._in_use: LoadModel | None = None
+        self.description: ModelDescription | None = None
+
+    @property
+    def in_use(self) -> LoadModel | None:
+        """How the model in use was asked for."""
+        return self._in_use
+
+    @property
+    def loading(self) -> LoadModel | None:
+        """The load that runs or waits, the newest of them."""
+        return self._waiting[-1] if self._waiting else None
+
+    @property
+    def model_name(self) -> str:
+        """Of the model in use, "" for none."""
+        return self.description.name if self.description else ""
+
+    def load(self, request: LoadModel) -> None:
+        """Put another model in place of the one in use."""
+        if self._waiting:
+            self._request(CancelLoad())
+        self._waiting.append(request)
+        self._request(request)
+
+    def load_path(self, path: str | None) -> None:
+        """The same with the options of the model in use."""
+        options = self._in_use.options if self._in_use else LoadOptions()
+        self.load(LoadModel(path, options=replace(options, heads=None)))
+
+    def load_heads(self, path: Path) -> None:
+        """Load the model in use again with heads from there."""
+        if self._in_use is not None:
+            self.load(replace(self._in_use, heads=str(path)))
+
+    def use_options(self, options: LoadOptions) -> None:
+        """Load the model anew if it was loaded in another way than a chat asks for."""
+        current = self.loading or self._in_use
+        if current is not None and current.options != options:
+            heads = current.heads if options.heads is None else str(options.heads)
+            self.load(replace(current, heads=heads, options=options))
+
+    def cancel(self) -> None:
+        """Give the load up."""
+        if self._waiting:
+            self._request(CancelLoad())
+
+    def take(self, reply: ModelReply) -> None:
+        """What the engine's thread says about models."""
+        match reply:
+            case LoadProgress():
+                self.progressed.emit(reply)
+            case ModelLoaded():
+                self._in_use, self.description = self._done(reply.path), reply.description
+                self.loaded.emit(reply.description)
+                self._request(MeasureCosts())
+            case LoadFailed():
+                self._done(reply.path)
+                self.failed.emit(reply)
+            case LoadCancelled():
+                self._done(reply.path)
+                if not self._waiting:
+                    self.cancelled.emit()
+            case ModelUnloaded():
+                self._in_use, self.description = None, None
+                self.unloaded.emit(reply.words)
+            case CostsMeasured():
+                self.measured.emit(reply)
+
+    def _done(self, path: str | None) -> LoadModel:
+        """Loads end in the order they were asked for."""
+        if self._waiting and self._waiting[0].path == path:
+            return self._waiting.pop(0)
+        return LoadModel(path)

@@ -1,0 +1,123 @@
+"""Every object of the app, made in the order in which they need each other."""
+
+from pathlib import Path
+
+from PySide6.QtCore import QObject
+from PySide6.QtWidgets import QApplication
+
+from app.answers import Answers
+from app.card_controller import CardController
+from app.chat_controller import ChatController
+from app.chat_list_controller import ChatListController
+from app.chat_on_show import ChatOnShow
+from app.command_controller import CommandController
+from app.composer_controller import ComposerController
+from app.downloads import Downloads
+from app.drop_controller import DropController
+from app.engine_settings import for_model
+from app.file_controller import FileController
+from app.folders import Folders
+from app.kept_settings import KeptSettings
+from app.library.download import Hub
+from app.library.machine import this_machine
+from app.library.read_card import read_card
+from app.library_controller import LibraryController, all_places
+from app.live_figures import LiveFigures
+from app.look_controller import LookController
+from app.mistakes import Mistakes
+from app.model_controller import ModelController
+from app.reply_router import router
+from app.session_controller import SessionController
+from app.store.session_store import SessionStore, open_passing_store, open_store
+from app.values.chat_settings import ChatSettings
+from app.values.errors import StoreError
+from app.window.widgets import make_widgets
+from app.worker.contract import ModelSource
+from app.worker.engine_worker import EngineWorker
+
+
+class Parts(QObject):
+    """The objects, not connected yet; `App` does that."""
+
+    def __init__(
+        self, application: QApplication, folders: Folders, source: ModelSource | None = None
+    ) -> None:
+        """source: where models come from, None for the real engine."""
+        super().__init__()
+        machine = this_machine()
+        self.mistakes = Mistakes(folders.logs / "headstart.log", self)
+        self.settings = KeptSettings(folders.settings_file, self)
+        self.look = LookController(application, self.settings, self)
+        self.store = _open_chats(folders.chats_file)
+        self.widgets = make_widgets(self.look.theme, self.look.sizes)
+        self.worker = EngineWorker(machine.usable_bytes, source, self)
+        widgets, request = self.widgets, self.worker.request
+        self.answers = Answers(self.store, request, parent=self)
+        self.models = ModelController(request, self)
+        self.route = router(self.answers, self.models, self.mistakes)
+        self.chats = ChatController(
+            ChatOnShow(self.store, self.settings.value.new_chat),
+            self.answers,
+            self.models,
+            widgets.transcript,
+            request,
+            self,
+        )
+        self.listed = ChatListController(self.store, widgets.sidebar, parent=self)
+        self.figures = LiveFigures(widgets.strip, widgets.drafting, self)
+        self.session = SessionController(
+            widgets.session, self.chats, self.models, self.figures, self.settings, machine, self
+        )
+        self.files = FileController(
+            self.store, widgets.window, self.mistakes.log_file, self.new_settings, self
+        )
+        self.composer = ComposerController(
+            widgets.composer,
+            self.chats,
+            self.answers,
+            self.models,
+            self.files.attach,
+            widgets.transcript.edit_last_prompt,
+            self,
+        )
+        self.drops = DropController(widgets.overlay, self.models, self)
+        self.cards = CardController(
+            widgets.card, widgets.layer, self.models, machine, read_card, self
+        )
+        self.library = LibraryController(
+            widgets.library,
+            widgets.start,
+            Downloads(Hub(folders.hub_models), self),
+            self.settings,
+            all_places(folders.hub_models, Path.home()),
+            machine,
+            self,
+        )
+        self.commands = CommandController(
+            widgets,
+            self.chats,
+            self.listed,
+            self.look,
+            self.files,
+            self.settings,
+            self.begin_chat,
+            self,
+        )
+
+    def new_settings(self) -> ChatSettings:
+        """What a new chat starts with, now."""
+        return for_model(self.settings.value.new_chat, self.models.description)
+
+    def begin_chat(self) -> None:
+        """Show a new chat, ready to be typed into."""
+        self.chats.begin(self.new_settings())
+        self.widgets.window.show_page("chat")
+        self.widgets.composer.setFocus()
+
+
+def _open_chats(file: Path) -> SessionStore:
+    """The user's chats; ones that are gone at the end when theirs cannot be opened."""
+    try:
+        return open_store(file)
+    except StoreError as error:
+        return open_passing_store(f"{error} Until then chats are lost when you quit.")

@@ -1,0 +1,31 @@
+"""Hands each reply of the engine's thread to who waits for it."""
+
+from collections.abc import Callable
+
+from app.answers import Answers
+from app.mistakes import Mistakes
+from app.model_controller import ModelController
+from app.worker.replies import (
+    AnswerEvents,
+    AnswerFailed,
+    AnswerWithdrawn,
+    Reply,
+    WorkerFailed,
+)
+
+
+def router(
+    answers: Answers, models: ModelController, mistakes: Mistakes
+) -> Callable[[Reply], None]:
+    """For EngineWorker.replied; mistakes of the engine's thread are logged as well."""
+
+    def route(reply: Reply) -> None:
+        match reply:
+            case AnswerEvents() | AnswerFailed() | AnswerWithdrawn():
+                answers.take(reply)
+            case WorkerFailed():
+                mistakes.report(reply.problem.words, reply.problem.details)
+            case _:
+                models.take(reply)
+
+    return route

@@ -1,0 +1,141 @@
+"""Joins the session panel with the settings of the chat on show, the presets and the defaults."""
+
+from dataclasses import replace
+from typing import cast
+
+from PySide6.QtCore import QObject
+
+from app.chat_controller import ChatController
+from app.kept_settings import KeptSettings
+from app.library.machine import Machine
+from app.live_figures import LiveFigures
+from app.model_controller import ModelController
+from app.model_values import facts_of
+from app.settings import with_preset, without_preset
+from app.values.chat_settings import ChatSettings
+from app.window.session_panel.panel_values import (
+    DraftingNow,
+    ModelAbilities,
+    SessionSettings,
+    SourceAbility,
+)
+from app.window.session_panel.session_panel import SessionPanel
+from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.options import MAX_DEPTH, Numerics
+
+
+class SessionController(QObject):
+    """The panel shows the chat on show and nothing else; what it changes goes to that chat only."""
+
+    def __init__(
+        self,
+        panel: SessionPanel,
+        chats: ChatController,
+        models: ModelController,
+        figures: LiveFigures,
+        settings: KeptSettings,
+        machine: Machine,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._panel, self._chats, self._models = panel, chats, models
+        self._figures, self._settings, self._machine = figures, settings, machine
+        self._preset: str | None = None
+        panel.system_changed.connect(lambda text: self._change(system=text))
+        panel.draft_changed.connect(lambda draft: self._change(draft=draft))
+        panel.sampling_changed.connect(lambda sampling: self._change(sampling=sampling))
+        panel.generation_changed.connect(lambda options: self._change(generation=options))
+        panel.numerics_changed.connect(self._change_numerics)
+        panel.preset_chosen.connect(self._use_preset)
+        panel.preset_saved.connect(self._save_preset)
+        panel.preset_deleted.connect(self._delete_preset)
+        panel.defaults_wanted.connect(self._make_default)
+        chats.settings_shown.connect(self._show_settings)
+        chats.opened.connect(self._show_chat)
+        models.loaded.connect(self._show_model)
+        models.unloaded.connect(lambda _: self._show_model(None))
+        self._show_presets()
+        self._show_model(None)
+
+    def show_now(self) -> None:
+        """After a round: what drafting did in it."""
+        history = self._figures.history
+        answering = self._chats.running is not None
+        if history.tokens_per_pass_over_time:
+            now = DraftingNow(history.depth_now, history.reason_now, None, answering)
+            self._panel.show_drafting(now)
+        else:
+            self._panel.show_drafting(None)
+
+    def _change(self, **changes: object) -> None:
+        self._preset = None
+        settings = self._chats.chat.settings
+        self._chats.change_settings(replace(settings, **changes))  # type: ignore[arg-type]
+
+    def _change_numerics(self, numerics: str) -> None:
+        load = self._chats.chat.settings.load
+        self._change(load=replace(load, numerics=cast(Numerics, numerics)))
+
+    def _show_settings(self, settings: ChatSettings) -> None:
+        self._panel.show_settings(
+            SessionSettings(
+                settings.system,
+                settings.draft,
+                settings.sampling,
+                settings.generation,
+                settings.load.numerics,
+            )
+        )
+
+    def _show_chat(self) -> None:
+        stats = self._chats.last_stats
+        self._panel.show_last_seed(stats.seed if stats else None)
+        self.show_now()
+
+    def _show_model(self, model: ModelDescription | None) -> None:
+        if model is None:
+            self._panel.show_model(None, None)
+        else:
+            self._panel.show_model(facts_of(model, self._machine), abilities(model))
+
+    # presets and defaults
+
+    def _use_preset(self, name: str) -> None:
+        preset = self._settings.value.presets.get(name)
+        if preset is not None:
+            kept = self._chats.chat.settings
+            load = replace(kept.load, numerics=preset.load.numerics)
+            self._chats.change_settings(replace(preset, model_path=kept.model_path, load=load))
+            self._preset = name
+            self._show_presets()
+
+    def _save_preset(self, name: str) -> None:
+        self._settings.change(with_preset(self._settings.value, name, self._chats.chat.settings))
+        self._preset = name
+        self._show_presets()
+
+    def _delete_preset(self, name: str) -> None:
+        self._settings.change(without_preset(self._settings.value, name))
+        self._preset = None
+        self._show_presets()
+
+    def _make_default(self) -> None:
+        chosen = replace(self._chats.chat.settings, model_path=None)
+        self._settings.change(replace(self._settings.value, new_chat=chosen))
+
+    def _show_presets(self) -> None:
+        self._panel.show_presets(tuple(self._settings.value.presets), self._preset)
+
+
+def abilities(model: ModelDescription) -> ModelAbilities:
+    """What a loaded model can be asked for, with the reason for everything it cannot."""
+    if model.mtp is not None:
+        heads = SourceAbility("mtp", 0, model.mtp.words)
+    elif not model.mtp_heads:
+        heads = SourceAbility("mtp", 0, "This model has no MTP heads; it runs without drafting.")
+    else:
+        heads = SourceAbility("mtp", MAX_DEPTH)
+    numerics = next((r.words for r in model.declined if "numerics" in r.code), "")
+    return ModelAbilities(
+        (heads, SourceAbility("none", 0)), model.numerics, numerics, model.sampling
+    )

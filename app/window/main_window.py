@@ -1,0 +1,180 @@
+"""The window's frame: sidebar, pages in the middle, panels on the right, strip at the foot."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from PySide6.QtCore import QByteArray, QMimeData, Signal
+from PySide6.QtGui import (
+    QCloseEvent,
+    QDragEnterEvent,
+    QDragLeaveEvent,
+    QDropEvent,
+    QResizeEvent,
+)
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QMainWindow, QStackedWidget, QVBoxLayout, QWidget
+
+Page = Literal["chat", "library", "compare"]
+Panel = Literal["session", "drafting"]
+PANEL_WIDTH = 288
+NARROWEST_PAGE = 420
+SMALLEST, USUAL = (760, 520), (1180, 780)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The widgets the frame arranges; pages share the middle, panels the right side."""
+
+    sidebar: QWidget
+    pages: dict[Page, QWidget]
+    panels: dict[Panel, QWidget]
+    strip: QWidget
+
+
+class MainWindow(QMainWindow):
+    """Arranges its parts, folds them away, and passes on what is dragged over it.
+
+    Signals:
+        dragged: texts (addresses of files, links) that hover over the window.
+        drag_left: they do no longer.
+        dropped: they were let go here.
+        folded: sidebar or right side were shown or hidden, by the user or for want of room.
+        closing: the window is about to close.
+    """
+
+    dragged = Signal(list)
+    drag_left = Signal()
+    dropped = Signal(list)
+    folded = Signal()
+    closing = Signal()
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__()
+        self.setWindowTitle("Headstart")
+        self.setAcceptDrops(True)
+        self.setUnifiedTitleAndToolBarOnMac(True)
+        self.setMinimumSize(*SMALLEST)
+        self._sidebar = parts.sidebar
+        self._pages, self._page_widgets = QStackedWidget(), parts.pages
+        self._panels, self._panel_widgets = QStackedWidget(), parts.panels
+        for page in parts.pages.values():
+            self._pages.addWidget(page)
+        for panel in parts.panels.values():
+            self._panels.addWidget(panel)
+        self._right = _framed(self._panels, "right-side")
+        self._right.setFixedWidth(PANEL_WIDTH)
+        self._wants_sidebar, self._wants_right = True, True
+        row = QHBoxLayout()
+        row.setSpacing(0)
+        for widget, stretch in ((self._sidebar, 0), (self._pages, 1), (self._right, 0)):
+            row.addWidget(widget, stretch)
+        column = QVBoxLayout()
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addLayout(row, 1)
+        column.addWidget(_framed(parts.strip, "foot"))
+        self.body = QWidget()
+        self.body.setLayout(column)
+        self.setCentralWidget(self.body)
+        self.resize(*USUAL)
+
+    @property
+    def page(self) -> Page:
+        """What the middle shows."""
+        return next(n for n, w in self._page_widgets.items() if w is self._pages.currentWidget())
+
+    def show_page(self, page: Page) -> None:
+        """Show this in the middle."""
+        self._pages.setCurrentWidget(self._page_widgets[page])
+
+    @property
+    def panel(self) -> Panel | None:
+        """What the right side shows, None when it is folded away."""
+        if not self._wants_right:
+            return None
+        return next(n for n, w in self._panel_widgets.items() if w is self._panels.currentWidget())
+
+    def show_panel(self, panel: Panel | None) -> None:
+        """Show this on the right, None to fold the right side away."""
+        if panel is not None:
+            self._panels.setCurrentWidget(self._panel_widgets[panel])
+        self._wants_right = panel is not None
+        self._fold()
+
+    @property
+    def has_sidebar(self) -> bool:
+        """Whether the user wants the sidebar."""
+        return self._wants_sidebar
+
+    def show_sidebar(self, wanted: bool) -> None:
+        """Unfold the sidebar, or fold it away."""
+        self._wants_sidebar = wanted
+        self._fold()
+
+    def state(self) -> bytes:
+        """Size and place, and what is folded away: for `restore`."""
+        flags = bytes([self._wants_sidebar, self._wants_right])
+        return flags + bytes(self.saveGeometry().data())
+
+    def restore(self, state: bytes) -> None:
+        """Be as `state` says; an empty or odd one changes nothing."""
+        if len(state) < 3:
+            return
+        self._wants_sidebar, self._wants_right = bool(state[0]), bool(state[1])
+        self.restoreGeometry(QByteArray(state[2:]))
+        self._fold()
+
+    def _fold(self) -> None:
+        """Hide what is not wanted, and the right side first when there is no room."""
+        left = self._sidebar.width() if self._wants_sidebar else 0
+        has_room = self.width() - left - PANEL_WIDTH >= NARROWEST_PAGE
+        self._sidebar.setVisible(self._wants_sidebar)
+        self._right.setVisible(self._wants_right and has_room)
+        self.folded.emit()
+
+    # Qt
+
+    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+        """Fold what has no room."""
+        super().resizeEvent(event)
+        self._fold()
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:  # noqa: N802
+        """Everything with an address is let in: the plan says what will not be used, and why."""
+        texts = dragged_texts(event.mimeData())
+        if texts:
+            event.acceptProposedAction()
+            self.dragged.emit(texts)
+
+    def dragLeaveEvent(self, event: QDragLeaveEvent) -> None:  # noqa: N802
+        """It went elsewhere."""
+        del event
+        self.drag_left.emit()
+
+    def dropEvent(self, event: QDropEvent) -> None:  # noqa: N802
+        """It was let go."""
+        event.acceptProposedAction()
+        self.drag_left.emit()
+        self.dropped.emit(dragged_texts(event.mimeData()))
+
+    def closeEvent(self, event: QCloseEvent) -> None:  # noqa: N802
+        """Say so before it is gone."""
+        self.closing.emit()
+        super().closeEvent(event)
+
+
+def dragged_texts(data: QMimeData) -> list[str]:
+    """Paths of files and other addresses; a plain text when there are none."""
+    if data.hasUrls():
+        return [url.toLocalFile() if url.isLocalFile() else url.toString() for url in data.urls()]
+    text = data.text().strip() if data.hasText() else ""
+    return [text] if text and len(text) < 2000 and "\n" not in text else []
+
+
+def _framed(widget: QWidget, role: str) -> QFrame:
+    """The widget in a frame with this role, filling it."""
+    frame = QFrame()
+    frame.setProperty("role", role)
+    column = QVBoxLayout(frame)
+    column.setContentsMargins(0, 0, 0, 0)
+    column.addWidget(widget)
+    return frame

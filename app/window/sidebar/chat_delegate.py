@@ -1,0 +1,163 @@
+"""Paints a row of the list of chats: a heading, or a title with what a search found in it."""
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QModelIndex, QObject, QPersistentModelIndex, QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import (
+    QColor,
+    QFont,
+    QFontMetrics,
+    QPainter,
+    QTextCharFormat,
+    QTextLayout,
+    QTextOption,
+)
+from PySide6.QtWidgets import QLineEdit, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
+
+from app.values.chats import TextRange
+from app.window.sidebar.chat_list_model import ANSWERING_ROLE, CHAT_ROLE
+from app.window.sidebar.listed_chats import ListedChat
+from app.window.theme import Theme, TypeSizes
+
+Index = QModelIndex | QPersistentModelIndex
+SIDE, INSET, RADIUS = 8, 10, 6
+TITLE_PADDING, HEADING_TOP, HEADING_BOTTOM = 15, 18, 6
+DOT = 6
+TITLE_CHARACTERS = 100
+
+
+class ChatDelegate(QStyledItemDelegate):
+    """Rows are painted, not built: ten thousand chats cost nothing until they are looked at."""
+
+    def __init__(self, theme: Theme, sizes: TypeSizes, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._theme, self._sizes = theme, sizes
+        self._heights = _Heights(sizes)
+
+    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
+        """Take other colours and sizes."""
+        self._theme, self._sizes = theme, sizes
+        self._heights = _Heights(sizes)
+
+    def _paint_heading(self, painter: QPainter, rect: QRectF, text: str) -> None:
+        painter.setFont(_font(self._sizes.small, bold=True))
+        painter.setPen(QColor(self._theme.muted))
+        line = rect.adjusted(SIDE + INSET, HEADING_TOP, -SIDE, -HEADING_BOTTOM)
+        painter.drawText(line, Qt.AlignmentFlag.AlignVCenter, text)
+
+    def _paint_chat(
+        self, painter: QPainter, rect: QRectF, listed: ListedChat, state: QStyle.StateFlag
+    ) -> None:
+        selected = bool(state & QStyle.StateFlag.State_Selected)
+        if selected or state & QStyle.StateFlag.State_MouseOver:
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(QColor(self._theme.selected if selected else self._theme.hover))
+            painter.drawRoundedRect(rect.adjusted(SIDE, 1, -SIDE, -1), RADIUS, RADIUS)
+        inner = rect.adjusted(SIDE + INSET, 0, -SIDE - INSET, 0)
+        title = QRectF(inner)
+        title.setHeight(self._heights.title)
+        self._line(painter, title, listed.title, listed.title_ranges, self._sizes.interface)
+        if listed.snippet:
+            below = QRectF(inner.left(), title.bottom() - 6, inner.width(), self._heights.snippet)
+            self._line(painter, below, listed.snippet, listed.snippet_ranges, self._sizes.small)
+
+    def _line(
+        self, painter: QPainter, rect: QRectF, text: str, found: Sequence[TextRange], pixels: int
+    ) -> None:
+        """One elided line, what was found in it in bold."""
+        main = pixels == self._sizes.interface
+        font = _font(pixels)
+        elided = QFontMetrics(font).elidedText(
+            text[: 2 * TITLE_CHARACTERS], Qt.TextElideMode.ElideRight, int(rect.width())
+        )
+        layout = QTextLayout(elided, font)
+        option = QTextOption()
+        option.setWrapMode(QTextOption.WrapMode.NoWrap)
+        layout.setTextOption(option)
+        layout.setFormats([_bold(r, self._theme) for r in found if r.end < len(elided)])
+        layout.beginLayout()
+        line = layout.createLine()
+        line.setLineWidth(rect.width() + 40)
+        layout.endLayout()
+        painter.setPen(QColor(self._theme.text if main else self._theme.muted))
+        layout.draw(painter, rect.topLeft() + _down((rect.height() - line.height()) / 2))
+
+    def _paint_dot(self, painter: QPainter, rect: QRectF) -> None:
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(QColor(self._theme.accent))
+        top = rect.top() + (self._heights.title - DOT) / 2
+        painter.drawEllipse(QRectF(rect.right() - SIDE - INSET, top, DOT, DOT))
+
+    # Qt
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        """A heading, or a chat."""
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        rect = QRectF(option.rect)
+        listed = index.data(CHAT_ROLE)
+        if listed is None:
+            self._paint_heading(painter, rect, index.data())
+        else:
+            self._paint_chat(painter, rect, listed, option.state)
+            if index.data(ANSWERING_ROLE):
+                self._paint_dot(painter, rect)
+        painter.restore()
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:  # noqa: N802
+        """As high as its kind of row."""
+        del option
+        listed = index.data(CHAT_ROLE)
+        if listed is None:
+            return QSize(80, self._heights.heading)
+        snippet = self._heights.snippet if listed.snippet else 0
+        return QSize(80, self._heights.title + snippet)
+
+    def createEditor(  # noqa: N802
+        self, parent: QWidget, option: QStyleOptionViewItem, index: Index
+    ) -> QWidget:
+        """A field in place of the title."""
+        del option, index
+        editor = QLineEdit(parent)
+        editor.setFont(_font(self._sizes.interface))
+        editor.setAccessibleName("Title of the chat")
+        return editor
+
+    def updateEditorGeometry(  # noqa: N802
+        self, editor: QWidget, option: QStyleOptionViewItem, index: Index
+    ) -> None:
+        """Over the title."""
+        del index
+        rect = option.rect
+        editor.setGeometry(rect.adjusted(SIDE, 1, -SIDE, -1))
+
+
+class _Heights:
+    """Pixels of the kinds of rows, computed once a theme."""
+
+    def __init__(self, sizes: TypeSizes) -> None:
+        self.title = QFontMetrics(_font(sizes.interface)).height() + TITLE_PADDING
+        self.snippet = QFontMetrics(_font(sizes.small)).height() + 2
+        bold = QFontMetrics(_font(sizes.small, bold=True)).height()
+        self.heading = bold + HEADING_TOP + HEADING_BOTTOM
+
+
+def _font(pixels: int, *, bold: bool = False) -> QFont:
+    font = QFont()
+    font.setPixelSize(pixels)
+    font.setWeight(QFont.Weight.DemiBold if bold else QFont.Weight.Normal)
+    return font
+
+
+def _bold(found: TextRange, theme: Theme) -> QTextLayout.FormatRange:
+    result = QTextLayout.FormatRange()
+    result.start, result.length = found.start, found.end - found.start
+    text = QTextCharFormat()
+    text.setFontWeight(QFont.Weight.DemiBold)
+    text.setForeground(QColor(theme.accent))
+    result.format = text
+    return result
+
+
+def _down(pixels: float) -> QPointF:
+    return QPointF(0, pixels)

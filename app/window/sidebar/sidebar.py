@@ -1,0 +1,148 @@
+"""The left side of the window: search, new chat, the list of chats, the bin and the library."""
+
+from collections.abc import Callable, Iterable
+
+from PySide6.QtCore import QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.window.icons import icon
+from app.window.sidebar.chat_list import ChatList
+from app.window.sidebar.listed_chats import ChatGroup
+from app.window.sidebar.undo_bar import UndoBar
+from app.window.theme import Theme, TypeSizes
+
+WIDTH = 232
+SEARCH_PAUSE_MS = 120
+
+
+class Sidebar(QFrame):
+    """Shows what it is given; `list` has the signals of single chats.
+
+    Signals:
+        search_changed: the text in the search field, once the user pauses.
+        new_wanted, library_wanted: a new chat; the page of models.
+        bin_wanted: show the bin (True), or the chats again.
+    """
+
+    search_changed = Signal(str)
+    new_wanted = Signal()
+    library_wanted = Signal()
+    bin_wanted = Signal(bool)
+
+    def __init__(self, theme: Theme, sizes: TypeSizes, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setProperty("role", "sidebar")
+        self.setFixedWidth(WIDTH)
+        self.list = ChatList(theme, sizes)
+        self._search = QLineEdit()
+        self._search.setPlaceholderText("Search")
+        self._search.setAccessibleName("Search in chats")
+        self._search.setClearButtonEnabled(True)
+        self._search_icon = QAction(self)
+        self._search.addAction(self._search_icon, QLineEdit.ActionPosition.LeadingPosition)
+        self._new = _row_button("New chat")
+        self._library = _row_button("Models")
+        self._bin = _row_button("Bin")
+        self._bin.setCheckable(True)
+        self._empty = QLabel()
+        self._empty.setProperty("role", "muted")
+        self._empty.setWordWrap(True)
+        self._empty.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self._empty.setContentsMargins(18, 12, 18, 0)
+        self._undo = UndoBar()
+        self._pause = QTimer(self, singleShot=True, interval=SEARCH_PAUSE_MS)
+        self._lay_out()
+        self._connect()
+        self.set_theme(theme, sizes)
+
+    def _lay_out(self) -> None:
+        top = QVBoxLayout()
+        top.setContentsMargins(8, 8, 8, 0)
+        top.setSpacing(4)
+        top.addWidget(self._search)
+        top.addWidget(self._new)
+        foot = QHBoxLayout()
+        foot.setContentsMargins(8, 4, 8, 8)
+        foot.setSpacing(4)
+        foot.addWidget(self._library, 1)
+        foot.addWidget(self._bin)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addLayout(top)
+        column.addWidget(self._empty)
+        column.addWidget(self.list, 1)
+        column.addWidget(self._undo)
+        column.addLayout(foot)
+
+    def _connect(self) -> None:
+        self._search.textChanged.connect(self._restart)
+        self._pause.timeout.connect(lambda: self.search_changed.emit(self._search.text()))
+        self._new.clicked.connect(self.new_wanted)
+        self._library.clicked.connect(self.library_wanted)
+        self._bin.toggled.connect(self.bin_wanted)
+
+    def _restart(self) -> None:
+        self._pause.start()
+
+    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
+        """Take other colours and sizes."""
+        self.list.set_theme(theme, sizes)
+        self._search_icon.setIcon(icon("search", theme.muted))
+        for button, name in (
+            (self._new, "new_chat"),
+            (self._library, "library"),
+            (self._bin, "delete"),
+        ):
+            button.setIcon(icon(name, theme.text))
+            button.setIconSize(QSize(16, 16))
+
+    def show_groups(self, groups: Iterable[ChatGroup], *, is_bin: bool = False) -> None:
+        """List these chats; say so when there are none."""
+        shown = tuple(groups)
+        self.list.show_groups(shown, is_bin=is_bin)
+        self._empty.setText(self._words_for_nothing(is_bin=is_bin))
+        self._empty.setVisible(not shown)
+        self._bin.blockSignals(True)
+        self._bin.setChecked(is_bin)
+        self._bin.blockSignals(False)
+
+    def _words_for_nothing(self, *, is_bin: bool) -> str:
+        if is_bin:
+            return "The bin is empty. Deleted chats stay here for 30 days."
+        if self._search.text().strip():
+            return "Nothing found in titles or messages."
+        return "Your chats will be listed here."
+
+    def offer_undo(self, words: str, undo: Callable[[], None]) -> None:
+        """Say what was done, and let it be taken back for a while."""
+        self._undo.offer(words, undo)
+
+    def undo(self) -> None:
+        """Take back what is still offered."""
+        self._undo.undo()
+
+    def start_search(self) -> None:
+        """Put the cursor into the search field."""
+        self._search.setFocus(Qt.FocusReason.ShortcutFocusReason)
+        self._search.selectAll()
+
+    def clear_search(self) -> None:
+        """List all chats again."""
+        self._search.clear()
+
+
+def _row_button(words: str) -> QPushButton:
+    button = QPushButton(words)
+    button.setProperty("role", "row")
+    button.setFlat(True)
+    return button

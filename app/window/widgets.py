@@ -1,0 +1,91 @@
+"""All widgets of the window, made once and put in their places."""
+
+from dataclasses import dataclass
+
+from app.window.actions import Actions
+from app.window.card_layer import CardLayer
+from app.window.chat_page import ChatPage
+from app.window.composer.composer import Composer
+from app.window.drafting.drafting_view import DraftingView
+from app.window.drafting.status_strip import StatusStrip
+from app.window.head_bar import HeadBar
+from app.window.main_window import MainWindow, Parts
+from app.window.models.drop_overlay import DropOverlay
+from app.window.models.first_run_view import FirstRunView
+from app.window.models.library_view import LibraryView
+from app.window.models.model_card_view import ModelCardView
+from app.window.notice_bar import NoticeBar
+from app.window.session_panel.session_panel import SessionPanel
+from app.window.sidebar.sidebar import Sidebar
+from app.window.theme import Theme, TypeSizes
+from app.window.titled import Titled
+from app.window.transcript.transcript_view import TranscriptView
+
+
+@dataclass(frozen=True, slots=True)
+class Widgets:
+    """Everything that is connected by name."""
+
+    window: MainWindow
+    actions: Actions
+    sidebar: Sidebar
+    head: HeadBar
+    notice: NoticeBar
+    start: FirstRunView
+    transcript: TranscriptView
+    composer: Composer
+    chat_page: ChatPage
+    library: LibraryView
+    library_page: Titled
+    session: SessionPanel
+    drafting: DraftingView
+    drafting_panel: Titled
+    strip: StatusStrip
+    card: ModelCardView
+    layer: CardLayer
+    overlay: DropOverlay
+
+
+def make_widgets(theme: Theme, sizes: TypeSizes) -> Widgets:
+    """The whole window, not shown yet."""
+    sidebar = Sidebar(theme, sizes)
+    head, notice = HeadBar(theme, sizes), NoticeBar(theme, sizes)
+    start, composer = FirstRunView(theme, sizes), Composer(theme, sizes)
+    transcript = TranscriptView(theme, sizes)
+    chat_page = ChatPage(head, notice, start, transcript, composer)
+    library = LibraryView(theme, sizes)
+    library_page = Titled("", library, "Back to the chat", theme, sizes)
+    session, drafting = SessionPanel(theme, sizes), DraftingView(theme, sizes)
+    drafting_panel = Titled("Drafting", drafting, "Close the Drafting view", theme, sizes)
+    strip = StatusStrip(theme, sizes)
+    window = MainWindow(
+        Parts(
+            sidebar,
+            {"chat": chat_page, "library": library_page},
+            {"session": session, "drafting": drafting_panel},
+            strip,
+        )
+    )
+    actions = Actions(window)
+    actions.fill(window.menuBar())
+    card = ModelCardView(theme, sizes)
+    return Widgets(
+        window=window,
+        actions=actions,
+        sidebar=sidebar,
+        head=head,
+        notice=notice,
+        start=start,
+        transcript=transcript,
+        composer=composer,
+        chat_page=chat_page,
+        library=library,
+        library_page=library_page,
+        session=session,
+        drafting=drafting,
+        drafting_panel=drafting_panel,
+        strip=strip,
+        card=card,
+        layer=CardLayer(card, theme, window.body),
+        overlay=DropOverlay(theme, sizes, window.body),
+    )
