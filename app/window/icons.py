@@ -1,7 +1,7 @@
 """Line icons from assets/icons, drawn in a theme's colours."""
 
 from PySide6.QtCore import QByteArray, QSize, Qt
-from PySide6.QtGui import QColor, QIcon, QPainter, QPixmap
+from PySide6.QtGui import QColor, QIcon, QPainter, QPixmap, QPixmapCache
 from PySide6.QtSvg import QSvgRenderer
 
 from app.asset_files import asset_path
@@ -29,7 +29,11 @@ def icon(name: str, colour: str, size: int = ICON, disabled: str | None = None) 
 def pixmap(
     name: str, colour: str, size: int = ICON, scale: float = 1, opacity: float = 1
 ) -> QPixmap:
-    """The icon as one picture of `size` pixels at a device pixel ratio of `scale`."""
+    """The icon as one picture of `size` pixels at a device pixel ratio of `scale`; drawn once."""
+    key = f"headstart {name} {colour} {size} {scale} {opacity}"
+    kept = QPixmap()
+    if QPixmapCache.find(key, kept):
+        return kept
     source = asset_path(f"icons/{name}.svg").read_text(encoding="utf-8")
     tinted = source.replace("currentColor", QColor(colour).name())
     picture = QPixmap(QSize(round(size * scale), round(size * scale)))
@@ -40,6 +44,7 @@ def pixmap(
     QSvgRenderer(QByteArray(tinted.encode())).render(painter)
     painter.end()
     picture.setDevicePixelRatio(scale)
+    QPixmapCache.insert(key, picture)
     return picture
 
 

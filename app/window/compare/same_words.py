@@ -1,33 +1,40 @@
 """Says whether two answers are the same and what drafting gained; knows no Qt."""
 
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from mlx_engine.values.stats import GenerationStats
 
-PLACES_SHOWN = 24
-"""Characters of a differing word that are shown."""
+LETTERS_SHOWN = 24
+"""Of a differing word, at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where two texts part: the word's number from 1, and what each has there ("" for its end)."""
+    """Where two texts part: the word's number from 1, and what each has there ("" for its end).
+
+    Equal words mean that only the spaces and line breaks between them differ.
+    """
 
     word: int
     drafted: str
     plain: str
 
+    @property
+    def is_only_space(self) -> bool:
+        """Whether the words are all the same."""
+        return self.drafted == self.plain
+
 
 def first_difference(drafted: str, plain: str) -> Difference | None:
-    """None when the texts are equal, character by character, spaces included."""
+    """None when the texts are equal, character by character."""
     if drafted == plain:
         return None
-    at = next(
-        (n for n, (a, b) in enumerate(zip(drafted, plain, strict=False)) if a != b),
-        min(len(drafted), len(plain)),
-    )
-    return Difference(
-        len(plain[:at].split()) + _begins_word(plain, at), _word(drafted, at), _word(plain, at)
-    )
+    pairs = zip_longest(drafted.split(), plain.split(), fillvalue="")
+    for number, (one, other) in enumerate(pairs, 1):
+        if one != other:
+            return Difference(number, one, other)
+    return Difference(0, "", "")
 
 
 def common_words(drafted: str, plain: str) -> int | None:
@@ -39,6 +46,8 @@ def common_words(drafted: str, plain: str) -> int | None:
 def verdict(drafted: str, plain: str, on: GenerationStats, off: GenerationStats) -> str:
     """Both answers are complete: are they the same?"""
     difference = first_difference(drafted, plain)
+    if difference is not None and difference.is_only_space:
+        return "Differs in spaces or line breaks; the words are the same."
     if difference is not None:
         return (
             f"Differs from word {difference.word}: {_shown(difference.drafted)} with drafting, "
@@ -66,27 +75,5 @@ def gain(on: GenerationStats, off: GenerationStats) -> str:
     return f"{ratio:.2f} times as fast: drafting was slower here."
 
 
-def _begins_word(text: str, at: int) -> int:
-    """1 when position `at` starts a word that the words before it do not count."""
-    return int(at == 0 or text[at - 1].isspace())
-
-
-def _word(text: str, at: int) -> str:
-    """The word around a position; "" at the end of the text."""
-    if at >= len(text):
-        return ""
-    start = at
-    while start > 0 and not text[start - 1].isspace():
-        start -= 1
-    end = at
-    while end < len(text) and not text[end].isspace():
-        end += 1
-    return text[start:end] or text[at]
-
-
 def _shown(word: str) -> str:
-    if not word:
-        return "the end"
-    if word.isspace():
-        return "a space" if word == " " else "a line break"
-    return f"“{word[:PLACES_SHOWN]}”"
+    return f"“{word[:LETTERS_SHOWN]}”" if word else "the end"

@@ -1,6 +1,7 @@
 """Text files as attachments: read, checked, and rendered as fenced context; knows no Qt."""
 
 import codecs
+import re
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -101,16 +102,8 @@ def with_attachments(text: str, attachments: Sequence[AttachedText]) -> str:
 
 def fenced(attachment: AttachedText) -> str:
     """One block; its fence is longer than any run of backticks inside."""
-    fence = "`" * max(3, _longest_run(attachment.text) + 1)
+    longest = max(map(len, re.findall("`+", attachment.text)), default=0)
+    fence = "`" * max(3, longest + 1)
     name = " ".join(attachment.name.replace("`", "'").split())
     body = attachment.text.rstrip("\n")
     return f"{name}:\n\n{fence}{attachment.language}\n{body}\n{fence}"
-
-
-def _longest_run(text: str) -> int:
-    """The longest run of backticks."""
-    longest = run = 0
-    for part in text.split("`"):
-        run = 0 if part else run + 1
-        longest = max(longest, run)
-    return longest

@@ -26,10 +26,17 @@ FULL = SessionSettings(
 WHY = "This model has no MTP heads; it runs without drafting."
 CAN = ModelAbilities((SourceAbility("mtp", 3),), "exact", "", SamplingOptions(0.6, top_k=20))
 CANNOT = ModelAbilities((SourceAbility("mtp", 0, WHY),), "fast", "Rows differ here.")
-SIGNALS = (
-    "system_changed draft_changed sampling_changed generation_changed numerics_changed "
-    "preset_chosen preset_saved preset_deleted defaults_wanted"
-).split()
+SIGNALS = [
+    "system_changed",
+    "draft_changed",
+    "sampling_changed",
+    "generation_changed",
+    "numerics_changed",
+    "preset_chosen",
+    "preset_saved",
+    "preset_deleted",
+    "defaults_wanted",
+]
 
 
 @pytest.fixture

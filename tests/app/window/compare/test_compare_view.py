@@ -1,0 +1,115 @@
+"""The view runs, stops, fails and ends with an honest verdict."""
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QLabel, QPushButton
+
+from app.window.compare.compare_pane import ComparePane
+from app.window.compare.compare_view import CompareView
+from app.window.composer.message_box import MessageBox
+from app.window.theme import TypeSizes, load_theme
+from mlx_engine.values.stats import GenerationStats
+
+ON = GenerationStats(
+    generated_tokens=212,
+    drafted=260,
+    accepted=174,
+    tokens_per_pass=2.9,
+    tokens_per_second=41.3,
+)
+OFF = GenerationStats(generated_tokens=212, tokens_per_pass=1.0, tokens_per_second=22.1)
+
+
+@pytest.fixture
+def view(qtbot):
+    widget = CompareView(load_theme("dark"), TypeSizes())
+    qtbot.addWidget(widget)
+    widget.resize(800, 500)
+    widget.show_prompt("Why is\nthe sky blue?")
+    return widget
+
+
+def words(view):
+    return [label.text() for label in view.findChildren(QLabel) if not label.isHidden()]
+
+
+def run_button(view):
+    return next(b for b in view.findChildren(QPushButton) if b.text() in ("Run", "Stop"))
+
+
+def finish(view, on="Because of it.", off="Because of it."):
+    view.begin()
+    for side, text, stats in (("on", on, ON), ("off", off, OFF)):
+        view.begin_side(side)
+        for piece in text:
+            view.add_text(side, piece)
+        view.finish_side(side, stats)
+
+
+def test_the_prompt_is_run_as_it_is(qtbot, view):
+    with qtbot.waitSignal(view.run_wanted) as got:
+        run_button(view).click()
+    assert got.args == ["Why is\nthe sky blue?"]
+    with qtbot.waitSignal(view.run_wanted):
+        qtbot.keyClick(view.findChild(MessageBox), Qt.Key.Key_Return)
+    view.show_prompt("  ")
+    assert not run_button(view).isEnabled()
+
+
+def test_both_answers_and_figures_are_shown(view):
+    finish(view)
+    assert [pane.text() for pane in view.findChildren(ComparePane)] == ["Because of it."] * 2
+    shown = words(view)
+    assert "Same 212 tokens." in shown
+    assert "1.87 times as fast with drafting." in shown
+    assert "41.3 tok/s" in shown
+    assert "212 tokens · 2.90 tok/pass · 67 % of drafts accepted (174/260)" in shown
+    assert "212 tokens · 1.00 tok/pass" in shown
+    assert run_button(view).text() == "Run"
+
+
+def test_a_difference_is_shown_as_a_mistake(view):
+    finish(view, off="Because of us.")
+    verdict = next(q for q in view.findChildren(QLabel) if q.accessibleName() == "Verdict")
+    assert verdict.text() == "Differs from word 3: “it.” with drafting, “us.” without."
+    assert verdict.property("role") == "error-heading"
+    finish(view)
+    assert verdict.property("role") == "heading"
+
+
+def test_progress_and_stop(qtbot, view):
+    view.begin()
+    view.begin_side("on")
+    view.add_text("on", "Because of it.")
+    view.finish_side("on", ON)
+    view.begin_side("off")
+    view.add_text("off", "Because of")
+    assert "Running. The first 2 words are the same." in words(view)
+    assert run_button(view).text() == "Stop"
+    with qtbot.waitSignal(view.stop_wanted), qtbot.assertNotEmitted(view.run_wanted):
+        run_button(view).click()
+    view.show_stopped()
+    shown = words(view)
+    assert "Stopped. The first 2 words are the same." in shown
+    assert "41.3 tok/s" in shown, "what was measured stays"
+    assert "Stopped" in shown
+    assert run_button(view).text() == "Run"
+
+
+def test_failure(view):
+    view.begin()
+    view.begin_side("on")
+    view.show_failed("The model does not fit in memory: choose a smaller one.")
+    assert "The model does not fit in memory: choose a smaller one." in words(view)
+    assert words(view).count("Failed") == 2
+    assert run_button(view).text() == "Run"
+
+
+def test_why_it_cannot_run(qtbot, view):
+    view.show_ready("Wait until the answer in the chat is done.")
+    assert not run_button(view).isEnabled()
+    with qtbot.assertNotEmitted(view.run_wanted):
+        qtbot.keyClick(view.findChild(MessageBox), Qt.Key.Key_Return)
+    assert "Wait until the answer in the chat is done." in words(view)
+    view.show_ready()
+    assert run_button(view).isEnabled()

@@ -1,0 +1,198 @@
+"""The composer sends once, never in the middle of a word, and swallows large pastes."""
+
+import time
+
+import pytest
+from PySide6.QtCore import QMimeData, Qt, QUrl
+from PySide6.QtGui import QInputMethodEvent
+from PySide6.QtWidgets import QApplication, QLabel, QToolButton
+
+from app.window.composer.attached_text import AttachedText
+from app.window.composer.attachment_chip import AttachmentChip
+from app.window.composer.attachment_row import MOST
+from app.window.composer.composer import Composer
+from app.window.composer.message_box import LONG_PASTE, MOST_LINES, MessageBox
+from app.window.theme import TypeSizes, load_theme
+
+SHIFT = Qt.KeyboardModifier.ShiftModifier
+
+
+@pytest.fixture
+def composer(qtbot):
+    widget = Composer(load_theme("dark"), TypeSizes())
+    qtbot.addWidget(widget)
+    widget.resize(600, 200)
+    widget.show()
+    return widget
+
+
+@pytest.fixture
+def box(composer):
+    return composer.findChild(MessageBox)
+
+
+@pytest.fixture
+def heard(composer):
+    said = []
+    composer.sent.connect(lambda text, attachments: said.append((text, attachments)))
+    composer.stop_wanted.connect(lambda: said.append("stop"))
+    composer.edit_last_wanted.connect(lambda: said.append("edit last"))
+    return said
+
+
+def button(composer, name):
+    return next(b for b in composer.findChildren(QToolButton) if b.accessibleName() == name)
+
+
+def paste(box, text="", paths=()):
+    mime = QMimeData()
+    if text:
+        mime.setText(text)
+    if paths:
+        mime.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
+    assert box.canInsertFromMimeData(mime)
+    box.insertFromMimeData(mime)
+
+
+def test_return_sends_and_empties(qtbot, composer, box, heard):
+    qtbot.keyClicks(box, "  Hello")
+    qtbot.keyClick(box, Qt.Key.Key_Return, SHIFT)
+    qtbot.keyClicks(box, "there ")
+    qtbot.keyClick(box, Qt.Key.Key_Return)
+    assert heard == [("Hello\nthere", ())]
+    assert composer.text() == ""
+    qtbot.keyClick(box, Qt.Key.Key_Return)
+    assert len(heard) == 1
+
+
+def test_keypad_enter_sends_too(qtbot, box, heard):
+    qtbot.keyClicks(box, "1")
+    qtbot.keyClick(box, Qt.Key.Key_Enter, Qt.KeyboardModifier.KeypadModifier)
+    assert heard == [("1", ())]
+
+
+def test_no_sending_while_an_input_method_composes(qtbot, composer, box, heard):
+    qtbot.keyClicks(box, "a")
+    QApplication.sendEvent(box, QInputMethodEvent("にほ", []))
+    qtbot.keyClick(box, Qt.Key.Key_Return)
+    assert heard == []
+    finished = QInputMethodEvent()
+    finished.setCommitString("日本")
+    QApplication.sendEvent(box, finished)
+    qtbot.keyClick(box, Qt.Key.Key_Return)
+    assert heard == [("a日本", ())]
+
+
+def test_up_edits_the_last_prompt_only_in_an_empty_box(qtbot, box, heard):
+    qtbot.keyClicks(box, "a")
+    qtbot.keyClick(box, Qt.Key.Key_Up)
+    assert heard == []
+    box.clear()
+    qtbot.keyClick(box, Qt.Key.Key_Up)
+    assert heard == ["edit last"]
+
+
+def test_it_grows_to_ten_lines(qtbot, box):
+    heights = []
+    for lines in range(1, MOST_LINES + 4):
+        box.setPlainText("\n".join("x" * lines))
+        heights.append(box.height())
+    step = box.fontMetrics().lineSpacing()
+    assert heights[9] == heights[0] + 9 * step
+    assert heights[9:] == [heights[9]] * 4
+    box.clear()
+    assert box.height() == heights[0]
+
+
+def test_wrapped_lines_count(qtbot, composer, box):
+    one = box.height()
+    box.setPlainText("word " * 60)
+    assert box.height() > one
+    assert box.verticalScrollBar().value() == 0
+
+
+def test_stop_while_answering(qtbot, composer, box, heard):
+    composer.show_answering()
+    qtbot.keyClicks(box, "next question")
+    qtbot.keyClick(box, Qt.Key.Key_Return)
+    assert heard == []
+    assert composer.text() == "next question"
+    button(composer, "Stop (Esc)").click()
+    assert heard == ["stop"]
+    composer.show_ready()
+    button(composer, "Send").click()
+    assert heard[1] == ("next question", ())
+
+
+def test_why_nothing_can_be_sent(qtbot, composer, box, heard):
+    composer.show_ready("Load a model first")
+    qtbot.keyClicks(box, "hi")
+    qtbot.keyClick(box, Qt.Key.Key_Return)
+    assert heard == []
+    assert not button(composer, "Send").isEnabled()
+    assert button(composer, "Send").toolTip() == "Load a model first"
+    composer.show_ready()
+    assert button(composer, "Send").isEnabled()
+
+
+def test_files_are_pasted_as_chips_and_sent(qtbot, tmp_path, composer, box, heard):
+    (tmp_path / "a.py").write_text("x = 1")
+    (tmp_path / "b.bin").write_bytes(b"\0\1")
+    paste(box, paths=[tmp_path / "a.py", tmp_path / "b.bin"])
+    assert composer.text() == ""
+    assert [a.name for a in composer.attachments()] == ["a.py"]
+    assert any("b.bin is not text" in label.text() for label in composer.findChildren(QLabel))
+    qtbot.keyClick(box, Qt.Key.Key_Return)
+    assert heard == [("", (AttachedText("a.py", "x = 1", 5),))]
+    assert composer.attachments() == ()
+
+
+def test_a_huge_paste_becomes_a_chip_at_once(composer, box):
+    text = "lorem ipsum\n" * 180_000
+    started = time.perf_counter()
+    paste(box, text)
+    assert time.perf_counter() - started < 1
+    assert composer.text() == ""
+    assert composer.attachments()[0].text == text
+
+
+def test_an_ordinary_paste_is_typed(composer, box):
+    paste(box, "a" * LONG_PASTE)
+    assert composer.text() == "a" * LONG_PASTE
+    assert composer.attachments() == ()
+
+
+def test_chips_show_tokens_and_go_away(qtbot, composer):
+    with qtbot.waitSignal(composer.attachments_changed):
+        composer.show_message("hi", [AttachedText("a.py", "x", 1200), AttachedText("b", "y", 1)])
+    composer.show_tokens([1234, None])
+    chips = [c for c in composer.findChildren(AttachmentChip) if not c.isHidden()]
+    assert chips[0].accessibleName() == "Attachment a.py, 1.2 kB · 1,234 tokens"
+    assert chips[1].accessibleName() == "Attachment b, 1 B"
+    with qtbot.waitSignal(composer.attachments_changed) as got:
+        button(composer, "Remove a.py").click()
+    assert got.args == [(AttachedText("b", "y", 1),)]
+    assert composer.text() == "hi"
+
+
+def test_there_is_an_end_to_attachments(tmp_path, composer):
+    paths = [tmp_path / f"{n}.txt" for n in range(MOST + 5)]
+    for path in paths:
+        path.write_text("x")
+    composer.attach_files(paths)
+    assert len(composer.attachments()) == MOST
+    assert any(f"{MOST} attachments at most" in q.text() for q in composer.findChildren(QLabel))
+
+
+def test_drops_are_left_to_the_window(composer, box):
+    assert not box.acceptDrops()
+    assert not box.viewport().acceptDrops()
+
+
+def test_zoom_makes_it_higher(qtbot, composer, box):
+    small = box.height()
+    font = box.font()
+    font.setPixelSize(30)
+    box.setFont(font)
+    composer.set_theme(load_theme("light"), TypeSizes().zoomed(2))
+    assert box.height() > small

@@ -1,0 +1,274 @@
+"""Cards, library, downloads, first page and drop overlay: values in, signals out."""
+
+import dataclasses
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QColor
+from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton, QToolButton, QWidget
+
+from app.window.models.download_row import DownloadRow, progress_in_words
+from app.window.models.drop_overlay import DropOverlay
+from app.window.models.first_run_view import FirstRunView
+from app.window.models.library_list import LibraryList
+from app.window.models.library_view import LibraryView
+from app.window.models.memory_bar import MemoryBar
+from app.window.models.model_card_view import ModelCardView
+from app.window.models.model_values import (
+    CardFacts,
+    DownloadFigures,
+    DropPlan,
+    LibraryEntry,
+    MemoryFigures,
+)
+from app.window.theme import TypeSizes, load_theme
+from mlx_engine.values.model_description import TensorGroup
+
+GB = 10**9
+FITS = MemoryFigures(18 * GB, GB, 48 * GB, "fits", "18 + 1 = 19 of 48 GB: fits")
+TOO_LARGE = MemoryFigures(60 * GB, GB, 48 * GB, "too-large", "61 of 48 GB: does not fit")
+FACTS = CardFacts(
+    "Qwen", "qwen3_5", "27B parameters", "Q4_K_M", "18 GB", "256k tokens", "1 MTP head", True,
+    FITS, ("A note.",), (TensorGroup("experts", 3, "4-bit affine, groups of 64", 10, 12 * GB),),
+)  # fmt: skip
+ENTRIES = (
+    LibraryEntry("/m/qwen.gguf", "Qwen", "Recent", "18 GB"),
+    LibraryEntry("/hub/gemma", "org/Gemma", "Hugging Face", "3 GB"),
+    LibraryEntry("/hub/broken", "org/Broken", "Hugging Face", "", "config.json is missing"),
+)
+
+
+@pytest.fixture(params=["light", "dark"])
+def theme(request):
+    return load_theme(request.param)
+
+
+@pytest.fixture
+def add(qtbot):
+    def shown(widget):
+        qtbot.addWidget(widget)
+        return widget
+
+    return shown
+
+
+def words(widget):
+    return [label.text() for label in widget.findChildren(QLabel) if not label.isHidden()]
+
+
+def press(widget, text):
+    next(
+        b for b in widget.findChildren(QPushButton) if b.text() == text and not b.isHidden()
+    ).click()
+
+
+def buttons(widget):
+    return [b.text() for b in widget.findChildren(QPushButton) if not b.isHidden()]
+
+
+def test_a_card_offers_loads_fails(qtbot, add, theme):
+    card = add(ModelCardView(theme, TypeSizes()))
+    card.show_offered(FACTS)
+    assert "1 MTP head" in words(card)
+    assert FITS.words in words(card)
+    assert "A note." in words(card)
+    with qtbot.waitSignal(card.load_wanted):
+        press(card, "Load")
+    with qtbot.waitSignal(card.closed):
+        press(card, "Cancel")
+    card.show_loading(9 * GB, 18 * GB)
+    assert "9.0 of 18.0 GB" in words(card)
+    assert "Load" not in buttons(card)
+    with qtbot.waitSignal(card.cancel_wanted), qtbot.assertNotEmitted(card.closed):
+        qtbot.keyClick(card, Qt.Key.Key_Escape)
+    card.show_failed("qwen.gguf is cut short: download it again.")
+    assert "qwen.gguf is cut short: download it again." in words(card)
+    with qtbot.waitSignal(card.load_wanted):
+        press(card, "Try again")
+
+
+def test_too_large_is_load_anyway(add, theme):
+    card = add(ModelCardView(theme, TypeSizes()))
+    card.show_offered(dataclasses.replace(FACTS, memory=TOO_LARGE))
+    assert "Load anyway" in buttons(card)
+    card.show_offered(None)
+    assert "No model is loaded" in words(card)
+
+
+def test_storage_on_demand(add, theme):
+    card = add(ModelCardView(theme, TypeSizes()))
+    card.show_offered(FACTS)
+    assert "12 GB" not in words(card)
+    press(card, "Show storage")
+    assert "12 GB" in words(card)
+    assert "experts" in words(card)
+    press(card, "Hide storage")
+    card.show_offered(dataclasses.replace(FACTS, groups=()))
+    assert "Show storage" not in buttons(card)
+
+
+def test_the_memory_bar_warns_by_colour(add, theme):
+    bar = add(MemoryBar(theme, TypeSizes()))
+    bar.resize(200, 6)
+
+    def first_pixel(memory):
+        bar.show_memory(memory)
+        return bar.grab().toImage().pixelColor(3, 3)
+
+    assert first_pixel(FITS) == QColor(theme.accent)
+    assert first_pixel(TOO_LARGE) == QColor(theme.error)
+    assert bar.accessibleDescription() == TOO_LARGE.words
+
+
+@pytest.fixture
+def library(add, theme):
+    view = add(LibraryView(theme, TypeSizes()))
+    view.show_entries(ENTRIES)
+    return view
+
+
+def rows(library):
+    models = library.findChild(LibraryList)
+    return [models.item(n).text() for n in range(models.count())]
+
+
+def test_models_stand_under_their_place(library):
+    assert rows(library) == ["Recent", "Qwen", "Hugging Face", "org/Gemma", "org/Broken"]
+
+
+def test_choosing_by_key_and_click_but_not_a_broken_one(qtbot, library):
+    models = library.findChild(LibraryList)
+    heard = []
+    library.chosen.connect(heard.append)
+    for row in range(models.count()):
+        models.itemActivated.emit(models.item(row))
+    assert heard == ["/m/qwen.gguf", "/hub/gemma"]
+    broken = models.item(4).data(Qt.ItemDataRole.AccessibleTextRole)
+    assert "Cannot be loaded: config.json is missing" in broken
+
+
+def test_the_filter_and_empty_states(library):
+    field = next(
+        e for e in library.findChildren(QLineEdit) if e.accessibleName() == "Filter models"
+    )
+    field.setText("HUB gem")
+    assert rows(library) == ["Hugging Face", "org/Gemma"]
+    field.setText("nothing like it")
+    assert "No model matches “nothing like it”." in words(library)
+    library.show_entries(())
+    assert any(text.startswith("No models found. Drop") for text in words(library))
+
+
+def test_refreshing_keeps_the_place(library):
+    models = library.findChild(LibraryList)
+    models.setCurrentRow(3)
+    library.show_entries((LibraryEntry("/new", "New", "Recent"), *ENTRIES))
+    assert models.currentItem().text() == "org/Gemma"
+
+
+def test_asking_for_a_download(qtbot, library):
+    field = next(
+        e for e in library.findChildren(QLineEdit) if e.accessibleName() == "Model to download"
+    )
+    with qtbot.assertNotEmitted(library.get_wanted):
+        qtbot.keyClick(field, Qt.Key.Key_Return)
+    qtbot.keyClicks(field, " org/name ")
+    with qtbot.waitSignal(library.get_wanted) as got:
+        qtbot.keyClick(field, Qt.Key.Key_Return)
+    assert got.args == ["org/name"]
+    library.show_problem("org/name: there is no such model on the hub.")
+    assert "org/name: there is no such model on the hub." in words(library)
+
+
+def test_downloads_come_and_go(qtbot, library):
+    library.show_downloads(
+        [DownloadFigures("a", "A", "running"), DownloadFigures("b", "B", "done")]
+    )
+    first = library.findChildren(DownloadRow)[0]
+    library.show_downloads([DownloadFigures("a", "A", "paused", 1, 2)])
+    assert first.accessibleName() == "Download of A"
+    resume = next(b for b in first.findChildren(QToolButton) if b.accessibleName() == "Resume")
+    with qtbot.waitSignal(library.resume_wanted) as got:
+        resume.click()
+    assert got.args == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("figures", "said"),
+    [
+        (DownloadFigures("", "", "waiting"), "Waiting"),
+        (
+            DownloadFigures("", "", "running", 41 * GB // 10, 182 * GB // 10, 32.1e6),
+            "4.1 of 18.2 GB · 32.1 MB/s · 7 min left",
+        ),
+        (DownloadFigures("", "", "running", 5000), "5 kB"),
+        (DownloadFigures("", "", "paused", GB, 7 * GB), "1.00 of 7.00 GB · paused"),
+        (DownloadFigures("", "", "failed", 0, 0, 0, "No network."), "Stopped"),
+        (DownloadFigures("", "", "done", GB, GB), "1 GB · downloaded"),
+    ],
+)
+def test_progress_in_words(figures, said):
+    assert progress_in_words(figures) == said
+
+
+def test_a_failed_download_says_why_and_can_go_on(qtbot, add, theme):
+    row = add(DownloadRow(theme, TypeSizes()))
+    row.show_figures(DownloadFigures("k", "A", "running", 1, 2, 1.0))
+    pause, cancel = row.findChildren(QToolButton)
+    with qtbot.waitSignal(row.pause_wanted):
+        pause.click()
+    row.show_figures(DownloadFigures("k", "A", "failed", 1, 2, 0.0, "A: no connection."))
+    assert "A: no connection." in words(row)
+    with qtbot.waitSignal(row.resume_wanted):
+        pause.click()
+    with qtbot.waitSignal(row.cancel_wanted) as got:
+        cancel.click()
+    assert got.args == ["k"]
+
+
+def test_the_first_page(qtbot, add, theme):
+    page = add(FirstRunView(theme, TypeSizes()))
+    page.show_questions(["What is a & b?", "Write a haiku"])
+    page.show_recent(ENTRIES)
+    page.show_advice("This Mac has 64 GB.")
+    assert "This Mac has 64 GB." in words(page)
+    with qtbot.waitSignal(page.asked) as got:
+        press(page, "What is a && b?")
+    assert got.args == ["What is a & b?"]
+    with qtbot.waitSignal(page.chosen) as got:
+        press(page, "Qwen · 18 GB")
+    assert got.args == ["/m/qwen.gguf"]
+    assert not any("Broken" in text for text in buttons(page))
+    with qtbot.waitSignal(page.built_in_wanted):
+        press(page, "Start with the built-in one")
+    with qtbot.waitSignal(page.open_wanted):
+        press(page, "Open…")
+    page.show_recent(())
+    assert "Recent models" not in words(page)
+
+
+def test_the_overlay_covers_its_window_and_says_the_plan(qtbot, add, theme):
+    window = add(QWidget())
+    window.resize(500, 300)
+    overlay = DropOverlay(theme, TypeSizes(), window)
+    window.show()
+    overlay.show_plan(DropPlan("load", "Load Qwen", "18 GB, 1 MTP head."))
+    window.resize(640, 400)
+    assert overlay.geometry() == window.rect()
+    assert overlay.accessibleDescription() == "Load Qwen 18 GB, 1 MTP head."
+
+    def redness():
+        image = overlay.grab().toImage()
+        edge = [image.pixelColor(16, y) for y in range(40, 200)]
+        return max(colour.red() - colour.green() for colour in edge)
+
+    assert redness() < 20
+    overlay.show_plan(DropPlan("refused", "x.zip cannot be used", "It is an archive."))
+    assert redness() > 20
+
+
+def test_everything_can_be_drawn_at_any_zoom(add, theme, library):
+    for widget in (library, add(FirstRunView(theme, TypeSizes()))):
+        widget.set_theme(theme, TypeSizes().zoomed(2))
+        widget.resize(500, 500)
+        assert not widget.grab().isNull()
