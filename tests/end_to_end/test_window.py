@@ -1,0 +1,164 @@
+"""The window with the real engine on the built-in model, without a screen."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from app.build_app import App
+from app.folders import Folders
+from app.values.chats import StoredMessage
+from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
+
+pytestmark = pytest.mark.qt_log_level_fail("WARNING")
+PATIENCE_MS = 60_000
+QUESTION = "Count from one to twenty in words."
+
+
+def folders_in(place: Path) -> Folders:
+    return Folders(place, place, place / "cache", place / "logs", place / "hub")
+
+
+@pytest.fixture
+def apps(qapp: QApplication, tmp_path: Path) -> Iterator[list[App]]:
+    """Apps to be closed at the end; all share one folder."""
+    made: list[App] = []
+    yield made
+    for app in made:
+        app.close()
+        app.parts.widgets.window.close()
+
+
+def start(apps: list[App], qapp: QApplication, tmp_path: Path, qtbot: QtBot) -> App:
+    app = App(qapp, folders_in(tmp_path))
+    apps.append(app)
+    app.start()
+    qtbot.waitUntil(lambda: app.parts.models.description is not None, timeout=PATIENCE_MS)
+    return app
+
+
+def set_up(app: App, **draft: object) -> None:
+    """A long, repeatable answer."""
+    settings = replace(
+        app.parts.chats.chat.settings,
+        sampling=SamplingOptions(temperature=0.7, seed=3),
+        generation=GenerationOptions(max_tokens=160, ignore_eos=True),
+        draft=DraftOptions(**draft),  # type: ignore[arg-type]
+    )
+    app.parts.chats.change_settings(settings)
+
+
+def ask(app: App, text: str) -> None:
+    app.parts.widgets.composer.show_message(text)
+    app.parts.widgets.composer.sent.emit(text, ())
+    app.parts.widgets.composer.show_message("")
+
+
+def is_answering(app: App) -> bool:
+    return app.parts.chats.running is not None
+
+
+def wait_for_words(app: App, qtbot: QtBot, characters: int) -> None:
+    def has_words() -> bool:
+        running = app.parts.chats.running
+        return running is not None and len(running.answer.text) >= characters
+
+    qtbot.waitUntil(has_words, timeout=PATIENCE_MS)
+
+
+def wait_for_end(app: App, qtbot: QtBot) -> StoredMessage:
+    qtbot.waitUntil(lambda: not is_answering(app), timeout=PATIENCE_MS)
+    answer = app.parts.chats.chat.last_answer
+    assert answer is not None
+    return answer
+
+
+def test_a_whole_session(apps: list[App], qapp: QApplication, tmp_path: Path, qtbot: QtBot) -> None:
+    app = start(apps, qapp, tmp_path, qtbot)
+    widgets, chats = app.parts.widgets, app.parts.chats
+    set_up(app, depth=2)
+
+    ask(app, QUESTION)
+    assert is_answering(app)
+    wait_for_words(app, qtbot, 40)
+    history = app.parts.figures.history
+    assert history.drafted > 0
+    assert history.depth_now == 2
+    assert f"{100 * history.accepted / history.drafted:.0f} %" in (
+        widgets.strip.accessibleDescription()
+    )
+
+    chats.change_settings(replace(chats.chat.settings, draft=DraftOptions(depth=0)))
+    qtbot.waitUntil(lambda: history.depth_now == 0, timeout=PATIENCE_MS)
+    assert is_answering(app)
+
+    app.parts.widgets.actions["stop"].trigger()
+    stopped = wait_for_end(app, qtbot)
+    assert stopped.state == "stopped"
+    assert stopped.finish_reason == "stopped"
+    assert len(stopped.text) >= 40
+    assert stopped.spans
+
+    set_up(app, depth=3)
+    app.parts.widgets.actions["regenerate"].trigger()
+    whole = wait_for_end(app, qtbot)
+    assert whole.state == "done"
+    assert whole.stats is not None
+    assert whole.stats.accepted > 0
+    assert whole.text.startswith(stopped.text), "same seed, other depth: same words"
+    assert chats.chat.turns[-1].siblings == (stopped.id, whole.id)
+
+    app.close()
+    again = start(apps, qapp, tmp_path, qtbot)
+    shown = again.parts.widgets.transcript.column.messages()
+    assert [message.text for message in shown] == [QUESTION, whole.text]
+    assert again.parts.chats.chat.settings.draft.depth == 3
+    found = again.parts.store.search.find("twenty words")
+    assert [hit.chat.title for hit in found] == [QUESTION]
+
+
+def test_two_chats_never_share_settings(
+    apps: list[App], qapp: QApplication, tmp_path: Path, qtbot: QtBot
+) -> None:
+    app = start(apps, qapp, tmp_path, qtbot)
+    set_up(app, depth=4)
+    ask(app, "One")
+    first = app.parts.chats.chat.chat_id
+    app.parts.widgets.actions["new-chat"].trigger()
+    assert app.parts.chats.chat.settings.draft.depth == "auto"
+    set_up(app, depth=1)
+    ask(app, "Two")
+    second = app.parts.chats.chat.chat_id
+    assert first is not None
+    assert second is not None
+    qtbot.waitUntil(lambda: not app.parts.answers.chat_ids, timeout=PATIENCE_MS)
+    drafted = app.parts.figures.history_of
+    assert len(drafted(first).depths) == 4
+    assert len(drafted(second).depths) == 1
+    app.parts.chats.open(first)
+    assert app.parts.chats.chat.settings.draft.depth == 4
+
+
+def test_closing_in_the_middle_of_an_answer_keeps_it(
+    apps: list[App], qapp: QApplication, tmp_path: Path, qtbot: QtBot
+) -> None:
+    app = start(apps, qapp, tmp_path, qtbot)
+    set_up(app, depth=2)
+    ask(app, QUESTION)
+    wait_for_words(app, qtbot, 30)
+    running = app.parts.chats.running
+    assert running is not None
+    seen = running.answer.text
+    app.parts.widgets.window.close()
+    again = start(apps, qapp, tmp_path, qtbot)
+    kept = again.parts.chats.chat.last_answer
+    assert kept is not None
+    assert kept.text.startswith(seen)
+    assert kept.interrupted
+    again.parts.widgets.actions["continue"].trigger()
+    went_on = wait_for_end(again, qtbot)
+    assert len(went_on.text) > len(kept.text)
+    assert went_on.id == kept.id
