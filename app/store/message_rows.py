@@ -45,15 +45,14 @@ def spans_from(content: object, length: int) -> tuple[DraftedSpan, ...]:
     """Those that are spans of a text this long."""
     if not isinstance(content, list):
         return ()
-    found = (_span(item, length) for item in content)
-    return tuple(span for span in found if span is not None)
+    return tuple(DraftedSpan(*item) for item in content if _is_span(item, length))
 
 
-def _span(content: object, length: int) -> DraftedSpan | None:
-    match content:
-        case [int(start), int(end), int(depth)] if 0 <= start < end <= length and depth > 0:
-            return DraftedSpan(start, end, depth)
-    return None
+def _is_span(item: Any, length: int) -> bool:
+    if type(item) is not list or list(map(type, item)) != [int, int, int]:
+        return False
+    start, end, depth = item
+    return bool(0 <= start < end <= length and depth > 0)
 
 
 def stats_to_json(stats: GenerationStats | None) -> str | None:

@@ -9,8 +9,9 @@ dataclasses.
 import base64
 import math
 import types
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -57,18 +58,38 @@ def _over(default: Any, content: object, name: str, notes: list[str]) -> Any:
     if not isinstance(content, dict):
         notes.append(f"{name}: {_short(content)} is not a group of settings; all of it was reset.")
         return default
-    result = default
-    for key, kind in get_type_hints(type(default)).items():
-        if key not in content:
-            continue
-        old = getattr(default, key)
+    sound: dict[str, Any] = {}
+    whole: Hashable = type(default)
+    for key, kind in _kinds(whole).items():
+        if key in content:
+            old = getattr(default, key)
+            try:
+                sound[key] = _decode(kind, content[key], f"{name}.{key}", notes, old)
+            except (BadValue, OverflowError):
+                notes.append(_reset(name, key, content[key]))
+    try:
+        return replace(default, **sound)
+    except EngineError:
+        return _one_by_one(default, sound, name, notes)
+
+
+@cache
+def _kinds(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _one_by_one(default: Any, values: Mapping[str, Any], name: str, notes: list[str]) -> Any:
+    """All that are in range."""
+    for key, value in values.items():
         try:
-            result = replace(
-                result, **{key: _decode(kind, content[key], f"{name}.{key}", notes, old)}
-            )
-        except (BadValue, EngineError, OverflowError):
-            notes.append(f"{name}.{key}: {_short(content[key])} is not possible; it was reset.")
-    return result
+            default = replace(default, **{key: value})
+        except EngineError:
+            notes.append(_reset(name, key, encode(value)))
+    return default
+
+
+def _reset(name: str, key: str, content: object) -> str:
+    return f"{name}.{key}: {_short(content)} is not possible; it was reset."
 
 
 def _short(content: object) -> str:

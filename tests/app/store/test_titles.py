@@ -1,0 +1,33 @@
+"""Titles are one line and not too long."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.store.titles import FIRST_WORDS, MAX_TITLE, clean_title, title_from
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("Hello", "Hello"),
+        ("\n\n  Hello   there \nsecond", "Hello there"),
+        ("", ""),
+        (" \n ", ""),
+        ("word " * 40, "word " * 11 + "word…"),
+        ("x" * 100, "x" * 60 + "…"),
+        ("我" * 100, "我" * 60 + "…"),
+        ("a " + "x" * 100, "a " + "x" * 58 + "…"),
+        ("x" * 60, "x" * 60),
+    ],
+)
+def test_from_text(text: str, title: str) -> None:
+    assert title_from(text) == title
+
+
+@given(st.text())
+def test_any_text(text: str) -> None:
+    title = title_from(text)
+    assert len(title) <= FIRST_WORDS + 1 and len(title.splitlines()) <= 1
+    assert bool(title) == bool(text.split())
+    assert len(clean_title(text * 50)) <= MAX_TITLE

@@ -1,0 +1,248 @@
+"""A chat goes into a file and comes back with all it had; broken files are refused whole."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chat_stores import finished, talk, texts, without_rights
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.store.session_store import SessionStore, open_passing_store
+from app.store.transfer import export_chat, import_chat
+from app.values.chat_settings import ChatSettings
+from app.values.chats import DraftedSpan, StoredMessage
+from app.values.errors import BadChatFile
+from mlx_engine.command_line.saved_chat import SavedChat, read_chat, write_chat
+from mlx_engine.values.conversation import Message
+from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
+
+MINE = ChatSettings(
+    model_path="/secret/place/model.gguf",
+    system="Be brief.",
+    draft=DraftOptions(depth=3),
+    sampling=SamplingOptions(temperature=0.0, logit_bias={5: 1.0}),
+    load=LoadOptions(heads=Path("/secret/heads"), numerics="fast"),
+)
+
+
+@pytest.fixture
+def chat(store: SessionStore) -> int:
+    """Two answers to one question, the first selected and gone on from; spans and thinking."""
+    chat = talk(store, "hello", "one", "and?", "more", title="On zebras")
+    store.chats.set_settings(chat, MINE)
+    question, first = (turn.message.id for turn in store.messages.path(chat)[:2])
+    second = store.messages.begin_answer(chat, question, "Other")
+    store.messages.finish_answer(
+        second, finished("two 🦓", "stopped", "hm\n\n> m"), [DraftedSpan(0, 3, 2)]
+    )
+    third = store.messages.begin_answer(chat, second, "Other")
+    store.messages.save_partial(third, "half")
+    store.messages.edit(question, "hello again")
+    store.messages.select(first)
+    return chat
+
+
+def shape(store: SessionStore, chat: int) -> dict[str, StoredMessage]:
+    """Messages by text, without their ids; the parent as the place of its text."""
+    messages = store.messages.all_of(chat)
+    by_id = {message.id: message.text for message in messages}
+    order = sorted(by_id.values())
+    return {
+        message.text: replace(
+            message,
+            id=0,
+            chat_id=0,
+            parent=None if message.parent is None else order.index(by_id[message.parent]),
+        )
+        for message in messages
+    }
+
+
+def test_json_brings_everything_back(store: SessionStore, chat: int, tmp_path: Path) -> None:
+    path = tmp_path / "chat.json"
+    export_chat(store, chat, path)
+    assert "secret" not in path.read_text()
+    imported = import_chat(store, path, ChatSettings(model_path="/mine"))
+    assert imported.notes == ()
+    expected = shape(store, chat)
+    expected["half"] = replace(expected["half"], state="stopped")
+    assert shape(store, imported.chat_id) == expected
+    assert texts(store, imported.chat_id) == texts(store, chat) == ["hello", "one", "and?", "more"]
+    opened = store.open_chat(imported.chat_id)
+    assert opened.summary.title == "On zebras"
+    assert opened.settings == replace(MINE, model_path="/mine", load=LoadOptions(numerics="fast"))
+    assert store.search.find("two")[0].chat.id == imported.chat_id
+
+
+def test_markdown_brings_the_branch_back(store: SessionStore, chat: int, tmp_path: Path) -> None:
+    path = tmp_path / "chat.md"
+    export_chat(store, chat, path)
+    text = path.read_text()
+    assert text.startswith(
+        "# Chat with Tiny\n\n## System\n\nBe brief.\n\n## You\n\nhello\n\n## Tiny"
+    )
+    imported = import_chat(store, path, ChatSettings(model_path="/mine"))
+    assert texts(store, imported.chat_id) == ["hello", "one", "and?", "more"]
+    opened = store.open_chat(imported.chat_id)
+    assert opened.settings == ChatSettings(model_path="/mine", system="Be brief.")
+    assert opened.turns[1].message.model == "Tiny" and opened.summary.title == "hello"
+
+
+def test_an_empty_chat(store: SessionStore, tmp_path: Path) -> None:
+    chat = store.chats.create(ChatSettings())
+    for name in ("a.json", "a.md"):
+        export_chat(store, chat, tmp_path / name)
+        imported = import_chat(store, tmp_path / name, ChatSettings())
+        assert texts(store, imported.chat_id) == []
+
+
+def test_the_command_line_reads_ours(store: SessionStore, chat: int, tmp_path: Path) -> None:
+    export_chat(store, chat, tmp_path / "chat.json")
+    saved = read_chat(tmp_path / "chat.json")
+    assert (saved.model, saved.system) == ("Tiny", "Be brief.")
+    assert [message.text for message in saved.messages] == ["hello", "one", "and?", "more"]
+
+
+@pytest.mark.parametrize("name", ["chat.json", "chat.md"])
+def test_we_read_the_command_lines(store: SessionStore, tmp_path: Path, name: str) -> None:
+    messages = (Message("user", "Hi\n\nthere"), Message("assistant", "Ho", "hm\n\nhm"))
+    write_chat(tmp_path / name, SavedChat("Tiny", "Be kind.", messages))
+    imported = import_chat(store, tmp_path / name, ChatSettings())
+    opened = store.open_chat(imported.chat_id)
+    assert opened.settings.system == "Be kind."
+    assert [(m.message.text, m.message.thinking) for m in opened.turns] == [
+        ("Hi\n\nthere", ""),
+        ("Ho", "hm\n\nhm"),
+    ]
+
+
+GOOD: dict[str, Any] = {
+    "format": "headstart-chat-1",
+    "model": "m",
+    "system": None,
+    "messages": [{"role": "user", "text": "hello"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "damaged"),
+        (b"{", "damaged"),
+        (b"\xff\xfe\x00", "damaged"),
+        (b"[" * 100_000, "nested too deep|damaged"),
+        (b"[]", "format"),
+        (json.dumps(GOOD | {"others": 5}).encode(), "others"),
+        (json.dumps(GOOD | {"others": ["x"]}).encode(), "message 2 has no role"),
+        (
+            json.dumps(GOOD | {"others": [GOOD["messages"][0] | {"parent": 1}]}).encode(),
+            "follows 1",
+        ),
+        (json.dumps(GOOD | {"others": [GOOD["messages"][0] | {"parent": -1}]}).encode(), "follows"),
+        (
+            json.dumps(GOOD | {"others": [GOOD["messages"][0] | {"parent": True}]}).encode(),
+            "follows",
+        ),
+        (b'{"format": "headstart-chat-1", "model": ' + b"9" * 5000 + b"}", "damaged"),
+    ],
+)
+def test_broken_files_are_refused_whole(
+    store: SessionStore, tmp_path: Path, content: bytes, words: str
+) -> None:
+    path = tmp_path / "chat.json"
+    path.write_bytes(content)
+    with pytest.raises(BadChatFile, match=words) as raised:
+        import_chat(store, path, ChatSettings())
+    assert str(path) in str(raised.value)
+    assert store.chats.listed() == ()
+
+
+def test_odd_extras_are_left_out(store: SessionStore, tmp_path: Path) -> None:
+    message = {
+        "role": "assistant",
+        "text": "hello\u0000 \ud800",
+        "id": 1,
+        "chat_id": 1,
+        "parent": 77,
+        "created_at": 10**400,
+        "spans": [[0, 99, 1], [0, 2, 1], [0, "1", 1], 3],
+        "stats": {"seed": "x", "passes": 3, "drafted_by_depth": [1, 2]},
+        "state": "partial",
+        "finish_reason": "bored",
+        "model": ["m"],
+    }
+    settings = {"draft": {"depth": 77}, "model_path": "/evil", "load": {"heads": "/evil"}}
+    path = tmp_path / "chat.json"
+    path.write_text(json.dumps(GOOD | {"messages": [message], "settings": settings, "title": 9}))
+    imported = import_chat(store, path, ChatSettings())
+    assert len(imported.notes) == 1 and "depth" in imported.notes[0]
+    opened = store.open_chat(imported.chat_id)
+    assert opened.settings == ChatSettings()
+    found = opened.turns[0].message
+    assert found.text == "hello\ufffd \ufffd" and found.spans == ((0, 2, 1),)
+    assert found.stats is not None and (found.stats.passes, found.stats.seed) == (3, 0)
+    assert (
+        found.interrupted and found.model == "m" and found.created_at == opened.summary.created_at
+    )
+
+
+def test_files_that_cannot_be_read_or_written(
+    store: SessionStore, chat: int, tmp_path: Path
+) -> None:
+    with pytest.raises(BadChatFile, match=r"\.md or \.json"):
+        export_chat(store, chat, tmp_path / "chat.txt")
+    with pytest.raises(BadChatFile, match="could not be read"):
+        import_chat(store, tmp_path / "none.json", ChatSettings())
+    with pytest.raises(BadChatFile, match="could not be read"):
+        import_chat(store, tmp_path, ChatSettings())
+    locked = tmp_path / "locked"
+    locked.mkdir()
+    with without_rights(locked), pytest.raises(BadChatFile, match="choose another place"):
+        export_chat(store, chat, locked / "chat.md")
+    export_chat(store, chat, tmp_path / "chat.md")
+    export_chat(store, chat, tmp_path / "chat.md")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+MESSAGE = st.fixed_dictionaries(
+    {"role": st.sampled_from(["user", "assistant"]), "text": st.text(max_size=9)},
+    optional=dict.fromkeys(
+        ("parent", "spans", "stats", "state", "created_at", "finish_reason", "model"), JSON
+    ),
+)
+
+
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    content=st.fixed_dictionaries(
+        {"messages": st.lists(MESSAGE, max_size=3)},
+        optional={"others": st.lists(MESSAGE, max_size=3), "settings": JSON, "title": JSON},
+    )
+)
+def test_any_extras(tmp_path: Path, content: dict[str, Any]) -> None:
+    path = tmp_path / "chat.json"
+    path.write_text(json.dumps(GOOD | content))
+    store = open_passing_store("for one test")
+    try:
+        imported = import_chat(store, path, ChatSettings())
+    except BadChatFile:
+        assert store.chats.listed() == ()
+    else:
+        export_chat(store, imported.chat_id, path)
+        again = import_chat(store, path, ChatSettings())
+        assert texts(store, again.chat_id) == texts(store, imported.chat_id)
+        assert len(store.messages.all_of(again.chat_id)) == len(
+            store.messages.all_of(imported.chat_id)
+        )
+    store.close()
