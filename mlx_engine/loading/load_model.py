@@ -21,6 +21,9 @@ from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import LoadOptions
 from mlx_engine.values.reason import Reason
 
+CPU_LAYOUT_LIMIT = 512 * 2**20
+"""Float32 bytes up to which weights are laid out anew where there is no Metal."""
+
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
@@ -38,6 +41,13 @@ class _Weights(NamedTuple):
     trunk: dict[str, mx.array]
     head: dict[str, mx.array] | None
     reasons: tuple[Reason, ...]
+
+
+class _Built(NamedTuple):
+    """The model and every array it holds."""
+
+    adapter: Adapter
+    arrays: list[mx.array]
 
 
 def load_model(
@@ -60,11 +70,13 @@ def load_model(
     tokenizer.check_fits(description.vocabulary)
     template = ChatTemplate.from_folder(files.root)
     weights = _canonical_weights(headers, metal=metal)
-    adapter = _build(headers, weights)
-    arrays = [*weights.trunk.values(), *(weights.head or {}).values()]
-    evaluate_arrays(arrays, str(files.root), on_progress, stop)
-    declined = (*description.declined, *weights.reasons)
-    return LoadedModel(adapter, tokenizer, template, replace(description, declined=declined))
+    for_cpu = not metal and 4 * description.parameters <= CPU_LAYOUT_LIMIT
+    built = _build(headers, weights, for_cpu=for_cpu)
+    evaluate_arrays(built.arrays, str(files.root), on_progress, stop)
+    unpacked = _unpacked(description) if for_cpu else ()
+    declined = (*description.declined, *weights.reasons, *unpacked)
+    described = replace(description, declined=declined)
+    return LoadedModel(built.adapter, tokenizer, template, described)
 
 
 def _canonical_weights(headers: ModelHeaders, *, metal: bool) -> _Weights:
@@ -79,11 +91,24 @@ def _canonical_weights(headers: ModelHeaders, *, metal: bool) -> _Weights:
     return _Weights(arrays, head_arrays, trunk.reasons + head.reasons)
 
 
-def _build(headers: ModelHeaders, weights: _Weights) -> Adapter:
-    trunk = WeightTable(weights.trunk, str(headers.files.root))
-    head = None if weights.head is None else WeightTable(weights.head, headers.heads.origin)
-    adapter = headers.family.build(headers.config, trunk, head)
-    trunk.check_all_used()
-    if head is not None:
-        head.check_all_used()
-    return adapter
+def _build(headers: ModelHeaders, weights: _Weights, *, for_cpu: bool) -> _Built:
+    origin = str(headers.files.root)
+    tables = [WeightTable(weights.trunk, origin, for_cpu=for_cpu)]
+    if weights.head is not None:
+        tables.append(WeightTable(weights.head, headers.heads.origin, for_cpu=for_cpu))
+    adapter = headers.family.build(headers.config, tables[0], tables[1] if tables[1:] else None)
+    for table in tables:
+        table.check_all_used()
+    return _Built(adapter, [array for table in tables for array in table.handed_out])
+
+
+def _unpacked(description: ModelDescription) -> tuple[Reason, ...]:
+    """Says so where packed weights take more room than the file."""
+    megabytes = 4 * description.parameters / 1e6
+    if 1.05 * description.nbytes > 4 * description.parameters:
+        return ()
+    words = (
+        f"No Metal here: the weights are unpacked to float32 ({megabytes:,.0f} MB), which this "
+        "machine multiplies about twice as fast."
+    )
+    return (Reason("unpacked-for-cpu", words),)

@@ -30,6 +30,26 @@ class Matrix(NamedTuple):
     mode: Packing
 
 
+def laid_out_for_cpu(matrix: Matrix) -> Matrix:
+    """The same matrix dense in float32, its columns contiguous.
+
+    MLX's CPU backend (0.32.4) multiplies by such a matrix about twice as fast as by a packed one or
+    by one whose rows are contiguous; a row's result still does not depend on the rows beside it.
+    """
+    weight = matrix.weight
+    if matrix.scales is not None:
+        weight = mx.dequantize(
+            weight,
+            matrix.scales,
+            matrix.biases,
+            group_size=matrix.group_size,
+            bits=matrix.bits,
+            mode=matrix.mode,
+            dtype=mx.float32,
+        )
+    return Matrix(mx.contiguous(weight.T).T, None, None, 0, 32, "dense")
+
+
 class _Layout(NamedTuple):
     """What the widths of weight and scales say about a packing."""
 
@@ -40,14 +60,19 @@ class _Layout(NamedTuple):
 class WeightTable:
     """Named arrays of one part of a model; every one must be taken exactly once.
 
-    origin: the file or folder they come from, for messages. Taking a name a second time is a bug of
-    the caller and raises KeyError.
+    origin: the file or folder they come from, for messages. for_cpu: matrices are handed out dense
+    and laid out for MLX's CPU backend. Taking a name a second time is a bug of the caller and
+    raises KeyError.
     """
 
-    def __init__(self, arrays: Mapping[str, mx.array], origin: str) -> None:
+    def __init__(
+        self, arrays: Mapping[str, mx.array], origin: str, *, for_cpu: bool = False
+    ) -> None:
         self._left = dict(arrays)
         self._taken: set[str] = set()
         self._origin = origin
+        self._for_cpu = for_cpu
+        self._handed_out: list[mx.array] = []
 
     def __contains__(self, name: str) -> bool:
         """Whether `name` is there to be taken."""
@@ -58,11 +83,17 @@ class WeightTable:
         """Where the arrays come from, for messages."""
         return self._origin
 
+    @property
+    def handed_out(self) -> tuple[mx.array, ...]:
+        """Every array taken so far, in the form it was given: all that must be kept in memory."""
+        return tuple(self._handed_out)
+
     def take(self, name: str, shape: tuple[int, ...]) -> mx.array:
         """The floating array `name`; BadModelFile when it is missing or not of this shape."""
         array = self._remove(name)
         self._require_shape(name, array, shape)
         self._require_floating(name, array)
+        self._handed_out.append(array)
         return array
 
     def take_matrix(self, name: str, outputs: int, inputs: int) -> Matrix:
@@ -70,6 +101,14 @@ class WeightTable:
 
         Bits and group size are read from the shapes, so layers may differ from one another.
         """
+        matrix = self._take_stored(name, outputs, inputs)
+        if self._for_cpu:
+            matrix = laid_out_for_cpu(matrix)
+        parts = (matrix.weight, matrix.scales, matrix.biases)
+        self._handed_out.extend(part for part in parts if part is not None)
+        return matrix
+
+    def _take_stored(self, name: str, outputs: int, inputs: int) -> Matrix:
         weight = self._remove(f"{name}.weight")
         if f"{name}.scales" not in self._left:
             self._require_shape(f"{name}.weight", weight, (outputs, inputs))
