@@ -108,7 +108,7 @@ class App(QObject):
         models.measured.connect(parts.figures.show_costs)
         head.cancel_wanted.connect(models.cancel)
         parts.library.chosen.connect(self._offer)
-        parts.widgets.start.built_in_wanted.connect(parts.widgets.composer.setFocus)
+        parts.widgets.start.built_in_wanted.connect(self._use_built_in)
 
     def _connect_chats(self) -> None:
         parts, widgets = self.parts, self.parts.widgets
@@ -154,6 +154,7 @@ class App(QObject):
                 widgets.composer.set_theme,
                 widgets.library.set_theme,
                 widgets.library_page.set_theme,
+                widgets.compare.set_theme,
                 widgets.session.set_theme,
                 widgets.drafting.set_theme,
                 widgets.drafting_panel.set_theme,
@@ -203,6 +204,13 @@ class App(QObject):
     def _offer(self, path: str | None) -> None:
         self.parts.widgets.window.show_page("chat")
         self.parts.cards.offer(path)
+
+    def _use_built_in(self) -> None:
+        """Load it, unless it is there already; then type."""
+        current = self.parts.models.loading or self.parts.models.in_use
+        if current is None or current.path is not None:
+            self.parts.models.load_path(None)
+        self.parts.widgets.composer.setFocus()
 
     def _download(self, model: object) -> None:
         self.parts.widgets.window.show_page("library")

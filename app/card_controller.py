@@ -9,9 +9,10 @@ from app.library.machine import Machine
 from app.library.model_card import ModelCard
 from app.library.read_card import NoCard
 from app.model_controller import ModelController
-from app.model_values import card_facts
+from app.model_values import card_facts, model_name
 from app.window.card_layer import CardLayer
 from app.window.models.model_card_view import ModelCardView
+from app.window.models.model_values import CardFacts
 from app.worker.replies import LoadFailed, LoadProgress
 
 ReadCard = Callable[[str | Path | None, Machine, str | Path | None], ModelCard | NoCard]
@@ -55,7 +56,7 @@ class CardController(QObject):
         self._path, self._heads = path, heads
         card = self._read_card(path, self._machine, heads)
         if isinstance(card, NoCard):
-            self._card.show_offered(None)
+            self._card.show_offered(_nothing_known(path))
             self._card.show_failed(card.words)
         else:
             self._card.show_offered(card_facts(card))
@@ -80,3 +81,8 @@ class CardController(QObject):
     def _offer_again(self) -> None:
         if self._layer.isVisible():
             self._show(self._path, self._heads)
+
+
+def _nothing_known(path: str | None) -> CardFacts:
+    """The card of something that cannot be read: "Try again" is possible, it may be repaired."""
+    return CardFacts(model_name(path), "", "", "", "", "", "It cannot be loaded as it is.", False)

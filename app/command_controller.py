@@ -58,6 +58,7 @@ class CommandController(QObject):
             "stop": chats.stop,
             "regenerate": chats.regenerate,
             "continue": chats.continue_answer,
+            "compare": self._compare,
             "rename-chat": lambda: self._with_chat(widgets.sidebar.list.rename),
             "pin-chat": self._pin,
             "duplicate-chat": lambda: self._with_chat(self._listed.duplicate),
@@ -94,7 +95,8 @@ class CommandController(QObject):
         widgets.session.fold_wanted.connect(lambda: window.show_panel(None))
         widgets.strip.opened.connect(actions["drafting"].trigger)
         widgets.drafting_panel.closed.connect(lambda: window.show_panel("session"))
-        widgets.library_page.closed.connect(lambda: window.show_page("chat"))
+        for page in (widgets.library_page, widgets.compare):
+            page.closed.connect(lambda: window.show_page("chat"))
         for view in (widgets.start, widgets.library):
             view.open_wanted.connect(actions["open"].trigger)
 
@@ -134,6 +136,13 @@ class CommandController(QObject):
     def _pin(self) -> None:
         pinned = self._widgets.actions["pin-chat"].isChecked()
         self._with_chat(lambda chat_id: self._listed.pin(chat_id, pinned))
+
+    def _compare(self) -> None:
+        """With the last question as the prompt, to begin with."""
+        asked = self._chats.chat.last_question
+        if asked is not None:
+            self._widgets.compare.show_prompt(asked.text)
+        self._widgets.window.show_page("compare")
 
     def _search(self) -> None:
         self._widgets.window.show_sidebar(True)

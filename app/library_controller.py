@@ -22,9 +22,9 @@ from mlx_engine.values.model_description import ModelDescription
 BUILT_IN = "built-in"
 NO_MODEL = "This is neither a link to a model on the hub nor a name such as Qwen/Qwen3.5-4B."
 QUESTIONS = (
-    "What is a head start?",
-    "How does drafting make you faster?",
-    "Tell me a fact about the moon.",
+    "How does drafting work?",
+    "How do I read a file line by line?",
+    "What does os.path.join do?",
 )
 
 
@@ -70,7 +70,6 @@ class LibraryController(QObject):
         library.resume_wanted.connect(downloads.resume)
         library.cancel_wanted.connect(downloads.cancel)
         start.chosen.connect(self._choose)
-        start.built_in_wanted.connect(lambda: self.chosen.emit(None))
         downloads.changed.connect(library.show_downloads)
         downloads.came.connect(lambda _: self.refresh())
         start.show_questions(QUESTIONS)

@@ -18,6 +18,7 @@ from app.worker.requests import CancelLoad, LoadModel, MeasureCosts, Request
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import LoadOptions
 
+BUILT_IN_NAME = "Pocket model"
 ModelReply = CostsMeasured | LoadCancelled | LoadFailed | LoadProgress | ModelLoaded | ModelUnloaded
 
 
@@ -97,8 +98,10 @@ class ModelController(QObject):
             case LoadProgress():
                 self.progressed.emit(reply)
             case ModelLoaded():
-                self._in_use, self.description = self._done(reply.path), reply.description
-                self.loaded.emit(reply.description)
+                self._in_use = self._done(reply.path)
+                name = BUILT_IN_NAME if reply.path is None else reply.description.name
+                self.description = replace(reply.description, name=name)
+                self.loaded.emit(self.description)
                 self._request(MeasureCosts())
             case LoadFailed():
                 self._done(reply.path)

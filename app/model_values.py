@@ -67,7 +67,7 @@ def drop_plan(things: list[Dropped], model: ModelDescription | None) -> DropPlan
 def _plan(thing: Dropped, model: ModelDescription | None) -> DropPlan:
     match thing:
         case DroppedModel():
-            return DropPlan("load", f"Load {thing.path.name}", f"Opened in place: {thing.path}")
+            return DropPlan("load", f"Load {thing.path.name}", "Opened where it lies, not copied")
         case DroppedHeads() if model is None:
             return DropPlan(
                 "refused", "These are drafting heads", "Load the model they belong to first."
@@ -90,4 +90,4 @@ def _attach_plan(texts: list[DroppedText]) -> DropPlan:
 
 def model_name(path: str | None) -> str:
     """What a model is called before it was looked at."""
-    return "Built-in model" if path is None else Path(path).name
+    return "Pocket model" if path is None else Path(path).name

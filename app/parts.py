@@ -11,6 +11,7 @@ from app.chat_controller import ChatController
 from app.chat_list_controller import ChatListController
 from app.chat_on_show import ChatOnShow
 from app.command_controller import CommandController
+from app.compare_controller import CompareController
 from app.composer_controller import ComposerController
 from app.downloads import Downloads
 from app.drop_controller import DropController
@@ -54,7 +55,10 @@ class Parts(QObject):
         widgets, request = self.widgets, self.worker.request
         self.answers = Answers(self.store, request, parent=self)
         self.models = ModelController(request, self)
-        self.route = router(self.answers, self.models, self.mistakes)
+        self.compare = CompareController(
+            widgets.compare, self.models, request, lambda: self.chats.chat.settings, self
+        )
+        self.route = router(self.answers, self.compare, self.models, self.mistakes)
         self.chats = ChatController(
             ChatOnShow(self.store, self.settings.value.new_chat),
             self.answers,

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from app.answers import Answers
+from app.compare_controller import CompareController
 from app.mistakes import Mistakes
 from app.model_controller import ModelController
 from app.worker.replies import (
@@ -15,14 +16,18 @@ from app.worker.replies import (
 
 
 def router(
-    answers: Answers, models: ModelController, mistakes: Mistakes
+    answers: Answers,
+    compare: CompareController,
+    models: ModelController,
+    mistakes: Mistakes,
 ) -> Callable[[Reply], None]:
     """For EngineWorker.replied; mistakes of the engine's thread are logged as well."""
 
     def route(reply: Reply) -> None:
         match reply:
             case AnswerEvents() | AnswerFailed() | AnswerWithdrawn():
-                answers.take(reply)
+                if not compare.take(reply):
+                    answers.take(reply)
             case WorkerFailed():
                 mistakes.report(reply.problem.words, reply.problem.details)
             case _:

@@ -83,8 +83,9 @@ class MainWindow(QMainWindow):
         return next(n for n, w in self._page_widgets.items() if w is self._pages.currentWidget())
 
     def show_page(self, page: Page) -> None:
-        """Show this in the middle."""
+        """Show this in the middle; what is on the right belongs to the chat."""
         self._pages.setCurrentWidget(self._page_widgets[page])
+        self._fold()
 
     @property
     def panel(self) -> Panel | None:
@@ -94,8 +95,9 @@ class MainWindow(QMainWindow):
         return next(n for n, w in self._panel_widgets.items() if w is self._panels.currentWidget())
 
     def show_panel(self, panel: Panel | None) -> None:
-        """Show this on the right, None to fold the right side away."""
+        """Show this on the right of the chat, None to fold the right side away."""
         if panel is not None:
+            self._pages.setCurrentWidget(self._page_widgets["chat"])
             self._panels.setCurrentWidget(self._panel_widgets[panel])
         self._wants_right = panel is not None
         self._fold()
@@ -124,11 +126,11 @@ class MainWindow(QMainWindow):
         self._fold()
 
     def _fold(self) -> None:
-        """Hide what is not wanted, and the right side first when there is no room."""
+        """Hide what is not wanted, and the right side when it has no room or no business."""
         left = self._sidebar.width() if self._wants_sidebar else 0
         has_room = self.width() - left - PANEL_WIDTH >= NARROWEST_PAGE
         self._sidebar.setVisible(self._wants_sidebar)
-        self._right.setVisible(self._wants_right and has_room)
+        self._right.setVisible(self._wants_right and has_room and self.page == "chat")
         self.folded.emit()
 
     # Qt

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from app.window.actions import Actions
 from app.window.card_layer import CardLayer
 from app.window.chat_page import ChatPage
+from app.window.compare.compare_view import CompareView
 from app.window.composer.composer import Composer
 from app.window.drafting.drafting_view import DraftingView
 from app.window.drafting.status_strip import StatusStrip
@@ -36,6 +37,7 @@ class Widgets:
     composer: Composer
     chat_page: ChatPage
     library: LibraryView
+    compare: CompareView
     library_page: Titled
     session: SessionPanel
     drafting: DraftingView
@@ -53,15 +55,17 @@ def make_widgets(theme: Theme, sizes: TypeSizes) -> Widgets:
     start, composer = FirstRunView(theme, sizes), Composer(theme, sizes)
     transcript = TranscriptView(theme, sizes)
     chat_page = ChatPage(head, notice, start, transcript, composer)
-    library = LibraryView(theme, sizes)
+    library, compare = LibraryView(theme, sizes), CompareView(theme, sizes)
     library_page = Titled("", library, "Back to the chat", theme, sizes)
     session, drafting = SessionPanel(theme, sizes), DraftingView(theme, sizes)
+    drafting.setProperty("role", "side")
+    drafting.viewport().setProperty("role", "side")
     drafting_panel = Titled("Drafting", drafting, "Close the Drafting view", theme, sizes)
     strip = StatusStrip(theme, sizes)
     window = MainWindow(
         Parts(
             sidebar,
-            {"chat": chat_page, "library": library_page},
+            {"chat": chat_page, "library": library_page, "compare": compare},
             {"session": session, "drafting": drafting_panel},
             strip,
         )
@@ -80,6 +84,7 @@ def make_widgets(theme: Theme, sizes: TypeSizes) -> Widgets:
         composer=composer,
         chat_page=chat_page,
         library=library,
+        compare=compare,
         library_page=library_page,
         session=session,
         drafting=drafting,

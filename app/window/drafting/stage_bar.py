@@ -36,8 +36,8 @@ class StageBar(Chart):
         return ", ".join(parts) + "."
 
     def height_wanted(self) -> int:
-        """The bar and a line of text."""
-        return 36
+        """The bar and two lines of text."""
+        return 52
 
     def draw(self, painter: QPainter) -> None:
         """The bar, then each stage's share under the next."""
@@ -54,5 +54,5 @@ class StageBar(Chart):
             x += width
         painter.setPen(self.colour(self.theme.muted))
         painter.drawText(
-            QRectF(0, 16, self.width(), 18), Qt.AlignmentFlag.AlignVCenter, self.words()
+            QRectF(0, 18, self.width(), 34), Qt.TextFlag.TextWordWrap, self.words()
         )

@@ -1,0 +1,138 @@
+"""Runs one prompt with drafting and without, one after the other, with the same seed."""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import replace
+
+from PySide6.QtCore import QObject
+
+from app.engine_settings import engine_settings
+from app.model_controller import ModelController
+from app.values.chat_settings import ChatSettings
+from app.window.compare.compare_view import CompareView, Side
+from app.worker.replies import AnswerEvents, AnswerFailed, AnswerWithdrawn
+from app.worker.requests import Ask, CloseChat, Request, StopAnswer
+from mlx_engine.values.conversation import Message
+from mlx_engine.values.events import GenerationFinished, TextPiece
+from mlx_engine.values.options import DraftOptions
+
+CHAT_IDS: dict[Side, str] = {"on": "compare-on", "off": "compare-off"}
+NO_MODEL = "Open or drop a model first."
+AnswerReply = AnswerEvents | AnswerFailed | AnswerWithdrawn
+
+
+class CompareController(QObject):
+    """The two answers are kept out of the store; their caches go when both are complete."""
+
+    def __init__(
+        self,
+        view: CompareView,
+        models: ModelController,
+        request: Callable[[Request], None],
+        settings: Callable[[], ChatSettings],
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._view, self._models, self._request = view, models, request
+        self._settings = settings
+        self._waiting: list[Ask] = []
+        self._running: Side | None = None
+        view.run_wanted.connect(self.run)
+        view.stop_wanted.connect(self.stop)
+        models.loaded.connect(lambda _: self.refresh())
+        models.unloaded.connect(lambda _: self.refresh())
+        self.refresh()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a side is being answered."""
+        return self._running is not None
+
+    def refresh(self) -> None:
+        """Say whether something can be run."""
+        if self._running is None:
+            self._view.show_ready("" if self._models.description else NO_MODEL)
+
+    def run(self, prompt: str) -> None:
+        """Answer `prompt` twice, as the chat on show would."""
+        if self._running is not None or self._models.description is None:
+            return
+        self._view.begin()
+        settings = self._settings()
+        seed = settings.sampling.seed
+        sampling = replace(settings.sampling, seed=secrets.randbits(63) if seed is None else seed)
+        drafts: dict[Side, DraftOptions] = {
+            "on": _drafting(settings.draft),
+            "off": DraftOptions(source="none"),
+        }
+        said = (Message("user", prompt),)
+        self._waiting = [
+            Ask(
+                CHAT_IDS[side],
+                side,
+                said,
+                engine_settings(replace(settings, sampling=sampling, draft=draft)),
+            )
+            for side, draft in drafts.items()
+        ]
+        self._next()
+
+    def stop(self) -> None:
+        """End the side that runs; the other one does not begin."""
+        if self._running is not None:
+            self._waiting.clear()
+            self._request(StopAnswer(CHAT_IDS[self._running]))
+
+    def take(self, reply: AnswerReply) -> bool:
+        """A reply of the engine's thread; False when it is about an answer of somebody else."""
+        side = next((side for side, chat_id in CHAT_IDS.items() if chat_id == reply.chat_id), None)
+        if side is None:
+            return False
+        match reply:
+            case AnswerEvents():
+                self._grow(side, reply)
+            case AnswerFailed():
+                self._leave()
+                self._view.show_failed(reply.problem.words)
+            case AnswerWithdrawn():
+                self._leave()
+                self._view.show_stopped()
+        return True
+
+    def _grow(self, side: Side, reply: AnswerEvents) -> None:
+        text = "".join(
+            event.text
+            for event in reply.events
+            if isinstance(event, TextPiece) and event.channel == "answer"
+        )
+        if text:
+            self._view.add_text(side, text)
+        finished = reply.events[-1]
+        if not isinstance(finished, GenerationFinished):
+            return
+        if finished.reason == "stopped":
+            self._leave()
+            self._view.show_stopped()
+            return
+        self._view.finish_side(side, finished.stats)
+        self._next()
+
+    def _next(self) -> None:
+        if not self._waiting:
+            self._leave()
+            return
+        ask = self._waiting.pop(0)
+        self._running = "on" if ask.chat_id == CHAT_IDS["on"] else "off"
+        self._view.begin_side(self._running)
+        self._request(ask)
+
+    def _leave(self) -> None:
+        self._running = None
+        self._waiting.clear()
+        for chat_id in CHAT_IDS.values():
+            self._request(CloseChat(chat_id))
+
+
+def _drafting(draft: DraftOptions) -> DraftOptions:
+    """The chat's own drafting, or the automatic one where the chat has it switched off."""
+    return DraftOptions() if draft.source == "none" or draft.depth == 0 else draft

@@ -1,0 +1,174 @@
+"""Draws the README's pictures of the window, from the real window on the built-in model.
+
+`python tests/speed/window_shots.py [FOLDER] [light|dark]`
+"""
+
+import contextlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QImage
+from PySide6.QtWidgets import QApplication
+
+from app.build_app import App
+from app.folders import Folders
+from app.values.chat_settings import ChatSettings
+from app.window.theme import Scheme
+from mlx_engine.values.options import DraftOptions, SamplingOptions
+
+FONTS = """<fontconfig><include>/etc/fonts/fonts.conf</include>
+<match><test name="family"><string>sans-serif</string></test><edit name="family" mode="prepend"
+binding="strong"><string>Inter</string></edit></match>
+<match><test name="family"><string>Sans Serif</string></test><edit name="family" mode="prepend"
+binding="strong"><string>Inter</string></edit></match>
+<match><test name="family"><string>monospace</string></test><edit name="family" mode="prepend"
+binding="strong"><string>JetBrains Mono</string></edit></match></fontconfig>"""
+"""Where there is no Mac, fonts that are as quiet as the Mac's own, if they are installed."""
+
+ROOT = Path(__file__).resolve().parents[2]
+SIZE = (1180, 760)
+PATIENCE_S = 60.0
+FIRST = "How does drafting work?"
+SECOND = "How do I read a file line by line?"
+OLDER = ("Which files can I load?", "What does os.path.join do?", "What is the pocket model?")
+SETTINGS = ChatSettings(
+    sampling=SamplingOptions(temperature=0.3, seed=1), draft=DraftOptions(depth=3)
+)
+
+
+class Photographer:
+    """Drives one window and keeps pictures of it."""
+
+    def __init__(self, application: QApplication, scheme: Scheme, out: Path, data: Path) -> None:
+        self._application = application
+        self._scheme, self._out = scheme, out
+        folders = Folders(data, data, data / "cache", data / "logs", data / "hub")
+        self.app = App(application, folders)
+        self.parts, self.widgets = self.app.parts, self.app.parts.widgets
+        settings = self.parts.settings
+        settings.change(replace(settings.value, theme=scheme, show_drafted=True, new_chat=SETTINGS))
+        self.widgets.window.resize(*SIZE)
+        self.app.start()
+        self.until(lambda: self.parts.models.description is not None)
+        self.rest(2.5)
+
+    def until(self, is_so: Callable[[], bool]) -> None:
+        """Let Qt work until then."""
+        end = time.monotonic() + PATIENCE_S
+        while not is_so():
+            if time.monotonic() > end:
+                raise TimeoutError("the window did not come that far")
+            self._application.processEvents()
+            time.sleep(0.002)
+
+    def rest(self, seconds: float = 0.3) -> None:
+        """Let Qt work for a while."""
+        end = time.monotonic() + seconds
+        self.until(lambda: time.monotonic() > end)
+
+    def ask(self, question: str) -> None:
+        """Ask and wait for the whole answer."""
+        self.parts.chats.send(question)
+        self.until(lambda: self.parts.chats.running is None)
+        self.rest()
+
+    def ask_until(self, question: str, characters: int) -> None:
+        """Ask and wait for the beginning of the answer."""
+        self.parts.chats.send(question)
+
+        def is_far_enough() -> bool:
+            running = self.parts.chats.running
+            return running is None or len(running.answer.text) >= characters
+
+        self.until(is_far_enough)
+
+    def take(self, name: str) -> None:
+        """Keep a picture, in 256 colours to be small."""
+        picture = self.widgets.window.grab().toImage()
+        path = self._out / f"window_{name}_{self._scheme}.png"
+        in_few_colours(picture).save(str(path))
+        print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
+
+
+def in_few_colours(picture: QImage) -> QImage:
+    """The picture in the 256 colours it has most of."""
+    plain = picture.convertToFormat(QImage.Format.Format_RGB32)
+    pixels = np.frombuffer(plain.constBits(), np.uint32)
+    colours, counts = np.unique(pixels, return_counts=True)
+    table = [int(colour) for colour in colours[np.argsort(-counts)[:256]]]
+    flags = Qt.ImageConversionFlag.ThresholdDither | Qt.ImageConversionFlag.AvoidDither
+    return plain.convertToFormat(QImage.Format.Format_Indexed8, table, flags)
+
+
+def main() -> None:
+    out = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else ROOT / "assets" / "readme"
+    wanted = sys.argv[2:] or ["light", "dark"]
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", suffix=".conf", delete=False) as fonts:
+        fonts.write(FONTS)
+    os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+    os.environ.setdefault("QT_SCALE_FACTOR", "2")
+    os.environ.setdefault("FONTCONFIG_FILE", fonts.name)
+    application = QApplication(sys.argv[:1])
+    application.setApplicationName("Headstart")
+    for scheme in ("light", "dark"):
+        if scheme in wanted:
+            with tempfile.TemporaryDirectory() as data, contextlib.chdir(data):
+                shoot(Photographer(application, scheme, out, Path(data)))
+
+
+def shoot(camera: Photographer) -> None:
+    """Every picture of one scheme."""
+    parts, widgets = camera.parts, camera.widgets
+    camera.take("empty")
+    for question in OLDER:
+        camera.ask(question)
+        parts.begin_chat()
+    camera.ask(FIRST)
+    camera.ask_until(SECOND, 100)
+    camera.take("chat")
+    camera.until(lambda: parts.chats.running is None)
+    parts.chats.change_settings(replace(SETTINGS, draft=DraftOptions(depth=0)))
+    camera.ask("What can you do?")
+    parts.chats.change_settings(SETTINGS)
+    camera.ask("Which files can I load?")
+    widgets.window.show_panel("drafting")
+    camera.rest()
+    camera.take("drafting")
+    widgets.window.show_panel("session")
+    widgets.actions["compare"].trigger()
+    widgets.compare.show_prompt(SECOND)
+    parts.compare.run(SECOND)
+    camera.until(lambda: not parts.compare.is_running)
+    camera.rest()
+    camera.take("compare")
+    widgets.window.show_page("chat")
+    model = str(ROOT / "assets" / "pocket_model")
+    parts.drops.hover([model])
+    camera.rest()
+    camera.take("drop")
+    parts.drops.leave()
+    parts.cards.offer(model)
+    camera.rest()
+    camera.take("card")
+    damaged = Path("Qwen3.5-9B-MTP-4bit")
+    damaged.mkdir()
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        content = (ROOT / "assets" / "pocket_model" / name).read_bytes()
+        (damaged / name).write_bytes(content[:1_000_000])
+    parts.cards.offer(str(damaged))
+    camera.rest()
+    camera.take("error")
+    camera.app.close()
+    widgets.window.close()
+
+
+if __name__ == "__main__":
+    main()
