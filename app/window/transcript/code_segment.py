@@ -30,7 +30,7 @@ class CodeSegment(QWidget):
         self._look = look
         self._code = ""
         self._label = QLabel(language or "code")
-        self._copy = IconButton("copy", COPY, look.theme, look.sizes)
+        self._copy = IconButton("copy", COPY, look.muted_icons(), look.sizes)
         self._copy.clicked.connect(self.copy)
         self.lines = CodeText(look)
         self.lines.setAccessibleName(f"Code, {language or 'plain'}")
@@ -83,7 +83,7 @@ class CodeSegment(QWidget):
         palette = QPalette(self._label.palette())
         palette.setColor(QPalette.ColorRole.WindowText, QColor(theme.muted))
         self._label.setPalette(palette)
-        self._copy.set_theme(theme, self._look.sizes)
+        self._copy.set_theme(self._look.muted_icons(), self._look.sizes)
 
     # Qt
 

@@ -84,7 +84,8 @@ class CodeText(QPlainTextEdit):
     def _lines_height(self) -> float:
         """Letters of another font, such as emoji, may make a line higher."""
         if self._code.isascii():
-            return self.blockCount() * self.fontMetrics().lineSpacing()
+            line = self.blockBoundingRect(self.document().firstBlock()).height()
+            return self.blockCount() * line
         return self.blockBoundingGeometry(self.document().lastBlock()).bottom()
 
     # Qt

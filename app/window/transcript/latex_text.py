@@ -68,7 +68,11 @@ class _Reader:
             if self._at < len(self._tokens):
                 parts.append("}")
                 self._at += 1
-        shown = AFTER_FUNCTION.sub("\\1\u2009", "".join(parts)).replace("\u2009(", "(")
+        shown = (
+            AFTER_FUNCTION.sub("\\1\u2009", "".join(parts))
+            .replace("\u2009(", "(")
+            .replace("(\u2009", "(")
+        )
         return re.sub(r"[ \u2009]{2,}", " ", shown).strip()
 
     def _until(self, end: str) -> str:
@@ -213,7 +217,7 @@ def _simple(name: str) -> str | None:
     if name in SYMBOL:
         return escape(SYMBOL[name])
     if name in symbols.FUNCTIONS:
-        return name + FUNCTION_END
+        return f"\u2009{name}{FUNCTION_END}"
     if name in symbols.SPACES:
         return symbols.SPACES[name]
     return escape(symbols.ESCAPED[name]) if name in symbols.ESCAPED else None

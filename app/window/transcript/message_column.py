@@ -15,6 +15,9 @@ from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.thinking_segment import ThinkingShown
 from mlx_engine.values.events import TextPiece
 
+NEARBY_MS = 50
+"""After so long without scrolling the messages next to those in view are made."""
+
 
 class MessageColumn(PinnedScroll):
     """Signals as TranscriptView has them; every message has its own id."""
@@ -36,9 +39,9 @@ class MessageColumn(PinnedScroll):
         self._column.addStretch(1)
         self._nearby = QTimer(self)
         self._nearby.setSingleShot(True)
-        self._nearby.setInterval(0)
-        self._nearby.timeout.connect(self.build_in_view)
-        self.verticalScrollBar().valueChanged.connect(self._soon)
+        self._nearby.setInterval(NEARBY_MS)
+        self._nearby.timeout.connect(lambda: self._build_within(self.viewport().height()))
+        self.verticalScrollBar().valueChanged.connect(self._scrolled)
         self._set_margins()
 
     def messages(self) -> list[ShownMessage]:
@@ -54,27 +57,26 @@ class MessageColumn(PinnedScroll):
         self._drop_from(0)
         for message in messages:
             self._add(message)
-        self._build_end()
+        self._build_some(reversed(self._views))
         self.follow()
 
     def replace_from(self, message_id: int, messages: Iterable[ShownMessage]) -> None:
         """Show another branch: from this message on, these instead; the place is kept."""
         ids = [view.message.id for view in self._views]
         self._drop_from(ids.index(message_id) if message_id in ids else len(ids))
-        for message in messages:
-            self._add(message)
+        self._build_some([self._add(message) for message in messages])
         self._nearby.start()
 
     def add(self, message: ShownMessage) -> None:
         """Show one more message and go to it."""
-        self._add(message).build(self._width(), self._thinking)
+        self._build(self._add(message))
         self.follow()
 
     def append_pieces(self, message_id: int, pieces: Sequence[TextPiece]) -> None:
         """Grow a live answer by what arrived."""
         view = self.view(message_id)
         if view is not None:
-            view.build(self._width(), self._thinking)
+            self._build(view)
             view.append(pieces)
 
     def finish_thinking(self, message_id: int, seconds: float | None) -> None:
@@ -104,39 +106,51 @@ class MessageColumn(PinnedScroll):
     def texts(self) -> list[TextWidget]:
         """All text that can be searched; makes what is not made yet."""
         for view in self._views:
-            view.build(self._width(), self._thinking)
+            self._build(view)
         return [text for view in self._views for text in view.texts()]
 
-    def build_in_view(self) -> None:
-        """Make the widgets of the messages in view and a screen above and below."""
-        high = self.viewport().height()
-        top = self.verticalScrollBar().value() - high
+    def _build_within(self, distance: int) -> None:
+        """Make the widgets of the messages in view and so many pixels above and below.
+
+        Until the content has grown to its messages their places mean nothing.
+        """
+        if self.content.height() < self._column.totalMinimumSize().height():
+            return
+        top = self.verticalScrollBar().value() - distance
+        bottom = top + self.viewport().height() + 2 * distance
         for view in self._views:
-            if view.y() > top + 3 * high:
+            if view.y() > bottom:
                 return
             if view.y() + view.height() > top:
-                view.build(self._width(), self._thinking)
+                self._build(view)
 
-    def _soon(self) -> None:
+    def _scrolled(self) -> None:
+        """What is in view is needed now, what is near it soon."""
+        self._build_within(0)
         self._nearby.start()
 
-    def _build_end(self) -> None:
-        """Make the widgets that will be in view at the end, and a few more."""
-        rest = 2 * max(self.viewport().height(), 400)
-        for view in reversed(self._views):
+    def _build_some(self, views: Iterable[MessageView]) -> None:
+        """Make the widgets of the first few of these, enough to fill the view."""
+        rest = max(self.viewport().height(), 400)
+        for view in views:
             if rest < 0:
                 return
-            view.build(self._width(), self._thinking)
+            self._build(view)
             rest -= view.sizeHint().height()
 
-    def _add(self, message: ShownMessage) -> MessageView:
-        view = MessageView(message, self._look, self._renderer)
+    def _build(self, view: MessageView) -> None:
+        if view.is_built:
+            return
+        view.build(self._width(), self._thinking)
         view.regenerate_wanted.connect(self.regenerate_wanted)
         view.edit_wanted.connect(self.edit_wanted)
         view.continue_wanted.connect(self.continue_wanted)
         view.branch_wanted.connect(self.branch_wanted)
         view.stats_clicked.connect(self.stats_clicked)
         view.link_clicked.connect(self.link_clicked)
+
+    def _add(self, message: ShownMessage) -> MessageView:
+        view = MessageView(message, self._look, self._renderer)
         self._views.append(view)
         self._column.insertWidget(self._column.count() - 1, view)
         return view

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import QMimeData, Signal
-from PySide6.QtGui import QGuiApplication, QResizeEvent
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from app.window.transcript.answer_view import AnswerView
@@ -41,8 +41,8 @@ class MessageView(QWidget):
         self._look, self._renderer = look, renderer
         self._body: AnswerView | UserBubble | None = None
         self._shown: ThinkingShown = "closed"
-        self._actions: MessageActions | None = None
-        self._footer: MessageFooter | None = None
+        self.buttons: MessageActions | None = None
+        self.footer: MessageFooter | None = None
         self.setAccessibleName("You" if message.role == "user" else "Answer")
         self.setFixedHeight(self._guess())
 
@@ -56,10 +56,20 @@ class MessageView(QWidget):
         """The widgets of an answer, None for the user's messages and before `build`."""
         return self._body if isinstance(self._body, AnswerView) else None
 
+    @property
+    def bubble(self) -> UserBubble | None:
+        """The widgets of the user's words, None for an answer and before `build`."""
+        return self._body if isinstance(self._body, UserBubble) else None
+
     def build(self, width: int, shown: ThinkingShown) -> None:
-        """Make the widgets, for a column this wide; no effect the second time."""
+        """Make the widgets, for a column this wide; no effect the second time.
+
+        It is hidden meanwhile: Qt shows what is added to a visible widget only later, and until
+        then a layout would take it for empty and the page would jump.
+        """
         if self._body is not None:
             return
+        self.hide()
         self._shown = shown
         self.setMinimumHeight(0)
         self.setMaximumHeight(LARGEST)
@@ -67,19 +77,21 @@ class MessageView(QWidget):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(2)
         self._body = self._make_body(width)
-        self._actions = MessageActions(self._look)
-        self._footer = MessageFooter(self._look)
-        self._footer.clicked.connect(lambda: self.stats_clicked.emit(self.message.id))
+        self.buttons = MessageActions(self._look)
+        self.footer = MessageFooter(self._look)
+        self.footer.clicked.connect(lambda: self.stats_clicked.emit(self.message.id))
         row = QHBoxLayout()
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(8)
-        row.addWidget(self._footer, 1)
+        row.addWidget(self.footer, 1)
         row.addStretch()
-        row.addWidget(self._actions)
+        row.addWidget(self.buttons)
         column.addWidget(self._body)
         column.addLayout(row)
-        self._connect(self._actions)
+        self._connect(self.buttons)
         self._show_state()
+        self.resize(width, self.sizeHint().height())
+        self.show()
 
     def append(self, pieces: Sequence[TextPiece]) -> None:
         """Add to a live answer that is built."""
@@ -108,7 +120,7 @@ class MessageView(QWidget):
         if self._body is None:
             self.setFixedHeight(self._guess())
             return
-        for part in (self._body, self._actions, self._footer):
+        for part in (self._body, self.buttons, self.footer):
             if part is not None:
                 part.set_look(look)
 
@@ -129,14 +141,14 @@ class MessageView(QWidget):
             data.setText(plain_text(markdown))
             data.setHtml(self._renderer.html(markdown))
         QGuiApplication.clipboard().setMimeData(data)
-        if self._actions is not None:
-            self._actions.say_copied(self._actions.copy)
+        if self.buttons is not None:
+            self.buttons.say_copied(self.buttons.copy)
 
     def copy_markdown(self) -> None:
         """Its source to the clipboard."""
         QGuiApplication.clipboard().setText(self._markdown())
-        if self._actions is not None:
-            self._actions.say_copied(self._actions.copy_markdown)
+        if self.buttons is not None:
+            self.buttons.say_copied(self.buttons.copy_markdown)
 
     def edit(self) -> None:
         """Let the user change their words here."""
@@ -166,24 +178,16 @@ class MessageView(QWidget):
 
     def _show_state(self) -> None:
         """Buttons and figures appear when the answer is complete."""
-        if self._actions is None or self._footer is None:
+        if self.buttons is None or self.footer is None:
             return
-        self._actions.show_message(self.message)
-        self._actions.setVisible(self.message.state != "live")
-        self._footer.setVisible(self.message.stats is not None)
+        self.buttons.show_message(self.message)
+        self.buttons.setVisible(self.message.state != "live")
+        self.footer.setVisible(self.message.stats is not None)
         if self.message.stats is not None:
-            self._footer.show_stats(self.message.stats)
+            self.footer.show_stats(self.message.stats)
 
     def _guess(self) -> int:
         """About the height it will have."""
         line = round(self._look.sizes.transcript * 1.55)
         text = self.message.text[:2000] if self.message.role == "user" else self.message.text
         return ROOM + line * (text.count("\n") // 2 + len(text) // 90 + 1)
-
-    # Qt
-
-    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
-        """A bubble keeps to the right side."""
-        super().resizeEvent(event)
-        if isinstance(self._body, UserBubble):
-            self._body.fit(self.width())

@@ -1,6 +1,6 @@
 """A scroll area that follows growing content only while the reader is at its end."""
 
-from PySide6.QtCore import QCoreApplication, QEvent, QPoint, Qt, Signal
+from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 from shiboken6 import isValid
@@ -56,11 +56,6 @@ class PinnedScroll(QScrollArea):
         """Stop following, as if the reader had scrolled up."""
         self._set_pinned(False)
         self._remember()
-
-    def settle(self) -> None:
-        """Do pending layouts now, so that places can be asked for."""
-        for _ in range(3):
-            QCoreApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest.value)
 
     def _moved(self, value: int) -> None:
         bar = self.verticalScrollBar()

@@ -131,7 +131,8 @@ class ProseSegment(QTextBrowser):
     def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
         """Wrap anew."""
         super().resizeEvent(event)
-        self.fit(self.width())
+        if event.size().width() != event.oldSize().width():
+            self.fit(self.width())
 
     def loadResource(self, kind: int, name: QUrl | str) -> object:  # noqa: ARG002, N802
         """Nothing: neither pictures nor style sheets are fetched for an answer."""

@@ -1,9 +1,10 @@
 """Streaming markdown as a column of prose and code widgets; only the last one is ever set again."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from PySide6.QtCore import Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.values.chats import DraftedSpan
@@ -86,10 +87,12 @@ class SegmentColumn(QWidget):
         widget: ProseSegment | CodeSegment
         if segment.kind == "code":
             widget = CodeSegment(self._look, segment.language)
+            widget.resize(self._width, 1)
             self._column.addSpacing(GAP - PARAGRAPH_GAP if self._widgets else 0)
         else:
             widget = ProseSegment(self._look, self._muted)
             widget.fit(self._width)
+            widget.resize(self._width, 1)
             widget.link_clicked.connect(self.link_clicked)
             if self._widgets and isinstance(self._widgets[-1], CodeSegment):
                 self._column.addSpacing(GAP)
@@ -105,7 +108,9 @@ class SegmentColumn(QWidget):
         widget.hide()
         widget.deleteLater()
 
+    # Qt
 
-def all_texts(columns: Sequence[SegmentColumn]) -> list[ProseSegment | CodeText]:
-    """The text widgets of several columns, in order."""
-    return [text for column in columns for text in column.texts()]
+    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+        """What is added from now on is as wide."""
+        super().resizeEvent(event)
+        self._width = self.contentsRect().width()

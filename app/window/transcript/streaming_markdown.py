@@ -4,7 +4,7 @@ import re
 
 from app.window.transcript.segment import Fence, Kind, Segment, opening_fence
 
-LIMIT = 4096
+LIMIT = 2048
 """Characters after which a prose segment ends at the next blank line outside fences and lists."""
 LIST_LIMIT = 2 * LIMIT
 """From here on a segment also ends before an item of a top-level list."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QColor, QPainter
+from PySide6.QtGui import QBrush, QPainter
 
 from app.window.transcript.drafted_spans import Tint
 from app.window.transcript.look import Look
@@ -58,9 +58,8 @@ def paint(painter: QPainter, found: Sequence[TintBox], area: QRectF, look: Look)
     """Draw the boxes that touch `area`."""
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     painter.setPen(Qt.PenStyle.NoPen)
-    colours: dict[int, QColor] = {}
-    for box in found:
-        if box.rect.intersects(area):
-            colour = colours.setdefault(box.depth, look.tint(box.depth))
-            painter.setBrush(colour)
-            painter.drawRoundedRect(box.rect, RADIUS, RADIUS)
+    brushes = {depth: QBrush(look.tint(depth)) for depth in {box.depth for box in found}}
+    for rect, depth in found:
+        if rect.intersects(area):
+            painter.setBrush(brushes[depth])
+            painter.drawRoundedRect(rect, RADIUS, RADIUS)

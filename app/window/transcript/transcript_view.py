@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from PySide6.QtCore import QPoint, Signal
+from PySide6.QtCore import QPoint, QTimer, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
 
 from app.window.icons import icon
 from app.window.theme import Theme, TypeSizes
-from app.window.transcript.chat_search import ChatSearch, Match
+from app.window.transcript.chat_search import ChatSearch
 from app.window.transcript.draft_legend import DraftLegend
 from app.window.transcript.find_bar import FindBar
 from app.window.transcript.look import Look
@@ -41,6 +41,10 @@ class TranscriptView(QWidget):
         super().__init__()
         self._look = Look(theme, sizes)
         self._search = ChatSearch()
+        self._arrive = QTimer(self)
+        self._arrive.setSingleShot(True)
+        self._arrive.setInterval(0)
+        self._arrive.timeout.connect(self._scroll_to_match)
         self.column = MessageColumn(self._look, thinking)
         self.column.setAccessibleName("Transcript")
         self._pass_on_signals()
@@ -174,10 +178,13 @@ class TranscriptView(QWidget):
         self._search.mark(self._look)
         self.find_bar.show_count(self._search.current + 1, len(self._search.matches))
         if match is not None:
-            self._scroll_to(match)
+            self._arrive.start()
 
-    def _scroll_to(self, match: Match) -> None:
-        self.column.settle()
+    def _scroll_to_match(self) -> None:
+        """Once messages that were only just made have their places."""
+        if self._search.current < 0:
+            return
+        match = self._search.matches[self._search.current]
         cursor = match.widget.textCursor()
         cursor.setPosition(match.start)
         inside = match.widget.cursorRect(cursor).center()

@@ -2,8 +2,8 @@
 
 from html import escape
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QColor, QKeyEvent, QKeySequence, QPainter, QPaintEvent
+from PySide6.QtCore import QRect, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QKeyEvent, QKeySequence, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 
 from app.window.transcript.look import Look, keeps_height
@@ -20,7 +20,7 @@ SHARE = 0.85
 
 
 class UserBubble(QWidget):
-    """Signal `edited`(str): the text to send instead."""
+    """Signal `edited`(str): the text to send instead. Places its parts itself: see `fit`."""
 
     edited = Signal(str)
 
@@ -28,58 +28,65 @@ class UserBubble(QWidget):
         super().__init__()
         keeps_height(self)
         self._look, self._text, self._width = look, text, width
-        self._shown = ""
-        self.prose = ProseSegment(look)
-        self._more = QPushButton(f"Show all of {_size(text)}")
+        self._box = QRect()
+        self.prose = ProseSegment(look, parent=self)
+        self._more = QPushButton(f"Show all of {_size(text)}", self)
         self._more.setProperty("role", "quiet")
         self._more.clicked.connect(lambda: self._show(MOST))
-        self._editor: BubbleEditor | None = None
-        self._column = QVBoxLayout(self)
-        self._column.setSpacing(4)
-        self._column.setContentsMargins(0, PADDING_Y, PADDING_X, PADDING_Y)
-        self._column.addWidget(self.prose)
-        self._column.addWidget(self._more, 0, Qt.AlignmentFlag.AlignRight)
+        self.editor: BubbleEditor | None = None
         self._show(SHORT)
 
     def edit(self) -> None:
         """Let the user change the text here; Escape gives up."""
-        if self._editor is not None:
-            return
-        self._editor = BubbleEditor(self._text, self._look)
-        self._editor.accepted.connect(self._accept)
-        self._editor.given_up.connect(self._close_editor)
-        self._column.setContentsMargins(0, 0, 0, 0)
-        self.prose.hide()
-        self._more.hide()
-        self._column.addWidget(self._editor)
-        self._editor.field.setFocus()
-        self.update()
+        if self.editor is None:
+            self.editor = BubbleEditor(self._text, self._look, self)
+            self.editor.accepted.connect(self._accept)
+            self.editor.given_up.connect(self._close_editor)
+            self.editor.show()
+            self.fit(self._width)
+            self.editor.field.setFocus()
 
     def set_look(self, look: Look) -> None:
         """Take other colours and sizes."""
         self._look = look
         self.prose.set_look(look)
         self.fit(self._width)
-        self.update()
 
     def fit(self, width: int) -> None:
         """Be as wide as the text needs, at the right side of a column this wide."""
         self._width = width
+        self.prose.setVisible(self.editor is None)
+        if self.editor is not None:
+            self._more.hide()
+            self.editor.setGeometry(0, 0, width, self.editor.sizeHint().height())
+            self.setFixedHeight(self.editor.height())
+        else:
+            self._more.setVisible(self._is_cut)
+            self._place(width)
+        self.update()
+
+    def _place(self, width: int) -> None:
         most = round(width * SHARE) - 2 * PADDING_X
         self.prose.fit(most)
-        needed = min(most, round(self.prose.document().idealWidth()) + 2)
+        more = self._more.sizeHint() if self._is_cut else QSize(0, 0)
+        ideal = max(round(self.prose.document().idealWidth()) + 2, more.width())
+        needed = min(most, ideal)
         left = width - needed - PADDING_X
-        if self._editor is None:
-            self._column.setContentsMargins(left, PADDING_Y, PADDING_X, PADDING_Y)
-        self.prose.setFixedWidth(needed)
+        text_height = self.prose.height()
+        self.prose.setGeometry(left, PADDING_Y, needed, text_height)
+        self._more.setGeometry(left, PADDING_Y + text_height, more.width(), more.height())
+        height = text_height + more.height() + 2 * PADDING_Y
+        self._box = QRect(left - PADDING_X, 0, needed + 2 * PADDING_X, height)
+        self.setFixedHeight(height)
 
     def _show(self, most: int) -> None:
+        """The beginning of the text, or up to MOST of it."""
         shown = _beginning(self._text, most, SHORT_LINES if most == SHORT else most)
-        self._more.setVisible(len(shown) < len(self._text) and most == SHORT)
-        rest = len(self._text) - len(shown)
-        if rest and most == MOST:
-            shown += f"\n\n… and {_size(self._text[len(shown) :])} more, which Copy takes too."
-        self.prose.show_html(_lines(shown + " …" * (rest > 0 and most == SHORT)), shown, ())
+        rest = self._text[len(shown) :]
+        self._is_cut = bool(rest) and most == SHORT
+        if rest:
+            shown += " …" if self._is_cut else f"\n\n… {_size(rest)} more: Copy and Edit take all."
+        self.prose.show_html(_lines(shown), shown, ())
         self.fit(self._width)
 
     def _accept(self, text: str) -> None:
@@ -88,26 +95,28 @@ class UserBubble(QWidget):
             self.edited.emit(text)
 
     def _close_editor(self) -> None:
-        if self._editor is not None:
-            self._editor.hide()
-            self._editor.deleteLater()
-            self._editor = None
-        self.prose.show()
-        self._show(SHORT)
-        self.update()
+        if self.editor is not None:
+            self.editor.hide()
+            self.editor.deleteLater()
+            self.editor = None
+        self.fit(self._width)
 
     # Qt
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002, N802
         """The bubble."""
-        if self._editor is not None:
-            return
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(QColor(self._look.theme.bubble))
-        left = self._column.contentsMargins().left() - PADDING_X
-        painter.drawRoundedRect(self.rect().adjusted(left, 0, 0, 0), 14, 14)
+        if self.editor is None:
+            painter = QPainter(self)
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(QColor(self._look.theme.bubble))
+            painter.drawRoundedRect(self._box, 14, 14)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+        """Keep to the right side."""
+        super().resizeEvent(event)
+        if event.size().width() != event.oldSize().width():
+            self.fit(self.width())
 
 
 class BubbleEditor(QWidget):
@@ -116,8 +125,8 @@ class BubbleEditor(QWidget):
     accepted = Signal(str)
     given_up = Signal()
 
-    def __init__(self, text: str, look: Look) -> None:
-        super().__init__()
+    def __init__(self, text: str, look: Look, parent: QWidget) -> None:
+        super().__init__(parent)
         self.field = QPlainTextEdit(text)
         self.field.setProperty("role", "field")
         self.field.setAccessibleName("Edit your message")

@@ -1,0 +1,108 @@
+"""Times the transcript: one update while an answer grows, and opening a chat of 200 messages.
+
+`python tests/speed/transcript_bench.py` prints a table; every update is laid out and painted.
+"""
+
+import statistics
+import time
+
+from PySide6.QtWidgets import QApplication
+from transcript_shots import ANSWER, drafted
+
+from app.window.palette import palette_of
+from app.window.style_sheet import style_sheet
+from app.window.theme import TypeSizes, load_theme
+from app.window.transcript.shown_message import ShownMessage
+from app.window.transcript.transcript_view import TranscriptView
+from mlx_engine.values.events import TextPiece
+
+
+def clock() -> float:
+    """Milliseconds this thread has worked: other programs on the machine do not count."""
+    return time.thread_time() * 1e3
+
+
+UPDATES = 150
+"""Timed at each length; an update adds two pieces of about six characters."""
+LENGTHS = (1_000, 5_000, 20_000)
+PROSE = (ANSWER.partition("```")[0].strip() + " ") * 3 + "\n\n"
+
+
+def view_with(app: QApplication, tinted: bool) -> TranscriptView:
+    """An empty transcript of 900 x 700 on show."""
+    theme, sizes = load_theme("light"), TypeSizes()
+    app.setPalette(palette_of(theme))
+    app.setStyleSheet(style_sheet(theme, sizes))
+    view = TranscriptView(theme, sizes)
+    view.set_drafted_shown(tinted)
+    view.resize(900, 700)
+    view.show()
+    app.processEvents()
+    return view
+
+
+def update_times(app: QApplication, words: int, tinted: bool, source: str = ANSWER) -> list[float]:
+    """Milliseconds of updates of an answer that has `words` words already."""
+    view = view_with(app, tinted)
+    view.add_message(ShownMessage(1, "assistant", "", state="live"))
+    head = source * (words // len(source.split()))
+    for at in range(0, len(head), 2000):
+        view.append_pieces(1, [TextPiece(head[at : at + 2000], depth=at // 2000 % 4)])
+        app.processEvents()
+    times = []
+    text = (source * 2)[: UPDATES * 12]
+    for at in range(0, len(text), 12):
+        pieces = [TextPiece(text[at : at + 6], depth=at % 5), TextPiece(text[at + 6 : at + 12])]
+        started = clock()
+        view.append_pieces(1, pieces)
+        app.processEvents()
+        times.append(clock() - started)
+    view.close()
+    view.deleteLater()
+    app.processEvents()
+    return times
+
+
+def opening_times(app: QApplication) -> list[float]:
+    """Milliseconds until a chat of 200 messages is on the screen."""
+    spans = drafted(ANSWER)
+    messages = [
+        ShownMessage(n, "assistant", ANSWER, spans=spans)
+        if n % 2
+        else ShownMessage(n, "user", f"Question {n}, and some words about it.")
+        for n in range(200)
+    ]
+    view = view_with(app, False)
+    times = []
+    for _ in range(7):
+        view.clear()
+        app.processEvents()
+        started = clock()
+        view.show_messages(messages)
+        app.processEvents()
+        times.append(clock() - started)
+    return times
+
+
+def p95(times: list[float]) -> float:
+    """The 95th percentile."""
+    return statistics.quantiles(times, n=20)[-1]
+
+
+def main() -> None:
+    """Print the table."""
+    app = QApplication([])
+    print("update, ms        median   p95")
+    for tinted in (False, True):
+        for words in LENGTHS:
+            times = update_times(app, words, tinted)
+            name = f"{words:,} words" + (" tinted" if tinted else "")
+            print(f"{name:20}{statistics.median(times):5.1f} {p95(times):5.1f}")
+    times = update_times(app, 20_000, True, PROSE)
+    print(f"{'prose only, tinted':20}{statistics.median(times):5.1f} {p95(times):5.1f}")
+    times = opening_times(app)
+    print(f"opening 200 messages: first {times[0]:.0f}, median {statistics.median(times):.0f} ms")
+
+
+if __name__ == "__main__":
+    main()
