@@ -20,8 +20,9 @@ from mlx_engine.decoding.opening import Opening
 from mlx_engine.decoding.row_check import rows_are_exact
 from mlx_engine.decoding.session import Conversable, Session, SessionSettings
 from mlx_engine.decoding.stop_rules import StopRules
-from mlx_engine.drafting.draft_length import DraftLength, PassCosts
+from mlx_engine.drafting.draft_length import DraftLength
 from mlx_engine.drafting.pass_costs import measure_pass_costs
+from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.loading.load_model import LoadedModel, load_model
 from mlx_engine.sampling.sampler import fresh_seed
 from mlx_engine.text.chat_template import PLAIN_STOP, fallback_template

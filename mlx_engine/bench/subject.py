@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlx_engine.decoding.session import Conversable
-from mlx_engine.drafting.draft_length import PassCosts
+from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.values.conversation import Generation
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import DraftOptions, SamplingOptions

@@ -109,6 +109,7 @@ class Answer:
         self._last = everything[-1]
         self._generated = 0
         self._finish: FinishReason | None = None
+        self._length = control.length()
         self._options = control.sampling()
         self._sampler = self._new_sampler(opening.answered)
         for token in opening.answered:
@@ -155,13 +156,13 @@ class Answer:
 
     def _play(self) -> _Played:
         self._follow_sampling()
-        length = self._control.length()
-        choice = length.next()
+        self._length = self._control.length()
+        choice = self._length.next()
         read = len(self._track.read)
         room = min(self._rules.deepest(self._generated, read), self._track.source.limit)
         played = play(self._track, self._last, min(choice.depth, room), self._sampler)
         if played.drafted:
-            length.learn(played.drafted, played.won.stood)
+            self._length.learn(played.drafted, played.won.stood)
         stats = RoundStats(
             position=read + 1,
             depth=choice.depth,
@@ -205,6 +206,7 @@ class Answer:
             accepted=min(stats.accepted, emitted),
             host_ms=max(0.0, 1000 * seconds - device),
         )
+        self._length.took(stats.drafted, 1000 * seconds)
         tally = self.tally
         tally.decode_seconds += seconds
         if not tally.rounds:

@@ -6,11 +6,11 @@ from mlx_engine.decoding.track import Track
 from mlx_engine.drafting.draft_length import (
     DraftLength,
     FixedLength,
-    PassCosts,
     PayingLength,
 )
 from mlx_engine.drafting.mtp_draft import MtpDraft
 from mlx_engine.drafting.no_draft import NoDraft
+from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.drafting.sources import UNREAD, make_source, why_not
 from mlx_engine.models.contract import Adapter
 from mlx_engine.values.options import DraftOptions

@@ -7,6 +7,7 @@ from math import ceil
 from operator import mul
 from typing import NamedTuple, Protocol
 
+from mlx_engine.drafting.round_costs import PassCosts, RoundCosts
 from mlx_engine.values.options import MAX_DEPTH
 from mlx_engine.values.reason import Reason
 
@@ -34,12 +35,12 @@ PROBE_LOSS = 0.01
 PROBE_EVERY = 16
 """Plain rounds between two such drafts, at least."""
 
+PROBE_AT_LAST = 256
+"""The same where no draft seems to pay: costs may have been measured in a bad moment."""
 
-class PassCosts(NamedTuple):
-    """Milliseconds measured on this machine: verify_ms[r-1] for a pass of r rows; one head pass."""
-
-    verify_ms: tuple[float, ...]
-    draft_ms: float
+MEASURING = Reason(
+    "measuring-plain", "One round without a draft, to see what drafting gains in this chat."
+)
 
 
 class Choice(NamedTuple):
@@ -58,6 +59,9 @@ class DraftLength(Protocol):
     def learn(self, drafted: int, accepted: int) -> None:
         """What became of the last draft."""
 
+    def took(self, drafted: int, milliseconds: float) -> None:
+        """What the last round cost, plain ones (drafted 0) too."""
+
 
 @dataclass(frozen=True, slots=True)
 class FixedLength:
@@ -71,6 +75,9 @@ class FixedLength:
         return Choice(self.depth, self.why)
 
     def learn(self, drafted: int, accepted: int) -> None:
+        """Nothing to learn."""
+
+    def took(self, drafted: int, milliseconds: float) -> None:
         """Nothing to learn."""
 
 
@@ -112,15 +119,10 @@ class PayingLength:
     """
 
     def __init__(self, costs: PassCosts, limit: int) -> None:
-        self._costs = costs
-        self._limit = min(limit, len(costs.verify_ms) - 1)
+        self._costs = RoundCosts(costs)
+        self._limit = min(limit, self._costs.deepest)
         self.acceptance = Acceptance()
-        self._can_pay = max(self._gains(range(1, MAX_DEPTH + 2))) >= WORTH_IT
         self._rest = self._probe_interval()
-
-    def round_ms(self, depth: int) -> float:
-        """Cost of a round that drafts `depth` tokens."""
-        return self._costs.verify_ms[depth] + depth * self._costs.draft_ms
 
     def gains(self) -> list[float]:
         """[k] -> expected tokens per second at depth k over those of plain decoding."""
@@ -131,8 +133,8 @@ class PayingLength:
         gains = self.gains()
         best = gains.index(max(gains))
         if best > 0 and gains[best] >= WORTH_IT:
-            return Choice(best, None)
-        if self._rest == 0 and self._can_pay:
+            return Choice(0, MEASURING) if self._costs.wants_plain else Choice(best, None)
+        if self._rest == 0 and self._limit > 0:
             return Choice(1, None)
         self._rest = max(0, self._rest - 1)
         return Choice(0, self._why_parked())
@@ -143,22 +145,34 @@ class PayingLength:
         if accepted == 0:
             self._rest = self._probe_interval()
 
+    def took(self, drafted: int, milliseconds: float) -> None:
+        """Correct the costs; after a draft that paid nothing the chat rests."""
+        self._costs.add(min(drafted, self._costs.deepest), milliseconds)
+        if drafted and self._rest == 0 and not self._can_pay():
+            self._rest = self._probe_interval()
+
+    def _can_pay(self) -> bool:
+        """Whether drafts that always stand would pay."""
+        return max(self._gains(range(1, MAX_DEPTH + 2))) >= WORTH_IT
+
     def _probe_interval(self) -> int:
         """Plain rounds after a failed draft, for it to cost no more than PROBE_LOSS."""
         if self._limit == 0:
             return PROBE_EVERY
-        lost = self.round_ms(1) / self.round_ms(0) - 1
-        return max(PROBE_EVERY, ceil(lost / PROBE_LOSS))
+        lost = self._costs.at(1) / self._costs.at(0) - 1
+        rarely = PROBE_EVERY if self._can_pay() else PROBE_AT_LAST
+        return max(rarely, ceil(lost / PROBE_LOSS))
 
     def _gains(self, tokens: Sequence[float]) -> list[float]:
-        depths = range(self._limit + 1)
-        return [tokens[k] * self.round_ms(0) / self.round_ms(k) for k in depths]
+        plain = self._costs.at(0)
+        return [tokens[k] * plain / self._costs.at(k) for k in range(self._limit + 1)]
 
     def _why_parked(self) -> Reason:
-        two_rows = self._costs.verify_ms[1] / self._costs.verify_ms[0]
-        head = self._costs.draft_ms / self._costs.verify_ms[0]
-        cost = f"a 2-row pass costs {two_rows:.2f} and a draft {head:.2f} of one pass here"
-        if not self._can_pay:
+        if self._limit == 0:
+            return Reason("no-source", "Drafting parked: nothing can draft in this chat.")
+        ratio = self._costs.at(1) / self._costs.at(0)
+        cost = f"a round with one drafted token costs {ratio:.2f} of a plain one here"
+        if not self._can_pay():
             return Reason("parked-cost", f"Drafting parked: {cost}, so no draft can pay.")
         share = f"{100 * self.acceptance.by_depth()[0]:.0f} %"
         return Reason(

@@ -5,7 +5,7 @@ from time import perf_counter
 
 import mlx.core as mx
 
-from mlx_engine.drafting.draft_length import PassCosts
+from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.models.contract import Adapter
 from mlx_engine.values.options import MAX_DEPTH
 

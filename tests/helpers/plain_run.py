@@ -65,6 +65,9 @@ class CyclingLength:
     def learn(self, drafted: int, accepted: int) -> None:
         pass
 
+    def took(self, drafted: int, milliseconds: float) -> None:
+        pass
+
 
 @dataclass(frozen=True)
 class Ran:
