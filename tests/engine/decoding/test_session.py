@@ -112,9 +112,7 @@ def test_only_questions_can_be_edited(engine, index):
     assert session.messages == before
 
 
-PENALISED = replace(
-    PICKS, logit_bias={}, frequency_penalty=1.5, presence_penalty=0.5, repetition_penalty=1.2
-)
+PENALISED = replace(PICKS, frequency_penalty=1.5, presence_penalty=0.5, repetition_penalty=1.2)
 
 
 @pytest.mark.parametrize("sampling", [PICKS, SamplingOptions(temperature=1.1, seed=5), PENALISED])

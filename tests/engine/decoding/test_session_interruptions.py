@@ -39,14 +39,21 @@ def engine(folder):
 
 
 def goes_on_as_a_fresh_one(engine, session, text="And then?"):
-    """The next answer equals that of a new session with the same messages."""
+    """The next answer equals that of a new session with the same messages, drafts included."""
     history = session.messages
     said = listen(session, session.send(text))
     fresh = session_of(engine)
+    fresh.draft = session.draft
     fresh.load_messages(history)
     again = listen(fresh, fresh.send(text))
     assert (said.text, said.tokens) == (again.text, again.tokens)
+    # a head that has lost its place keeps the words, but drafts others
+    assert drafts(said) == drafts(again)
     return said
+
+
+def drafts(said):
+    return [(r.drafted, r.accepted) for r in said.rounds]
 
 
 @pytest.mark.parametrize("from_thread", [True, False])
@@ -178,6 +185,24 @@ def test_errors_out_of_nowhere(folder, error, where):
     adapter.faults = iter(())
     goes_on_as_a_fresh_one(engine, session)
     listen(session, session.regenerate())
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("from MLX")])
+def test_an_answer_broken_off_by_an_error_can_be_continued(folder, error):
+    """From caches read anew: those that an error has left behind may be of any state."""
+    engine, adapter = failing_engine(folder)
+    whole = session_of(engine, max_tokens=20)
+    uncut = listen(whole, whole.send("hi"))
+    session = session_of(engine, max_tokens=20)
+    adapter.faults = iter([*[None] * 5, error])
+    with pytest.raises(type(error)):
+        listen(session, session.send("hi"))
+    said = len(session.tokens)
+    assert 0 < said < 20
+    session.generation = GenerationOptions(max_tokens=20 - said)
+    again = listen(session, session.continue_answer())
+    assert (again.text, again.tokens) == (uncut.text, uncut.tokens)
+    assert again.finished.stats.reused_tokens == 0
 
 
 def test_one_answer_at_a_time(engine):
