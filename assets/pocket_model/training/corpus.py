@@ -194,13 +194,13 @@ def draw_chat(material: Material, draw: random.Random) -> list[Turn]:
 def draw_turns(material: Material, draw: random.Random) -> list[Turn]:
     """One or a few connected turns."""
     kind = draw.random()
-    if kind < 0.60:
+    if kind < 0.56:
         return draw_fact_chat(material, draw)
-    if kind < 0.78:
+    if kind < 0.72:
         entry = draw.choice(material.tasks)
-    elif kind < 0.87:
+    elif kind < 0.84:
         entry = draw.choice(material.headstart)
-    elif kind < 0.90:
+    elif kind < 0.88:
         entry = draw.choice(material.talk)
     elif kind < 0.95:
         asked = draw.choice(material.foreign)
@@ -216,7 +216,7 @@ def draw_unknown(material: Material, draw: random.Random) -> Turn:
     name = draw.choice(material.others) if draw.random() < 0.6 else made_up(material.known, draw)
     form = draw.choices(FIRST_FORMS[:5], FORM_WEIGHTS[:5])[0]
     asked = draw.choice(material.phrasings[form]).format(n=written(name, draw))
-    return Turn(asked, UNKNOWN_ANSWER.format(n=name))
+    return Turn(asked, UNKNOWN_ANSWER)
 
 
 def draw_fact_chat(material: Material, draw: random.Random) -> list[Turn]:

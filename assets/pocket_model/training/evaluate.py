@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
-from model import Config
 from pocket import Pocket
+from shipped_weights import load_shipped
 from tokenizers import Tokenizer
 from tokens import IM_END, asked
 from torch import Tensor
@@ -98,30 +98,24 @@ def squeezed(text: str) -> str:
     return " ".join(text.split())
 
 
-def load(path: Path) -> Pocket:
-    """The model of a state.pt, in float32."""
-    state = torch.load(path)
-    model = Pocket(Config(**state["config"]))
-    model.load_state_dict(state["weights"])
-    return model.eval()
-
-
 def main() -> None:
-    """Print figures and write every answer to answers.json beside the weights."""
+    """Print figures and write them with every answer."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("run", type=Path, help="folder with state.pt and tokenizer.json")
-    parser.add_argument("questions", type=Path, help="held_out.json")
+    parser.add_argument("folder", type=Path, help="the exported MLX folder, with held_out.json")
+    parser.add_argument("out", type=Path, help="gets the figures and every answer, as JSON")
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--every", type=int, default=1, help="ask only every n-th question")
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.set_grad_enabled(False)
-    model, picker = load(args.run / "state.pt"), Picker(args.temperature, 1)
-    tokenizer = Tokenizer.from_file(str(args.run / "tokenizer.json"))
+    model, picker = load_shipped(args.folder), Picker(args.temperature, 1)
+    tokenizer = Tokenizer.from_file(str(args.folder / "tokenizer.json"))
     end = tokenizer.token_to_id(IM_END)
     tally, right, answers = Tally(), defaultdict(list), []
-    for row in json.loads(args.questions.read_text(encoding="utf-8"))[:: args.every]:
+    for row in json.loads((args.folder / "held_out.json").read_text(encoding="utf-8"))[
+        :: args.every
+    ]:
         prompt = tokenizer.encode(asked(row["question"])).ids
         told = tokenizer.decode(respond(model, prompt, end, picker, tally))
         good = all(squeezed(part) in squeezed(told) for part in row["expected"])
@@ -139,7 +133,7 @@ def main() -> None:
         "tokens": tally.tokens,
     }
     text = json.dumps({"figures": figures, "answers": answers}, indent=1)
-    (args.run / f"answers_{args.temperature}.json").write_text(text + "\n", encoding="utf-8")
+    args.out.write_text(text + "\n", encoding="utf-8")
     print(json.dumps(figures, indent=1))
 
 

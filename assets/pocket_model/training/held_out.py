@@ -34,14 +34,15 @@ def questions(material: Material) -> list[Question]:
     for form, count in FORMS.items():
         for fact in facts[len(out) : len(out) + count]:
             asked = draw.choice(SET_ASIDE[form]).format(n=fact.name)
-            out.append(Question(asked, form, fact.name, True, answer(form, fact).split("\n\n")))
+            # Asked what a name does, the sentence is the answer; the signature is an extra.
+            parts = [fact.text] if form == "full" else answer(form, fact).split("\n\n")
+            out.append(Question(asked, form, fact.name, True, parts))
     for fact in material.set_aside:
         asked = draw.choice(SET_ASIDE["full"]).format(n=fact.name)
-        parts = answer("full", fact).split("\n\n")
-        out.append(Question(asked, "set-aside name", fact.name, False, parts))
+        out.append(Question(asked, "set-aside name", fact.name, False, [fact.text]))
     for name in draw.sample(material.others_set_aside, 10):
         asked = draw.choice(SET_ASIDE["full"]).format(n=name)
-        out.append(Question(asked, "unknown name", name, False, [UNKNOWN_ANSWER.format(n=name)]))
+        out.append(Question(asked, "unknown name", name, False, [UNKNOWN_ANSWER]))
     out += written(material.tasks, "task", 15, draw)
     out += written(material.headstart, "headstart", 12, draw)
     out += written(material.talk, "talk", 4, draw)

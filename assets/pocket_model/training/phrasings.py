@@ -294,4 +294,4 @@ SYSTEM_PROMPTS = [
 FOREIGN_ANSWER = (
     "I only know Python's standard library and a little about Headstart. Try: What does {n} do?"
 )
-UNKNOWN_ANSWER = "I do not know `{n}`. I only know a part of Python's standard library."
+UNKNOWN_ANSWER = "I do not know that name. I only know a part of Python's standard library."

@@ -23,7 +23,7 @@ from torch import Tensor
 BATCH, LENGTH = 6, 512
 DRAFT_WEIGHTS = (0.5, 0.3, 0.2)
 OTHER_WEIGHT, OTHER_SHARE = 0.1, 0.2  # tokens that are not the model's own: weight, share kept
-PEAK_RATE, WARM_STEPS, COOL_FROM = 3e-3, 60, 0.25
+WARM_STEPS = 20
 SAVE_EVERY_S = 240
 
 
@@ -67,10 +67,9 @@ def losses(model: Pocket, rows: Rows, trunk: object = None, chain: object = None
     return Losses(total, entropy, hits)
 
 
-def rate(progress: float, step: int) -> float:
-    """Learning rate: a short warm-up, flat, then linear to zero at the end of the time."""
-    cooled = min(1.0, (1.0 - progress) / (1.0 - COOL_FROM))
-    return PEAK_RATE * min(1.0, (step + 1) / WARM_STEPS) * max(cooled, 0.0)
+def rate(peak: float, progress: float, step: int) -> float:
+    """Learning rate: a short warm-up, then linear to zero at the end of the time."""
+    return peak * min(1.0, (step + 1) / WARM_STEPS) * max(1.0 - progress, 0.0)
 
 
 def optimisers(model: Pocket) -> list[torch.optim.Optimizer]:
@@ -88,12 +87,12 @@ class Pace:
     """One thread or two, whichever is faster just now: the cores may be shared with others."""
 
     def __init__(self) -> None:
-        self.spent = {1: 0.0, 2: 0.0}
+        self.spent = {1: 0.0, 2: float("inf")}
 
     def begin(self, step: int) -> int:
         """Set and return the thread count of this step; every 24th step each is tried again."""
         best = min(self.spent, key=lambda threads: self.spent[threads])
-        threads = {0: 1, 1: 2}.get(step % 24, best)
+        threads = {22: 1, 23: 2}.get(step % 24, best)
         torch.set_num_threads(threads)
         return threads
 
@@ -110,6 +109,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path, help="folder with tokenizer.json; gets state.pt")
     parser.add_argument("--minutes", type=float, default=75)
+    parser.add_argument("--peak", type=float, default=3e-3, help="highest learning rate")
     parser.add_argument("--seed", type=int, default=3)
     parser.add_argument("--start-from", type=Path, help="weights of an earlier run")
     args = parser.parse_args()
@@ -126,7 +126,7 @@ def main() -> None:
     draw, begun = random.Random(args.seed), time.monotonic()
     saved, step, budget, pace = begun, 0, args.minutes * 60, Pace()
     while (spent := time.monotonic() - begun) < budget:
-        now = rate(spent / budget, step)
+        now = rate(args.peak, spent / budget, step)
         for optimiser in both:
             optimiser.param_groups[0]["lr"] = now
         rows = draw_rows(tokenizer, material, draw, BATCH, LENGTH)
