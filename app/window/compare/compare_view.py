@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.window.compare.compare_pane import ComparePane
 from app.window.compare.same_words import common_words, gain, verdict
-from app.window.composer.message_box import MessageBox
+from app.window.composer.message_box import LONGEST, MessageBox
 from app.window.controls.labels import label, paragraph, say, set_role
 from app.window.theme import Theme, TypeSizes
 from mlx_engine.values.stats import GenerationStats
@@ -17,7 +17,7 @@ INTRODUCTION = (
     "Runs one prompt twice with the same seed, with drafting and without. "
     "The words must be the same; only the speed may differ."
 )
-TOO_LONG = "That text is too long to compare with: paste a shorter one."
+TOO_LONG = "That text is too long to compare with: choose a shorter one."
 
 
 class CompareView(QWidget):
@@ -84,8 +84,10 @@ class CompareView(QWidget):
         column.addLayout(panes, 1)
 
     def show_prompt(self, prompt: str) -> None:
-        """Put a prompt in the box."""
-        self._prompt.setPlainText(prompt)
+        """Put a prompt in the box, unless it is too long for it."""
+        is_short = len(prompt) <= LONGEST
+        self._prompt.setPlainText(prompt if is_short else "")
+        self._say("" if is_short else TOO_LONG, "")
 
     def show_ready(self, why_not: str = "") -> None:
         """Nothing runs; why_not: the reason nothing can be run, "" when it can."""

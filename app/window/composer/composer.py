@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout
 
 from app.window.composer.attached_text import AttachedText, pasted_text
 from app.window.composer.attachment_row import AttachmentRow
-from app.window.composer.message_box import MessageBox
+from app.window.composer.message_box import LONGEST, MessageBox
 from app.window.controls.icon_button import IconButton
 from app.window.controls.labels import ShortLabel, restyle
 from app.window.theme import Theme, TypeSizes
@@ -76,7 +76,9 @@ class Composer(QFrame):
         return self._row.attachments()
 
     def show_message(self, text: str, attachments: Sequence[AttachedText] = ()) -> None:
-        """Put a message in the box, to be edited or sent; the cursor is at its end."""
+        """Put a message in the box, to be edited or sent; one too long for it is attached."""
+        if len(text) > LONGEST:
+            attachments, text = (*attachments, pasted_text(text)), ""
         self._box.setPlainText(text)
         self._box.moveCursor(self._box.textCursor().MoveOperation.End)
         self._row.show_attachments(attachments)

@@ -25,10 +25,11 @@ class IconButton(QToolButton):
 
     def show_icon(self, name: str, words: str) -> None:
         """Become another button."""
-        self._name = name
         self.setToolTip(words)
         self.setAccessibleName(words)
-        self.set_theme(self._theme, self._sizes)
+        if name != self._name or self.icon().isNull():
+            self._name = name
+            self.set_theme(self._theme, self._sizes)
 
     def icon_name(self) -> str:
         """The picture on show."""

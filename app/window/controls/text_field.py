@@ -1,17 +1,24 @@
 """A few lines of text to type, with their mistake said below them."""
 
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import QMimeData, Qt, QTimer, Signal
 from PySide6.QtGui import QFocusEvent
 from PySide6.QtWidgets import QPlainTextEdit, QVBoxLayout, QWidget
 
 from app.window.controls.labels import label, paragraph, restyle, say
 from app.window.controls.number_field import SETTLED_MS
 
+LONGEST = 20_000
+"""Characters a paste may make it; laying out more would freeze the window."""
+
 
 class Lines(QPlainTextEdit):
-    """A small editor; Tab goes on to the next control. Signal `left`: the focus went elsewhere."""
+    """A small editor; Tab goes on to the next control.
+
+    Signals: `left` (the focus went elsewhere), `refused` (a paste that is too long).
+    """
 
     left = Signal()
+    refused = Signal()
 
     def __init__(self, lines: int) -> None:
         super().__init__()
@@ -30,10 +37,20 @@ class Lines(QPlainTextEdit):
 
     # Qt
 
+    def insertFromMimeData(self, source: QMimeData) -> None:  # noqa: N802
+        """Plain text that is not too long."""
+        if self.document().characterCount() + len(source.text()) > LONGEST:
+            self.refused.emit()
+        else:
+            self.insertPlainText(source.text())
+
     def focusOutEvent(self, event: QFocusEvent) -> None:  # noqa: N802
         """Say so."""
         super().focusOutEvent(event)
         self.left.emit()
+
+
+TOO_LONG = f"That text is too long for this field: {LONGEST:,} characters at most."
 
 
 class TextField(QWidget):
@@ -60,6 +77,7 @@ class TextField(QWidget):
             column.addWidget(widget)
         self._edit.textChanged.connect(self._pending.start)
         self._edit.left.connect(self._leave)
+        self._edit.refused.connect(lambda: self.show_problem(TOO_LONG))
         self.show_problem("")
 
     def text(self) -> str:

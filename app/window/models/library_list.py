@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter
+from PySide6.QtGui import QColor, QFont, QFontMetrics, QKeyEvent, QPainter
 from PySide6.QtWidgets import (
     QFrame,
     QListWidget,
@@ -35,7 +35,6 @@ class LibraryList(QListWidget):
         self.setMouseTracking(True)
         self._rows = _Rows(theme, sizes, self)
         self.setItemDelegate(self._rows)
-        self.itemActivated.connect(self._choose)
         self.itemClicked.connect(self._choose)
 
     def show_entries(self, entries: Sequence[LibraryEntry]) -> None:
@@ -65,6 +64,16 @@ class LibraryList(QListWidget):
         entry = item.data(ENTRY)
         if isinstance(entry, LibraryEntry) and not entry.problem:
             self.chosen.emit(entry.path)
+
+    # Qt
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+        """Return chooses; on a Mac Qt would begin to edit the row."""
+        item = self.currentItem()
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and item is not None:
+            self._choose(item)
+        else:
+            super().keyPressEvent(event)
 
 
 def _item(entry: LibraryEntry) -> QListWidgetItem:

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 from mlx_engine.values.errors import BadOption
 
-ESCAPES = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
+ESCAPES = {"\\n": "\n", "\\r": "\r", "\\t": "\t", "\\\\": "\\"}
 
 
 def read_stop(text: str) -> tuple[str, ...]:
-    r"""One stop string a line, with \n, \t and \\ for newline, tab and backslash."""
-    return tuple(_unescaped(line) for line in text.splitlines() if line)
+    r"""One stop string a line, with \n, \r, \t and \\ for characters that cannot be typed."""
+    return tuple(_unescaped(line) for line in text.split("\n") if line)
 
 
 def stop_text(stop: tuple[str, ...]) -> str:
@@ -35,7 +35,20 @@ def read_logit_bias(text: str) -> dict[int, float]:
 
 def logit_bias_text(biases: Mapping[int, float]) -> str:
     """The inverse of read_logit_bias."""
-    return "\n".join(f"{token}: {bias:g}" for token, bias in biases.items())
+    return "\n".join(f"{token}: {repr(bias).removesuffix('.0')}" for token, bias in biases.items())
+
+
+def says_stop(text: str, stop: tuple[str, ...]) -> bool:
+    """Whether a text that is being typed already means these stop strings."""
+    return read_stop(text) == stop
+
+
+def says_logit_bias(text: str, biases: Mapping[int, float]) -> bool:
+    """Whether a text that is being typed already means these biases."""
+    try:
+        return read_logit_bias(text) == dict(biases)
+    except BadOption:
+        return False
 
 
 def _escaped(text: str) -> str:

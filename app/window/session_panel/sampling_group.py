@@ -13,6 +13,8 @@ from app.window.session_panel.option_text import (
     logit_bias_text,
     read_logit_bias,
     read_stop,
+    says_logit_bias,
+    says_stop,
     stop_text,
 )
 from app.window.session_panel.seed_field import SeedField
@@ -110,8 +112,10 @@ class SamplingGroup(Group):
             field.show_number(values[name])
         self._seed.show_seed(sampling.seed)
         self._limit.show_number(generation.max_tokens)
-        self._stop.show_text(stop_text(generation.stop))
-        self._bias.show_text(logit_bias_text(sampling.logit_bias))
+        if not says_stop(self._stop.text(), generation.stop):
+            self._stop.show_text(stop_text(generation.stop))
+        if not says_logit_bias(self._bias.text(), sampling.logit_bias):
+            self._bias.show_text(logit_bias_text(sampling.logit_bias))
         self._allow_recommended()
 
     def show_recommended(self, recommended: SamplingOptions | None) -> None:

@@ -11,7 +11,7 @@ from app.window.composer.attached_text import AttachedText
 from app.window.composer.attachment_chip import AttachmentChip
 from app.window.composer.attachment_row import MOST
 from app.window.composer.composer import Composer
-from app.window.composer.message_box import LONG_PASTE, MOST_LINES, MessageBox
+from app.window.composer.message_box import LONGEST, MOST_LINES, MessageBox
 from app.window.theme import TypeSizes, load_theme
 
 SHIFT = Qt.KeyboardModifier.ShiftModifier
@@ -157,9 +157,24 @@ def test_a_huge_paste_becomes_a_chip_at_once(composer, box):
 
 
 def test_an_ordinary_paste_is_typed(composer, box):
-    paste(box, "a" * LONG_PASTE)
-    assert composer.text() == "a" * LONG_PASTE
+    paste(box, "a" * (LONGEST - 1))
+    assert composer.text() == "a" * (LONGEST - 1)
     assert composer.attachments() == ()
+
+
+def test_pastes_that_add_up_become_a_chip(composer, box):
+    paste(box, "a" * 15_000)
+    paste(box, "b" * 15_000)
+    assert composer.text() == "a" * 15_000
+    assert [a.text for a in composer.attachments()] == ["b" * 15_000]
+
+
+def test_a_huge_message_to_edit_is_attached(composer):
+    started = time.perf_counter()
+    composer.show_message("x" * 2_000_000, [AttachedText("a", "1", 1)])
+    assert time.perf_counter() - started < 1
+    assert composer.text() == ""
+    assert [len(a.text) for a in composer.attachments()] == [1, 2_000_000]
 
 
 def test_chips_show_tokens_and_go_away(qtbot, composer):

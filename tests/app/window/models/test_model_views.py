@@ -141,8 +141,14 @@ def test_choosing_by_key_and_click_but_not_a_broken_one(qtbot, library):
     heard = []
     library.chosen.connect(heard.append)
     for row in range(models.count()):
-        models.itemActivated.emit(models.item(row))
+        models.setCurrentRow(row)
+        qtbot.keyClick(models, Qt.Key.Key_Return)
     assert heard == ["/m/qwen.gguf", "/hub/gemma"]
+    library.resize(600, 600)
+    library.show()
+    where = models.visualItemRect(models.item(3)).center()
+    qtbot.mouseClick(models.viewport(), Qt.MouseButton.LeftButton, pos=where)
+    assert heard[2:] == ["/hub/gemma"]
     broken = models.item(4).data(Qt.ItemDataRole.AccessibleTextRole)
     assert "Cannot be loaded: config.json is missing" in broken
 

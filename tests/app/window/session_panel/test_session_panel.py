@@ -1,7 +1,9 @@
 """The panel shows what it is given without a word, and says only what the user changed."""
 
+import dataclasses
+
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QMimeData, Qt
 from PySide6.QtWidgets import QLabel, QLineEdit, QPlainTextEdit, QPushButton, QToolButton, QWidget
 
 from app.window.controls.choices import DropDown
@@ -176,11 +178,39 @@ def test_the_system_prompt_settles_and_leaving_is_enough(qtbot, panel, heard):
     assert heard[-1] == ("system_changed", "!Be kind.")
 
 
+def test_a_paste_too_long_for_a_field_is_refused_in_words(panel):
+    editor = find(panel, QPlainTextEdit, "System prompt")
+    mime = QMimeData()
+    mime.setText("x" * 2_000_000)
+    editor.insertFromMimeData(mime)
+    assert editor.toPlainText() == ""
+    assert any("20,000 characters at most" in text for text in shown_words(panel))
+
+
 def test_text_of_one_chat_never_reaches_the_next(qtbot, panel, heard):
     find(panel, QPlainTextEdit, "System prompt").setPlainText("Half a sen")
     panel.show_settings(SessionSettings(system="Another chat"))
     qtbot.wait(350)
     assert heard == []
+
+
+def test_an_echo_of_what_was_typed_does_not_disturb_the_typing(panel):
+    """The owner may answer every change by showing the settings again."""
+    settings = [SessionSettings()]
+
+    def echo(**changes):
+        settings[0] = dataclasses.replace(settings[0], **changes)
+        panel.show_settings(settings[0])
+
+    panel.generation_changed.connect(lambda options: echo(generation=options))
+    panel.sampling_changed.connect(lambda options: echo(sampling=options))
+    for name, text in (("Stop strings", "END\n"), ("Logit bias", "17: -5.50\n")):
+        editor = find(panel, QPlainTextEdit, name)
+        editor.setPlainText(text)
+        editor.left.emit()
+        assert editor.toPlainText() == text
+    assert settings[0].generation.stop == ("END",)
+    assert settings[0].sampling.logit_bias == {17: -5.5}
 
 
 def test_depths_of_this_model(panel, qtbot, heard):
