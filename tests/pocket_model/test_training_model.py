@@ -52,6 +52,12 @@ def test_three_chained_drafts_match_the_reference(toy: object) -> None:
     tokens = reference["tokens"].tolist()
     with torch.no_grad():
         hidden = toy.trunk(torch.tensor([tokens]))
-        first = int(toy.logits(hidden)[0, -1].argmax())
-        guesses = draft(toy, [*tokens, first], hidden, Picker(0.0, 0))
+        tokens.append(int(toy.logits(hidden)[0, -1].argmax()))
+        guesses = draft(toy, tokens, hidden, Picker(0.0, 0))
+        row = torch.tensor([[*tokens, *guesses[:2]]])
+        states = torch.cat([hidden, torch.zeros(1, 2, hidden.shape[2])], 1)
+        chained = toy.mtp.chain(toy.embed(row)[:, 1:], states, 3)
+        # Step j's own draft stands at the j-th of the last three rows.
+        logits = torch.stack([toy.logits(chained[j])[0, j - 3] for j in range(3)]).numpy()
     assert guesses == reference["draft_tok_noz"].tolist()
+    assert np.abs(logits - reference["draft_noz"]).max() < 1e-4
