@@ -96,7 +96,8 @@ class ModelFacts(QWidget):
 def what_in_words(facts: CardFacts) -> str:
     """Architecture, size, quantisation and context in one line."""
     parts = (facts.architecture, facts.parameters, facts.quantisation, facts.size, facts.context)
-    return " · ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts if part)
+    whole = (part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts if part)
+    return "\N{NO-BREAK SPACE}· ".join(whole)
 
 
 def storage_table(groups: tuple[TensorGroup, ...]) -> QWidget:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
 from app.window.controls.group import Group
@@ -18,6 +18,7 @@ from app.window.session_panel.sampling_group import SamplingGroup
 from app.window.theme import Theme, TypeSizes
 
 WIDTH = 288
+"""Pixels at a zoom of 1."""
 
 
 class SessionPanel(QFrame):
@@ -43,6 +44,7 @@ class SessionPanel(QFrame):
         super().__init__()
         self.setProperty("role", "side")
         self.setAccessibleName("Session")
+        self._sizes = sizes
         self._fold = IconButton("panel", "Hide this panel", theme, sizes)
         self._facts = ModelFacts(theme, sizes)
         self._model = Group("Model", theme, sizes)
@@ -76,7 +78,6 @@ class SessionPanel(QFrame):
         scroll.setProperty("role", "side")
         scroll.setFrameShape(QFrame.Shape.NoFrame)
         scroll.setWidgetResizable(True)
-        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         scroll.setWidget(body)
         column = QVBoxLayout(self)
@@ -84,7 +85,6 @@ class SessionPanel(QFrame):
         column.setSpacing(0)
         column.addLayout(top)
         column.addWidget(scroll, 1)
-        self.setMinimumWidth(WIDTH)
 
     def _connect(self) -> None:
         self._fold.clicked.connect(self.fold_wanted)
@@ -124,8 +124,16 @@ class SessionPanel(QFrame):
 
     def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
         """Take other colours and sizes."""
+        self._sizes = sizes
+        self.updateGeometry()
         self._fold.set_theme(theme, sizes)
         self._facts.set_theme(theme, sizes)
         self._system.fit()
         for group in self._groups():
             group.set_theme(theme, sizes)
+
+    # Qt
+
+    def sizeHint(self) -> QSize:  # noqa: N802
+        """Room for all depths side by side; narrower, the panel scrolls sideways."""
+        return QSize(round(WIDTH * self._sizes.interface / TypeSizes().interface), 600)
