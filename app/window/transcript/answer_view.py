@@ -112,7 +112,6 @@ class AnswerView(QWidget):
         notice = ProseSegment(self._look, muted=message.state != "failed")
         notice.fit(self._width)
         words = escape(message.notice).replace("\n", "<br>")
-        colour = self._look.theme.error
-        style = f' style="color:{colour}"' if message.state == "failed" else ""
-        notice.show_html(f"<p{style}>{words}</p>", message.notice, ())
+        kind = ' class="problem"' if message.state == "failed" else ""
+        notice.show_html(f"<p{kind}>{words}</p>", message.notice, ())
         return notice

@@ -58,7 +58,7 @@ class CodeSegment(QWidget):
         run = Run(0, segment.body_start, len(code))
         self.lines.show_code(code, tints([run], spans) if spans else ())
         if segment.closed:
-            self._colours.complete(code)
+            QTimer.singleShot(0, self, lambda: self._colours.complete(code))
 
     def set_look(self, look: Look) -> None:
         """Take other colours and sizes, and show or hide the tints."""

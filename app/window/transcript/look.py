@@ -73,7 +73,7 @@ class Look:
     def found(self, current: bool) -> QColor:
         """Behind what a search found."""
         colour = QColor(self.theme.warning)
-        colour.setAlphaF(0.55 if current else 0.25)
+        colour.setAlphaF(0.5 if current else 0.25)
         return colour
 
     def css(self, muted: bool = False) -> str:
@@ -101,6 +101,7 @@ class Look:
             th {{ font-weight:600; background-color:{theme.side}; color:{colour}; }}
             td {{ color:{colour}; }}
             a {{ color:{theme.accent}; text-decoration:none; }}
+            .problem {{ color:{theme.error}; }}
             .display {{ margin:4px 0 {PARAGRAPH_GAP}px 24px; }}
         """
 

@@ -112,10 +112,13 @@ class MessageColumn(PinnedScroll):
     def _build_within(self, distance: int) -> None:
         """Make the widgets of the messages in view and so many pixels above and below.
 
-        Until the content has grown to its messages their places mean nothing.
+        Until all are laid out and the content has grown to them, their places mean nothing.
         """
-        if self.content.height() < self._column.totalMinimumSize().height():
+        is_new = any(view.isHidden() for view in self._views)
+        if is_new or self.content.height() < self._column.totalMinimumSize().height():
+            self._nearby.start()
             return
+        self._column.activate()
         top = self.verticalScrollBar().value() - distance
         bottom = top + self.viewport().height() + 2 * distance
         for view in self._views:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from PySide6.QtCore import QPoint, QTimer, Signal
+from PySide6.QtCore import QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
 
@@ -50,9 +50,10 @@ class TranscriptView(QWidget):
         self._pass_on_signals()
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
         layout.addWidget(self.column)
         self.legend = DraftLegend(self._look)
-        self.legend.setParent(self)
+        layout.addWidget(self.legend, 0, Qt.AlignmentFlag.AlignHCenter)
         self.find_bar = FindBar(self._look)
         self.find_bar.setParent(self)
         self.find_bar.query_changed.connect(self._find)
@@ -60,9 +61,9 @@ class TranscriptView(QWidget):
         self.find_bar.closed.connect(self.close_find)
         self.jump = QPushButton("Jump to latest", self)
         self.jump.clicked.connect(self.column.follow)
-        self.column.pinned_changed.connect(lambda pinned: self.jump.setVisible(not pinned))
-        for floating in (self.legend, self.find_bar, self.jump):
-            floating.hide()
+        self.column.pinned_changed.connect(self._offer_jump)
+        for hidden in (self.legend, self.find_bar, self.jump):
+            hidden.hide()
         self._dress()
 
     def show_messages(self, messages: Iterable[ShownMessage]) -> None:
@@ -191,14 +192,18 @@ class TranscriptView(QWidget):
         place = match.widget.viewport().mapTo(self.column.content, inside)
         self.column.ensureVisible(place.x(), place.y(), 0, ROOM)
 
+    def _offer_jump(self, pinned: bool) -> None:
+        self.jump.setVisible(not pinned)
+        self._place()
+
     def _place(self) -> None:
         """Put the floating parts at their edges."""
-        for floating in (self.legend, self.find_bar, self.jump):
+        for floating in (self.find_bar, self.jump):
             floating.adjustSize()
         bar = self.find_bar
         bar.move(QPoint(self.width() - bar.width() - EDGE - 8, EDGE))
-        self.legend.move(EDGE, self.height() - self.legend.height() - EDGE // 2)
-        self.jump.move((self.width() - self.jump.width()) // 2, self.height() - 40)
+        below = self.column.geometry().bottom() - self.jump.height() - EDGE
+        self.jump.move((self.width() - self.jump.width()) // 2, below)
         self.jump.raise_()
 
     # Qt
