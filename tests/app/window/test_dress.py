@@ -1,0 +1,88 @@
+"""Icons, palette and style sheet: drawn in the theme's colours, readable, accepted by Qt."""
+
+import dataclasses
+
+import pytest
+from PySide6.QtGui import QColor, QIcon, QPalette
+from PySide6.QtWidgets import QPushButton, QWidget
+
+from app.asset_files import asset_path
+from app.window.icons import app_icon, icon, pixmap
+from app.window.palette import palette_of
+from app.window.style_sheet import mixed, style_sheet
+from app.window.theme import TypeSizes, load_theme
+
+ICONS = sorted(path.stem for path in asset_path("icons").glob("*.svg") if path.stem != "app")
+
+
+@pytest.fixture(params=["light", "dark"])
+def theme(request):
+    return load_theme(request.param)
+
+
+def solid_colours(picture):
+    image = picture.toImage()
+    pixels = (image.pixelColor(x, y) for x in range(image.width()) for y in range(image.height()))
+    return {pixel.name() for pixel in pixels if pixel.alpha() == 255}
+
+
+@pytest.mark.parametrize("name", ICONS)
+def test_icons_are_drawn_in_one_colour(qapp, theme, name):
+    wanted = QColor(theme.error)
+    drawn = [QColor(name) for name in solid_colours(pixmap(name, theme.error, 48))]
+    assert wanted in drawn
+    for colour in drawn:  # blending rounds
+        assert abs(colour.red() - wanted.red()) <= 1
+        assert abs(colour.green() - wanted.green()) <= 1
+
+
+def test_an_icon_that_is_off_is_paler(qapp, theme):
+    picture = icon("stop", theme.text).pixmap(16, QIcon.Mode.Disabled)
+    assert solid_colours(picture) == set()
+
+
+@pytest.mark.parametrize("size", [16, 32, 128])
+def test_the_app_icon_shows_two_bars_the_second_ahead(qapp, size):
+    image = app_icon().pixmap(size, size).toImage()
+
+    def bar(share):
+        y = round(share * size)
+        greens = [x for x in range(size) if image.pixelColor(x, y).green() > 100]
+        return greens[0] / size, greens[-1] / size
+
+    (first_left, first_right), (second_left, second_right) = bar(0.36), bar(0.64)
+    assert second_left > first_left + 0.1
+    assert second_right > first_right + 0.1
+    assert image.pixelColor(size // 2, round(0.9 * size)).lightness() < 60
+
+
+def test_the_palette_has_the_themes_colours(theme):
+    palette = palette_of(theme)
+    assert palette.color(QPalette.ColorRole.Base) == QColor(theme.page)
+    assert palette.color(QPalette.ColorRole.Text) == QColor(theme.text)
+    disabled = palette.color(QPalette.ColorGroup.Disabled, QPalette.ColorRole.ButtonText)
+    assert disabled == QColor(theme.muted)
+
+
+def test_qt_takes_the_style_sheet(qtbot, theme):
+    sheet = style_sheet(theme, TypeSizes().zoomed(1.5))
+    assert "$" not in sheet
+    window = QWidget()
+    qtbot.addWidget(window)
+    button = QPushButton("Load", window)
+    button.setProperty("role", "primary")
+    window.setStyleSheet(sheet)
+    assert QColor(theme.accent).name() in solid_colours(button.grab())
+
+
+def test_sizes_and_colours_reach_the_sheet(theme):
+    sizes = TypeSizes()
+    assert style_sheet(theme, sizes) != style_sheet(theme, sizes.zoomed(1.2))
+    other = dataclasses.replace(theme, accent="#123456")
+    assert "#123456" in style_sheet(other, sizes)
+
+
+def test_mixing():
+    assert mixed("#000000", "#FFFFFF", 0) == "#000000"
+    assert mixed("#000000", "#FFFFFF", 1) == "#FFFFFF"
+    assert mixed("#102030", "#302010", 0.5) == "#202020"
