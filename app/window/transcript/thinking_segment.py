@@ -59,7 +59,7 @@ class ThinkingSegment(QWidget):
 
     def finish(self, seconds: float | None) -> None:
         """The thinking is over; `seconds` it took, None if nobody knows."""
-        if not self._finished and self._body is not None:
+        if self._body is not None:
             self._body.finish()
         self._finished, self._seconds = True, seconds
         self._dress()

@@ -1,81 +1,15 @@
-"""The transcript follows, keeps still, finds, copies, and says what the user wants."""
+"""The transcript follows, keeps still, finds, and shows how an answer ended."""
 
 from dataclasses import replace
 
-import pytest
-from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QGuiApplication, QImage, QWheelEvent
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QApplication
+from shown_transcript import LIVE, PARAGRAPH, bar, of, settle, show, shown_text, stream, wheel
 
-from app.values.chats import DraftedSpan
 from app.window.theme import TypeSizes, load_theme
-from app.window.transcript.code_segment import CodeSegment
-from app.window.transcript.message_view import MessageView
 from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.shown_message import ShownMessage
-from app.window.transcript.transcript_view import TranscriptView
-from app.window.transcript.user_bubble import UserBubble
 from mlx_engine.values.events import TextPiece
-from mlx_engine.values.stats import GenerationStats
-
-PARAGRAPH = "Some words that make a paragraph of a few lines. " * 6 + "\n\n"
-STATS = GenerationStats(
-    generated_tokens=212, drafted=212, accepted=174, drafted_by_depth=(106, 106),
-    accepted_by_depth=(96, 78), passes=106, tokens_per_pass=2.6, tokens_per_second=41.3,
-    time_to_first_token_s=0.4,
-)  # fmt: skip
-
-
-@pytest.fixture
-def view(qtbot) -> TranscriptView:
-    made = TranscriptView(load_theme("light"), TypeSizes(), "while-thinking")
-    qtbot.addWidget(made)
-    made.resize(700, 500)
-    made.show()
-    QApplication.processEvents()
-    return made
-
-
-def settle() -> None:
-    for _ in range(5):
-        QApplication.processEvents()
-
-
-def show(view: TranscriptView, *messages: ShownMessage) -> None:
-    view.show_messages(messages)
-    settle()
-
-
-def stream(view: TranscriptView, text: str, channel="answer", depth=0, message=1) -> None:
-    view.append_pieces(message, [TextPiece(text, channel, depth)])
-    settle()
-
-
-def of(view: TranscriptView, message_id: int) -> MessageView:
-    found = view.column.view(message_id)
-    assert found is not None
-    return found
-
-
-def shown_text(view: TranscriptView, message_id: int) -> str:
-    return "\n".join(text.text() for text in of(view, message_id).texts())
-
-
-def bar(view: TranscriptView):
-    return view.column.verticalScrollBar()
-
-
-def wheel(view: TranscriptView, pixels: int) -> None:
-    place = QPointF(300, 200)
-    event = QWheelEvent(
-        place, place, QPoint(0, pixels), QPoint(0, pixels), Qt.MouseButton.NoButton,
-        Qt.KeyboardModifier.NoModifier, Qt.ScrollPhase.ScrollUpdate, False,
-    )  # fmt: skip
-    QApplication.sendEvent(view.column.viewport(), event)
-    settle()
-
-
-LIVE = ShownMessage(1, "assistant", "", state="live")
 
 
 def test_a_streamed_answer_is_the_answer_shown_whole(view):
@@ -215,75 +149,6 @@ def test_find(view, qtbot):
     assert not view.find_bar.isVisible() and not code.extraSelections()
 
 
-def test_wishes(view, qtbot):
-    show(
-        view,
-        ShownMessage(1, "user", "hi", branch_count=2),
-        ShownMessage(2, "assistant", "yes", branch_count=3, branch_index=1, can_continue=True,
-                     stats=STATS),
-    )  # fmt: skip
-    answer, prompt = of(view, 2), of(view, 1)
-    left = Qt.MouseButton.LeftButton
-    with qtbot.waitSignal(view.regenerate_wanted) as caught:
-        qtbot.mouseClick(answer.buttons.regenerate, left)
-    assert caught.args == [2]
-    with qtbot.waitSignal(view.continue_wanted) as caught:
-        qtbot.mouseClick(answer.buttons.go_on, left)
-    assert caught.args == [2]
-    with qtbot.waitSignal(view.branch_wanted) as caught:
-        qtbot.mouseClick(answer.buttons.previous, left)
-    assert caught.args == [2, -1]
-    with qtbot.waitSignal(view.branch_wanted) as caught:
-        qtbot.mouseClick(prompt.buttons.next, left)
-    assert caught.args == [1, 1]
-    assert not prompt.buttons.previous.isEnabled()
-    assert answer.buttons.number.text() == "2/3"
-    with qtbot.waitSignal(view.stats_clicked) as caught:
-        qtbot.mouseClick(answer.footer, left)
-    assert caught.args == [2]
-
-
-def test_edit_and_send_again(view, qtbot):
-    show(view, ShownMessage(1, "user", "hi"), ShownMessage(2, "assistant", "yes"))
-    qtbot.mouseClick(of(view, 1).buttons.edit, Qt.MouseButton.LeftButton)
-    field = of(view, 1).bubble.editor.field
-    qtbot.keyClicks(field, "x")
-    with qtbot.waitSignal(view.edit_wanted) as caught:
-        qtbot.keyClick(field, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
-    assert caught.args == [1, "xhi"]
-    view.edit_last_prompt()
-    with qtbot.assertNotEmitted(view.edit_wanted):
-        qtbot.keyClick(of(view, 1).bubble.editor.field, Qt.Key.Key_Escape)
-    assert of(view, 1).bubble.editor is None
-
-
-def test_copies(view, qtbot):
-    source = "A **bold** word\n\n```py\nx = 1\n```\n"
-    show(view, ShownMessage(1, "assistant", source))
-    clipboard, left = QGuiApplication.clipboard(), Qt.MouseButton.LeftButton
-    qtbot.mouseClick(of(view, 1).buttons.copy, left)
-    assert clipboard.text() == "A bold word\n\nx = 1"
-    assert "<strong>bold</strong>" in clipboard.mimeData().html()
-    qtbot.mouseClick(of(view, 1).buttons.copy_markdown, left)
-    assert clipboard.text() == source
-    of(view, 1).findChild(CodeSegment).copy()
-    assert clipboard.text() == "x = 1"
-    view.clear()
-    view.copy_last_answer()
-
-
-def test_the_footer_has_the_figures_and_gives_way(view):
-    show(view, ShownMessage(1, "assistant", "x", stats=STATS))
-    footer = of(view, 1).footer
-    footer.resize(2000, 24)
-    assert footer.shown() == (
-        "41.3 tok/s  ·  212 tok  ·  0.40 s to first  ·  82 % (174/212)  ·  2.6 tok/pass  ·  depth 2"
-    )
-    footer.resize(10, 24)
-    assert footer.shown() == "41.3 tok/s"
-    assert "Depth 2: 78 of 106 accepted (74 %)" in footer.toolTip()
-
-
 def test_another_branch(view):
     show(view, ShownMessage(1, "user", "hi"), ShownMessage(2, "assistant", "yes"))
     view.replace_from(2, [ShownMessage(3, "assistant", "no"), ShownMessage(4, "user", "why")])
@@ -312,70 +177,6 @@ def test_an_answer_that_ended_differently_is_shown_as_it_ended(view):
     assert shown_text(view, 1) == "so far"
 
 
-def test_tinted_words_are_painted_and_named(view):
-    text = "plain drafted words"
-    show(view, ShownMessage(1, "assistant", text, spans=(DraftedSpan(5, 13, 2),)))
-    prose = of(view, 1).texts()[0]
-
-    def picture() -> QImage:
-        return prose.grab().toImage()
-
-    bare = picture()
-    view.set_drafted_shown(True)
-    settle()
-    assert view.legend.isVisible()
-    tinted = picture()
-    assert tinted != bare
-    (tint,) = prose.tinted()
-    assert text[tint.start : tint.end] == "drafted" and tint.depth == 2
-    view.set_drafted_shown(False)
-    settle()
-    assert picture() == bare
-
-
-def test_wide_letters_do_not_shift_tints(view):
-    text = "🙂🙂 drafted"
-    show(view, ShownMessage(1, "assistant", text, spans=(DraftedSpan(3, 10, 1),)))
-    (tint,) = of(view, 1).texts()[0].tinted()
-    assert (tint.start, tint.end) == (5, 12)
-
-
-def test_two_megabytes_pasted_do_not_freeze(view):
-    pasted = "word " * 400_000
-    show(view, ShownMessage(1, "user", pasted))
-    bubble = of(view, 1).findChild(UserBubble)
-    assert len(bubble.prose.text()) < 3000
-    of(view, 1).copy()
-    assert QGuiApplication.clipboard().text() == pasted
-
-
-@pytest.mark.parametrize(
-    "text", ["```", "[" * 4000, "| a |\n|--", "<img src=x>", "\0\x07", "~~~\r\n"]
-)
-def test_broken_markdown_is_shown(view, text):
-    view.add_message(LIVE)
-    for letter in text[:40]:
-        view.append_pieces(1, [TextPiece(letter)])
-    view.append_pieces(1, [TextPiece(text[40:])])
-    view.finish(ShownMessage(1, "assistant", text))
-    settle()
-
-
-def test_nothing_is_loaded(view):
-    show(view, ShownMessage(1, "assistant", "![x](https://x.org/y.png)"))
-    prose = of(view, 1).texts()[0]
-    assert prose.loadResource(2, "https://x.org/y.png") is None
-    assert "Image: x" in prose.text()
-
-
-def test_links_are_handed_on(view, qtbot):
-    show(view, ShownMessage(1, "assistant", "[x](https://x.org)"))
-    prose = of(view, 1).texts()[0]
-    with qtbot.waitSignal(view.link_clicked) as caught:
-        qtbot.mouseClick(prose.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(3, 8))
-    assert caught.args == ["https://x.org"]
-
-
 def test_other_colours_and_sizes(view):
     show(
         view, ShownMessage(1, "user", "hi"), ShownMessage(2, "assistant", PARAGRAPH + "```\nx\n```")
@@ -395,13 +196,3 @@ def test_narrow_and_wide(view):
         assert of(view, 2).width() <= 760
         prose = of(view, 2).texts()[0]
         assert prose.document().size().height() <= prose.height() + 1
-
-
-def test_everything_can_be_named_by_a_screen_reader(view):
-    show(view, ShownMessage(1, "user", "hi"), ShownMessage(2, "assistant", "x", stats=STATS))
-    for message in (1, 2):
-        buttons = of(view, message).buttons
-        for button in (buttons.copy, buttons.edit, buttons.regenerate, buttons.previous):
-            assert button.accessibleName()
-            assert button.focusPolicy() & Qt.FocusPolicy.TabFocus
-    assert of(view, 2).footer.accessibleName().startswith("Figures: 41.3 tok/s")

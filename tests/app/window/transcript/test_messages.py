@@ -1,0 +1,175 @@
+"""A message says what is wanted of it, copies, shows figures and tints, and fetches nothing."""
+
+import pytest
+from PySide6.QtCore import QPoint, Qt, QUrl
+from PySide6.QtGui import QGuiApplication, QImage, QTextDocument
+from shown_transcript import (
+    LIVE,
+    STATS,
+    of,
+    settle,
+    show,
+    shown_text,
+    stream,
+)
+
+from app.asset_files import asset_path
+from app.values.chats import DraftedSpan
+from app.window.transcript.code_segment import CodeSegment
+from app.window.transcript.shown_message import ShownMessage
+from app.window.transcript.user_bubble import UserBubble
+from mlx_engine.values.events import TextPiece
+
+
+def test_wishes(view, qtbot):
+    show(
+        view,
+        ShownMessage(1, "user", "hi", branch_count=2),
+        ShownMessage(2, "assistant", "yes", branch_count=3, branch_index=1, can_continue=True,
+                     stats=STATS),
+    )  # fmt: skip
+    answer, prompt = of(view, 2), of(view, 1)
+    left = Qt.MouseButton.LeftButton
+    with qtbot.waitSignal(view.regenerate_wanted) as caught:
+        qtbot.mouseClick(answer.buttons.regenerate, left)
+    assert caught.args == [2]
+    with qtbot.waitSignal(view.continue_wanted) as caught:
+        qtbot.mouseClick(answer.buttons.go_on, left)
+    assert caught.args == [2]
+    with qtbot.waitSignal(view.branch_wanted) as caught:
+        qtbot.mouseClick(answer.buttons.previous, left)
+    assert caught.args == [2, -1]
+    with qtbot.waitSignal(view.branch_wanted) as caught:
+        qtbot.mouseClick(prompt.buttons.next, left)
+    assert caught.args == [1, 1]
+    assert not prompt.buttons.previous.isEnabled()
+    assert answer.buttons.number.text() == "2/3"
+    with qtbot.waitSignal(view.stats_clicked) as caught:
+        qtbot.mouseClick(answer.footer, left)
+    assert caught.args == [2]
+
+
+def test_edit_and_send_again(view, qtbot):
+    show(view, ShownMessage(1, "user", "hi"), ShownMessage(2, "assistant", "yes"))
+    qtbot.mouseClick(of(view, 1).buttons.edit, Qt.MouseButton.LeftButton)
+    field = of(view, 1).bubble.editor.field
+    qtbot.keyClicks(field, "x")
+    with qtbot.waitSignal(view.edit_wanted) as caught:
+        qtbot.keyClick(field, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
+    assert caught.args == [1, "xhi"]
+    view.edit_last_prompt()
+    with qtbot.assertNotEmitted(view.edit_wanted):
+        qtbot.keyClick(of(view, 1).bubble.editor.field, Qt.Key.Key_Escape)
+    assert of(view, 1).bubble.editor is None
+
+
+def test_copies(view, qtbot):
+    source = "A **bold** word\n\n```py\nx = 1\n```\n"
+    show(view, ShownMessage(1, "assistant", source))
+    clipboard, left = QGuiApplication.clipboard(), Qt.MouseButton.LeftButton
+    qtbot.mouseClick(of(view, 1).buttons.copy, left)
+    assert clipboard.text() == "A bold word\n\nx = 1"
+    assert "<strong>bold</strong>" in clipboard.mimeData().html()
+    qtbot.mouseClick(of(view, 1).buttons.copy_markdown, left)
+    assert clipboard.text() == source
+    of(view, 1).findChild(CodeSegment).copy()
+    assert clipboard.text() == "x = 1"
+    view.clear()
+    view.copy_last_answer()
+
+
+def test_the_footer_has_the_figures_and_gives_way(view):
+    show(view, ShownMessage(1, "assistant", "x", stats=STATS))
+    footer = of(view, 1).footer
+    footer.resize(2000, 24)
+    assert footer.shown() == (
+        "41.3 tok/s  ·  212 tok  ·  0.40 s to first  ·  82 % (174/212)  ·  2.6 tok/pass  ·  depth 2"
+    )
+    footer.resize(10, 24)
+    assert footer.shown() == "41.3 tok/s"
+    assert "Depth 2: 78 of 106 accepted (74 %)" in footer.toolTip()
+
+
+def test_tinted_words_are_painted_and_named(view):
+    text = "plain drafted words"
+    show(view, ShownMessage(1, "assistant", text, spans=(DraftedSpan(5, 13, 2),)))
+    prose = of(view, 1).texts()[0]
+
+    def picture() -> QImage:
+        return prose.grab().toImage()
+
+    bare = picture()
+    view.set_drafted_shown(True)
+    settle()
+    assert view.legend.isVisible()
+    tinted = picture()
+    assert tinted != bare
+    (tint,) = prose.tinted()
+    assert text[tint.start : tint.end] == "drafted" and tint.depth == 2
+    view.set_drafted_shown(False)
+    settle()
+    assert picture() == bare
+
+
+def test_wide_letters_do_not_shift_tints(view):
+    text = "🙂🙂 drafted"
+    show(view, ShownMessage(1, "assistant", text, spans=(DraftedSpan(3, 10, 1),)))
+    (tint,) = of(view, 1).texts()[0].tinted()
+    assert (tint.start, tint.end) == (5, 12)
+
+
+def test_two_megabytes_pasted_do_not_freeze(view):
+    pasted = "word " * 400_000
+    show(view, ShownMessage(1, "user", pasted))
+    bubble = of(view, 1).findChild(UserBubble)
+    assert len(bubble.prose.text()) < 3000
+    of(view, 1).copy()
+    assert QGuiApplication.clipboard().text() == pasted
+
+
+@pytest.mark.parametrize(
+    "text", ["```", "[" * 4000, "| a |\n|--", "<img src=x>", "\0\x07", "~~~\r\n"]
+)
+def test_broken_markdown_is_shown(view, text):
+    view.add_message(LIVE)
+    for letter in text[:40]:
+        view.append_pieces(1, [TextPiece(letter)])
+    view.append_pieces(1, [TextPiece(text[40:])])
+    view.finish(ShownMessage(1, "assistant", text))
+    settle()
+
+
+def test_nothing_is_loaded(view):
+    show(view, ShownMessage(1, "assistant", "![x](https://x.org/y.png)"))
+    prose = of(view, 1).texts()[0]
+    assert prose.loadResource(2, "https://x.org/y.png") is None
+    picture = QUrl.fromLocalFile(str(asset_path("icons/app.svg")))
+    assert prose.loadResource(QTextDocument.ResourceType.ImageResource.value, picture) is None
+    assert "Image: x" in prose.text()
+
+
+def test_links_are_handed_on(view, qtbot):
+    show(view, ShownMessage(1, "assistant", "[x](https://x.org)"))
+    prose = of(view, 1).texts()[0]
+    with qtbot.waitSignal(view.link_clicked) as caught:
+        qtbot.mouseClick(prose.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(3, 8))
+    assert caught.args == ["https://x.org"]
+
+
+def test_everything_can_be_named_by_a_screen_reader(view):
+    show(view, ShownMessage(1, "user", "hi"), ShownMessage(2, "assistant", "x", stats=STATS))
+    for message in (1, 2):
+        buttons = of(view, message).buttons
+        for button in (buttons.copy, buttons.edit, buttons.regenerate, buttons.previous):
+            assert button.accessibleName()
+            assert button.focusPolicy() & Qt.FocusPolicy.TabFocus
+    assert of(view, 2).footer.accessibleName().startswith("Figures: 41.3 tok/s")
+
+
+def test_links_defined_in_another_segment(view):
+    source = "See [the notes][1].\n\n```\nx\n```\n\n[1]: https://x.org\n"
+    view.add_message(LIVE)
+    stream(view, source)
+    assert "[1]" in shown_text(view, 1)
+    view.finish(ShownMessage(1, "assistant", source))
+    assert shown_text(view, 1).startswith("See the notes.")
