@@ -45,7 +45,8 @@ def main() -> None:
     write(out / "tokenizer_config.json", settings)
     end = tokenizer.token_to_id(IM_END)
     pad = tokenizer.token_to_id("<|endoftext|>")
-    write(out / "generation_config.json", {"eos_token_id": [end, pad], "pad_token_id": pad})
+    ends = {"do_sample": False, "eos_token_id": [end, pad], "pad_token_id": pad}
+    write(out / "generation_config.json", ends)
     answers = [len(e.ids) for e in tokenizer.encode_batch([t.answer for t in chats])]
     rows = draw_rows(tokenizer, material, random.Random(2), 64, 512)
     unique = {t.answer for t in chats if "I do not know" not in t.answer}
