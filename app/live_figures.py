@@ -24,7 +24,7 @@ class LiveFigures(QObject):
         self._last: GenerationStats | None = None
         self._running: RunningAnswer | None = None
         self._model: ModelDescription | None = None
-        self._costs: tuple[float, ...] = ()
+        self.costs: tuple[float, ...] = ()
 
     @property
     def history(self) -> RoundHistory:
@@ -63,13 +63,13 @@ class LiveFigures(QObject):
 
     def show_model(self, model: ModelDescription | None) -> None:
         """Another model is in use: what was measured with the last one says nothing any more."""
-        self._model, self._costs = model, ()
+        self._model, self.costs = model, ()
         self._histories.clear()
         self._show()
 
     def show_costs(self, measured: CostsMeasured) -> None:
         """What a pass of 1 and more rows costs here."""
-        self._costs = measured.verify_ms
+        self.costs = measured.verify_ms
         self._show()
 
     def _show(self) -> None:
@@ -81,7 +81,7 @@ class LiveFigures(QObject):
     def show_drafting(self) -> None:
         """Bring the Drafting view up to date; it is left alone while nobody sees it."""
         self._drafting.show_history(self.history)
-        self._drafting.show_costs(self._costs, self.history.depth_now)
+        self._drafting.show_costs(self.costs, self.history.depth_now)
 
     def _figures(self) -> StripFigures:
         running, last = self._running, self._last

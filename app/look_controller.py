@@ -29,7 +29,7 @@ class LookController(QObject):
         self._settings = settings
         self._dresses: tuple[Dress, ...] = ()
         self._worn: tuple[Scheme, float] | None = None
-        application.styleHints().colorSchemeChanged.connect(lambda _: self.refresh())
+        application.styleHints().colorSchemeChanged.connect(self.refresh)
         settings.changed.connect(self.refresh)
         self.refresh()
 

@@ -5,11 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
+from windows import folders_in
 
 from app.build_app import App
-from app.folders import Folders
 from app.values.chats import StoredMessage
 from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
 
@@ -18,18 +19,22 @@ PATIENCE_MS = 60_000
 QUESTION = "Count from one to twenty in words."
 
 
-def folders_in(place: Path) -> Folders:
-    return Folders(place, place, place / "cache", place / "logs", place / "hub")
-
-
 @pytest.fixture
 def apps(qapp: QApplication, tmp_path: Path) -> Iterator[list[App]]:
     """Apps to be closed at the end; all share one folder."""
     made: list[App] = []
     yield made
     for app in made:
-        app.close()
-        app.parts.widgets.window.close()
+        close(app)
+
+
+def close(app: App) -> None:
+    app.close()
+    window = app.parts.widgets.window
+    window.close()
+    window.deleteLater()
+    app.parts.deleteLater()
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 
 
 def start(apps: list[App], qapp: QApplication, tmp_path: Path, qtbot: QtBot) -> App:
@@ -111,7 +116,8 @@ def test_a_whole_session(apps: list[App], qapp: QApplication, tmp_path: Path, qt
     assert whole.text.startswith(stopped.text), "same seed, other depth: same words"
     assert chats.chat.turns[-1].siblings == (stopped.id, whole.id)
 
-    app.close()
+    close(app)
+    apps.remove(app)
     again = start(apps, qapp, tmp_path, qtbot)
     shown = again.parts.widgets.transcript.column.messages()
     assert [message.text for message in shown] == [QUESTION, whole.text]
@@ -153,6 +159,8 @@ def test_closing_in_the_middle_of_an_answer_keeps_it(
     assert running is not None
     seen = running.answer.text
     app.parts.widgets.window.close()
+    close(app)
+    apps.remove(app)
     again = start(apps, qapp, tmp_path, qtbot)
     kept = again.parts.chats.chat.last_answer
     assert kept is not None

@@ -1,0 +1,196 @@
+"""What a user does in a chat reaches the engine and the store, and comes back to the window."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+from scripted_engine import Answer
+from scripted_models import ScriptedModels
+from windows import Driven, running, scripted
+
+from mlx_engine.values.errors import PromptTooLong
+from mlx_engine.values.options import DraftOptions, SamplingOptions
+
+pytestmark = pytest.mark.qt_log_level_fail("WARNING")
+LONG = " ".join(f"word{n}" for n in range(400))
+SLOW = Answer(LONG, pause_s=0.01)
+
+
+@pytest.fixture
+def source() -> ScriptedModels:
+    return scripted()
+
+
+@pytest.fixture
+def driven(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path, source: ScriptedModels
+) -> Iterator[Driven]:
+    with running(qapp, qtbot, tmp_path, source) as one:
+        yield one
+
+
+def say_next(source: ScriptedModels, *answers: Answer) -> None:
+    source.engines["None"].answers.extend(answers)
+
+
+def written(driven: Driven) -> str:
+    running = driven.parts.chats.running
+    return running.answer.text if running else ""
+
+
+def test_a_question_is_answered_shown_and_stored(driven: Driven) -> None:
+    assert driven.ask("Hello there") == "You said: Hello there"
+    assert driven.shown == ["Hello there", "You said: Hello there"]
+    chat = driven.parts.chats.chat
+    assert chat.title == "Hello there"
+    stored = driven.parts.store.open_chat(chat.chat_id or 0)
+    assert [turn.message.text for turn in stored.turns] == driven.shown
+    assert stored.turns[-1].message.model == "Pocket model"
+    assert stored.turns[-1].message.spans
+    assert driven.parts.settings.value.last_chat == chat.chat_id
+
+
+def test_the_engine_is_given_the_whole_branch(driven: Driven, source: ScriptedModels) -> None:
+    driven.ask("One")
+    driven.ask("Two")
+    session = source.engines["None"].sessions[-1]
+    assert [m.text for m in session.messages] == ["One", "You said: One", "Two", "You said: Two"]
+
+
+def test_stopping_keeps_what_there_is(driven: Driven, source: ScriptedModels) -> None:
+    say_next(source, SLOW)
+    driven.send("Go")
+    driven.until(lambda: len(written(driven)) > 50)
+    driven.widgets.actions["stop"].trigger()
+    driven.until_answered()
+    answer = driven.parts.chats.chat.last_answer
+    assert answer is not None
+    assert LONG.startswith(answer.text)
+    assert 50 < len(answer.text) < len(LONG)
+    assert answer.finish_reason == "stopped"
+    assert driven.widgets.transcript.column.messages()[-1].can_continue
+
+
+def test_answers_given_again_are_kept_as_versions(driven: Driven, source: ScriptedModels) -> None:
+    say_next(source, Answer("First"), Answer("Second"))
+    driven.ask("Which?")
+    driven.widgets.actions["regenerate"].trigger()
+    driven.until_answered()
+    assert driven.shown == ["Which?", "Second"]
+    message = driven.widgets.transcript.column.messages()[-1]
+    assert (message.branch_index, message.branch_count) == (1, 2)
+    driven.widgets.transcript.branch_wanted.emit(message.id, -1)
+    assert driven.shown == ["Which?", "First"]
+    shown = driven.widgets.transcript.column.messages()[-1]
+    driven.widgets.transcript.branch_wanted.emit(shown.id, -1)
+    assert driven.shown == ["Which?", "First"], "before the first there is nothing"
+
+
+def test_a_question_can_be_asked_in_other_words(driven: Driven) -> None:
+    driven.ask("Old words")
+    driven.ask("More")
+    first = driven.widgets.transcript.column.messages()[0]
+    driven.widgets.transcript.edit_wanted.emit(first.id, "New words")
+    driven.until_answered()
+    assert driven.shown == ["New words", "You said: New words"]
+    edited = driven.widgets.transcript.column.messages()[0]
+    driven.widgets.transcript.branch_wanted.emit(edited.id, -1)
+    assert driven.shown == ["Old words", "You said: Old words", "More", "You said: More"]
+
+
+def test_a_stopped_answer_goes_on_in_place(driven: Driven, source: ScriptedModels) -> None:
+    say_next(source, SLOW)
+    driven.send("Go")
+    driven.until(lambda: len(written(driven)) > 20)
+    driven.parts.chats.stop()
+    driven.until_answered()
+    before = driven.shown[-1]
+    say_next(source, Answer(" and the end."))
+    driven.widgets.actions["continue"].trigger()
+    driven.until_answered()
+    assert driven.shown == ["Go", before + " and the end."]
+
+
+def test_settings_stay_in_their_chat(driven: Driven, source: ScriptedModels) -> None:
+    chats = driven.parts.chats
+    driven.ask("One")
+    first = chats.chat.chat_id
+    driven.widgets.session.draft_changed.emit(DraftOptions(depth=5))
+    driven.widgets.session.system_changed.emit("Be brief.")
+    driven.parts.begin_chat()
+    assert chats.chat.settings.draft == DraftOptions()
+    assert chats.chat.settings.system == ""
+    driven.ask("Two")
+    assert source.engines["None"].sessions[-1].draft == DraftOptions()
+    chats.open(first or 0)
+    assert chats.chat.settings.draft.depth == 5
+    driven.ask("Three")
+    assert source.engines["None"].sessions[0].draft.depth == 5
+    assert source.engines["None"].sessions[0].system == "Be brief."
+
+
+def test_settings_reach_an_answer_that_runs(driven: Driven, source: ScriptedModels) -> None:
+    say_next(source, SLOW)
+    driven.send("Go")
+    driven.until(lambda: bool(driven.parts.figures.history.tokens_per_pass_over_time))
+    driven.widgets.session.draft_changed.emit(DraftOptions(depth=1))
+    session = source.engines["None"].sessions[-1]
+    driven.until(lambda: session.draft.depth == 1)
+    assert driven.parts.chats.running is not None
+    driven.parts.chats.stop()
+    driven.until_answered()
+
+
+def test_new_chats_begin_with_what_the_model_recommends(driven: Driven) -> None:
+    assert driven.parts.chats.chat.settings.sampling.top_k == 20
+    own = replace(driven.parts.chats.chat.settings, sampling=SamplingOptions(temperature=0.1))
+    driven.parts.chats.change_settings(own)
+    driven.widgets.session.defaults_wanted.emit()
+    driven.parts.begin_chat()
+    assert driven.parts.chats.chat.settings.sampling.temperature == 0.1
+
+
+def test_what_the_engine_refuses_is_said_in_the_chat(
+    driven: Driven, source: ScriptedModels
+) -> None:
+    say_next(source, Answer("Half an", error=PromptTooLong("The conversation is too long.")))
+    assert driven.ask("Go") == "Half an"
+    message = driven.widgets.transcript.column.messages()[-1]
+    assert message.state == "failed"
+    assert message.notice == "The conversation is too long."
+    assert driven.ask("Again") == "You said: Again"
+
+
+def test_a_mistake_of_ours_is_told_with_details(driven: Driven, source: ScriptedModels) -> None:
+    say_next(source, Answer("Half", error=ZeroDivisionError("oops")))
+    driven.ask("Go")
+    assert "ZeroDivisionError" in driven.widgets.notice.words()
+    assert "ZeroDivisionError" in driven.parts.mistakes.log_file.read_text()
+    assert driven.shown[-1] == "Half"
+
+
+def test_another_chat_can_be_read_while_one_is_answered(
+    driven: Driven, source: ScriptedModels
+) -> None:
+    driven.ask("One")
+    first = driven.parts.chats.chat.chat_id or 0
+    driven.parts.begin_chat()
+    say_next(source, Answer(LONG, pause_s=0.002))
+    driven.send("Two")
+    second = driven.parts.chats.chat.chat_id or 0
+    driven.parts.chats.open(first)
+    assert driven.shown == ["One", "You said: One"]
+    driven.until(lambda: not driven.parts.answers.chat_ids)
+    assert driven.shown == ["One", "You said: One"]
+    driven.parts.chats.open(second)
+    assert driven.shown == ["Two", LONG]
+
+
+def test_what_cannot_be_sent_stays_in_the_composer(driven: Driven, source: ScriptedModels) -> None:
+    driven.parts.models.description = None
+    driven.widgets.composer.sent.emit("Precious words", ())
+    assert driven.widgets.composer.text() == "Precious words"
+    assert "No model is loaded" in driven.widgets.notice.words()

@@ -1,0 +1,170 @@
+"""The frame folds, remembers, passes on drops; every command is there once."""
+
+from collections import Counter
+
+import pytest
+from PySide6.QtCore import QMimeData, QObject, QPoint, Qt, QUrl
+from PySide6.QtGui import QDragEnterEvent, QDropEvent, QGuiApplication
+from PySide6.QtWidgets import QAbstractButton, QLabel, QLineEdit, QMenuBar
+from pytestqt.qtbot import QtBot
+
+from app.window.actions import COMMANDS, Actions
+from app.window.crash_box import CrashBox
+from app.window.main_window import MainWindow, Parts, dragged_texts
+from app.window.notice_bar import NoticeBar
+from app.window.theme import TypeSizes, load_theme
+from app.window.widgets import make_widgets
+
+pytestmark = pytest.mark.qt_log_level_fail("WARNING")
+
+
+@pytest.fixture
+def window(qtbot: QtBot) -> MainWindow:
+    sidebar = QLabel("sidebar")
+    sidebar.setFixedWidth(232)
+    made = MainWindow(
+        Parts(
+            sidebar,
+            {"chat": QLabel("chat"), "library": QLabel("library")},
+            {"session": QLabel("session"), "drafting": QLabel("drafting")},
+            QLabel("strip"),
+        )
+    )
+    qtbot.addWidget(made)
+    made.show()
+    return made
+
+
+def is_shown(window: MainWindow, words: str) -> bool:
+    return any(w.isVisible() for w in window.findChildren(QLabel) if w.text() == words)
+
+
+def test_panels_fold_and_take_turns(window: MainWindow) -> None:
+    assert is_shown(window, "session")
+    window.show_panel("drafting")
+    assert is_shown(window, "drafting")
+    assert not is_shown(window, "session")
+    window.show_panel(None)
+    assert window.panel is None
+    assert not is_shown(window, "drafting")
+    window.show_sidebar(False)
+    assert not is_shown(window, "sidebar")
+
+
+def test_the_right_side_gives_way_when_there_is_no_room(window: MainWindow) -> None:
+    window.resize(800, 600)
+    assert not is_shown(window, "session")
+    assert window.panel == "session", "it comes back"
+    window.resize(1200, 600)
+    assert is_shown(window, "session")
+
+
+def test_other_pages_have_the_whole_width(window: MainWindow) -> None:
+    window.show_page("library")
+    assert not is_shown(window, "session")
+    window.show_panel("drafting")
+    assert window.page == "chat"
+
+
+def test_size_and_folds_are_remembered(window: MainWindow, qtbot: QtBot) -> None:
+    window.resize(780, 560)  # the screen without a screen has 800 x 800
+    window.show_sidebar(False)
+    state = window.state()
+    window.resize(1300, 900)
+    window.show_sidebar(True)
+    window.restore(state)
+    assert (window.width(), window.height()) == (780, 560)
+    assert not window.has_sidebar
+
+
+@pytest.mark.parametrize("state", [b"", b"\1", b"\1\1nonsense", b"\0" * 50])
+def test_an_odd_state_changes_nothing_that_matters(window: MainWindow, state: bytes) -> None:
+    window.restore(state)
+    assert window.width() >= 760
+
+
+def test_drops_are_let_in_and_passed_on(window: MainWindow, qtbot: QtBot) -> None:
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile("/tmp/model.gguf")])
+    place, action, button = QPoint(5, 5), Qt.DropAction.CopyAction, Qt.MouseButton.LeftButton
+    none = Qt.KeyboardModifier.NoModifier
+    enter = QDragEnterEvent(place, action, data, button, none)
+    with qtbot.waitSignal(window.dragged) as dragged:
+        window.dragEnterEvent(enter)
+    assert enter.isAccepted()
+    with qtbot.waitSignals([window.drag_left, window.dropped]):
+        window.dropEvent(QDropEvent(place.toPointF(), action, data, button, none))
+    assert dragged.args == [["/tmp/model.gguf"]]
+
+
+def test_links_and_ids_can_be_dragged_but_no_long_text() -> None:
+    data = QMimeData()
+    data.setText("Qwen/Qwen3.5-4B")
+    assert dragged_texts(data) == ["Qwen/Qwen3.5-4B"]
+    data.setText("two\nlines")
+    assert dragged_texts(data) == []
+    data.setUrls([QUrl("https://huggingface.co/Qwen/Qwen3.5-4B")])
+    assert dragged_texts(data) == ["https://huggingface.co/Qwen/Qwen3.5-4B"]
+
+
+def test_every_command_is_in_a_menu_once_and_no_two_share_a_key(qtbot: QtBot) -> None:
+    owner, bar = QObject(), QMenuBar()
+    qtbot.addWidget(bar)
+    actions = Actions(owner)
+    actions.fill(bar)
+    in_menus = [
+        action
+        for menu in bar.actions()
+        for action in menu.menu().actions()  # type: ignore[union-attr]
+        if not action.isSeparator()
+    ]
+    assert sorted(map(id, in_menus)) == sorted(map(id, actions))
+    keys = Counter(k.toString() for action in actions for k in action.shortcuts())
+    assert [key for key, count in keys.items() if count > 1] == []
+    assert not {"Del", "Backspace"} & set(keys)
+    assert {"Ctrl+N", "Ctrl+K", "Ctrl+R", "Esc", "Ctrl+,", "Ctrl+F", "Ctrl+Shift+C"} <= set(keys)
+    assert len({command.name for command in COMMANDS}) == len(COMMANDS)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_whole_window_is_made_and_painted(qtbot: QtBot, scheme: str) -> None:
+    theme = load_theme(scheme)  # type: ignore[arg-type]
+    widgets = make_widgets(theme, TypeSizes())
+    qtbot.addWidget(widgets.window)
+    widgets.window.show()
+    assert not widgets.window.grab().isNull()
+    widgets.layer.open()
+    assert widgets.layer.size() == widgets.window.body.size()
+
+
+def test_everything_that_can_be_pressed_has_a_name(qtbot: QtBot) -> None:
+    widgets = make_widgets(load_theme("light"), TypeSizes())
+    qtbot.addWidget(widgets.window)
+    nameless = [
+        button
+        for button in widgets.window.findChildren(QAbstractButton)
+        if not (button.text() or button.accessibleName() or button.toolTip())
+        and button.objectName() != "qt_menubar_ext_button"
+        and not isinstance(button.parent(), QLineEdit)  # a field's own, named by the field
+    ]
+    assert [f"{b.parent()} {b}" for b in nameless] == []
+
+
+def test_a_notice_is_read_and_dismissed(qtbot: QtBot) -> None:
+    notice = NoticeBar(load_theme("light"), TypeSizes())
+    qtbot.addWidget(notice)
+    assert notice.words() == ""
+    notice.say("The disk is full.", "traceback", is_problem=True)
+    assert notice.words() == "The disk is full."
+    with qtbot.waitSignal(notice.details_wanted) as heard:
+        notice._more.click()
+    assert heard.args == ["traceback"]
+    notice.hide()
+    assert notice.words() == ""
+
+
+def test_details_of_a_mistake_can_be_copied(qtbot: QtBot) -> None:
+    box = CrashBox("ValueError: oops", "Traceback: line 1")
+    qtbot.addWidget(box)
+    box.copy_button.click()
+    assert QGuiApplication.clipboard().text() == "Traceback: line 1"

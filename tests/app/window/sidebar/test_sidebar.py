@@ -1,0 +1,162 @@
+"""The sidebar lists, finds, renames and gives back; it never deletes by a slip of the hand."""
+
+import time
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QLineEdit
+from pytestqt.qtbot import QtBot
+
+from app.values.chats import ChatSummary, TextRange
+from app.window.sidebar.listed_chats import ChatGroup, ListedChat
+from app.window.sidebar.sidebar import Sidebar
+from app.window.theme import TypeSizes, load_theme
+
+pytestmark = pytest.mark.qt_log_level_fail("WARNING")
+
+
+def chat(number: int, title: str = "", pinned: bool = False) -> ListedChat:
+    return ListedChat(ChatSummary(number, title, pinned, 0.0, 0.0))
+
+
+GROUPS = (
+    ChatGroup("Pinned", (chat(1, "Kernels", pinned=True),)),
+    ChatGroup("Today", (chat(2, "MTP notes"), chat(3))),
+)
+
+
+@pytest.fixture
+def sidebar(qtbot: QtBot) -> Sidebar:
+    made = Sidebar(load_theme("light"), TypeSizes())
+    qtbot.addWidget(made)
+    made.resize(232, 600)
+    made.show()
+    made.show_groups(GROUPS)
+    return made
+
+
+def texts(sidebar: Sidebar) -> list[str]:
+    model = sidebar.list.model()
+    return [model.index(row, 0).data() for row in range(model.rowCount())]
+
+
+def click(qtbot: QtBot, sidebar: Sidebar, row: int) -> None:
+    place = sidebar.list.visualRect(sidebar.list.model().index(row, 0)).center()
+    qtbot.mouseClick(sidebar.list.viewport(), Qt.MouseButton.LeftButton, pos=place)
+
+
+def test_chats_stand_under_their_headings(sidebar: Sidebar) -> None:
+    assert texts(sidebar) == ["Pinned", "Kernels", "Today", "MTP notes", "New chat"]
+
+
+def test_a_click_opens_a_chat_and_a_heading_does_nothing(qtbot: QtBot, sidebar: Sidebar) -> None:
+    chosen: list[int] = []
+    sidebar.list.chosen.connect(lambda chat_id, _: chosen.append(chat_id))
+    click(qtbot, sidebar, 2)
+    click(qtbot, sidebar, 3)
+    assert chosen == [2]
+
+
+def test_keys_move_over_headings(qtbot: QtBot, sidebar: Sidebar) -> None:
+    chosen: list[int] = []
+    sidebar.list.chosen.connect(lambda chat_id, _: chosen.append(chat_id))
+    sidebar.list.show_current(1)
+    sidebar.list.choose_neighbour(1)
+    sidebar.list.choose_neighbour(1)
+    sidebar.list.choose_neighbour(1)
+    sidebar.list.choose_neighbour(-1)
+    assert chosen == [2, 3, 3, 2]
+
+
+@pytest.mark.parametrize("key", [Qt.Key.Key_Delete, Qt.Key.Key_Backspace])
+def test_no_bare_key_deletes(qtbot: QtBot, sidebar: Sidebar, key: Qt.Key) -> None:
+    deleted: list[int] = []
+    sidebar.list.delete_wanted.connect(deleted.append)
+    click(qtbot, sidebar, 3)
+    qtbot.keyClick(sidebar.list, key)
+    assert deleted == []
+
+
+def test_renaming_happens_in_place(qtbot: QtBot, sidebar: Sidebar) -> None:
+    sidebar.list.rename(2)
+    editor = sidebar.list.viewport().findChild(QLineEdit)
+    assert editor is not None
+    assert editor.text() == "MTP notes"
+    with qtbot.waitSignal(sidebar.list.renamed) as heard:
+        editor.setText("Better name")
+        qtbot.keyClick(editor, Qt.Key.Key_Return)
+    assert heard.args == [2, "Better name"]
+
+
+def test_escape_leaves_the_name_alone(qtbot: QtBot, sidebar: Sidebar) -> None:
+    renamed: list[str] = []
+    sidebar.list.renamed.connect(lambda _, title: renamed.append(title))
+    sidebar.list.rename(2)
+    editor = sidebar.list.viewport().findChild(QLineEdit)
+    assert editor is not None
+    editor.setText("Oops")
+    qtbot.keyClick(editor, Qt.Key.Key_Escape)
+    assert renamed == []
+
+
+def test_the_menu_offers_what_can_be_done(sidebar: Sidebar) -> None:
+    menu = sidebar.list.menu_for(GROUPS[0].chats[0])
+    words = [action.text() for action in menu.actions() if not action.isSeparator()]
+    assert words == ["Rename", "Unpin", "Duplicate", "Export…", "Delete"]
+    sidebar.show_groups(GROUPS, is_bin=True)
+    menu = sidebar.list.menu_for(GROUPS[0].chats[0])
+    words = [action.text() for action in menu.actions() if not action.isSeparator()]
+    assert words == ["Restore", "Delete for good"]
+
+
+def test_chats_in_the_bin_do_not_open(qtbot: QtBot, sidebar: Sidebar) -> None:
+    chosen: list[int] = []
+    sidebar.list.chosen.connect(lambda chat_id, _: chosen.append(chat_id))
+    sidebar.show_groups(GROUPS, is_bin=True)
+    click(qtbot, sidebar, 3)
+    assert chosen == []
+
+
+def test_searching_waits_for_a_pause(qtbot: QtBot, sidebar: Sidebar) -> None:
+    queries: list[str] = []
+    sidebar.search_changed.connect(queries.append)
+    field = sidebar.findChild(QLineEdit)
+    assert field is not None
+    qtbot.keyClicks(field, "notes")
+    qtbot.waitUntil(lambda: bool(queries))
+    assert queries == ["notes"]
+
+
+def test_what_was_found_is_shown_below_its_title(sidebar: Sidebar) -> None:
+    plain = sidebar.list.sizeHintForRow(1)
+    found = ListedChat(
+        GROUPS[0].chats[0].chat, (TextRange(0, 3),), "a kernel in a text", (TextRange(2, 8),), 9
+    )
+    sidebar.show_groups([ChatGroup("Found", (found,))])
+    assert sidebar.list.sizeHintForRow(1) > plain
+    assert not sidebar.grab().isNull()
+
+
+def test_undo_is_offered_once(sidebar: Sidebar) -> None:
+    undone: list[int] = []
+    sidebar.undo()
+    sidebar.offer_undo("Chat moved to the bin", lambda: undone.append(1))
+    sidebar.undo()
+    sidebar.undo()
+    assert undone == [1]
+
+
+def test_nothing_to_list_is_said(sidebar: Sidebar) -> None:
+    sidebar.show_groups(())
+    assert "listed here" in sidebar.findChildren(type(sidebar._empty))[0].text()
+    sidebar.show_groups((), is_bin=True)
+    assert "bin is empty" in sidebar._empty.text()
+
+
+def test_ten_thousand_chats_are_listed_at_once(qtbot: QtBot, sidebar: Sidebar) -> None:
+    many = tuple(chat(number, f"Chat {number}") for number in range(10_000))
+    began = time.perf_counter()
+    sidebar.show_groups([ChatGroup("Today", many)])
+    sidebar.list.indexAt(QPoint(40, 60))
+    sidebar.grab()
+    assert time.perf_counter() - began < 1.0

@@ -1,0 +1,84 @@
+"""The whole window in tests, with scripted models in place of the engine."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtWidgets import QApplication, QPlainTextEdit
+from pytestqt.qtbot import QtBot
+from scripted_engine import Answer
+from scripted_models import ScriptedModels, WorkerEngine, described
+
+from app.build_app import App
+from app.folders import Folders
+
+PATIENCE_MS = 20_000
+
+
+def folders_in(place: Path) -> Folders:
+    """Everything in one folder."""
+    return Folders(place, place, place / "cache", place / "logs", place / "hub")
+
+
+def scripted(*answers: Answer) -> ScriptedModels:
+    """A source whose built-in model says these answers."""
+    model = described("pocket_model", 7_000_000)
+    return ScriptedModels({"None": WorkerEngine(list(answers), model)})
+
+
+class Driven:
+    """An app under test, with the steps tests take most."""
+
+    def __init__(self, app: App, qtbot: QtBot) -> None:
+        self.app, self.parts, self.widgets = app, app.parts, app.parts.widgets
+        self._qtbot = qtbot
+
+    def until(self, is_so: Callable[[], bool]) -> None:
+        self._qtbot.waitUntil(is_so, timeout=PATIENCE_MS)
+
+    def until_loaded(self) -> None:
+        self.until(lambda: self.parts.models.description is not None)
+
+    def until_answered(self) -> None:
+        self.until(lambda: self.parts.chats.running is None)
+
+    def send(self, text: str) -> None:
+        """As if it were typed and sent."""
+        box = self.widgets.composer.focusProxy()
+        assert isinstance(box, QPlainTextEdit)
+        box.setPlainText(text)
+        self._qtbot.keyClick(box, Qt.Key.Key_Return)
+
+    def ask(self, text: str) -> str:
+        """Send and wait; the answer's text."""
+        self.send(text)
+        self.until_answered()
+        answer = self.parts.chats.chat.last_answer
+        assert answer is not None
+        return answer.text
+
+    @property
+    def shown(self) -> list[str]:
+        """Texts of the messages on show."""
+        return [message.text for message in self.widgets.transcript.column.messages()]
+
+
+@contextmanager
+def running(
+    qapp: QApplication, qtbot: QtBot, place: Path, source: ScriptedModels
+) -> Iterator[Driven]:
+    """A started app with its model loaded; closed at the end."""
+    app = App(qapp, folders_in(place), source)
+    driven = Driven(app, qtbot)
+    try:
+        app.start()
+        driven.until_loaded()
+        yield driven
+    finally:
+        app.close()
+        window = app.parts.widgets.window
+        window.close()
+        window.deleteLater()
+        app.parts.deleteLater()
+        QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
