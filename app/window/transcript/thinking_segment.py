@@ -58,10 +58,12 @@ class ThinkingSegment(QWidget):
             self._body.append(text, new)
 
     def finish(self, seconds: float | None) -> None:
-        """The thinking is over; `seconds` it took, None if nobody knows."""
+        """The thinking is over; `seconds` it took, None leaves what was said before."""
         if self._body is not None:
             self._body.finish()
-        self._finished, self._seconds = True, seconds
+        self._finished = True
+        if seconds is not None:
+            self._seconds = seconds
         self._dress()
 
     def set_look(self, look: Look) -> None:

@@ -71,6 +71,8 @@ def test_thinking_closes_itself_only_when_nobody_reads_above(view):
     view.column.follow()
     view.finish_thinking(1, 64)
     assert not thinking.is_open and thinking.words() == "Thought for 1 min 4 s"
+    view.finish(replace(LIVE, thinking=PARAGRAPH * 8, state="done"))
+    assert of(view, 1).answer.thinking.words() == "Thought for 1 min 4 s"
 
 
 def test_opening_thinking_does_not_move_its_line(view, qtbot):
