@@ -85,6 +85,11 @@ class Downloads(QObject):
         self._threads: dict[str, DownloadThread] = {}
         self._figures: dict[str, DownloadFigures] = {}
 
+    @property
+    def is_running(self) -> bool:
+        """Whether any download runs."""
+        return bool(self._threads)
+
     def start(self, model: HubModel) -> None:
         """Begin, or go on with one that was paused or failed."""
         key = key_of(model)

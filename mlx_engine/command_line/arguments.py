@@ -39,6 +39,7 @@ DOCTOR_EXAMPLES = """examples:
 exit status: 0 when nothing failed, 1 when something did
 """
 MAIN_NOTES = """Without a command Headstart opens its window; without a display, the chat.
+`headstart PATH ...` and `headstart app [PATH ...]` open models, texts and hub links in the window.
 
 exit status: 0 done, 1 a check failed, 2 bad input, 70 a bug of ours, 130 Ctrl-C
 """

@@ -1,0 +1,122 @@
+"""The list of chats and the store agree, and nothing is lost by a slip."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+from scripted_engine import Answer
+from scripted_models import ScriptedModels
+from windows import Driven, running, scripted
+
+pytestmark = pytest.mark.qt_log_level_fail("WARNING")
+
+
+@pytest.fixture
+def source() -> ScriptedModels:
+    return scripted()
+
+
+@pytest.fixture
+def driven(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path, source: ScriptedModels
+) -> Iterator[Driven]:
+    with running(qapp, qtbot, tmp_path / "home", source) as one:
+        yield one
+
+
+def listed(driven: Driven) -> list[str]:
+    model = driven.widgets.sidebar.list.model()
+    return [model.index(row, 0).data() for row in range(model.rowCount())]
+
+
+def chat(driven: Driven, question: str) -> int:
+    driven.parts.begin_chat()
+    driven.ask(question)
+    return driven.parts.chats.chat.chat_id or 0
+
+
+def test_a_new_chat_appears_with_its_first_question(driven: Driven) -> None:
+    assert listed(driven) == []
+    chat(driven, "First")
+    chat(driven, "Second")
+    assert listed(driven) == ["Today", "Second", "First"]
+    driven.parts.begin_chat()
+    assert listed(driven) == ["Today", "Second", "First"], "an empty chat is not stored"
+
+
+def test_deleting_can_be_undone(driven: Driven) -> None:
+    first = chat(driven, "Precious")
+    driven.widgets.actions["delete-chat"].trigger()
+    assert listed(driven) == []
+    assert driven.shown == []
+    driven.widgets.actions["undo-delete"].trigger()
+    assert listed(driven) == ["Today", "Precious"]
+    assert driven.parts.chats.chat.chat_id == first
+    assert driven.shown[0] == "Precious"
+
+
+def test_the_bin_gives_back_and_empties(driven: Driven) -> None:
+    first, second = chat(driven, "First"), chat(driven, "Second")
+    for one in (first, second):
+        driven.parts.listed.delete(one)
+    driven.widgets.sidebar.bin_wanted.emit(True)
+    assert listed(driven) == ["Bin", "Second", "First"]
+    driven.widgets.sidebar.list.restore_wanted.emit(first)
+    driven.widgets.sidebar.list.delete_for_ever_wanted.emit(second)
+    assert listed(driven) == []
+    driven.widgets.sidebar.bin_wanted.emit(False)
+    assert listed(driven) == ["Today", "First"]
+
+
+def test_a_chat_that_is_answered_can_be_deleted(driven: Driven, source: ScriptedModels) -> None:
+    source.engines["None"].answers.append(Answer("word " * 500, pause_s=0.01))
+    driven.send("Long one")
+    driven.widgets.actions["delete-chat"].trigger()
+    driven.until(lambda: not driven.parts.answers.chat_ids)
+    assert listed(driven) == []
+    assert driven.ask("Next") == "You said: Next"
+
+
+def test_search_finds_words_in_answers_and_opens_them(driven: Driven) -> None:
+    chat(driven, "About whales")
+    chat(driven, "About ships")
+    driven.parts.listed.search("said whales")
+    assert listed(driven) == ["Found", "About whales"]
+    found = driven.widgets.sidebar.list.model().index(1, 0).data(256)
+    driven.widgets.sidebar.list.chosen.emit(found.chat.id, found.message_id)
+    assert driven.shown[0] == "About whales"
+    driven.parts.listed.search("")
+    assert len(listed(driven)) == 3
+
+
+def test_renaming_pinning_and_copying(driven: Driven) -> None:
+    first = chat(driven, "First")
+    chat(driven, "Second")
+    driven.widgets.sidebar.list.renamed.emit(first, "Better")
+    driven.widgets.sidebar.list.pin_wanted.emit(first, True)
+    assert listed(driven) == ["Pinned", "Better", "Today", "Second"]
+    driven.widgets.sidebar.list.duplicate_wanted.emit(first)
+    assert "Better (copy)" in listed(driven)
+    assert driven.shown == ["First", "You said: First"]
+    assert driven.parts.chats.chat.chat_id != first
+
+
+@pytest.mark.parametrize("ending", ["md", "json"])
+def test_a_chat_goes_to_a_file_and_comes_back(driven: Driven, tmp_path: Path, ending: str) -> None:
+    first = chat(driven, "Carry me")
+    file = tmp_path / f"chat.{ending}"
+    driven.parts.files.export_to(first, file)
+    assert str(file) in driven.widgets.notice.words()
+    driven.parts.files.import_from(file)
+    assert driven.parts.chats.chat.chat_id != first
+    assert driven.shown == ["Carry me", "You said: Carry me"]
+    assert listed(driven).count("Carry me") == 2
+
+
+def test_a_file_that_is_no_chat_is_refused_in_words(driven: Driven, tmp_path: Path) -> None:
+    file = tmp_path / "chat.json"
+    file.write_text("{}")
+    driven.parts.files.import_from(file)
+    assert "chat.json" in driven.widgets.notice.words()
