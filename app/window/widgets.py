@@ -58,8 +58,6 @@ def make_widgets(theme: Theme, sizes: TypeSizes) -> Widgets:
     library, compare = LibraryView(theme, sizes), CompareView(theme, sizes)
     library_page = Titled("", library, "Back to the chat", theme, sizes)
     session, drafting = SessionPanel(theme, sizes), DraftingView(theme, sizes)
-    drafting.setProperty("role", "side")
-    drafting.viewport().setProperty("role", "side")
     drafting_panel = Titled("Drafting", drafting, "Close the Drafting view", theme, sizes)
     strip = StatusStrip(theme, sizes)
     window = MainWindow(

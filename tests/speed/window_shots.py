@@ -21,6 +21,7 @@ from app.build_app import App
 from app.folders import Folders
 from app.values.chat_settings import ChatSettings
 from app.window.theme import Scheme
+from app.worker.replies import Reply
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
 FONTS = """<fontconfig><include>/etc/fonts/fonts.conf</include>
@@ -89,6 +90,18 @@ class Photographer:
 
         self.until(is_far_enough)
 
+    def take_held(self, name: str) -> None:
+        """A picture in the middle of an answer, which waits for it."""
+        held: list[Reply] = []
+        self.parts.worker.replied.disconnect(self.parts.route)
+        self.parts.worker.replied.connect(held.append)
+        self.rest(0.2)
+        self.take(name)
+        self.parts.worker.replied.disconnect(held.append)
+        self.parts.worker.replied.connect(self.parts.route)
+        for reply in held:
+            self.parts.route(reply)
+
     def take(self, name: str) -> None:
         """Keep a picture, in 256 colours to be small."""
         picture = self.widgets.window.grab().toImage()
@@ -114,7 +127,7 @@ def main() -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".conf", delete=False) as fonts:
         fonts.write(FONTS)
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
-    os.environ.setdefault("QT_SCALE_FACTOR", "2")
+    os.environ.setdefault("QT_SCALE_FACTOR", "1.5")
     os.environ.setdefault("FONTCONFIG_FILE", fonts.name)
     application = QApplication(sys.argv[:1])
     application.setApplicationName("Headstart")
@@ -133,7 +146,7 @@ def shoot(camera: Photographer) -> None:
         parts.begin_chat()
     camera.ask(FIRST)
     camera.ask_until(SECOND, 100)
-    camera.take("chat")
+    camera.take_held("chat")
     camera.until(lambda: parts.chats.running is None)
     parts.chats.change_settings(replace(SETTINGS, draft=DraftOptions(depth=0)))
     camera.ask("What can you do?")

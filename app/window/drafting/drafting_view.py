@@ -41,6 +41,8 @@ class DraftingView(QScrollArea):
         self._add("Declined", self._reasons)
         self._column.addStretch(1)
         body = QWidget()
+        for part in (self, body):
+            part.setProperty("role", "side")
         body.setLayout(self._column)
         self.setWidget(body)
         self.show_history(RoundHistory())

@@ -67,7 +67,7 @@ class DropOverlay(QWidget):
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         veil = QColor(self._theme.page)
-        veil.setAlphaF(0.94)
+        veil.setAlphaF(0.97)
         painter.fillRect(self.rect(), veil)
         edge = QRectF(self.rect()).adjusted(MARGIN, MARGIN, -MARGIN, -MARGIN)
         tint = QColor(self._colour())

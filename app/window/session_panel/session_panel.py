@@ -59,7 +59,7 @@ class SessionPanel(QFrame):
         self._connect()
 
     def _groups(self) -> tuple[Group, ...]:
-        return (self._model, self._system_group, self._draft, self._sampling, self._presets)
+        return (self._model, self._draft, self._sampling, self._system_group, self._presets)
 
     def _lay_out(self) -> None:
         top = QHBoxLayout()
