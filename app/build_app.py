@@ -230,6 +230,7 @@ class App(QObject):
         parts.widgets.chat_page.show_start(not chat.turns)
         parts.widgets.sidebar.list.show_current(chat.chat_id)
         parts.figures.show_chat(chat.chat_id, parts.chats.last_stats, parts.chats.running)
+        parts.session.show_now()
         parts.settings.change(replace(parts.settings.value, last_chat=chat.chat_id))
         title = chat.title or "New chat"
         parts.widgets.window.setWindowTitle(f"{title} – Headstart")

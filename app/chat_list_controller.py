@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable
 
 from PySide6.QtCore import QObject, Signal
 
-from app.store.chats import DAYS_IN_BIN
 from app.store.day_groups import group_by_day
 from app.store.session_store import SessionStore
 from app.values.chats import ChatSummary, SearchHit
@@ -97,8 +96,7 @@ class ChatListController(QObject):
         if not self._do(lambda: self._store.chats.delete(chat_id)):
             return
         self.gone.emit(chat_id)
-        words = f"Chat moved to the bin for {DAYS_IN_BIN} days"
-        self._sidebar.offer_undo(words, lambda: self._take_back(chat_id))
+        self._sidebar.offer_undo("Moved to the bin", lambda: self._take_back(chat_id))
 
     def _take_back(self, chat_id: int) -> None:
         if self._do(lambda: self._store.chats.restore(chat_id)):

@@ -90,7 +90,6 @@ class SessionController(QObject):
     def _show_chat(self) -> None:
         stats = self._chats.last_stats
         self._panel.show_last_seed(stats.seed if stats else None)
-        self.show_now()
 
     def _show_model(self, model: ModelDescription | None) -> None:
         if model is None:

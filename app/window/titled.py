@@ -1,4 +1,4 @@
-"""A page or panel under a title with a button that closes it."""
+"""A panel under a title with a button that closes it."""
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget

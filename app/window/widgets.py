@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from app.window.actions import Actions
 from app.window.card_layer import CardLayer
 from app.window.chat_page import ChatPage
+from app.window.closable import Closable
 from app.window.compare.compare_view import CompareView
 from app.window.composer.composer import Composer
 from app.window.drafting.drafting_view import DraftingView
@@ -38,7 +39,7 @@ class Widgets:
     chat_page: ChatPage
     library: LibraryView
     compare: CompareView
-    library_page: Titled
+    library_page: Closable
     session: SessionPanel
     drafting: DraftingView
     drafting_panel: Titled
@@ -56,7 +57,7 @@ def make_widgets(theme: Theme, sizes: TypeSizes) -> Widgets:
     transcript = TranscriptView(theme, sizes)
     chat_page = ChatPage(head, notice, start, transcript, composer)
     library, compare = LibraryView(theme, sizes), CompareView(theme, sizes)
-    library_page = Titled("", library, "Back to the chat", theme, sizes)
+    library_page = Closable(library, "Back to the chat", theme, sizes)
     session, drafting = SessionPanel(theme, sizes), DraftingView(theme, sizes)
     drafting_panel = Titled("Drafting", drafting, "Close the Drafting view", theme, sizes)
     strip = StatusStrip(theme, sizes)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from scripted_models import ScriptedModels
@@ -55,6 +55,18 @@ def test_deleting_can_be_undone(driven: Driven) -> None:
     assert listed(driven) == ["Today", "Precious"]
     assert driven.parts.chats.chat.chat_id == first
     assert driven.shown[0] == "Precious"
+
+
+def test_what_is_in_effect_is_said_of_the_chat_on_show(driven: Driven) -> None:
+    chat(driven, "Drafted")
+    assert "drafted 3" in in_effect(driven)
+    driven.parts.begin_chat()
+    assert "drafted" not in in_effect(driven)
+
+
+def in_effect(driven: Driven) -> str:
+    texts = (label.text() for label in driven.widgets.session.findChildren(QLabel))
+    return " ".join(texts)
 
 
 def test_the_bin_gives_back_and_empties(driven: Driven) -> None:

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 
 from PySide6.QtCore import Qt, QTimer
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QWidget
+
+from app.window.controls.labels import ShortLabel
 
 SHOWN_MS = 10_000
 
@@ -16,10 +18,7 @@ class UndoBar(QFrame):
         self.setProperty("role", "undo-bar")
         self.setAccessibleName("Undo")
         self._undo: Callable[[], None] | None = None
-        self._words = QLabel()
-        self._words.setSizePolicy(
-            self._words.sizePolicy().Policy.Ignored, self._words.sizePolicy().Policy.Preferred
-        )
+        self._words = ShortLabel()
         self._button = QPushButton("Undo")
         self._button.setCursor(Qt.CursorShape.PointingHandCursor)
         self._button.setProperty("role", "link")
@@ -35,8 +34,7 @@ class UndoBar(QFrame):
 
     def offer(self, words: str, undo: Callable[[], None]) -> None:
         """Show `words`; `undo` runs if the user asks for it in time."""
-        self._words.setText(words)
-        self._words.setToolTip(words)
+        self._words.show_text(words)
         self._undo = undo
         self.show()
         self._timer.start()
