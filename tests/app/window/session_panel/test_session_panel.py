@@ -3,75 +3,19 @@
 import dataclasses
 
 import pytest
+from panel_driving import CANNOT, FULL, WHY, find, shown_words, type_into
 from PySide6.QtCore import QMimeData, Qt
-from PySide6.QtWidgets import QLabel, QLineEdit, QPlainTextEdit, QPushButton, QToolButton, QWidget
+from PySide6.QtWidgets import QLabel, QLineEdit, QPlainTextEdit, QToolButton, QWidget
 
 from app.window.controls.choices import DropDown
 from app.window.session_panel.panel_values import (
     DraftingNow,
-    ModelAbilities,
     SessionSettings,
-    SourceAbility,
 )
 from app.window.session_panel.session_panel import SessionPanel
 from app.window.style_sheet import style_sheet
 from app.window.theme import TypeSizes, load_theme
 from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
-
-FULL = SessionSettings(
-    system="Be brief.",
-    draft=DraftOptions("mtp", 2, 0.25, "greedy"),
-    sampling=SamplingOptions(0.3, 40, 0.9, 0.05, 1.1, 0.2, -0.3, {17: -5.0}, 99),
-    generation=GenerationOptions(200, ("END", "\n\n")),
-    numerics="fast",
-)
-WHY = "This model has no MTP heads; it runs without drafting."
-CAN = ModelAbilities((SourceAbility("mtp", 3),), "exact", "", SamplingOptions(0.6, top_k=20))
-CANNOT = ModelAbilities((SourceAbility("mtp", 0, WHY),), "fast", "Rows differ here.")
-SIGNALS = [
-    "system_changed",
-    "draft_changed",
-    "sampling_changed",
-    "generation_changed",
-    "numerics_changed",
-    "preset_chosen",
-    "preset_saved",
-    "preset_deleted",
-    "defaults_wanted",
-]
-
-
-@pytest.fixture
-def panel(qtbot):
-    widget = SessionPanel(load_theme("light"), TypeSizes())
-    qtbot.addWidget(widget)
-    widget.show_model(None, CAN)
-    widget.show()
-    return widget
-
-
-@pytest.fixture
-def heard(panel):
-    said = []
-    for name in SIGNALS:
-        signal = getattr(panel, name)
-        signal.connect(lambda *values, name=name: said.append((name, *values)))
-    return said
-
-
-def find(panel, kind, name):
-    return next(w for w in panel.findChildren(kind) if w.accessibleName() == name)
-
-
-def type_into(qtbot, panel, name, text):
-    field = find(panel, QLineEdit, name)
-    field.selectAll()
-    qtbot.keyClicks(field, text) if text else qtbot.keyClick(field, Qt.Key.Key_Delete)
-    qtbot.keyClick(field, Qt.Key.Key_Return)
-
-
-def shown_words(panel):
-    return [label.text() for label in panel.findChildren(QLabel) if not label.isHidden()]
 
 
 def test_showing_settings_says_nothing(qtbot, panel, heard):
@@ -255,40 +199,6 @@ def test_numerics(panel, heard):
     find(panel, QToolButton, "Numerics: Fast").click()
     assert heard == [("numerics_changed", "fast")]
     assert "In effect: exact, until the model is loaded again." in shown_words(panel)
-
-
-def test_the_lock_takes_the_last_seed_and_lets_it_go(panel, heard):
-    panel.show_last_seed(816233)
-    find(panel, QToolButton, "Lock the seed").click()
-    find(panel, QToolButton, "Locked: draw a fresh seed for each answer").click()
-    assert [sampling.seed for _, sampling in heard] == [816233, None]
-
-
-def test_the_models_recommendation_keeps_a_locked_seed(panel, heard):
-    panel.show_settings(FULL)
-    button = next(b for b in panel.findChildren(QPushButton) if "recommendation" in b.text())
-    button.click()
-    assert heard == [("sampling_changed", SamplingOptions(0.6, top_k=20, seed=99))]
-    assert not button.isEnabled()
-
-
-def test_presets(qtbot, panel, heard):
-    panel.show_presets(["Code", "Prose"])
-    delete = find(panel, QToolButton, "Delete this preset")
-    assert not delete.isEnabled()
-    choice = find(panel, DropDown, "Preset")
-    choice.setCurrentIndex(1)
-    choice.activated.emit(1)
-    delete.click()
-    type_into(qtbot, panel, "Name of a new preset", "  Mine ")
-    type_into(qtbot, panel, "Name of a new preset", "   ")
-    next(b for b in panel.findChildren(QPushButton) if "defaults" in b.text()).click()
-    assert heard == [
-        ("preset_chosen", "Prose"),
-        ("preset_deleted", "Prose"),
-        ("preset_saved", "Mine"),
-        ("defaults_wanted",),
-    ]
 
 
 def test_every_control_has_a_name(panel):

@@ -1,0 +1,25 @@
+"""A panel on show, and what it says."""
+
+import pytest
+from panel_driving import CAN, SIGNALS
+
+from app.window.session_panel.session_panel import SessionPanel
+from app.window.theme import TypeSizes, load_theme
+
+
+@pytest.fixture
+def panel(qtbot):
+    widget = SessionPanel(load_theme("light"), TypeSizes())
+    qtbot.addWidget(widget)
+    widget.show_model(None, CAN)
+    widget.show()
+    return widget
+
+
+@pytest.fixture
+def heard(panel):
+    said = []
+    for name in SIGNALS:
+        signal = getattr(panel, name)
+        signal.connect(lambda *values, name=name: said.append((name, *values)))
+    return said

@@ -1,0 +1,48 @@
+"""Values for the session panel in tests, and steps a user takes in it."""
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QLabel, QLineEdit
+
+from app.window.session_panel.panel_values import (
+    ModelAbilities,
+    SessionSettings,
+    SourceAbility,
+)
+from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
+
+FULL = SessionSettings(
+    system="Be brief.",
+    draft=DraftOptions("mtp", 2, 0.25, "greedy"),
+    sampling=SamplingOptions(0.3, 40, 0.9, 0.05, 1.1, 0.2, -0.3, {17: -5.0}, 99),
+    generation=GenerationOptions(200, ("END", "\n\n")),
+    numerics="fast",
+)
+WHY = "This model has no MTP heads; it runs without drafting."
+CAN = ModelAbilities((SourceAbility("mtp", 3),), "exact", "", SamplingOptions(0.6, top_k=20))
+CANNOT = ModelAbilities((SourceAbility("mtp", 0, WHY),), "fast", "Rows differ here.")
+SIGNALS = [
+    "system_changed",
+    "draft_changed",
+    "sampling_changed",
+    "generation_changed",
+    "numerics_changed",
+    "preset_chosen",
+    "preset_saved",
+    "preset_deleted",
+    "defaults_wanted",
+]
+
+
+def find(panel, kind, name):
+    return next(w for w in panel.findChildren(kind) if w.accessibleName() == name)
+
+
+def type_into(qtbot, panel, name, text):
+    field = find(panel, QLineEdit, name)
+    field.selectAll()
+    qtbot.keyClicks(field, text) if text else qtbot.keyClick(field, Qt.Key.Key_Delete)
+    qtbot.keyClick(field, Qt.Key.Key_Return)
+
+
+def shown_words(panel):
+    return [label.text() for label in panel.findChildren(QLabel) if not label.isHidden()]
