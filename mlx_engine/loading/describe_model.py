@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from math import prod
-from pathlib import Path
 from typing import NamedTuple
 
+from mlx_engine.loading.model_folder import ModelFiles
 from mlx_engine.loading.model_headers import ModelHeaders
 from mlx_engine.loading.recommended_sampling import read_recommendation
 from mlx_engine.loading.safetensors_header import BYTES_OF, TensorInfo
@@ -51,7 +51,7 @@ def describe(
     recommended = read_recommendation(headers.files.root)
     heads = _count_heads(headers.heads.tensors)
     return ModelDescription(
-        name=_name(headers.files.root),
+        name=_name(headers.files),
         path=str(headers.files.root),
         architecture=headers.architecture,
         parameters=sum(weight.parameters for weight in used),
@@ -70,7 +70,7 @@ def describe(
         state_bytes=figures.state_elements * _STATE_BYTES + figures.window_elements * element_bytes,
         sampling=recommended.sampling,
         numerics=options.numerics,
-        declined=() if recommended.ignored is None else (recommended.ignored,),
+        declined=headers.rounded + (() if recommended.ignored is None else (recommended.ignored,)),
     )
 
 
@@ -168,9 +168,11 @@ def _context(figures: Figures, options: LoadOptions) -> int:
     return figures.context_length if wanted is None else min(wanted, figures.context_length)
 
 
-def _name(root: Path) -> str:
-    """The folder's name; for a folder of the hub's cache, the hub id."""
-    folder = root.absolute()
+def _name(files: ModelFiles) -> str:
+    """The name of folder or file; for a folder of the hub's cache, the hub id."""
+    if files.kind == "gguf":
+        return files.root.stem
+    folder = files.root.absolute()
     if folder.parent.name == "snapshots" and folder.parent.parent.name.startswith("models--"):
         return folder.parent.parent.name.removeprefix("models--").replace("--", "/")
     return folder.name

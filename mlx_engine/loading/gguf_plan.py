@@ -36,7 +36,8 @@ class BlockPlan(NamedTuple):
         return f"{self.becomes}, groups of {self.group_size}"
 
 
-_ROUNDED = BlockPlan("affine", 8, 32, exact=False)
+ROUNDED = BlockPlan("affine", 8, 32, exact=False)
+"""For what has no exact form in MLX."""
 
 PLANS = {
     "F64": BlockPlan("dense", 32, 0, exact=False),
@@ -46,12 +47,12 @@ PLANS = {
     **dict.fromkeys(("Q4_0", "Q4_1", "Q4_K"), BlockPlan("affine", 4, 32, exact=True)),
     **dict.fromkeys(("Q5_0", "Q5_1", "Q5_K"), BlockPlan("affine", 5, 32, exact=True)),
     **dict.fromkeys(("Q8_0", "IQ4_NL", "IQ4_XS"), BlockPlan("affine", 8, 32, exact=True)),
-    "Q8_K": _ROUNDED,
+    "Q8_K": ROUNDED,
     "MXFP4": BlockPlan("mxfp4", 4, 32, exact=True),
     "NVFP4": BlockPlan("nvfp4", 4, 16, exact=True),
-    **dict.fromkeys(("Q2_K", "Q3_K", "Q6_K"), _ROUNDED),
-    **dict.fromkeys(("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S"), _ROUNDED),
-    **dict.fromkeys(("IQ3_XXS", "IQ3_S", "TQ1_0", "TQ2_0"), _ROUNDED),
+    **dict.fromkeys(("Q2_K", "Q3_K", "Q6_K"), ROUNDED),
+    **dict.fromkeys(("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S"), ROUNDED),
+    **dict.fromkeys(("IQ3_XXS", "IQ3_S", "TQ1_0", "TQ2_0"), ROUNDED),
 }
 
 

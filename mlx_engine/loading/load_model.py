@@ -9,10 +9,11 @@ import mlx.core as mx
 from mlx_engine.loading.describe_model import describe
 from mlx_engine.loading.element_type import cast_floats, element_bytes
 from mlx_engine.loading.evaluate_arrays import Progress, Stop, evaluate_arrays
+from mlx_engine.loading.load_tensors import load_tensors
 from mlx_engine.loading.locate_model import locate_model
 from mlx_engine.loading.model_folder import ModelFiles
 from mlx_engine.loading.model_headers import ModelHeaders, read_headers
-from mlx_engine.loading.safetensors_weights import load_arrays
+from mlx_engine.loading.text_parts import read_text_parts
 from mlx_engine.models.contract import Adapter
 from mlx_engine.models.weight_table import WeightTable
 from mlx_engine.text.chat_template import ChatTemplate
@@ -66,27 +67,30 @@ def load_model(
     headers = read_headers(files, options.heads)
     metal = mx.metal.is_available()
     description = describe(headers, options, element_bytes(headers.config, metal=metal))
-    tokenizer = Tokenizer.from_folder(files.root)
+    tokenizer, template = read_text_parts(headers)
     tokenizer.check_fits(description.vocabulary)
-    template = ChatTemplate.from_folder(files.root)
-    weights = _canonical_weights(headers, metal=metal)
+    weights = _canonical_weights(headers, metal, on_progress, stop)
     for_cpu = not metal and 4 * description.parameters <= CPU_LAYOUT_LIMIT
     built = _build(headers, weights, for_cpu=for_cpu)
-    evaluate_arrays(built.arrays, str(files.root), on_progress, stop)
+    to_come = on_progress if headers.gguf is None else None  # GGUF weights are there by now
+    evaluate_arrays(built.arrays, str(files.root), to_come, stop)
     unpacked = _unpacked(description) if for_cpu else ()
     declined = (*description.declined, *weights.reasons, *unpacked)
     described = replace(description, declined=declined)
     return LoadedModel(built.adapter, tokenizer, template, described)
 
 
-def _canonical_weights(headers: ModelHeaders, *, metal: bool) -> _Weights:
+def _canonical_weights(
+    headers: ModelHeaders, metal: bool, on_progress: Progress | None, stop: Stop | None
+) -> _Weights:
     family, heads, origin = headers.family, headers.heads, str(headers.files.root)
-    trunk = family.canonical_trunk(load_arrays(headers.parts.trunk), origin)
+    read = load_tensors(headers.parts.trunk, metal=metal, on_progress=on_progress, stop=stop)
+    trunk = family.canonical_trunk(read, origin)
     arrays = cast_floats(trunk.arrays, metal=metal)
     if not heads.tensors:
         return _Weights(arrays, None, trunk.reasons)
     shift = trunk.norm_shift if heads.inside else None
-    head = family.canonical_head(load_arrays(heads.tensors), heads.origin, shift)
+    head = family.canonical_head(load_tensors(heads.tensors, metal=metal), heads.origin, shift)
     head_arrays = cast_floats(head.arrays, metal=metal)
     return _Weights(arrays, head_arrays, trunk.reasons + head.reasons)
 

@@ -9,6 +9,7 @@ from mlx_engine.loading.json_file import read_json_object
 from mlx_engine.values.errors import BadModelFile, ModelNotFound, UnsafeModelFile
 
 UNSAFE_ENDINGS = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
+_GGUF_PART = re.compile(r"-(\d{5})-of-\d{5}\.gguf", re.IGNORECASE)
 _NUMBERED = re.compile(r"(.*)\d{5}-of-(\d{5})\.safetensors")
 
 
@@ -16,8 +17,8 @@ _NUMBERED = re.compile(r"(.*)\d{5}-of-(\d{5})\.safetensors")
 class ModelFiles:
     """Where a model's parts lie.
 
-    root: the folder, or the file for kind "gguf". heads: files beside the shards that by their
-    name hold MTP heads (mtp*.safetensors, mtp/*.safetensors).
+    root: the folder, or the file for kind "gguf", which is its own config. heads: files beside the
+    shards that by their name hold MTP heads (mtp*.safetensors, mtp/*.safetensors, mtp*.gguf).
     """
 
     root: Path
@@ -48,8 +49,10 @@ def read_folder(root: Path) -> ModelFiles:
 
 
 def gguf_file(file: Path) -> ModelFiles:
-    """A model in one GGUF file."""
-    return ModelFiles(file, "gguf", (), file.parent / "config.json")
+    """A model in a GGUF file; its config is in there too. Heads may lie in mtp*.gguf beside it."""
+    beside = [path for path in file.parent.iterdir() if _is_gguf_head(path.name)]
+    heads = tuple(sorted(path for path in beside if path.name != file.name))
+    return ModelFiles(file, "gguf", (), file, heads)
 
 
 def safetensors_in(folder: Path) -> tuple[Path, ...]:
@@ -108,8 +111,19 @@ def _existing(shard: Path, told_by: str) -> Path:
     return shard
 
 
+def _is_gguf_head(name: str) -> bool:
+    return name.lower().startswith("mtp") and name.lower().endswith(".gguf")
+
+
+def _is_gguf_model(name: str) -> bool:
+    """Of a model in parts only the first is opened; heads and vision parts are no models."""
+    part = _GGUF_PART.search(name)
+    beside = name.lower().startswith(("mtp", "mmproj"))
+    return name.lower().endswith(".gguf") and not beside and (part is None or int(part[1]) == 1)
+
+
 def _without_safetensors(root: Path, names: list[str]) -> ModelFiles:
-    ggufs = [name for name in names if name.lower().endswith(".gguf")]
+    ggufs = [name for name in names if _is_gguf_model(name)]
     if len(ggufs) == 1:
         return gguf_file(root / ggufs[0])
     if ggufs:

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlx_engine.loading.gguf_file import GgufFile
+from mlx_engine.loading.gguf_model import check_trunk, read_gguf_model
+from mlx_engine.loading.gguf_rounding import rounding_reasons
 from mlx_engine.loading.json_file import read_json_object
 from mlx_engine.loading.model_folder import ModelFiles
 from mlx_engine.loading.mtp_weights import HeadTensors, find_heads
@@ -11,11 +14,16 @@ from mlx_engine.loading.safetensors_header import TensorInfo, merge_headers
 from mlx_engine.models.family import Family, Parts
 from mlx_engine.models.registry import SUPPORTED, family_for
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+from mlx_engine.values.reason import Reason
 
 
 @dataclass(frozen=True, slots=True)
 class ModelHeaders:
-    """A model's config and tensors, by canonical names; parts.head is only what the shards hold."""
+    """A model's config and tensors, by canonical names; parts.head is only what the shards hold.
+
+    gguf: the file config and tensors come from, if it is one. rounded: where loading it cannot keep
+    the values as they are.
+    """
 
     files: ModelFiles
     config: Mapping[str, object]
@@ -23,15 +31,14 @@ class ModelHeaders:
     family: Family
     parts: Parts[TensorInfo]
     heads: HeadTensors
+    gguf: GgufFile | None = None
+    rounded: tuple[Reason, ...] = ()
 
 
 def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
     """Read config and headers, find the heads; heads: where the user wants them from."""
     if files.kind == "gguf":
-        raise UnsupportedModel(
-            f"{files.root}: a GGUF file; this version opens folders with .safetensors files only. "
-            "Take an MLX or Hugging Face version of the model."
-        )
+        return _read_gguf_headers(files, heads)
     config = read_json_object(files.config)
     architecture = _model_type(config, files.config)
     family = family_for(architecture)
@@ -45,6 +52,26 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
         family=family,
         parts=parts,
         heads=find_heads(files, parts.head, family, config, heads),
+    )
+
+
+def _read_gguf_headers(files: ModelFiles, heads: Path | None) -> ModelHeaders:
+    model = read_gguf_model(files.root)
+    family = family_for("qwen3_5")
+    parts = family.split(model.tensors, model.config, str(files.root))
+    wanted = family.shapes(model.config, str(files.root))
+    check_trunk(model, parts.trunk, wanted.trunk)
+    found = find_heads(files, parts.head, family, model.config, heads)
+    used = {**parts.trunk, **{f"mtp.{name}": info for name, info in found.tensors.items()}}
+    return ModelHeaders(
+        files=files,
+        config=model.config,
+        architecture=model.architecture,
+        family=family,
+        parts=Parts(dict(parts.trunk), dict(parts.head), dict(parts.skipped)),
+        heads=found,
+        gguf=model.file,
+        rounded=rounding_reasons(used),
     )
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from mlx_engine.loading.gguf_model import read_gguf_model
+from mlx_engine.loading.gguf_part import GgufPart
 from mlx_engine.loading.model_folder import (
     UNSAFE_ENDINGS,
     ModelFiles,
@@ -90,8 +92,14 @@ def _candidates(
 
 
 def _read(origin: Path, paths: tuple[Path, ...], family: Family) -> _Candidate:
-    parts = family.split_heads_file(merge_headers(paths), str(origin))
+    parts = family.split_heads_file(_tensors(paths), str(origin))
     return _Candidate(parts.head, origin, False)
+
+
+def _tensors(paths: tuple[Path, ...]) -> Mapping[str, TensorInfo]:
+    if len(paths) == 1 and paths[0].suffix.lower() == ".gguf":
+        return read_gguf_model(paths[0]).tensors
+    return merge_headers(paths)
 
 
 def _read_if_sound(origin: Path, paths: tuple[Path, ...], family: Family) -> _Candidate:
@@ -110,8 +118,8 @@ def _files_at(place: Path) -> tuple[Path, ...]:
         raise ModelNotFound(f"{place}: no such file or folder to take MTP heads from.")
     if place.suffix.lower() in UNSAFE_ENDINGS:
         raise unsafe_file(place)
-    if place.suffix.lower() != ".safetensors":
-        raise UnsupportedModel(f"{place}: heads are read from .safetensors files or a folder.")
+    if place.suffix.lower() not in (".safetensors", ".gguf"):
+        raise UnsupportedModel(f"{place}: heads are read from .safetensors or .gguf, or a folder.")
     return (place,)
 
 
@@ -151,7 +159,9 @@ def _misfit(candidate: _Candidate, wanted: Mapping[str, Shape]) -> str | None:
         if tensor is None:
             continue
         seen, needed = tensor.shape, shape
-        if tensor.dtype == "U32":
+        if isinstance(tensor, GgufPart):
+            seen = tensor.unpacked_shape
+        elif tensor.dtype == "U32":
             seen, needed = tensor.shape[:1], shape[:1]
         if seen != needed:
             return (

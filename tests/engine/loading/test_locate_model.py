@@ -115,13 +115,16 @@ def test_they_are_no_matter_beside_safe_weights(tmp_path: Path) -> None:
     assert names(locate_model(root, tmp_path, no_download).shards) == ["model.safetensors"]
 
 
-def test_gguf_is_known_but_not_opened_yet(tmp_path: Path) -> None:
+def test_gguf_is_found_by_file_or_folder(tmp_path: Path) -> None:
     root = fill(tmp_path, "model-Q8_0.gguf")
     for place in (root, root / "model-Q8_0.gguf"):
         files = locate_model(place, tmp_path, no_download)
         assert (files.kind, files.root) == ("gguf", root / "model-Q8_0.gguf")
-        with pytest.raises(UnsupportedModel, match="folders"):
+        with pytest.raises(BadModelFile, match="not a GGUF"):
             read_headers(files)
+    fill(root, "mtp-model.gguf")
+    fill(root, "mmproj-model.gguf")
+    assert locate_model(root, tmp_path, no_download).heads == (root / "mtp-model.gguf",)
     fill(root, "other.gguf")
     with pytest.raises(ModelNotFound, match="2 GGUF files"):
         locate_model(root, tmp_path, no_download)

@@ -1,0 +1,67 @@
+"""Typed look-ups in the metadata of a GGUF file, with errors that name file and key."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from mlx_engine.values.errors import BadModelFile
+
+_MOST = 2**31 - 1
+
+
+class GgufMetadata:
+    """Looks up `<architecture>.<key>`; other keys by their whole name."""
+
+    def __init__(self, path: Path, table: Mapping[str, object]) -> None:
+        self.path = path
+        self._table = table
+        self.architecture = self.text("general.architecture") or ""
+        if not self.architecture:
+            raise BadModelFile(
+                f"{path}: has no general.architecture, so there is no telling how to run it."
+            )
+
+    def text(self, key: str) -> str | None:
+        """A text by its whole key, None when it is not there."""
+        value = self._table.get(key)
+        if value is not None and not isinstance(value, str):
+            raise self._wrong(key, value, "a text")
+        return value
+
+    def count(self, key: str, default: int | None = None) -> int:
+        """A whole number from 0 on; of a list with one for each layer, the largest."""
+        whole = f"{self.architecture}.{key}"
+        value = self._table.get(whole, default)
+        if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.size:
+            value = int(value.max())
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST:
+            raise self._wrong(whole, value, "a whole number")
+        return value
+
+    def number(self, key: str, default: float) -> float:
+        """A number."""
+        whole = f"{self.architecture}.{key}"
+        value = self._table.get(whole, default)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise self._wrong(whole, value, "a number")
+        return float(value)
+
+    def flags(self, key: str) -> list[bool] | None:
+        """A list of yes and no, None when it is not there."""
+        value = self._table.get(f"{self.architecture}.{key}")
+        if value is None:
+            return None
+        if not isinstance(value, np.ndarray):
+            raise self._wrong(key, value, "a list of yes and no")
+        return [bool(one) for one in value]
+
+    def option(self, key: str) -> str | None:
+        """A text of this architecture."""
+        return self.text(f"{self.architecture}.{key}")
+
+    def _wrong(self, key: str, value: object, wanted: str) -> BadModelFile:
+        return BadModelFile(
+            f"{self.path}: {key} is {ascii(value)[:80]}, where {wanted} is needed. Get the file "
+            "again."
+        )

@@ -1,0 +1,101 @@
+"""A tensor of a GGUF file as one of the arrays it becomes: packed weight, scales or biases."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Literal
+
+from mlx_engine.loading.gguf_header import GgufTensor
+from mlx_engine.loading.gguf_plan import ROUNDED, BlockPlan, plan_of
+from mlx_engine.loading.safetensors_header import TensorInfo
+from mlx_engine.values.errors import UnsupportedModel
+
+Change = Literal["none", "log of minus", "a last axis"]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a tensor belongs, by the name Hugging Face files give it, and what was done to it.
+
+    rows: our row i is the file's row rows[i]. column_heads: the same for equal runs of columns.
+    change: what makes the file's values ours.
+    """
+
+    name: str
+    rows: tuple[int, ...] | None = None
+    column_heads: tuple[int, ...] | None = None
+    change: Change = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class GgufPart(TensorInfo):
+    """dtype, shape and nbytes are those of the array made of it, with the scales Metal gets.
+
+    stored: what is in the file. factor: a number in the file all values are multiplied by.
+    """
+
+    stored: GgufTensor
+    place: Placement
+    plan: BlockPlan
+    factor: GgufTensor | None
+
+    @property
+    def unpacked_shape(self) -> tuple[int, ...]:
+        """Of the weight as a matrix of numbers."""
+        shape = self.stored.shape
+        return (*shape, 1) if self.place.change == "a last axis" else shape
+
+    @property
+    def is_weight(self) -> bool:
+        """False for the scales and biases that come with a weight."""
+        return not self.name.endswith((".scales", ".biases"))
+
+
+def parts_of(stored: GgufTensor, place: Placement, factor: GgufTensor | None) -> Iterator[GgufPart]:
+    """The arrays one tensor becomes; UnsupportedModel when it has no form in MLX."""
+    plan = plan_of(stored.type, stored.name, stored.file)
+    if factor is not None:
+        plan = ROUNDED
+    _check_order(stored, place, plan)
+    if plan.becomes == "dense":
+        dtype = "F32" if stored.type.name == "F64" else stored.type.name
+        part = _part(place.name, dtype, stored.shape, plan.bits // 8, stored, place, plan)
+        yield replace(part, shape=part.unpacked_shape)
+        return
+    rows, inputs = prod(stored.shape[:-1]), stored.shape[-1]
+    words, groups = inputs * plan.bits // 32, inputs // plan.group_size
+    base = place.name.removesuffix(".weight")
+    weight = _part(place.name, "U32", (rows, words), 4, stored, place, plan)
+    yield replace(weight, factor=factor)
+    affine = plan.becomes == "affine"
+    dtype, size = ("F16", 2) if affine else ("U8", 1)
+    yield _part(f"{base}.scales", dtype, (rows, groups), size, stored, place, plan)
+    if affine:
+        yield _part(f"{base}.biases", dtype, (rows, groups), size, stored, place, plan)
+
+
+def _part(
+    name: str,
+    dtype: str,
+    shape: tuple[int, ...],
+    element: int,
+    stored: GgufTensor,
+    place: Placement,
+    plan: BlockPlan,
+) -> GgufPart:
+    nbytes = prod(shape) * element
+    return GgufPart(name, dtype, shape, nbytes, stored.file, stored, place, plan, None)
+
+
+def _check_order(stored: GgufTensor, place: Placement, plan: BlockPlan) -> None:
+    """UnsupportedModel when rows or columns cannot be put in our order without unpacking."""
+    inputs, heads = stored.shape[-1], place.column_heads
+    fits = place.rows is None or len(place.rows) == stored.shape[0]
+    if heads is not None:
+        width, rest = divmod(inputs, len(heads))
+        fits = fits and not rest and (plan.group_size == 0 or width % 32 == 0)
+    if not fits:
+        raise UnsupportedModel(
+            f"{stored.file}: {stored.name} {list(stored.shape)} has heads whose order cannot be "
+            "changed while it is packed. Take the model in 16 bits, or its folder."
+        )
