@@ -134,7 +134,7 @@ def abilities(model: ModelDescription) -> ModelAbilities:
         heads = SourceAbility("mtp", 0, "This model has no MTP heads; it runs without drafting.")
     else:
         heads = SourceAbility("mtp", MAX_DEPTH)
-    numerics = next((r.words for r in model.declined if "numerics" in r.code), "")
+    numerics = next((r.words for r in model.declined if r.code == "rows-differ"), "")
     return ModelAbilities(
         (heads, SourceAbility("none", 0)), model.numerics, numerics, model.sampling
     )
