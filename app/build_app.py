@@ -118,6 +118,7 @@ class App(QObject):
         transcript.continue_wanted.connect(chats.continue_answer)
         transcript.branch_wanted.connect(chats.show_branch)
         transcript.stats_clicked.connect(lambda _: widgets.window.show_panel("drafting"))
+        transcript.link_clicked.connect(parts.files.open_link)
         widgets.start.asked.connect(chats.send)
         chats.opened.connect(self._show_chat)
         chats.stored.connect(parts.listed.refresh)

@@ -126,8 +126,12 @@ class ChatListController(QObject):
         if self._query:
             hits = self._store.search.find(self._query)
             return (ChatGroup("Found", tuple(map(_found, hits))),) if hits else ()
-        days = group_by_day(self._store.chats.listed(MOST_LISTED), self._clock())
-        return tuple(ChatGroup(day.heading, tuple(map(ListedChat, day.chats))) for day in days)
+        chats = self._store.chats.listed(MOST_LISTED + 1)
+        days = group_by_day(chats[:MOST_LISTED], self._clock())
+        groups = [ChatGroup(day.heading, tuple(map(ListedChat, day.chats))) for day in days]
+        if len(chats) > MOST_LISTED:
+            groups.append(ChatGroup("Older ones: search for them", ()))
+        return tuple(groups)
 
 
 def _one_group(heading: str, chats: Iterable[ChatSummary]) -> tuple[ChatGroup, ...]:

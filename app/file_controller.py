@@ -91,6 +91,14 @@ class FileController(QObject):
         if imported.notes:
             self.told.emit(" ".join(imported.notes))
 
+    def open_link(self, link: str) -> None:
+        """In the browser; only what the web has, never a file or a program of this computer."""
+        url = QUrl(link, QUrl.ParsingMode.StrictMode)
+        if url.isValid() and url.scheme() in ("http", "https", "mailto"):
+            QDesktopServices.openUrl(url)
+        else:
+            self.told.emit(f"This link is not opened: {link[:200]}")
+
     def show_log(self) -> None:
         """Open the log with whatever shows text here."""
         if self._log_file.exists():

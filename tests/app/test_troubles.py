@@ -1,0 +1,129 @@
+"""Damaged files, full disks and odd links: said in words, and the window goes on."""
+
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+from scripted_engine import Answer
+from windows import running, scripted
+
+from app.values.chat_settings import ChatSettings
+from app.values.errors import StoreFull
+
+pytestmark = pytest.mark.qt_log_level_fail("WARNING")
+LONG = " ".join(f"word{n}" for n in range(300))
+
+
+def test_a_damaged_database_is_kept_aside_and_said_so(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    (tmp_path / "chats.db").write_bytes(b"this is no database" * 1000)
+    with running(qapp, qtbot, tmp_path, scripted()) as driven:
+        assert "damaged" in driven.widgets.notice.words()
+        assert driven.ask("Hello") == "You said: Hello"
+    assert list(tmp_path.glob("chats-damaged-*"))
+
+
+def test_a_database_of_another_program_is_left_alone(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    other = sqlite3.connect(tmp_path / "chats.db")
+    other.execute("CREATE TABLE theirs (x)")
+    other.commit()
+    other.close()
+    before = (tmp_path / "chats.db").read_bytes()
+    with running(qapp, qtbot, tmp_path, scripted()) as driven:
+        assert "another program" in driven.widgets.notice.words()
+        assert driven.ask("Hello") == "You said: Hello"
+    assert (tmp_path / "chats.db").read_bytes() == before
+
+
+def test_a_newer_database_can_be_read_and_what_is_typed_stays(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    with running(qapp, qtbot, tmp_path, scripted()) as first:
+        first.ask("From before")
+    newer = sqlite3.connect(tmp_path / "chats.db")
+    newer.execute("PRAGMA user_version = 999")
+    newer.commit()
+    newer.close()
+    with running(qapp, qtbot, tmp_path, scripted()) as driven:
+        assert "newer Headstart" in driven.widgets.notice.words()
+        assert driven.shown[0] == "From before"
+        driven.send("Can this be saved?")
+        assert driven.widgets.composer.text() == "Can this be saved?"
+        assert "newer Headstart" in driven.widgets.notice.words()
+
+
+def test_broken_settings_are_reset_and_said_so(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    (tmp_path / "settings.json").write_text("{no json")
+    with running(qapp, qtbot, tmp_path, scripted()) as driven:
+        assert "settings" in driven.widgets.notice.words()
+        assert driven.ask("Hello") == "You said: Hello"
+
+
+def test_a_disk_that_is_full_does_not_end_the_answer(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = scripted(Answer(LONG, pause_s=0.005))
+    with running(qapp, qtbot, tmp_path, source) as driven:
+
+        def full(*args: object) -> None:
+            raise StoreFull("The disk is full: make room.")
+
+        driven.send("Go")
+        monkeypatch.setattr(driven.parts.store.messages, "save_partial", full)
+        driven.until(lambda: "disk is full" in driven.widgets.notice.words())
+        driven.until_answered()
+        monkeypatch.undo()
+
+
+def test_links_of_a_model_open_no_files(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> None:
+    with running(qapp, qtbot, tmp_path, scripted()) as driven:
+        for link in ("file:///etc/passwd", "javascript:alert(1)", "x-apple:run", "nonsense"):
+            driven.widgets.transcript.link_clicked.emit(link)
+            assert link in driven.widgets.notice.words()
+
+
+def test_more_chats_than_are_listed_are_said_to_be_there(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    with running(qapp, qtbot, tmp_path, scripted()) as driven:
+        with driven.parts.store.database.transaction():
+            for number in range(2001):
+                driven.parts.store.chats.create(ChatSettings(), f"Chat {number}")
+        driven.parts.listed.refresh()
+        model = driven.widgets.sidebar.list.model()
+        assert model.index(model.rowCount() - 1, 0).data() == "Older ones: search for them"
+        driven.parts.listed.search("Chat 1999")
+        assert model.rowCount() == 2
+
+
+def test_closing_waits_for_no_answer(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> None:
+    source = scripted(Answer(LONG * 10, pause_s=0.01))
+    with running(qapp, qtbot, tmp_path, source) as driven:
+        driven.send("Go")
+        driven.until(lambda: bool(driven.parts.figures.history.tokens_per_pass_over_time))
+        driven.widgets.window.close()
+        assert not driven.parts.worker.isRunning()
+    assert not [t for t in threading.enumerate() if t.name == "engine"]
+
+
+def test_heads_are_offered_for_the_model_in_use(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    heads = tmp_path / "mtp.safetensors"
+    heads.write_bytes((2).to_bytes(8, "little") + b"{}")
+    with running(qapp, qtbot, tmp_path / "home", scripted()) as driven:
+        driven.parts.drops.hover([str(heads)])
+        assert "as drafting heads" in driven.widgets.overlay.accessibleDescription()
+        driven.parts.models.load_heads(heads)
+        driven.until(lambda: driven.parts.models.loading is None)
+        in_use = driven.parts.models.in_use
+        assert in_use is not None
+        assert in_use.heads == str(heads)
