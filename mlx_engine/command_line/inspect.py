@@ -12,7 +12,7 @@ from rich.text import Text
 from mlx_engine.command_line.numbers_in_words import count_words, size_words, token_words
 from mlx_engine.command_line.outside import Outside
 from mlx_engine.command_line.screen import WARNING, Screen, harmless, make_screen
-from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.model_description import ModelDescription, TensorGroup
 
 SHORT_CONTEXT = 4096
 
@@ -52,7 +52,7 @@ def _show(model: ModelDescription, screen: Screen) -> None:
             Text(harmless(group.name)),
             str(group.tensors),
             count_words(group.parameters),
-            size_words(group.nbytes),
+            _size(group),
             Text(harmless(group.storage)),
         )
     screen.answers.print(Text(harmless(model.name), style="bold"), soft_wrap=True)
@@ -63,6 +63,14 @@ def _show(model: ModelDescription, screen: Screen) -> None:
     for reason in (*((model.mtp,) if model.mtp else ()), *model.declined):
         text = f"Declined ({reason.code}): {reason.words}"
         screen.answers.print(Text(harmless(text), style=WARNING), soft_wrap=True)
+
+
+def _size(group: TensorGroup) -> str:
+    """In memory, and before it in the file where that differs."""
+    size = size_words(group.nbytes)
+    if group.file_nbytes in (None, group.nbytes):
+        return size
+    return f"{size_words(group.file_nbytes or 0)} -> {size}"
 
 
 def _facts(model: ModelDescription) -> list[tuple[str, str]]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from math import prod
 from typing import NamedTuple
 
+from mlx_engine.loading.gguf_part import GgufPart
 from mlx_engine.loading.model_folder import ModelFiles
 from mlx_engine.loading.model_headers import ModelHeaders
 from mlx_engine.loading.recommended_sampling import read_recommendation
@@ -28,12 +29,16 @@ _STATE_BYTES = 4  # recurrent states are float32 everywhere
 
 
 class _Weight(NamedTuple):
-    """One weight with what belongs to it; storage in words."""
+    """One weight with what belongs to it; storage in words.
+
+    file_nbytes: what it takes in the file, where that is not nbytes.
+    """
 
     storage: str
     parameters: int
     nbytes: int
     is_matrix: bool
+    file_nbytes: int | None = None
 
 
 def describe(
@@ -113,6 +118,21 @@ def _weight(
     tensors: Mapping[str, TensorInfo],
     shapes: Mapping[str, Shape],
 ) -> _Weight:
+    loaded = _loaded(name, tensor, tensors, shapes)
+    if not isinstance(tensor, GgufPart):
+        return loaded
+    words, kind = loaded.storage, tensor.stored.type.name
+    if tensor.plan.becomes != "dense":
+        words = f"{kind} as {tensor.plan.words}"
+    return loaded._replace(storage=words, file_nbytes=tensor.stored.nbytes)
+
+
+def _loaded(
+    name: str,
+    tensor: TensorInfo,
+    tensors: Mapping[str, TensorInfo],
+    shapes: Mapping[str, Shape],
+) -> _Weight:
     matrix = name.removesuffix(".weight")
     scales = tensors.get(f"{matrix}.scales")
     if scales is None:
@@ -152,6 +172,16 @@ def _group(name: str, weights: list[_Weight]) -> TensorGroup:
         storage=_storages(weights),
         parameters=sum(weight.parameters for weight in weights),
         nbytes=sum(weight.nbytes for weight in weights),
+        file_nbytes=_file_bytes(weights),
+    )
+
+
+def _file_bytes(weights: list[_Weight]) -> int | None:
+    """None where all is loaded as it lies in the file."""
+    if all(weight.file_nbytes is None for weight in weights):
+        return None
+    return sum(
+        weight.nbytes if weight.file_nbytes is None else weight.file_nbytes for weight in weights
     )
 
 

@@ -9,10 +9,12 @@ import mlx.core as mx
 from mlx_engine.loading.describe_model import describe
 from mlx_engine.loading.element_type import cast_floats, element_bytes
 from mlx_engine.loading.evaluate_arrays import Progress, Stop, evaluate_arrays
+from mlx_engine.loading.gguf_part import GgufPart
 from mlx_engine.loading.load_tensors import load_tensors
 from mlx_engine.loading.locate_model import locate_model
 from mlx_engine.loading.model_folder import ModelFiles
 from mlx_engine.loading.model_headers import ModelHeaders, read_headers
+from mlx_engine.loading.mtp_weights import HeadTensors
 from mlx_engine.loading.text_parts import read_text_parts
 from mlx_engine.models.contract import Adapter
 from mlx_engine.models.weight_table import WeightTable
@@ -89,10 +91,17 @@ def _canonical_weights(
     arrays = cast_floats(trunk.arrays, metal=metal)
     if not heads.tensors:
         return _Weights(arrays, None, trunk.reasons)
-    shift = trunk.norm_shift if heads.inside else None
+    shift = _presumed_shift(heads, trunk.norm_shift)
     head = family.canonical_head(load_tensors(heads.tensors, metal=metal), heads.origin, shift)
     head_arrays = cast_floats(head.arrays, metal=metal)
     return _Weights(arrays, head_arrays, trunk.reasons + head.reasons)
+
+
+def _presumed_shift(heads: HeadTensors, trunk_shift: int) -> int | None:
+    """How norms of the head are stored: GGUF always as used, 1 + w; else as the trunk beside it."""
+    if any(isinstance(info, GgufPart) for info in heads.tensors.values()):
+        return 1
+    return trunk_shift if heads.inside else None
 
 
 def _build(headers: ModelHeaders, weights: _Weights, *, for_cpu: bool) -> _Built:

@@ -8,13 +8,17 @@ from mlx_engine.values.reason import Reason
 
 @dataclass(frozen=True, slots=True)
 class TensorGroup:
-    """Tensors of one role: how many, how they are stored ("8-bit affine, groups of 64"), bytes."""
+    """Tensors of one role: how many, how they are stored ("8-bit affine, groups of 64"), bytes.
+
+    file_nbytes: bytes in the file, None when they are loaded as they lie there.
+    """
 
     name: str
     tensors: int
     storage: str
     parameters: int
     nbytes: int
+    file_nbytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
