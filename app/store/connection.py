@@ -42,6 +42,7 @@ _KNOWN: dict[int, tuple[type[StoreError], str]] = {
         StoreDamaged,
         "is damaged: start Headstart again, it keeps the file aside and saves what it can",
     ),
+    sqlite3.SQLITE_CONSTRAINT: (StoreDamaged, "contradicts itself: start Headstart again"),
     sqlite3.SQLITE_NOTADB: (StoreDamaged, "is damaged: it is not a database"),
     sqlite3.SQLITE_IOERR: (
         StoreError,

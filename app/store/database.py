@@ -14,8 +14,8 @@ from app.store.words import storable
 from app.values.errors import StoreDamaged, StoreReadOnly, StoreTooNew
 
 
-def index_check_file(path: Path) -> Path:
-    """Its being there asks the next start to look through the search index, which takes long."""
+def look_closer_file(path: Path) -> Path:
+    """Its being there asks the next start to look through the whole file, which takes long."""
     return path.with_name(path.name + "-check")
 
 
@@ -92,7 +92,7 @@ class Database:
                 yield
         except StoreDamaged:
             with suppress(OSError):
-                index_check_file(self.path).touch()
+                look_closer_file(self.path).touch()
             raise
         except sqlite3.OperationalError as error:
             if not self.read_only:

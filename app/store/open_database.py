@@ -23,10 +23,10 @@ from app.store.connection import (
     pragma,
     primary_code,
 )
-from app.store.database import Database, index_check_file
+from app.store.database import Database, look_closer_file
 from app.store.migrations import APPLICATION_ID, MIGRATIONS, Migration, migrate
 from app.store.salvage import TABLES, salvage, set_aside
-from app.store.search_index import index_is_sound, index_opens, make_index_again
+from app.store.search_index import index_opens, make_index_again
 from app.values.errors import StoreDamaged, StoreForeign, StoreReadOnly
 
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -115,25 +115,28 @@ def _checked_reader(path: Path, access: Access) -> sqlite3.Connection:
 def _bring_up_to_date(
     connection: sqlite3.Connection, path: Path, steps: Sequence[Migration]
 ) -> Database:
-    _check_pages(connection, path)
     if pragma(connection, "user_version") > len(steps):
         connection.close()
         return Database(_reader(path), path, read_only=_newer_words(path))
     notices = []
+    if pragma(connection, "user_version"):
+        _check_pages(connection, path, *(f"quick_check({table})" for table in TABLES))
     copy = migrate(connection, path, steps)
     _check_shape(connection, path)
-    look_through = _was_asked_for_index_check(path)
-    if not index_opens(connection) or (look_through and not index_is_sound(connection)):
+    look_closer = _was_asked_to_look_closer(path)
+    if look_closer or not index_opens(connection):
         _make_index_again(connection, path)
-        notices.append(f"The search index in {path} was damaged and has been made again.")
+        notices.append(f"{path} was damaged in its search index, which has been made again.")
+    if look_closer:
+        _check_pages(connection, path, "integrity_check(1)")
     if copy is not None:
         notices.append(f"Your chats were brought up to date; a copy from before is {copy}.")
     return Database(connection, path, notices=tuple(notices))
 
 
-def _was_asked_for_index_check(path: Path) -> bool:
+def _was_asked_to_look_closer(path: Path) -> bool:
     try:
-        index_check_file(path).unlink()
+        look_closer_file(path).unlink()
     except OSError:
         return False
     return True
@@ -144,7 +147,6 @@ def _open_to_read(path: Path, steps: Sequence[Migration], why: sqlite3.Error) ->
     connection = _reader(path)
     try:
         _check_owner(connection, path)
-        _check_pages(connection, path)
         version = pragma(connection, "user_version")
         if version < len(steps):
             raise StoreReadOnly(
@@ -183,11 +185,12 @@ def _check_owner(connection: sqlite3.Connection, path: Path) -> None:
         )
 
 
-def _check_pages(connection: sqlite3.Connection, path: Path) -> None:
+def _check_pages(connection: sqlite3.Connection, path: Path, *checks: str) -> None:
     """Raise StoreDamaged, or sqlite3.DatabaseError where damage shows that way."""
-    finding = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-    if finding != "ok":
-        raise StoreDamaged(f"{path} is damaged: {finding}.")
+    for check in checks:
+        finding = connection.execute(f"PRAGMA {check}").fetchone()[0]
+        if finding != "ok":
+            raise StoreDamaged(f"{path} is damaged: {finding}.")
 
 
 def _check_shape(connection: sqlite3.Connection, path: Path) -> None:

@@ -58,19 +58,13 @@ def make_index(connection: sqlite3.Connection) -> None:
 
 
 def index_opens(connection: sqlite3.Connection) -> bool:
-    """Look at the beginning of both: takes no time."""
-    return _all_answer(connection, "SELECT rowid FROM {index} WHERE {index} MATCH 'a' LIMIT 1")
-
-
-def index_is_sound(connection: sqlite3.Connection) -> bool:
-    """Read all of both: about a second for 100,000 messages."""
-    return _all_answer(connection, "INSERT INTO {index} ({index}) VALUES ('integrity-check')")
-
-
-def _all_answer(connection: sqlite3.Connection, question: str) -> bool:
+    """Look at the beginning of both: takes no time, and does not see all damage."""
     try:
         for part in _INDEXES:
-            connection.execute(question.format(index=part.index)).fetchall()
+            index = part.index
+            connection.execute(
+                f"SELECT rowid FROM {index} WHERE {index} MATCH 'a' LIMIT 1"
+            ).fetchall()
     except sqlite3.DatabaseError as error:
         if primary_code(error) not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR):
             raise

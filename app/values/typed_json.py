@@ -9,7 +9,7 @@ dataclasses.
 import base64
 import math
 import types
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -59,8 +59,7 @@ def _over(default: Any, content: object, name: str, notes: list[str]) -> Any:
         notes.append(f"{name}: {_short(content)} is not a group of settings; all of it was reset.")
         return default
     sound: dict[str, Any] = {}
-    whole: Hashable = type(default)
-    for key, kind in _kinds(whole).items():
+    for key, kind in _kinds(default.__class__).items():
         if key in content:
             old = getattr(default, key)
             try:

@@ -4,7 +4,7 @@ import pytest
 from chat_stores import Clock, talk, texts
 
 from app.store.chats import DAYS_IN_BIN
-from app.store.session_store import SessionStore
+from app.store.session_store import SessionStore, open_store
 from app.values.chat_settings import ChatSettings
 from app.values.errors import NoSuchChat
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
@@ -87,6 +87,15 @@ def test_the_bin_keeps_for_thirty_days(store: SessionStore, clock: Clock) -> Non
     with pytest.raises(NoSuchChat):
         store.chats.restore(old)
     assert store.database.rows("SELECT * FROM message WHERE chat = ?", old) == []
+
+
+def test_starting_empties_the_bin(store: SessionStore, clock: Clock) -> None:
+    store.chats.delete(talk(store, "old"))
+    clock.now += DAYS_IN_BIN * DAY + 1
+    store.chats.delete(talk(store, "new"))
+    again = open_store(store.database.path, clock)
+    assert [chat.title for chat in again.chats.in_bin()] == ["new"]
+    again.close()
 
 
 def test_a_long_chat_can_be_deleted_for_ever(store: SessionStore) -> None:

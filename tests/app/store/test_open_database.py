@@ -102,18 +102,26 @@ def test_flipped_bytes_never_crash(path: Path, seed: int) -> None:
     for _ in range(30):
         content[chance.randrange(100, len(content))] ^= chance.randrange(1, 256)
     path.write_bytes(content)
+    failures = 0
+    for _ in range(8):
+        try:
+            use(path)
+        except StoreError as error:
+            assert str(path) in str(error)
+            failures += 1
+    assert failures <= 2
+    use(path)
+
+
+def use(path: Path) -> None:
     store = open_store(path)
     try:
         for summary in store.chats.listed():
             store.open_chat(summary.id)
         store.search.find("zebra")
-        talk(store, "hello")
-    except StoreError as error:
-        assert str(path) in str(error)
-    store.close()
-    again = open_store(path)
-    talk(again, "hello", "world")
-    again.close()
+        store.chats.delete_for_ever(store.chats.duplicate(talk(store, "hello", "world")))
+    finally:
+        store.close()
 
 
 def test_a_newer_file_can_be_read(path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from app.store.connection import connect
-from app.store.database import Database, index_check_file
+from app.store.database import Database, look_closer_file
 from app.store.open_database import open_in_memory
 from app.store.search import Search
 from app.store.session_store import SessionStore, open_passing_store, open_store
@@ -91,6 +91,12 @@ def test_ranges_and_snippets(store: SessionStore) -> None:
     assert "the Zebra crossed the zebras' road" in hit.snippet
     assert marked(hit.snippet, hit.snippet_ranges) == ["Zebra", "zebra"]
     assert len(hit.snippet) < 200
+
+
+def test_only_beginnings_are_marked(store: SessionStore) -> None:
+    talk(store, "the alphabet, a_bet and a bet 北京bet")
+    (hit,) = store.search.find("BET 京")
+    assert marked(hit.snippet, hit.snippet_ranges) == ["bet", "bet", "京"]
 
 
 def test_the_newest_message_is_pointed_at(store: SessionStore) -> None:
@@ -176,7 +182,7 @@ def test_a_damaged_index_is_made_again(store: SessionStore, damage: str) -> None
     path = store.database.path
     store.database.write(damage)
     store.close()
-    index_check_file(path).touch()
+    look_closer_file(path).touch()
     again = open_store(path)
     assert ["damaged" in notice for notice in again.notices] == [True]
     assert found(again, "zebra") == [chat]
@@ -190,7 +196,7 @@ def test_damage_that_shows_later_is_looked_for_at_the_next_start(store: SessionS
     talk(store, "zebra")
     with pytest.raises(StoreDamaged, match="start Headstart again"), store.database._errors():
         raise_corrupt(store.database)
-    assert index_check_file(store.database.path).exists()
+    assert look_closer_file(store.database.path).exists()
 
 
 def raise_corrupt(database: Database) -> None:
