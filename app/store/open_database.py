@@ -119,11 +119,11 @@ def _bring_up_to_date(
         connection.close()
         return Database(_reader(path), path, read_only=_newer_words(path))
     notices = []
+    look_closer = _was_asked_to_look_closer(path)
     if pragma(connection, "user_version"):
         _check_pages(connection, path, *(f"quick_check({table})" for table in TABLES))
     copy = migrate(connection, path, steps)
     _check_shape(connection, path)
-    look_closer = _was_asked_to_look_closer(path)
     if look_closer or not index_opens(connection):
         _make_index_again(connection, path)
         notices.append(f"{path} was damaged in its search index, which has been made again.")
