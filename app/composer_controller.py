@@ -8,8 +8,9 @@ from PySide6.QtCore import QObject
 from app.answers import Answers
 from app.chat_controller import ChatController
 from app.model_controller import ModelController
-from app.window.composer.attached_text import AttachedText, with_attachments
+from app.window.composer.attached_text import AttachedText, fenced, with_attachments
 from app.window.composer.composer import Composer
+from app.worker.replies import TokensCounted
 
 NO_MODEL = "Open or drop a model first"
 
@@ -34,6 +35,8 @@ class ComposerController(QObject):
         composer.stop_wanted.connect(chats.stop)
         composer.edit_last_wanted.connect(edit_last)
         composer.attach_wanted.connect(self._attach)
+        composer.attachments_changed.connect(self._count)
+        models.counted.connect(self._show_counts)
         answers.changed.connect(self.refresh)
         chats.opened.connect(self.refresh)
         for signal in (models.loaded, models.unloaded, models.failed):
@@ -53,6 +56,14 @@ class ComposerController(QObject):
         """Attach files that were dropped."""
         self._composer.attach_files([Path(path) for path in paths])
         self._composer.setFocus()
+
+    def _count(self, attachments: tuple[AttachedText, ...]) -> None:
+        self._models.count(tuple(map(fenced, attachments)))
+
+    def _show_counts(self, counted: TokensCounted) -> None:
+        """Counts of attachments that are no longer the same are out of date."""
+        if counted.texts == tuple(map(fenced, self._composer.attachments())):
+            self._composer.show_tokens(counted.counts)
 
     def _attach(self) -> None:
         self._composer.attach_files(self._choose_files())

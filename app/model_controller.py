@@ -13,13 +13,22 @@ from app.worker.replies import (
     LoadProgress,
     ModelLoaded,
     ModelUnloaded,
+    TokensCounted,
 )
-from app.worker.requests import CancelLoad, LoadModel, MeasureCosts, Request
+from app.worker.requests import CancelLoad, CountTokens, LoadModel, MeasureCosts, Request
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import LoadOptions
 
 BUILT_IN_NAME = "Pocket model"
-ModelReply = CostsMeasured | LoadCancelled | LoadFailed | LoadProgress | ModelLoaded | ModelUnloaded
+ModelReply = (
+    CostsMeasured
+    | LoadCancelled
+    | LoadFailed
+    | LoadProgress
+    | ModelLoaded
+    | ModelUnloaded
+    | TokensCounted
+)
 
 
 class ModelController(QObject):
@@ -32,6 +41,7 @@ class ModelController(QObject):
         cancelled: the load was given up.
         unloaded: there is no model any more, with the words why.
         measured: CostsMeasured of the model in use.
+        counted: TokensCounted by the model in use.
     """
 
     loaded = Signal(object)
@@ -40,6 +50,7 @@ class ModelController(QObject):
     cancelled = Signal()
     unloaded = Signal(str)
     measured = Signal(object)
+    counted = Signal(object)
 
     def __init__(self, request: Callable[[Request], None], parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -87,6 +98,11 @@ class ModelController(QObject):
             heads = current.heads if options.heads is None else str(options.heads)
             self.load(replace(current, heads=heads, options=options))
 
+    def count(self, texts: tuple[str, ...]) -> None:
+        """Ask for the tokens of these texts."""
+        if texts and self.description is not None:
+            self._request(CountTokens(texts))
+
     def cancel(self) -> None:
         """Give the load up."""
         if self._waiting:
@@ -115,6 +131,8 @@ class ModelController(QObject):
                 self.unloaded.emit(reply.words)
             case CostsMeasured():
                 self.measured.emit(reply)
+            case TokensCounted():
+                self.counted.emit(reply)
 
     def _done(self, path: str | None) -> LoadModel:
         """Loads end in the order they were asked for."""

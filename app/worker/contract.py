@@ -73,6 +73,9 @@ class ChatEngine(Protocol):
     ) -> ChatSession:
         """A new conversation."""
 
+    def tokenize(self, text: str) -> list[int]:
+        """Token ids of a text."""
+
     def close(self) -> None:
         """Let the model go."""
 

@@ -8,13 +8,14 @@ from app.worker.inbox import Inbox
 from app.worker.interruptions import Interruptions
 from app.worker.model_in_use import ModelInUse
 from app.worker.problems import no_model, problem_of
-from app.worker.replies import AnswerFailed, CostsMeasured, Reply, WorkerFailed
+from app.worker.replies import AnswerFailed, CostsMeasured, Reply, TokensCounted, WorkerFailed
 from app.worker.requests import (
     Ask,
     CancelLoad,
     ChangeSettings,
     CloseChat,
     ContinueAnswer,
+    CountTokens,
     LoadModel,
     MeasureCosts,
     Question,
@@ -66,6 +67,8 @@ class _Desk:
                     self._model.chats.change(request.chat_id, request.settings)
             case MeasureCosts():
                 self._measure()
+            case CountTokens():
+                self._count(request.texts)
             case StopAnswer() | CancelLoad() | Shutdown():
                 pass  # what they end is over
 
@@ -74,6 +77,11 @@ class _Desk:
             self._reply(AnswerFailed(question.chat_id, question.message_id, no_model()))
         else:
             self._answering.answer(question, self._model.chats)
+
+    def _count(self, texts: tuple[str, ...]) -> None:
+        if self._model.engine is not None:
+            counts = tuple(len(self._model.engine.tokenize(text)) for text in texts)
+            self._reply(TokensCounted(texts, counts))
 
     def _measure(self) -> None:
         if self._model.engine is not None:

@@ -68,6 +68,14 @@ class CostsMeasured:
 
 
 @dataclass(frozen=True, slots=True)
+class TokensCounted:
+    """Tokens of each text that was asked about, in their order."""
+
+    texts: tuple[str, ...]
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerEvents:
     """What happened since the last such reply, at most 30 a second; the last one of an answer ends
     with GenerationFinished unless AnswerFailed follows.
@@ -109,6 +117,7 @@ Reply = (
     | LoadFailed
     | LoadCancelled
     | CostsMeasured
+    | TokensCounted
     | AnswerEvents
     | AnswerFailed
     | AnswerWithdrawn

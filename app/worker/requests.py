@@ -93,6 +93,13 @@ class MeasureCosts:
 
 
 @dataclass(frozen=True, slots=True)
+class CountTokens:
+    """How many tokens of the model in use each of these texts has."""
+
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CloseChat:
     """The chat is gone: stop it and free its cache."""
 
@@ -112,6 +119,7 @@ Request = (
     | StopAnswer
     | ChangeSettings
     | MeasureCosts
+    | CountTokens
     | CloseChat
     | Shutdown
 )

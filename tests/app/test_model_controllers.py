@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from scripted_models import ScriptedModels, WorkerEngine, described
@@ -107,11 +107,16 @@ def test_what_cannot_be_used_is_refused_with_its_reason(driven: Driven, tmp_path
     assert "photo.bin" in driven.widgets.notice.words()
 
 
+def label_texts(driven: Driven) -> list[str]:
+    return [label.text() for label in driven.widgets.composer.findChildren(QLabel)]
+
+
 def test_texts_are_attached_and_sent_with_the_message(driven: Driven, tmp_path: Path) -> None:
     note = tmp_path / "note.py"
     note.write_text("print('hello')\n")
     driven.parts.drops.take([str(note)])
     assert [a.name for a in driven.widgets.composer.attachments()] == ["note.py"]
+    driven.until(lambda: any("4 tok" in text for text in label_texts(driven)))
     driven.send("What does it print?")
     driven.until_answered()
     assert driven.shown[0] == "note.py:\n\n```py\nprint('hello')\n```\n\nWhat does it print?"

@@ -20,6 +20,7 @@ from app.worker.replies import (
     ModelUnloaded,
     Problem,
     Reply,
+    TokensCounted,
     WorkerFailed,
 )
 from app.worker.requests import (
@@ -29,6 +30,7 @@ from app.worker.requests import (
     ChatSettings,
     CloseChat,
     ContinueAnswer,
+    CountTokens,
     LoadModel,
     MeasureCosts,
     Request,
@@ -69,6 +71,7 @@ REQUESTS: tuple[Request, ...] = (
     StopAnswer("chat"),
     ChangeSettings("chat", SETTINGS),
     MeasureCosts(),
+    CountTokens(("some text",)),
     CloseChat("chat"),
     Shutdown(),
 )
@@ -79,6 +82,7 @@ REPLIES: tuple[Reply, ...] = (
     LoadFailed("model", PROBLEM),
     LoadCancelled("model"),
     CostsMeasured((1.0, 2.0), 0.5),
+    TokensCounted(("some text",), (2,)),
     AnswerEvents(
         "chat",
         "m1",
