@@ -118,7 +118,8 @@ class ModelController(QObject):
                 name = BUILT_IN_NAME if reply.path is None else reply.description.name
                 self.description = replace(reply.description, name=name)
                 self.loaded.emit(self.description)
-                self._request(MeasureCosts())
+                if self.description.mtp_heads and self.description.mtp is None:
+                    self._request(MeasureCosts())  # else nobody asks what a wide pass costs
             case LoadFailed():
                 self._done(reply.path)
                 self.failed.emit(reply)

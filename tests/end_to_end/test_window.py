@@ -50,7 +50,7 @@ def set_up(app: App, **draft: object) -> None:
     settings = replace(
         app.parts.chats.chat.settings,
         sampling=SamplingOptions(temperature=0.7, seed=3),
-        generation=GenerationOptions(max_tokens=160, ignore_eos=True),
+        generation=GenerationOptions(max_tokens=110, ignore_eos=True),
         draft=DraftOptions(**draft),  # type: ignore[arg-type]
     )
     app.parts.chats.change_settings(settings)
