@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mlx_engine.loading.gguf_bits import (
     Bytes,
     as_words,
+    both_halves,
     high_halves,
     low_halves,
     one_bit,
@@ -26,6 +27,7 @@ _CODEBOOK = np.array(
     [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.int16
 )  # IQ4_NL and IQ4_XS
 _MIDDLE = 128
+_SIX, _FOUR, _TWO = np.uint32(0x3F3F3F3F), np.uint32(0x0F0F0F0F), np.uint32(0x30303030)
 _LOW_ENTRY = (_CODEBOOK[np.arange(256) & 15] + _MIDDLE).astype(np.uint8)
 _HIGH_ENTRY = (_CODEBOOK[np.arange(256) >> 4] + _MIDDLE).astype(np.uint8)
 
@@ -69,10 +71,9 @@ def q8_0(blocks: Bytes) -> AffineBlocks:
 
 def q4_k(blocks: Bytes) -> AffineBlocks:
     """d sc q - dmin m, eight runs of 32; in 64 elements the low halves come first."""
-    words = as_words(blocks[:, 16:]).reshape(-1, 4, 1, 4)
-    both = np.concatenate([low_halves(words), high_halves(words)], axis=2)
-    rule = _six_bit_rule(blocks)
-    return AffineBlocks(packed_4(both).reshape(len(blocks), 32), *rule)
+    words = as_words(blocks[:, 16:]).reshape(-1, 4)
+    codes = packed_4(both_halves(words)).reshape(len(blocks), 32)
+    return AffineBlocks(codes, *_six_bit_rule(blocks))
 
 
 def q5_k(blocks: Bytes) -> AffineBlocks:
@@ -118,14 +119,12 @@ AFFINE: dict[str, Callable[[Bytes], AffineBlocks]] = {
 
 def split_nibbles(data: Bytes) -> NDArray[np.uint32]:
     """Bytes [n, 8 k], low halves first -> codes of four bits in MLX's order [n, 2 k]."""
-    words = as_words(data)
-    return packed_4(np.concatenate([low_halves(words), high_halves(words)], axis=-1))
+    return packed_4(both_halves(as_words(data)))
 
 
 def _five_bits(data: Bytes) -> NDArray[np.uint32]:
     """32 fifth bits, then 16 bytes of halves."""
-    words = as_words(data[:, 4:])
-    codes = np.concatenate([low_halves(words), high_halves(words)], axis=-1)
+    codes = both_halves(as_words(data[:, 4:]))
     return packed_5(codes | spread_bits(data[:, :4]))
 
 
@@ -149,14 +148,14 @@ class _Rule(NamedTuple):
 
 def _six_bit_rule(blocks: Bytes) -> _Rule:
     """Scales d sc and biases -dmin m of the eight runs of a K block; sc and m have six bits."""
-    packed = blocks[:, 4:16]
-    first, second, third = packed[:, :4], packed[:, 4:8], packed[:, 8:]
-    scales = np.empty((len(blocks), 8), np.uint8)
-    lows = np.empty((len(blocks), 8), np.uint8)
-    scales[:, :4], lows[:, :4] = first & 63, second & 63
-    scales[:, 4:] = (third & 15) | ((first >> 2) & 48)
-    lows[:, 4:] = (third >> 4) | ((second >> 2) & 48)
+    words = np.ascontiguousarray(blocks[:, 4:16]).view("<u4")
+    first, second, third = words[:, 0], words[:, 1], words[:, 2]
+    six = np.empty((len(blocks), 4), np.uint32)  # four numbers in each word
+    six[:, 0], six[:, 2] = first & _SIX, second & _SIX
+    six[:, 1] = (third & _FOUR) | ((first >> np.uint32(2)) & _TWO)
+    six[:, 3] = ((third >> np.uint32(4)) & _FOUR) | ((second >> np.uint32(2)) & _TWO)
+    numbers = six.view(np.uint8).astype(np.float32)
     return _Rule(
-        _halves(blocks, 0) * scales.astype(np.float32),
-        -_halves(blocks, 2) * lows.astype(np.float32),
+        _halves(blocks, 0) * numbers[:, :8],
+        -_halves(blocks, 2) * numbers[:, 8:],
     )

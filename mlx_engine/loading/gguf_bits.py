@@ -29,6 +29,16 @@ def high_halves(words: Words) -> Words:
     return (words >> np.uint64(4)) & _LOW_HALVES
 
 
+def both_halves(words: Words) -> Words:
+    """Words [n, k] -> the low halves of a row, then its high ones, [n, 2 k]."""
+    n, k = words.shape
+    both = np.empty((n, 2 * k), np.uint64)
+    np.bitwise_and(words, _LOW_HALVES, out=both[:, :k])
+    np.right_shift(words, np.uint64(4), out=both[:, k:])
+    both[:, k:] &= _LOW_HALVES
+    return both
+
+
 def one_bit(words: Words, place: int) -> Words:
     """Bit `place` of every byte, as the fifth bit of a code."""
     bits = words >> np.uint64(place)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from math import sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from mlx_engine.loading.gguf_affine import AFFINE, split_nibbles
 from mlx_engine.loading.gguf_bits import Bytes
 from mlx_engine.loading.gguf_plan import BlockPlan
-from mlx_engine.loading.gguf_rounded import RoundedBlocks, round_to_8_bits, values_of
+from mlx_engine.loading.gguf_rounded import OutOfRangeError, round_to_8_bits, values_of
 from mlx_engine.loading.gguf_types import BlockType
 
 _CHUNK_BYTES = 2**18  # of blocks at a time, so that what is made of them stays in the cache
-_THREADS = 4
+_THREADS = 2  # more only wait for each other between NumPy calls
 _E8M0_NAN, _UE4M3_ZERO, _UE4M3_SIGN = 255, 0x7F, 0x80
 
 
@@ -57,16 +57,24 @@ def repack(rows: Bytes, kind: BlockType, plan: BlockPlan, dtype: type[np.floatin
     step = max(1, _CHUNK_BYTES // rows.shape[1])
     convert = _converter(kind, plan, dtype)
 
-    def work(start: int) -> _Sums:
-        part = np.ascontiguousarray(rows[start : start + step]).reshape(-1, kind.nbytes)
-        piece = convert(part)
-        made.put(start, piece)
-        return _Sums(piece.error, piece.size)
+    def work(starts: range) -> _Sums:
+        error = size = 0.0
+        for start in starts:
+            part = np.ascontiguousarray(rows[start : start + step]).reshape(-1, kind.nbytes)
+            piece = convert(part)
+            made.put(start, piece)
+            error += piece.error
+            size += piece.size
+        return _Sums(error, size)
 
+    starts = range(0, len(rows), step)
+    shares = [starts[first::_THREADS] for first in range(_THREADS)]
     try:
         with ThreadPoolExecutor(_THREADS) as pool:
-            sums = list(pool.map(work, range(0, len(rows), step)))
+            sums = list(pool.map(work, shares))
     except _TooLargeError:
+        if dtype is np.float32:
+            raise NotNumbersError from None
         return repack(rows, kind, plan, np.float32)
     error, size = sum(one.error for one in sums), sum(one.size for one in sums)
     return PackedTensor(made.weight, made.scales, made.biases, sqrt(error / size) if size else 0.0)
@@ -101,16 +109,14 @@ class _Made:
         if self.biases is not None and piece.biases is not None:
             self._put_floats(self.biases, here, piece.biases)
 
-    def _put_floats(
-        self, target: NDArray[np.generic], here: slice, values: NDArray[np.generic]
-    ) -> None:
-        with np.errstate(over="ignore"):
-            target[here] = values.reshape(-1, target.shape[1])
-        if target.dtype == np.uint8 or np.isfinite(target[here]).all():
-            return
-        if self._dtype is np.float16 and np.isfinite(values).all():
-            raise _TooLargeError
-        raise NotNumbersError
+    def _put_floats(self, target: NDArray[np.generic], here: slice, values: NDArray[Any]) -> None:
+        if target.dtype != np.uint8:
+            largest = max(abs(float(values.max())), abs(float(values.min())))
+            if not largest < np.inf:
+                raise NotNumbersError
+            if largest > float(np.finfo(self._dtype).max):
+                raise _TooLargeError
+        target[here] = values.reshape(-1, target.shape[1])
 
 
 def _converter(
@@ -132,10 +138,10 @@ def _rounded(
     blocks: Bytes,
 ) -> _Piece:
     values = values_of_blocks(blocks)
-    if not np.isfinite(values).all():
-        raise NotNumbersError
-    made: RoundedBlocks = round_to_8_bits(values, dtype)
-    return _Piece(*made)
+    try:
+        return _Piece(*round_to_8_bits(values, dtype))
+    except OutOfRangeError as error:
+        raise (_TooLargeError if np.isfinite(values).all() else NotNumbersError) from error
 
 
 def _mxfp4(blocks: Bytes) -> _Piece:

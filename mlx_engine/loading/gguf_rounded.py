@@ -13,6 +13,10 @@ GROUP = 32
 _STEPS = np.float32(255)
 
 
+class OutOfRangeError(ValueError):
+    """A value that is not a number, or beyond the type of the scales."""
+
+
 class RoundedBlocks(NamedTuple):
     """Codes [n, 8 words a group], scales and biases [n, groups], in the type they will be kept in.
 
@@ -30,12 +34,15 @@ def round_to_8_bits(values: Floats, dtype: type[np.floating]) -> RoundedBlocks:
     """Values [n, 32 k], from the least to the greatest of a group in 255 steps.
 
     Codes are chosen for the scales as they will be kept, so an error is at most half a step and
-    the rounding of scale and bias to `dtype`.
+    the rounding of scale and bias to `dtype`. Raises OutOfRangeError.
     """
     groups = values.reshape(-1, GROUP)
-    low = groups.min(axis=1, keepdims=True)
-    scales = ((groups.max(axis=1, keepdims=True) - low) / _STEPS).astype(dtype)
-    biases = low.astype(dtype)
+    low, high = _across(np.minimum, groups), _across(np.maximum, groups)
+    with np.errstate(over="ignore", invalid="ignore"):
+        scales = ((high - low) / _STEPS).astype(dtype)
+        biases = low.astype(dtype)
+    if not (np.isfinite(scales).all() and np.isfinite(biases).all()):
+        raise OutOfRangeError
     step, start = scales.astype(np.float32), biases.astype(np.float32)
     scaled = groups - start
     scaled /= np.where(step > 0, step, np.float32(1))
@@ -53,6 +60,15 @@ def round_to_8_bits(values: Floats, dtype: type[np.floating]) -> RoundedBlocks:
         float(np.vdot(scaled, scaled)),
         float(np.vdot(groups, groups)),
     )
+
+
+def _across(pick: np.ufunc, groups: Floats) -> Floats:
+    """The least or greatest of each group, [n, 1]; halving is faster than NumPy's own way."""
+    width = GROUP
+    while width > 1:
+        width //= 2
+        groups = pick(groups[:, :width], groups[:, width:])
+    return groups
 
 
 def q6_k(blocks: Bytes) -> Floats:

@@ -140,6 +140,14 @@ def test_scales_beyond_half_precision_keep_float32() -> None:
     np.testing.assert_array_equal(values(packed, "Q4_K"), reference(blocks, "Q4_K"))
 
 
+def test_values_beyond_half_precision_are_rounded_in_float32() -> None:
+    blocks = random_blocks("Q6_K", 4, 2, seed=3)
+    blocks[0, 208:210] = np.array([60000.0], "<f2").view(np.uint8)
+    packed = packed_of("Q6_K", blocks, np.float16)
+    assert packed.scales.dtype == np.float32
+    assert packed.error < 0.006
+
+
 @pytest.mark.parametrize("name", sorted(set(PACKED) - {"IQ1_M"}))
 def test_scales_that_are_not_numbers(name: str) -> None:
     blocks = random_blocks(name, 5, 2, seed=4)
