@@ -13,9 +13,10 @@ from mlx_engine.command_line.option_text import (
     draft_words,
     sampling_words,
 )
-from mlx_engine.command_line.saved_chat import SavedChat, read_chat, write_chat
+from mlx_engine.command_line.saved_chat import read_chat, write_chat
 from mlx_engine.command_line.screen import WARNING
 from mlx_engine.values.errors import BadOption, EngineError
+from mlx_engine.values.saved_chat import SavedChat
 
 
 @dataclass(frozen=True, slots=True)

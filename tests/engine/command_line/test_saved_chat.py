@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlx_engine.command_line.saved_chat import SavedChat, read_chat, write_chat
+from mlx_engine.command_line.saved_chat import read_chat, write_chat
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.errors import BadOption
+from mlx_engine.values.saved_chat import SavedChat
 
 TEXT = st.text(st.characters(codec="utf-8"))
 CHAT = SavedChat(
