@@ -148,6 +148,7 @@ class App(QObject):
         parts.look.dress(
             [
                 widgets.sidebar.set_theme,
+                widgets.window.set_theme,
                 widgets.head.set_theme,
                 widgets.notice.set_theme,
                 widgets.start.set_theme,

@@ -1,5 +1,6 @@
 """From arguments to the end of the window: one instance, its files, Qt's loop."""
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -42,4 +43,6 @@ def run_window(arguments: Sequence[str]) -> int:
     status = application.exec()
     app.close()
     instance.close()
+    if app.parts.worker.isRunning():
+        os._exit(status)  # everything is saved; a pass of a large model may take a while to end
     return status

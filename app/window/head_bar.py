@@ -1,9 +1,9 @@
 """The line above the transcript: the model in use, and buttons for the panels."""
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QPushButton
 
-from app.window.controls.icon_button import IconButton
+from app.window.controls.icon_button import IconButton, icon_size
 from app.window.controls.labels import ShortLabel
 from app.window.icons import icon
 from app.window.theme import Theme, TypeSizes
@@ -57,7 +57,9 @@ class HeadBar(QFrame):
         """Take other colours and sizes."""
         for button in (self.sidebar, self.compare, self.session, self._cancel):
             button.set_theme(theme, sizes)
-        self._model.setIcon(icon("chevron_down", theme.muted))
+        size = icon_size(sizes)
+        self._model.setIcon(icon("chevron_down", theme.muted, size))
+        self._model.setIconSize(QSize(size, size))
 
     def show_model(self, model: ModelDescription | None) -> None:
         """Name and heads of the model in use, None for no model."""

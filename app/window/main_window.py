@@ -13,6 +13,8 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QMainWindow, QStackedWidget, QVBoxLayout, QWidget
 
+from app.window.theme import Theme, TypeSizes
+
 Page = Literal["chat", "library", "compare"]
 Panel = Literal["session", "drafting"]
 PANEL_WIDTH = 288
@@ -77,6 +79,12 @@ class MainWindow(QMainWindow):
         self.setCentralWidget(self.body)
         self.resize(*USUAL)
 
+    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
+        """Panels grow with the text in them."""
+        del theme
+        self._right.setFixedWidth(round(PANEL_WIDTH * sizes.interface / TypeSizes().interface))
+        self._fold()
+
     @property
     def page(self) -> Page:
         """What the middle shows."""
@@ -127,8 +135,8 @@ class MainWindow(QMainWindow):
 
     def _fold(self) -> None:
         """Hide what is not wanted, and the right side when it has no room or no business."""
-        left = self._sidebar.width() if self._wants_sidebar else 0
-        has_room = self.width() - left - PANEL_WIDTH >= NARROWEST_PAGE
+        left = self._sidebar.minimumWidth() if self._wants_sidebar else 0
+        has_room = self.width() - left - self._right.minimumWidth() >= NARROWEST_PAGE
         self._sidebar.setVisible(self._wants_sidebar)
         self._right.setVisible(self._wants_right and has_room and self.page == "chat")
         self.folded.emit()

@@ -69,6 +69,7 @@ def make_widgets(theme: Theme, sizes: TypeSizes) -> Widgets:
             strip,
         )
     )
+    window.set_theme(theme, sizes)
     actions = Actions(window)
     actions.fill(window.menuBar())
     card = ModelCardView(theme, sizes)

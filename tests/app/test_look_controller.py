@@ -97,3 +97,17 @@ def test_a_mistake_in_a_slot_is_kept_and_told(driven: Driven) -> None:
     assert boxes
     for box in boxes:
         box.close()
+
+
+def test_panels_have_room_for_larger_text_from_the_start(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    with running(qapp, qtbot, tmp_path, scripted()) as first:
+        usual = first.widgets.sidebar.width()
+        for _ in range(5):
+            first.widgets.actions["larger"].trigger()
+        assert first.widgets.sidebar.minimumWidth() > usual
+    with running(qapp, qtbot, tmp_path, scripted()) as again:
+        assert again.widgets.sidebar.width() > usual
+        again.widgets.actions["actual-size"].trigger()
+        assert again.widgets.sidebar.minimumWidth() == usual

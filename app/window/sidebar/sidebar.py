@@ -14,7 +14,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.window.icons import icon
+from app.window.controls.icon_button import icon_size
+from app.window.icons import ICON, icon
 from app.window.sidebar.chat_list import ChatList
 from app.window.sidebar.listed_chats import ChatGroup
 from app.window.sidebar.undo_bar import UndoBar
@@ -41,7 +42,6 @@ class Sidebar(QFrame):
     def __init__(self, theme: Theme, sizes: TypeSizes, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setProperty("role", "sidebar")
-        self.setFixedWidth(WIDTH)
         self.list = ChatList(theme, sizes)
         self._search = QLineEdit()
         self._search.setPlaceholderText("Search")
@@ -97,14 +97,13 @@ class Sidebar(QFrame):
     def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
         """Take other colours and sizes."""
         self.list.set_theme(theme, sizes)
-        self._search_icon.setIcon(icon("search", theme.muted))
-        for button, name in (
-            (self._new, "new_chat"),
-            (self._library, "library"),
-            (self._bin, "delete"),
-        ):
-            button.setIcon(icon(name, theme.text))
-            button.setIconSize(QSize(16, 16))
+        size = icon_size(sizes)
+        self.setFixedWidth(WIDTH * size // ICON)
+        self._search_icon.setIcon(icon("search", theme.muted, size))
+        names = ((self._new, "new_chat"), (self._library, "library"), (self._bin, "delete"))
+        for button, name in names:
+            button.setIcon(icon(name, theme.text, size))
+            button.setIconSize(QSize(size, size))
 
     def show_groups(self, groups: Iterable[ChatGroup], *, is_bin: bool = False) -> None:
         """List these chats; say so when there are none."""
