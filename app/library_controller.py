@@ -135,8 +135,8 @@ def advice(machine: Machine) -> str:
     best = next((size for size in (122, 35, 27, 9, 4, 2) if size <= billions), 0.8)
     return (
         f"This machine gives a model {size_words(machine.usable_bytes)}. A Qwen3.5 of up to "
-        f"{best:g}B parameters in 4 bits fits with room for long chats; its drafting heads come "
-        "with it."
+        f"{best:g}B parameters in 4 bits fits with room for long chats: take a version that kept "
+        "its MTP heads."
     )
 
 
