@@ -56,6 +56,11 @@ def parts_of(stored: GgufTensor, place: Placement, factor: GgufTensor | None) ->
     plan = plan_of(stored.type, stored.name, stored.file)
     if factor is not None:
         plan = ROUNDED
+    if plan.becomes != "dense" and len(stored.shape) != 2:
+        raise UnsupportedModel(
+            f"{stored.file}: {stored.name} {list(stored.shape)} is stored as {stored.type.name}, "
+            "though it is no matrix. Get the file again."
+        )
     _check_order(stored, place, plan)
     if plan.becomes == "dense":
         dtype = "F32" if stored.type.name == "F64" else stored.type.name

@@ -78,6 +78,11 @@ class Qwen35Gguf:
         metadata, tensors = self._metadata, self._file.tensors
         count, head = metadata.count, metadata.count("attention.key_length")
         rotated = count("rope.dimension_count", head // 4)
+        if not 0 < rotated <= head or rotated % 2:
+            raise BadModelFile(
+                f"{metadata.path}: {rotated} rotated elements in heads of {head} cannot be. Get "
+                "the file again."
+            )
         recurrent = metadata.flags("attention.recurrent_layers")
         text: dict[str, object] = {
             "model_type": "qwen3_5_text",

@@ -176,7 +176,7 @@ def _none_there(promised: int) -> Reason:
         heads = "1 MTP head" if promised == 1 else f"{promised} MTP heads"
         return Reason(
             "heads-dropped",
-            f"config.json promises {heads} but no mtp.* tensor is in the files: this conversion "
+            f"The config promises {heads} but no mtp.* tensor is in the files: this conversion "
             "dropped them. Get a conversion with heads, or give the heads of the original.",
         )
     return Reason("no-heads", "This model has no MTP heads.")

@@ -1,5 +1,8 @@
 """GGUF models as a whole: the same numbers as the folder, heads from everywhere, clear refusals."""
 
+import contextlib
+import random
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +13,9 @@ from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine
 from mlx_engine import DraftOptions, LoadOptions, SamplingOptions
+from mlx_engine.loading.gguf_header import GgufTensor
+from mlx_engine.loading.gguf_part import Placement, parts_of
+from mlx_engine.loading.gguf_types import BLOCK_TYPES
 from mlx_engine.loading.load_model import load_model
 from mlx_engine.values.errors import BadModelFile, EngineError, LoadStopped, UnsupportedModel
 
@@ -113,6 +119,13 @@ def test_inspect_tells_types_and_bytes(tmp_path: Path) -> None:
         ({"qwen35.embedding_length": 32}, "", BadModelFile, r"token_embd\.weight has the shape"),
         ({"qwen35.attention.head_count": 0}, "", BadModelFile, "num_attention_heads=0"),
         ({"qwen35.rope.scaling.type": "yarn"}, "", UnsupportedModel, "rope scaling 'yarn'"),
+        (
+            {"qwen35.rope.dimension_count": 34},
+            "",
+            BadModelFile,
+            "34 rotated elements in heads of 32",
+        ),
+        ({"qwen35.rope.dimension_count": 7}, "", BadModelFile, "7 rotated"),
         ({"qwen35.ssm.state_size": 8}, "", EngineError, "attn_qkv.*shape|order cannot"),
         ({}, "token_embd.weight", BadModelFile, r"token_embd\.weight is missing"),
         ({}, "blk.1.ffn_up.weight", BadModelFile, r"layers\.1\.mlp\.up_proj"),
@@ -126,6 +139,26 @@ def test_what_cannot_run_is_named(
     with pytest.raises(kind, match=message) as caught:
         mlx_engine.load(file)
     assert str(file) in str(caught.value)
+
+
+def test_a_packed_vector_is_refused(tmp_path: Path) -> None:
+    stored = GgufTensor("blk.0.attn_norm.weight", BLOCK_TYPES[8], (64,), 68, tmp_path, 0)
+    with pytest.raises(UnsupportedModel, match=r"attn_norm\.weight .*no matrix"):
+        list(parts_of(stored, Placement("layers.0.input_layernorm.weight"), None))
+
+
+def test_mutated_metadata_never_crash(tmp_path: Path) -> None:
+    file = write_tiny_gguf(tmp_path / "m.gguf", form="packed")
+    sound, draw = file.read_bytes(), random.Random(1)
+    places = [match.start() for match in re.finditer(rb"qwen35\.", sound)]
+    for _ in range(150):
+        changed = bytearray(sound)
+        start = draw.choice(places) + draw.randrange(60)
+        number = draw.choice([0, 1, 3, 7, 34, 2**15, 2**31, 2**32 - 1])
+        changed[start : start + 4] = number.to_bytes(4, "little")
+        file.write_bytes(changed)
+        with contextlib.suppress(EngineError):
+            mlx_engine.inspect(file)
 
 
 def test_heads_alone_are_no_model(tmp_path: Path) -> None:
