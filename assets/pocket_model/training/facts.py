@@ -40,11 +40,21 @@ def read_facts(listing: Path, corrections: Path) -> list[Fact]:
             continue
         owner, _, names = line.partition(": ")
         for name in names.split():
-            fact = read_fact(owner, name)
-            if fact is None or not fact.text:
-                continue
-            facts.append(correct(fact, corrected.get(fact.name, [])))
+            written = full_name(owner, name)
+            row = corrected.get(written.name, [])
+            fact = read_fact(owner, name) or (written if len(row) > 1 else None)
+            if fact is not None:
+                facts.append(correct(fact, row))
     return facts
+
+
+def full_name(owner: str, name: str) -> Fact:
+    """A fact with only its name and module."""
+    holder, module = find_owner(owner)
+    prefix = "" if owner == "builtins" else owner.removeprefix("builtins.") + "."
+    for module_type in ("collections.", "datetime.", "pathlib."):
+        prefix = prefix.removeprefix(module_type) if inspect.isclass(holder) else prefix
+    return Fact(prefix + name, module, "", "")
 
 
 def read_fact(owner: str, name: str) -> Fact | None:
@@ -53,16 +63,14 @@ def read_fact(owner: str, name: str) -> Fact | None:
     thing = inspect.getattr_static(holder, name)
     thing = thing.__func__ if isinstance(thing, staticmethod | classmethod) else thing
     documented = getattr(holder, name)
-    prefix = "" if owner == "builtins" else owner.removeprefix("builtins.") + "."
-    for module_type in ("collections.", "datetime.", "pathlib."):
-        prefix = prefix.removeprefix(module_type) if inspect.isclass(holder) else prefix
+    written = full_name(owner, name).name
     lines = (inspect.getdoc(documented) or "").splitlines()
     head, body = split_usage(lines, name)
     text = first_sentence(body)
-    signature = prefix + name + arguments(documented, head, inspect.isclass(holder))
+    signature = written + arguments(documented, head, inspect.isclass(holder))
     if not text or len(text) > LONGEST_TEXT or not text[0].isalpha():
         return None
-    return Fact(prefix + name, module, signature, text)
+    return Fact(written, module, signature, text)
 
 
 def correct(fact: Fact, row: list[str]) -> Fact:

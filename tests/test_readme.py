@@ -1,0 +1,30 @@
+"""The README's tree is the modules' own words, and its test command is the one CI runs."""
+
+from pathlib import Path
+
+from readme_tree import expected_tree
+
+ROOT = Path(__file__).parents[1]
+HINT = "paste what `python tests/helpers/readme_tree.py` prints between two fences of README.md"
+TEST_COMMAND = (
+    "python3 -m venv .venv && .venv/bin/pip install -q -e '.[test]' && .venv/bin/pytest -n 2"
+)
+
+
+def fenced_blocks(text: str) -> list[str]:
+    """What stands between fences, without the fences' own lines."""
+    return [block.partition("\n")[2].rstrip("\n") for block in text.split("```")[1::2]]
+
+
+def test_the_tree_is_what_the_modules_say() -> None:
+    assert expected_tree(ROOT) in fenced_blocks((ROOT / "README.md").read_text()), HINT
+
+
+def test_the_test_command_is_there() -> None:
+    assert TEST_COMMAND in (ROOT / "README.md").read_text()
+
+
+def test_ci_installs_as_the_readme_does() -> None:
+    script = (ROOT / ".ci" / "run").read_text()
+    assert "install -q -e '.[test]'" in script
+    assert 'pytest" -n 2' in script
