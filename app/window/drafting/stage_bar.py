@@ -53,6 +53,4 @@ class StageBar(Chart):
             painter.drawRect(QRectF(x, 4, max(0.0, width - 1), 8))
             x += width
         painter.setPen(self.colour(self.theme.muted))
-        painter.drawText(
-            QRectF(0, 18, self.width(), 34), Qt.TextFlag.TextWordWrap, self.words()
-        )
+        painter.drawText(QRectF(0, 18, self.width(), 34), Qt.TextFlag.TextWordWrap, self.words())
