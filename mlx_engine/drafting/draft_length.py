@@ -17,8 +17,8 @@ MEMORY = 0.95
 FADING = 0.99
 """The same for depths a round did not reach: what is known of them grows old more slowly."""
 
-FIRST_GUESS = 0.75
-"""Acceptance assumed before anything was drafted."""
+FIRST_GUESS = 0.9
+"""Acceptance assumed before anything was drafted: trying costs little, and tells."""
 
 FIRST_WEIGHT = 4.0
 """Rounds the first guess is worth, so that one unlucky draft does not park a chat."""
