@@ -85,15 +85,18 @@ class Acceptance:
     """Running chance that a draft's d-th token stands, given that those before it stood.
 
     A depth that has hardly been tried, or not for long, is taken to be as good as the one before.
+    is_measured: whether any draft has been seen; before that all of it is a guess.
     """
 
     def __init__(self) -> None:
         unknown = [0.0] * (MAX_DEPTH - 1)
         self._stood = [FIRST_GUESS * FIRST_WEIGHT, *unknown]
         self._tried = [FIRST_WEIGHT, *unknown]
+        self.is_measured = False
 
     def add(self, drafted: int, accepted: int) -> None:
         """A round reached depth d when d - 1 tokens before it stood."""
+        self.is_measured = True
         reached = min(drafted, accepted + 1)
         for depth in range(MAX_DEPTH):
             weight = MEMORY if depth < reached else FADING
@@ -175,6 +178,7 @@ class PayingLength:
         if not self._can_pay():
             return Reason("parked-cost", f"Drafting parked: {cost}, so no draft can pay.")
         share = f"{100 * self.acceptance.by_depth()[0]:.0f} %"
+        stand = "stand" if self.acceptance.is_measured else "are expected to stand"
         return Reason(
-            "parked-acceptance", f"Drafting parked: {share} of first drafts stand, and {cost}."
+            "parked-acceptance", f"Drafting parked: {share} of first drafts {stand}, and {cost}."
         )

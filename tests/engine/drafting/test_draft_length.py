@@ -258,3 +258,11 @@ def test_a_spike_is_not_a_cost():
     before = length.gains()
     length.took(3, 125_000.0)
     assert 0.6 * before[3] < length.gains()[3] < before[3]
+
+
+def test_a_guess_is_not_told_as_a_measurement():
+    """Parked before any draft was made: costs are such that only perfect drafts would pay."""
+    length = PayingLength(PassCosts((10.0, 19.3), 0.0), 1)
+    assert "expected to stand" in length.next().why.words
+    length.learn(1, 0)
+    assert "expected" not in length.next().why.words
