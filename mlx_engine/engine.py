@@ -4,7 +4,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
 from operator import index
 from pathlib import Path
 from weakref import WeakSet
@@ -21,7 +20,7 @@ from mlx_engine.decoding.row_check import rows_are_exact
 from mlx_engine.decoding.session import Conversable, Session, SessionSettings
 from mlx_engine.decoding.stop_rules import StopRules
 from mlx_engine.drafting.draft_length import DraftLength
-from mlx_engine.drafting.pass_costs import measure_pass_costs
+from mlx_engine.drafting.pass_costs import CostMeter
 from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.loading.load_model import LoadedModel, load_model
 from mlx_engine.sampling.sampler import fresh_seed
@@ -47,9 +46,10 @@ def open_engine(
     path: str | Path | None,
     options: LoadOptions,
     on_progress: Callable[[int, int], None] | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> "Engine":
     """Load a model and check its numerics on this machine. Raises EngineError."""
-    model = load_model(path, options, built_in_model(), on_progress)
+    model = load_model(path, options, built_in_model(), on_progress, stop)
     return Engine(model, options)
 
 
@@ -74,11 +74,15 @@ class Engine:
             chunk=CHUNK_ON_METAL if mx.metal.is_available() else CHUNK_ON_CPU,
         )
         self.description = self._describe(options)
+        self._meter = CostMeter(self._parts.adapter)
 
     def _describe(self, options: LoadOptions) -> ModelDescription:
         """The file's description, with what is in effect here."""
         described = replace(
-            self._model.description, context_length=self._parts.context_length, numerics="fast"
+            self._model.description,
+            context_length=self._parts.context_length,
+            numerics="fast",
+            can_switch_thinking=self._parts.template.can_switch_thinking,
         )
         if options.numerics == "fast":
             return described
@@ -97,10 +101,14 @@ class Engine:
         self._check()
         return self._parts
 
-    @cached_property
+    @property
     def pass_costs(self) -> PassCosts:
         """Milliseconds of a pass of 1 to 9 rows here, measured at the first call."""
         self._check()
+        return self._measured
+
+    @cached_property
+    def _measured(self) -> PassCosts:
         return measure_pass_costs(self._parts.adapter)
 
     def session(
@@ -194,6 +202,7 @@ class Engine:
             session.let_go()
         del self._model
         del self._parts
+        del self._meter
         mx.clear_cache()
 
     def _hidden(self, tokens: list[int]) -> mx.array:
@@ -209,7 +218,7 @@ class Engine:
     def _control(self, draft: DraftOptions | None) -> DraftControl:
         parts = self._parts
         options = draft or DraftOptions()
-        return DraftControl(options, parts.adapter, parts.heads, lambda: self.pass_costs)
+        return DraftControl(options, parts.adapter, parts.heads, self._meter.costs_now)
 
     def _prompt(self, tokens: Sequence[int]) -> list[int]:
         """The ids, if a model can read them and go on."""

@@ -173,6 +173,7 @@ class Answer:
             verify_ms=played.verify_ms,
             host_ms=0.0,
             why=choice.why,
+            auto_depth=choice.auto,
         )
         return _Played(played, stats)
 

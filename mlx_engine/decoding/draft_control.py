@@ -7,6 +7,7 @@ from mlx_engine.drafting.draft_length import (
     DraftLength,
     FixedLength,
     PayingLength,
+    PinnedLength,
 )
 from mlx_engine.drafting.mtp_draft import MtpDraft
 from mlx_engine.drafting.no_draft import NoDraft
@@ -50,7 +51,7 @@ class DraftControl:
         elif not can_draft and not isinstance(track.source, NoDraft):
             track.source = NoDraft(track.source.length)
         self._track = track
-        if can_draft and self.options.depth == "auto":
+        if can_draft and self.options.depth != 0:
             self._auto()  # measures, if need be, before the answer's clocks start
         return track
 
@@ -76,7 +77,8 @@ class DraftControl:
             source.min_probability = self.options.min_probability
         if self.options.depth == "auto":
             return self._auto()
-        return FixedLength(self.options.depth)
+        depth = self.options.depth
+        return PinnedLength(depth, self._auto()) if depth else FixedLength(0)
 
     def _auto(self) -> PayingLength:
         if self._paying is None:

@@ -44,10 +44,11 @@ MEASURING = Reason(
 
 
 class Choice(NamedTuple):
-    """A depth, and why it is less than what was asked for."""
+    """A depth, and why it is less than what was asked for; auto: what would pay, when pinned."""
 
     depth: int
     why: Reason | None
+    auto: int | None = None
 
 
 class DraftLength(Protocol):
@@ -65,7 +66,7 @@ class DraftLength(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FixedLength:
-    """Always the same depth: pinned by the user, or 0 with the reason nothing can be drafted."""
+    """Always the same depth, as 0 with the reason nothing can be drafted."""
 
     depth: int
     why: Reason | None = None
@@ -131,11 +132,16 @@ class PayingLength:
         """[k] -> expected tokens per second at depth k over those of plain decoding."""
         return self._gains(self.acceptance.expected())
 
-    def next(self) -> Choice:
-        """The best depth now."""
+    def best(self) -> int:
+        """The depth that pays most by what is known now; 0 when none does."""
         gains = self.gains()
         best = gains.index(max(gains))
-        if best > 0 and gains[best] >= WORTH_IT:
+        return best if gains[best] >= WORTH_IT else 0
+
+    def next(self) -> Choice:
+        """The best depth now, or a round to learn from."""
+        best = self.best()
+        if best > 0:
             return Choice(0, MEASURING) if self._costs.wants_plain else Choice(best, None)
         if self._rest == 0 and self._limit > 0:
             return Choice(1, None)
@@ -182,3 +188,23 @@ class PayingLength:
         return Reason(
             "parked-acceptance", f"Drafting parked: {share} of first drafts {stand}, and {cost}."
         )
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedLength:
+    """Always the user's depth, next to what the automatic choice would be."""
+
+    depth: int
+    automatic: PayingLength
+
+    def next(self) -> Choice:
+        """The pinned depth."""
+        return Choice(self.depth, None, self.automatic.best())
+
+    def learn(self, drafted: int, accepted: int) -> None:
+        """The automatic choice learns from pinned rounds too."""
+        self.automatic.learn(drafted, accepted)
+
+    def took(self, drafted: int, milliseconds: float) -> None:
+        """The same for what they cost."""
+        self.automatic.took(drafted, milliseconds)

@@ -1,6 +1,6 @@
 """Measures what a pass of 1 to 9 rows, and a pass of the head, costs on this machine."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import perf_counter
 
 import mlx.core as mx
@@ -15,40 +15,74 @@ CONTEXT = 32
 REPEATS = 2
 """Passes of each width, interleaved; the fastest counts, for noise only ever adds."""
 
-
-def measure_pass_costs(adapter: Adapter) -> PassCosts:
-    """Time target passes of 1 to MAX_DEPTH + 1 rows and one head pass, output head included."""
-    tokens = mx.arange(CONTEXT)[None] % adapter.vocabulary
-    caches = adapter.make_caches()
-    hidden = adapter.forward(tokens, caches)
-    caches.keep(CONTEXT)
-    mx.eval(hidden, caches.arrays())
-
-    def pass_of(rows: int) -> None:
-        mx.eval(adapter.logits(adapter.forward(tokens[:, :rows], caches)))
-        caches.keep(0)
-
-    verify_ms = [float("inf")] * (MAX_DEPTH + 1)
-    for _ in range(REPEATS + 1):  # the first one warms up
-        for rows in range(1, MAX_DEPTH + 2):
-            verify_ms[rows - 1] = min(verify_ms[rows - 1], _milliseconds(pass_of, rows))
-    return PassCosts(tuple(verify_ms), _head_ms(adapter, hidden) if adapter.mtp_depth else 0.0)
+PRESUMED = PassCosts(tuple(1 + 0.06 * row for row in range(MAX_DEPTH + 1)), 0.1)
+"""Proportions to begin with when there is no time to measure; rounds really played correct them."""
 
 
-def _head_ms(adapter: Adapter, hidden: mx.array) -> float:
-    caches = adapter.make_head_caches()
-    token, state = mx.zeros((1, 1), dtype=mx.int32), hidden[:, -1:]
+class CostMeter:
+    """Times target passes of 1 to MAX_DEPTH + 1 rows and head passes, output head included.
 
-    def draft(rows: int) -> None:
-        del rows
-        states = adapter.mtp_forward(token, state, caches)
-        mx.eval(mx.argmax(adapter.mtp_logits(states), axis=-1))
-        caches.keep(0)
+    It may be left between two passes and taken up again.
+    """
 
-    return min(_milliseconds(draft, 1) for _ in range(REPEATS + 1))
+    def __init__(self, adapter: Adapter) -> None:
+        self._adapter = adapter
+        self._verify_ms = [float("inf")] * (MAX_DEPTH + 1)
+        self._head_ms = float("inf") if adapter.mtp_depth else 0.0
+        self._passes: Iterator[None] = self._timed()
+        self._is_begun = False
+        self._costs: PassCosts | None = None
 
+    def measure(self, stop: Callable[[], bool] = lambda: False) -> PassCosts | None:
+        """Go on measuring; None when stop(), asked before every pass, ended it too early."""
+        self._is_begun = True
+        while self._costs is None:
+            if stop():
+                return None
+            if next(self._passes, self) is self:
+                self._costs = PassCosts(tuple(self._verify_ms), self._head_ms)
+        return self._costs
 
-def _milliseconds(work: Callable[[int], None], rows: int) -> float:
-    started = perf_counter()
-    work(rows)
-    return 1000 * (perf_counter() - started)
+    def costs_now(self) -> PassCosts:
+        """What was measured; presumed while a measurement waits to go on; else measured now."""
+        if self._is_begun and self._costs is None:
+            return PRESUMED
+        costs = self.measure()
+        assert costs is not None
+        return costs
+
+    def _timed(self) -> Iterator[None]:
+        """Every pass of the measurement, one by one."""
+        adapter = self._adapter
+        tokens = mx.arange(CONTEXT)[None] % adapter.vocabulary
+        caches = adapter.make_caches()
+        hidden = adapter.forward(tokens, caches)
+        caches.keep(CONTEXT)
+        mx.eval(hidden, caches.arrays())
+        yield
+
+        def verify(rows: int) -> float:
+            started = perf_counter()
+            mx.eval(adapter.logits(adapter.forward(tokens[:, :rows], caches)))
+            caches.keep(0)
+            return 1000 * (perf_counter() - started)
+
+        for _ in range(REPEATS + 1):  # the first one warms up
+            for rows in range(1, MAX_DEPTH + 2):
+                self._verify_ms[rows - 1] = min(self._verify_ms[rows - 1], verify(rows))
+                yield
+        if adapter.mtp_depth:
+            yield from self._timed_head(hidden)
+
+    def _timed_head(self, hidden: mx.array) -> Iterator[None]:
+        adapter = self._adapter
+        caches = adapter.make_head_caches()
+        token, state = mx.zeros((1, 1), dtype=mx.int32), hidden[:, -1:]
+
+        for _ in range(REPEATS + 1):
+            started = perf_counter()
+            states = adapter.mtp_forward(token, state, caches)
+            mx.eval(mx.argmax(adapter.mtp_logits(states), axis=-1))
+            caches.keep(0)
+            self._head_ms = min(self._head_ms, 1000 * (perf_counter() - started))
+            yield

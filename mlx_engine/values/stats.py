@@ -11,8 +11,9 @@ class RoundStats:
     """One round: `drafted` tokens checked in one pass, `accepted` of them kept, `emitted` in all.
 
     depth: tokens asked for; drafted is less when the source had fewer. why: the reason when depth
-    is not what the options ask for. Times in milliseconds; draft and verify are device time,
-    host is what is left of the round.
+    is not what the options ask for. auto_depth: what the automatic choice would be, where the depth
+    is pinned. Times in milliseconds; draft and verify are device time, host is what is left of the
+    round.
     """
 
     position: int
@@ -24,6 +25,7 @@ class RoundStats:
     verify_ms: float
     host_ms: float
     why: Reason | None = None
+    auto_depth: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,3 +182,14 @@ def test_the_head_is_not_run_when_the_source_is_none(folder):
     session = engine.session(sampling=PICKS, draft=PLAIN)
     session.generation = replace(session.generation, max_tokens=5)
     assert listen(session, session.send("hi")).tokens
+
+
+def test_a_pinned_depth_shows_what_the_automatic_choice_would_be(engine):
+    session = session_of(engine, depth=2)
+    pinned = listen(session, session.send("The fox"))
+    assert all(r.depth == 2 and r.auto_depth in range(9) for r in pinned.rounds)
+    session.draft = DraftOptions(depth=0)
+    off = listen(session, session.send("and"))
+    session.draft = DraftOptions()
+    auto = listen(session, session.send("again"))
+    assert {r.auto_depth for r in (*off.rounds, *auto.rounds)} == {None}
