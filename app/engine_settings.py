@@ -16,6 +16,7 @@ def engine_settings(settings: ChatSettings) -> EngineSettings:
         sampling=settings.sampling,
         draft=settings.draft,
         generation=settings.generation,
+        thinking=settings.thinking,
     )
 
 

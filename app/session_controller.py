@@ -12,7 +12,7 @@ from app.live_figures import LiveFigures
 from app.model_controller import ModelController
 from app.model_values import facts_of
 from app.settings import with_preset, without_preset
-from app.values.chat_settings import ChatSettings
+from app.values.chat_settings import ChatSettings, as_preset
 from app.window.session_panel.panel_values import (
     DraftingNow,
     ModelAbilities,
@@ -40,12 +40,12 @@ class SessionController(QObject):
         super().__init__(parent)
         self._panel, self._chats, self._models = panel, chats, models
         self._figures, self._settings, self._machine = figures, settings, machine
-        self._preset: str | None = None
         panel.system_changed.connect(lambda text: self._change(system=text))
         panel.draft_changed.connect(lambda draft: self._change(draft=draft))
         panel.sampling_changed.connect(lambda sampling: self._change(sampling=sampling))
         panel.generation_changed.connect(lambda options: self._change(generation=options))
         panel.numerics_changed.connect(self._change_numerics)
+        panel.thinking_changed.connect(lambda thinking: self._change(thinking=thinking))
         panel.preset_chosen.connect(self._use_preset)
         panel.preset_saved.connect(self._save_preset)
         panel.preset_deleted.connect(self._delete_preset)
@@ -62,13 +62,14 @@ class SessionController(QObject):
         history = self._figures.history
         answering = self._chats.running is not None
         if history.tokens_per_pass_over_time:
-            now = DraftingNow(history.depth_now, history.reason_now, None, answering)
+            now = DraftingNow(
+                history.depth_now, history.reason_now, history.auto_depth_now, answering
+            )
             self._panel.show_drafting(now)
         else:
             self._panel.show_drafting(None)
 
     def _change(self, **changes: object) -> None:
-        self._preset = None
         settings = self._chats.chat.settings
         self._chats.change_settings(replace(settings, **changes))  # type: ignore[arg-type]
 
@@ -84,8 +85,10 @@ class SessionController(QObject):
                 settings.sampling,
                 settings.generation,
                 settings.load.numerics,
+                settings.thinking,
             )
         )
+        self._show_presets()
 
     def _show_chat(self) -> None:
         stats = self._chats.last_stats
@@ -104,26 +107,31 @@ class SessionController(QObject):
         if preset is not None:
             kept = self._chats.chat.settings
             load = replace(kept.load, numerics=preset.load.numerics)
-            self._chats.change_settings(replace(preset, model_path=kept.model_path, load=load))
-            self._preset = name
-            self._show_presets()
+            self._chats.change_settings(
+                replace(preset, model_path=kept.model_path, load=load, preset=name)
+            )
 
     def _save_preset(self, name: str) -> None:
-        self._settings.change(with_preset(self._settings.value, name, self._chats.chat.settings))
-        self._preset = name
-        self._show_presets()
+        preset = as_preset(self._chats.chat.settings)
+        self._settings.change(with_preset(self._settings.value, name, preset))
+        self._change(preset=name)
 
     def _delete_preset(self, name: str) -> None:
         self._settings.change(without_preset(self._settings.value, name))
-        self._preset = None
-        self._show_presets()
+        self._change(preset=None)
 
     def _make_default(self) -> None:
-        chosen = replace(self._chats.chat.settings, model_path=None)
+        settings = self._chats.chat.settings
+        chosen = replace(as_preset(settings), preset=settings.preset)
         self._settings.change(replace(self._settings.value, new_chat=chosen))
 
     def _show_presets(self) -> None:
-        self._panel.show_presets(tuple(self._settings.value.presets), self._preset)
+        """The chat's own stays named after it was changed by hand."""
+        settings, presets = self._chats.chat.settings, self._settings.value.presets
+        current = presets.get(settings.preset or "")
+        is_changed = current is not None and as_preset(current) != as_preset(settings)
+        name = None if current is None else settings.preset
+        self._panel.show_presets(tuple(presets), name, is_changed)
 
 
 def abilities(model: ModelDescription) -> ModelAbilities:
@@ -136,5 +144,9 @@ def abilities(model: ModelDescription) -> ModelAbilities:
         heads = SourceAbility("mtp", MAX_DEPTH)
     numerics = next((r.words for r in model.declined if r.code == "rows-differ"), "")
     return ModelAbilities(
-        (heads, SourceAbility("none", 0)), model.numerics, numerics, model.sampling
+        (heads, SourceAbility("none", 0)),
+        model.numerics,
+        numerics,
+        model.sampling,
+        model.can_switch_thinking,
     )

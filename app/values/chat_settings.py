@@ -1,7 +1,7 @@
 """Everything a chat answers with: model, system prompt, drafting, sampling, limits, numerics."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from app.values.typed_json import Reading, encode, read_fields
 from mlx_engine.values.options import (
@@ -14,7 +14,11 @@ from mlx_engine.values.options import (
 
 @dataclass(frozen=True, slots=True)
 class ChatSettings:
-    """model_path: a file, folder or hub id, None for the built-in model; numerics are in `load`."""
+    """model_path: a file, folder or hub id, None for the built-in model; numerics are in `load`.
+
+    thinking: None leaves it to the model's template. preset: the name of the one these settings
+    began with, whether or not they were changed since.
+    """
 
     model_path: str | None = None
     system: str = ""
@@ -22,6 +26,8 @@ class ChatSettings:
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
     generation: GenerationOptions = field(default_factory=GenerationOptions)
     load: LoadOptions = field(default_factory=LoadOptions)
+    thinking: bool | None = None
+    preset: str | None = None
 
 
 def settings_to_json(settings: ChatSettings) -> str:
@@ -36,3 +42,9 @@ def settings_from_json(text: str) -> Reading[ChatSettings]:
     except (ValueError, RecursionError):
         content = text
     return read_fields(ChatSettings(), content, "settings")
+
+
+def as_preset(settings: ChatSettings) -> ChatSettings:
+    """What a preset keeps of a chat: nothing that names its model, or the preset itself."""
+    load = LoadOptions(numerics=settings.load.numerics)
+    return replace(settings, model_path=None, load=load, preset=None)

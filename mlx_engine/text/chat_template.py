@@ -68,6 +68,11 @@ class ChatTemplate:
         """Whether the template knows of thinking."""
         return "enable_thinking" in self.source or "<think>" in self.source
 
+    @property
+    def can_switch_thinking(self) -> bool:
+        """Whether `thinking` changes what `render` makes: the template asks for its variable."""
+        return "enable_thinking" in self.source
+
     def render(
         self,
         messages: Sequence[Message],

@@ -28,7 +28,8 @@ class ModelDescription:
     mtp_heads: heads found as tensors, whatever the config claims. mtp: why there are none, or why
     they cannot be used; None when they can. declined: everything else that is off, with reasons.
     state_bytes: recurrent state; cache_bytes_per_token: keys and values, all layers and heads.
-    sampling: what the model's own generation_config recommends.
+    sampling: what the model's own generation_config recommends. can_switch_thinking: its chat
+    template lets a conversation switch thinking on or off; known once it is loaded.
     """
 
     name: str
@@ -49,6 +50,7 @@ class ModelDescription:
     sampling: SamplingOptions
     numerics: Numerics = "exact"
     declined: tuple[Reason, ...] = ()
+    can_switch_thinking: bool = False
 
     def memory_needed(self, context: int) -> int:
         """Bytes to hold the weights and a conversation of `context` tokens."""

@@ -157,6 +157,11 @@ class RoundHistory:
         return self._recent[-1].why if self._recent else None
 
     @property
+    def auto_depth_now(self) -> int | None:
+        """What the automatic choice would have been in the newest round, where it is known."""
+        return self._recent[-1].auto_depth if self._recent else None
+
+    @property
     def gain(self) -> Gain | None:
         """Measured gain of drafting; None before both kinds of rounds have run a while."""
         drafted, plain = self._pace_drafted.per_second, self._pace_plain.per_second

@@ -1,6 +1,8 @@
 """Draft settings of a chat, and the line that says what is in effect."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import get_args
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
@@ -13,11 +15,12 @@ from app.window.session_panel.in_effect import in_effect
 from app.window.session_panel.panel_values import DraftingNow, ModelAbilities
 from app.window.theme import Theme, TypeSizes
 from mlx_engine.values.errors import BadOption
-from mlx_engine.values.options import MAX_DEPTH, DraftOptions, Numerics
+from mlx_engine.values.options import MAX_DEPTH, DraftOptions, DraftSourceName, Numerics
 
 SOURCES = {
     "mtp": "The model's MTP heads",
     "prompt-lookup": "Words of this chat",
+    "mtp+prompt-lookup": "MTP heads and words of this chat",
     "model": "A smaller model",
     "none": "None: decode plainly",
 }
@@ -41,6 +44,7 @@ class DraftGroup(Group):
         self._effect.setAccessibleName("In effect")
         self._source = DropDown("Draft source", theme, sizes)
         self._why = paragraph("", "warning")
+        self._others = paragraph("", "muted")
         self._depth = Segments("Depth")
         self._probability = NumberField(
             "Minimum probability",
@@ -53,7 +57,7 @@ class DraftGroup(Group):
         self._rule.show_options(RULES)
         self._numbers.show_options(NUMERICS)
         self.add(named("In effect", self._effect))
-        self.add(named("Source", self._source, self._why))
+        self.add(named("Source", self._source, self._why, self._others))
         self.add(named("Depth", self._depth))
         self.add(self._probability)
         self.add(named("Rule", self._rule))
@@ -106,13 +110,9 @@ class DraftGroup(Group):
     def _refresh(self) -> None:
         """Every control from the settings, with reasons where it cannot be used."""
         ability = self._abilities.source(self._draft.source) if self._abilities else None
-        sources = [
-            Option(name, words, self._abilities.source(name).why_not if name != "none" else "")  # type: ignore[arg-type]
-            if self._abilities
-            else Option(name, words)
-            for name, words in SOURCES.items()
-        ]
+        sources = source_options(self._abilities)
         self._source.show_options(sources, self._draft.source)
+        say(self._others, why_others_not(sources, self._draft.source))
         say(self._why, ability.why_not if ability and self._draft.source != "none" else "")
         cannot = self._cannot()
         deepest = ability.max_depth if ability and not ability.why_not else MAX_DEPTH
@@ -138,6 +138,25 @@ class DraftGroup(Group):
 
     def _say_effect(self) -> None:
         self._effect.setText(in_effect(self._draft, self._abilities, self._now))
+
+
+def source_options(abilities: ModelAbilities | None) -> list[Option]:
+    """Every source the engine knows, with the reason where this model cannot use it."""
+    names: tuple[DraftSourceName, ...] = get_args(DraftSourceName)
+    return [
+        Option(
+            name,
+            SOURCES.get(name, name),
+            abilities.source(name).why_not if abilities and name != "none" else "",
+        )
+        for name in names
+    ]
+
+
+def why_others_not(options: Sequence[Option], chosen: str) -> str:
+    """A line for each source that cannot be chosen; "" when all can."""
+    refused = [o for o in options if o.why_not and o.value != chosen]
+    return "\n".join(f"{option.words}: {option.why_not}" for option in refused)
 
 
 def numerics_note(wanted: Numerics, abilities: ModelAbilities | None) -> str:

@@ -21,6 +21,7 @@ class SessionSettings:
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
     generation: GenerationOptions = field(default_factory=GenerationOptions)
     numerics: Numerics = "exact"
+    thinking: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +38,14 @@ class ModelAbilities:
     """What the model in use can be asked for.
 
     numerics: those in effect; numerics_why: why they are not the ones asked for. recommended: the
-    model's own sampling.
+    model's own sampling. can_switch_thinking: a chat can switch its thinking on or off.
     """
 
     sources: tuple[SourceAbility, ...]
     numerics: Numerics = "exact"
     numerics_why: str = ""
     recommended: SamplingOptions | None = None
+    can_switch_thinking: bool = False
 
     def source(self, name: DraftSourceName) -> SourceAbility:
         """What is known of a source; one that is not listed cannot be used."""

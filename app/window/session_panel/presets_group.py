@@ -11,6 +11,7 @@ from app.window.controls.icon_button import IconButton
 from app.window.theme import Theme, TypeSizes
 
 LONGEST_NAME = 60
+LONGEST_ON_A_BUTTON = 16
 
 
 class PresetsGroup(Group):
@@ -32,6 +33,8 @@ class PresetsGroup(Group):
         self._name.setPlaceholderText("Name")
         self._name.setMaxLength(LONGEST_NAME)
         self._save = QPushButton("Save as")
+        self._update = QPushButton()
+        self._current: str | None = None
         self._defaults = QPushButton("Make these the defaults")
         self._defaults.setToolTip("New chats begin with the settings of this one")
         top, middle = QHBoxLayout(), QHBoxLayout()
@@ -40,6 +43,7 @@ class PresetsGroup(Group):
         middle.addWidget(self._name, 1)
         middle.addWidget(self._save)
         self.add_row(top)
+        self.add(self._update)
         self.add_row(middle)
         self.add(self._defaults)
         self._choice.chosen.connect(self._choose)
@@ -47,13 +51,23 @@ class PresetsGroup(Group):
         self._name.textChanged.connect(self._allow)
         self._name.returnPressed.connect(self._save_as)
         self._save.clicked.connect(self._save_as)
+        self._update.clicked.connect(lambda: self.saved.emit(self._current))
         self._defaults.clicked.connect(self.defaults_wanted)
         self.show_presets(())
 
-    def show_presets(self, names: Sequence[str], current: str | None = None) -> None:
-        """Show these, with the one whose settings are on show, None when there is none."""
-        self._names = tuple(names)
-        self._choice.show_options([Option(name, name) for name in names], current)
+    def show_presets(
+        self, names: Sequence[str], current: str | None = None, is_changed: bool = False
+    ) -> None:
+        """Show these, with the one the chat began with, None when there is none.
+
+        is_changed: the chat's settings are no longer those of `current`.
+        """
+        self._names, self._current = tuple(names), current
+        changed = current if is_changed else None
+        options = [Option(n, f"{n} (changed)" if n == changed else n) for n in names]
+        self._choice.show_options(options, current)
+        self._update.setVisible(changed is not None)
+        self._update.setText(f"Save the changes to “{shortened(changed or '')}”")
         self._choice.setEnabled(bool(names))
         self._choice.setPlaceholderText("Choose a preset" if names else "No presets yet")
         self._allow()
@@ -81,3 +95,8 @@ class PresetsGroup(Group):
         self._save.setEnabled(bool(name))
         self._save.setText("Replace" if name in self._names else "Save as")
         self._delete.setEnabled(self._choice.currentIndex() >= 0)
+
+
+def shortened(name: str) -> str:
+    """A name that fits on a button."""
+    return name if len(name) <= LONGEST_ON_A_BUTTON else f"{name[: LONGEST_ON_A_BUTTON - 1]}…"

@@ -15,6 +15,7 @@ from app.window.session_panel.draft_group import DraftGroup
 from app.window.session_panel.panel_values import DraftingNow, ModelAbilities, SessionSettings
 from app.window.session_panel.presets_group import PresetsGroup
 from app.window.session_panel.sampling_group import SamplingGroup
+from app.window.session_panel.thinking_field import ThinkingField
 from app.window.theme import Theme, TypeSizes
 
 WIDTH = 288
@@ -25,8 +26,9 @@ class SessionPanel(QFrame):
     """Shows one chat's settings, and says what the user changed.
 
     Signals: `system_changed`(str), `draft_changed`(DraftOptions), `sampling_changed`
-    (SamplingOptions), `generation_changed`(GenerationOptions), `numerics_changed`(str);
-    `preset_chosen`, `preset_saved`, `preset_deleted`(name), `defaults_wanted`, `fold_wanted`.
+    (SamplingOptions), `generation_changed`(GenerationOptions), `numerics_changed`(str),
+    `thinking_changed`(bool | None); `preset_chosen`, `preset_saved`, `preset_deleted`(name),
+    `defaults_wanted`, `fold_wanted`.
     """
 
     system_changed = Signal(str)
@@ -34,6 +36,7 @@ class SessionPanel(QFrame):
     sampling_changed = Signal(object)
     generation_changed = Signal(object)
     numerics_changed = Signal(str)
+    thinking_changed = Signal(object)
     preset_chosen = Signal(str)
     preset_saved = Signal(str)
     preset_deleted = Signal(str)
@@ -48,7 +51,9 @@ class SessionPanel(QFrame):
         self._fold = IconButton("panel", "Hide this panel", theme, sizes)
         self._facts = ModelFacts(theme, sizes)
         self._model = Group("Model", theme, sizes)
+        self._thinking = ThinkingField()
         self._model.add(self._facts)
+        self._model.add(self._thinking)
         self._system = TextField("System prompt", 5, "How to answer in this chat", False)
         self._system_group = Group("System prompt", theme, sizes)
         self._system_group.add(self._system)
@@ -89,6 +94,7 @@ class SessionPanel(QFrame):
     def _connect(self) -> None:
         self._fold.clicked.connect(self.fold_wanted)
         self._system.changed.connect(self.system_changed)
+        self._thinking.changed.connect(self.thinking_changed)
         self._draft.changed.connect(self.draft_changed)
         self._draft.numerics_changed.connect(self.numerics_changed)
         self._sampling.sampling_changed.connect(self.sampling_changed)
@@ -101,12 +107,14 @@ class SessionPanel(QFrame):
     def show_settings(self, settings: SessionSettings) -> None:
         """Show a chat's settings; nothing is emitted."""
         self._system.show_text(settings.system)
+        self._thinking.show_thinking(settings.thinking)
         self._draft.show_settings(settings.draft, settings.numerics)
         self._sampling.show_settings(settings.sampling, settings.generation)
 
     def show_model(self, facts: CardFacts | None, abilities: ModelAbilities | None) -> None:
         """Show the model in use and what it can be asked for; None for no model."""
         self._facts.show_facts(facts)
+        self._thinking.setVisible(abilities is not None and abilities.can_switch_thinking)
         self._draft.show_abilities(abilities)
         self._sampling.show_recommended(abilities.recommended if abilities else None)
 
@@ -118,9 +126,11 @@ class SessionPanel(QFrame):
         """Show the seed of the newest answer."""
         self._sampling.show_last_seed(seed)
 
-    def show_presets(self, names: Sequence[str], current: str | None = None) -> None:
-        """Show the presets there are, and the one in use."""
-        self._presets.show_presets(names, current)
+    def show_presets(
+        self, names: Sequence[str], current: str | None = None, is_changed: bool = False
+    ) -> None:
+        """Show the presets there are, the one in use, and whether the chat has left it."""
+        self._presets.show_presets(names, current, is_changed)
 
     def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
         """Take other colours and sizes."""

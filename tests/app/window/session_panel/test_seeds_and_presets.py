@@ -1,9 +1,13 @@
 """Seeds and presets in the session panel."""
 
-from panel_driving import FULL, find, type_into
+from dataclasses import replace
+
+from panel_driving import CAN, FULL, find, type_into
 from PySide6.QtWidgets import QPushButton, QToolButton
 
 from app.window.controls.choices import DropDown
+from app.window.session_panel.panel_values import SessionSettings
+from app.window.session_panel.thinking_field import ThinkingField
 from mlx_engine.values.options import SamplingOptions
 
 
@@ -39,3 +43,28 @@ def test_presets(qtbot, panel, heard):
         ("preset_saved", "Mine"),
         ("defaults_wanted",),
     ]
+
+
+def test_a_preset_stays_named_after_a_change_by_hand(panel, heard):
+    panel.show_presets(["Code", "Prose"], "Code", is_changed=True)
+    choice = find(panel, DropDown, "Preset")
+    assert choice.currentText() == "Code (changed)"
+    assert choice.currentData() == "Code"
+    save = next(b for b in panel.findChildren(QPushButton) if "Save the changes" in b.text())
+    assert not save.isHidden()
+    save.click()
+    assert heard == [("preset_saved", "Code")]
+    panel.show_presets(["Code", "Prose"], "Code")
+    assert (choice.currentText(), save.isHidden()) == ("Code", True)
+
+
+def test_thinking_is_offered_where_the_template_knows_it(panel, heard):
+    switch = panel.findChild(ThinkingField)
+    assert switch.isHidden()
+    panel.show_model(None, replace(CAN, can_switch_thinking=True))
+    assert not switch.isHidden()
+    find(panel, QToolButton, "Thinking: Off").click()
+    find(panel, QToolButton, "Thinking: Model's way").click()
+    assert heard == [("thinking_changed", False), ("thinking_changed", None)]
+    panel.show_settings(SessionSettings(thinking=True))
+    assert find(panel, QToolButton, "Thinking: On").isChecked()
