@@ -16,6 +16,7 @@ from mlx_engine.values.errors import (
     BadTokenizer,
     EngineError,
     EngineMisuse,
+    LoadStopped,
     ModelNotFound,
     NumericsError,
     OutOfMemory,
@@ -58,6 +59,7 @@ __all__ = [
     "GenerationOptions",
     "GenerationStats",
     "LoadOptions",
+    "LoadStopped",
     "Message",
     "ModelDescription",
     "ModelNotFound",
@@ -84,18 +86,20 @@ def load(
     heads: str | Path | None = None,
     options: LoadOptions | None = None,
     on_progress: Callable[[int, int], None] | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> Engine:
     """Open a model: a folder, a file in it, or a hub id; None for the built-in model.
 
     heads: where to take the MTP heads from, when not in or beside the model. on_progress gets
-    bytes done and in all. The engine belongs to the thread that calls this. Raises EngineError.
+    bytes done and in all; stop is asked several times a second, and LoadStopped is raised when it
+    says so. The engine belongs to the thread that calls this. Raises EngineError.
     """
     from mlx_engine.engine import open_engine
 
     wanted = options or LoadOptions()
     if heads is not None:
         wanted = replace(wanted, heads=Path(heads))
-    return open_engine(path, wanted, on_progress)
+    return open_engine(path, wanted, on_progress, stop)
 
 
 def inspect(path: str | Path | None = None, *, heads: str | Path | None = None) -> ModelDescription:

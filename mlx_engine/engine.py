@@ -105,11 +105,17 @@ class Engine:
     def pass_costs(self) -> PassCosts:
         """Milliseconds of a pass of 1 to 9 rows here, measured at the first call."""
         self._check()
-        return self._measured
+        costs = self._meter.measure()
+        assert costs is not None
+        return costs
 
-    @cached_property
-    def _measured(self) -> PassCosts:
-        return measure_pass_costs(self._parts.adapter)
+    def measure_costs(self, stop: Callable[[], bool]) -> PassCosts | None:
+        """The same, until stop(), asked before every pass; None then, and the next call goes on.
+
+        Answers in between begin with presumed costs.
+        """
+        self._check()
+        return self._meter.measure(stop)
 
     def session(
         self,

@@ -16,6 +16,7 @@ from mlx_engine.loading.gguf_rounded import OutOfRangeError, round_to_8_bits, va
 from mlx_engine.loading.gguf_types import BlockType
 
 _CHUNK_BYTES = 2**18  # of blocks at a time, so that what is made of them stays in the cache
+_STEPS_AT_ONCE = 6  # chunks between two looks at whether the load is still wanted
 _THREADS = 2  # more only wait for each other between NumPy calls
 _E8M0_NAN, _UE4M3_ZERO, _UE4M3_SIGN = 255, 0x7F, 0x80
 
@@ -46,10 +47,17 @@ class _Piece(NamedTuple):
     size: float = 0.0
 
 
-def repack(rows: Bytes, kind: BlockType, plan: BlockPlan, dtype: type[np.floating]) -> PackedTensor:
+def repack(
+    rows: Bytes,
+    kind: BlockType,
+    plan: BlockPlan,
+    dtype: type[np.floating],
+    between: Callable[[], None] = lambda: None,
+) -> PackedTensor:
     """Rows of blocks [rows, bytes of a row] -> packed; dtype: float32 or float16, of the scales.
 
-    Float16 scales that would overflow make the whole tensor's float32. Raises NotNumbersError.
+    Float16 scales that would overflow make the whole tensor's float32. `between` is called every
+    few megabytes and may raise. Raises NotNumbersError.
     """
     per_row = rows.shape[1] // kind.nbytes
     inputs = per_row * kind.elements
@@ -67,15 +75,17 @@ def repack(rows: Bytes, kind: BlockType, plan: BlockPlan, dtype: type[np.floatin
             size += piece.size
         return _Sums(error, size)
 
-    starts = range(0, len(rows), step)
-    shares = [starts[first::_THREADS] for first in range(_THREADS)]
+    starts, sums = range(0, len(rows), step), list[_Sums]()
     try:
         with ThreadPoolExecutor(_THREADS) as pool:
-            sums = list(pool.map(work, shares))
+            for first in range(0, len(starts), _STEPS_AT_ONCE):
+                between()
+                here = starts[first : first + _STEPS_AT_ONCE]
+                sums += pool.map(work, [here[share::_THREADS] for share in range(_THREADS)])
     except _TooLargeError:
         if dtype is np.float32:
             raise NotNumbersError from None
-        return repack(rows, kind, plan, np.float32)
+        return repack(rows, kind, plan, np.float32, between)
     error, size = sum(one.error for one in sums), sum(one.size for one in sums)
     return PackedTensor(made.weight, made.scales, made.biases, sqrt(error / size) if size else 0.0)
 

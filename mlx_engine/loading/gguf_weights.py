@@ -36,12 +36,16 @@ def load_gguf_arrays(
     weights = {key: part for key, part in parts.items() if part.is_weight}
     total, done = sum(part.stored.nbytes for part in weights.values()), 0
     arrays: dict[str, mx.array] = {}
+
+    def between() -> None:
+        if stop is not None and stop():
+            raise LoadStopped(f"{next(iter(files))}: loading was stopped.")
+
     for key, part in weights.items():
         if on_progress is not None:
             on_progress(done, total)
-        if stop is not None and stop():
-            raise LoadStopped(f"{part.file}: loading was stopped.")
-        arrays.update(_arrays(key, part, files, metal=metal))
+        between()
+        arrays.update(_arrays(key, part, files, between, metal=metal))
         done += part.stored.nbytes
     if on_progress is not None:
         on_progress(total, total)
@@ -49,14 +53,19 @@ def load_gguf_arrays(
 
 
 def _arrays(
-    key: str, part: GgufPart, files: Mapping[Path, mmap], *, metal: bool
+    key: str,
+    part: GgufPart,
+    files: Mapping[Path, mmap],
+    between: Callable[[], None],
+    *,
+    metal: bool,
 ) -> Iterator[_Named]:
     try:
         data = files[part.file]
         if part.plan.becomes == "dense":
             yield _Named(key, _dense(part, data, metal=metal))
             return
-        yield from _packed(key, part, files, metal=metal)
+        yield from _packed(key, part, files, between, metal=metal)
     except NotNumbersError as error:
         raise BadModelFile(
             f"{part.file}: {part.stored.name} holds values that are not numbers. The file is "
@@ -65,13 +74,19 @@ def _arrays(
 
 
 def _packed(
-    key: str, part: GgufPart, files: Mapping[Path, mmap], *, metal: bool
+    key: str,
+    part: GgufPart,
+    files: Mapping[Path, mmap],
+    between: Callable[[], None],
+    *,
+    metal: bool,
 ) -> Iterator[_Named]:
     place, stored = part.place, part.stored
     rows = stored.blocks(files[stored.file])
     if place.rows is not None:
         rows = rows[np.array(place.rows)]
-    made = repack(rows, stored.type, part.plan, np.float16 if metal else np.float32)
+    dtype = np.float16 if metal else np.float32
+    made = repack(rows, stored.type, part.plan, dtype, between)
     factor = None if part.factor is None else _factor(part.factor)
     base = key.removesuffix(".weight")
     yield _Named(key, mx.array(_in_order(made.weight, place.column_heads)))

@@ -92,7 +92,8 @@ def _canonical_weights(
     if not heads.tensors:
         return _Weights(arrays, None, trunk.reasons)
     shift = _presumed_shift(heads, trunk.norm_shift)
-    head = family.canonical_head(load_tensors(heads.tensors, metal=metal), heads.origin, shift)
+    read = load_tensors(heads.tensors, metal=metal, stop=stop)
+    head = family.canonical_head(read, heads.origin, shift)
     head_arrays = cast_floats(head.arrays, metal=metal)
     return _Weights(arrays, head_arrays, trunk.reasons + head.reasons)
 

@@ -226,3 +226,19 @@ def test_sampling_defaults_to_what_the_model_recommends(tmp_path):
 
 def vars_of(options):
     return {name: getattr(options, name) for name in options.__slots__}
+
+
+def test_measuring_costs_can_be_left_and_taken_up_again(folder):
+    engine = mlx_engine.load(folder)
+    asked = []
+    assert engine.measure_costs(lambda: len(asked) == 5 or asked.append(1)) is None
+    assert engine.generate("fox", 5, PICKS, DraftOptions()).tokens
+    assert len(asked) == 5
+    assert engine.measure_costs(lambda: False) is engine.pass_costs
+
+
+def test_a_load_can_be_stopped(folder):
+    asked = []
+    with pytest.raises(mlx_engine.LoadStopped, match=str(folder)):
+        mlx_engine.load(folder, stop=lambda: asked.append(1) or True)
+    assert asked == [1]

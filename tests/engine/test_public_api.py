@@ -42,8 +42,7 @@ def test_nothing_public_is_left_out():
     helpers = {"annotations", "Callable", "Path", "TYPE_CHECKING", "replace"}
     assert public - helpers == set(mlx_engine.__all__)
     tree = {name for name, value in vars(errors).items() if inspect.isclass(value)}
-    # loading in the background, which alone can be stopped, is not public yet
-    assert tree - set(mlx_engine.__all__) <= {"LoadStopped"}
+    assert tree <= set(mlx_engine.__all__)
     named = {kind.__name__ for kind in events.Event.__args__}
     assert named <= set(mlx_engine.__all__)
 
