@@ -10,16 +10,25 @@ from app.worker.interruptions import Interruptions
 from app.worker.kept_chats import KeptChats
 from app.worker.problems import problem_of
 from app.worker.replies import AnswerEvents, AnswerFailed, Reply
-from app.worker.requests import Ask, ChangeSettings, CloseChat, Question, StopAnswer
+from app.worker.requests import Ask, ChangeSettings, CloseChat, CountTokens, Question, StopAnswer
 from mlx_engine.values.events import Event
 
 
 class Answering:
-    """Answers one question after the other, on the engine's thread."""
+    """Answers one question after the other, on the engine's thread.
 
-    def __init__(self, interruptions: Interruptions, reply: Callable[[Reply], None]) -> None:
+    count: replies how many tokens texts have, beside the answer.
+    """
+
+    def __init__(
+        self,
+        interruptions: Interruptions,
+        reply: Callable[[Reply], None],
+        count: Callable[[tuple[str, ...]], None],
+    ) -> None:
         self._interruptions = interruptions
         self._reply = reply
+        self._count = count
 
     def answer(self, question: Question, chats: KeptChats) -> None:
         """Reply AnswerEvents to the end, or AnswerFailed after what there was."""
@@ -50,6 +59,8 @@ class Answering:
                     chats.change(chat_id, request.settings)
                 case CloseChat():
                     chats.forget(request.chat_id)
+                case CountTokens():
+                    self._count(request.texts)
             if isinstance(request, StopAnswer | CloseChat) and request.chat_id == chat_id:
                 session.stop()
         if self._interruptions.is_ending():

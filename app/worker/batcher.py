@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from time import monotonic
 
+from app.worker.pace import INTERVAL_S, Pace
 from mlx_engine.values.events import (
     Event,
     GenerationFinished,
@@ -11,8 +12,6 @@ from mlx_engine.values.events import (
     RoundFinished,
     TextPiece,
 )
-
-INTERVAL_S = 1 / 30
 
 
 class Batcher:
@@ -25,9 +24,7 @@ class Batcher:
     def __init__(
         self, clock: Callable[[], float] = monotonic, interval_s: float = INTERVAL_S
     ) -> None:
-        self._clock = clock
-        self._interval = interval_s
-        self._due_at = float("-inf")
+        self._pace = Pace(clock, interval_s)
         self._has_round = False
         self._progress: PromptProgress | None = None
         self._pieces: list[TextPiece] = []
@@ -65,8 +62,4 @@ class Batcher:
             self._pieces.append(piece)
 
     def _if_due(self, *, at_once: bool) -> tuple[Event, ...]:
-        now = self._clock()
-        if now < self._due_at and not at_once:
-            return ()
-        self._due_at = now + self._interval
-        return self.rest()
+        return self.rest() if self._pace.is_due(at_once=at_once) else ()

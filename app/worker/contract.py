@@ -10,6 +10,9 @@ from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
 from mlx_engine.values.stats import GenerationStats
 
+Progress = Callable[[int, int], None]
+Stop = Callable[[], bool]
+
 
 class Costs(Protocol):
     """Milliseconds of passes."""
@@ -59,9 +62,8 @@ class ChatEngine(Protocol):
     def description(self) -> ModelDescription:
         """The model and what is in effect."""
 
-    @property
-    def pass_costs(self) -> Costs:
-        """Measured at the first look."""
+    def measure_costs(self, stop: Stop) -> Costs | None:
+        """Time passes; None when stop() ended it, and the next call goes on from there."""
 
     def session(
         self,
@@ -80,14 +82,13 @@ class ChatEngine(Protocol):
         """Let the model go."""
 
 
-Progress = Callable[[int, int], None]
-
-
 class ModelSource(Protocol):
     """Where models come from."""
 
     def inspect(self, request: LoadModel) -> ModelDescription:
         """From headers alone, quickly. Raises EngineError."""
 
-    def load(self, request: LoadModel, on_progress: Progress) -> ChatEngine:
-        """All of it; on_progress gets bytes done and in all, and may raise to end the load."""
+    def load(self, request: LoadModel, on_progress: Progress, stop: Stop) -> ChatEngine:
+        """All of it; on_progress gets bytes done and in all. Raises EngineError, LoadStopped when
+        stop(), asked several times a second, says so.
+        """

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from app.worker.answering import Answering
-from app.worker.contract import ModelSource
+from app.worker.contract import ChatEngine, ModelSource
 from app.worker.inbox import Inbox
 from app.worker.interruptions import Interruptions
 from app.worker.model_in_use import ModelInUse
@@ -35,24 +35,27 @@ def serve(
     """
     interruptions = Interruptions(inbox, reply)
     model = ModelInUse(source, interruptions, reply, memory_bytes)
-    desk = _Desk(model, Answering(interruptions, reply), reply)
+    desk = _Desk(model, interruptions, reply)
     while not isinstance(request := inbox.next(), Shutdown):
         try:
             desk.do(request)
+            desk.go_on_measuring()
         except Exception as error:
             reply(WorkerFailed(problem_of(error)))
     model.close()
 
 
 class _Desk:
-    """Hands each request to who does it."""
+    """Hands each request to who does it; measures while there is nothing else to do."""
 
     def __init__(
-        self, model: ModelInUse, answering: Answering, reply: Callable[[Reply], None]
+        self, model: ModelInUse, interruptions: Interruptions, reply: Callable[[Reply], None]
     ) -> None:
         self._model = model
-        self._answering = answering
+        self._interruptions = interruptions
+        self._answering = Answering(interruptions, reply, self._count)
         self._reply = reply
+        self._measured: ChatEngine | None = None
 
     def do(self, request: Request) -> None:
         match request:
@@ -66,7 +69,7 @@ class _Desk:
                 if self._model.chats is not None:
                     self._model.chats.change(request.chat_id, request.settings)
             case MeasureCosts():
-                self._measure()
+                self._measured = self._model.engine
             case CountTokens():
                 self._count(request.texts)
             case StopAnswer() | CancelLoad() | Shutdown():
@@ -83,7 +86,13 @@ class _Desk:
             counts = tuple(len(self._model.engine.tokenize(text)) for text in texts)
             self._reply(TokensCounted(texts, counts))
 
-    def _measure(self) -> None:
-        if self._model.engine is not None:
-            costs = self._model.engine.pass_costs
+    def go_on_measuring(self) -> None:
+        """Until it is done or something is asked; a model that was replaced is not measured."""
+        engine, self._measured = self._measured, None
+        if engine is None or engine is not self._model.engine:
+            return
+        costs = engine.measure_costs(lambda: not self._interruptions.is_idle())
+        if costs is None:
+            self._measured = engine
+        else:
             self._reply(CostsMeasured(costs.verify_ms, costs.draft_ms))

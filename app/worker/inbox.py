@@ -36,6 +36,11 @@ class Inbox:
             self._waiting = deque(sifted.stay)
             return sifted
 
+    def is_empty(self) -> bool:
+        """Whether nothing waits."""
+        with self._changed:
+            return not self._waiting
+
     def is_ending(self) -> bool:
         """Whether Shutdown waits."""
         with self._changed:

@@ -25,6 +25,10 @@ class Interruptions:
                 self._reply(AnswerWithdrawn(request.chat_id, request.message_id))
         return sifted.urgent
 
+    def is_idle(self) -> bool:
+        """Whether nothing at all waits."""
+        return self._inbox.is_empty()
+
     def is_ending(self) -> bool:
         """Whether the whole thread is to end."""
         return self._inbox.is_ending()

@@ -6,6 +6,7 @@ from functools import partial
 from app.worker.contract import ChatEngine, ModelSource
 from app.worker.interruptions import Interruptions
 from app.worker.kept_chats import KeptChats
+from app.worker.pace import Pace
 from app.worker.problems import problem_of
 from app.worker.replies import (
     LoadCancelled,
@@ -52,11 +53,13 @@ class ModelInUse:
     def load(self, request: LoadModel) -> None:
         """Load, and reply ModelLoaded, LoadFailed or LoadCancelled."""
         try:
-            self._progress(request, 0, 0)
+            self._reply(LoadProgress(request.path, 0, 0))
             description = self._source.inspect(request)
-            self._progress(request, 0, description.nbytes)
+            if self._is_unwanted():
+                raise LoadStopped(f"{request.path}: loading was stopped.")
             self._make_room(description)
-            engine = self._source.load(request, partial(self._progress, request))
+            progress = partial(self._tell, request.path, Pace())
+            engine = self._source.load(request, progress, self._is_unwanted)
         except LoadStopped:
             self._reply(LoadCancelled(request.path))
         except Exception as error:
@@ -88,12 +91,14 @@ class ModelInUse:
         words = f"{old.name} was closed first: it and {new.name} do not fit into memory together."
         self._reply(ModelUnloaded(words))
 
-    def _progress(self, request: LoadModel, done: int, total: int) -> None:
-        """Report, or raise LoadStopped when nobody wants this load any more."""
+    def _tell(self, path: str | None, pace: Pace, done: int, total: int) -> None:
+        if pace.is_due() or done >= total:
+            self._reply(LoadProgress(path, done, total))
+
+    def _is_unwanted(self) -> bool:
+        """Whether the load that runs was cancelled; what else cannot wait is done here."""
         urgent = self._interruptions.new(None)
         for closed in (r for r in urgent if isinstance(r, CloseChat)):
             self.forget(closed.chat_id)
         cancelled = any(isinstance(r, CancelLoad) for r in urgent)
-        if cancelled or self._interruptions.is_ending():
-            raise LoadStopped(f"{request.path}: loading was stopped.")
-        self._reply(LoadProgress(request.path, done, total))
+        return cancelled or self._interruptions.is_ending()

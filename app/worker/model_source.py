@@ -1,6 +1,6 @@
 """Models from `mlx_engine`, which is imported at the first load and on the loading thread."""
 
-from app.worker.contract import ChatEngine, Progress
+from app.worker.contract import ChatEngine, Progress, Stop
 from app.worker.requests import LoadModel
 from mlx_engine.values.model_description import ModelDescription
 
@@ -14,10 +14,14 @@ class EngineModels:
 
         return mlx_engine.inspect(request.path, heads=request.heads)
 
-    def load(self, request: LoadModel, on_progress: Progress) -> ChatEngine:
+    def load(self, request: LoadModel, on_progress: Progress, stop: Stop) -> ChatEngine:
         """The engine, bound to the calling thread. Raises EngineError."""
         import mlx_engine
 
         return mlx_engine.load(
-            request.path, heads=request.heads, options=request.options, on_progress=on_progress
+            request.path,
+            heads=request.heads,
+            options=request.options,
+            on_progress=on_progress,
+            stop=stop,
         )

@@ -1,7 +1,8 @@
 """What the program may ask of the engine's thread: frozen values that can cross a process border.
 
 They are done in the order they were put, except for what concerns work that runs or waits:
-StopAnswer, CancelLoad, CloseChat and Shutdown act at once, ChangeSettings at the next round.
+StopAnswer, CancelLoad, CloseChat and Shutdown act at once, ChangeSettings and CountTokens at the
+next round. Whatever is asked goes before measuring, which then goes on.
 """
 
 from dataclasses import dataclass, field

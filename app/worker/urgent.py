@@ -7,13 +7,16 @@ from app.worker.requests import (
     CancelLoad,
     ChangeSettings,
     CloseChat,
+    CountTokens,
     LoadModel,
     Question,
     Request,
     StopAnswer,
 )
 
-Urgent = StopAnswer | CloseChat | CancelLoad | ChangeSettings
+Urgent = StopAnswer | CloseChat | CancelLoad | ChangeSettings | CountTokens
+BRIEF = 200_000
+"""Characters that are counted in the middle of an answer: a few hundredths of a second."""
 
 
 class Sifted(NamedTuple):
@@ -28,7 +31,7 @@ def sift(waiting: Iterable[Request], chat_id: str | None) -> Sifted:
     """What cannot wait while chat_id (None: no chat) is being answered.
 
     A stop, close or cancel takes back only what was asked before it. Settings of another chat
-    wait: its questions before them carry their own.
+    wait: its questions before them carry their own. Long texts wait to be counted.
     """
     stay: list[Request] = []
     urgent: list[Urgent] = []
@@ -41,6 +44,8 @@ def sift(waiting: Iterable[Request], chat_id: str | None) -> Sifted:
                 withdrawn += [asked for asked in void if isinstance(asked, Question | LoadModel)]
                 stay = [asked for asked in stay if asked not in void]
             case ChangeSettings() if request.chat_id == chat_id:
+                urgent.append(request)
+            case CountTokens() if chat_id is not None and sum(map(len, request.texts)) <= BRIEF:
                 urgent.append(request)
             case _:
                 stay.append(request)

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from scripted_engine import DESCRIPTION, ScriptedEngine
 
-from app.worker.contract import ChatEngine, Progress
+from app.worker.contract import ChatEngine, Progress, Stop
 from app.worker.requests import LoadModel
-from mlx_engine.values.errors import ModelNotFound
+from mlx_engine.values.errors import LoadStopped, ModelNotFound
 from mlx_engine.values.model_description import ModelDescription
 
 
@@ -20,9 +20,22 @@ class ScriptedCosts(NamedTuple):
 
 @dataclass(slots=True)
 class WorkerEngine(ScriptedEngine):
-    """A scripted engine that also knows what passes cost, and takes words for tokens."""
+    """A scripted engine that also knows what passes cost, and takes words for tokens.
+
+    passes_left, of pass_s each: what measuring takes.
+    """
 
     pass_costs: ScriptedCosts = field(default_factory=ScriptedCosts)
+    passes_left: int = 0
+    pass_s: float = 0.0
+
+    def measure_costs(self, stop: Stop) -> ScriptedCosts | None:
+        while self.passes_left > 0:
+            if stop():
+                return None
+            time.sleep(self.pass_s)
+            self.passes_left -= 1
+        return self.pass_costs
 
     def tokenize(self, text: str) -> list[int]:
         return [len(word) for word in text.split()]
@@ -47,12 +60,14 @@ class ScriptedModels:
             raise ModelNotFound(f"{path}: no such file or folder.")
         return self.engines[path].description
 
-    def load(self, request: LoadModel, on_progress: Progress) -> ChatEngine:
+    def load(self, request: LoadModel, on_progress: Progress, stop: Stop) -> ChatEngine:
         path = str(request.path)
         size = self.engines[path].description.nbytes
         self.before_load()
         for step in range(self.slices + 1):
             on_progress(size * step // self.slices, size)
+            if stop():
+                raise LoadStopped(f"{path}: loading was stopped.")
             time.sleep(self.pause_s)
             if path in self.broken and step >= self.slices // 2:
                 raise self.broken[path]

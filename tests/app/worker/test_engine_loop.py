@@ -9,7 +9,9 @@ from app.worker.replies import (
     AnswerFailed,
     AnswerWithdrawn,
     CostsMeasured,
+    ModelLoaded,
     Reply,
+    TokensCounted,
     WorkerFailed,
 )
 from app.worker.requests import (
@@ -17,13 +19,15 @@ from app.worker.requests import (
     ChatSettings,
     CloseChat,
     ContinueAnswer,
+    CountTokens,
     LoadModel,
     MeasureCosts,
     StopAnswer,
 )
+from app.worker.urgent import BRIEF
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.errors import NumericsError
-from mlx_engine.values.events import RoundFinished
+from mlx_engine.values.events import GenerationFinished, RoundFinished
 from mlx_engine.values.options import DraftOptions
 
 LONG = " ".join(["word"] * 3000)
@@ -200,6 +204,53 @@ def test_costs_are_measured_on_request() -> None:
     assert not any(isinstance(value, WorkerFailed) for value in room.replies)
 
 
+def test_a_question_goes_before_measuring_which_then_goes_on() -> None:
+    engine = WorkerEngine(passes_left=40, pass_s=0.01)
+    with served(ScriptedModels({"m": engine})) as room:
+        room.put(LoadModel("m"), MeasureCosts())
+        room.until_a(ModelLoaded)
+        room.put(ask("Why?"))
+        room.until_answered("answer")
+        assert engine.passes_left > 0
+        assert not any(isinstance(value, CostsMeasured) for value in room.replies)
+        room.until_a(CostsMeasured)
+
+
+def test_a_model_that_was_replaced_is_not_measured() -> None:
+    old = WorkerEngine(passes_left=10**6, pass_s=0.001)
+    with served(ScriptedModels({"old": old, "new": WorkerEngine()})) as room:
+        room.put(LoadModel("old"), MeasureCosts(), LoadModel("new"), ask("Why?"))
+        room.until_answered("answer")
+        left = old.passes_left
+        room.put(ask("And?", message_id="next"))
+        room.until_answered("next")
+        assert old.passes_left == left > 0
+    assert not any(isinstance(value, CostsMeasured) for value in room.replies)
+
+
+def test_measuring_does_not_hold_up_the_end() -> None:
+    engine = WorkerEngine(passes_left=10**6, pass_s=0.001)
+    with served(ScriptedModels({"m": engine})) as room:
+        room.put(LoadModel("m"), MeasureCosts())
+        room.until_a(ModelLoaded)
+    assert engine.passes_left > 10**5
+
+
+def test_texts_are_counted_beside_a_running_answer_and_long_ones_after_it() -> None:
+    with served(models(SLOWLY)) as room:
+        room.put(LoadModel("m"), ask("Why?"))
+        room.until(has_round)
+        room.put(CountTokens(("a " * BRIEF,)), CountTokens(("one two", "three")))
+        counted = room.until_a(TokensCounted)
+        assert counted == TokensCounted(("one two", "three"), (2, 1))
+        assert not any(isinstance(event, GenerationFinished) for event in room.events("answer"))
+        room.put(StopAnswer("chat"))
+        room.until_answered("answer")
+        long = room.until_a(TokensCounted)
+        assert isinstance(long, TokensCounted)
+        assert long.counts == (BRIEF,)
+
+
 def test_an_answer_in_flight_does_not_hold_up_the_end() -> None:
     source = models(Answer(LONG, pause_s=0.01))
     with served(source) as room:
@@ -210,11 +261,11 @@ def test_an_answer_in_flight_does_not_hold_up_the_end() -> None:
 
 
 def test_a_failure_outside_of_answers_is_told_and_survived() -> None:
-    engine = WorkerEngine()
-    del engine.pass_costs
+    engine = WorkerEngine(passes_left=1, pass_s=-1.0)
     with served(ScriptedModels({"m": engine})) as room:
-        room.put(LoadModel("m"), MeasureCosts(), ask("Why?"))
+        room.put(LoadModel("m"), MeasureCosts())
         failed = room.until_a(WorkerFailed)
         assert isinstance(failed, WorkerFailed)
-        assert "AttributeError" in failed.problem.details
+        assert "ValueError" in failed.problem.details
+        room.put(ask("Why?"))
         assert room.until_answered("answer").text == "You said: Why?"

@@ -120,6 +120,7 @@ def test_a_load_is_cancelled_in_the_middle() -> None:
     with served(source) as room:
         room.put(LoadModel("old"))
         outcome(room, "old")
+        source.slices = 1000
         room.put(LoadModel("new"))
         room.until(lambda value: isinstance(value, LoadProgress) and value.done > 0)
         room.put(CancelLoad())
@@ -173,6 +174,20 @@ def test_a_chat_closed_during_a_load_is_read_anew() -> None:
         room.put(ask("Why?", message_id="again"))
         room.until_answered("again")
     assert len(source.engines["old"].sessions) == 2
+
+
+def test_progress_is_told_thirty_times_a_second_at_most() -> None:
+    source = two_models(pause_s=0.001)
+    source.slices = 300
+    with served(source) as room:
+        room.put(LoadModel("new"))
+        outcome(room, "new")
+    at = [
+        time
+        for time, reply in zip(room.times, room.replies, strict=False)
+        if isinstance(reply, LoadProgress)
+    ]
+    assert 3 < len(at) <= 30 * (at[-1] - at[0]) + 4
 
 
 def test_a_load_in_flight_does_not_hold_up_the_end() -> None:

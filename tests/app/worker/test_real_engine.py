@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from served import Served, ask, is_end, message_id_of, served
 
-from app.worker.contract import ChatEngine, Progress
+from app.worker.contract import ChatEngine, Progress, Stop
 from app.worker.model_source import EngineModels
 from app.worker.replies import (
     AnswerEvents,
@@ -140,9 +140,9 @@ def test_loading_again_replaces_the_model(room: Served) -> None:
 
 def test_a_load_is_cancelled_between_slices_of_weights() -> None:
     class Cancelled(EngineModels):
-        def load(self, request: LoadModel, on_progress: Progress) -> ChatEngine:
+        def load(self, request: LoadModel, on_progress: Progress, stop: Stop) -> ChatEngine:
             room.put(CancelLoad())
-            return super().load(request, on_progress)
+            return super().load(request, on_progress, stop)
 
     with served(Cancelled()) as room:
         room.put(LoadModel(None))

@@ -1,0 +1,71 @@
+"""A large load ends soon after it is no longer wanted, with the real engine and a large file."""
+
+import json
+import math
+import struct
+import time
+from pathlib import Path
+
+import pytest
+from served import served
+from tiny_qwen3_5 import PREFIXES, tiny_config
+from tiny_tokenizer import make_tiny_tokenizer
+
+from app.worker.model_source import EngineModels
+from app.worker.replies import LoadCancelled, LoadFailed, LoadProgress, ModelLoaded, Reply
+from app.worker.requests import CancelLoad, LoadModel
+from mlx_engine.models.qwen3_5_config import Qwen35Config
+from mlx_engine.models.qwen3_5_names import shapes
+
+SOON_S = 0.3
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    """A model of some four gigabytes, all of them zeros that take no room on the disk."""
+    config = tiny_config(layers=96)
+    text = config["text_config"]
+    assert isinstance(text, dict)
+    text["intermediate_size"] = 100_000
+    header, end = dict[str, object](), 0
+    for name, shape in shapes(Qwen35Config.read(config, "large")).trunk.items():
+        nbytes = 2 * math.prod(shape)
+        header[PREFIXES["mlx"][0] + name] = {
+            "dtype": "BF16",
+            "shape": list(shape),
+            "data_offsets": [end, end + nbytes],
+        }
+        end += nbytes
+    start = json.dumps(header).encode()
+    start += b" " * (-len(start) % 8)
+    with (tmp_path / "model.safetensors").open("wb") as file:
+        file.write(struct.pack("<Q", len(start)) + start)
+        file.truncate(8 + len(start) + end)
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    make_tiny_tokenizer(tmp_path)
+    return tmp_path
+
+
+def is_in_the_middle(value: Reply) -> bool:
+    assert not isinstance(value, LoadFailed | ModelLoaded), value
+    return isinstance(value, LoadProgress) and value.done > 0
+
+
+def test_a_cancel_ends_a_large_load_at_once(large: Path) -> None:
+    with served(EngineModels()) as room:
+        room.put(LoadModel(str(large)))
+        progress = room.until(is_in_the_middle)
+        assert isinstance(progress, LoadProgress)
+        assert progress.total > 3 * 10**9
+        started = time.perf_counter()
+        room.put(CancelLoad())
+        room.until_a(LoadCancelled)
+        assert time.perf_counter() - started < SOON_S
+
+
+def test_the_end_of_the_program_ends_a_large_load_at_once(large: Path) -> None:
+    with served(EngineModels()) as room:
+        room.put(LoadModel(str(large)))
+        room.until(is_in_the_middle)
+        started = time.perf_counter()
+    assert time.perf_counter() - started < 2
