@@ -1,8 +1,11 @@
-"""Figures of every chat since the program started, shown in the strip and the Drafting view."""
+"""Figures of every chat, stored and new, shown in the strip and the Drafting view."""
+
+from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QObject
 
 from app.running_answer import Growth, RunningAnswer
+from app.store.answer_figures import AnswerFigures
 from app.window.drafting.drafting_view import DraftingView
 from app.window.drafting.round_history import RoundHistory
 from app.window.drafting.status_strip import StatusStrip, StripFigures
@@ -15,11 +18,17 @@ class LiveFigures(QObject):
     """Shows one chat's figures; the others' are kept."""
 
     def __init__(
-        self, strip: StatusStrip, drafting: DraftingView, parent: QObject | None = None
+        self,
+        strip: StatusStrip,
+        drafting: DraftingView,
+        past: Callable[[int], Sequence[AnswerFigures]],
+        parent: QObject | None = None,
     ) -> None:
+        """past: the finished answers of a chat, oldest first."""
         super().__init__(parent)
-        self._strip, self._drafting = strip, drafting
+        self._strip, self._drafting, self._past = strip, drafting, past
         self._histories: dict[int, RoundHistory] = {}
+        self._begun: set[int] = set()
         self._chat_id: int | None = None
         self._last: GenerationStats | None = None
         self._running: RunningAnswer | None = None
@@ -35,7 +44,15 @@ class LiveFigures(QObject):
         """Of any chat; an empty one that is not kept for a chat without a number."""
         if chat_id is None:
             return RoundHistory()
-        return self._histories.setdefault(chat_id, RoundHistory())
+        if chat_id not in self._histories:
+            self._histories[chat_id] = RoundHistory(self._past_of(chat_id))
+        return self._histories[chat_id]
+
+    def _past_of(self, chat_id: int) -> list[GenerationStats]:
+        """Of the model in use; before there is one, of the model that answered last."""
+        past = self._past(chat_id)
+        model = self._model.name if self._model else past[-1].model if past else ""
+        return [figures.stats for figures in past if figures.model == model]
 
     def show_chat(
         self,
@@ -49,13 +66,19 @@ class LiveFigures(QObject):
 
     def take(self, answer: RunningAnswer, growth: Growth) -> None:
         """An answer grew."""
-        self.history_of(answer.chat_id).add(growth.rounds)
+        history = self.history_of(answer.chat_id)
+        if answer.chat_id not in self._begun:
+            self._begun.add(answer.chat_id)
+            history.begin_answer()
+        history.add(growth.rounds)
         if answer.chat_id == self._chat_id:
             self._running = answer
             self._show()
 
     def end(self, answer: RunningAnswer) -> None:
         """An answer is over."""
+        self._begun.discard(answer.chat_id)
+        self.history_of(answer.chat_id).end_answer()
         if answer.chat_id == self._chat_id:
             self._running = None
             self._last = answer.stats or self._last
@@ -65,6 +88,7 @@ class LiveFigures(QObject):
         """Another model is in use: what was measured with the last one says nothing any more."""
         self._model, self.costs = model, ()
         self._histories.clear()
+        self._begun.clear()
         self._show()
 
     def show_costs(self, measured: CostsMeasured) -> None:
@@ -81,7 +105,7 @@ class LiveFigures(QObject):
     def show_drafting(self) -> None:
         """Bring the Drafting view up to date; it is left alone while nobody sees it."""
         self._drafting.show_history(self.history)
-        self._drafting.show_costs(self.costs, self.history.depth_now)
+        self._drafting.show_costs(self.costs, self.history.depth_in_use)
 
     def _figures(self) -> StripFigures:
         running, last = self._running, self._last

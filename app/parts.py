@@ -29,6 +29,7 @@ from app.mistakes import Mistakes
 from app.model_controller import ModelController
 from app.reply_router import router
 from app.session_controller import SessionController
+from app.store.answer_figures import AnswerFigures, answer_figures
 from app.store.session_store import SessionStore, open_passing_store, open_store
 from app.values.chat_settings import ChatSettings
 from app.values.errors import StoreError
@@ -68,7 +69,9 @@ class Parts(QObject):
             self,
         )
         self.listed = ChatListController(self.store, widgets.sidebar, parent=self)
-        self.figures = LiveFigures(widgets.strip, widgets.drafting, self)
+        self.figures = LiveFigures(
+            widgets.strip, widgets.drafting, lambda chat: past_answers(self.store, chat), self
+        )
         self.session = SessionController(
             widgets.session, self.chats, self.models, self.figures, self.settings, machine, self
         )
@@ -117,6 +120,14 @@ class Parts(QObject):
         self.chats.begin(self.new_settings())
         self.widgets.window.show_page("chat")
         self.widgets.composer.setFocus()
+
+
+def past_answers(store: SessionStore, chat_id: int) -> tuple[AnswerFigures, ...]:
+    """Figures of a chat's answers so far; none where the store has trouble, which others tell."""
+    try:
+        return answer_figures(store.database, chat_id)
+    except StoreError:
+        return ()
 
 
 def _open_chats(file: Path) -> SessionStore:

@@ -14,7 +14,6 @@ from app.model_values import facts_of
 from app.settings import with_preset, without_preset
 from app.values.chat_settings import ChatSettings, as_preset
 from app.window.session_panel.panel_values import (
-    DraftingNow,
     ModelAbilities,
     SessionSettings,
     SourceAbility,
@@ -58,16 +57,8 @@ class SessionController(QObject):
         self._show_model(None)
 
     def show_now(self) -> None:
-        """After a round: what drafting did in it."""
-        history = self._figures.history
-        answering = self._chats.running is not None
-        if history.tokens_per_pass_over_time:
-            now = DraftingNow(
-                history.depth_now, history.reason_now, history.auto_depth_now, answering
-            )
-            self._panel.show_drafting(now)
-        else:
-            self._panel.show_drafting(None)
+        """After a round or an answer: what drafting did in it."""
+        self._panel.show_drafting(self._figures.history.state)
 
     def _change(self, **changes: object) -> None:
         settings = self._chats.chat.settings

@@ -83,7 +83,7 @@ class Sums(NamedTuple):
 
 def sum_up(rounds: Sequence[RoundStats]) -> Sums:
     """Tokens and time."""
-    spent = sum(r.draft_ms + r.verify_ms + r.host_ms for r in rounds)
+    spent = sum(r.total_ms for r in rounds)
     return Sums(sum(r.emitted for r in rounds), spent)
 
 
@@ -107,7 +107,7 @@ def arm_of(temperature: float, name: str, played: Played, plain_per_second: floa
         cpu_ms=1000 * played.cpu_s / max(played.cpu_tokens, 1),
         draft_ms=sum(r.draft_ms for r in rounds) / passes,
         verify_ms=sum(r.verify_ms for r in rounds) / passes,
-        host_ms=sum(r.host_ms for r in rounds) / passes,
+        host_ms=sum(r.accept_ms + r.host_ms for r in rounds) / passes,
         depths=dict(sorted(Counter(r.drafted for r in rounds).items())),
         why=whys.most_common(1)[0][0] if whys else None,
     )

@@ -81,4 +81,4 @@ def growth(samples: Sequence[MemorySample]) -> int:
 
 
 def _round_ms(rounds: Sequence[RoundStats]) -> float:
-    return median(r.draft_ms + r.verify_ms + r.host_ms for r in rounds)
+    return median(r.total_ms for r in rounds)

@@ -64,7 +64,12 @@ def acceptance_lines(stats: GenerationStats) -> list[str]:
 
 def stage_lines(stats: GenerationStats) -> list[str]:
     """Milliseconds a pass spent in each stage, with its share of the whole."""
-    stages = {"draft": stats.draft_ms, "verify": stats.verify_ms, "host": stats.host_ms}
+    stages = {
+        "draft": stats.draft_ms,
+        "verify": stats.verify_ms,
+        "accept": stats.accept_ms,
+        "host": stats.host_ms,
+    }
     whole = sum(stages.values())
     return [
         f"{name:<7} {bar(spent / whole if whole else 0.0)} "

@@ -125,8 +125,11 @@ class Answer:
                 break
             started = perf_counter()
             played = self._play()
+            checked = perf_counter()
             taken = self._take(played.round)
-            booked = self._book(played.stats, taken.rows, perf_counter() - started)
+            ended = perf_counter()
+            stats = replace(played.stats, accept_ms=1000 * (ended - checked))
+            booked = self._book(stats, taken.rows, ended - started)
             yield from taken.pieces
             yield RoundFinished(booked)
             self._finish = taken.finish
@@ -200,12 +203,12 @@ class Answer:
         return _Taken(count, pieces, finish)
 
     def _book(self, stats: RoundStats, emitted: int, seconds: float) -> RoundStats:
-        device = stats.draft_ms + stats.verify_ms
+        known = stats.total_ms
         booked = replace(
             stats,
             emitted=emitted,
             accepted=min(stats.accepted, emitted),
-            host_ms=max(0.0, 1000 * seconds - device),
+            host_ms=max(0.0, 1000 * seconds - known),
         )
         self._length.took(stats.drafted, 1000 * seconds)
         tally = self.tally

@@ -41,6 +41,7 @@ class Tally:
             host_ms=sum(r.host_ms for r in rounds),
             peak_memory_bytes=self.peak_memory_bytes,
             seed=self.seed,
+            accept_ms=sum(r.accept_ms for r in rounds),
         )
 
 

@@ -12,8 +12,8 @@ class RoundStats:
 
     depth: tokens asked for; drafted is less when the source had fewer. why: the reason when depth
     is not what the options ask for. auto_depth: what the automatic choice would be, where the depth
-    is pinned. Times in milliseconds; draft and verify are device time, host is what is left of the
-    round.
+    is pinned. Times in milliseconds: draft and verify are device time, accept is what it took to
+    keep what stood (caches, draft source, text), host is what is left of the round.
     """
 
     position: int
@@ -26,6 +26,12 @@ class RoundStats:
     host_ms: float
     why: Reason | None = None
     auto_depth: int | None = None
+    accept_ms: float = 0.0
+
+    @property
+    def total_ms(self) -> float:
+        """The whole round."""
+        return self.draft_ms + self.verify_ms + self.accept_ms + self.host_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,7 @@ class GenerationStats:
     host_ms: float = 0.0
     peak_memory_bytes: int = 0
     seed: int = 0
+    accept_ms: float = 0.0
 
     @property
     def acceptance(self) -> float:

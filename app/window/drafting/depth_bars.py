@@ -6,7 +6,7 @@ from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QPainter
 
 from app.window.drafting.chart import Chart
-from app.window.drafting.round_history import DepthRow
+from app.window.drafting.drafting_values import DepthRow
 
 ROW = 24
 LABEL, FIGURES = 28, 128

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QLabel, QScrollArea, QVBoxLayout, QWidget
 
+from app.window.drafting.answer_line import AnswerLine
 from app.window.drafting.chart import Chart
 from app.window.drafting.cost_curve import CostCurve
 from app.window.drafting.depth_bars import DepthBars
 from app.window.drafting.pass_bars import PassBars
 from app.window.drafting.round_history import RoundHistory
 from app.window.drafting.stage_bar import StageBar
+from app.window.drafting.state_words import state_in_words
 from app.window.theme import Theme, TypeSizes
 
 
@@ -25,6 +27,7 @@ class DraftingView(QScrollArea):
         self._summary = _paragraph()
         self._bars = DepthBars(theme, sizes)
         self._passes = PassBars(theme, sizes)
+        self._answers = AnswerLine(theme, sizes)
         self._costs = CostCurve(theme, sizes)
         self._stages = StageBar(theme, sizes)
         self._gain = _paragraph()
@@ -35,6 +38,7 @@ class DraftingView(QScrollArea):
         self._column.addWidget(self._summary)
         self._add("Acceptance by depth", self._bars)
         self._add("Tokens of each pass", self._passes)
+        self._add("Tokens per pass by answer", self._answers)
         self._add("Cost of a pass by rows, ms", self._costs)
         self._add("Where a round's time goes", self._stages)
         self._add("Gain in this chat", self._gain)
@@ -57,7 +61,13 @@ class DraftingView(QScrollArea):
 
     def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
         """Take other colours and sizes."""
-        charts: list[Chart] = [self._bars, self._passes, self._costs, self._stages]
+        charts: list[Chart] = [
+            self._bars,
+            self._passes,
+            self._answers,
+            self._costs,
+            self._stages,
+        ]
         for chart in charts:
             chart.set_theme(theme, sizes)
 
@@ -66,6 +76,7 @@ class DraftingView(QScrollArea):
         self._summary.setText(summary(history))
         self._bars.show_rows(history.depths)
         self._passes.show_tokens(history.tokens_per_pass_over_time)
+        self._answers.show_means(history.tokens_per_pass_by_answer)
         self._stages.show_stages(history.stages)
         self._gain.setText(gain_in_words(history))
         self._reasons.setText(reasons_in_words(history))
@@ -76,16 +87,15 @@ class DraftingView(QScrollArea):
 
 
 def summary(history: RoundHistory) -> str:
-    """Depth in effect and acceptance, or why there is none."""
-    if history.reason_now is not None:
-        return history.reason_now.words
-    if not history.drafted:
-        return "Nothing has been drafted in this chat yet."
-    share = 100 * history.accepted / history.drafted
-    return (
-        f"Drafting {history.depth_now} now. {history.accepted} of {history.drafted} drafted tokens "
-        f"accepted ({share:.0f} %), {history.tokens_per_pass:.2f} tokens a pass."
-    )
+    """What is in effect, and acceptance in this chat."""
+    sentences = [state_in_words(history.state)]
+    if history.drafted:
+        share = 100 * history.accepted / history.drafted
+        sentences.append(
+            f"{history.accepted:,} of {history.drafted:,} drafted tokens accepted in this chat "
+            f"({share:.0f} %), {history.tokens_per_pass:.2f} tokens a pass."
+        )
+    return " ".join(filter(None, sentences)) or "Nothing has been drafted in this chat yet."
 
 
 def gain_in_words(history: RoundHistory) -> str:

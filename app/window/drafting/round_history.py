@@ -1,58 +1,25 @@
-"""Keeps the rounds of a chat and tells what drafting did in them; knows no Qt."""
+"""Keeps the rounds and answers of a chat and tells what drafting did in them; knows no Qt."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from app.window.drafting.drafting_values import (
+    DepthRow,
+    DraftingNow,
+    DraftingState,
+    Gain,
+    LastAnswer,
+    Stages,
+)
 from mlx_engine.values.reason import Reason
-from mlx_engine.values.stats import RoundStats
+from mlx_engine.values.stats import GenerationStats, RoundStats
 
 POINTS = 240
 """Rounds shown over time."""
 
 ENOUGH_PLAIN_TOKENS = 8
 """Tokens decoded plainly before a gain is called measured."""
-
-
-@dataclass(frozen=True, slots=True)
-class DepthRow:
-    """How often a token was drafted at `depth`, and how often it stood."""
-
-    depth: int
-    accepted: int
-    drafted: int
-
-    @property
-    def share(self) -> float:
-        """Acceptance, 0 to 1."""
-        return self.accepted / self.drafted if self.drafted else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Stages:
-    """Milliseconds by stage, summed over rounds."""
-
-    draft_ms: float
-    verify_ms: float
-    host_ms: float
-
-    @property
-    def total_ms(self) -> float:
-        """All stages."""
-        return self.draft_ms + self.verify_ms + self.host_ms
-
-
-@dataclass(frozen=True, slots=True)
-class Gain:
-    """Tokens per second of rounds that drafted and of plain rounds, in this chat."""
-
-    drafted: float
-    plain: float
-
-    @property
-    def ratio(self) -> float:
-        """Above 1 drafting is faster."""
-        return self.drafted / self.plain
 
 
 @dataclass(slots=True)
@@ -62,64 +29,111 @@ class _Pace:
     tokens: int = 0
     milliseconds: float = 0.0
 
-    def add(self, stats: RoundStats) -> None:
-        self.tokens += stats.emitted
-        self.milliseconds += stats.draft_ms + stats.verify_ms + stats.host_ms
+    def add(self, tokens: int, milliseconds: float) -> None:
+        self.tokens += tokens
+        self.milliseconds += milliseconds
 
     @property
     def per_second(self) -> float:
         return 1000 * self.tokens / self.milliseconds if self.milliseconds else 0.0
 
 
-class RoundHistory:
-    """Figures of one chat since it was opened."""
+@dataclass(slots=True)
+class _Counts:
+    """[d-1] -> how often a d-th token was drafted, and how often it stood."""
 
-    def __init__(self) -> None:
+    drafted: list[int]
+    accepted: list[int]
+
+    def add(self, drafted: Sequence[int], accepted: Sequence[int]) -> None:
+        for known, more in ((self.drafted, drafted), (self.accepted, accepted)):
+            known.extend([0] * (max(len(drafted), len(accepted)) - len(known)))
+            for depth, count in enumerate(more):
+                known[depth] += count
+
+
+class RoundHistory:
+    """Figures of one chat. past: its finished answers from before, oldest first.
+
+    `begin_answer`, then `add` its rounds as they come, then `end_answer`.
+    """
+
+    def __init__(self, past: Sequence[GenerationStats] = ()) -> None:
         self._recent: deque[RoundStats] = deque(maxlen=POINTS)
-        self._drafted: list[int] = []
-        self._accepted: list[int] = []
-        self._stages = Stages(0, 0, 0)
-        self._pace_drafted = _Pace()
-        self._pace_plain = _Pace()
+        self._answers: deque[float] = deque(maxlen=POINTS)
+        self._counts = _Counts([], [])
+        self._stages = Stages()
+        self._pace_drafted, self._pace_plain = _Pace(), _Pace()
         self._reasons: dict[str, Reason] = {}
+        self._state: DraftingState = None
+        self._answer: list[RoundStats] = []
+        for stats in past:
+            self._remember(stats)
+
+    def begin_answer(self) -> None:
+        """An answer is being written from now on."""
+        self._answer = []
+        self._state = DraftingNow(None)
 
     def add(self, rounds: Iterable[RoundStats]) -> None:
         """Take rounds in the order they were played."""
         for stats in rounds:
             self._recent.append(stats)
-            self._count(stats)
-            (self._pace_drafted if stats.drafted else self._pace_plain).add(stats)
-            self._stages = Stages(
-                self._stages.draft_ms + stats.draft_ms,
-                self._stages.verify_ms + stats.verify_ms,
-                self._stages.host_ms + stats.host_ms,
-            )
+            self._answer.append(stats)
+            self._counts.add([1] * stats.drafted, [1] * stats.accepted)
+            pace = self._pace_drafted if stats.drafted else self._pace_plain
+            pace.add(stats.emitted, stats.total_ms)
+            self._stages = self._stages.plus(stats)
             if stats.why is not None:
                 self._reasons[stats.why.code] = stats.why
+            self._state = DraftingNow(stats.depth, stats.why, stats.auto_depth)
 
-    def _count(self, stats: RoundStats) -> None:
-        missing = stats.drafted - len(self._drafted)
-        self._drafted.extend([0] * missing)
-        self._accepted.extend([0] * missing)
-        for depth in range(stats.drafted):
-            self._drafted[depth] += 1
-            self._accepted[depth] += depth < stats.accepted
+    def end_answer(self) -> None:
+        """It is over."""
+        rounds, self._answer = self._answer, []
+        if rounds:
+            self._answers.append(sum(r.emitted for r in rounds) / len(rounds))
+        drafted = sum(r.drafted for r in rounds)
+        self._state = LastAnswer(
+            max((r.drafted for r in rounds), default=0),
+            drafted,
+            sum(r.accepted for r in rounds),
+            rounds[-1].why if rounds and not drafted else None,
+        )
+
+    def _remember(self, stats: GenerationStats) -> None:
+        """A whole answer of which only the sums are known."""
+        pace = self._pace_drafted if stats.drafted else self._pace_plain
+        if stats.tokens_per_second:
+            pace.add(
+                stats.generated_tokens, 1000 * stats.generated_tokens / stats.tokens_per_second
+            )
+        self._counts.add(stats.drafted_by_depth, stats.accepted_by_depth)
+        self._stages = self._stages.plus(stats)
+        if stats.passes:
+            self._answers.append(stats.tokens_per_pass)
+        self._state = LastAnswer(len(stats.drafted_by_depth), stats.drafted, stats.accepted)
+
+    @property
+    def state(self) -> DraftingState:
+        """What is in effect in the answer of now, or was in the last one."""
+        return self._state
 
     @property
     def depths(self) -> tuple[DepthRow, ...]:
         """One row a depth that was ever drafted."""
-        pairs = zip(self._accepted, self._drafted, strict=True)
+        pairs = zip(self._counts.accepted, self._counts.drafted, strict=True)
         return tuple(DepthRow(depth, *pair) for depth, pair in enumerate(pairs, start=1))
 
     @property
     def drafted(self) -> int:
         """Tokens drafted in all."""
-        return sum(self._drafted)
+        return sum(self._counts.drafted)
 
     @property
     def accepted(self) -> int:
         """Tokens accepted in all."""
-        return sum(self._accepted)
+        return sum(self._counts.accepted)
 
     @property
     def acceptance_over_time(self) -> tuple[float, ...]:
@@ -132,9 +146,16 @@ class RoundHistory:
         return tuple(r.emitted for r in self._recent)
 
     @property
+    def tokens_per_pass_by_answer(self) -> tuple[float, ...]:
+        """Mean of each finished answer, also of those before the program was started."""
+        return tuple(self._answers)
+
+    @property
     def tokens_per_pass(self) -> float:
-        """Mean over the recent passes."""
-        return sum(r.emitted for r in self._recent) / len(self._recent) if self._recent else 0.0
+        """Mean over the recent passes; before there are any, of the last answer."""
+        if self._recent:
+            return sum(r.emitted for r in self._recent) / len(self._recent)
+        return self._answers[-1] if self._answers else 0.0
 
     @property
     def stages(self) -> Stages:
@@ -147,19 +168,14 @@ class RoundHistory:
         return tuple(self._reasons.values())
 
     @property
-    def depth_now(self) -> int:
-        """Depth of the newest round."""
-        return self._recent[-1].depth if self._recent else 0
-
-    @property
-    def reason_now(self) -> Reason | None:
-        """The newest round's reason."""
-        return self._recent[-1].why if self._recent else None
-
-    @property
-    def auto_depth_now(self) -> int | None:
-        """What the automatic choice would have been in the newest round, where it is known."""
-        return self._recent[-1].auto_depth if self._recent else None
+    def depth_in_use(self) -> int:
+        """Of the newest round, of the last answer when none is being written."""
+        match self._state:
+            case DraftingNow():
+                return self._state.depth or 0
+            case LastAnswer():
+                return self._state.deepest
+        return 0
 
     @property
     def gain(self) -> Gain | None:

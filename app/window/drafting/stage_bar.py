@@ -1,18 +1,18 @@
-"""Where the milliseconds of a round go: draft, verify, host."""
+"""Where the milliseconds of a round go: draft, verify, accept, host."""
 
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QPainter
 
 from app.window.drafting.chart import Chart
-from app.window.drafting.round_history import Stages
+from app.window.drafting.drafting_values import Stages
 
 
 class StageBar(Chart):
-    """One bar in three shades, the figures below it."""
+    """One bar in four shades, the figures below it."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
-        self._stages = Stages(0, 0, 0)
+        self._stages = Stages()
 
     def show_stages(self, stages: Stages) -> None:
         """Show these sums."""
@@ -24,6 +24,7 @@ class StageBar(Chart):
         return (
             ("draft", stages.draft_ms, 0.55),
             ("verify", stages.verify_ms, 1.0),
+            ("accept", stages.accept_ms, 0.4),
             ("host", stages.host_ms, 0.25),
         )
 

@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
 
 from app.window.drafting.round_history import RoundHistory
 from app.window.drafting.sparkline import Sparkline
+from app.window.drafting.state_words import state_in_short
 from app.window.theme import Theme, TypeSizes
 
 
@@ -58,7 +59,7 @@ class StatusStrip(QWidget):
 
     def show_figures(self, history: RoundHistory, figures: StripFigures) -> None:
         """Show the newest figures."""
-        self._drafting.setText(drafting_in_words(history))
+        self._drafting.setText(state_in_short(history.state))
         self._sparkline.show_values(history.acceptance_over_time)
         drafted = history.drafted
         self._acceptance.setText(f"{100 * history.accepted / drafted:.0f} %" if drafted else "")
@@ -83,14 +84,6 @@ class StatusStrip(QWidget):
             self.opened.emit()
         else:
             super().keyPressEvent(event)
-
-
-def drafting_in_words(history: RoundHistory) -> str:
-    """What drafting does now, short."""
-    reason = history.reason_now
-    if reason is not None:
-        return "drafting parked" if reason.code.startswith("parked") else "not drafting"
-    return f"drafting {history.depth_now}" if history.depth_now else "drafting idle"
 
 
 def speed_in_words(history: RoundHistory, figures: StripFigures) -> str:

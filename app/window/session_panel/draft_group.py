@@ -11,8 +11,9 @@ from app.window.controls.choices import DropDown, Option, Segments
 from app.window.controls.group import Group
 from app.window.controls.labels import label, paragraph, say
 from app.window.controls.number_field import NumberField, NumberKind
+from app.window.drafting.drafting_values import DraftingState
 from app.window.session_panel.in_effect import in_effect
-from app.window.session_panel.panel_values import DraftingNow, ModelAbilities
+from app.window.session_panel.panel_values import ModelAbilities
 from app.window.theme import Theme, TypeSizes
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import MAX_DEPTH, DraftOptions, DraftSourceName, Numerics
@@ -39,7 +40,7 @@ class DraftGroup(Group):
         self._draft = DraftOptions()
         self._numerics: Numerics = "exact"
         self._abilities: ModelAbilities | None = None
-        self._now: DraftingNow | None = None
+        self._now: DraftingState = None
         self._effect = paragraph("", "effect")
         self._effect.setAccessibleName("In effect")
         self._source = DropDown("Draft source", theme, sizes)
@@ -80,7 +81,7 @@ class DraftGroup(Group):
         self._abilities = abilities
         self._refresh()
 
-    def show_now(self, now: DraftingNow | None) -> None:
+    def show_now(self, now: DraftingState) -> None:
         """Show the newest round."""
         self._now = now
         self._say_effect()

@@ -1,20 +1,20 @@
 """Says what drafting does in this chat, from what is set and from the newest round."""
 
-from app.window.session_panel.panel_values import DraftingNow, ModelAbilities
+from app.window.drafting.drafting_values import DraftingNow, DraftingState
+from app.window.drafting.state_words import state_in_words
+from app.window.session_panel.panel_values import ModelAbilities
 from mlx_engine.values.options import DraftOptions
 
 
-def in_effect(
-    draft: DraftOptions, abilities: ModelAbilities | None, now: DraftingNow | None
-) -> str:
-    """The truth in a sentence or two; abilities None is no model, now None no round yet."""
+def in_effect(draft: DraftOptions, abilities: ModelAbilities | None, state: DraftingState) -> str:
+    """The truth in a sentence or two; abilities None is no model."""
     if abilities is None:
         return "Nothing: no model is loaded."
     never = why_never(draft, abilities)
     if never:
-        return _off(never, now)
-    parts = (_now(now), _next(draft, abilities, now), _auto(draft, now))
-    return " ".join(filter(None, parts))
+        return _off(never, state)
+    next_words = _next(draft, abilities, state)
+    return " ".join(filter(None, (state_in_words(state), next_words, _auto(draft, state))))
 
 
 def why_never(draft: DraftOptions, abilities: ModelAbilities) -> str:
@@ -27,41 +27,31 @@ def why_never(draft: DraftOptions, abilities: ModelAbilities) -> str:
     return "Off: the depth is pinned to 0." if draft.depth == 0 else ""
 
 
-def _off(never: str, now: DraftingNow | None) -> str:
+def _off(never: str, state: DraftingState) -> str:
     """Switched off while a round still drafts is off from the next one on."""
-    if now is None or not now.is_answering or not now.depth:
+    if not isinstance(state, DraftingNow) or not state.depth:
         return never
-    return f"Drafting {now.depth} now. From the next round on: {never[0].lower()}{never[1:]}"
+    return f"Drafting {state.depth} now. From the next round on: {never[0].lower()}{never[1:]}"
 
 
-def _now(now: DraftingNow | None) -> str:
-    """What the newest round did."""
-    if now is None:
-        return ""
-    if now.is_answering:
-        drafting = f"Drafting {now.depth} now." if now.depth else "Not drafting in this round."
-        return drafting if now.why is None else now.why.words
-    if now.why is not None:
-        return f"Last answer: {now.why.words}"
-    return f"The last round drafted {now.depth}." if now.depth else "The last round was plain."
-
-
-def _next(draft: DraftOptions, abilities: ModelAbilities, now: DraftingNow | None) -> str:
+def _next(draft: DraftOptions, abilities: ModelAbilities, state: DraftingState) -> str:
     """What comes, where it is not what is."""
+    is_answering = isinstance(state, DraftingNow)
     if draft.depth == "auto":
-        return "" if now else "Auto: the depth is chosen when the next answer begins."
+        return "" if is_answering else "Auto: the next answer drafts as much as pays."
     deepest = abilities.source(draft.source).max_depth
     depth = min(draft.depth, deepest)
     limit = ", the most this model can" if depth < draft.depth else ""
-    if now is None or not now.is_answering:
+    if not isinstance(state, DraftingNow):
         return f"Pinned: {depth}{limit}."
-    return "" if now.depth == depth else f"Pinned: {depth}{limit}, from the next round on."
+    return "" if state.depth == depth else f"Pinned: {depth}{limit}, from the next round on."
 
 
-def _auto(draft: DraftOptions, now: DraftingNow | None) -> str:
+def _auto(draft: DraftOptions, state: DraftingState) -> str:
     """What the automatic choice would be, beside a pinned depth."""
-    if draft.depth == "auto" or now is None or now.auto_depth is None:
+    auto = state.auto_depth if isinstance(state, DraftingNow) else None
+    if draft.depth == "auto" or auto is None:
         return ""
-    if now.auto_depth == draft.depth:
+    if auto == draft.depth:
         return "Auto would choose the same."
-    return f"Auto would choose {now.auto_depth}." if now.auto_depth else "Auto would not draft."
+    return f"Auto would choose {auto}." if auto else "Auto would not draft."

@@ -9,7 +9,6 @@ from mlx_engine.values.options import (
     Numerics,
     SamplingOptions,
 )
-from mlx_engine.values.reason import Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +52,3 @@ class ModelAbilities:
             if ability.name == name:
                 return ability
         return SourceAbility(name, 0, "This version cannot draft from this source.")
-
-
-@dataclass(frozen=True, slots=True)
-class DraftingNow:
-    """The newest round of this chat: its depth, and the reason when that is not as asked.
-
-    auto_depth: what the automatic choice would be now, None when it is not known.
-    """
-
-    depth: int
-    why: Reason | None = None
-    auto_depth: int | None = None
-    is_answering: bool = False

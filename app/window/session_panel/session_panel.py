@@ -9,10 +9,11 @@ from app.window.controls.group import Group
 from app.window.controls.icon_button import IconButton
 from app.window.controls.labels import label
 from app.window.controls.text_field import TextField
+from app.window.drafting.drafting_values import DraftingState
 from app.window.models.model_facts import ModelFacts
 from app.window.models.model_values import CardFacts
 from app.window.session_panel.draft_group import DraftGroup
-from app.window.session_panel.panel_values import DraftingNow, ModelAbilities, SessionSettings
+from app.window.session_panel.panel_values import ModelAbilities, SessionSettings
 from app.window.session_panel.presets_group import PresetsGroup
 from app.window.session_panel.sampling_group import SamplingGroup
 from app.window.session_panel.thinking_field import ThinkingField
@@ -118,7 +119,7 @@ class SessionPanel(QFrame):
         self._draft.show_abilities(abilities)
         self._sampling.show_recommended(abilities.recommended if abilities else None)
 
-    def show_drafting(self, now: DraftingNow | None) -> None:
+    def show_drafting(self, now: DraftingState) -> None:
         """Show what drafting did in the newest round, None before the first one."""
         self._draft.show_now(now)
 

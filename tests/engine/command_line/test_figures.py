@@ -31,6 +31,7 @@ STATS = GenerationStats(
     draft_ms=73.0,
     verify_ms=219.0,
     host_ms=0.0,
+    accept_ms=36.5,
 )
 
 
@@ -56,9 +57,10 @@ def test_stages_are_milliseconds_a_pass() -> None:
     assert [line.split("(")[1] for line in stage_lines(STATS)] == [
         "1.00 ms a pass)",
         "3.00 ms a pass)",
+        "0.50 ms a pass)",
         "0.00 ms a pass)",
     ]
-    assert "75 %" in stage_lines(STATS)[1]
+    assert "67 %" in stage_lines(STATS)[1]
     assert "–" in stage_lines(GenerationStats())[0]
 
 

@@ -5,11 +5,13 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QLabel
 
+from app.window.drafting.answer_line import AnswerLine
 from app.window.drafting.cost_curve import CostCurve
 from app.window.drafting.depth_bars import ROW, DepthBars
+from app.window.drafting.drafting_values import DepthRow, Stages
 from app.window.drafting.drafting_view import DraftingView
 from app.window.drafting.pass_bars import PassBars
-from app.window.drafting.round_history import DepthRow, RoundHistory, Stages
+from app.window.drafting.round_history import RoundHistory
 from app.window.drafting.sparkline import Sparkline
 from app.window.drafting.stage_bar import StageBar
 from app.window.drafting.status_strip import StatusStrip, StripFigures
@@ -33,8 +35,9 @@ FILLED = {
     Sparkline: lambda chart: chart.show_values([0.2, 0.9, 0.5]),
     DepthBars: lambda chart: chart.show_rows([DepthRow(1, 9, 10), DepthRow(2, 5, 9)]),
     PassBars: lambda chart: chart.show_tokens([1, 3, 4, 2]),
+    AnswerLine: lambda chart: chart.show_means([1.0, 2.4, 3.1]),
     CostCurve: lambda chart: chart.show_costs([5, 6, 7.5, 9], 3),
-    StageBar: lambda chart: chart.show_stages(Stages(10, 30, 5)),
+    StageBar: lambda chart: chart.show_stages(Stages(10, 30, 4, 5)),
 }
 
 

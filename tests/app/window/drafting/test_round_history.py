@@ -4,16 +4,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.window.drafting.drafting_values import DepthRow, DraftingNow, LastAnswer
 from app.window.drafting.drafting_view import gain_in_words, reasons_in_words, summary
-from app.window.drafting.round_history import POINTS, DepthRow, RoundHistory
+from app.window.drafting.round_history import POINTS, RoundHistory
 from app.window.drafting.sparkline import running_mean
-from app.window.drafting.status_strip import StripFigures, context_in_words, speed_in_words
+from app.window.drafting.state_words import state_in_short
+from app.window.drafting.status_strip import (
+    StripFigures,
+    context_in_words,
+    speed_in_words,
+)
 from mlx_engine.values.reason import Reason
-from mlx_engine.values.stats import RoundStats
+from mlx_engine.values.stats import GenerationStats, RoundStats
 
 
 def a_round(drafted=0, accepted=0, ms=10.0, why=None):
-    return RoundStats(0, drafted, drafted, accepted, accepted + 1, ms / 4, ms / 2, ms / 4, why)
+    return RoundStats(
+        0, drafted, drafted, accepted, accepted + 1, ms / 4, ms / 2, ms / 8, why, accept_ms=ms / 8
+    )
 
 
 @given(
@@ -59,7 +67,7 @@ def test_the_newest_reason_is_in_effect_and_all_are_listed():
     history.add([a_round(why=parked), a_round(why=off)])
     assert summary(history) == "Switched off."
     history.add([a_round(2, 2)])
-    assert summary(history).startswith("Drafting 2 now. 2 of 2 drafted tokens accepted (100 %)")
+    assert summary(history).startswith("Drafting 2 now. 2 of 2 drafted tokens accepted in this")
     assert reasons_in_words(history) == "Too dear.\nSwitched off."
 
 
@@ -67,7 +75,60 @@ def test_stages_add_up():
     history = RoundHistory()
     history.add([a_round(1, 1, ms=20)] * 3)
     assert (history.stages.draft_ms, history.stages.verify_ms) == (15, 30)
+    assert (history.stages.accept_ms, history.stages.host_ms) == (7.5, 7.5)
     assert history.stages.total_ms == 60
+
+
+def test_what_is_said_follows_the_answer_to_its_end():
+    history = RoundHistory()
+    assert (history.state, state_in_short(history.state)) == (None, "drafting idle")
+    history.begin_answer()
+    assert (history.state, state_in_short(history.state)) == (
+        DraftingNow(None),
+        "reading the prompt",
+    )
+    history.add([a_round(3, 2), a_round(1, 1)])
+    assert (history.state, state_in_short(history.state)) == (DraftingNow(1), "drafting 1")
+    history.end_answer()
+    assert history.state == LastAnswer(3, 4, 3)
+    assert state_in_short(history.state) == "drafted up to 3"
+    assert " now" not in summary(history)
+    history.begin_answer()
+    assert history.depth_in_use == 0
+    history.add([a_round(why=Reason("parked-cost", "Too dear."))])
+    history.end_answer()
+    assert summary(history).startswith("Last answer: Too dear.")
+
+
+def test_answers_of_before_count_like_new_ones():
+    drafted = GenerationStats(
+        generated_tokens=30,
+        drafted=30,
+        accepted=20,
+        drafted_by_depth=(10, 10, 10),
+        accepted_by_depth=(9, 7, 4),
+        passes=10,
+        tokens_per_pass=3.0,
+        tokens_per_second=60.0,
+        verify_ms=400.0,
+        accept_ms=100.0,
+    )
+    plain = GenerationStats(
+        generated_tokens=20, passes=20, tokens_per_pass=1.0, tokens_per_second=40.0
+    )
+    history = RoundHistory([plain, drafted])
+    assert history.depths == (DepthRow(1, 9, 10), DepthRow(2, 7, 10), DepthRow(3, 4, 10))
+    assert history.tokens_per_pass_by_answer == (1.0, 3.0)
+    assert history.tokens_per_pass == 3.0
+    assert history.gain is not None
+    assert history.gain.ratio == pytest.approx(1.5)
+    assert history.stages.total_ms == 500
+    assert history.state == LastAnswer(3, 30, 20)
+    history.begin_answer()
+    history.add([a_round(4, 4)] * 2)
+    history.end_answer()
+    assert history.depths[3] == DepthRow(4, 2, 2)
+    assert history.tokens_per_pass_by_answer == (1.0, 3.0, 5.0)
 
 
 def test_running_mean():

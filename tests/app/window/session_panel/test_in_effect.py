@@ -4,8 +4,9 @@ import itertools
 
 import pytest
 
+from app.window.drafting.drafting_values import DraftingNow, LastAnswer
 from app.window.session_panel.in_effect import in_effect
-from app.window.session_panel.panel_values import DraftingNow, ModelAbilities, SourceAbility
+from app.window.session_panel.panel_values import ModelAbilities, SourceAbility
 from mlx_engine.values.options import DraftOptions
 from mlx_engine.values.reason import Reason
 
@@ -15,8 +16,15 @@ CANNOT = ModelAbilities((SourceAbility("mtp", 0, NO_HEADS),))
 PARKED = Reason("parked-cost", "Drafting parked: a 2-row pass costs 1.74 of one pass here.")
 
 
-def now(depth, why=None, auto=None, is_answering=True):
-    return DraftingNow(depth, why, auto, is_answering)
+AUTO = "Auto: the next answer drafts as much as pays."
+
+
+def now(depth, why=None, auto=None):
+    return DraftingNow(depth, why, auto)
+
+
+def last(deepest, why=None):
+    return LastAnswer(deepest, 9 * deepest, 7 * deepest, why)
 
 
 SAID = [
@@ -24,11 +32,21 @@ SAID = [
     (DraftOptions(), CANNOT, None, f"Off: {NO_HEADS}"),
     (DraftOptions(), CANNOT, now(0, Reason("no-heads", "x")), f"Off: {NO_HEADS}"),
     (DraftOptions(source="model"), CAN, None, "Off: This version cannot draft from this source."),
-    (DraftOptions(), CAN, None, "Auto: the depth is chosen when the next answer begins."),
+    (DraftOptions(), CAN, None, AUTO),
     (DraftOptions(), CAN, now(3), "Drafting 3 now."),
     (DraftOptions(), CAN, now(0, PARKED), PARKED.words),
-    (DraftOptions(), CAN, now(0, PARKED, is_answering=False), f"Last answer: {PARKED.words}"),
-    (DraftOptions(), CAN, now(3, is_answering=False), "The last round drafted 3."),
+    (DraftOptions(), CAN, now(None), "The prompt is being read."),
+    (DraftOptions(), CAN, last(0, PARKED), f"Last answer: {PARKED.words} {AUTO}"),
+    (DraftOptions(), CAN, last(3), f"The last answer drafted up to 3 tokens a round. {AUTO}"),
+    (DraftOptions(), CAN, last(1), f"The last answer drafted 1 token a round. {AUTO}"),
+    (DraftOptions(), CAN, last(0), f"The last answer was decoded plainly. {AUTO}"),
+    (DraftOptions(source="none"), CAN, last(3), "Off: drafting is switched off for this chat."),
+    (
+        DraftOptions(depth=2),
+        CAN,
+        last(3),
+        "The last answer drafted up to 3 tokens a round. Pinned: 2.",
+    ),
     (DraftOptions(depth=2), CAN, None, "Pinned: 2."),
     (DraftOptions(depth=8), CAN, None, "Pinned: 4, the most this model can."),
     (DraftOptions(depth=2), CAN, now(2, auto=3), "Drafting 2 now. Auto would choose 3."),

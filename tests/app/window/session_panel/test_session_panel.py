@@ -8,10 +8,8 @@ from PySide6.QtCore import QMimeData, Qt
 from PySide6.QtWidgets import QLabel, QLineEdit, QPlainTextEdit, QToolButton, QWidget
 
 from app.window.controls.choices import DropDown
-from app.window.session_panel.panel_values import (
-    DraftingNow,
-    SessionSettings,
-)
+from app.window.drafting.drafting_values import DraftingNow
+from app.window.session_panel.panel_values import SessionSettings
 from app.window.session_panel.session_panel import SessionPanel
 from app.window.style_sheet import style_sheet
 from app.window.theme import TypeSizes, load_theme
