@@ -19,6 +19,7 @@ _ORDER = (
     "linear attention",
     "attention",
     "mlp",
+    "experts",
     "norms",
     "output head",
     "other",
@@ -136,18 +137,20 @@ def _loaded(
     matrix = name.removesuffix(".weight")
     scales = tensors.get(f"{matrix}.scales")
     if scales is None:
-        return _Weight(_dense_words(tensor), prod(tensor.shape), tensor.nbytes, _is_2d(tensor))
+        return _Weight(_dense_words(tensor), prod(tensor.shape), tensor.nbytes, _is_matrix(tensor))
     biases = tensors.get(f"{matrix}.biases")
     nbytes = tensor.nbytes + scales.nbytes + (biases.nbytes if biases is not None else 0)
     shape = shapes.get(name)
-    if shape is None or not (_is_2d(tensor) and _is_2d(scales)):
+    if shape is None or not (_is_matrix(tensor) and len(scales.shape) == len(shape)):
         return _Weight("packed", prod(tensor.shape), nbytes, True)
-    words = _packed_words(tensor, scales, shape[1], affine=biases is not None)
+    words = _packed_words(tensor, scales, shape[-1], affine=biases is not None)
     return _Weight(words, prod(shape), nbytes, True)
 
 
-def _is_2d(tensor: TensorInfo) -> bool:
-    return len(tensor.shape) == 2
+def _is_matrix(tensor: TensorInfo) -> bool:
+    """A matrix or a stack of them; a convolution by channels has an axis of length one."""
+    shape = tensor.shape
+    return len(shape) == 2 or (len(shape) == 3 and 1 not in shape[1:])
 
 
 def _dense_words(tensor: TensorInfo) -> str:
@@ -156,8 +159,8 @@ def _dense_words(tensor: TensorInfo) -> str:
 
 def _packed_words(weight: TensorInfo, scales: TensorInfo, inputs: int, *, affine: bool) -> str:
     """Bits and group size from the widths of a row: inputs * bits / 32 words, inputs / group."""
-    bits = weight.shape[1] * 32 // inputs
-    size = inputs // max(1, scales.shape[1])
+    bits = weight.shape[-1] * 32 // inputs
+    size = inputs // max(1, scales.shape[-1])
     if affine:
         return f"{bits}-bit affine, groups of {size}"
     if size == 16:

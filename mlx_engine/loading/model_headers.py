@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlx_engine.loading.assembled_tensors import assemble
 from mlx_engine.loading.gguf_file import GgufFile
 from mlx_engine.loading.gguf_model import check_trunk, read_gguf_model
 from mlx_engine.loading.gguf_rounding import rounding_reasons
@@ -44,7 +45,7 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
     family = family_for(architecture)
     _refuse_foreign_packing(config, files.config)
     origin = str(files.root)
-    parts = family.split(merge_headers(files.shards), config, origin)
+    parts = _assembled(family.split(merge_headers(files.shards), config, origin))
     return ModelHeaders(
         files=files,
         config=config,
@@ -57,7 +58,7 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
 
 def _read_gguf_headers(files: ModelFiles, heads: Path | None) -> ModelHeaders:
     model = read_gguf_model(files.root)
-    family = family_for("qwen3_5")
+    family = family_for(_model_type(model.config, files.root))
     parts = family.split(model.tensors, model.config, str(files.root))
     wanted = family.shapes(model.config, str(files.root))
     check_trunk(model, parts.trunk, wanted.trunk)
@@ -72,6 +73,14 @@ def _read_gguf_headers(files: ModelFiles, heads: Path | None) -> ModelHeaders:
         heads=found,
         gguf=model.file,
         rounded=rounding_reasons(used),
+    )
+
+
+def _assembled(parts: Parts[TensorInfo]) -> Parts[TensorInfo]:
+    return Parts(
+        assemble(parts.trunk, parts.trunk_recipes),
+        assemble(parts.head, parts.head_recipes),
+        parts.skipped,
     )
 
 

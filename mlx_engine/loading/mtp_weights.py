@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from mlx_engine.loading.assembled_tensors import assemble
 from mlx_engine.loading.gguf_model import read_gguf_model
 from mlx_engine.loading.gguf_part import GgufPart
 from mlx_engine.loading.model_folder import (
@@ -93,7 +94,7 @@ def _candidates(
 
 def _read(origin: Path, paths: tuple[Path, ...], family: Family) -> _Candidate:
     parts = family.split_heads_file(_tensors(paths), str(origin))
-    return _Candidate(parts.head, origin, False)
+    return _Candidate(assemble(parts.head, parts.head_recipes), origin, False)
 
 
 def _tensors(paths: tuple[Path, ...]) -> Mapping[str, TensorInfo]:
@@ -162,7 +163,7 @@ def _misfit(candidate: _Candidate, wanted: Mapping[str, Shape]) -> str | None:
         if isinstance(tensor, GgufPart):
             seen = tensor.unpacked_shape
         elif tensor.dtype == "U32":
-            seen, needed = tensor.shape[:1], shape[:1]
+            seen, needed = tensor.shape[:-1], shape[:-1]
         if seen != needed:
             return (
                 f"The MTP heads in {candidate.origin} belong to another model: {name} is "

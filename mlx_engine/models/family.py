@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from mlx_engine.models.stored_forms import Recipes
 from mlx_engine.values.reason import Reason
 
 if TYPE_CHECKING:
@@ -23,12 +24,15 @@ class Parts(Generic[T]):
     """Tensors sorted by the part that needs them, under canonical names.
 
     T is whatever the caller has by that name: headers or arrays. skipped: tensors that text does
-    not need (vision, a copy of tied embeddings, buffers), under the names of the file.
+    not need (vision, a copy of tied embeddings, buffers), under the names of the file. Tensors
+    that come in other pieces stand under names of their own, and recipes put them together.
     """
 
     trunk: dict[str, T]
     head: dict[str, T]
     skipped: dict[str, T]
+    trunk_recipes: Recipes = field(default_factory=dict)
+    head_recipes: Recipes = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
-"""Qwen3.5 / 3.6 dense: Gated DeltaNet and gated attention, with one MTP head.
+"""Qwen3.5 / 3.6 and Qwen3-Next: Gated DeltaNet and gated attention, with one MTP head.
 
 Trunk: arXiv 2412.06464 for the recurrent layers; every full_attention_interval-th layer is
-grouped-query attention whose output is gated by sigmoid. Head (DeepSeek-V3, arXiv 2412.19437,
+grouped-query attention whose output is gated by sigmoid; feed-forwards may choose among experts,
+also in the head. Head (DeepSeek-V3, arXiv 2412.19437,
 section 2.2): fc([norm(embedding of x_k), norm(hidden of k-1)]), one attention layer, a norm, and
 the trunk's output head. The hidden state is the one AFTER the trunk's final norm, and the head
 feeds its own, after its own norm, to the next step.
@@ -41,9 +42,9 @@ class Qwen35:
         matrix = trunk.take_matrix("embed_tokens", vocabulary, hidden)
         self._norm = Norm.take(trunk, "norm", hidden, sizes.rms_norm_eps)
         self._layers = [
-            RecurrentLayer(sizes, trunk, f"layers.{n}")
-            if sizes.is_recurrent(n)
-            else AttentionLayer(sizes, trunk, f"layers.{n}")
+            (RecurrentLayer if sizes.is_recurrent(n) else AttentionLayer)(
+                sizes, trunk, f"layers.{n}", has_experts=sizes.has_experts(n)
+            )
             for n in range(sizes.num_hidden_layers)
         ]
         dtype = matrix.weight.dtype if matrix.scales is None else self._layers[0].dtype
@@ -97,9 +98,14 @@ class Qwen35:
         assert self._head is not None
         return self._head(self._embedding(tokens), hidden, caches.layers[0])
 
-    def mtp_logits(self, hidden: mx.array) -> mx.array:
-        """The head's states through the trunk's output head, float32 [1, T, V]."""
-        return self.logits(hidden)
+    @property
+    def mtp_output(self) -> Linear | None:
+        """The trunk's output head, which the MTP head shares."""
+        return None if self._head is None else self._output
+
+    def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
+        """The head's states through the output head or another, float32 [1, T, rows of it]."""
+        return (output or self._output)(hidden).astype(mx.float32)
 
 
 class Qwen35Head:
@@ -110,7 +116,9 @@ class Qwen35Head:
         self._embedding_norm = Norm.take(table, "pre_fc_norm_embedding", hidden, eps)
         self._hidden_norm = Norm.take(table, "pre_fc_norm_hidden", hidden, eps)
         self._join = Linear.take(table, "fc", hidden, 2 * hidden)
-        self._layer = AttentionLayer(sizes, table, "layers.0")
+        self._layer = AttentionLayer(
+            sizes, table, "layers.0", has_experts=sizes.experts is not None
+        )
         self._norm = Norm.take(table, "norm", hidden, eps)
 
     def __call__(self, embedded: mx.array, hidden: mx.array, cache: LayerCache) -> mx.array:

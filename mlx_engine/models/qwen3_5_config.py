@@ -1,16 +1,21 @@
-"""Sizes of a Qwen3.5 / 3.6 dense model, read from its config.json."""
+"""Sizes of a Qwen3.5 / 3.6 or Qwen3-Next model, dense or with experts, from its config.json."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mlx_engine.values.errors import BadModelFile
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.expert_sizes import ExpertSizes
 
 _MOST_LAYERS = 1000  # they are listed one by one, so a wild number would hang
+_WITH_EXPERTS = ("qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next")
 
 
 @dataclass(frozen=True, slots=True)
 class Qwen35Config:
-    """Text part of a `qwen3_5` config; names as in Hugging Face files."""
+    """Text part of a config; names as in Hugging Face files.
+
+    intermediate_size: inner width of ordinary feed-forwards, 0 where every layer has experts.
+    """
 
     vocab_size: int
     hidden_size: int
@@ -29,6 +34,7 @@ class Qwen35Config:
     linear_num_value_heads: int
     rope_theta: float
     rope_dims: int
+    experts: ExpertSizes | None = None
 
     @property
     def key_size(self) -> int:
@@ -49,16 +55,21 @@ class Qwen35Config:
         """Every full_attention_interval-th layer attends, the others recur."""
         return (layer + 1) % self.full_attention_interval != 0
 
+    def has_experts(self, layer: int) -> bool:
+        """Whether the feed-forward of a layer of the trunk chooses among experts."""
+        return self.experts is not None and self.experts.chosen_in(layer)
+
     @staticmethod
     def read(config: Mapping[str, object], origin: str) -> "Qwen35Config":
         """From a whole config.json (text part nested or not); BadModelFile names the key."""
-        fields = _Fields(config, origin)
+        fields = ConfigFields(config, origin)
         hidden, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
         head_dim = fields.count("head_dim", hidden // heads)
+        experts = ExpertSizes.read(fields) if _names_experts(config, fields) else None
         read = Qwen35Config(
             vocab_size=fields.count("vocab_size"),
             hidden_size=hidden,
-            intermediate_size=fields.count("intermediate_size"),
+            intermediate_size=fields.count("intermediate_size", 0 if experts else None, least=0),
             num_hidden_layers=fields.count("num_hidden_layers", most=_MOST_LAYERS),
             num_attention_heads=heads,
             num_key_value_heads=fields.count("num_key_value_heads"),
@@ -73,11 +84,15 @@ class Qwen35Config:
             linear_num_value_heads=fields.count("linear_num_value_heads"),
             rope_theta=fields.number("rope_theta", 1e7),
             rope_dims=int(head_dim * fields.number("partial_rotary_factor", 0.25)),
+            experts=experts,
         )
         read._check(fields)
         return read
 
-    def _check(self, fields: "_Fields") -> None:
+    def _check(self, fields: ConfigFields) -> None:
+        ordinary = not all(self.has_experts(n) for n in range(self.num_hidden_layers))
+        if ordinary and not self.intermediate_size:
+            raise fields.wrong("intermediate_size", 0, "a whole number from 1")
         fields.require_multiple("num_attention_heads", "num_key_value_heads")
         fields.require_multiple("linear_num_value_heads", "linear_num_key_heads")
         fields.require_layer_types(
@@ -87,57 +102,9 @@ class Qwen35Config:
         fields.require_plain_rope()
 
 
-class _Fields:
-    """Typed look-ups in a config whose text part may be nested and whose rope keys may too."""
-
-    def __init__(self, config: Mapping[str, object], origin: str) -> None:
-        self._origin = origin
-        text = config.get("text_config", config)
-        if not isinstance(text, Mapping):
-            raise self.wrong("text_config", text, "an object")
-        rope = text.get("rope_parameters") or text.get("rope_scaling") or {}
-        if not isinstance(rope, Mapping):
-            raise self.wrong("rope_parameters", rope, "an object")
-        self._rope = rope
-        self._fields: dict[str, object] = {**config, **text, **rope}
-
-    def wrong(self, name: str, value: object, wanted: str) -> BadModelFile:
-        return BadModelFile(
-            f"{self._origin}: config.json has {name}={value!r}, where {wanted} is needed. "
-            "Get the config again from where the weights come from."
-        )
-
-    def count(self, name: str, default: int | None = None, most: int = 2**31 - 1) -> int:
-        value = self._fields.get(name)
-        value = default if value is None else value
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= most:
-            raise self.wrong(name, value, f"a whole number from 1 to {most}")
-        return value
-
-    def number(self, name: str, default: float) -> float:
-        value = self._fields.get(name)
-        value = default if value is None else value
-        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1e12:
-            raise self.wrong(name, value, "a number above 0")
-        return float(value)
-
-    def flag(self, name: str, *, default: bool) -> bool:
-        value = self._fields.get(name)
-        value = default if value is None else value
-        if not isinstance(value, bool):
-            raise self.wrong(name, value, "true or false")
-        return value
-
-    def require_multiple(self, name: str, of: str) -> None:
-        if self.count(name) % self.count(of):
-            raise self.wrong(name, self.count(name), f"a multiple of {of}={self.count(of)}")
-
-    def require_layer_types(self, expected: list[str]) -> None:
-        given = self._fields.get("layer_types")
-        if given is not None and given != expected:
-            raise self.wrong("layer_types", given, "the order that full_attention_interval gives")
-
-    def require_plain_rope(self) -> None:
-        kind = self._rope.get("rope_type", self._rope.get("type", "default"))
-        if kind != "default":
-            raise self.wrong("rope_type", kind, '"default" (others are not supported yet)')
+def _names_experts(config: Mapping[str, object], fields: ConfigFields) -> bool:
+    """By the kind of model, or by a count of experts in an ordinary one."""
+    text = config.get("text_config")
+    inner = text.get("model_type") if isinstance(text, Mapping) else None
+    named = config.get("model_type") in _WITH_EXPERTS or inner in _WITH_EXPERTS
+    return named or (fields.has("num_experts") and fields.count("num_experts", least=0) > 0)

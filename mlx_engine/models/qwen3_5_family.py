@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from mlx_engine.models import qwen3_5_names
+from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.family import CanonicalPart, Figures, Parts, Shape
 from mlx_engine.models.qwen3_5_config import Qwen35Config
-from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 if TYPE_CHECKING:
     import mlx.core as mx
@@ -24,7 +24,7 @@ class Qwen35Family:
 
     def figures(self, config: Mapping[str, object], origin: str) -> Figures:
         """Sizes by the config."""
-        sizes = Qwen35Config.read(config, origin)
+        sizes, fields = Qwen35Config.read(config, origin), ConfigFields(config, origin)
         layers = sizes.num_hidden_layers
         recurrent = sum(sizes.is_recurrent(layer) for layer in range(layers))
         state = sizes.value_size * sizes.linear_key_head_dim
@@ -34,8 +34,8 @@ class Qwen35Family:
             attention_layers=layers - recurrent,
             hidden_size=sizes.hidden_size,
             vocabulary=sizes.vocab_size,
-            context_length=_whole_number(config, "max_position_embeddings", 8, origin),
-            promised_heads=_whole_number(config, "mtp_num_hidden_layers", 0, origin, default=0),
+            context_length=fields.count("max_position_embeddings", least=8),
+            promised_heads=fields.count("mtp_num_hidden_layers", 0, least=0),
             attention_values=2 * sizes.num_key_value_heads * sizes.head_dim,
             state_elements=recurrent * state,
             window_elements=recurrent * window,
@@ -43,11 +43,6 @@ class Qwen35Family:
 
     def split(self, raw: Mapping[str, T], config: Mapping[str, object], origin: str) -> Parts[T]:
         """Tensors of a model's own files by part."""
-        if _whole_number(config, "num_experts", 0, origin, default=0):
-            raise UnsupportedModel(
-                f"{origin}: this is a Qwen3.5 with experts (num_experts in config.json); this "
-                "version runs the dense ones."
-            )
         tied = Qwen35Config.read(config, origin).tie_word_embeddings
         return qwen3_5_names.split(raw, tied=tied, origin=origin)
 
@@ -84,22 +79,3 @@ class Qwen35Family:
         from mlx_engine.models.qwen3_5 import build_qwen3_5
 
         return build_qwen3_5(config, trunk, head)
-
-
-def _whole_number(
-    config: Mapping[str, object],
-    key: str,
-    least: int,
-    origin: str,
-    default: int | None = None,
-) -> int:
-    """`key` of the text part, which may be nested."""
-    text = config.get("text_config", config)
-    value = text.get(key, config.get(key)) if isinstance(text, Mapping) else None
-    value = default if value is None else value
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**31:
-        raise BadModelFile(
-            f"{origin}: config.json has {key}={ascii(value)[:80]}, where a whole number of at "
-            f"least {least} is needed. Get the config again from where the weights come from."
-        )
-    return value

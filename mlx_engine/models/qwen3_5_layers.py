@@ -7,6 +7,7 @@ import mlx.core as mx
 from mlx_engine.cache.attention_cache import AttentionCache
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.recurrent_cache import DeltaInputs, RecurrentCache
+from mlx_engine.models.experts import ExpertFeedForward
 from mlx_engine.models.layers import GatedFeedForward, Linear, Norm, silu
 from mlx_engine.models.qwen3_5_config import Qwen35Config
 from mlx_engine.models.weight_table import WeightTable
@@ -27,10 +28,21 @@ def blank_recurrent_cache(sizes: Qwen35Config, dtype: mx.Dtype) -> RecurrentCach
     return RecurrentCache(mx.zeros((1, rows, sizes.convolved_size), dtype), mx.zeros(state))
 
 
+def _take_feed_forward(
+    sizes: Qwen35Config, table: WeightTable, name: str, has_experts: bool
+) -> GatedFeedForward | ExpertFeedForward:
+    hidden, experts = sizes.hidden_size, sizes.experts
+    if experts is not None and has_experts:
+        return ExpertFeedForward.take(table, name, hidden, experts)
+    return GatedFeedForward.take(table, name, hidden, sizes.intermediate_size)
+
+
 class AttentionLayer:
     """Residual block of gated grouped-query attention and feed-forward."""
 
-    def __init__(self, sizes: Qwen35Config, table: WeightTable, name: str) -> None:
+    def __init__(
+        self, sizes: Qwen35Config, table: WeightTable, name: str, *, has_experts: bool
+    ) -> None:
         hidden, eps, size = sizes.hidden_size, sizes.rms_norm_eps, sizes.head_dim
         heads, kv_heads = sizes.num_attention_heads, sizes.num_key_value_heads
         attention = f"{name}.self_attn"
@@ -44,9 +56,7 @@ class AttentionLayer:
         self._query_norm = Norm.take(table, f"{attention}.q_norm", size, eps)
         self._key_norm = Norm.take(table, f"{attention}.k_norm", size, eps)
         self._second_norm = Norm.take(table, f"{name}.post_attention_layernorm", hidden, eps)
-        self._feed_forward = GatedFeedForward.take(
-            table, f"{name}.mlp", hidden, sizes.intermediate_size
-        )
+        self._feed_forward = _take_feed_forward(sizes, table, f"{name}.mlp", has_experts)
 
     @property
     def dtype(self) -> mx.Dtype:
@@ -94,7 +104,9 @@ class AttentionLayer:
 class RecurrentLayer:
     """Residual block of Gated DeltaNet (arXiv 2412.06464) and feed-forward."""
 
-    def __init__(self, sizes: Qwen35Config, table: WeightTable, name: str) -> None:
+    def __init__(
+        self, sizes: Qwen35Config, table: WeightTable, name: str, *, has_experts: bool
+    ) -> None:
         hidden, eps = sizes.hidden_size, sizes.rms_norm_eps
         heads, inner = sizes.linear_num_value_heads, f"{name}.linear_attn"
         channels, kernel = sizes.convolved_size, sizes.linear_conv_kernel_dim
@@ -110,9 +122,7 @@ class RecurrentLayer:
         self._head_norm = Norm.take(table, f"{inner}.norm", sizes.linear_value_head_dim, eps)
         self._out = Linear.take(table, f"{inner}.out_proj", hidden, sizes.value_size)
         self._second_norm = Norm.take(table, f"{name}.post_attention_layernorm", hidden, eps)
-        self._feed_forward = GatedFeedForward.take(
-            table, f"{name}.mlp", hidden, sizes.intermediate_size
-        )
+        self._feed_forward = _take_feed_forward(sizes, table, f"{name}.mlp", has_experts)
 
     @property
     def dtype(self) -> mx.Dtype:

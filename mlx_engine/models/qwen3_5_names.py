@@ -1,10 +1,12 @@
-"""Tensor names and shapes of Qwen3.5 dense files, Hugging Face and MLX, without MLX."""
+"""Tensor names and shapes of Qwen3.5 files, Hugging Face and MLX, without MLX."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal, NamedTuple, TypeVar
 
 from mlx_engine.models.family import Parts, Shape
 from mlx_engine.models.qwen3_5_config import Qwen35Config
+from mlx_engine.models.stored_forms import expert_recipes
 from mlx_engine.values.errors import BadModelFile
 
 T = TypeVar("T")
@@ -13,7 +15,20 @@ T = TypeVar("T")
 _WRAPPERS = ("model.language_model.", "language_model.model.", "language_model.", "model.")
 _VISION = ("model.visual.", "visual.", "vision_tower.", "model.vision_tower.")
 _BUFFER = "rotary_emb.inv_freq"
+_GROUPS = (
+    ("linear_attn", "linear attention"),
+    ("self_attn", "attention"),
+    ("switch_mlp", "experts"),
+)
 _SHARED = ("embed_tokens.", "lm_head.")
+
+
+def _with_recipes(parts: Parts[T]) -> Parts[T]:
+    return replace(
+        parts,
+        trunk_recipes=expert_recipes(parts.trunk),
+        head_recipes=expert_recipes(parts.head),
+    )
 
 
 class _Place(NamedTuple):
@@ -29,7 +44,7 @@ def split(raw: Mapping[str, T], *, tied: bool, origin: str) -> Parts[T]:
         if tied and place.part == "trunk" and place.name.startswith("lm_head."):
             place = _Place("skipped", name)
         _put(parts, place, tensor, origin)
-    return parts
+    return _with_recipes(parts)
 
 
 def split_heads_file(raw: Mapping[str, T], origin: str) -> Parts[T]:
@@ -47,7 +62,7 @@ def split_heads_file(raw: Mapping[str, T], origin: str) -> Parts[T]:
         )
         wanted = _Place("head", place.name) if is_head else _Place("skipped", name)
         _put(parts, wanted, raw[name], origin)
-    return parts
+    return _with_recipes(parts)
 
 
 def shapes(sizes: Qwen35Config) -> Parts[Shape]:
@@ -61,6 +76,7 @@ def shapes(sizes: Qwen35Config) -> Parts[Shape]:
         trunk["lm_head.weight"] = (vocabulary, hidden)
     for layer in range(sizes.num_hidden_layers):
         mixer = _recurrent(sizes) if sizes.is_recurrent(layer) else _attention(sizes)
+        mixer |= _experts(sizes) if sizes.has_experts(layer) else _feed_forward(sizes)
         trunk |= {f"layers.{layer}.{name}": shape for name, shape in mixer.items()}
     head: dict[str, Shape] = {
         "fc.weight": (hidden, 2 * hidden),
@@ -68,7 +84,9 @@ def shapes(sizes: Qwen35Config) -> Parts[Shape]:
         "pre_fc_norm_hidden.weight": (hidden,),
         "norm.weight": (hidden,),
     }
-    head |= {f"layers.0.{name}": shape for name, shape in _attention(sizes).items()}
+    inner = _experts(sizes) if sizes.experts is not None else _feed_forward(sizes)
+    layer_of_head = _attention(sizes) | inner
+    head |= {f"layers.0.{name}": shape for name, shape in layer_of_head.items()}
     return Parts(trunk, head, {})
 
 
@@ -80,7 +98,7 @@ def group(trunk_name: str) -> str:
         return "output head"
     if trunk_name.endswith("norm.weight"):
         return "norms"
-    for part, words in (("linear_attn", "linear attention"), ("self_attn", "attention")):
+    for part, words in _GROUPS:
         if f".{part}." in trunk_name:
             return words
     return "mlp" if ".mlp." in trunk_name else "other"
@@ -120,13 +138,36 @@ def _recurrent(sizes: Qwen35Config) -> dict[str, Shape]:
 
 def _shell(sizes: Qwen35Config) -> dict[str, Shape]:
     """What both kinds of layer have around their mixer."""
-    hidden, inner = sizes.hidden_size, sizes.intermediate_size
+    hidden = sizes.hidden_size
     return {
         "input_layernorm.weight": (hidden,),
         "post_attention_layernorm.weight": (hidden,),
+    }
+
+
+def _feed_forward(sizes: Qwen35Config) -> dict[str, Shape]:
+    hidden, inner = sizes.hidden_size, sizes.intermediate_size
+    return {
         "mlp.gate_proj.weight": (inner, hidden),
         "mlp.up_proj.weight": (inner, hidden),
         "mlp.down_proj.weight": (hidden, inner),
+    }
+
+
+def _experts(sizes: Qwen35Config) -> dict[str, Shape]:
+    """A router, a stack of experts, and the one that is always asked, behind a gate."""
+    assert sizes.experts is not None
+    hidden, experts = sizes.hidden_size, sizes.experts
+    count, inner, shared = experts.count, experts.size, experts.shared_size
+    return {
+        "mlp.gate.weight": (count, hidden),
+        "mlp.switch_mlp.gate_proj.weight": (count, inner, hidden),
+        "mlp.switch_mlp.up_proj.weight": (count, inner, hidden),
+        "mlp.switch_mlp.down_proj.weight": (count, hidden, inner),
+        "mlp.shared_expert.gate_proj.weight": (shared, hidden),
+        "mlp.shared_expert.up_proj.weight": (shared, hidden),
+        "mlp.shared_expert.down_proj.weight": (hidden, shared),
+        "mlp.shared_expert_gate.weight": (1, hidden),
     }
 
 

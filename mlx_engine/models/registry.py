@@ -3,12 +3,16 @@
 from mlx_engine.models.family import Family
 from mlx_engine.values.errors import UnsupportedModel
 
-SUPPORTED = ("qwen3_5", "qwen3_5_text")
+SUPPORTED = ("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next")
 
 
 def family_for(model_type: str) -> Family:
     """The family of a config's model_type; UnsupportedModel names those there are."""
-    if model_type in ("qwen3_5", "qwen3_5_text"):
+    if model_type == "qwen3_next":
+        from mlx_engine.models.qwen3_next_family import Qwen3NextFamily
+
+        return Qwen3NextFamily()
+    if model_type in SUPPORTED:
         from mlx_engine.models.qwen3_5_family import Qwen35Family
 
         return Qwen35Family()

@@ -19,7 +19,8 @@ class Matrix(NamedTuple):
 
     dense: `weight` is floating [N, K], no scales and biases, group_size 0, bits of an element.
     else: `weight` is uint32 [N, K * bits / 32], `scales` [N, K / group_size] (floating for affine,
-    uint8 for the others), `biases` like scales for affine and None for the others.
+    uint8 for the others), `biases` like scales for affine and None for the others. A stack of E
+    such matrices has one more axis in front.
     """
 
     weight: mx.array
@@ -47,7 +48,8 @@ def laid_out_for_cpu(matrix: Matrix) -> Matrix:
             mode=matrix.mode,
             dtype=mx.float32,
         )
-    return Matrix(mx.contiguous(weight.T).T, None, None, 0, 32, "dense")
+    columns = mx.contiguous(weight.swapaxes(-1, -2))
+    return Matrix(columns.swapaxes(-1, -2), None, None, 0, 32, "dense")
 
 
 class _Layout(NamedTuple):
@@ -101,21 +103,28 @@ class WeightTable:
 
         Bits and group size are read from the shapes, so layers may differ from one another.
         """
-        matrix = self._take_stored(name, outputs, inputs)
+        return self._take_any(name, (outputs, inputs))
+
+    def take_matrices(self, name: str, count: int, outputs: int, inputs: int) -> Matrix:
+        """The same for a stack of `count` matrices of one shape."""
+        return self._take_any(name, (count, outputs, inputs))
+
+    def _take_any(self, name: str, shape: tuple[int, ...]) -> Matrix:
+        matrix = self._take_stored(name, shape)
         if self._for_cpu:
             matrix = laid_out_for_cpu(matrix)
         parts = (matrix.weight, matrix.scales, matrix.biases)
         self._handed_out.extend(part for part in parts if part is not None)
         return matrix
 
-    def _take_stored(self, name: str, outputs: int, inputs: int) -> Matrix:
+    def _take_stored(self, name: str, shape: tuple[int, ...]) -> Matrix:
         weight = self._remove(f"{name}.weight")
         if f"{name}.scales" not in self._left:
-            self._require_shape(f"{name}.weight", weight, (outputs, inputs))
+            self._require_shape(f"{name}.weight", weight, shape)
             self._require_floating(f"{name}.weight", weight)
             return Matrix(weight, None, None, 0, weight.dtype.size * 8, "dense")
         scales = self._remove(f"{name}.scales")
-        layout = self._layout(name, weight, scales, outputs, inputs)
+        layout = self._layout(name, weight, scales, shape)
         if f"{name}.biases" in self._left:
             return self._affine(name, weight, scales, layout)
         mode = self._microscaled_mode(name, scales, layout)
@@ -168,14 +177,17 @@ class WeightTable:
         return modes[layout]
 
     def _layout(
-        self, name: str, weight: mx.array, scales: mx.array, outputs: int, inputs: int
+        self, name: str, weight: mx.array, scales: mx.array, shape: tuple[int, ...]
     ) -> _Layout:
-        """From weight [outputs, inputs * bits / 32] and scales [outputs, groups]."""
+        """From weight [..., outputs, inputs * bits / 32] and scales [..., outputs, groups]."""
+        rows, inputs = shape[:-1], shape[-1]
         both = (weight, scales)
-        if weight.dtype != mx.uint32 or any(a.ndim != 2 or a.shape[0] != outputs for a in both):
+        if weight.dtype != mx.uint32 or any(
+            a.ndim != len(shape) or a.shape[:-1] != rows for a in both
+        ):
             shapes = f"{weight.dtype} {list(weight.shape)} with scales {list(scales.shape)}"
             raise self._bad_packing(name, shapes)
-        words, groups = weight.shape[1], scales.shape[1]
+        words, groups = weight.shape[-1], scales.shape[-1]
         if groups < 1 or words < 1 or inputs % groups or words * 32 % inputs:
             raise self._bad_packing(name, f"{words} words and {groups} groups a row")
         return _Layout(words * 32 // inputs, inputs // groups)

@@ -1,0 +1,74 @@
+"""Tensors made of several stored ones, or of some of their rows, by the recipes of a family."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from mlx_engine.loading.safetensors_header import TensorInfo
+from mlx_engine.models.stored_forms import Piece, Recipe, Recipes, Run
+
+
+@dataclass(frozen=True, slots=True)
+class AssembledTensor(TensorInfo):
+    """What a recipe makes; name and file are those of the first piece.
+
+    sources: a header for each piece of the recipe.
+    """
+
+    recipe: Recipe
+    sources: tuple[TensorInfo, ...]
+
+    @property
+    def stored(self) -> dict[str, TensorInfo]:
+        """Its sources by the names the recipe has for them."""
+        return {
+            piece.name: info for piece, info in zip(self.recipe.pieces, self.sources, strict=True)
+        }
+
+
+def assemble(tensors: Mapping[str, TensorInfo], recipes: Recipes) -> dict[str, TensorInfo]:
+    """The same tensors with those that recipes ask for put together.
+
+    A recipe that lacks a piece, whose pieces do not belong together, or whose tensor is there
+    already makes nothing; its pieces are left under their own names, where they are missed or
+    found to be too many.
+    """
+    made: dict[str, TensorInfo] = {}
+    used: set[str] = set()
+    for name, recipe in recipes.items():
+        pieces = [piece.name for piece in recipe.pieces]
+        if name not in tensors and all(piece in tensors for piece in pieces):
+            assembled = _assembled(recipe, tuple(tensors[piece] for piece in pieces))
+            if assembled is not None:
+                made[name] = assembled
+                used.update(pieces)
+    return {name: info for name, info in tensors.items() if name not in used} | made
+
+
+def _assembled(recipe: Recipe, sources: tuple[TensorInfo, ...]) -> TensorInfo | None:
+    shapes = {
+        _shape(source.shape, piece) for piece, source in zip(recipe.pieces, sources, strict=True)
+    }
+    shape = shapes.pop()
+    first = sources[0]
+    if shapes or shape is None or any(source.dtype != first.dtype for source in sources):
+        return None
+    element = first.nbytes // max(1, prod(first.shape))
+    whole = (len(sources), *shape) if recipe.is_stack else shape
+    return AssembledTensor(
+        first.name, first.dtype, whole, prod(whole) * element, first.file, recipe, sources
+    )
+
+
+def _shape(stored: tuple[int, ...], piece: Piece) -> tuple[int, ...] | None:
+    """What is left of a stored shape; None when it has not the rows that are asked for."""
+    if piece.rows is None:
+        return stored
+    if len(stored) < 2:
+        return None
+    rows = stored[-2]
+    if isinstance(piece.rows, Run):
+        kept, rest = divmod(rows, piece.rows.of)
+        return None if rest else (*stored[:-2], kept, stored[-1])
+    fits = max(piece.rows, default=0) < rows
+    return (*stored[:-2], len(piece.rows), stored[-1]) if fits else None

@@ -1,0 +1,205 @@
+"""Qwen3.5 MoE and Qwen3-Next against transformers, mlx-lm and each other's layouts."""
+
+import json
+
+import mlx.core as mx
+import mlx_lm
+import numpy as np
+import pytest
+import torch
+from tiny_qwen_experts import KINDS, experts_values, write_tiny_experts
+from transformers import (
+    Qwen3_5MoeForCausalLM,
+    Qwen3_5MoeTextConfig,
+    Qwen3NextConfig,
+    Qwen3NextForCausalLM,
+)
+from transformers.modeling_layers import MtpModel
+
+import mlx_engine
+from mlx_engine.models.expert_sizes import ExpertSizes
+from mlx_engine.models.experts import ExpertFeedForward
+from mlx_engine.models.weight_table import WeightTable
+
+TOKENS = [int(t) for t in np.random.default_rng(0).integers(0, 300, 41)]
+
+
+def relative(found, wanted):
+    return float(np.abs(found - wanted).max() / np.abs(wanted).max())
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, kind):
+    return write_tiny_experts(tmp_path_factory.mktemp("tiny") / "hf", kind, seed=3)
+
+
+@pytest.fixture(scope="module")
+def engine(folder):
+    engine = mlx_engine.load(folder)
+    yield engine
+    engine.close()
+
+
+def raw_weights(folder):
+    """Tensors of a Hugging Face folder for torch, names as transformers has them."""
+    arrays = mx.load(str(folder / "model.safetensors"))
+    named = {
+        n.replace("language_model.", ""): torch.from_numpy(np.array(a)) for n, a in arrays.items()
+    }
+    singles = {n.rpartition(".experts.")[0] for n in named if ".experts." in n}
+    for base in singles:
+
+        def stack(part, base=base):
+            count = sum(n.startswith(f"{base}.experts.") and part in n for n in named)
+            return torch.stack([named[f"{base}.experts.{e}.{part}.weight"] for e in range(count)])
+
+        named[f"{base}.experts.gate_up_proj"] = torch.cat([stack("gate_proj"), stack("up_proj")], 1)
+        named[f"{base}.experts.down_proj"] = stack("down_proj")
+    return {n: w for n, w in named.items() if not n.rpartition(".experts.")[2][0].isdigit()}
+
+
+HEAD_NAMES = {
+    "mtp.fc.": "layers.0.eh_proj.",
+    "mtp.pre_fc_norm_embedding.": "layers.0.enorm.",
+    "mtp.pre_fc_norm_hidden.": "layers.0.hnorm.",
+    "mtp.norm.": "layers.0.post_norm.",
+    "mtp.layers.0.": "layers.0.mtp_block.",
+}
+
+
+@pytest.fixture(scope="module")
+def reference(folder, kind):
+    """transformers' own classes on the same folder, float32, plain attention."""
+    config = json.loads((folder / "config.json").read_text())
+    config = config.get("text_config", config)
+    config |= {"num_mtp_layers": 1, "mtp_layer_types": ["full_attention"]}
+    is_next = kind == "qwen3_next"
+    settings = (Qwen3NextConfig if is_next else Qwen3_5MoeTextConfig)(
+        **config, attn_implementation="eager"
+    )
+    model = (Qwen3NextForCausalLM if is_next else Qwen3_5MoeForCausalLM)(settings).eval()
+    weights = raw_weights(folder)
+    trunk = {n: w for n, w in weights.items() if not n.startswith("mtp.")}
+    model.load_state_dict(trunk, strict=True)
+    head = MtpModel(model, 1).eval()
+    own = {
+        name.replace(old, new): weight
+        for name, weight in weights.items()
+        for old, new in HEAD_NAMES.items()
+        if name.startswith(old)
+    }
+    missing, unexpected = head.load_state_dict(own, strict=False)
+    assert not unexpected
+    assert all(name.startswith(("embed_tokens", "shared_head")) for name in missing)
+    return model, head
+
+
+def head_logits(model, head, hidden):
+    states = head.forward_layer(
+        0,
+        hidden[:, :-1],
+        torch.arange(1, len(TOKENS))[None],
+        None,
+        input_ids=torch.tensor([TOKENS[1:]]),
+    )
+    return head.shared_head(states)[0].numpy()
+
+
+def test_logits_equal_transformers(engine, reference):
+    model, _ = reference
+    with torch.no_grad():
+        wanted = model(torch.tensor([TOKENS])).logits[0].numpy()
+    assert relative(engine.logits(TOKENS), wanted) < 1e-4
+
+
+def test_draft_logits_equal_transformers(engine, reference):
+    model, head = reference
+    with torch.no_grad():
+        hidden = model.model(torch.tensor([TOKENS])).last_hidden_state
+        wanted = head_logits(model, head, hidden)
+    assert relative(engine.draft_logits(TOKENS)[0], wanted) < 1e-4
+
+
+def hidden_before_the_norm(model, _):
+    seen = []
+    hook = model.model.norm.register_forward_pre_hook(lambda _, x: seen.append(x[0]))
+    model.model(torch.tensor([TOKENS]))
+    hook.remove()
+    return seen[0]
+
+
+def hidden_first(model, head):
+    joined = head.layers[0].eh_proj.weight
+    joined.copy_(torch.cat(joined.chunk(2, dim=1)[::-1], dim=1))
+    return model.model(torch.tensor([TOKENS])).last_hidden_state
+
+
+def one_too_many(model, head):
+    for name, weight in head.layers[0].named_parameters():
+        if "norm" in name:
+            weight.add_(1)
+    return model.model(torch.tensor([TOKENS])).last_hidden_state
+
+
+@pytest.mark.parametrize("fault", [hidden_before_the_norm, hidden_first, one_too_many])
+def test_the_comparison_notices(engine, reference, fault):
+    """A head that reads something else differs visibly, so equal logits mean something."""
+    model, head = reference
+    with torch.no_grad():
+        before = {name: value.clone() for name, value in head.state_dict().items()}
+        hidden = fault(model, head)
+        wrong = head_logits(model, head, hidden)
+        head.load_state_dict(before)
+    assert relative(engine.draft_logits(TOKENS)[0], wrong) > 1e-2
+
+
+@pytest.mark.parametrize(
+    ("experts", "head_experts"),
+    [("joined", None), ("single", "joined"), ("joined", "single"), ("stacked", None)],
+)
+def test_layouts_of_one_model_agree(tmp_path, kind, engine, experts, head_experts):
+    other = write_tiny_experts(
+        tmp_path / "o", kind, experts=experts, head_experts=head_experts, seed=3
+    )
+    loaded = mlx_engine.load(other)
+    assert np.array_equal(loaded.logits(TOKENS), engine.logits(TOKENS))
+    assert np.array_equal(loaded.draft_logits(TOKENS), engine.draft_logits(TOKENS))
+
+
+@pytest.mark.parametrize("bits", [None, 8, 4])
+def test_logits_equal_mlx_lm(tmp_path, kind, bits):
+    folder = write_tiny_experts(tmp_path / "mlx", kind, experts="stacked", bits=bits, seed=5)
+    model, _ = mlx_lm.utils.load_model(folder, strict=False)
+    wanted = np.array(model(mx.array([TOKENS]))[0].astype(mx.float32))
+    assert relative(mlx_engine.load(folder).logits(TOKENS), wanted) < 1e-5
+
+
+def test_a_row_does_not_depend_on_those_beside_it(kind, engine):
+    """Bit for bit, through experts dense and packed, also where rows are sorted by expert."""
+    assert engine.description.numerics == "exact"
+
+
+@pytest.mark.parametrize("bits", [None, 4])
+def test_rows_of_experts(bits):
+    """Any run of rows gives the bits that all rows together give."""
+    values = experts_values("qwen3_next", seed=1).trunk
+    name = "layers.0.mlp"
+    arrays = {n: mx.array(v) for n, v in values.items() if n.startswith(name)}
+    if bits:
+        for part in ("gate", "up", "down"):
+            stack = f"{name}.switch_mlp.{part}_proj"
+            parts = mx.quantize(arrays.pop(f"{stack}.weight"), 32, bits)
+            ends = ("weight", "scales", "biases")
+            arrays |= {f"{stack}.{end}": p for end, p in zip(ends, parts, strict=True)}
+    sizes = ExpertSizes(6, 2, 32, 32, normalised=True, step=1, dense_layers=())
+    layer = ExpertFeedForward.take(WeightTable(arrays, "tiny"), name, 64, sizes)
+    x = mx.random.normal((1, 70, 64), key=mx.random.key(0))
+    whole = np.array(layer(x))
+    for start, rows in [(0, 1), (3, 2), (5, 9), (11, 31), (20, 32), (30, 40)]:
+        part = np.array(layer(x[:, start : start + rows]))
+        assert np.array_equal(part, whole[:, start : start + rows])
