@@ -156,6 +156,8 @@ class App(QObject):
                 widgets.composer.set_theme,
                 widgets.library.set_theme,
                 widgets.library_page.set_theme,
+                widgets.settings.set_theme,
+                widgets.settings_page.set_theme,
                 widgets.compare.set_theme,
                 widgets.session.set_theme,
                 widgets.drafting.set_theme,
@@ -166,8 +168,8 @@ class App(QObject):
                 widgets.overlay.set_theme,
             ]
         )
-        parts.settings.changed.connect(self._show_drafted)
-        widgets.transcript.set_drafted_shown(parts.settings.value.show_drafted)
+        parts.settings.changed.connect(self._apply_look_switches)
+        self._apply_look_switches()
         widgets.window.folded.connect(parts.figures.show_drafting)
 
     def _connect_troubles(self) -> None:
@@ -242,8 +244,11 @@ class App(QObject):
         self.parts.commands.refresh()
         self.parts.session.show_now()
 
-    def _show_drafted(self) -> None:
-        self.parts.widgets.transcript.set_drafted_shown(self.parts.settings.value.show_drafted)
+    def _apply_look_switches(self) -> None:
+        widgets, value = self.parts.widgets, self.parts.settings.value
+        widgets.transcript.set_drafted_shown(value.show_drafted)
+        widgets.window.set_motion(not value.reduce_motion)
+        widgets.overlay.set_motion(not value.reduce_motion)
 
     def _say_problem(self, words: str) -> None:
         self.parts.mistakes.note(words)

@@ -49,7 +49,7 @@ class CommandController(QObject):
             "library": lambda: window.show_page("library"),
             "import-chat": self._files.import_chat,
             "export-chat": lambda: self._with_chat(self._files.export_chat),
-            "settings": lambda: window.show_panel("session"),
+            "settings": lambda: window.show_page("settings"),
             "quit": window.close,
             "copy-answer": transcript.copy_last_answer,
             "find": transcript.open_find,
@@ -95,7 +95,7 @@ class CommandController(QObject):
         widgets.session.fold_wanted.connect(lambda: window.show_panel(None))
         widgets.strip.opened.connect(actions["drafting"].trigger)
         widgets.drafting_panel.closed.connect(lambda: window.show_panel("session"))
-        for page in (widgets.library_page, widgets.compare):
+        for page in (widgets.library_page, widgets.settings_page, widgets.compare):
             page.closed.connect(lambda: window.show_page("chat"))
         for view in (widgets.start, widgets.library):
             view.open_wanted.connect(actions["open"].trigger)

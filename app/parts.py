@@ -29,6 +29,7 @@ from app.mistakes import Mistakes
 from app.model_controller import ModelController
 from app.reply_router import router
 from app.session_controller import SessionController
+from app.settings_controller import SettingsController
 from app.store.answer_figures import AnswerFigures, answer_figures
 from app.store.session_store import SessionStore, open_passing_store, open_store
 from app.values.chat_settings import ChatSettings
@@ -75,6 +76,7 @@ class Parts(QObject):
         self.session = SessionController(
             widgets.session, self.chats, self.models, self.figures, self.settings, machine, self
         )
+        self.preferences = SettingsController(widgets.settings, self.settings, self.look, self)
         self.files = FileController(
             self.store, widgets.window, self.mistakes.log_file, self.new_settings, self
         )

@@ -12,10 +12,10 @@ from app.live_figures import LiveFigures
 from app.model_controller import ModelController
 from app.model_values import facts_of
 from app.settings import with_preset, without_preset
+from app.settings_controller import session_settings
 from app.values.chat_settings import ChatSettings, as_preset
 from app.window.session_panel.panel_values import (
     ModelAbilities,
-    SessionSettings,
     SourceAbility,
 )
 from app.window.session_panel.session_panel import SessionPanel
@@ -69,16 +69,7 @@ class SessionController(QObject):
         self._change(load=replace(load, numerics=cast(Numerics, numerics)))
 
     def _show_settings(self, settings: ChatSettings) -> None:
-        self._panel.show_settings(
-            SessionSettings(
-                settings.system,
-                settings.draft,
-                settings.sampling,
-                settings.generation,
-                settings.load.numerics,
-                settings.thinking,
-            )
-        )
+        self._panel.show_settings(session_settings(settings))
         self._show_presets()
 
     def _show_chat(self) -> None:

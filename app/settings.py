@@ -34,6 +34,7 @@ class AppSettings:
     theme: Theme = "system"
     text_zoom: float = 1.0
     show_drafted: bool = False
+    reduce_motion: bool = False
     recent_models: tuple[str, ...] = ()
     model_folders: tuple[Path, ...] = ()
     window_state: bytes = b""

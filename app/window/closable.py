@@ -1,6 +1,7 @@
 """A page with a button in its corner that closes it."""
 
 from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QWidget
 
 from app.window.controls.icon_button import IconButton
@@ -28,3 +29,12 @@ class Closable(QFrame):
     def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
         """Take other colours and sizes; the page is dressed on its own."""
         self._close.set_theme(theme, sizes)
+
+    # Qt
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+        """Escape closes it too."""
+        if event.key() == Qt.Key.Key_Escape:
+            self.closed.emit()
+        else:
+            super().keyPressEvent(event)

@@ -13,9 +13,10 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QMainWindow, QStackedWidget, QVBoxLayout, QWidget
 
+from app.window.motion import fade_in
 from app.window.theme import Theme, TypeSizes
 
-Page = Literal["chat", "library", "compare"]
+Page = Literal["chat", "library", "compare", "settings"]
 Panel = Literal["session", "drafting"]
 PANEL_WIDTH = 288
 NARROWEST_PAGE = 420
@@ -65,6 +66,7 @@ class MainWindow(QMainWindow):
         self._right = _framed(self._panels, "right-side")
         self._right.setFixedWidth(PANEL_WIDTH)
         self._wants_sidebar, self._wants_right = True, True
+        self._moves = False
         row = QHBoxLayout()
         row.setSpacing(0)
         for widget, stretch in ((self._sidebar, 0), (self._pages, 1), (self._right, 0)):
@@ -84,6 +86,10 @@ class MainWindow(QMainWindow):
         del theme
         self._right.setFixedWidth(round(PANEL_WIDTH * sizes.interface / TypeSizes().interface))
         self._fold()
+
+    def set_motion(self, moves: bool) -> None:
+        """Whether what unfolds fades in."""
+        self._moves = moves
 
     @property
     def page(self) -> Page:
@@ -137,9 +143,15 @@ class MainWindow(QMainWindow):
         """Hide what is not wanted, and the right side when it has no room or no business."""
         left = self._sidebar.minimumWidth() if self._wants_sidebar else 0
         has_room = self.width() - left - self._right.minimumWidth() >= NARROWEST_PAGE
-        self._sidebar.setVisible(self._wants_sidebar)
-        self._right.setVisible(self._wants_right and has_room and self.page == "chat")
+        self._show(self._sidebar, self._wants_sidebar)
+        self._show(self._right, self._wants_right and has_room and self.page == "chat")
         self.folded.emit()
+
+    def _show(self, side: QWidget, wanted: bool) -> None:
+        appears = wanted and side.isHidden()
+        side.setVisible(wanted)
+        if appears and self._moves:
+            fade_in(side)
 
     # Qt
 

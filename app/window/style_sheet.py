@@ -113,6 +113,13 @@ QPlainTextEdit[role="plain"], QPlainTextEdit[role="message"] {
   background: transparent; border: none; font-size: ${transcript}px;
   selection-background-color: $accent; selection-color: $on_accent;
 }
+QCheckBox { spacing: 8px; }
+QCheckBox::indicator {
+  width: ${box}px; height: ${box}px; border: 1px solid $outline; border-radius: 4px;
+  background: $page;
+}
+QCheckBox::indicator:checked { background: $accent; border-color: $accent; }
+QCheckBox:focus { text-decoration: underline; }
 QListWidget { background: transparent; border: none; outline: none; }
 QProgressBar { background: $line; border: none; border-radius: 2px; max-height: 4px; }
 QProgressBar::chunk { background: $accent; border-radius: 2px; }
@@ -150,6 +157,7 @@ def style_sheet(theme: Theme, sizes: TypeSizes) -> str:
         "transcript": sizes.transcript,
         "title": round(sizes.interface * 1.45),
         "figure": round(sizes.interface * 1.7),
+        "box": round(sizes.interface * 1.15),
         "line_height": round(sizes.interface * 1.4),
         "accent_over": mixed(theme.accent, theme.text, 0.14),
         "outline": mixed(theme.line, theme.muted, 0.3),

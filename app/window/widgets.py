@@ -18,6 +18,7 @@ from app.window.models.library_view import LibraryView
 from app.window.models.model_card_view import ModelCardView
 from app.window.notice_bar import NoticeBar
 from app.window.session_panel.session_panel import SessionPanel
+from app.window.settings_page.settings_view import SettingsView
 from app.window.sidebar.sidebar import Sidebar
 from app.window.theme import Theme, TypeSizes
 from app.window.titled import Titled
@@ -40,6 +41,8 @@ class Widgets:
     library: LibraryView
     compare: CompareView
     library_page: Closable
+    settings: SettingsView
+    settings_page: Closable
     session: SessionPanel
     drafting: DraftingView
     drafting_panel: Titled
@@ -58,13 +61,20 @@ def make_widgets(theme: Theme, sizes: TypeSizes) -> Widgets:
     chat_page = ChatPage(head, notice, start, transcript, composer)
     library, compare = LibraryView(theme, sizes), CompareView(theme, sizes)
     library_page = Closable(library, "Back to the chat", theme, sizes)
+    settings = SettingsView(theme, sizes)
+    settings_page = Closable(settings, "Back to the chat", theme, sizes)
     session, drafting = SessionPanel(theme, sizes), DraftingView(theme, sizes)
     drafting_panel = Titled("Drafting", drafting, "Close the Drafting view", theme, sizes)
     strip = StatusStrip(theme, sizes)
     window = MainWindow(
         Parts(
             sidebar,
-            {"chat": chat_page, "library": library_page, "compare": compare},
+            {
+                "chat": chat_page,
+                "library": library_page,
+                "compare": compare,
+                "settings": settings_page,
+            },
             {"session": session, "drafting": drafting_panel},
             strip,
         )
@@ -86,6 +96,8 @@ def make_widgets(theme: Theme, sizes: TypeSizes) -> Widgets:
         library=library,
         compare=compare,
         library_page=library_page,
+        settings=settings,
+        settings_page=settings_page,
         session=session,
         drafting=drafting,
         drafting_panel=drafting_panel,

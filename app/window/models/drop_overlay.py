@@ -6,6 +6,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.window.icons import pixmap
 from app.window.models.model_values import DropPlan
+from app.window.motion import fade_in
 from app.window.theme import Theme, TypeSizes
 
 ICONS = {
@@ -26,19 +27,27 @@ class DropOverlay(QWidget):
         super().__init__(parent)
         self._theme, self._sizes = theme, sizes
         self._plan = DropPlan("refused", "")
+        self._moves = False
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.setAccessibleName("Drop")
         self.hide()
         parent.installEventFilter(self)
+
+    def set_motion(self, moves: bool) -> None:
+        """Whether it fades in."""
+        self._moves = moves
 
     def show_plan(self, plan: DropPlan) -> None:
         """Cover the window and say what will happen."""
         self._plan = plan
         self.setAccessibleDescription(" ".join(filter(None, (plan.title, plan.detail))))
         self._cover()
+        appears = self.isHidden()
         self.raise_()
         self.show()
         self.update()
+        if appears and self._moves:
+            fade_in(self)
 
     def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
         """Take other colours and sizes."""

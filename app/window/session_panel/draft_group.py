@@ -35,7 +35,8 @@ class DraftGroup(Group):
     changed = Signal(object)
     numerics_changed = Signal(str)
 
-    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+    def __init__(self, theme: Theme, sizes: TypeSizes, shows_effect: bool = True) -> None:
+        """shows_effect: False where the settings are of no chat that could draft."""
         super().__init__("Drafting", theme, sizes)
         self._draft = DraftOptions()
         self._numerics: Numerics = "exact"
@@ -57,7 +58,9 @@ class DraftGroup(Group):
         self._numbers_note = paragraph("", "muted")
         self._rule.show_options(RULES)
         self._numbers.show_options(NUMERICS)
-        self.add(named("In effect", self._effect))
+        effect = named("In effect", self._effect)
+        effect.setVisible(shows_effect)
+        self.add(effect)
         self.add(named("Source", self._source, self._why, self._others))
         self.add(named("Depth", self._depth))
         self.add(self._probability)

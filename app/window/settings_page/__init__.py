@@ -1,0 +1,1 @@
+"""The page of settings that belong to no single chat."""

@@ -1,0 +1,80 @@
+"""The settings page shows what holds and says what the user changes, nothing else."""
+
+import pytest
+from panel_driving import FULL, find
+from PySide6.QtWidgets import QLabel, QPlainTextEdit, QPushButton, QToolButton
+
+from app.window.controls.tick import Tick
+from app.window.session_panel.panel_values import SessionSettings
+from app.window.settings_page.settings_values import Appearance
+from app.window.settings_page.settings_view import SettingsView
+from app.window.theme import TypeSizes, load_theme
+
+
+@pytest.fixture
+def view(qtbot):
+    made = SettingsView(load_theme("light"), TypeSizes())
+    qtbot.addWidget(made)
+    made.show()
+    return made
+
+
+@pytest.fixture
+def heard(view):
+    said = []
+    view.appearance.changed.connect(said.append)
+    view.appearance.zoom_wanted.connect(said.append)
+    view.new_chat.changed.connect(said.append)
+    return said
+
+
+def test_showing_says_nothing(qtbot, view, heard):
+    view.appearance.show_appearance(Appearance("dark", 1.4, True, True))
+    view.new_chat.show_settings(FULL)
+    view.set_theme(load_theme("dark"), TypeSizes().zoomed(1.4))
+    qtbot.wait(350)
+    assert heard == []
+    assert find(view, QToolButton, "Colours: Dark").isChecked()
+    assert find(view, QLabel, "Text size 140 %").text() == "140 %"
+
+
+def test_appearance(view, heard):
+    find(view, QToolButton, "Colours: Dark").click()
+    find(view, Tick, "Reduce motion: panels appear at once").click()
+    find(view, QPushButton, "Larger text").click()
+    find(view, QPushButton, "Normal text size").click()
+    assert heard == [
+        Appearance("dark"),
+        Appearance("dark", reduce_motion=True),
+        1,
+        0,
+    ]
+
+
+def test_what_new_chats_begin_with(qtbot, view, heard):
+    reset = next(b for b in view.findChildren(QPushButton) if "own defaults" in b.text())
+    assert not reset.isEnabled()
+    find(view, QPlainTextEdit, "System prompt of new chats").setPlainText("Be kind.")
+    qtbot.waitUntil(lambda: bool(heard))
+    find(view, QToolButton, "Thinking: Off").click()
+    assert heard[-1] == SessionSettings(system="Be kind.", thinking=False)
+    reset.click()
+    assert heard[-1] == SessionSettings()
+    assert find(view, QPlainTextEdit, "System prompt of new chats").toPlainText() == ""
+
+
+def test_a_ticked_box_is_painted_in_both_schemes(qtbot):
+    for scheme in ("light", "dark"):
+        theme = load_theme(scheme)
+        tick = Tick("Words", theme, TypeSizes())
+        qtbot.addWidget(tick)
+        plain = tick.grab().toImage()
+        tick.setChecked(True)
+        tick.set_theme(theme, TypeSizes())
+        assert tick.grab().toImage() != plain
+
+
+def test_more_sections_can_be_added(view):
+    view.add_section("Models", QLabel("folders"))
+    headings = [w.text() for w in view.findChildren(QLabel) if w.property("role") == "heading"]
+    assert headings == ["Appearance", "New chats", "Models"]
