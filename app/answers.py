@@ -16,6 +16,8 @@ from app.worker.requests import ChatSettings as EngineSettings
 from mlx_engine.values.conversation import Message
 
 TICK_MS = 500
+CLOSED = "Headstart was closed while this was being written. Continue goes on from here."
+WITHDRAWN = "Stopped before it was begun."
 
 
 class Answers(QObject):
@@ -78,8 +80,9 @@ class Answers(QObject):
         self, cut: StoredMessage, past: tuple[Message, ...], settings: EngineSettings
     ) -> RunningAnswer:
         """Continue the answer `cut`, the last of `past`, in place. Raises StoreError."""
-        self._store.messages.save_partial(cut.id, cut.text, cut.thinking, cut.spans)
-        answer = RunningAnswer(cut.chat_id, cut.id, cut.text, cut.thinking, cut.spans)
+        so_far = cut.text, cut.thinking, cut.spans, cut.thinking_seconds
+        self._store.messages.save_partial(cut.id, *so_far)
+        answer = RunningAnswer(cut.chat_id, cut.id, *so_far)
         self._begin(answer)
         self._request(ContinueAnswer(str(cut.chat_id), str(cut.id), past, settings))
         return answer
@@ -92,7 +95,7 @@ class Answers(QObject):
     def keep_all(self) -> None:
         """The program ends: keep what there is of every answer."""
         for answer in list(self._running.values()):
-            self._interrupt(answer, None)
+            self._interrupt(answer, None, CLOSED)
 
     def take(self, reply: AnswerEvents | AnswerFailed | AnswerWithdrawn) -> None:
         """What the engine's thread says about an answer; about an unknown one nothing is done."""
@@ -103,9 +106,9 @@ class Answers(QObject):
             case AnswerEvents():
                 self._grow(answer, reply)
             case AnswerFailed():
-                self._interrupt(answer, reply.problem)
+                self._interrupt(answer, reply.problem, reply.problem.words)
             case AnswerWithdrawn():
-                self._interrupt(answer, None)
+                self._interrupt(answer, None, WITHDRAWN)
 
     def _begin(self, answer: RunningAnswer) -> None:
         self._running[answer.message_id] = answer
@@ -118,7 +121,10 @@ class Answers(QObject):
         saver, words = self._savers[answer.message_id], answer.answer
         if answer.finished is None:
             self._saving(
-                answer, lambda: saver.show(words.text, answer.thinking.text, tuple(words.spans))
+                answer,
+                lambda: saver.show(
+                    words.text, answer.thinking.text, tuple(words.spans), answer.thinking_seconds
+                ),
             )
             self.grown.emit(answer, growth)
             return
@@ -126,16 +132,23 @@ class Answers(QObject):
         self.grown.emit(answer, growth)
         self._saving(
             answer,
-            lambda: self._store.messages.finish_answer(answer.message_id, finished, words.spans),
+            lambda: self._store.messages.finish_answer(
+                answer.message_id, finished, words.spans, answer.thinking_seconds
+            ),
         )
         self._end(answer, None)
 
-    def _interrupt(self, answer: RunningAnswer, problem: Problem | None) -> None:
+    def _interrupt(self, answer: RunningAnswer, problem: Problem | None, why: str) -> None:
         words = answer.answer
         self._saving(
             answer,
             lambda: self._store.messages.interrupt_answer(
-                answer.message_id, words.text, answer.thinking.text, words.spans
+                answer.message_id,
+                words.text,
+                answer.thinking.text,
+                words.spans,
+                answer.thinking_seconds,
+                why,
             ),
         )
         self._end(answer, problem)

@@ -50,7 +50,6 @@ class ChatController(QObject):
         self._models = models
         self._transcript = transcript
         self._request = request
-        self._problems: dict[int, Problem] = {}
         answers.grown.connect(self._grow)
         answers.ended.connect(self._end)
 
@@ -140,7 +139,6 @@ class ChatController(QObject):
         if last is None or not named or not is_last or self.running or not self._has_model():
             return
         past = self.chat.past(last.id)
-        self._problems.pop(last.id, None)
         settings = engine_settings(self.chat.settings)
         if self._try(lambda: self._answers.go_on(last, past, settings)):
             self._show()
@@ -204,9 +202,7 @@ class ChatController(QObject):
         )
 
     def _shown_turn(self, turn: Turn) -> ShownMessage:
-        problem = self._problems.get(turn.message.id)
-        is_last = turn is self.chat.turns[-1]
-        return shown_turn(turn, problem.words if problem else "", is_last=is_last)
+        return shown_turn(turn, is_last=turn is self.chat.turns[-1])
 
     def _grow(self, answer: RunningAnswer, growth: Growth) -> None:
         if answer.chat_id == self.chat.chat_id and answer.finished is None:
@@ -217,10 +213,8 @@ class ChatController(QObject):
                 self._transcript.finish_thinking(answer.message_id, seconds)
 
     def _end(self, answer: RunningAnswer, problem: Problem | None) -> None:
-        if problem is not None:
-            self._problems[answer.message_id] = problem
-            if problem.kind == "bug":
-                self.failed.emit(problem.words, problem.details)
+        if problem is not None and problem.kind == "bug":
+            self.failed.emit(problem.words, problem.details)
         if answer.chat_id == self.chat.chat_id and self._try(self.chat.reload):
             self._transcript.finish(self._shown_turn(self.chat.turn(answer.message_id)))
         self.stored.emit()

@@ -57,8 +57,9 @@ class RunningAnswer:
         text: str = "",
         thinking: str = "",
         spans: Sequence[DraftedSpan] = (),
+        thinking_seconds: float | None = None,
     ) -> None:
-        """text, thinking, spans: what there is already of an answer that goes on."""
+        """text, thinking, spans, thinking_seconds: of what there is of an answer that goes on."""
         self.chat_id = chat_id
         self.message_id = message_id
         self.answer = Words(text, list(spans))
@@ -66,6 +67,7 @@ class RunningAnswer:
         self.progress: PromptProgress | None = None
         self.finished: GenerationFinished | None = None
         self.tokens = 0
+        self._thought_before = thinking_seconds
         self._thought_from: float | None = None
         self._thought_until: float | None = None
         self._first_round_at: float | None = None
@@ -74,7 +76,7 @@ class RunningAnswer:
     def take(self, events: Iterable[Event], now: float) -> Growth:
         """Grow by a batch of events that arrived at `now`."""
         pieces, rounds = [], []
-        thought = self.thinking_seconds is not None
+        thought = self._thought_until is not None
         for event in events:
             match event:
                 case PromptProgress():
@@ -87,7 +89,7 @@ class RunningAnswer:
                     rounds.append(event.stats)
                 case GenerationFinished():
                     self._finish(event, now)
-        ends_thinking = self.thinking_seconds is not None and not thought
+        ends_thinking = self._thought_until is not None and not thought
         return Growth(tuple(pieces), tuple(rounds), ends_thinking)
 
     def _add(self, piece: TextPiece, now: float) -> None:
@@ -129,9 +131,11 @@ class RunningAnswer:
     @property
     def thinking_seconds(self) -> float | None:
         """How long it thought; None while it does, or when it did not."""
-        if self._thought_from is None or self._thought_until is None:
+        if self._thought_from is None:
+            return self._thought_before
+        if self._thought_until is None:
             return None
-        return self._thought_until - self._thought_from
+        return (self._thought_before or 0.0) + self._thought_until - self._thought_from
 
     @property
     def tokens_per_second(self) -> float | None:

@@ -11,8 +11,8 @@ ENDINGS = {
 INTERRUPTED = "Interrupted reply. Continue goes on from here."
 
 
-def shown_turn(turn: Turn, problem: str = "", *, is_last: bool = False) -> ShownMessage:
-    """A message that is not being written; problem: what ended it, if that is still known."""
+def shown_turn(turn: Turn, *, is_last: bool = False) -> ShownMessage:
+    """A message that is not being written."""
     message = turn.message
     was_cut = message.state == "stopped" or message.finish_reason == "max-tokens"
     return ShownMessage(
@@ -20,12 +20,13 @@ def shown_turn(turn: Turn, problem: str = "", *, is_last: bool = False) -> Shown
         role="assistant" if message.role == "assistant" else "user",
         text=message.text,
         thinking=message.thinking,
+        thinking_seconds=message.thinking_seconds,
         spans=message.spans,
         stats=message.stats,
-        state=_state(message, problem),
+        state=_state(message),
         branch_index=turn.number - 1,
         branch_count=len(turn.siblings),
-        notice=problem or _notice(message),
+        notice=_notice(message),
         can_continue=is_last and was_cut and message.role == "assistant",
     )
 
@@ -46,13 +47,13 @@ def shown_answer(answer: RunningAnswer, turn: Turn) -> ShownMessage:
     )
 
 
-def _state(message: StoredMessage, problem: str) -> State:
-    if problem or message.interrupted:
+def _state(message: StoredMessage) -> State:
+    if message.interrupted:
         return "failed"
     return "stopped" if message.state == "stopped" else "done"
 
 
 def _notice(message: StoredMessage) -> str:
     if message.interrupted:
-        return INTERRUPTED
+        return message.problem or INTERRUPTED
     return ENDINGS.get(message.finish_reason or "", "")

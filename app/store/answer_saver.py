@@ -32,10 +32,18 @@ class AnswerSaver:
         self._unsaved = False
         self._text, self._thinking = "", ""
         self._spans: Sequence[DraftedSpan] = ()
+        self._thinking_seconds: float | None = None
 
-    def show(self, text: str, thinking: str = "", spans: Sequence[DraftedSpan] = ()) -> None:
+    def show(
+        self,
+        text: str,
+        thinking: str = "",
+        spans: Sequence[DraftedSpan] = (),
+        thinking_seconds: float | None = None,
+    ) -> None:
         """All of the answer so far."""
         self._text, self._thinking, self._spans = text, thinking, spans
+        self._thinking_seconds = thinking_seconds
         self._unsaved = True
         self.tick()
 
@@ -45,5 +53,7 @@ class AnswerSaver:
         if not self._unsaved or now - self._last_try < self._every_s:
             return
         self._last_try = now
-        self._messages.save_partial(self._message_id, self._text, self._thinking, self._spans)
+        self._messages.save_partial(
+            self._message_id, self._text, self._thinking, self._spans, self._thinking_seconds
+        )
         self._unsaved = False

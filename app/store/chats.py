@@ -16,7 +16,10 @@ DAYS_IN_BIN = 30
 SUMMARY_COLUMNS = (
     "chat.id, chat.title, chat.pinned, chat.created_at, chat.updated_at, chat.deleted_at"
 )
-_COPIED = "role, finish_reason, model, created_at, text, thinking, spans, stats"
+_COPIED = (
+    "role, finish_reason, model, created_at, text, thinking, spans, stats, "
+    "thinking_seconds, problem"
+)
 
 
 def summary_from_row(row: sqlite3.Row) -> ChatSummary:

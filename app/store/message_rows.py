@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, get_args
 
-from app.store.row_values import content_of, seconds_of, text_of
+from app.store.row_values import content_of, duration_of, seconds_of, text_of
 from app.values.chats import DraftedSpan, MessageState, StoredMessage
 from app.values.typed_json import encode, read_fields
 from mlx_engine.values.conversation import Role
@@ -33,6 +33,8 @@ def message_from_row(row: sqlite3.Row) -> StoredMessage:
         stats=stats_from(content_of(row["stats"])),
         spans=spans_from(content_of(row["spans"]), len(text)),
         created_at=seconds_of(row["created_at"]),
+        thinking_seconds=duration_of(row["thinking_seconds"]),
+        problem=text_of(row["problem"]),
     )
 
 

@@ -84,36 +84,53 @@ class Messages:
             return self._insert(chat_id, parent, "assistant", text, thinking, model, "partial")
 
     def save_partial(
-        self, message_id: int, text: str, thinking: str = "", spans: Sequence[DraftedSpan] = ()
+        self,
+        message_id: int,
+        text: str,
+        thinking: str = "",
+        spans: Sequence[DraftedSpan] = (),
+        thinking_seconds: float | None = None,
     ) -> None:
         """Keep what there is of an answer so far: safe from a killed process on return."""
         changed = self._database.write(
-            "UPDATE message SET state = 'partial', text = ?, thinking = ?, spans = ? WHERE id = ?",
+            """UPDATE message SET state = 'partial', text = ?, thinking = ?, spans = ?,
+                thinking_seconds = ? WHERE id = ?""",
             text,
             thinking,
             spans_to_json(spans),
+            thinking_seconds,
             message_id,
         )
         _must_be_there(changed, message_id)
 
     def finish_answer(
-        self, message_id: int, finished: GenerationFinished, spans: Sequence[DraftedSpan] = ()
+        self,
+        message_id: int,
+        finished: GenerationFinished,
+        spans: Sequence[DraftedSpan] = (),
+        thinking_seconds: float | None = None,
     ) -> None:
         """The answer as it stays, brought onto the disk."""
         state = "stopped" if finished.reason == "stopped" else "done"
         stats = stats_to_json(finished.stats)
         with self._database.transaction():
-            self.save_partial(message_id, finished.text, finished.thinking, spans)
+            self.save_partial(message_id, finished.text, finished.thinking, spans, thinking_seconds)
             self._end(message_id, state, finished.reason, stats)
         self._database.checkpoint()
 
     def interrupt_answer(
-        self, message_id: int, text: str, thinking: str = "", spans: Sequence[DraftedSpan] = ()
+        self,
+        message_id: int,
+        text: str,
+        thinking: str = "",
+        spans: Sequence[DraftedSpan] = (),
+        thinking_seconds: float | None = None,
+        problem: str = "",
     ) -> None:
-        """Keep what there is of an answer that an error ended."""
+        """Keep what there is of an answer that an error ended; problem: which, in words."""
         with self._database.transaction():
-            self.save_partial(message_id, text, thinking, spans)
-            self._end(message_id, "stopped", None, None)
+            self.save_partial(message_id, text, thinking, spans, thinking_seconds)
+            self._end(message_id, "stopped", None, None, problem)
         self._database.checkpoint()
 
     def interrupt_left_over(self) -> int:
@@ -160,13 +177,19 @@ class Messages:
         return added
 
     def _end(
-        self, message_id: int, state: str, reason: FinishReason | None, stats: str | None
+        self,
+        message_id: int,
+        state: str,
+        reason: FinishReason | None,
+        stats: str | None,
+        problem: str = "",
     ) -> None:
         self._database.write(
-            "UPDATE message SET state = ?, finish_reason = ?, stats = ? WHERE id = ?",
+            "UPDATE message SET state = ?, finish_reason = ?, stats = ?, problem = ? WHERE id = ?",
             state,
             reason,
             stats,
+            problem,
             message_id,
         )
         self._database.write(

@@ -52,7 +52,13 @@ def _chats_and_messages(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
-MIGRATIONS: tuple[Migration, ...] = (_chats_and_messages, make_index)
+def _how_answers_went(connection: sqlite3.Connection) -> None:
+    """How long an answer's thinking took, and what ended one that failed, in words."""
+    connection.execute("ALTER TABLE message ADD COLUMN thinking_seconds REAL")
+    connection.execute("ALTER TABLE message ADD COLUMN problem TEXT NOT NULL DEFAULT ''")
+
+
+MIGRATIONS: tuple[Migration, ...] = (_chats_and_messages, make_index, _how_answers_went)
 
 
 def migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[Migration]) -> Path | None:

@@ -24,6 +24,8 @@ class NewMessage:
     stats: GenerationStats | None = None
     spans: tuple[DraftedSpan, ...] = ()
     created_at: float | None = None
+    thinking_seconds: float | None = None
+    problem: str = ""
 
 
 def insert_chat(
@@ -43,8 +45,8 @@ def insert_chat(
             ids.append(
                 database.insert(
                     """INSERT INTO message (chat, parent, role, state, finish_reason, model,
-                        created_at, text, thinking, spans, stats)
-                        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+                        created_at, text, thinking, spans, stats, thinking_seconds, problem)
+                        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
                     chat_id,
                     None if new.parent is None else ids[new.parent],
                     new.message.role,
@@ -56,6 +58,8 @@ def insert_chat(
                     new.message.thinking,
                     spans_to_json(new.spans),
                     stats_to_json(new.stats),
+                    new.thinking_seconds,
+                    new.problem,
                 )
             )
         if leaf >= 0:

@@ -14,6 +14,12 @@ def seconds_of(value: object) -> float:
     return float(value) if isinstance(value, int | float) and 0 <= value < 1e11 else 0.0
 
 
+def duration_of(value: object) -> float | None:
+    """Seconds something took, None for anything else."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value < 1e9 else None  # type: ignore[operator, arg-type]
+
+
 def content_of(value: object) -> Any:
     """What a column of JSON holds, None when it cannot be read."""
     try:

@@ -38,6 +38,8 @@ _MESSAGE: _Columns = {
     "thinking": str,
     "spans": str,
     "stats": _MAYBE_TEXT,
+    "thinking_seconds": (*_NUMBER, type(None)),
+    "problem": str,
 }
 TABLES = {"chat": _CHAT, "message": _MESSAGE}
 """What this version reads and writes: the columns of its tables, and what a sound row has."""
@@ -82,10 +84,10 @@ def salvage(aside: Path, path: Path) -> Saved:
     with closing(connect(path, "rwc")) as target, transaction(target):
         target.execute("PRAGMA defer_foreign_keys = ON")
         for table, columns in TABLES.items():
-            places = ", ".join("?" * len(columns))
-            sql = f"INSERT OR IGNORE INTO {table} ({', '.join(columns)}) VALUES ({places})"
             for row in _sound_rows(aside, table, columns):
-                target.execute(sql, row)
+                places = ", ".join("?" * len(row))
+                sql = f"INSERT OR IGNORE INTO {table} ({', '.join(row)}) VALUES ({places})"
+                target.execute(sql, list(row.values()))
         for statement in (_LOST_CHATS, _LOST_PARENTS, _LOST_LEAVES):
             target.execute(statement)
         chats, messages = (
@@ -95,16 +97,25 @@ def salvage(aside: Path, path: Path) -> Saved:
     return Saved(chats, messages)
 
 
-def _sound_rows(aside: Path, table: str, columns: _Columns) -> Iterator[list[Any]]:
-    """From both ends, each as far as it can be read; the same row may come twice."""
+def _sound_rows(aside: Path, table: str, columns: _Columns) -> Iterator[dict[str, Any]]:
+    """From both ends, each as far as it can be read; the same row may come twice.
+
+    A file of an older version lacks some of the columns.
+    """
     for order in ("ASC", "DESC"):
         try:
             with closing(connect(aside, "ro")) as source:
-                sql = f"SELECT {', '.join(columns)} FROM {table} NOT INDEXED ORDER BY id {order}"
+                there = {row["name"] for row in source.execute(f"PRAGMA table_info({table})")}
+                names = [name for name in columns if name in there]
+                sql = f"SELECT {', '.join(names)} FROM {table} NOT INDEXED ORDER BY id {order}"
                 for row in source.execute(sql):
-                    if all(isinstance(row[name], kind) for name, kind in columns.items()):
-                        yield [storable(v) if isinstance(v, str) else v for v in row]
+                    if all(isinstance(row[name], columns[name]) for name in names):
+                        yield {name: _clean(row[name]) for name in names}
         except (sqlite3.DatabaseError, UnicodeDecodeError):
             continue
         else:
             return
+
+
+def _clean(value: Any) -> Any:
+    return storable(value) if isinstance(value, str) else value

@@ -15,6 +15,7 @@ from typing import Any
 
 from app.store.message_rows import REASONS, spans_from, stats_from
 from app.store.new_rows import NewMessage, insert_chat
+from app.store.row_values import duration_of, text_of
 from app.store.session_store import SessionStore
 from app.store.titles import title_from
 from app.values.chat_settings import ChatSettings
@@ -199,6 +200,8 @@ def _new_message(content: Any, place: int, parent: int | None, model: str) -> Ne
         stats=stats_from(content.get("stats")),
         spans=spans_from(content.get("spans"), len(message.text)),
         created_at=float(created) if is_time else None,
+        thinking_seconds=duration_of(content.get("thinking_seconds")),
+        problem=text_of(content.get("problem")),
     )
 
 

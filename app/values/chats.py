@@ -31,7 +31,8 @@ class StoredMessage:
     """One message; `parent` is the one before it, None for a first one.
 
     model: the name of the one that answered. state: "partial" while it is being written.
-    created_at: seconds since 1970.
+    created_at: seconds since 1970. thinking_seconds: how long it thought, None if that is not
+    known. problem: what ended it in words, "" if nothing did.
     """
 
     id: int
@@ -46,6 +47,8 @@ class StoredMessage:
     stats: GenerationStats | None = None
     spans: tuple[DraftedSpan, ...] = ()
     created_at: float = 0.0
+    thinking_seconds: float | None = None
+    problem: str = ""
 
     @property
     def interrupted(self) -> bool:

@@ -164,6 +164,35 @@ def test_what_the_engine_refuses_is_said_in_the_chat(
     assert driven.ask("Again") == "You said: Again"
 
 
+def test_how_an_answer_went_is_known_after_a_restart(
+    driven: Driven, source: ScriptedModels, qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    say_next(source, Answer("So.", thinking="Hm and hm", pause_s=0.02))
+    driven.ask("Think")
+    say_next(source, Answer("Half an", error=PromptTooLong("The conversation is too long.")))
+    driven.ask("Go")
+    before = driven.widgets.transcript.column.messages()
+    assert (before[1].thinking_seconds or 0) > 0
+    driven.app.close()
+    with running(qapp, qtbot, tmp_path, scripted()) as again:
+        after = again.widgets.transcript.column.messages()
+        assert after[1].thinking_seconds == before[1].thinking_seconds
+        assert (after[3].state, after[3].notice) == ("failed", "The conversation is too long.")
+
+
+def test_an_answer_cut_by_closing_the_window_says_so(
+    driven: Driven, source: ScriptedModels, qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    say_next(source, SLOW)
+    driven.send("Go")
+    driven.until(lambda: len(written(driven)) > 20)
+    driven.app.close()
+    with running(qapp, qtbot, tmp_path, scripted()) as again:
+        message = again.widgets.transcript.column.messages()[-1]
+        assert message.notice.startswith("Headstart was closed while this was being written.")
+        assert message.can_continue
+
+
 def test_a_mistake_of_ours_is_told_with_details(driven: Driven, source: ScriptedModels) -> None:
     say_next(source, Answer("Half", error=ZeroDivisionError("oops")))
     driven.ask("Go")

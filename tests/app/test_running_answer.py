@@ -74,3 +74,12 @@ def test_an_answer_that_goes_on_begins_with_what_there_is() -> None:
     answer.take([TextPiece("upon", depth=1)], now=0.0)
     assert answer.answer.text == "Once upon"
     assert answer.answer.spans == [DraftedSpan(0, 9, 1)]
+
+
+def test_thinking_that_goes_on_takes_longer() -> None:
+    answer = RunningAnswer(1, 2, "", "Hm", (), 2.0)
+    assert answer.thinking_seconds == 2.0
+    answer.take([TextPiece(", so", "thinking")], now=10.0)
+    assert answer.thinking_seconds is None
+    assert answer.take([TextPiece("Yes")], now=13.0).ends_thinking
+    assert answer.thinking_seconds == 5.0

@@ -1,31 +1,39 @@
-"""Kills a writing process 200 times (or as often as the argument says) and prints what was lost."""
+"""Kills a process that writes an answer, again and again, and prints what was lost.
 
+`--through store` (default): a process that only writes. `--through window`: the whole window with
+the built-in model, killed 0.3 to 4 s after its answer began to show.
+"""
+
+import argparse
 import random
 import statistics
 import sys
 import tempfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
+from kill_the_window import kill_window_once  # noqa: E402
 from kill_while_writing import Kill, kill_once  # noqa: E402
 
-AT_ONCE = 5
+AT_ONCE = {"store": 5, "window": 1}
+SOONEST_S, LONGEST_S = 0.3, 4.0
 
 
-def main(kills: int) -> int:
-    """0 when the promise was kept every time. Each of five files takes one kill after another."""
+def main(through: str, kills: int) -> int:
+    """0 when the promise was kept every time. Each file takes one kill after another."""
     chance = random.Random(9)
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(AT_ONCE) as pool:
+    lines = AT_ONCE[through]
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(lines) as pool:
+        kill = _killer(through, Path(folder), chance)
 
-        def line_of_kills(number: int) -> list[Kill]:
-            path = Path(folder, str(number), "chats.db")
-            count = len(range(number, kills, AT_ONCE))
-            return [kill_once(path, chance, 4.0) for _ in range(count)]
+        def line_of_kills(line: int) -> list[Kill]:
+            return [_said(kill(line, number)) for number in range(line, kills, lines)]
 
-        results = [kill for line in pool.map(line_of_kills, range(AT_ONCE)) for kill in line]
+        results = [kill for line in pool.map(line_of_kills, range(lines)) for kill in line]
     lost = sorted(kill.lost_s for kill in results)
     kept = sum(kill.promise_kept for kill in results)
     print(f"{len(results)} kills: promise kept {kept}, sound {sum(k.sound for k in results)}")
@@ -37,5 +45,24 @@ def main(kills: int) -> int:
     return 0 if kept == len(results) else 1
 
 
+def _killer(through: str, folder: Path, chance: random.Random) -> Callable[[int, int], Kill]:
+    """What makes one kill, given the number of its line and its own."""
+    if through == "store":
+        return lambda line, _: kill_once(folder / f"{line}" / "chats.db", chance, LONGEST_S)
+    return lambda line, number: kill_window_once(
+        folder / f"{line}", folder / f"{number}.log", chance.uniform(SOONEST_S, LONGEST_S)
+    )
+
+
+def _said(kill: Kill) -> Kill:
+    """A line as soon as it is known: the run takes minutes."""
+    print(kill, flush=True)
+    return kill
+
+
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 200))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--through", choices=list(AT_ONCE), default="store")
+    parser.add_argument("--times", type=int, default=200)
+    given = parser.parse_args()
+    sys.exit(main(given.through, given.times))

@@ -44,13 +44,15 @@ def test_an_answer_while_it_is_written(store: SessionStore, clock: Clock) -> Non
     answer = store.messages.begin_answer(chat, store.messages.path(chat)[0].message.id, "Tiny")
     assert store.messages.get(answer).state == "partial"
     clock.now += 3
-    store.messages.save_partial(answer, "one t", "hm", [DraftedSpan(0, 3, 1)])
+    store.messages.save_partial(answer, "one t", "hm", [DraftedSpan(0, 3, 1)], 1.25)
     message = store.messages.get(answer)
+    assert message.thinking_seconds == 1.25
     assert (message.text, message.thinking, message.state) == ("one t", "hm", "partial")
     assert message.spans == ((0, 3, 1),)
     spans = [DraftedSpan(0, 3, 1), DraftedSpan(4, 7, 2)]
-    store.messages.finish_answer(answer, finished("one two", "max-tokens", "hmm"), spans)
+    store.messages.finish_answer(answer, finished("one two", "max-tokens", "hmm"), spans, 1.5)
     message = store.messages.get(answer)
+    assert message.thinking_seconds == 1.5
     assert message.state == "done" and message.finish_reason == "max-tokens"
     assert message.thinking == "hmm" and message.model == "Tiny" and message.spans == tuple(spans)
     assert message.stats == finished("one two").stats
@@ -67,6 +69,19 @@ def test_stopped_by_the_user_is_not_interrupted(store: SessionStore) -> None:
     store.messages.interrupt_answer(failed, "half")
     assert store.messages.get(failed).interrupted
     assert store.messages.get(failed).text == "half"
+
+
+def test_what_ended_an_answer_is_kept_until_it_goes_on(store: SessionStore) -> None:
+    chat = talk(store, "hello")
+    answer = store.messages.begin_answer(chat, None, "Tiny")
+    store.messages.interrupt_answer(answer, "half", "hm", (), 0.5, problem="The memory is full.")
+    message = store.messages.get(answer)
+    assert (message.problem, message.thinking_seconds) == ("The memory is full.", 0.5)
+    copy = store.chats.duplicate(chat)
+    assert store.messages.path(copy)[-1].message.problem == "The memory is full."
+    assert store.messages.path(copy)[-1].message.thinking_seconds == 0.5
+    store.messages.finish_answer(answer, finished("half and half"))
+    assert store.messages.get(answer).problem == ""
 
 
 def test_text_sqlite_cannot_keep_is_replaced_one_for_one(store: SessionStore) -> None:

@@ -57,6 +57,25 @@ def test_every_version_opens(tmp_path: Path, version: int) -> None:
     again.close()
 
 
+@pytest.mark.parametrize("version", range(1, LATEST))
+def test_what_a_damaged_older_file_still_gives_is_taken_over(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "chats.db"
+    file_of_version(path, version)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        root = connection.execute(
+            "SELECT rootpage FROM sqlite_schema WHERE name = 'message_of_chat'"
+        ).fetchone()[0]
+    content = bytearray(path.read_bytes())
+    content[(root - 1) * 4096 : root * 4096] = b"\xff" * 4096
+    path.write_bytes(content)
+    store = open_store(path)
+    assert "2 messages could be read" in store.notices[0]
+    assert texts(store, 1) == ["hello lion", "world"]
+    assert store.messages.get(2).thinking_seconds is None
+    store.close()
+
+
 def test_a_new_file_needs_no_copy(tmp_path: Path) -> None:
     database = open_database(tmp_path / "chats.db")
     assert database.notices == ()

@@ -37,8 +37,10 @@ def chat(store: SessionStore) -> int:
     question, first = (turn.message.id for turn in store.messages.path(chat)[:2])
     second = store.messages.begin_answer(chat, question, "Other")
     store.messages.finish_answer(
-        second, finished("two 🦓", "stopped", "hm\n\n> m"), [DraftedSpan(0, 3, 2)]
+        second, finished("two 🦓", "stopped", "hm\n\n> m"), [DraftedSpan(0, 3, 2)], 2.5
     )
+    failed = store.messages.begin_answer(chat, question, "Other")
+    store.messages.interrupt_answer(failed, "o", problem="Out of memory: close other programs.")
     third = store.messages.begin_answer(chat, second, "Other")
     store.messages.save_partial(third, "half")
     store.messages.edit(question, "hello again")
