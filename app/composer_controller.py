@@ -6,9 +6,12 @@ from pathlib import Path
 from PySide6.QtCore import QObject
 
 from app.answers import Answers
+from app.beside import Beside
 from app.chat_controller import ChatController
+from app.library.text_file import read_text_file
 from app.model_controller import ModelController
-from app.window.composer.attached_text import AttachedText, fenced, with_attachments
+from app.values.attached_text import AttachedText
+from app.window.composer.attached_text import fenced, with_attachments
 from app.window.composer.composer import Composer
 from app.worker.replies import TokensCounted
 
@@ -31,10 +34,12 @@ class ComposerController(QObject):
         super().__init__(parent)
         self._composer, self._chats, self._models = composer, chats, models
         self._choose_files = choose_files
+        self._disk = Beside(self)
         composer.sent.connect(self._send)
         composer.stop_wanted.connect(chats.stop)
         composer.edit_last_wanted.connect(edit_last)
         composer.attach_wanted.connect(self._attach)
+        composer.files_pasted.connect(self._read)
         composer.attachments_changed.connect(self._count)
         models.counted.connect(self._show_counts)
         answers.changed.connect(self.refresh)
@@ -54,8 +59,12 @@ class ComposerController(QObject):
 
     def attach(self, paths: list[str]) -> None:
         """Attach files that were dropped."""
-        self._composer.attach_files([Path(path) for path in paths])
+        self._read([Path(path) for path in paths])
         self._composer.setFocus()
+
+    def _read(self, paths: list[Path]) -> None:
+        """Beside the window; they may lie on a slow disk."""
+        self._disk.run_each(lambda: [read_text_file(path) for path in paths], self._composer.attach)
 
     def _count(self, attachments: tuple[AttachedText, ...]) -> None:
         self._models.count(tuple(map(fenced, attachments)))
@@ -66,7 +75,7 @@ class ComposerController(QObject):
             self._composer.show_tokens(counted.counts)
 
     def _attach(self) -> None:
-        self._composer.attach_files(self._choose_files())
+        self._read(self._choose_files())
 
     def _send(self, text: str, attachments: tuple[AttachedText, ...]) -> None:
         """What could not be sent is put back."""

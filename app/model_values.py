@@ -1,5 +1,6 @@
 """Models of the library and the engine as the window's plain values."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from app.library.dropped import (
@@ -7,6 +8,7 @@ from app.library.dropped import (
     DroppedHeads,
     DroppedHubModel,
     DroppedModel,
+    DroppedModels,
     DroppedText,
     Refused,
 )
@@ -15,10 +17,10 @@ from app.library.machine import Machine
 from app.library.model_card import ModelCard, make_card
 from app.library.words import size_words
 from app.window.models.model_values import CardFacts, DropPlan, LibraryEntry, MemoryFigures
-from mlx_engine.values.model_description import ModelDescription, TensorGroup
+from mlx_engine.values.model_description import ModelDescription
 
 
-def card_facts(card: ModelCard, groups: tuple[TensorGroup, ...] = ()) -> CardFacts:
+def card_facts(card: ModelCard) -> CardFacts:
     """The lines of a card."""
     memory = card.memory
     return CardFacts(
@@ -34,13 +36,13 @@ def card_facts(card: ModelCard, groups: tuple[TensorGroup, ...] = ()) -> CardFac
             memory.weights, memory.short_cache, memory.usable, memory.fit, memory.words
         ),
         notes=card.notes,
-        groups=groups,
+        groups=card.groups,
     )
 
 
 def facts_of(model: ModelDescription, machine: Machine) -> CardFacts:
     """The model in use."""
-    return card_facts(make_card(model, machine), model.groups)
+    return card_facts(make_card(model, machine))
 
 
 def library_entry(found: FoundModel) -> LibraryEntry:
@@ -49,14 +51,14 @@ def library_entry(found: FoundModel) -> LibraryEntry:
     return LibraryEntry(str(found.path), found.name, found.place, detail, found.problem or "")
 
 
-def drop_plan(things: list[Dropped], model: ModelDescription | None) -> DropPlan:
+def drop_plan(things: Sequence[Dropped], model: ModelDescription | None) -> DropPlan:
     """What letting go of these would do while `model` is in use."""
     refused = [thing for thing in things if isinstance(thing, Refused)]
     texts = [thing for thing in things if isinstance(thing, DroppedText)]
+    if texts and len(texts) + len(refused) == len(things):
+        return _attach_plan(texts, refused)
     if refused:
         return DropPlan("refused", "This cannot be used", refused[0].words)
-    if texts and len(texts) == len(things):
-        return _attach_plan(texts)
     if len(things) != 1:
         return DropPlan(
             "refused", "Drop one model at a time", "Text files can be dropped together."
@@ -68,6 +70,9 @@ def _plan(thing: Dropped, model: ModelDescription | None) -> DropPlan:
     match thing:
         case DroppedModel():
             return DropPlan("load", f"Load {thing.path.name}", "Opened where it lies, not copied")
+        case DroppedModels():
+            title = f"Add {thing.path.name} to the library"
+            return DropPlan("folder", title, f"{thing.count} models, opened where they lie")
         case DroppedHeads() if model is None:
             return DropPlan(
                 "refused", "These are drafting heads", "Load the model they belong to first."
@@ -83,9 +88,10 @@ def _plan(thing: Dropped, model: ModelDescription | None) -> DropPlan:
             return DropPlan("refused", "This cannot be used")
 
 
-def _attach_plan(texts: list[DroppedText]) -> DropPlan:
+def _attach_plan(texts: list[DroppedText], refused: list[Refused]) -> DropPlan:
     title = f"Attach {texts[0].path.name}" if len(texts) == 1 else f"Attach {len(texts)} files"
-    return DropPlan("attach", title, f"{size_words(sum(t.nbytes for t in texts))} of text")
+    size = f"{size_words(sum(text.nbytes for text in texts))} of text"
+    return DropPlan("attach", title, "\n".join([size, *(thing.words for thing in refused[:3])]))
 
 
 def model_name(path: str | None) -> str:

@@ -1,11 +1,13 @@
 """What was dropped: a model, heads for one, a hub link, a text to attach, or nothing of use."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from app.library.find_models import Place, find_models
 from app.library.hub_link import HubModel, read_hub_link
+from app.library.text_file import read_text_file
 from app.library.weight_files import (
     GGUF,
     PARTIAL,
@@ -15,10 +17,8 @@ from app.library.weight_files import (
     holds_only_heads,
     shard_of,
 )
-from app.library.words import size_words
+from app.values.attached_text import RefusedFile
 
-LARGEST_TEXT = 2_000_000
-_LOOKED_AT = 64 * 1024
 _MODEL_FILES = ("config.json", "model.safetensors.index.json", "tokenizer.json")
 
 
@@ -44,6 +44,14 @@ class DroppedHubModel:
 
 
 @dataclass(frozen=True, slots=True)
+class DroppedModels:
+    """A folder with several models in it, for the library."""
+
+    path: Path
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class DroppedText:
     """A text file to attach to the message."""
 
@@ -58,13 +66,13 @@ class Refused:
     words: str
 
 
-Dropped = DroppedModel | DroppedHeads | DroppedHubModel | DroppedText | Refused
+Dropped = DroppedModel | DroppedModels | DroppedHeads | DroppedHubModel | DroppedText | Refused
 
 
 def what_is(dropped: str) -> Dropped:
     """Tell from a path, a file:// address, a hub link or an `org/name`, and the files there.
 
-    Reads at most the start of a few files. Never raises for what it finds on the disk.
+    Reads at most the start of a few files, or a text. Never raises for what it finds on the disk.
     """
     text = dropped.strip()
     try:
@@ -81,6 +89,20 @@ def what_is(dropped: str) -> Dropped:
     return Refused(
         "This is neither a file here nor a model on the hub. Drop a model folder, a .gguf file, "
         "or a link such as https://huggingface.co/Qwen/Qwen3.5-0.8B."
+    )
+
+
+def all_of(dropped: Iterable[str]) -> tuple[Dropped, ...]:
+    """What several things are that are dropped together: a model's files are one model."""
+    things = tuple(dict.fromkeys(what_is(text) for text in dropped))
+    models = [thing.path for thing in things if isinstance(thing, DroppedModel)]
+    if len(models) != 1:
+        return things
+    home = models[0] if models[0].is_dir() else models[0].parent
+    return tuple(
+        thing
+        for thing in things
+        if not (isinstance(thing, DroppedText) and home in thing.path.parents)
     )
 
 
@@ -151,37 +173,16 @@ def _folder(folder: Path) -> Dropped:
     if len(good) == 1:
         return DroppedModel(good[0].path)
     if good:
-        names = ", ".join(model.path.name for model in good[:3])
-        return Refused(f"{folder.name} holds {len(good)} models ({names} …): drop one of them.")
+        return DroppedModels(folder, len(good))
     if found:
         return Refused(f"{found[0].path.name}: {found[0].problem}.")
     return Refused(f"{folder.name} holds no model: it needs a .gguf, or .safetensors with config.")
 
 
 def _text(file: Path) -> Dropped:
-    """UTF-8 by its start, and not too large for a message."""
-    size = file.stat().st_size
+    """A text by the rule for attachments; a GGUF may have lost its ending."""
     with file.open("rb") as opened:
-        start = opened.read(_LOOKED_AT)
-    if start.startswith(b"GGUF"):
-        return DroppedModel(file)
-    if not start.strip():
-        return Refused(f"{file.name} is empty.")
-    if not _is_text(start):
-        return Refused(f"{file.name} is neither a model nor a text: nothing can be done with it.")
-    if size > LARGEST_TEXT:
-        return Refused(
-            f"{file.name} is too large to attach ({size_words(size)}; "
-            f"{size_words(LARGEST_TEXT)} at most): paste the part that matters."
-        )
-    return DroppedText(file, size)
-
-
-def _is_text(start: bytes) -> bool:
-    if b"\0" in start:
-        return False
-    try:
-        start.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return error.reason == "unexpected end of data" and len(start) - error.start < 4
-    return True
+        if opened.read(4) == b"GGUF":
+            return DroppedModel(file)
+    text = read_text_file(file)
+    return Refused(text.words) if isinstance(text, RefusedFile) else DroppedText(file, text.nbytes)

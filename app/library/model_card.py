@@ -5,7 +5,7 @@ from typing import Literal
 
 from app.library.machine import Machine
 from app.library.words import count_words, size_words, token_words
-from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.model_description import ModelDescription, TensorGroup
 
 Fit = Literal["fits", "tight", "too-large"]
 SHORT_CONTEXT = 4096
@@ -64,6 +64,7 @@ class ModelCard:
     has_heads: bool
     memory: MemorySum
     notes: tuple[str, ...]
+    groups: tuple[TensorGroup, ...]
 
 
 def make_card(model: ModelDescription, machine: Machine) -> ModelCard:
@@ -80,6 +81,7 @@ def make_card(model: ModelDescription, machine: Machine) -> ModelCard:
         has_heads=model.mtp_heads > 0 and model.mtp is None,
         memory=memory_sum(model, machine.usable_bytes),
         notes=tuple(reason.words for reason in model.declined),
+        groups=model.groups,
     )
 
 

@@ -65,11 +65,12 @@ def test_the_built_in_model_is_loaded_first_and_the_last_one_after(
 def test_a_dropped_model_shows_its_card_and_loads(driven: Driven, model: Path) -> None:
     window = driven.widgets.window
     window.dragged.emit([str(model)])
+    driven.until(driven.widgets.overlay.isVisible)
     assert "Load Small-4bit" in driven.widgets.overlay.accessibleDescription()
     window.drag_left.emit()
     assert not driven.widgets.overlay.isVisible()
     window.dropped.emit([str(model)])
-    assert driven.widgets.layer.isVisible()
+    driven.until(driven.widgets.layer.isVisible)
     driven.widgets.card.load_wanted.emit()
     driven.until(lambda: driven.parts.models.model_name == "Small-4bit")
     assert not driven.widgets.layer.isVisible()
@@ -80,6 +81,7 @@ def test_a_load_that_fails_leaves_the_model_in_use(
 ) -> None:
     source.broken[str(model)] = BadModelFile("model.safetensors: ends too early.")
     driven.parts.drops.take([str(model)])
+    driven.until(driven.widgets.layer.isVisible)
     driven.widgets.card.load_wanted.emit()
     driven.until(lambda: driven.parts.models.loading is None)
     assert driven.widgets.layer.isVisible()
@@ -91,6 +93,7 @@ def test_a_load_that_fails_leaves_the_model_in_use(
 def test_a_load_can_be_cancelled(driven: Driven, source: ScriptedModels, model: Path) -> None:
     source.pause_s = 0.2
     driven.parts.drops.take([str(model)])
+    driven.until(driven.widgets.layer.isVisible)
     driven.widgets.card.load_wanted.emit()
     driven.widgets.card.cancel_wanted.emit()
     driven.until(lambda: driven.parts.models.loading is None)
@@ -102,8 +105,10 @@ def test_what_cannot_be_used_is_refused_with_its_reason(driven: Driven, tmp_path
     picture = tmp_path / "photo.bin"
     picture.write_bytes(b"\x00" * 50)
     driven.parts.drops.hover([str(picture)])
+    driven.until(driven.widgets.overlay.isVisible)
     assert "cannot be used" in driven.widgets.overlay.accessibleDescription()
     driven.parts.drops.take([str(picture)])
+    driven.until(lambda: bool(driven.widgets.notice.words()))
     assert "photo.bin" in driven.widgets.notice.words()
 
 
@@ -115,6 +120,7 @@ def test_texts_are_attached_and_sent_with_the_message(driven: Driven, tmp_path: 
     note = tmp_path / "note.py"
     note.write_text("print('hello')\n")
     driven.parts.drops.take([str(note)])
+    driven.until(lambda: bool(driven.widgets.composer.attachments()))
     assert [a.name for a in driven.widgets.composer.attachments()] == ["note.py"]
     driven.until(lambda: any("4 tok" in text for text in label_texts(driven)))
     driven.send("What does it print?")

@@ -121,7 +121,8 @@ def test_heads_are_offered_for_the_model_in_use(
     heads.write_bytes((2).to_bytes(8, "little") + b"{}")
     with running(qapp, qtbot, tmp_path / "home", scripted()) as driven:
         driven.parts.drops.hover([str(heads)])
-        assert "as drafting heads" in driven.widgets.overlay.accessibleDescription()
+        overlay = driven.widgets.overlay
+        driven.until(lambda: "as drafting heads" in overlay.accessibleDescription())
         driven.parts.models.load_heads(heads)
         driven.until(lambda: driven.parts.models.loading is None)
         in_use = driven.parts.models.in_use

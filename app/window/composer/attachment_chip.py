@@ -3,7 +3,8 @@
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QSizePolicy
 
-from app.window.composer.attached_text import AttachedText
+from app.values.attached_text import AttachedText
+from app.window.composer.attached_text import tokens_about
 from app.window.controls.figures import bytes_in_words
 from app.window.controls.icon_button import IconButton, icon_size
 from app.window.controls.labels import ShortLabel, label, tabular
@@ -43,9 +44,10 @@ class AttachmentChip(QFrame):
         self.set_theme(theme, sizes)
 
     def show_tokens(self, tokens: int | None) -> None:
-        """How many tokens it takes, None while that is not known."""
+        """How many tokens it takes; None says "about" how many."""
         size = bytes_in_words(self.attachment.nbytes)
-        words = size if tokens is None else f"{size} · {tokens:,} tokens"
+        about = f"about {tokens_about(self.attachment):,}"
+        words = f"{size} · {about if tokens is None else f'{tokens:,}'} tokens"
         self._size.setText(words)
         self.setAccessibleName(f"Attachment {self.attachment.name}, {words}")
 

@@ -1,12 +1,11 @@
 """The attachments of a message as chips that wrap, and what was refused."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.window.composer.attached_text import AttachedText, RefusedFile, read_attachment
+from app.values.attached_text import AttachedText, RefusedFile
 from app.window.composer.attachment_chip import AttachmentChip
 from app.window.composer.flow_layout import FlowLayout
 from app.window.controls.labels import paragraph, say
@@ -45,22 +44,13 @@ class AttachmentRow(QWidget):
             self._add(attachment)
         self._refresh("")
 
-    def attach(self, attachment: AttachedText) -> None:
-        """Add a text."""
-        if len(self._chips) >= MOST:
-            self._refresh(f"{attachment.name}: a message takes {MOST} attachments at most.")
-            return
-        self._add(attachment)
-        self._refresh("")
-
-    def attach_files(self, paths: Sequence[Path]) -> None:
-        """Read and add files; what cannot be attached is named with its reason."""
+    def attach(self, outcomes: Sequence[AttachedText | RefusedFile]) -> None:
+        """Add texts; what cannot be attached is named with its reason."""
         problems = []
-        for path in paths:
+        for outcome in outcomes:
             if len(self._chips) >= MOST:
-                problems.append(f"{path.name}: a message takes {MOST} attachments at most.")
+                problems.append(f"{outcome.name}: a message takes {MOST} attachments at most.")
                 break
-            outcome = read_attachment(path)
             if isinstance(outcome, RefusedFile):
                 problems.append(outcome.words)
             else:

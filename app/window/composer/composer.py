@@ -1,12 +1,12 @@
 """The composer at the foot of a chat: message, attachments, Send or Stop."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout
 
-from app.window.composer.attached_text import AttachedText, pasted_text
+from app.values.attached_text import AttachedText, RefusedFile
+from app.window.composer.attached_text import pasted_text
 from app.window.composer.attachment_row import AttachmentRow
 from app.window.composer.message_box import LONGEST, MessageBox
 from app.window.controls.icon_button import IconButton
@@ -18,15 +18,17 @@ HINT = "Message…"
 
 class Composer(QFrame):
     """Signals: `sent`(text, tuple of AttachedText), `stop_wanted`, `edit_last_wanted`,
-    `attach_wanted` (the owner asks for files), `attachments_changed`(tuple of AttachedText).
+    `attach_wanted` (the owner asks for files), `files_pasted`(list of Path),
+    `attachments_changed`(tuple of AttachedText).
 
-    The window takes drops and calls `attach_files`.
+    The owner reads files that are chosen, pasted or dropped, and calls `attach`.
     """
 
     sent = Signal(str, object)
     stop_wanted = Signal()
     edit_last_wanted = Signal()
     attach_wanted = Signal()
+    files_pasted = Signal(object)
     attachments_changed = Signal(object)
 
     def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
@@ -59,8 +61,8 @@ class Composer(QFrame):
     def _connect(self) -> None:
         self._box.send_wanted.connect(self._try_send)
         self._box.edit_last_wanted.connect(self.edit_last_wanted)
-        self._box.files_pasted.connect(self.attach_files)
-        self._box.long_text_pasted.connect(lambda text: self._row.attach(pasted_text(text)))
+        self._box.files_pasted.connect(self.files_pasted)
+        self._box.long_text_pasted.connect(lambda text: self._row.attach([pasted_text(text)]))
         self._box.textChanged.connect(self._refresh)
         self._box.focused.connect(self._frame)
         self._row.changed.connect(self._tell_attachments)
@@ -83,9 +85,9 @@ class Composer(QFrame):
         self._box.moveCursor(self._box.textCursor().MoveOperation.End)
         self._row.show_attachments(attachments)
 
-    def attach_files(self, paths: Sequence[Path]) -> None:
-        """Attach text files; what cannot be is named with its reason."""
-        self._row.attach_files(paths)
+    def attach(self, outcomes: Sequence[AttachedText | RefusedFile]) -> None:
+        """Attach texts; what cannot be is named with its reason."""
+        self._row.attach(outcomes)
 
     def show_tokens(self, counts: Sequence[int | None]) -> None:
         """Tokens of each attachment, in their order, None where not known."""

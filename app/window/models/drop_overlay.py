@@ -12,6 +12,8 @@ from app.window.theme import Theme, TypeSizes
 ICONS = {
     "load": "drop_model",
     "heads": "heads",
+    "folder": "folder",
+    "looking": "file",
     "download": "drop_model",
     "attach": "attach",
     "refused": "warning",

@@ -11,6 +11,7 @@ from app.window.models.model_values import CardFacts
 from app.window.theme import Theme, TypeSizes
 
 STEPS = 1000
+LOOKING = "Looking at the files"
 
 
 class ModelCardView(QFrame):
@@ -51,26 +52,44 @@ class ModelCardView(QFrame):
         self.show_offered(None)
 
     def show_offered(self, facts: CardFacts | None) -> None:
-        """A model that can be loaded; a memory sum that does not fit makes it "Load anyway"."""
+        """A model that can be loaded; one that does not fit into memory "anyway"."""
         self.facts.show_facts(facts)
-        too_large = facts is not None and facts.memory is not None and facts.memory.fit != "fits"
+        memory = facts.memory if facts is not None else None
+        too_large = memory is not None and memory.fit == "too-large"
         self._load.setText("Load anyway" if too_large else "Load")
         self._load.setEnabled(facts is not None)
         self._show_loading(False)
         say(self._problem, "")
 
+    def show_looking(self, name: str) -> None:
+        """Its files are being read."""
+        self.facts.show_name(name)
+        self._show_loading(False)
+        self._load.setEnabled(False)
+        self._bytes.setText(LOOKING)
+        say(self._problem, "")
+
     def show_loading(self, done: int, total: int) -> None:
         """Bytes read so far; total 0 while files are only looked at."""
-        self._show_loading(True)
-        say(self._problem, "")
+        if self._is_loading and not self._cancel.isEnabled():
+            return  # it ends
+        if not self._is_loading:
+            self._show_loading(True)
+            say(self._problem, "")
         self._progress.setRange(0, STEPS if total else 0)
         self._progress.setValue(STEPS * done // total if total else 0)
-        self._bytes.setText(bytes_of(done, total) if total else "Looking at the files")
+        self._bytes.setText(bytes_of(done, total) if total else LOOKING)
+
+    def show_cancelling(self) -> None:
+        """The load was given up and ends soon."""
+        self._bytes.setText("Cancelling")
+        self._cancel.setEnabled(False)
 
     def show_failed(self, words: str) -> None:
         """The load failed, or the file cannot be loaded at all; words say why and what to do."""
         self._show_loading(False)
         self._load.setText("Try again")
+        self._load.setEnabled(True)
         say(self._problem, words)
 
     def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
@@ -80,6 +99,7 @@ class ModelCardView(QFrame):
     def _show_loading(self, is_loading: bool) -> None:
         self._is_loading = is_loading
         self._progress.setVisible(is_loading)
+        self._cancel.setEnabled(True)
         self._load.setVisible(not is_loading)
         self._bytes.setText("")
 
@@ -91,6 +111,6 @@ class ModelCardView(QFrame):
     def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
         """Esc cancels."""
         if event.key() == Qt.Key.Key_Escape:
-            self._give_up()
+            self._cancel.click()
         else:
             super().keyPressEvent(event)

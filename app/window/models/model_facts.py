@@ -5,7 +5,7 @@ from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QPushButton, QVB
 
 from app.window.controls.figures import bytes_in_words
 from app.window.controls.icon_button import icon_size
-from app.window.controls.labels import ShortLabel, label, paragraph, say, tabular
+from app.window.controls.labels import ShortLabel, label, paragraph, say, set_role, tabular
 from app.window.icons import pixmap
 from app.window.models.memory_bar import MemoryBar
 from app.window.models.model_values import CardFacts
@@ -62,11 +62,17 @@ class ModelFacts(QWidget):
         self._bar.show_memory(memory)
         self._bar.setVisible(memory is not None)
         say(self._memory, memory.words if memory else "")
+        set_role(self._memory, "problem" if memory and memory.fit == "too-large" else "muted")
         say(self._notes, "\n".join(facts.notes) if facts else "")
         self._toggle.setVisible(bool(facts and facts.groups))
         self._toggle.setChecked(False)
         self._show_storage(False)
         self._tint()
+
+    def show_name(self, name: str) -> None:
+        """Nothing but a name is known yet."""
+        self.show_facts(None)
+        self._name.show_text(name)
 
     def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
         """Take other colours and sizes."""

@@ -65,6 +65,6 @@ class DownloadFigures:
 class DropPlan:
     """What letting go would do, as a title ("Load Qwen3.5-4B") and a line below it."""
 
-    kind: Literal["load", "heads", "download", "attach", "refused"]
+    kind: Literal["load", "heads", "folder", "download", "attach", "looking", "refused"]
     title: str
     detail: str = ""

@@ -8,15 +8,17 @@ from hypothesis import strategies as st
 from model_files import gguf, hub_model, model_folder, safetensors
 
 from app.library.dropped import (
-    LARGEST_TEXT,
     DroppedHeads,
     DroppedHubModel,
     DroppedModel,
+    DroppedModels,
     DroppedText,
     Refused,
+    all_of,
     what_is,
 )
 from app.library.hub_link import HubModel
+from app.library.text_file import LARGEST
 
 
 def refusal(dropped: Path | str) -> str:
@@ -92,11 +94,11 @@ def test_a_text_is_attached(tmp_path: Path) -> None:
     assert what_is(str(alone)) == DroppedText(alone, 2)
 
 
-@pytest.mark.parametrize("before", range(4))
-def test_a_character_cut_by_the_look_at_a_text_does_not_matter(tmp_path: Path, before: int) -> None:
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_texts_are_told_as_attachments_are(tmp_path: Path, encoding: str) -> None:
     file = tmp_path / "smileys.txt"
-    file.write_text("x" * before + "🙂" * 20_000, encoding="utf-8")
-    assert isinstance(what_is(str(file)), DroppedText)
+    file.write_text("🙂" * 20_000, encoding=encoding)
+    assert what_is(str(file)) == DroppedText(file, file.stat().st_size)
 
 
 @pytest.mark.parametrize(
@@ -108,10 +110,10 @@ def test_a_character_cut_by_the_look_at_a_text_does_not_matter(tmp_path: Path, b
         ("m.gguf.part", b"GGUF", "not downloaded to its end"),
         ("model.safetensors", b"\xff" * 99, "does not start as a safetensors"),
         ("pytorch_model.bin", b"x", "could run code"),
-        ("picture.png", b"\x89PNG\r\n\x1a\n\0\0", "neither a model nor a text"),
-        ("latin.txt", b"caf\xe9 au lait", "neither a model nor a text"),
+        ("picture.png", b"\x89PNG\r\n\x1a\n\0\0", "is a picture"),
+        ("latin.txt", b"caf\xe9 au lait", "not text in UTF-8 or UTF-16"),
         ("empty.txt", b"", "is empty"),
-        ("long.txt", b"a" * (LARGEST_TEXT + 1), "too large to attach"),
+        ("long.txt", b"a" * (LARGEST + 1), "too large to attach"),
     ],
 )
 def test_files_of_no_use_are_refused_with_the_reason(
@@ -135,7 +137,20 @@ def test_folders_of_no_use_are_refused_with_the_reason(tmp_path: Path) -> None:
     many = tmp_path / "many"
     gguf(many / "a.gguf")
     gguf(many / "b.gguf")
-    assert "holds 2 models" in refusal(many)
+    assert what_is(str(many)) == DroppedModels(many, 2)
+
+
+def test_the_files_of_a_model_dropped_together_are_one_model(tmp_path: Path) -> None:
+    folder = model_folder(tmp_path / "model", shards=2)
+    (folder / "README.md").write_text("# About it")
+    elsewhere = tmp_path / "notes.md"
+    elsewhere.write_text("mine")
+    files = [str(path) for path in sorted(folder.iterdir())]
+    assert all_of(files) == (DroppedModel(folder),)
+    assert all_of([*files, str(elsewhere)]) == (DroppedModel(folder), DroppedText(elsewhere, 4))
+    shards = [gguf(tmp_path / f"m-0000{number}-of-00002.gguf") for number in (2, 1)]
+    assert all_of(map(str, shards)) == (DroppedModel(shards[1]),)
+    assert len(all_of([str(folder), str(shards[0]), str(elsewhere)])) == 3
 
 
 @pytest.mark.parametrize(

@@ -1,74 +1,12 @@
-"""Files become text or a reason, whatever is in them; the fence always holds its text."""
+"""Attachments reach the model as named blocks; the fence always holds its text."""
 
-import os
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.window.composer.attached_text import (
-    LARGEST,
-    AttachedText,
-    RefusedFile,
-    fenced,
-    read_attachment,
-    with_attachments,
-)
-
-
-def written(folder, name, content):
-    path = folder / name
-    path.write_bytes(content)
-    return path
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-def test_unicode_text_is_read(tmp_path, encoding):
-    path = written(tmp_path, "größe.py", "print('größe')\r\nx = 1\n".encode(encoding))
-    attached = read_attachment(path)
-    assert attached == AttachedText("größe.py", "print('größe')\nx = 1\n", path.stat().st_size)
-    assert attached.language == "py"
-
-
-def test_utf_16_of_the_other_order(tmp_path):
-    path = written(tmp_path, "a.txt", b"\xfe\xff" + "hello".encode("utf-16-be"))
-    assert read_attachment(path).text == "hello"
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("x.pdf", b"%PDF-1.7 ...", "a PDF"),
-        ("x.png", b"\x89PNG\r\n", "a picture"),
-        ("x.docx", b"PK\x03\x04....", "an archive or an office document"),
-        ("x.txt", b"caf\xe9", "not text in UTF-8 or UTF-16"),
-        ("x.bin", b"abc\0def", "it holds binary data"),
-        ("x.txt", b"\xff\xfeab\xff", "not text in UTF-8 or UTF-16"),
-        ("x.txt", b" \n\t", "is empty"),
-        ("x.txt", b"", "is empty"),
-        ("x.log", b"a" * (LARGEST + 1), "larger than 2 MB"),
-    ],
-)
-def test_what_is_refused_and_why(tmp_path, name, content, words):
-    refused = read_attachment(written(tmp_path, name, content))
-    assert isinstance(refused, RefusedFile)
-    assert words in refused.words
-    assert refused.words.startswith(name)
-
-
-def test_folders_missing_files_and_pipes(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    assert "is a folder" in read_attachment(tmp_path).words
-    assert "cannot be opened" in read_attachment(tmp_path / "gone.txt").words
-    assert "not a file" in read_attachment(tmp_path / "pipe").words
-    assert isinstance(read_attachment(tmp_path / "a\0b"), RefusedFile)
-
-
-@given(st.binary(max_size=200))
-def test_any_bytes_are_answered(tmp_path_factory, content):
-    path = written(tmp_path_factory.getbasetemp(), "any", content)
-    assert isinstance(read_attachment(path), AttachedText | RefusedFile)
+from app.values.attached_text import AttachedText
+from app.window.composer.attached_text import fenced, tokens_about, with_attachments
 
 
 @given(st.text(st.sampled_from("`a\n~ "), max_size=40))
@@ -90,3 +28,8 @@ def test_context_comes_before_the_question():
     text = with_attachments("Why?", [AttachedText("a.txt", "1\n", 2), AttachedText("b", "2", 1)])
     assert text == "a.txt:\n\n```txt\n1\n```\n\nb:\n\n```\n2\n```\n\nWhy?"
     assert with_attachments("Why?", []) == "Why?"
+
+
+def test_tokens_are_guessed_to_two_digits():
+    assert tokens_about(AttachedText("a.txt", "x" * 4980, 0)) == 1200
+    assert tokens_about(AttachedText("a", "x", 1)) == 3

@@ -7,7 +7,7 @@ from PySide6.QtCore import QMimeData, Qt, QUrl
 from PySide6.QtGui import QInputMethodEvent
 from PySide6.QtWidgets import QApplication, QLabel, QToolButton
 
-from app.window.composer.attached_text import AttachedText
+from app.values.attached_text import AttachedText, RefusedFile
 from app.window.composer.attachment_chip import AttachmentChip
 from app.window.composer.attachment_row import MOST
 from app.window.composer.composer import Composer
@@ -136,10 +136,12 @@ def test_why_nothing_can_be_sent(qtbot, composer, box, heard):
 
 
 def test_files_are_pasted_as_chips_and_sent(qtbot, tmp_path, composer, box, heard):
-    (tmp_path / "a.py").write_text("x = 1")
-    (tmp_path / "b.bin").write_bytes(b"\0\1")
-    paste(box, paths=[tmp_path / "a.py", tmp_path / "b.bin"])
+    paths = [tmp_path / "a.py", tmp_path / "b.bin"]
+    with qtbot.waitSignal(composer.files_pasted) as got:
+        paste(box, paths=paths)
+    assert got.args == [paths]
     assert composer.text() == ""
+    composer.attach([AttachedText("a.py", "x = 1", 5), RefusedFile("b.bin", "b.bin is not text.")])
     assert [a.name for a in composer.attachments()] == ["a.py"]
     assert any("b.bin is not text" in label.text() for label in composer.findChildren(QLabel))
     qtbot.keyClick(box, Qt.Key.Key_Return)
@@ -183,18 +185,15 @@ def test_chips_show_tokens_and_go_away(qtbot, composer):
     composer.show_tokens([1234, None])
     chips = [c for c in composer.findChildren(AttachmentChip) if not c.isHidden()]
     assert chips[0].accessibleName() == "Attachment a.py, 1.2 kB · 1,234 tokens"
-    assert chips[1].accessibleName() == "Attachment b, 1 B"
+    assert chips[1].accessibleName() == "Attachment b, 1 B · about 3 tokens"
     with qtbot.waitSignal(composer.attachments_changed) as got:
         button(composer, "Remove a.py").click()
     assert got.args == [(AttachedText("b", "y", 1),)]
     assert composer.text() == "hi"
 
 
-def test_there_is_an_end_to_attachments(tmp_path, composer):
-    paths = [tmp_path / f"{n}.txt" for n in range(MOST + 5)]
-    for path in paths:
-        path.write_text("x")
-    composer.attach_files(paths)
+def test_there_is_an_end_to_attachments(composer):
+    composer.attach([AttachedText(f"{n}.txt", "x", 1) for n in range(MOST + 5)])
     assert len(composer.attachments()) == MOST
     assert any(f"{MOST} attachments at most" in q.text() for q in composer.findChildren(QLabel))
 

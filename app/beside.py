@@ -1,0 +1,65 @@
+"""Slow looks at disks, beside the window: their results come back on its thread."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Thread
+from typing import TypeVar
+
+from PySide6.QtCore import QObject, Qt, Signal
+
+T = TypeVar("T")
+EACH = 0
+"""The number of looks that always count."""
+
+
+class Beside(QObject):
+    """Runs one kind of look, of which only the newest counts. A disk that hangs holds up nobody.
+
+    What a look raises is raised on the window's thread, as if it had looked itself.
+    """
+
+    _ended = Signal(int, object)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._newest = 0
+        self._ended.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
+
+    def run(self, look: Callable[[], T], use: Callable[[T], object]) -> None:
+        """`look` on a thread of its own; then `use`, unless something newer was asked for."""
+        self._newest += 1
+        self._start(self._newest, look, use)
+
+    def run_each(self, look: Callable[[], T], use: Callable[[T], object]) -> None:
+        """The same, whatever is asked for later."""
+        self._start(EACH, look, use)
+
+    def forget(self) -> None:
+        """Nobody waits any more for what runs."""
+        self._newest += 1
+
+    def _start(self, number: int, look: Callable[[], T], use: Callable[[T], object]) -> None:
+        def work() -> None:
+            try:
+                seen = look()
+            except Exception as error:
+                self._tell(number, _raiser(error))
+            else:
+                self._tell(number, lambda: use(seen))
+
+        Thread(target=work, name="disk", daemon=True).start()
+
+    def _tell(self, number: int, use: Callable[[], object]) -> None:
+        with suppress(RuntimeError):  # the window is gone by now
+            self._ended.emit(number, use)
+
+    def _deliver(self, number: int, use: Callable[[], object]) -> None:
+        if number in (EACH, self._newest):
+            use()
+
+
+def _raiser(error: Exception) -> Callable[[], object]:
+    def use() -> object:
+        raise error
+
+    return use

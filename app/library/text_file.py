@@ -1,0 +1,67 @@
+"""What counts as a text file, and its text: the one rule for whatever is attached or dropped."""
+
+import codecs
+import stat
+from pathlib import Path
+
+from app.library.words import size_words
+from app.values.attached_text import AttachedText, RefusedFile
+
+LARGEST = 2_000_000
+"""Bytes of a file; more would fill any context many times over."""
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_KNOWN_BINARY = (
+    (b"%PDF", "a PDF: copy its text and paste it instead"),
+    (b"\x89PNG", "a picture, which this version cannot read"),
+    (b"\xff\xd8\xff", "a picture, which this version cannot read"),
+    (b"GIF8", "a picture, which this version cannot read"),
+    (b"PK\x03\x04", "an archive or an office document: unpack it, or paste its text"),
+    (b"\x1f\x8b", "compressed: unpack it first"),
+)
+_CONTROLS_ALLOWED = "\t\n\r\f\x1b"
+
+
+def read_text_file(path: Path) -> AttachedText | RefusedFile:
+    """Read one file; never raises, never reads more than the size limit."""
+    name = path.name
+    try:
+        facts = path.stat()
+        if stat.S_ISDIR(facts.st_mode):
+            return RefusedFile(name, f"{name} is a folder: attach the files in it.")
+        if not stat.S_ISREG(facts.st_mode):
+            return RefusedFile(name, f"{name} is not a file that can be read.")
+        with path.open("rb") as opened:
+            content = opened.read(LARGEST + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        return RefusedFile(name, f"{name} cannot be opened ({reason or error}).")
+    if len(content) > LARGEST:
+        return RefusedFile(
+            name,
+            f"{name} is too large to attach ({size_words(facts.st_size)}; {size_words(LARGEST)} "
+            "at most): paste the part that matters instead.",
+        )
+    return _decoded(name, content)
+
+
+def _decoded(name: str, content: bytes) -> AttachedText | RefusedFile:
+    """UTF-8, or UTF-16 with its mark; anything else is not text."""
+    for start, words in _KNOWN_BINARY:
+        if content.startswith(start):
+            return RefusedFile(name, f"{name} is {words}.")
+    encoding = next((code for mark, code in _MARKS if content.startswith(mark)), "utf-8")
+    try:
+        text = content.decode(encoding)
+    except UnicodeDecodeError:
+        return RefusedFile(name, f"{name} is not text in UTF-8 or UTF-16: save it as UTF-8.")
+    if not text.strip():
+        return RefusedFile(name, f"{name} is empty.")
+    if any(c < " " and c not in _CONTROLS_ALLOWED for c in text):
+        return RefusedFile(name, f"{name} is not text: it holds binary data.")
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    return AttachedText(name, lines, len(content))
