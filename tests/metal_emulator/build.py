@@ -1,0 +1,97 @@
+"""Compiles the runtime and kernels into shared libraries, once for each text."""
+
+import getpass
+import hashlib
+import os
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from metal_emulator.errors import EmulatorError
+from metal_emulator.toolchain import Compiler, find_compiler
+
+CPP = Path(__file__).parent / "cpp"
+RUNTIME_SOURCES = ("launch.cpp", "checks.cpp")
+
+
+@cache
+def cache_folder() -> Path:
+    """Outside the repository; kept between runs."""
+    folder = Path(tempfile.gettempdir()) / f"metal_emulator_{getpass.getuser()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+@cache
+def _emulator_hash() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(CPP.iterdir()):
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _library(key: object) -> Path:
+    text = repr((key, _emulator_hash()))
+    return cache_folder() / (hashlib.sha256(text.encode()).hexdigest()[:24] + ".so")
+
+
+def _run(command: list[str]) -> str | None:
+    """What the compiler said when it failed, None when it did not."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stderr + done.stdout if done.returncode else None
+
+
+def _build(
+    target: Path, compiles: list[list[str]], link: list[str], libraries: list[str]
+) -> str | None:
+    """Objects, then one library moved into place whole. Returns the compiler's complaint."""
+    with tempfile.TemporaryDirectory(dir=cache_folder()) as scratch:
+        objects = []
+        for number, command in enumerate(compiles):
+            objects.append(f"{scratch}/{number}.o")
+            said = _run([*command, "-o", objects[-1]])
+            if said:
+                return said
+        made = f"{scratch}/library.so"
+        said = _run([*link, *objects, *libraries, "-lm", "-o", made])
+        if not said:
+            os.replace(made, target)
+        return said
+
+
+@cache
+def runtime_library() -> Path:
+    """The scheduler and the checks. Raises NoCompilerError, RuntimeError when it does not build."""
+    compiler = find_compiler()
+    target = _library(("runtime", compiler))
+    if not target.exists():
+        compiles = [[*compiler.runtime_flags(), "-c", str(CPP / s)] for s in RUNTIME_SOURCES]
+        said = _build(target, compiles, [*compiler.link_flags(), "-Wl,-soname," + str(target)], [])
+        if said:
+            raise RuntimeError(f"the emulator's runtime does not compile:\n{said}")
+    return target
+
+
+def kernel_library(name: str, text: str, checked: bool, defines: tuple[str, ...] = ()) -> Path:
+    """The kernel's C++ text as a library. Raises EmulatorError of kind "compile"."""
+    compiler = find_compiler()
+    runtime = runtime_library()
+    target = _library((text, compiler, checked, defines))
+    if target.exists():
+        return target
+    source = target.with_suffix(".cpp")
+    source.write_text(text, encoding="utf-8")
+    command = [*compiler.kernel_flags(checked), *defines, f"-I{CPP}", "-c", str(source)]
+    said = _build(target, [command], compiler.link_flags(), [str(runtime)])
+    if said:
+        raise EmulatorError(name, "compile", _shortened(said))
+    return target
+
+
+def _shortened(said: str, most: int = 40) -> str:
+    lines = said.splitlines()
+    return "\n".join(lines[:most])
+
+
+__all__ = ["CPP", "Compiler", "cache_folder", "kernel_library", "runtime_library"]

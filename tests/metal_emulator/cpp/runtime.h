@@ -1,0 +1,75 @@
+// What kernels, the scheduler and the memory checks share. No C++ standard library anywhere.
+#pragma once
+
+typedef __UINTPTR_TYPE__ msl_address;
+typedef unsigned long long msl_u64;
+
+enum msl_kind {
+  MSL_NONE, MSL_DIVERGENCE, MSL_BOUNDS, MSL_RACE, MSL_UNINITIALISED, MSL_UNWRITTEN, MSL_LIMIT,
+  MSL_ENDLESS, MSL_READ_ONLY, MSL_ALIGNMENT
+};
+enum msl_memory { MSL_DEVICE = 0, MSL_THREADGROUP = 1 };
+const unsigned MSL_LANES = 32, MSL_MOST_THREADS = 1024, MSL_SLOT = 64;
+
+// One thread of the grid; the attributes a kernel may ask for.
+struct msl_thread {
+  unsigned in_grid[3], in_group[3], group[3], group_size[3];
+  unsigned index, lane, simd, lanes, simds, global;
+};
+
+// One launch, filled by Python. seconds 0: no limit. seed 0: threads in ascending order.
+struct msl_launch {
+  unsigned grid[3], group[3], groups[3];
+  unsigned seed;
+  int checked;
+  double seconds;
+};
+
+// One buffer; the counters are of a whole launch.
+struct msl_buffer {
+  unsigned char* data;
+  msl_u64 size;
+  int writable, initialised;
+  msl_u64 loads, stores, bytes_loaded, bytes_stored;
+  msl_u64 lines_loaded, lines_stored, unique_lines;
+};
+
+struct msl_counts {
+  msl_u64 simd_ops, barriers, threads, threadgroup_bytes, group_loads, group_stores;
+  msl_u64 arithmetic[3][8];  // float, half, bfloat; see msl_scalar.h for the kinds
+};
+
+// The first fault of a launch. place: "lane at op" faults carry file and line themselves.
+struct msl_fault {
+  int kind, write, memory, buffer;  // buffer: index, -1 none
+  msl_u64 offset, size;
+  msl_thread thread, other;
+  int has_other;
+  msl_address pc, base;
+  const char* what;
+};
+
+extern "C" {
+extern msl_thread* msl_now;
+extern msl_launch msl_run;
+extern msl_counts msl_count;
+extern int msl_checked;  // whether accesses are looked at
+
+const unsigned char* msl_exchange(
+    const void* value, unsigned size, const char* op, const char* file, int line);
+void msl_barrier(int flags, const char* file, int line);
+void msl_simd_barrier(int flags, const char* file, int line);
+void* msl_threadgroup_array(int id, const char* name, unsigned size);
+void msl_atomic_access(const void* address, unsigned size, int write);
+}
+
+// Between the scheduler and the checks.
+extern msl_fault msl_error;
+extern unsigned msl_epoch[2];
+extern unsigned msl_simd_epoch[MSL_LANES][2];
+extern msl_address msl_stack_low, msl_stack_high;
+[[noreturn]] void msl_fail(int kind, const char* what, msl_address pc);
+void msl_checks_begin_group();
+void msl_checks_flush();
+int msl_checks_end();
+msl_thread msl_thread_of(unsigned global);

@@ -1,0 +1,117 @@
+"""Puts the runtime's fault record into words and finds its line in the kernel's source."""
+
+import ctypes
+import re
+import shutil
+import subprocess
+from itertools import groupby
+from pathlib import Path
+
+from metal_emulator import native
+from metal_emulator.errors import KINDS, EmulatorError, Place
+
+STATES = ("not yet run", "waiting at", "waiting at", "returned")
+
+
+def error_of(kernel: str, library: Path, buffers: list[str]) -> EmulatorError:
+    """The last launch's fault. library: where the kernel's code is, for its line."""
+    fault = native.runtime().msl_last_fault().contents
+    kind = KINDS[fault.kind]
+    what = fault.what.decode()
+    if kind == "divergence":
+        return _divergence(kernel, fault)
+    if kind == "unwritten":
+        name = buffers[fault.buffer]
+        message = (
+            f"{fault.size} bytes of output '{name}' never written, the first at {fault.offset}"
+        )
+        return EmulatorError(kernel, kind, message, Place(buffer=name, offset=fault.offset))
+    file, line = _line_of(library, fault.pc)
+    name = _buffer_name(fault, buffers) if kind not in ("limit", "endless") else None
+    place = Place(
+        file=file,
+        line=line,
+        buffer=name,
+        offset=_signed(fault.offset) if name else None,
+        thread=tuple(fault.thread.in_group),
+        threadgroup=tuple(fault.thread.group),
+    )
+    return EmulatorError(kernel, kind, _sentence(fault, what, place), place)
+
+
+def _sentence(fault: native.Fault, what: str, place: Place) -> str:
+    words = f"{what} by thread {_thread(fault.thread)}"
+    if place.buffer:
+        verb = "write" if fault.write else "read"
+        memory = "threadgroup" if fault.memory else "buffer"
+        words += (
+            f", {verb} of {fault.size} bytes at byte {place.offset} of {memory} '{place.buffer}'"
+        )
+    if fault.kind == KINDS.index("limit"):
+        words += f", {fault.size} bytes"
+    if fault.has_other:
+        words += f"; the other is thread {_thread(fault.other)}, no barrier between"
+    return words + (f" [{place.file}:{place.line}]" if place.line else "")
+
+
+def _thread(thread: native.Thread) -> str:
+    place = f"{tuple(thread.in_group)} of threadgroup {tuple(thread.group)}"
+    return f"{place} (SIMD-group {thread.simd} lane {thread.lane})"
+
+
+def _signed(offset: int) -> int:
+    return offset - (1 << 64) if offset >> 63 else offset
+
+
+def _buffer_name(fault: native.Fault, buffers: list[str]) -> str:
+    if fault.buffer < 0:
+        return "threadgroup memory" if fault.memory else "(none)"
+    if fault.memory:
+        return native.runtime().msl_array_name(fault.buffer).decode()
+    return buffers[fault.buffer]
+
+
+def _divergence(kernel: str, fault: native.Fault) -> EmulatorError:
+    runtime = native.runtime()
+    stood = []
+    for index in range(runtime.msl_threads_alive()):
+        op, file, line = ctypes.c_char_p(), ctypes.c_char_p(), ctypes.c_int()
+        state = runtime.msl_stood(index, *map(ctypes.byref, (op, file, line)))
+        at = f" {op.value.decode()} ({file.value.decode()}:{line.value})" if state in (1, 2) else ""
+        stood.append((STATES[state] + at, index))
+    lines = []
+    for state in dict.fromkeys(state for state, _ in stood):
+        indices = [index for other, index in stood if other == state]
+        lines.append(f"  threads {_ranges(indices)} {state}")
+    first = re.search(r"\(([^()]*):(\d+)\)", "\n".join(lines))
+    place = Place(
+        file=first.group(1) if first else None,
+        line=int(first.group(2)) if first else None,
+        thread=tuple(fault.thread.in_group),
+        threadgroup=tuple(fault.thread.group),
+    )
+    head = f"not all threads of threadgroup {place.threadgroup} reach the same place"
+    return EmulatorError(kernel, "divergence", "\n".join([head, *lines]), place)
+
+
+def _ranges(indices: list[int]) -> str:
+    runs = []
+    for _, run in groupby(enumerate(indices), key=lambda pair: pair[1] - pair[0]):
+        members = [index for _, index in run]
+        runs.append(f"{members[0]}-{members[-1]}" if len(members) > 1 else str(members[0]))
+    return " ".join(runs)
+
+
+def _line_of(library: Path, pc: int) -> tuple[str | None, int | None]:
+    """File and line of the innermost frame that is not the emulator's own; None without a tool."""
+    tool = shutil.which("addr2line") or shutil.which("llvm-addr2line")
+    image = native.runtime().msl_image()
+    if not tool or pc <= image:
+        return None, None
+    command = [tool, "-i", "-e", str(library), hex(pc - image - 1)]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    for frame in said.splitlines():
+        found = re.match(r"(.*?):(\d+)", frame)
+        if found and not re.search(r"msl\w*\.h$|^\?\?", found.group(1)):
+            return Path(found.group(1)).name, int(found.group(2))
+    return None, None

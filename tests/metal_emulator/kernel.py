@@ -1,0 +1,177 @@
+"""The emulator's own metal_kernel, with the signature of mx.fast.metal_kernel."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import mlx.core as mx
+
+from metal_emulator import build, wrapper
+from metal_emulator.launch import Dispatch, Given, Launched, Options, Wanted, launch
+from metal_emulator.report import Report
+from metal_emulator.source_text import with_threadgroup_arrays
+
+Scalar = bool | int | float
+Template = Sequence[tuple[str, wrapper.TemplateArgument]]
+MATH_MODES = ("safe", "relaxed", "fast")
+
+
+@dataclass(slots=True)
+class EmulatedKernel:
+    """A kernel that runs in the emulator when called as MLX's would be.
+
+    reports: one for each call that succeeded, in order. options: of every call.
+    """
+
+    name: str
+    input_names: list[str]
+    output_names: list[str]
+    source: str
+    header: str
+    atomic_outputs: bool
+    options: Options
+    reports: list[Report] = field(default_factory=list)
+
+    @property
+    def last(self) -> Report:
+        """Of the last call. Raises IndexError before the first."""
+        return self.reports[-1]
+
+    def __call__(
+        self,
+        *,
+        inputs: Sequence[mx.array | Scalar],
+        output_shapes: Sequence[Sequence[int]],
+        output_dtypes: Sequence[mx.Dtype],
+        grid: tuple[int, int, int],
+        threadgroup: tuple[int, int, int],
+        template: Template | None = None,
+        init_value: float | None = None,
+        verbose: bool = False,
+        stream: object = None,
+    ) -> list[mx.array]:
+        """MLX's arguments, its result evaluated. Raises ValueError, EmulatorError."""
+        arrays = self._arrays(inputs)
+        wanted = self._wanted(output_shapes, output_dtypes, init_value)
+        given = _with_shapes(self.input_names, arrays, self.source)
+        text = self._text(arrays, output_dtypes, list(template or []))
+        if verbose:
+            print(text)
+        library = build.kernel_library(self.name, text, self.options.check)
+        done = launch(
+            self.name, library, [*given, *wanted], Dispatch(grid, threadgroup), self.options
+        )
+        self.reports.append(done.report)
+        return done.outputs
+
+    def with_options(self, **changes: int | bool | float) -> "EmulatedKernel":
+        """The same kernel run otherwise: shuffle, check, seconds."""
+        return replace(self, options=replace(self.options, **changes), reports=[])
+
+    def _arrays(self, inputs: Sequence[mx.array | Scalar]) -> list[mx.array]:
+        if len(inputs) != len(self.input_names):
+            raise ValueError(f"{self.name}: {len(inputs)} inputs for names {self.input_names}")
+        return [_as_array(value) for value in inputs]
+
+    def _wanted(
+        self,
+        shapes: Sequence[Sequence[int]],
+        dtypes: Sequence[mx.Dtype],
+        initial: float | None,
+    ) -> list[Wanted]:
+        if not len(shapes) == len(dtypes) == len(self.output_names):
+            raise ValueError(f"{self.name}: a shape and a dtype for each of {self.output_names}")
+        return [
+            Wanted(name, tuple(shape), dtype, initial)
+            for name, shape, dtype in zip(self.output_names, shapes, dtypes, strict=True)
+        ]
+
+    def _text(
+        self,
+        arrays: list[mx.array],
+        dtypes: Sequence[mx.Dtype],
+        template: list[tuple[str, wrapper.TemplateArgument]],
+    ) -> str:
+        parameters = [
+            parameter
+            for name, array in zip(self.input_names, arrays, strict=True)
+            for parameter in wrapper.input_parameters(name, array, self.source)
+        ] + [
+            wrapper.output_parameter(name, dtype, self.atomic_outputs)
+            for name, dtype in zip(self.output_names, dtypes, strict=True)
+        ]
+        attributes = wrapper.attributes_in(self.source)
+        function = "custom_kernel_" + self.name
+        return "".join(
+            [
+                f'#include "msl.h"\n#line 1 "{self.name}.header"\n{self.header}\n',
+                f'#line 1 "{self.name}.wrapper"\n',
+                wrapper.signature(function, parameters, attributes, template),
+                f'#line 1 "{self.name}"\n{with_threadgroup_arrays(self.source)}\n}}\n',
+                f'#line 1 "{self.name}.entry"\n',
+                wrapper.entry(function, parameters, attributes, template),
+            ]
+        )
+
+
+def metal_kernel(
+    name: str,
+    input_names: Sequence[str],
+    output_names: Sequence[str],
+    source: str,
+    header: str = "",
+    ensure_row_contiguous: bool = True,
+    atomic_outputs: bool = False,
+    compile_options: dict[str, str] | None = None,
+    *,
+    shuffle: int = 0,
+    check: bool = True,
+    seconds: float = 30.0,
+) -> EmulatedKernel:
+    """As mx.fast.metal_kernel; the last three are the emulator's own. Raises ValueError.
+
+    shuffle: a seed for another order of lanes and SIMD-groups, 0 for ascending. check: False runs
+    without memory checks and counts of traffic. seconds: a launch that lasts longer is endless.
+    """
+    if not output_names:
+        raise ValueError(f"{name}: a kernel needs at least one output")
+    mode = (compile_options or {}).get("math_mode", "safe")
+    if mode not in MATH_MODES or set(compile_options or {}) - {"math_mode"}:
+        raise ValueError(f"{name}: compile_options are math_mode = {MATH_MODES}")
+    options = Options(shuffle, check, seconds)
+    return EmulatedKernel(
+        name, list(input_names), list(output_names), source, header, atomic_outputs, options
+    )
+
+
+def _as_array(value: mx.array | Scalar) -> mx.array:
+    if isinstance(value, mx.array):
+        return value
+    if isinstance(value, bool):
+        return mx.array(value, dtype=mx.bool_)
+    return mx.array(value, dtype=mx.int32 if isinstance(value, int) else mx.float32)
+
+
+def _with_shapes(names: list[str], arrays: list[mx.array], source: str) -> list[Given | Wanted]:
+    """The inputs, and the shape, strides and rank of those whose source asks for them."""
+    found: list[Given | Wanted] = []
+    for name, array in zip(names, arrays, strict=True):
+        extra = {
+            f"{name}_shape": mx.array(array.shape, dtype=mx.int32),
+            f"{name}_strides": mx.array(_strides(array.shape), dtype=mx.int64),
+            f"{name}_ndim": mx.array(array.ndim, dtype=mx.int32),
+        }
+        for parameter in wrapper.input_parameters(name, array, source):
+            found.append(Given(parameter.name, extra.get(parameter.name, array)))
+    return found
+
+
+def _strides(shape: tuple[int, ...]) -> list[int]:
+    """Of a row-contiguous array, in elements."""
+    strides, step = [], 1
+    for length in reversed(shape):
+        strides.append(step)
+        step *= length
+    return strides[::-1]
+
+
+__all__ = ["EmulatedKernel", "Launched", "metal_kernel"]

@@ -1,0 +1,178 @@
+"""One launch of a compiled kernel: buffers in, outputs and a report out."""
+
+import ctypes
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import mlx.core as mx
+import numpy as np
+
+from metal_emulator import faults, native
+from metal_emulator.errors import EmulatorError
+from metal_emulator.report import Report, Traffic
+
+MOST_THREADS = 1024
+MOST_BUFFERS = 31
+NAN_BYTE = 0xFF
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A buffer the kernel reads."""
+
+    name: str
+    data: mx.array
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A buffer the kernel fills; all bits set before, unless `initial` says what is in it."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: mx.Dtype
+    initial: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to run. shuffle: seed of the order of lanes and SIMD-groups, 0 for ascending.
+
+    seconds: of wall clock before a launch counts as endless.
+    """
+
+    shuffle: int = 0
+    check: bool = True
+    seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """Threads of the grid and of a threadgroup."""
+
+    grid: tuple[int, int, int]
+    threadgroup: tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """What came of it."""
+
+    outputs: list[mx.array]
+    report: Report
+
+
+def launch(
+    kernel: str,
+    library: Path,
+    buffers: list[Given | Wanted],
+    dispatch: Dispatch,
+    options: Options,
+) -> Launched:
+    """Runs all threads. buffers: in the order of the entry's slots. Raises EmulatorError."""
+    if len(buffers) > MOST_BUFFERS:
+        raise EmulatorError(kernel, "limit", f"{len(buffers)} buffers; Metal has {MOST_BUFFERS}")
+    runtime = native.runtime()
+    runtime.msl_clear()
+    placed = [_placed(kernel, buffer, options.check) for buffer in buffers]
+    entry = ctypes.cast(ctypes.CDLL(str(library)).msl_entry, ctypes.c_void_p)
+    runtime.msl_kernel_at(entry)
+    pointers = (ctypes.c_void_p * len(placed))(*(p.contents.data for p in placed))
+    order = _native_launch(kernel, dispatch, options)
+    began = time.perf_counter()
+    failed = runtime.msl_go(entry, pointers, ctypes.byref(order))
+    seconds = time.perf_counter() - began
+    if failed:
+        raise faults.error_of(kernel, library, [b.name for b in buffers])
+    outputs = [
+        _taken(buffer, place.contents)
+        for buffer, place in zip(buffers, placed, strict=True)
+        if isinstance(buffer, Wanted)
+    ]
+    traffic = {b.name: _traffic(p.contents) for b, p in zip(buffers, placed, strict=True)}
+    return Launched(outputs, _report(kernel, traffic, seconds))
+
+
+def _native_launch(kernel: str, dispatch: Dispatch, options: Options) -> native.Launch:
+    if min(dispatch.grid) < 1 or min(dispatch.threadgroup) < 1:
+        raise ValueError(f"{kernel}: grid and threadgroup must be positive, got {dispatch}")
+    group = [min(t, g) for t, g in zip(dispatch.threadgroup, dispatch.grid, strict=True)]
+    threads = group[0] * group[1] * group[2]
+    if threads > MOST_THREADS:
+        raise EmulatorError(kernel, "limit", f"{threads} threads a threadgroup, {MOST_THREADS} fit")
+    groups = [-(-g // t) for g, t in zip(dispatch.grid, group, strict=True)]
+    triple = ctypes.c_uint * 3
+    return native.Launch(
+        triple(*dispatch.grid),
+        triple(*group),
+        triple(*groups),
+        options.shuffle,
+        options.check,
+        options.seconds,
+    )
+
+
+def _placed(kernel: str, buffer: Given | Wanted, check: bool) -> "ctypes._Pointer[native.Buffer]":
+    content = _content(buffer)
+    fresh = isinstance(buffer, Wanted)
+    initialised = not (isinstance(buffer, Wanted) and buffer.initial is None)
+    place = native.runtime().msl_add(content.nbytes, fresh, initialised, check)
+    if not place:
+        raise EmulatorError(kernel, "limit", f"no room for buffer '{buffer.name}'")
+    ctypes.memmove(place.contents.data, content.ctypes.data, content.nbytes)
+    return place
+
+
+def _content(buffer: Given | Wanted) -> np.ndarray:
+    if isinstance(buffer, Given):
+        return bytes_of(buffer.data)
+    if buffer.initial is not None:
+        return bytes_of(mx.full(buffer.shape, buffer.initial, dtype=buffer.dtype))
+    size = buffer.dtype.size * int(np.prod(buffer.shape, dtype=np.int64))
+    return np.full(size, NAN_BYTE, dtype=np.uint8)
+
+
+def bytes_of(array: mx.array) -> np.ndarray:
+    """Its elements in row-major order, uint8."""
+    return np.array(array.reshape(-1).view(mx.uint8))
+
+
+def _taken(buffer: Wanted, place: native.Buffer) -> mx.array:
+    kept = np.frombuffer(ctypes.string_at(place.data, place.size), dtype=np.uint8)
+    return mx.array(kept).view(buffer.dtype).reshape(buffer.shape)
+
+
+def _traffic(place: native.Buffer) -> Traffic:
+    return Traffic(
+        size=place.size,
+        loads=place.loads,
+        stores=place.stores,
+        bytes_loaded=place.bytes_loaded,
+        bytes_stored=place.bytes_stored,
+        lines_loaded=place.lines_loaded,
+        lines_stored=place.lines_stored,
+        lines=place.lines,
+    )
+
+
+def _report(kernel: str, traffic: dict[str, Traffic], seconds: float) -> Report:
+    counts = native.runtime().msl_last_counts().contents
+    arithmetic = {
+        kind: {
+            op: counts.arithmetic[row][column] for column, op in enumerate(native.ARITHMETIC_KINDS)
+        }
+        for row, kind in enumerate(native.ARITHMETIC_TYPES)
+    }
+    return Report(
+        kernel=kernel,
+        buffers=traffic,
+        threads=counts.threads,
+        simd_ops=counts.simd_ops,
+        barriers=counts.barriers,
+        threadgroup_bytes=counts.threadgroup_bytes,
+        group_loads=counts.group_loads,
+        group_stores=counts.group_stores,
+        seconds=seconds,
+        arithmetic={k: ops for k, ops in arithmetic.items() if any(ops.values())},
+    )

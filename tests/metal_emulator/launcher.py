@@ -1,0 +1,46 @@
+"""Runs our kernels in the emulator, where the product runs them on the GPU."""
+
+import mlx.core as mx
+
+from metal_emulator.kernel import metal_kernel
+from metal_emulator.report import Report
+from metal_kernels.kernel import Call, Source
+
+
+class EmulatorLauncher:
+    """A metal_kernels.kernel.Launcher. reports: of all calls so far, in order."""
+
+    def __init__(self, *, shuffle: int = 0, check: bool = True, seconds: float = 30.0) -> None:
+        self.reports: list[Report] = []
+        self._shuffle = shuffle
+        self._check = check
+        self._seconds = seconds
+
+    @property
+    def last(self) -> Report:
+        """Of the last call. Raises IndexError before the first."""
+        return self.reports[-1]
+
+    def run(self, source: Source, call: Call) -> tuple[mx.array, ...]:
+        """The outputs of one call. Raises EmulatorError."""
+        kernel = metal_kernel(
+            name=source.name,
+            input_names=source.inputs,
+            output_names=source.outputs,
+            source=source.body,
+            header=source.header,
+            ensure_row_contiguous=source.row_contiguous,
+            shuffle=self._shuffle,
+            check=self._check,
+            seconds=self._seconds,
+        )
+        outputs = kernel(
+            inputs=call.inputs,
+            template=call.parameters,
+            grid=call.grid,
+            threadgroup=call.threadgroup,
+            output_shapes=[output.shape for output in call.outputs],
+            output_dtypes=[output.dtype for output in call.outputs],
+        )
+        self.reports.append(kernel.last)
+        return tuple(outputs)
