@@ -1,55 +1,59 @@
 """The tokenizer and chat template that a GGUF file carries in its metadata.
 
-Byte-level BPE only (`gpt2`). The pre-tokenizer has a name; its pattern is that of the Hugging Face
-tokenizer the name stands for, as in llama.cpp's llama-vocab.cpp.
+Ids are those of the Hugging Face tokenizer the file was made of; the rules follow llama.cpp's
+llama-vocab.cpp and its converter.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-import numpy as np
 import tokenizers
-from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import AddedToken, decoders, models, processors
 
 from mlx_engine.text.chat_template import ChatTemplate
+from mlx_engine.text.gguf_pre_tokenizers import pre_tokenizer_named
+from mlx_engine.text.gguf_sentence_pieces import (
+    merges_from_scores,
+    piece_ids,
+    sentence_piece_core,
+)
+from mlx_engine.text.gguf_vocabulary import (
+    CONTROL,
+    UNKNOWN,
+    USER_DEFINED,
+    GgufVocabulary,
+    checked_model,
+)
 from mlx_engine.text.tokenizer import Tokenizer
-from mlx_engine.values.errors import BadChatTemplate, BadTokenizer
+from mlx_engine.values.errors import BadChatTemplate, UnsupportedModel
 
-_LETTERS = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-_LETTERS_AND_MARKS = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
-    r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
-_PATTERNS = {"qwen2": _LETTERS, "deepseek-r1-qwen": _LETTERS, "qwen35": _LETTERS_AND_MARKS}
-_CONTROL, _USER_DEFINED, _UNUSED = 3, 4, 5
-_ENDS = ("<|im_end|>", "<|endoftext|>")
+_BYTE_LEVEL, _PIECES, _MERGED_PIECES = "gpt2", "llama", "gemma4"
+_ADDED = (CONTROL, USER_DEFINED, UNKNOWN)
 _END_KEYS = ("eos_token_id", "eot_token_id", "eom_token_id")
+_ENDS = frozenset(
+    (
+        *("<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|end|>"),
+        *("<|return|>", "<|call|>", "<end_of_turn>", "<turn|>", "<eos>", "</s>", "[EOS]", "[EOT]"),
+        "<\uff5cend\u2581of\u2581sentence\uff5c>",
+    )
+)
+_HARMONY_ENDS, _HARMONY_MESSAGE_END = frozenset(("<|return|>", "<|call|>")), "<|end|>"
 
 
 def tokenizer_from_gguf(metadata: Mapping[str, object], origin: str) -> Tokenizer:
-    """The same ids as the Hugging Face tokenizer it was made of. Raises BadTokenizer."""
-    kind, pre = metadata.get("tokenizer.ggml.model"), metadata.get("tokenizer.ggml.pre")
-    if kind != "gpt2" or pre not in _PATTERNS:
-        raise BadTokenizer(
-            f"{origin}: its tokenizer is of kind {ascii(kind)[:40]} with pre-tokenizer "
-            f"{ascii(pre)[:40]}; this version reads gpt2 with {', '.join(_PATTERNS)}. Take the "
-            "model as a folder."
+    """The tokenizer; BadTokenizer for damage, UnsupportedModel for a kind this version lacks."""
+    kind = metadata.get("tokenizer.ggml.model")
+    readers = {_BYTE_LEVEL: _byte_level, _PIECES: _pieces, _MERGED_PIECES: _merged_pieces}
+    if kind not in readers:
+        raise UnsupportedModel(
+            f"{origin}: its tokenizer.ggml.model is {ascii(kind)[:60]}; this version reads"
+            f" {', '.join(readers)}. Take the model as a folder."
         )
-    tokens = _texts(metadata, "tokenizer.ggml.tokens", origin)
-    types = _types(metadata, len(tokens), origin)
-    core = _core(tokens, types, _merges(metadata, origin), _PATTERNS[str(pre)], origin)
-    named = {key: _token_id(metadata, key, len(tokens), origin) for key in _END_KEYS}
-    ends = {token for token in named.values() if token is not None}
-    ends |= {i for i in map(core.token_to_id, _ENDS) if i is not None and types[i] == _CONTROL}
-    bos = _token_id(metadata, "bos_token_id", len(tokens), origin)
-    if bos is not None and metadata.get("tokenizer.ggml.add_bos_token") is True:
-        pair = (tokens[bos], bos)
-        core.post_processor = processors.TemplateProcessing(
-            single=f"{_quoted(tokens[bos])} $A", pair=None, special_tokens=[pair]
-        )
-    return Tokenizer(core, ends, bos, origin)
+    vocabulary = GgufVocabulary.of(metadata, origin)
+    core = readers[str(kind)](vocabulary)
+    bos = vocabulary.token_id("bos_token_id")
+    if bos is not None and _adds_bos(str(kind), vocabulary):
+        _open_with(core, vocabulary.tokens[bos], bos)
+    return Tokenizer(core, _ends(vocabulary), bos, origin)
 
 
 def template_from_gguf(metadata: Mapping[str, object], origin: str) -> ChatTemplate | None:
@@ -59,87 +63,81 @@ def template_from_gguf(metadata: Mapping[str, object], origin: str) -> ChatTempl
         return None
     if not isinstance(source, str):
         raise BadChatTemplate(f"{origin}: its chat template is not a text. Get the file again.")
-    tokens = _texts(metadata, "tokenizer.ggml.tokens", origin)
+    vocabulary = GgufVocabulary.of(metadata, origin)
     named: dict[str, str] = {}
     for name, key in (("bos", "bos"), ("eos", "eos"), ("pad", "padding"), ("unk", "unknown")):
-        token = _token_id(metadata, f"{key}_token_id", len(tokens), origin)
+        token = vocabulary.token_id(f"{key}_token_id")
         if token is not None:
-            named[f"{name}_token"] = tokens[token]
+            named[f"{name}_token"] = vocabulary.tokens[token]
     return ChatTemplate(source, named, origin)
 
 
-def _core(
-    tokens: Sequence[str],
-    types: Sequence[int],
-    merges: list[tuple[str, str]],
-    pattern: str,
-    origin: str,
-) -> tokenizers.Tokenizer:
-    vocabulary = {text: i for i, text in enumerate(tokens) if types[i] != _UNUSED}
-    if len(vocabulary) != len(tokens) - list(types).count(_UNUSED):
-        raise BadTokenizer(f"{origin}: its vocabulary has a token twice. Get the file again.")
-    try:
-        core = tokenizers.Tokenizer(models.BPE(vocabulary, merges))
-    except Exception as error:
-        raise BadTokenizer(
-            f"{origin}: its merges do not go with its vocabulary ({error}). Get the file again."
-        ) from error
-    core.normalizer = normalizers.NFC()
-    split = pre_tokenizers.Split(Regex(pattern), "isolated")
-    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    core.pre_tokenizer = pre_tokenizers.Sequence([split, byte_level])
-    core.decoder = decoders.ByteLevel()
-    core.add_tokens(
-        [
-            AddedToken(text, special=types[i] == _CONTROL, normalized=False)
-            for i, text in enumerate(tokens)
-            if types[i] in (_CONTROL, _USER_DEFINED) and text
-        ]
+def _byte_level(vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
+    pre = pre_tokenizer_named(vocabulary.text("pre"), vocabulary.origin)
+    ids = vocabulary.ids()
+    merges = vocabulary.merges()
+    model = checked_model(
+        lambda: models.BPE(ids, merges, ignore_merges=pre.whole_words), vocabulary.origin
     )
+    core = tokenizers.Tokenizer(model)
+    core.normalizer = pre.normalizer()
+    core.pre_tokenizer = pre.pre_tokenizer()
+    core.decoder = decoders.ByteLevel()
+    return _with_added(core, vocabulary, ids)
+
+
+def _pieces(vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
+    ids = piece_ids(vocabulary)
+    space_first = vocabulary.flag("add_space_prefix", default=True)
+    merges = merges_from_scores(vocabulary, ids)
+    return _with_added(sentence_piece_core(vocabulary, ids, merges, space_first), vocabulary, ids)
+
+
+def _merged_pieces(vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
+    ids = piece_ids(vocabulary)
+    space_first = vocabulary.flag("add_space_prefix", default=False)
+    core = sentence_piece_core(vocabulary, ids, vocabulary.merges(), space_first)
+    return _with_added(core, vocabulary, ids)
+
+
+def _with_added(
+    core: tokenizers.Tokenizer, vocabulary: GgufVocabulary, ids: Mapping[str, int]
+) -> tokenizers.Tokenizer:
+    """Adds what is found in a text before anything else is done to it."""
+    kinds = vocabulary.kinds
+    added = [
+        AddedToken(text, special=kinds[i] != USER_DEFINED, normalized=False)
+        for text, i in ids.items()
+        if kinds[i] in _ADDED
+    ]
+    core.add_tokens(added)
     return core
 
 
-def _texts(metadata: Mapping[str, object], key: str, origin: str) -> list[str]:
-    value = metadata.get(key)
-    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        raise BadTokenizer(f"{origin}: {key} is not a list of texts. Get the file again.")
-    return value
+def _adds_bos(kind: str, vocabulary: GgufVocabulary) -> bool:
+    if kind == _MERGED_PIECES:
+        return True
+    if kind == _PIECES:
+        return vocabulary.flag("add_bos_token", default=True)
+    usual = pre_tokenizer_named(vocabulary.text("pre"), vocabulary.origin).adds_bos
+    return vocabulary.flag("add_bos_token", usual)
 
 
-def _types(metadata: Mapping[str, object], count: int, origin: str) -> list[int]:
-    value = metadata.get("tokenizer.ggml.token_type")
-    if value is None:
-        return [1] * count
-    if not isinstance(value, np.ndarray) or value.dtype.kind not in "iu" or len(value) != count:
-        raise BadTokenizer(
-            f"{origin}: tokenizer.ggml.token_type does not go with {count} tokens. Get the file "
-            "again."
-        )
-    return [int(one) for one in value]
+def _open_with(core: tokenizers.Tokenizer, token: str, token_id: int) -> None:
+    quoted = token.replace("$", "$$")
+    core.post_processor = processors.TemplateProcessing(
+        single=f"{quoted} $A", pair=None, special_tokens=[(token, token_id)]
+    )
 
 
-def _merges(metadata: Mapping[str, object], origin: str) -> list[tuple[str, str]]:
-    """Pairs; a piece may itself contain no blank, so the first one parts them."""
-    pairs = []
-    for text in _texts(metadata, "tokenizer.ggml.merges", origin):
-        left, blank, right = text.partition(" ")
-        if not blank:
-            raise BadTokenizer(f"{origin}: the merge {ascii(text)[:40]} is no pair. Get it again.")
-        pairs.append((left, right))
-    return pairs
-
-
-def _token_id(metadata: Mapping[str, object], key: str, count: int, origin: str) -> int | None:
-    value = metadata.get(f"tokenizer.ggml.{key}")
-    if value is None:
-        return None
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < count:
-        raise BadTokenizer(
-            f"{origin}: tokenizer.ggml.{key} is {ascii(value)[:40]} in a vocabulary of {count}. "
-            "Get the file again."
-        )
-    return value
-
-
-def _quoted(token: str) -> str:
-    return token.replace("$", "$$") if "$" in token else token
+def _ends(vocabulary: GgufVocabulary) -> set[int]:
+    """What the metadata names, and control tokens known to end an answer in some family."""
+    named = {vocabulary.token_id(key) for key in _END_KEYS}
+    known = {
+        text: i
+        for i, text in enumerate(vocabulary.tokens)
+        if text in _ENDS and vocabulary.kinds[i] == CONTROL
+    }
+    if known.keys() >= _HARMONY_ENDS:
+        known.pop(_HARMONY_MESSAGE_END, None)
+    return {token for token in named if token is not None} | set(known.values())

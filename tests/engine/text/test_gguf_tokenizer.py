@@ -1,11 +1,8 @@
 """The tokenizer inside a GGUF gives the ids of the Hugging Face one it was made of."""
 
-import random
-import sys
-import unicodedata
-
 import numpy as np
 import pytest
+from awkward_texts import awkward_texts
 from shared_case import FOLDER, gguf_of, needs_case
 
 from mlx_engine.loading.gguf_file import read_gguf
@@ -13,113 +10,7 @@ from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.gguf_tokenizer import template_from_gguf, tokenizer_from_gguf
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.conversation import Message
-from mlx_engine.values.errors import BadChatTemplate, BadTokenizer
-
-PIECES = [
-    *(
-        "def f(x):\n\treturn x ** 2\n",
-        "for (int i = 0; i < n; ++i) {\r\n",
-        "#include <a.h>",
-        "SELECT *",
-    ),
-    *("<|im_start|>", "<|im_end|>", "<|im_end", "<|endoftext|>", "[gMASK]", "<sop>", "<|user|>"),
-    *("<think>", "</think>", "<|im_start|><|im_end|>", "< |im_end|>", "<|IM_END|>", "[gmask]"),
-    *(
-        " ",
-        "  ",
-        "   ",
-        "\t",
-        "\n",
-        "\n\n",
-        "\r\n",
-        "\u00a0",
-        "\u2003",
-        "\u3000",
-        "\u200b",
-        "\ufeff",
-    ),
-    *(
-        "I'm",
-        "WE'RE",
-        "don't",
-        "'S",
-        "\u2019s",
-        "it's'll",
-        "0",
-        "12345",
-        "3.14",
-        "\u0663\u0664",
-        "\u2167",
-    ),
-    *(
-        "👩\u200d👩\u200d👧\u200d👦",
-        "🏳\ufe0f\u200d🌈",
-        "👍🏽",
-        "🇩🇪🇫🇷",
-        "e\u0301",
-        "\u00e9",
-        "\ufb01",
-        "Å",
-        "A\u030a",
-    ),
-    *(
-        "नमस्ते",
-        "สวัสดี",
-        "مرحبا",
-        "שלום",
-        "你好，世界",
-        "こんにちは",
-        "안녕",
-        "각",
-        "Привет",
-        "İı",
-        "ß",
-        "Ǆ",
-    ),
-    *(
-        "\x00",
-        "\x07",
-        "\x1b[31m",
-        "\u0300",
-        "a\u0300\u0301\u0302",
-        "\u0934",
-        "\U0001d54f",
-        "\U00020000",
-    ),
-    *(
-        "http://x.y/?a=b&c=d#e",
-        "a_b-c.d",
-        "...",
-        "!!!",
-        "—",
-        "“q”",
-        "$$",
-        "\\n",
-        "```py",
-        "|",
-        "\x7f",
-    ),
-]
-
-
-def awkward_texts(count: int) -> list[str]:
-    """Pieces above in random order, and random characters of every plane."""
-    draw = random.Random(7)
-    texts = ["", *PIECES]
-    while len(texts) < count:
-        if draw.random() < 0.6:
-            texts.append("".join(draw.choices(PIECES, k=draw.randint(1, 8))))
-        else:
-            texts.append("".join(random_character(draw) for _ in range(draw.randint(1, 20))))
-    return texts
-
-
-def random_character(draw: random.Random) -> str:
-    while True:
-        plane = draw.choice((0, 0, 0, 1, 2, 3, 14, 15, 16))
-        character = chr(min(plane * 0x10000 + draw.randrange(0x10000), sys.maxunicode))
-        if unicodedata.category(character) != "Cs":
-            return character
+from mlx_engine.values.errors import BadChatTemplate, BadTokenizer, UnsupportedModel
 
 
 @needs_case
@@ -173,6 +64,13 @@ def test_added_tokens_ends_and_openings() -> None:
     assert with_bos.encode("a", add_special=True) == [5, 0]
 
 
+@pytest.mark.parametrize("pre", ["llama-bpe", "tekken", "glm4", "qwen2", "gpt-4o", "chatglm-bpe"])
+def test_words_that_no_merge_makes(pre: str) -> None:
+    given = {"tokens": ["a", "b", "c", "abc", "<e>", "<s>", "ab"], "merges": ["a b"]}
+    made = tokenizer_from_gguf(tiny(pre=pre, token_type=None, **given), "x")
+    assert made.encode("abc") == ([3] if pre in ("llama-bpe", "tekken", "glm4") else [6, 2])
+
+
 def test_marks_stay_with_their_letters_only_for_qwen35() -> None:
     low, high = "\u00cc", "\u00a3"  # the two bytes of U+0323, which does not compose with x
     given: dict[str, object] = {
@@ -189,8 +87,8 @@ def test_marks_stay_with_their_letters_only_for_qwen35() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model": "llama"}, "kind 'llama'"),
-        ({"pre": "new"}, "pre-tokenizer 'new'"),
+        ({"add_bos_token": 1}, "add_bos_token is 1, where yes or no"),
+        ({"pre": 3}, "pre is 3, where a text"),
         ({"tokens": 3}, "tokens is not a list"),
         ({"tokens": ["a", "a", "ab", "c", "d", "e", "f"]}, "a token twice"),
         ({"token_type": np.array([1])}, "token_type does not go with 7"),
@@ -203,6 +101,19 @@ def test_marks_stay_with_their_letters_only_for_qwen35() -> None:
 )
 def test_what_cannot_be_is_named(changes: dict[str, object], message: str) -> None:
     with pytest.raises(BadTokenizer, match=message) as caught:
+        tokenizer_from_gguf(tiny(**changes), "x.gguf")
+    assert "x.gguf" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": "rwkv"}, "ggml.model is 'rwkv'"),
+        ({"pre": "new\u00fc"}, r"pre-tokenizer 'new\\xfc'"),
+    ],
+)
+def test_what_this_version_lacks_is_named(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(UnsupportedModel, match=message) as caught:
         tokenizer_from_gguf(tiny(**changes), "x.gguf")
     assert "x.gguf" in str(caught.value)
 

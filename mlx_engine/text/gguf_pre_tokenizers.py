@@ -1,0 +1,139 @@
+"""How a GGUF's named pre-tokenizer cuts a text before merging, as its Hugging Face original does.
+
+The names, and what goes with each, are those of llama.cpp's llama-vocab.cpp; the patterns are those
+of the `tokenizer.json` each name stands for, where that is known, else llama.cpp's own.
+"""
+
+from dataclasses import dataclass
+
+from tokenizers import Regex, normalizers, pre_tokenizers
+
+from mlx_engine.values.errors import UnsupportedModel
+
+_SUFFIX = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_BLANKS = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+_GPT_2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_HAN_APART = r"&&[^\p{Han}]]"
+
+
+def _words(digits: str) -> str:
+    """The pattern of Llama 3 and Qwen 2, but for how many digits go together."""
+    return (
+        rf"{_SUFFIX}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|{digits}"
+        rf"| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*{_BLANKS}"
+    )
+
+
+def _cased(upper: str, lower: str, suffix: str, digits: str, after_signs: str) -> str:
+    """The pattern of GPT-4o and its kin: a word ends where lower case turns to upper."""
+    before = r"[^\r\n\p{L}\p{N}]?"
+    return (
+        f"{before}{upper}*{lower}+{suffix}|{before}{upper}+{lower}*{suffix}|{digits}"
+        rf"| ?[^\s\p{{L}}\p{{N}}]+{after_signs}*{_BLANKS}"
+    )
+
+
+_MARKED_WORDS = (
+    rf"{_SUFFIX}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}"
+    rf"| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*{_BLANKS}"
+)
+_GPT_4O = _cased(_UPPER, _LOWER, f"{_SUFFIX}?", r"\p{N}{1,3}", r"[\r\n/]")
+_TEKKEN = _cased(_UPPER, _LOWER, "", r"\p{N}", r"[\r\n/]")
+_KIMI = r"\p{Han}+|" + _cased(
+    _UPPER[:-1] + _HAN_APART, _LOWER[:-1] + _HAN_APART, f"{_SUFFIX}?", r"\p{N}{1,3}", r"[\r\n]"
+)
+_DEEPSEEK_3 = (
+    r"\p{N}{1,3}",
+    "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+    r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
+    rf"| ?[\p{{P}}\p{{S}}]+[\r\n]*{_BLANKS}",
+)
+_ALPHABETS = (
+    "A-Za-z\u00b5\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u01ba\u01bc-\u01bf\u01c4-\u0293\u0295-\u02af"
+    "\u0370-\u0373\u0376\u0377\u037b-\u037d\u037f\u0386\u0388-\u038a\u038c\u038e-\u03a1"
+    "\u03a3-\u03f5\u03f7-\u0481\u048a-\u052f\u0531-\u0556\u10a0-\u10c5\u13a0-\u13f5\u13f8-\u13fd"
+    "\u1c90-\u1cba\u1cbd-\u1cbf\u1d00-\u1d2b\u1d6b-\u1d77\u1d79-\u1d9a\u1e00-\u1f15\u1f18-\u1f1d"
+    "\u1f20-\u1f45\u1f48-\u1f4d\u1f50-\u1f57\u1f59\u1f5b\u1f5d\u1f5f-\u1f7d\u1f80-\u1fb4"
+    "\u1fb6-\u1fbc\u1fbe\u1fc2-\u1fc4\u1fc6-\u1fcc\u1fd0-\u1fd3\u1fd6-\u1fdb\u1fe0-\u1fec"
+    "\u1ff2-\u1ff4\u1ff6-\u1ffc\u2102\u2107\u210a-\u2113\u2115\u2119-\u211d\u2124\u2126\u2128"
+    "\u212a-\u212d\u212f-\u2134\u2139\u213c-\u213f\u2145-\u2149\u214e\u2183\u2184\u2c00-\u2c7b"
+    "\u2c7e-\u2ce4\u2ceb-\u2cee\u2cf2\u2cf3\ua640-\ua66d\ua680-\ua69b\ua722-\ua76f\ua771-\ua787"
+    "\ua78b-\ua78e\uab70-\uabbf\ufb00-\ufb06\ufb13-\ufb17\uff21-\uff3a\uff41-\uff5a"
+    "\U00010400-\U0001044f\U000104b0-\U000104d3\U000104d8-\U000104fb\U00010c80-\U00010cb2"
+    "\U00010cc0-\U00010cf2\U000118a0-\U000118df\U0001e900-\U0001e943"
+)
+_EAST_ASIAN = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
+_DEEPSEEK_LLM = (
+    r"[\r\n]",
+    rf"\s?[{_ALPHABETS}]+",
+    "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+",
+    r"\s+$",
+    _EAST_ASIAN,
+    r"\p{N}",
+)
+_DEEPSEEK_CODER = (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _EAST_ASIAN, r"\p{N}")
+_UNNAMED = (r"[\p{P}\$\+<=>\^~\|]+", _GPT_2, r"\p{N}+", "[0-9][0-9][0-9]")
+_FALCON = (r"[\p{P}\$\+<=>\^~\|`]+", _GPT_2, "[0-9][0-9][0-9]")
+
+
+@dataclass(frozen=True, slots=True)
+class PreTokenizer:
+    """patterns: each cuts what the one before left, what it matches and what it does not.
+
+    composed: the text is brought to Unicode's form C before. whole_words: a piece that is itself a
+    token is not looked at by the merges. adds_bos: when the file does not say.
+    """
+
+    patterns: tuple[str, ...]
+    composed: bool = False
+    whole_words: bool = False
+    adds_bos: bool = False
+
+    def normalizer(self) -> normalizers.Normalizer | None:
+        """What the whole text goes through first."""
+        return normalizers.NFC() if self.composed else None
+
+    def pre_tokenizer(self) -> pre_tokenizers.PreTokenizer:
+        """The cuts, then GPT-2's characters for bytes."""
+        cuts = [pre_tokenizers.Split(Regex(one), "isolated") for one in self.patterns]
+        last = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        return pre_tokenizers.Sequence([*cuts, last])
+
+
+_LLAMA_3 = PreTokenizer((_words(r"\p{N}{1,3}"),), whole_words=True, adds_bos=True)
+_QWEN_2 = PreTokenizer((_words(r"\p{N}"),), composed=True)
+_SINGLE_DIGITS = PreTokenizer((r"\p{N}", _GPT_2))
+
+_KNOWN = {
+    "default": PreTokenizer(_UNNAMED),
+    "falcon": PreTokenizer(_FALCON),
+    **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo"), PreTokenizer((_GPT_2,))),
+    **dict.fromkeys(("llama3", "llama-v3", "llama-bpe", "falcon3", "lfm2", "pixtral"), _LLAMA_3),
+    **dict.fromkeys(("dbrx", "smaug-bpe"), PreTokenizer(_LLAMA_3.patterns)),
+    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez"), _QWEN_2),
+    "stablelm2": PreTokenizer(_QWEN_2.patterns),
+    "qwen35": PreTokenizer((_MARKED_WORDS,), composed=True),
+    "chatglm-bpe": PreTokenizer(_LLAMA_3.patterns),
+    **dict.fromkeys(("glm4", "glm5"), PreTokenizer(_LLAMA_3.patterns, whole_words=True)),
+    **dict.fromkeys(("gpt-4o", "llama4", "kanana2"), PreTokenizer((_GPT_4O,))),
+    "tekken": PreTokenizer((_TEKKEN,), whole_words=True, adds_bos=True),
+    "kimi-k2": PreTokenizer((_KIMI,)),
+    **dict.fromkeys(("deepseek-v3", "hunyuan-dense", "joyai-llm"), PreTokenizer(_DEEPSEEK_3)),
+    "deepseek-llm": PreTokenizer(_DEEPSEEK_LLM),
+    "deepseek-coder": PreTokenizer(_DEEPSEEK_CODER),
+    **dict.fromkeys(("smollm", "starcoder", "refact", "codeshell"), _SINGLE_DIGITS),
+    "command-r": PreTokenizer(_SINGLE_DIGITS.patterns, composed=True),
+}
+
+
+def pre_tokenizer_named(name: str | None, origin: str) -> PreTokenizer:
+    """None: the file names none, which old ones do. UnsupportedModel names one that is unknown."""
+    found = _KNOWN.get("default" if name is None else name)
+    if found is None:
+        raise UnsupportedModel(
+            f"{origin}: this version does not know its pre-tokenizer {ascii(name)[:60]}"
+            " (tokenizer.ggml.pre), and a guess would give the model wrong tokens. Take the model"
+            " as a folder, or another GGUF of it."
+        )
+    return found
