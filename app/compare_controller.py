@@ -1,19 +1,21 @@
 """Runs one prompt with drafting and without, one after the other, with the same seed."""
 
 import secrets
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import groupby
 
 from PySide6.QtCore import QObject
 
 from app.engine_settings import engine_settings
 from app.model_controller import ModelController
+from app.running_answer import RunningAnswer
 from app.values.chat_settings import ChatSettings
 from app.window.compare.compare_view import CompareView, Side
 from app.worker.replies import AnswerEvents, AnswerFailed, AnswerWithdrawn
 from app.worker.requests import Ask, CloseChat, Request, StopAnswer
 from mlx_engine.values.conversation import Message
-from mlx_engine.values.events import GenerationFinished, TextPiece
 from mlx_engine.values.options import DraftOptions
 
 CHAT_IDS: dict[Side, str] = {"on": "compare-on", "off": "compare-off"}
@@ -31,12 +33,14 @@ class CompareController(QObject):
         request: Callable[[Request], None],
         settings: Callable[[], ChatSettings],
         parent: QObject | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(parent)
         self._view, self._models, self._request = view, models, request
-        self._settings = settings
+        self._settings, self._clock = settings, clock
         self._waiting: list[Ask] = []
         self._running: Side | None = None
+        self._answer = RunningAnswer(0, 0)
         view.run_wanted.connect(self.run)
         view.stop_wanted.connect(self.stop)
         models.loaded.connect(lambda _: self.refresh())
@@ -57,10 +61,11 @@ class CompareController(QObject):
         """Answer `prompt` twice, as the chat on show would."""
         if self._running is not None or self._models.description is None:
             return
-        self._view.begin()
         settings = self._settings()
-        seed = settings.sampling.seed
-        sampling = replace(settings.sampling, seed=secrets.randbits(63) if seed is None else seed)
+        own = settings.sampling.seed
+        seed = secrets.randbits(63) if own is None else own
+        sampling = replace(settings.sampling, seed=seed)
+        self._view.begin(seed)
         drafts: dict[Side, DraftOptions] = {
             "on": _drafting(settings.draft),
             "off": DraftOptions(source="none"),
@@ -95,34 +100,40 @@ class CompareController(QObject):
                 self._leave()
                 self._view.show_failed(reply.problem.words)
             case AnswerWithdrawn():
-                self._leave()
-                self._view.show_stopped()
+                self._end_early()
         return True
 
     def _grow(self, side: Side, reply: AnswerEvents) -> None:
-        text = "".join(
-            event.text
-            for event in reply.events
-            if isinstance(event, TextPiece) and event.channel == "answer"
-        )
-        if text:
-            self._view.add_text(side, text)
-        finished = reply.events[-1]
-        if not isinstance(finished, GenerationFinished):
-            return
-        if finished.reason == "stopped":
-            self._leave()
-            self._view.show_stopped()
-            return
-        self._view.finish_side(side, finished.stats)
-        self._next()
+        growth = self._answer.take(reply.events, self._clock())
+        for channel, pieces in groupby(growth.pieces, lambda piece: piece.channel):
+            text = "".join(piece.text for piece in pieces)
+            self._view.add_text(side, text, channel == "thinking")
+        finished, speed = self._answer.finished, self._answer.tokens_per_second
+        if finished is None and speed is not None:
+            self._view.show_speed(side, speed)
+        elif finished is not None and finished.reason == "stopped":
+            self._end_early()
+        elif finished is not None:
+            self._view.finish_side(side, finished.stats)
+            self._next(side)
 
-    def _next(self) -> None:
-        if not self._waiting:
+    def _end_early(self) -> None:
+        self._leave()
+        self._view.show_stopped()
+
+    def _next(self, done: Side | None = None) -> None:
+        """The side that waits; one that was stopped just as the first ended does not."""
+        if not self._waiting and done == "off":
             self._leave()
-            return
+        elif not self._waiting:
+            self._end_early()
+        else:
+            self._ask_next()
+
+    def _ask_next(self) -> None:
         ask = self._waiting.pop(0)
         self._running = "on" if ask.chat_id == CHAT_IDS["on"] else "off"
+        self._answer = RunningAnswer(0, 0)
         self._view.begin_side(self._running)
         self._request(ask)
 

@@ -1,97 +1,101 @@
-"""One side of a comparison: its figures and its text."""
+"""One side of a comparison: its speed, its figures and its text."""
+
+from typing import Literal
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QTextCursor
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QProgressBar, QVBoxLayout
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout
 
+from app.window.compare.compared_text import ComparedText
+from app.window.compare.speed_bar import SpeedBar
 from app.window.controls.labels import label, tabular
+from app.window.theme import Theme, TypeSizes
 from mlx_engine.values.stats import GenerationStats
+
+State = Literal["idle", "waiting", "running", "done", "ended"]
 
 
 class ComparePane(QFrame):
-    """Text as it comes, speed when it is done."""
+    """Text and speed as they come; is_strong: its bar is in the accent colour."""
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, is_strong: bool, theme: Theme, sizes: TypeSizes) -> None:
         super().__init__()
-        self._title = title
+        self._title, self._is_strong = title, is_strong
+        self._state: State = "idle"
+        self.speed = 0.0
         self.setProperty("role", "card")
         self.setAccessibleName(title)
-        self._speed = label("", "figure")
-        self._figures = label("", "muted")
+        self._speed, self._figures = label("", "figure"), label("", "muted")
         for figures in (self._speed, self._figures):
             tabular(figures)
-        self._bar = QProgressBar()
-        self._bar.setTextVisible(False)
-        self._bar.setRange(0, 0)
-        self._bar.setAccessibleName(f"{title}: running")
-        self._text = QPlainTextEdit()
-        self._text.setProperty("role", "plain")
-        self._text.setAccessibleName(f"{title}: answer")
-        self._text.setReadOnly(True)
-        self._text.setAcceptDrops(False)
-        self._text.viewport().setAcceptDrops(False)
-        self._text.document().setDocumentMargin(0)
-        self._text.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self._text.setFrameShape(QFrame.Shape.NoFrame)
-        self._text.setTextInteractionFlags(
-            Qt.TextInteractionFlag.TextSelectableByMouse
-            | Qt.TextInteractionFlag.TextSelectableByKeyboard
-        )
+        self._bar = SpeedBar(theme, sizes)
+        self._bar.setAccessibleName(f"{title}: speed")
+        self._text = ComparedText(f"{title}: answer", theme)
         top = QHBoxLayout()
-        top.addWidget(label(title, "heading"), 1)
+        top.addWidget(label(title, "heading"), 1, Qt.AlignmentFlag.AlignBottom)
         top.addWidget(self._speed)
         column = QVBoxLayout(self)
         column.setContentsMargins(16, 12, 16, 12)
-        column.setSpacing(4)
+        column.setSpacing(6)
         column.addLayout(top)
-        column.addWidget(self._figures)
         column.addWidget(self._bar)
-        column.addSpacing(4)
+        column.addWidget(self._figures)
+        column.addSpacing(6)
         column.addWidget(self._text, 1)
-        self.clear()
-
-    def clear(self) -> None:
-        """Nothing has run."""
-        self._text.clear()
-        self._say("", "Not run yet")
-        self._bar.hide()
+        self._enter("idle", "Not run yet")
 
     def begin(self) -> None:
         """It runs now."""
-        self._text.clear()
-        self._say("", "Running")
-        self._bar.show()
+        self._text.start_again()
+        self._enter("running", "Reading the prompt")
 
     def wait(self) -> None:
         """It runs after the other one."""
-        self._text.clear()
-        self._say("", "Runs next")
-        self._bar.hide()
+        self._text.start_again()
+        self._enter("waiting", "Runs next")
 
-    def add_text(self, text: str) -> None:
-        """More of the answer; the view follows unless the user scrolled up."""
-        bar = self._text.verticalScrollBar()
-        follows = bar.value() >= bar.maximum() - 1
-        cursor = QTextCursor(self._text.document())
-        cursor.movePosition(QTextCursor.MoveOperation.End)
-        cursor.insertText(text)
-        if follows:
-            bar.setValue(bar.maximum())
+    def add_text(self, text: str, is_thinking: bool = False) -> None:
+        """More of the answer, or of the thinking before it."""
+        if self._figures.text() != "Running":
+            self._say("", "Running")
+        self._text.add(text, is_thinking)
 
     def text(self) -> str:
-        """The answer so far."""
-        return self._text.toPlainText()
+        """Thinking and answer so far."""
+        return self._text.said
+
+    def show_speed(self, tokens_per_second: float) -> None:
+        """Speed so far."""
+        self.speed = tokens_per_second
+        self._say(f"{tokens_per_second:.1f} tok/s", self._figures.text())
+
+    def show_share(self, fastest: float) -> None:
+        """The bar, beside the faster side's speed."""
+        share = self.speed / fastest if fastest else 0.0
+        self._bar.show_share(share, self._speed.text(), self._is_strong)
+
+    def mark_from(self, character: int | None) -> None:
+        """Where the other side says something else; None for nowhere."""
+        self._text.mark_from(character)
 
     def finish(self, stats: GenerationStats) -> None:
         """The answer is complete."""
+        self._state, self.speed = "done", stats.tokens_per_second
         self._say(f"{stats.tokens_per_second:.1f} tok/s", figures_in_words(stats))
-        self._bar.hide()
 
     def end(self, words: str) -> None:
-        """It ended without figures: stopped or failed."""
-        if self._bar.isVisibleTo(self) or self._figures.text() == "Runs next":
-            self._say("", words)
-        self._bar.hide()
+        """Stopped or failed; a side that is complete stays as it is."""
+        if self._state in ("running", "waiting"):
+            self._enter("ended", words)
+
+    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
+        """Take other colours and sizes."""
+        self._bar.set_theme(theme, sizes)
+        self._text.set_theme(theme, sizes)
+
+    def _enter(self, state: State, words: str) -> None:
+        self._state, self.speed = state, 0.0
+        self._say("", words)
+        self.show_share(0.0)
 
     def _say(self, speed: str, figures: str) -> None:
         self._speed.setText(speed)

@@ -6,9 +6,10 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.window.compare.compare_pane import ComparePane
-from app.window.compare.same_words import common_words, gain, verdict
+from app.window.compare.same_words import common_length, common_words, gain, ratio, verdict
+from app.window.compare.verdict_card import VerdictCard
 from app.window.composer.message_box import LONGEST, MessageBox
-from app.window.controls.labels import label, paragraph, say, set_role
+from app.window.controls.labels import label, paragraph
 from app.window.theme import Theme, TypeSizes
 from mlx_engine.values.stats import GenerationStats
 
@@ -23,8 +24,8 @@ TOO_LONG = "That text is too long to compare with: choose a shorter one."
 class CompareView(QWidget):
     """Signals: `run_wanted`(prompt), `stop_wanted`, `closed`.
 
-    The owner calls `begin`, then for each side `begin_side`, `add_text`, `finish_side`; or
-    `show_stopped`, `show_failed`.
+    The owner calls `begin`, then for each side `begin_side`, `add_text`, `show_speed` and
+    `finish_side`; or `show_stopped`, `show_failed`.
     """
 
     run_wanted = Signal(str)
@@ -36,7 +37,6 @@ class CompareView(QWidget):
         self.setAccessibleName("Compare")
         self._is_running = False
         self._why_not = ""
-        self._texts: dict[Side, str] = {"on": "", "off": ""}
         self._stats: dict[Side, GenerationStats] = {}
         self._prompt = MessageBox()
         self._prompt.setProperty("role", "field")
@@ -45,22 +45,19 @@ class CompareView(QWidget):
         self._run = QPushButton("Run")
         self._run.setProperty("role", "primary")
         self._close = QPushButton("Back to the chat")
-        self._verdict = paragraph("", "heading")
-        self._verdict.setAccessibleName("Verdict")
-        self._gain = paragraph("", "muted")
+        self._verdict = VerdictCard(theme, sizes)
         self._panes: dict[Side, ComparePane] = {
-            "on": ComparePane("Drafting on"),
-            "off": ComparePane("Drafting off"),
+            "on": ComparePane("Drafting on", True, theme, sizes),
+            "off": ComparePane("Drafting off", False, theme, sizes),
         }
         self._lay_out()
         self._run.clicked.connect(self._press)
         self._prompt.send_wanted.connect(self._try_run)
         self._prompt.textChanged.connect(self._refresh)
-        self._prompt.long_text_pasted.connect(lambda _: self._say(TOO_LONG, ""))
+        self._prompt.long_text_pasted.connect(lambda _: self._verdict.show_words(TOO_LONG))
         self._close.clicked.connect(self.closed)
         self.set_theme(theme, sizes)
         self.show_ready()
-        self._say("", "")
 
     def _lay_out(self) -> None:
         title, top, panes = QHBoxLayout(), QHBoxLayout(), QHBoxLayout()
@@ -79,7 +76,6 @@ class CompareView(QWidget):
         column.addLayout(top)
         column.addSpacing(4)
         column.addWidget(self._verdict)
-        column.addWidget(self._gain)
         column.addSpacing(4)
         column.addLayout(panes, 1)
 
@@ -87,43 +83,53 @@ class CompareView(QWidget):
         """Put a prompt in the box, unless it is too long for it."""
         is_short = len(prompt) <= LONGEST
         self._prompt.setPlainText(prompt if is_short else "")
-        self._say("" if is_short else TOO_LONG, "")
+        self._verdict.show_words("" if is_short else TOO_LONG)
 
     def show_ready(self, why_not: str = "") -> None:
         """Nothing runs; why_not: the reason nothing can be run, "" when it can."""
         self._is_running, self._why_not = False, why_not
         self._refresh()
 
-    def begin(self) -> None:
-        """A comparison starts."""
+    def begin(self, seed: int | None = None) -> None:
+        """A comparison starts; both sides use this seed."""
         self._is_running = True
-        self._texts = {"on": "", "off": ""}
         self._stats = {}
         for pane in self._panes.values():
             pane.wait()
-        self._say("Running", "")
+        self._verdict.show_seed(seed)
+        self._verdict.show_words("Running")
         self._refresh()
 
     def begin_side(self, side: Side) -> None:
         """This side's answer starts."""
         self._panes[side].begin()
 
-    def add_text(self, side: Side, text: str) -> None:
-        """More of a side's answer."""
-        self._texts[side] += text
-        self._panes[side].add_text(text)
+    def add_text(self, side: Side, text: str, is_thinking: bool = False) -> None:
+        """More of a side's answer, or of the thinking before it."""
+        self._panes[side].add_text(text, is_thinking)
         self._say_so_far("Running")
+
+    def show_speed(self, side: Side, tokens_per_second: float) -> None:
+        """A side's speed so far."""
+        self._panes[side].show_speed(tokens_per_second)
+        self._show_shares()
 
     def finish_side(self, side: Side, stats: GenerationStats) -> None:
         """A side is complete; after the second one the verdict is spoken."""
         self._stats[side] = stats
         self._panes[side].finish(stats)
+        self._show_shares()
         if len(self._stats) == 2:
-            on, off = self._stats["on"], self._stats["off"]
-            self._say(verdict(self._texts["on"], self._texts["off"], on, off), gain(on, off))
-            same = self._texts["on"] == self._texts["off"]
-            set_role(self._verdict, "heading" if same else "error-heading")
+            self._judge()
             self.show_ready(self._why_not)
+
+    def _judge(self) -> None:
+        stats, texts = self._stats, self._said()
+        words = verdict(texts["on"], texts["off"], stats["on"], stats["off"])
+        is_same = texts["on"] == texts["off"]
+        speeds = gain(stats["on"], stats["off"]), ratio(stats["on"], stats["off"])
+        self._verdict.show_verdict(words, is_same, *speeds)
+        self._mark()
 
     def show_stopped(self) -> None:
         """The user stopped it."""
@@ -132,13 +138,14 @@ class CompareView(QWidget):
     def show_failed(self, words: str) -> None:
         """It could not go on; words say why."""
         self._end("Failed")
-        self._say(words, "")
-        set_role(self._verdict, "error-heading")
+        self._verdict.show_words(words, "warning")
 
     def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Colours and sizes come from the style sheet; only the prompt's height follows them."""
-        del theme, sizes
+        """Take other colours and sizes."""
         self._prompt.fit()
+        self._verdict.set_theme(theme, sizes)
+        for pane in self._panes.values():
+            pane.set_theme(theme, sizes)
 
     def _end(self, words: str) -> None:
         for pane in self._panes.values():
@@ -146,19 +153,35 @@ class CompareView(QWidget):
         self._say_so_far(words)
         self.show_ready(self._why_not)
 
-    def _say_so_far(self, state: str) -> None:
-        on, off = self._texts["on"], self._texts["off"]
-        if not (on and off):
-            self._say(state, "")
-            return
-        words = common_words(on, off)
-        same = f"{state}. The first {words:,} words are the same." if words is not None else ""
-        self._say(same or f"{state}. The texts differ.", "")
+    def _said(self) -> dict[Side, str]:
+        return {side: pane.text() for side, pane in self._panes.items()}
 
-    def _say(self, words: str, gain_words: str) -> None:
-        set_role(self._verdict, "heading")
-        say(self._verdict, words)
-        say(self._gain, gain_words)
+    def _say_so_far(self, state: str) -> None:
+        """The words are checked as they come."""
+        texts = self._said()
+        if not all(texts.values()):
+            self._verdict.show_words(state)
+            return
+        words = common_words(texts["on"], texts["off"])
+        if words is None:
+            self._verdict.show_words(f"{state}. The texts differ.", "warning")
+        else:
+            self._verdict.show_words(f"{state}. The first {words:,} words are the same.", "check")
+        self._mark()
+
+    def _mark(self) -> None:
+        """Show where the texts part, if they do."""
+        texts = self._said()
+        length = common_length(texts["on"], texts["off"])
+        both_go_on = length < min(map(len, texts.values()))
+        ended_apart = len(self._stats) == 2 and texts["on"] != texts["off"]
+        for pane in self._panes.values():
+            pane.mark_from(length if both_go_on or ended_apart else None)
+
+    def _show_shares(self) -> None:
+        fastest = max(pane.speed for pane in self._panes.values())
+        for pane in self._panes.values():
+            pane.show_share(fastest)
 
     def _press(self) -> None:
         if self._is_running:
@@ -178,4 +201,4 @@ class CompareView(QWidget):
         self._run.setToolTip(self._why_not)
         self._prompt.setReadOnly(self._is_running)
         if self._why_not and not self._is_running:
-            self._say(self._why_not, "")
+            self._verdict.show_words(self._why_not)

@@ -43,6 +43,20 @@ def common_words(drafted: str, plain: str) -> int | None:
     return len(plain[:length].split()) if drafted[:length] == plain[:length] else None
 
 
+def common_length(drafted: str, plain: str) -> int:
+    """Characters both begin with."""
+    pairs = enumerate(zip(drafted, plain, strict=False))
+    shorter = min(len(drafted), len(plain))
+    return next((at for at, (one, other) in pairs if one != other), shorter)
+
+
+def ratio(on: GenerationStats, off: GenerationStats) -> str:
+    """ "1.87×"; "" when a speed was not measured."""
+    if not (on.tokens_per_second and off.tokens_per_second):
+        return ""
+    return f"{on.tokens_per_second / off.tokens_per_second:.2f}×"
+
+
 def verdict(drafted: str, plain: str, on: GenerationStats, off: GenerationStats) -> str:
     """Both answers are complete: are they the same?"""
     difference = first_difference(drafted, plain)

@@ -6,6 +6,8 @@ from PySide6.QtWidgets import QLabel, QPushButton
 
 from app.window.compare.compare_pane import ComparePane
 from app.window.compare.compare_view import CompareView
+from app.window.compare.compared_text import ComparedText
+from app.window.compare.speed_bar import SpeedBar
 from app.window.composer.message_box import MessageBox
 from app.window.theme import TypeSizes, load_theme
 from mlx_engine.values.stats import GenerationStats
@@ -113,3 +115,55 @@ def test_why_it_cannot_run(qtbot, view):
     assert "Wait until the answer in the chat is done." in words(view)
     view.show_ready()
     assert run_button(view).isEnabled()
+
+
+def pane(view, title):
+    return next(p for p in view.findChildren(ComparePane) if p.accessibleName() == title)
+
+
+def test_thinking_is_shown_and_compared(view):
+    view.begin(816233)
+    assert "Seed 816233" in words(view)
+    for side, thought in (("on", "Rayleigh, surely."), ("off", "Rayleigh, maybe.")):
+        view.begin_side(side)
+        view.add_text(side, thought, is_thinking=True)
+        view.add_text(side, "Because of it.")
+        view.finish_side(side, ON if side == "on" else OFF)
+    assert pane(view, "Drafting on").text() == "Rayleigh, surely.\n\nBecause of it."
+    assert "Differs from word 2: “surely.” with drafting, “maybe.” without." in words(view)
+    assert marked(view, "Drafting on") == "surely.\u2029\u2029Because of it."
+
+
+def marked(view, title):
+    selections = pane(view, title).findChild(ComparedText).extraSelections()
+    return "".join(selection.cursor.selectedText() for selection in selections)
+
+
+def test_a_difference_is_marked_as_it_comes(view):
+    view.begin()
+    view.begin_side("on")
+    view.add_text("on", "😀 one two three")
+    view.begin_side("off")
+    view.add_text("off", "😀 one tw")
+    assert marked(view, "Drafting off") == ""
+    view.add_text("off", "enty")
+    assert marked(view, "Drafting off") == "enty"
+    assert marked(view, "Drafting on") == "o three"
+    assert "Running. The texts differ." in words(view)
+    finish(view)
+    assert marked(view, "Drafting off") == ""
+
+
+def test_speeds_are_seen_beside_each_other(view):
+    view.begin()
+    view.begin_side("on")
+    view.show_speed("on", 40.0)
+    assert "40.0 tok/s" in words(view)
+    finish(view)
+    assert "1.87×" in words(view)
+    bars = {bar.accessibleName(): bar for bar in view.findChildren(SpeedBar)}
+    assert bars["Drafting on: speed"]._share == 1
+    assert bars["Drafting off: speed"]._share == pytest.approx(22.1 / 41.3)
+    assert bars["Drafting off: speed"].accessibleDescription() == "22.1 tok/s"
+    view.set_theme(load_theme("light"), TypeSizes().zoomed(1.5))
+    assert not view.grab().isNull()
