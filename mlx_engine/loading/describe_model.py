@@ -7,7 +7,11 @@ from typing import NamedTuple
 from mlx_engine.loading.gguf_part import GgufPart
 from mlx_engine.loading.model_folder import ModelFiles
 from mlx_engine.loading.model_headers import ModelHeaders
-from mlx_engine.loading.recommended_sampling import read_recommendation
+from mlx_engine.loading.recommended_sampling import (
+    Recommendation,
+    read_recommendation,
+    recommendation_from_gguf,
+)
 from mlx_engine.loading.safetensors_header import BYTES_OF, TensorInfo
 from mlx_engine.models.family import Figures, Shape
 from mlx_engine.values.model_description import ModelDescription, TensorGroup
@@ -54,7 +58,7 @@ def describe(
         for weight in members
         if name != "skipped" and (name != "MTP head" or headers.heads.tensors)
     ]
-    recommended = read_recommendation(headers.files.root)
+    recommended = _recommended(headers)
     heads = _count_heads(headers.heads.tensors)
     return ModelDescription(
         name=_name(headers.files),
@@ -78,6 +82,13 @@ def describe(
         numerics=options.numerics,
         declined=headers.rounded + (() if recommended.ignored is None else (recommended.ignored,)),
     )
+
+
+def _recommended(headers: ModelHeaders) -> Recommendation:
+    root = headers.files.root
+    if headers.gguf is None:
+        return read_recommendation(root)
+    return recommendation_from_gguf(headers.gguf.metadata, root)
 
 
 def _count_heads(tensors: Iterable[str]) -> int:

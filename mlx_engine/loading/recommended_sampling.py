@@ -1,4 +1,4 @@
-"""The sampling a model's own generation_config.json recommends."""
+"""The sampling a model's own generation_config.json, or its GGUF metadata, recommends."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,6 +8,15 @@ from mlx_engine.loading.json_file import read_json_object
 from mlx_engine.values.errors import BadModelFile, BadOption
 from mlx_engine.values.options import SamplingOptions
 from mlx_engine.values.reason import Reason
+
+_GGUF_PREFIX = "general.sampling."
+_GGUF_KEYS = {
+    "temperature": "temp",
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "min_p": "min_p",
+    "repetition_penalty": "penalty_repeat",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +39,16 @@ def read_recommendation(folder: Path) -> Recommendation:
         return Recommendation(_options(read_json_object(path)))
     except (BadModelFile, BadOption) as error:
         words = f"The recommended sampling was ignored: {path.name}: {error}"
+        return Recommendation(SamplingOptions(), Reason("bad-generation-config", words))
+
+
+def recommendation_from_gguf(metadata: Mapping[str, object], path: Path) -> Recommendation:
+    """From the keys `general.sampling.*` of llama.cpp, as read_recommendation else."""
+    given = {ours: metadata.get(f"{_GGUF_PREFIX}{theirs}") for ours, theirs in _GGUF_KEYS.items()}
+    try:
+        return Recommendation(_options(given))
+    except BadOption as error:
+        words = f"The recommended sampling was ignored: {path.name}: {_GGUF_PREFIX}*: {error}"
         return Recommendation(SamplingOptions(), Reason("bad-generation-config", words))
 
 
