@@ -136,7 +136,7 @@ def _weight(
     words, kind = loaded.storage, tensor.stored.type.name
     if tensor.plan.becomes != "dense":
         words = f"{kind} as {tensor.plan.words}"
-    return loaded._replace(storage=words, file_nbytes=tensor.stored.nbytes)
+    return loaded._replace(storage=words, file_nbytes=tensor.file_nbytes)
 
 
 def _loaded(

@@ -1,17 +1,16 @@
 """A GGUF file as loading sees a model: a config, and tensors under Hugging Face's names."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlx_engine.loading.gguf_architectures import ARCHITECTURES, GgufArchitecture
 from mlx_engine.loading.gguf_file import GgufFile, read_gguf
 from mlx_engine.loading.gguf_metadata import GgufMetadata
 from mlx_engine.loading.gguf_part import GgufPart, parts_of
-from mlx_engine.loading.gguf_qwen35 import Qwen35Gguf
 from mlx_engine.models.family import Shape
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
-ARCHITECTURES = {"qwen35": Qwen35Gguf}
 _NOT_MODELS = ("clip", "mmproj")
 
 
@@ -37,8 +36,8 @@ def read_gguf_model(path: Path) -> GgufModel:
         if name.endswith((".scale", ".input_scale")):
             continue
         factor = file.tensors.get(f"{name.removesuffix('.weight')}.scale")
-        for part in parts_of(stored, made.place(name), factor):
-            tensors[part.name] = part
+        for place in made.place(name):
+            tensors |= {part.name: part for part in parts_of(stored, place, factor)}
     return GgufModel(file, architecture, made.config(), tensors)
 
 
@@ -63,7 +62,7 @@ def check_trunk(
             )
 
 
-def _known(architecture: str, path: Path) -> type[Qwen35Gguf]:
+def _known(architecture: str, path: Path) -> Callable[[GgufFile], GgufArchitecture]:
     found = ARCHITECTURES.get(architecture)
     if found is not None:
         return found

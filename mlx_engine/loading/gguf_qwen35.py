@@ -1,4 +1,4 @@
-"""GGUF architecture `qwen35` (Qwen3.5 / 3.6 dense): its config, names, and what the converter did.
+"""GGUF architectures `qwen35` and `qwen35moe` (Qwen3.5 / 3.6): config, names, transformed values.
 
 llama.cpp's converter stores norms as used (1 + w), the decay as -exp(A_log), convolutions without
 their axis of length one, and, where value heads outnumber key heads, value heads tiled: all first
@@ -12,49 +12,25 @@ from mlx_engine.loading.gguf_file import GgufFile
 from mlx_engine.loading.gguf_header import GgufTensor
 from mlx_engine.loading.gguf_metadata import GgufMetadata
 from mlx_engine.loading.gguf_part import Placement
+from mlx_engine.loading.gguf_qwen_names import (
+    EXPERTS,
+    HEAD,
+    JOINED_EXPERTS,
+    LAYER,
+    OUTSIDE,
+    RECURRENT,
+    SHARED_GATE,
+)
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 _BLOCK = re.compile(r"blk\.(\d{1,4})\.(.+)")
 _WIDEST = 2**20  # orders of rows are listed, so a wild number would hang
-_OUTSIDE = {
-    "token_embd.weight": "model.embed_tokens.weight",
-    "output_norm.weight": "model.norm.weight",
-    "output.weight": "lm_head.weight",
-}
-_HEAD = {
-    "nextn.eh_proj.weight": "mtp.fc.weight",
-    "nextn.enorm.weight": "mtp.pre_fc_norm_embedding.weight",
-    "nextn.hnorm.weight": "mtp.pre_fc_norm_hidden.weight",
-    "nextn.shared_head_norm.weight": "mtp.norm.weight",
-}
-_LAYER = {
-    "attn_norm.weight": "input_layernorm.weight",
-    "post_attention_norm.weight": "post_attention_layernorm.weight",
-    "ffn_gate.weight": "mlp.gate_proj.weight",
-    "ffn_up.weight": "mlp.up_proj.weight",
-    "ffn_down.weight": "mlp.down_proj.weight",
-    "attn_q.weight": "self_attn.q_proj.weight",
-    "attn_k.weight": "self_attn.k_proj.weight",
-    "attn_v.weight": "self_attn.v_proj.weight",
-    "attn_output.weight": "self_attn.o_proj.weight",
-    "attn_q_norm.weight": "self_attn.q_norm.weight",
-    "attn_k_norm.weight": "self_attn.k_norm.weight",
-    "ssm_norm.weight": "linear_attn.norm.weight",
-}
-_RECURRENT = {
-    "attn_qkv.weight": "linear_attn.in_proj_qkv.weight",
-    "attn_gate.weight": "linear_attn.in_proj_z.weight",
-    "ssm_beta.weight": "linear_attn.in_proj_b.weight",
-    "ssm_alpha.weight": "linear_attn.in_proj_a.weight",
-    "ssm_out.weight": "linear_attn.out_proj.weight",
-    "ssm_conv1d.weight": "linear_attn.conv1d.weight",
-    "ssm_dt.bias": "linear_attn.dt_bias",
-    "ssm_a": "linear_attn.A_log",
-}
 
 
 class Qwen35Gguf:
     """Names and config of one file; BadModelFile when its metadata contradict themselves."""
+
+    model_type = "qwen3_5"
 
     def __init__(self, file: GgufFile) -> None:
         self._file = file
@@ -85,10 +61,10 @@ class Qwen35Gguf:
             )
         recurrent = metadata.flags("attention.recurrent_layers")
         text: dict[str, object] = {
-            "model_type": "qwen3_5_text",
+            "model_type": f"{self.model_type}_text",
             "vocab_size": self._vocabulary(),
             "hidden_size": count("embedding_length"),
-            "intermediate_size": count("feed_forward_length"),
+            "intermediate_size": count("feed_forward_length", 0),
             "num_hidden_layers": self._main_blocks,
             "num_attention_heads": count("attention.head_count"),
             "num_key_value_heads": count("attention.head_count_kv"),
@@ -115,26 +91,30 @@ class Qwen35Gguf:
                 "linear_attention" if flag else "full_attention"
                 for flag in recurrent[: self._main_blocks]
             ]
-        return {"model_type": "qwen3_5", "text_config": text}
+        return {"model_type": self.model_type, "text_config": text}
 
-    def place(self, name: str) -> Placement:
+    def place(self, name: str) -> tuple[Placement, ...]:
         """Where a tensor of the file belongs; a name of no meaning here stays as it is."""
-        if name in _OUTSIDE:
-            return Placement(_OUTSIDE[name])
+        if name in OUTSIDE:
+            return (Placement(OUTSIDE[name]),)
         found = _BLOCK.fullmatch(name)
         if found is None:
-            return Placement(name)
+            return (Placement(name),)
         block, rest = int(found[1]), found[2]
-        if block >= self._main_blocks and rest in _HEAD:
-            return Placement(_HEAD[rest])
+        if block >= self._main_blocks and rest in HEAD:
+            return (Placement(HEAD[rest]),)
         layer = (
             f"model.layers.{block}"
             if block < self._main_blocks
             else f"mtp.layers.{block - self._main_blocks}"
         )
-        if rest in _RECURRENT:
-            return self._recurrent(f"{layer}.{_RECURRENT[rest]}", rest)
-        return Placement(f"{layer}.{_LAYER.get(rest, rest)}")
+        return self._in_layer(f"{layer}.", rest)
+
+    def _in_layer(self, layer: str, rest: str) -> tuple[Placement, ...]:
+        """The tensor `rest` of a block; layer: what our names of that block begin with."""
+        if rest in RECURRENT:
+            return (self._recurrent(layer + RECURRENT[rest], rest),)
+        return (Placement(layer + LAYER.get(rest, rest)),)
 
     def _recurrent(self, name: str, rest: str) -> Placement:
         """The tensors whose value heads were tiled."""
@@ -167,13 +147,50 @@ class Qwen35Gguf:
         return embedding.shape[0]
 
 
+class Qwen35MoeGguf(Qwen35Gguf):
+    """The same with experts."""
+
+    model_type = "qwen3_5_moe"
+
+    def config(self) -> dict[str, object]:
+        """What config.json would say."""
+        made, count = super().config(), self._metadata.count
+        text = made["text_config"]
+        assert isinstance(text, dict)
+        sizes = {
+            "num_experts": count("expert_count"),
+            "num_experts_per_tok": count("expert_used_count"),
+            "moe_intermediate_size": count("expert_feed_forward_length"),
+            "shared_expert_intermediate_size": count(
+                "expert_shared_feed_forward_length", self._shared_width()
+            ),
+        }
+        return made | {"text_config": text | sizes}
+
+    def _in_layer(self, layer: str, rest: str) -> tuple[Placement, ...]:
+        if rest in EXPERTS:
+            return (Placement(layer + EXPERTS[rest]),)
+        if rest in JOINED_EXPERTS:
+            runs = JOINED_EXPERTS[rest].items()
+            return tuple(Placement(layer + name, run=run) for name, run in runs)
+        if rest == SHARED_GATE:
+            name = f"{layer}mlp.shared_expert_gate.weight"
+            return (Placement(name, change="a first axis"),)
+        return super()._in_layer(layer, rest)
+
+    def _shared_width(self) -> int:
+        """Older files tell it by their tensors only."""
+        tensor = self._file.tensors.get("blk.0.ffn_gate_shexp.weight")
+        return 0 if tensor is None else tensor.shape[0]
+
+
 def _main_blocks(tensors: Mapping[str, GgufTensor], metadata: GgufMetadata) -> int:
     """Blocks of the trunk: up to the first with a head's tensors, else what the metadata leave.
 
     The count of heads may be stale: when blocks are there for all of block_count, all are trunk.
     """
     found = [match for match in map(_BLOCK.fullmatch, tensors) if match]
-    heads = [int(match[1]) for match in found if match[2] in _HEAD]
+    heads = [int(match[1]) for match in found if match[2] in HEAD]
     if heads:
         return min(heads)
     total, claimed = metadata.count("block_count"), metadata.count("nextn_predict_layers", 0)

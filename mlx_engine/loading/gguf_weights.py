@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from mmap import mmap
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import mlx.core as mx
 import numpy as np
@@ -34,7 +34,7 @@ def load_gguf_arrays(
     """
     files = {file: map_file(file) for file in {part.file for part in parts.values()}}
     weights = {key: part for key, part in parts.items() if part.is_weight}
-    total, done = sum(part.stored.nbytes for part in weights.values()), 0
+    total, done = sum(part.file_nbytes for part in weights.values()), 0
     arrays: dict[str, mx.array] = {}
 
     def between() -> None:
@@ -46,7 +46,7 @@ def load_gguf_arrays(
             on_progress(done, total)
         between()
         arrays.update(_arrays(key, part, files, between, metal=metal))
-        done += part.stored.nbytes
+        done += part.file_nbytes
     if on_progress is not None:
         on_progress(total, total)
     return arrays
@@ -82,18 +82,32 @@ def _packed(
     metal: bool,
 ) -> Iterator[_Named]:
     place, stored = part.place, part.stored
-    rows = stored.blocks(files[stored.file])
-    if place.rows is not None:
-        rows = rows[np.array(place.rows)]
+    rows = _rows_of(stored.blocks(files[stored.file]), part)
     dtype = np.float16 if metal else np.float32
     made = repack(rows, stored.type, part.plan, dtype, between)
-    factor = None if part.factor is None else _factor(part.factor)
+    factor = None if part.factor is None else _factor(part.factor, part.unpacked_shape[:-1])
     base = key.removesuffix(".weight")
-    yield _Named(key, mx.array(_in_order(made.weight, place.column_heads)))
+    lead = part.unpacked_shape[:-1]
+    yield _Named(key, mx.array(_in_order(made.weight, place.column_heads)).reshape(*lead, -1))
     for name, values in (("scales", made.scales), ("biases", made.biases)):
         if values is not None:
-            ordered = mx.array(_in_order(values, place.column_heads))
-            yield _Named(f"{base}.{name}", ordered if factor is None else ordered * factor)
+            ordered = mx.array(_in_order(values, place.column_heads)).reshape(*lead, -1)
+            yield _Named(f"{base}.{name}", _times(ordered, factor))
+
+
+def _times(scales: mx.array, factor: mx.array | None) -> mx.array:
+    return scales if factor is None else scales * factor.astype(scales.dtype)
+
+
+def _rows_of(rows: NDArray[Any], part: GgufPart) -> NDArray[Any]:
+    """The rows [all rows of the file, ...] that are ours, in our order."""
+    place = part.place
+    if place.rows is not None:
+        rows = rows[np.array(place.rows)]
+    if place.run is not None:
+        stacked = rows.reshape(part.stored.shape[0], place.run.of, -1, *rows.shape[1:])
+        rows = stacked[:, place.run.number].reshape(-1, *rows.shape[1:])
+    return rows
 
 
 def _in_order(array: NDArray[np.generic], heads: tuple[int, ...] | None) -> NDArray[np.generic]:
@@ -109,24 +123,29 @@ def _dense(part: GgufPart, data: mmap, *, metal: bool) -> mx.array:
     stored, place = part.stored, part.place
     kind = stored.type.name
     raw = np.frombuffer(data, np.uint8, stored.nbytes, stored.offset).view(_FORMS[kind])
-    values = raw.reshape(stored.shape)
-    if place.rows is not None:
-        values = values[np.array(place.rows)]
+    inputs = stored.shape[-1] if len(stored.shape) > 1 else 1
+    values = _rows_of(raw.reshape(-1, inputs), part)
     if kind != "BF16" and not np.isfinite(values).all():
         raise NotNumbersError
-    values = _CHANGES[place.change](_in_order(values, place.column_heads))
-    array = mx.array(np.ascontiguousarray(values))
+    values = _in_order(values, place.column_heads)
+    if place.change == "log of minus":
+        values = _log_of_minus(values)
+    elif kind == "F64":
+        values = values.astype(np.float32)
+    array = mx.array(np.ascontiguousarray(values).reshape(part.unpacked_shape))
     if kind == "BF16":
         array = array.view(mx.bfloat16)
     return array if metal else array.astype(mx.float32)
 
 
-def _factor(stored: GgufTensor) -> float:
+def _factor(stored: GgufTensor, lead: tuple[int, ...]) -> mx.array:
+    """One for the whole tensor, or for a stack [E, N, K] one for each matrix, [E, 1, 1]."""
     raw = stored.blocks(map_file(stored.file))
-    value = raw.view("<f4") if stored.type.name == "F32" else np.empty(0)
-    if value.size != 1 or not np.isfinite(value).all():
+    values = raw.view("<f4").reshape(-1) if stored.type.name == "F32" else np.empty(0)
+    each = len(lead) == 2 and values.size == lead[0]
+    if not (each or values.size == 1) or not np.isfinite(values).all():
         raise NotNumbersError
-    return float(value.reshape(-1)[0])
+    return mx.array(values.reshape(-1, 1, 1) if each else values)
 
 
 def _log_of_minus(values: NDArray[np.generic]) -> NDArray[np.generic]:
@@ -134,10 +153,3 @@ def _log_of_minus(values: NDArray[np.generic]) -> NDArray[np.generic]:
     if not (wide < 0).all():
         raise NotNumbersError
     return np.log(-wide).astype(np.float32)
-
-
-_CHANGES: dict[str, Callable[[NDArray[np.generic]], NDArray[np.generic]]] = {
-    "none": lambda values: values.astype(np.float32) if values.dtype == np.float64 else values,
-    "log of minus": _log_of_minus,
-    "a last axis": lambda values: values[..., None],
-}

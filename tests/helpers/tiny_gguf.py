@@ -88,12 +88,14 @@ def write_tiny_gguf(
     values = tiny_values(config, seed)
     named: dict[str, Floats] = {}
     if heads != "none":
-        named |= {_name(name, 4): _stored(name, value) for name, value in values.head.items()}
+        named |= {file_name(name, 4): converted(name, value) for name, value in values.head.items()}
         named["blk.4.nextn.shared_head_norm.weight"] = named.pop("output_norm.weight")
     if heads == "only":
         named["token_embd.weight"] = values.trunk["embed_tokens.weight"]
     else:
-        named |= {_name(name, 0): _stored(name, value) for name, value in values.trunk.items()}
+        named |= {
+            file_name(name, 0): converted(name, value) for name, value in values.trunk.items()
+        }
     named.pop(without, None)
     tensors = [_raw(name, value, form) for name, value in named.items()]
     metadata = _metadata(path.parent / f"{path.stem}-tokenizer", claimed_heads) | dict(
@@ -103,7 +105,7 @@ def write_tiny_gguf(
     return path
 
 
-def _name(canonical: str, first_block: int) -> str:
+def file_name(canonical: str, first_block: int) -> str:
     base, _, kind = canonical.rpartition(".")
     layer = ""
     if canonical.startswith("layers."):
@@ -118,7 +120,7 @@ def _name(canonical: str, first_block: int) -> str:
     return f"{block}{name}.{kind}"
 
 
-def _stored(canonical: str, value: Floats) -> Floats:
+def converted(canonical: str, value: Floats) -> Floats:
     change = next((f for end, f in CONVERTED.items() if canonical.endswith(end)), None)
     if change is not None:
         return np.ascontiguousarray(change(value), np.float32)
@@ -135,17 +137,37 @@ def _raw(name: str, value: Floats, form: Form) -> RawTensor:
     return RawTensor(name, 0, value.shape, dequantize(blocks, Q8_0).tobytes())
 
 
-def _metadata(folder: Path, claimed_heads: int) -> dict[str, object]:
+def vocabulary_metadata(folder: Path) -> dict[str, object]:
+    """The tiny tokenizer, which is written to `folder`, as metadata."""
     core = json.loads((make_tiny_tokenizer(folder) / "tokenizer.json").read_text())
     added = {token["id"]: token for token in core["added_tokens"]}
     words = {i: text for text, i in core["model"]["vocab"].items()}
     words |= {i: token["content"] for i, token in added.items()}
     types = [(3 if added[i]["special"] else 4) if i in added else 1 for i in range(len(words))]
+    return {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "qwen35",
+        "tokenizer.ggml.tokens": [words[i] for i in range(len(words))],
+        "tokenizer.ggml.token_type": np.array(types, np.int32),
+        "tokenizer.ggml.merges": [" ".join(pair) for pair in core["model"]["merges"]],
+        "tokenizer.ggml.eos_token_id": next(
+            i for i, token in added.items() if token["content"] == "<|im_end|>"
+        ),
+        "tokenizer.chat_template": CHATML,
+    }
+
+
+def _metadata(folder: Path, claimed_heads: int) -> dict[str, object]:
+    own = sizes_metadata("qwen35", claimed_heads) | {"qwen35.feed_forward_length": 96}
+    return own | vocabulary_metadata(folder)
+
+
+def sizes_metadata(architecture: str, claimed_heads: int) -> dict[str, object]:
+    """What the tiny models of all architectures have in common."""
     own = {
         "block_count": 4 + claimed_heads,
         "context_length": 512,
         "embedding_length": 64,
-        "feed_forward_length": 96,
         "attention.head_count": 4,
         "attention.head_count_kv": 2,
         "attention.key_length": 32,
@@ -160,15 +182,5 @@ def _metadata(folder: Path, claimed_heads: int) -> dict[str, object]:
         "ssm.inner_size": GROUPS * HEADS_PER_GROUP * HEAD,
         "full_attention_interval": 4,
     }
-    return {f"qwen35.{key}": value for key, value in own.items()} | {
-        "general.architecture": "qwen35",
-        "tokenizer.ggml.model": "gpt2",
-        "tokenizer.ggml.pre": "qwen35",
-        "tokenizer.ggml.tokens": [words[i] for i in range(len(words))],
-        "tokenizer.ggml.token_type": np.array(types, np.int32),
-        "tokenizer.ggml.merges": [" ".join(pair) for pair in core["model"]["merges"]],
-        "tokenizer.ggml.eos_token_id": next(
-            i for i, token in added.items() if token["content"] == "<|im_end|>"
-        ),
-        "tokenizer.chat_template": CHATML,
-    }
+    named = {f"{architecture}.{key}": value for key, value in own.items()}
+    return named | {"general.architecture": architecture}

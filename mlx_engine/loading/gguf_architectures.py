@@ -1,0 +1,30 @@
+"""The architectures of GGUF files this version reads, and what each has to tell."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from mlx_engine.loading.gguf_file import GgufFile
+from mlx_engine.loading.gguf_part import Placement
+from mlx_engine.loading.gguf_qwen3next import Qwen3NextGguf
+from mlx_engine.loading.gguf_qwen35 import Qwen35Gguf, Qwen35MoeGguf
+
+
+class GgufArchitecture(Protocol):
+    """One file as a Hugging Face folder would have it; made from its headers."""
+
+    def config(self) -> dict[str, object]:
+        """What config.json would say; its model_type chooses the family (models/registry.py)."""
+
+    def place(self, name: str) -> tuple[Placement, ...]:
+        """What becomes of a tensor: the names its parts have in a folder, and what was done to it.
+
+        A name of no meaning here stays as it is.
+        """
+
+
+ARCHITECTURES: dict[str, Callable[[GgufFile], GgufArchitecture]] = {
+    "qwen35": Qwen35Gguf,
+    "qwen35moe": Qwen35MoeGguf,
+    "qwen3next": Qwen3NextGguf,
+}
+"""By general.architecture."""
