@@ -2,7 +2,6 @@
 
 import getpass
 import hashlib
-import os
 import subprocess
 import tempfile
 from functools import cache
@@ -56,7 +55,7 @@ def _build(
         made = f"{scratch}/library.so"
         said = _run([*link, *objects, *libraries, "-lm", "-o", made])
         if not said:
-            os.replace(made, target)
+            Path(made).replace(target)
         return said
 
 

@@ -23,7 +23,8 @@ class Place:
 
     line: of the kernel's source, 1 is its first; None where it is not known. file: the kernel's
     name, or "<name>.header". buffer: the device buffer or threadgroup array. offset: bytes.
-    thread: position in the threadgroup.
+    thread: position in the threadgroup. other_line: of a race's other
+    access.
     """
 
     file: str | None = None
@@ -32,6 +33,7 @@ class Place:
     offset: int | None = None
     thread: tuple[int, int, int] | None = None
     threadgroup: tuple[int, int, int] | None = None
+    other_line: int | None = None
 
 
 class EmulatorError(AssertionError):

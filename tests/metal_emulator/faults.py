@@ -26,8 +26,12 @@ def error_of(kernel: str, library: Path, buffers: list[str]) -> EmulatorError:
             f"{fault.size} bytes of output '{name}' never written, the first at {fault.offset}"
         )
         return EmulatorError(kernel, kind, message, Place(buffer=name, offset=fault.offset))
-    file, line = _line_of(library, fault.pc)
-    name = _buffer_name(fault, buffers) if kind not in ("limit", "endless") else None
+    in_source = bool(fault.file)
+    file, line = (
+        (fault.file.decode(), fault.line) if in_source else _line_of(library, fault.pc)
+    )
+    in_memory = kind not in ("limit", "endless") and not in_source
+    name = _buffer_name(fault, buffers) if in_memory else None
     place = Place(
         file=file,
         line=line,
@@ -35,6 +39,7 @@ def error_of(kernel: str, library: Path, buffers: list[str]) -> EmulatorError:
         offset=_signed(fault.offset) if name else None,
         thread=tuple(fault.thread.in_group),
         threadgroup=tuple(fault.thread.group),
+        other_line=_line_of(library, fault.other_pc)[1] if fault.has_other else None,
     )
     return EmulatorError(kernel, kind, _sentence(fault, what, place), place)
 
@@ -47,10 +52,13 @@ def _sentence(fault: native.Fault, what: str, place: Place) -> str:
         words += (
             f", {verb} of {fault.size} bytes at byte {place.offset} of {memory} '{place.buffer}'"
         )
+    if fault.file:
+        words += f", {_signed(fault.offset)}"
     if fault.kind == KINDS.index("limit"):
         words += f", {fault.size} bytes"
     if fault.has_other:
-        words += f"; the other is thread {_thread(fault.other)}, no barrier between"
+        at = f" at line {place.other_line}" if place.other_line else ""
+        words += f"; the other is thread {_thread(fault.other)}{at}, no barrier between"
     return words + (f" [{place.file}:{place.line}]" if place.line else "")
 
 

@@ -160,8 +160,10 @@ def _with_shapes(names: list[str], arrays: list[mx.array], source: str) -> list[
             f"{name}_strides": mx.array(_strides(array.shape), dtype=mx.int64),
             f"{name}_ndim": mx.array(array.ndim, dtype=mx.int32),
         }
-        for parameter in wrapper.input_parameters(name, array, source):
-            found.append(Given(parameter.name, extra.get(parameter.name, array)))
+        found += [
+            Given(parameter.name, extra.get(parameter.name, array))
+            for parameter in wrapper.input_parameters(name, array, source)
+        ]
     return found
 
 

@@ -86,8 +86,10 @@ class Fault(Structure):
         ("other", Thread),
         ("has_other", c_int),
         ("pc", c_uint64),
-        ("base", c_uint64),
+        ("other_pc", c_uint64),
         ("what", c_char_p),
+        ("file", c_char_p),
+        ("line", c_int),
     ]
 
 

@@ -19,25 +19,20 @@ BASE = [
     "-Wno-attributes",
     "-Wno-unknown-pragmas",
 ]
-KERNEL = ["-O1", "-g1", "-ftrivial-auto-var-init=pattern"]
+KERNEL = ["-O1", "-g1", "-ftrivial-auto-var-init=pattern", "-fno-finite-loops"]
 CLANG_KERNEL = [
-    "-Xclang",
-    "-cl-single-precision-constant",
-    "-Xclang",
-    "-ffloat16-excess-precision=none",
+    *("-Xclang", "-cl-single-precision-constant"),
+    *("-Xclang", "-ffloat16-excess-precision=none"),
     "-Wno-unknown-attributes",
     "-Wno-ignored-attributes",
     "-Wno-literal-range",
-    "-fno-finite-loops",
     "-Wno-reserved-user-defined-literal",
 ]
-GCC_KERNEL = ["-fsingle-precision-constant", "-Wno-literal-suffix", "-fno-finite-loops"]
-CHECKED = ["-fsanitize=thread"]
+GCC_KERNEL = ["-fsingle-precision-constant", "-Wno-literal-suffix"]
+CHECKED = ["-fsanitize=thread", "-fsanitize=bounds", "-fsanitize=alignment"]
 CLANG_CHECKED = [
-    "-mllvm",
-    "-tsan-instrument-func-entry-exit=0",
-    "-mllvm",
-    "-tsan-instrument-read-before-write=1",
+    *("-mllvm", "-tsan-instrument-func-entry-exit=0"),
+    *("-mllvm", "-tsan-instrument-read-before-write=1"),
 ]
 GCC_CHECKED = ["--param=tsan-instrument-func-entry-exit=0"]
 OLDEST = {"clang": 16, "gcc": 12}

@@ -7,7 +7,7 @@
 
 // Who last wrote and read one byte. Threads are global numbers plus one; 0 is nobody.
 struct Touch {
-  unsigned thread, epoch, simd_epoch;
+  unsigned thread, epoch, simd_epoch, place;  // place: of the code, from the start of its library
 };
 struct Cell {
   Touch write, read, read_elsewhere;
@@ -36,11 +36,13 @@ static unsigned char array_at[GROUP_ARENA];
 static Cell group_cells[GROUP_ARENA];
 static unsigned current_group;
 static msl_address known_page, kernel_image;
+static msl_fault suspect;
 
 static struct {
   bool set;
   const unsigned char* address;
-  unsigned size, other;
+  unsigned size;
+  Touch other;
   msl_address pc;
   int memory, buffer;
   msl_address offset;
@@ -68,13 +70,15 @@ static bool ordered(const Touch& touch, int memory) {
       touch.simd_epoch != msl_simd_epoch[msl_now->simd][memory];
 }
 
-static Touch now(int memory) {
-  return {msl_now->global + 1, msl_epoch[memory], msl_simd_epoch[msl_now->simd][memory]};
+static Touch now(int memory, msl_address pc) {
+  return {msl_now->global + 1, msl_epoch[memory], msl_simd_epoch[msl_now->simd][memory],
+          (unsigned)(pc - kernel_image)};
 }
 
 static void race(const Touch& other, const char* what, bool write, int memory, int buffer,
                  msl_address offset, unsigned size, msl_address pc) {
   msl_error.has_other = 1;
+  msl_error.other_pc = kernel_image + other.place;
   msl_error.other = msl_thread_of(other.thread - 1);
   fail_at(MSL_RACE, what, write, memory, buffer, offset, size, pc);
 }
@@ -84,9 +88,29 @@ void msl_checks_flush() {
   if (!pending.set) return;
   pending.set = false;
   if (!memcmp(pending.before, pending.address, pending.size)) return;
-  Touch other = {pending.other, 0, 0};
-  race(other, "writes another value than", true, pending.memory, pending.buffer, pending.offset,
+  race(pending.other, "writes another value than", true, pending.memory, pending.buffer, pending.offset,
        pending.size, pending.pc);
+}
+
+// A read of what nobody wrote is a race if another thread writes it later without a barrier, so it
+// is reported when its threadgroup ends without one.
+static void suspect_read(int memory, int buffer, msl_address offset, unsigned size, msl_address pc) {
+  if (suspect.kind) return;
+  suspect = {};
+  suspect.kind = MSL_UNINITIALISED;
+  suspect.what = "reads what nobody wrote";
+  suspect.memory = memory;
+  suspect.buffer = buffer;
+  suspect.offset = offset;
+  suspect.size = size;
+  suspect.pc = pc;
+  suspect.thread = *msl_now;
+}
+
+bool msl_checks_end_group() {
+  if (!suspect.kind) return true;
+  msl_error = suspect;
+  return false;
 }
 
 static void touch_read(Cell* cell, int memory, int buffer, msl_address offset, unsigned size,
@@ -96,16 +120,14 @@ static void touch_read(Cell* cell, int memory, int buffer, msl_address offset, u
     const Touch& w = cell->write;
     bool stale = memory == MSL_THREADGROUP && (w.thread - 1) / MSL_MOST_THREADS != group;
     if (!w.thread || stale) {
-      if (!initialised)
-        fail_at(MSL_UNINITIALISED, "reads what nobody wrote", false, memory, buffer, offset + i,
-                size, pc);
+      if (!initialised) suspect_read(memory, buffer, offset + i, size, pc);
     } else if (!(atomic && cell->atomic) && !ordered(w, memory)) {
       race(w, "reads what this one wrote", false, memory, buffer, offset + i, size, pc);
     }
     if (atomic) continue;
     bool replace = ordered(cell->read, memory) ||
         (cell->read.thread - 1) / MSL_MOST_THREADS != group;
-    (replace ? cell->read : cell->read_elsewhere) = now(memory);
+    (replace ? cell->read : cell->read_elsewhere) = now(memory, pc);
   }
 }
 
@@ -123,10 +145,10 @@ static void touch_write(Cell* cell, int memory, int buffer, msl_address offset, 
     bool stale = memory == MSL_THREADGROUP && (w.thread - 1) / MSL_MOST_THREADS != group;
     if (!stale && !(atomic && cell->atomic) && !ordered(w, memory) && !pending.set) {
       pending = {true, (const unsigned char*)address, size < MSL_SLOT ? size : MSL_SLOT,
-                 w.thread, pc, memory, buffer, offset, {}};
+                 w, pc, memory, buffer, offset, {}};
       memcpy(pending.before, address, pending.size);
     }
-    cell->write = now(memory);
+    cell->write = now(memory, pc);
     cell->atomic = atomic;
   }
 }
@@ -161,13 +183,27 @@ static void device_access(msl_address a, unsigned size, bool write, bool atomic,
   if (write) touch_write(cell, MSL_DEVICE, index, offset, size, (void*)a, atomic, pc);
 }
 
+static int nearest_array(msl_address offset) {
+  int best = -1;
+  msl_address least = ~(msl_address)0;
+  for (int i = 0; i < MOST_ARRAYS; i++) {
+    if (!arrays[i].name) continue;
+    msl_address end = arrays[i].start + arrays[i].size;
+    msl_address gap = offset < arrays[i].start ? arrays[i].start - offset : offset - end;
+    if (gap < least) least = gap, best = i;
+  }
+  return best;
+}
+
 static void group_access(msl_address a, unsigned size, bool write, bool atomic, bool reads,
                          msl_address pc) {
   msl_address offset = a - (msl_address)arena;
   unsigned char id = array_at[offset];
-  if (!id || array_at[offset + size - 1] != id)
-    fail_at(MSL_BOUNDS, "out of bounds", write, MSL_THREADGROUP, id ? id - 1 : -1,
-            offset - (id ? arrays[id - 1].start : 0), size, pc);
+  if (!id || array_at[offset + size - 1] != id) {
+    int near = id ? id - 1 : nearest_array(offset);
+    fail_at(MSL_BOUNDS, "out of bounds", write, MSL_THREADGROUP, near,
+            near < 0 ? offset : offset - arrays[near].start, size, pc);
+  }
   msl_address inside = offset - arrays[id - 1].start;
   (write ? msl_count.group_stores : msl_count.group_loads)++;
   Cell* cell = group_cells + offset;

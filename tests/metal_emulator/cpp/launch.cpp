@@ -42,7 +42,7 @@ static bool run_threadgroup(unsigned g) {
   msl_epoch[1]++;
   choose_order();
   msl_checks_begin_group();
-  return run_group();
+  return run_group() && msl_checks_end_group();
 }
 
 static void set_alarm(double seconds) {
@@ -65,7 +65,6 @@ extern "C" int msl_go(Entry kernel, void** buffers, const msl_launch* launch) {
   memset(&msl_count, 0, sizeof msl_count);
   memset(&msl_error, 0, sizeof msl_error);
   msl_error.buffer = -1;
-  msl_error.base = (msl_address)kernel;
   timed_out = 0;
   owner = pthread_self();
   random_state = launch->seed;

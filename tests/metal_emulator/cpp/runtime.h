@@ -45,8 +45,10 @@ struct msl_fault {
   msl_u64 offset, size;
   msl_thread thread, other;
   int has_other;
-  msl_address pc, base;
+  msl_address pc, other_pc;
   const char* what;
+  const char* file;  // and line: known without the address of the code
+  int line;
 };
 
 extern "C" {
@@ -71,5 +73,6 @@ extern msl_address msl_stack_low, msl_stack_high;
 [[noreturn]] void msl_fail(int kind, const char* what, msl_address pc);
 void msl_checks_begin_group();
 void msl_checks_flush();
+bool msl_checks_end_group();
 int msl_checks_end();
 msl_thread msl_thread_of(unsigned global);
