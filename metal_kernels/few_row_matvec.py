@@ -1,0 +1,148 @@
+"""Weights times a few rows: y = x W^T for 1 to 8 rows x, each row's bits its own.
+
+Verifying a draft multiplies the same weights by a few rows. Memory is the bound, so every weight
+is read once for all rows; and a row's result must not depend on the rows beside it, so one
+algorithm serves every count: the order in which a row adds is fixed by K alone.
+
+    x [M, K] float, W [N, K] in a WeightFormat of units u (8 values each, scale s, offset o)
+    part[l] = sum over units u = l, l + 32, ... of s_u * (q_u . x_u) + o_u * sum(x_u)    in float32
+    y[m, n] = part[0] + ... + part[31], by simd_sum
+
+A SIMD-group takes `R` weight rows and all M rows of x: a lane fetches a unit of each weight row,
+and each x it loads serves R rows. R * M accumulators, at most 24 a thread. Neighbouring lanes
+fetch neighbouring units, so a SIMD-group reads whole lines. Weight rows beyond N are read as the
+last one and not stored. Every product is an explicit fma: what a compiler contracts could depend
+on M.
+"""
+
+import mlx.core as mx
+
+from metal_kernels.cost import Cost
+from metal_kernels.kernel import Call, Launcher, Output, Parameter, Source
+from metal_kernels.weight_formats.contract import WeightFormat
+
+MOST_ROWS = 8
+MOST_ACCUMULATORS = 24
+GROUPS_TOGETHER = 2
+"""SIMD-groups of a threadgroup; they share nothing."""
+
+BODY = """
+const int K = x_shape[1];
+const int N = w_shape[0];
+const int lane = thread_index_in_simdgroup;
+const int first = (threadgroup_position_in_grid.x * SIMDS + simdgroup_index_in_threadgroup) * R;
+
+float total[R][M];
+for (int r = 0; r < R; r++) {
+  for (int m = 0; m < M; m++) {
+    total[r][m] = 0;
+  }
+}
+
+const int units = K / (8 * RUNS);
+for (int unit = lane; unit < units; unit += 32) {
+  decltype(FETCH(0, 0, 0)) fetched[R];
+  for (int r = 0; r < R; r++) {
+    fetched[r] = FETCH(min(first + r, N - 1), unit, K);
+  }
+  for (int run = 0; run < RUNS; run++) {
+    const int start = run_start(unit, run);
+    float x8[M][8];
+    float sum[M];
+    for (int m = 0; m < M; m++) {
+      sum[m] = 0;
+      for (int i = 0; i < 8; i++) {
+        x8[m][i] = float(x[size_t(m) * K + start + i]);
+        sum[m] += x8[m][i];
+      }
+    }
+    for (int r = 0; r < R; r++) {
+      float q[8];
+      const float2 scale_offset = decode(fetched[r], run, q);
+      for (int m = 0; m < M; m++) {
+        float dot = q[0] * x8[m][0];
+        for (int i = 1; i < 8; i++) {
+          dot = fma(q[i], x8[m][i], dot);
+        }
+        total[r][m] = fma(scale_offset.x, dot, fma(scale_offset.y, sum[m], total[r][m]));
+      }
+    }
+  }
+}
+
+for (int r = 0; r < R; r++) {
+  for (int m = 0; m < M; m++) {
+    const float all = simd_sum(total[r][m]);
+    if (lane == 0 && first + r < N) {
+      y[size_t(m) * N + first + r] = T(all);
+    }
+  }
+}
+"""
+
+
+def few_row_matvec(
+    x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat, launcher: Launcher
+) -> mx.array:
+    """x [M, K] (M 1 to 8, K a multiple of form.unit) -> y [M, N] of x's dtype, row-contiguous."""
+    rows, outputs = x.shape[0], weights[0].shape[0]
+    together = weight_rows(rows)
+    source = Source(
+        name=f"few_row_matvec_{form.name}",
+        inputs=("x", *form.buffers),
+        outputs=("y",),
+        body=BODY,
+        header=form.header,
+    )
+    simds = -(-outputs // together)
+    call = Call(
+        inputs=(x, *weights),
+        outputs=(Output((rows, outputs), x.dtype),),
+        grid=(32 * -(-simds // GROUPS_TOGETHER) * GROUPS_TOGETHER, 1, 1),
+        threadgroup=(32 * GROUPS_TOGETHER, 1, 1),
+        parameters=(
+            Parameter("T", x.dtype),
+            Parameter("M", rows),
+            Parameter("R", together),
+            Parameter("SIMDS", GROUPS_TOGETHER),
+            *form.parameters,
+        ),
+    )
+    return launcher.run(source, call)[0]
+
+
+def weight_rows(rows: int) -> int:
+    """R: weight rows of a SIMD-group when x has `rows` rows."""
+    assert 1 <= rows <= MOST_ROWS, rows
+    return min(4, MOST_ACCUMULATORS // rows)
+
+
+def reference(x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat) -> mx.array:
+    """The same by plain ops in float32, adding in the kernel's order: lane by lane, then lanes.
+
+    Within a unit the order is MLX's own, and a product is rounded before it is added.
+    """
+    dense, (rows, width) = form.dequantise(weights), x.shape
+    blank = -width % (32 * form.unit)
+    lanes = [
+        mx.pad(matrix.astype(mx.float32), [(0, 0), (0, blank)]).reshape(
+            matrix.shape[0], -1, 32, form.unit
+        )
+        for matrix in (x, dense)
+    ]
+    part = mx.zeros((rows, dense.shape[0], 32))
+    for step in range(lanes[0].shape[1]):
+        mine, its = lanes[0][:, step], lanes[1][:, step]
+        part = part + (mine[:, None] * its[None]).sum(axis=-1)
+    while part.shape[-1] > 1:
+        part = part[..., 0::2] + part[..., 1::2]
+    return part[..., 0].astype(x.dtype)
+
+
+def cost(rows: int, outputs: int, inputs: int, form: WeightFormat, x_bytes: int = 2) -> Cost:
+    """Of one call: weights and x read once, y written, two operations a weight and row."""
+    return Cost(
+        read=outputs * form.nbytes(inputs) + rows * inputs * x_bytes,
+        written=rows * outputs * x_bytes,
+        flops=2.0 * rows * outputs * inputs,
+    )

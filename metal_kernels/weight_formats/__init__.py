@@ -1,0 +1,1 @@
+"""Ways of storing a matrix that kernels read directly: MSL to fetch eight values, and plain ops."""

@@ -1,0 +1,37 @@
+"""What a kernel needs to know of a way of storing a matrix [N, K]."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import mlx.core as mx
+
+from metal_kernels.kernel import Parameter
+
+
+@dataclass(frozen=True, slots=True)
+class WeightFormat:
+    """One way of storing a matrix, in MSL and in plain ops.
+
+    A *unit* is what a lane fetches of a row at once: `RUNS` runs of eight values, each with one
+    scale and one offset, so that a value is scale * q + offset.
+
+    buffers: names of the kernel's inputs that hold the matrix, rows first. unit: values of a unit;
+    K is a multiple. header: MSL that defines
+
+        constant constexpr int RUNS;                       // unit == 8 * RUNS
+        struct Unit { ... };                               // the bits of a unit, in registers
+        FETCH(row, unit, K) -> Unit                        // a macro over the buffers' names
+        int run_start(int unit, int run);                  // index of the run's first value in K
+        float2 decode(thread const Unit&, int run, thread float* q);  // scale, offset; q[0..7]
+
+    parameters: template arguments the header needs. dequantise: the stored arrays -> float32
+    [N, K]. nbytes: bytes of a stored row of K values.
+    """
+
+    name: str
+    buffers: tuple[str, ...]
+    unit: int
+    header: str
+    parameters: tuple[Parameter, ...]
+    dequantise: Callable[[tuple[mx.array, ...]], mx.array]
+    nbytes: Callable[[int], float]
