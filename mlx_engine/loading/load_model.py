@@ -72,12 +72,15 @@ def load_model(
     tokenizer, template = read_text_parts(headers)
     tokenizer.check_fits(description.vocabulary)
     weights = _canonical_weights(headers, metal, on_progress, stop)
+    reasons = weights.reasons
     for_cpu = not metal and 4 * description.parameters <= CPU_LAYOUT_LIMIT
     built = _build(headers, weights, for_cpu=for_cpu)
+    del weights  # where the model has made others of them, these need not be kept as well
     to_come = on_progress if headers.gguf is None else None  # GGUF weights are there by now
     evaluate_arrays(built.arrays, str(files.root), to_come, stop)
-    unpacked = _unpacked(description) if for_cpu else ()
-    declined = (*description.declined, *weights.reasons, *unpacked)
+    stays_packed = any(array.dtype == mx.uint32 for array in built.arrays)
+    unpacked = _unpacked(description) if for_cpu and not stays_packed else ()
+    declined = (*description.declined, *reasons, *unpacked)
     described = replace(description, declined=declined)
     return LoadedModel(built.adapter, tokenizer, template, described)
 
