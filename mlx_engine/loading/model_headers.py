@@ -13,7 +13,7 @@ from mlx_engine.loading.model_folder import ModelFiles
 from mlx_engine.loading.mtp_weights import HeadTensors, find_heads
 from mlx_engine.loading.safetensors_header import TensorInfo, merge_headers
 from mlx_engine.models.family import Family, Parts
-from mlx_engine.models.registry import SUPPORTED, family_for
+from mlx_engine.models.registry import family_for, is_known
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 from mlx_engine.values.reason import Reason
 
@@ -89,7 +89,7 @@ def _model_type(config: Mapping[str, object], origin: Path) -> str:
     text = config.get("text_config")
     inner = text.get("model_type") if isinstance(text, Mapping) else None
     outer = config.get("model_type", inner)
-    chosen = inner if inner in SUPPORTED and outer not in SUPPORTED else outer
+    chosen = inner if is_known(inner) and not is_known(outer) else outer
     if not isinstance(chosen, str) or not chosen:
         raise BadModelFile(f"{origin}: has no model_type, so there is no telling how to run it.")
     return chosen

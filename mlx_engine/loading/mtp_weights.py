@@ -56,6 +56,8 @@ def find_heads(
     heads or heads of another model. Elsewhere such heads are passed over.
     """
     wanted = family.shapes(config, str(files.config)).head
+    if not wanted:
+        return _not_run(files, own, given)
     if given is not None:
         return _given_heads(given, family, wanted)
     problem: Reason | None = None
@@ -66,6 +68,21 @@ def find_heads(
         problem = problem or found.why_not
     promised = family.figures(config, str(files.config)).promised_heads
     return HeadTensors({}, str(files.root), False, problem or _none_there(promised))
+
+
+def _not_run(
+    files: ModelFiles, own: Mapping[str, TensorInfo], given: Path | None
+) -> HeadTensors:
+    """For families whose heads have no shapes here: they are not run, whatever the files hold."""
+    if given is not None:
+        raise UnsupportedModel(
+            f"{given}: MTP heads for a model of this family cannot be run yet. Open the model "
+            "without them."
+        )
+    if not own:
+        return HeadTensors({}, str(files.root), False, _none_there(0))
+    words = "The files hold MTP heads, but heads of this family cannot be run yet."
+    return HeadTensors({}, str(files.root), True, Reason("heads-not-run", words))
 
 
 def _given_heads(place: Path, family: Family, wanted: Mapping[str, Shape]) -> HeadTensors:

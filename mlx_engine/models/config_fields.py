@@ -53,6 +53,14 @@ class ConfigFields:
             raise self.wrong(name, value, "a list of whole numbers")
         return tuple(listed)
 
+    def words(self, name: str) -> tuple[str, ...]:
+        """A list of strings, empty when it is not there."""
+        value = self._fields.get(name)
+        listed = [] if value is None else value
+        if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+            raise self.wrong(name, value, "a list of strings")
+        return tuple(listed)
+
     def number(self, name: str, default: float) -> float:
         """A number above 0."""
         value = self._fields.get(name)

@@ -1,6 +1,6 @@
 """Named weights of a trunk or a head, each taken exactly once by the model built on them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
 import mlx.core as mx
@@ -89,6 +89,16 @@ class WeightTable:
     def handed_out(self) -> tuple[mx.array, ...]:
         """Every array taken so far, in the form it was given: all that must be kept in memory."""
         return tuple(self._handed_out)
+
+    def take_all(self) -> dict[str, mx.array]:
+        """Everything left, as it is, for a model that sorts it out by itself; see `hold`."""
+        taken, self._left = self._left, {}
+        self._taken.update(taken)
+        return taken
+
+    def hold(self, arrays: Iterable[mx.array]) -> None:
+        """Count these as handed out: what a model made of `take_all`."""
+        self._handed_out.extend(arrays)
 
     def take(self, name: str, shape: tuple[int, ...]) -> mx.array:
         """The floating array `name`; BadModelFile when it is missing or not of this shape."""

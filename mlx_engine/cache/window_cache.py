@@ -1,0 +1,139 @@
+"""Keys and values of the last tokens only, with slack, so that any prefix of a block is kept.
+
+A ring overwrites what a rejected draft would need again. Here rows lie in order in a buffer that
+is copied to a new one when it is full, every STEP tokens or so. What a block sees begins at a
+multiple of STEP that follows from its position alone; rows in there that have left the window are
+masked. So a row is computed alike whether it is read alone or in a block: sums run in one order.
+"""
+
+from typing import NamedTuple
+
+import mlx.core as mx
+
+from mlx_engine.cache.attention_cache import KeysValues
+from mlx_engine.cache.contract import LayerSnapshot
+from mlx_engine.cache.masks import Mask, causal_mask
+
+STEP = 64
+"""At most this many rows out of the window are seen (and masked) by a block."""
+
+SLACK = 256
+"""Rows free after a copy; what a copy costs is spread over as many tokens."""
+
+
+class WindowSnapshot(NamedTuple):
+    """A copy of the rows a later token may see; rows None when there are none."""
+
+    length: int
+    first: int
+    rows: KeysValues | None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the copy."""
+        return sum(array.nbytes for array in self.rows) if self.rows else 0
+
+
+class WindowCache:
+    """What `mlx_lm.models.cache.RotatingKVCache` is to a model file, exact after it has filled.
+
+    window: tokens a row sees, itself included. Bytes stay under those of window + STEP + SLACK
+    rows and one block.
+    """
+
+    def __init__(self, window: int) -> None:
+        self._window = window
+        self._length = 0
+        self._block = 0
+        self._first = 0
+        self._rows: KeysValues | None = None
+        self._copy: KeysValues | None = None
+
+    @property
+    def length(self) -> int:
+        """Committed tokens."""
+        return self._length
+
+    @property
+    def offset(self) -> int:
+        """Position of the next row: committed ones and those of the block."""
+        return self._length + self._block
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both buffers."""
+        return sum(buffer.nbytes for buffer in self._rows) if self._rows else 0
+
+    def _begin(self) -> int:
+        """Position of the first row the next block is shown."""
+        return max(0, self._length - self._window + 1) // STEP * STEP
+
+    def make_mask(
+        self,
+        N: int,  # noqa: N803
+        return_array: bool = False,
+        window_size: int | None = None,
+    ) -> Mask:
+        """Who sees whom in a block of N rows about to be written; N is mlx-lm's name for it."""
+        window = min(window_size or self._window, self._window)
+        if self._length + N <= window and not return_array:
+            return None if N == 1 else "causal"
+        return causal_mask(self._length, N, self._begin(), window)
+
+    def update_and_fetch(self, keys: mx.array, values: mx.array) -> KeysValues:
+        """Append a block [1, heads, rows, size]; all rows from a multiple of STEP on."""
+        self._block = keys.shape[2]
+        begin, end = self._begin(), self._length + self._block
+        rows = self._room(begin, end, keys, values)
+        start, stop = self._length - self._first, end - self._first
+        rows.keys[:, :, start:stop] = keys
+        rows.values[:, :, start:stop] = values
+        self._rows = rows
+        shown = slice(begin - self._first, stop)
+        return KeysValues(rows.keys[:, :, shown], rows.values[:, :, shown])
+
+    def _room(self, begin: int, end: int, keys: mx.array, values: mx.array) -> KeysValues:
+        """Buffers that reach to `end`; new ones start at `begin`."""
+        if self._rows and end - self._first <= self._rows.keys.shape[2]:
+            return self._rows
+        kept = self._kept(begin)
+        more = end - self._length + SLACK
+        self._first = begin
+        parts = []
+        for array, old in zip((keys, values), kept or (None, None), strict=True):
+            batch, heads, _, size = array.shape
+            blank = mx.zeros((batch, heads, more, size), dtype=array.dtype)
+            parts.append(blank if old is None else mx.concatenate([old, blank], axis=2))
+        return KeysValues(*parts)
+
+    def _kept(self, begin: int) -> KeysValues | None:
+        """The committed rows from position `begin` on."""
+        if self._rows is None or begin >= self._length:
+            return None
+        shown = slice(begin - self._first, self._length - self._first)
+        return KeysValues(*(buffer[:, :, shown] for buffer in self._rows))
+
+    def keep(self, rows: int) -> None:
+        """Commit the first `rows` rows of the last block."""
+        assert 0 <= rows <= self._block
+        self._length += rows
+        self._block = 0
+
+    def snapshot(self) -> WindowSnapshot:
+        """A copy of what later tokens may see."""
+        begin = self._begin()
+        kept = self._kept(begin)
+        # contiguous: a plain slice would keep the whole buffer alive
+        self._copy = KeysValues(*(mx.contiguous(rows) for rows in kept)) if kept else None
+        return WindowSnapshot(self._length, begin, self._copy)
+
+    def restore(self, snapshot: LayerSnapshot) -> None:
+        """Go back to a boundary, or to one that was left."""
+        assert isinstance(snapshot, WindowSnapshot)
+        self._length, self._first = snapshot.length, snapshot.first
+        self._rows = snapshot.rows  # full, so the next block moves to buffers of its own
+        self._block = 0
+
+    def arrays(self) -> list[mx.array]:
+        """Both buffers, and the newest copy."""
+        return [*(self._rows or ()), *(self._copy or ())]

@@ -1,0 +1,1 @@
+"""Models that mlx-lm has a class for, run behind our contract without changing that library."""

@@ -1,0 +1,47 @@
+"""Our caches in the place of those that an mlx-lm class would make for its layers."""
+
+from collections.abc import Sequence
+
+from mlx.nn.layers.base import Module
+from mlx_lm.models.cache import KVCache, RotatingKVCache, make_prompt_cache
+
+from mlx_engine.cache.contract import LayerCache
+from mlx_engine.cache.full_cache import FullCache
+from mlx_engine.cache.layer_caches import LayerCaches
+from mlx_engine.cache.whole_block_cache import LibraryCache, WholeBlockCache
+from mlx_engine.cache.window_cache import WindowCache
+
+
+def kept_caches(model: Module, window: int | None = None) -> LayerCaches:
+    """Empty caches of the kinds the class asks for, ours wherever we have the kind.
+
+    window: the layers see so many tokens, although the class makes caches for all of them.
+    """
+    wanted = make_prompt_cache(model)
+    return LayerCaches([_ours(cache, window) for cache in wanted])
+
+
+def whole_caches(model: Module) -> LayerCaches:
+    """Empty caches of mlx-lm's own; nothing can be drafted with them."""
+    return LayerCaches([WholeBlockCache(cache) for cache in make_prompt_cache(model)])
+
+
+def as_the_class_has_them(caches: LayerCaches, rows: int) -> Sequence[LayerCache | LibraryCache]:
+    """The caches to hand to the model for a block of so many rows."""
+    handed: list[LayerCache | LibraryCache] = []
+    for cache in caches.layers:
+        if isinstance(cache, WholeBlockCache):
+            cache.begin(rows)
+            handed.append(cache.library)
+        else:
+            handed.append(cache)
+    return handed
+
+
+def _ours(cache: LibraryCache, window: int | None) -> LayerCache:
+    """By exact type: what is derived from a kind may mean something else."""
+    if type(cache) is KVCache:
+        return FullCache() if window is None else WindowCache(window)
+    if type(cache) is RotatingKVCache and cache.keep == 0:
+        return WindowCache(cache.max_size)
+    return WholeBlockCache(cache)

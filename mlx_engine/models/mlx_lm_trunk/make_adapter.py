@@ -1,0 +1,94 @@
+"""Config and weights -> an adapter, tried out as far as that goes without computing anything."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+import mlx.core as mx
+
+from mlx_engine.cache.window_cache import WindowCache
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.contract import Adapter
+from mlx_engine.models.mlx_lm_trunk.adapters import MakeCaches, TrunkAdapter, WholeAdapter
+from mlx_engine.models.mlx_lm_trunk.build import Named, build_module, parameters_of, told
+from mlx_engine.models.mlx_lm_trunk.caches import kept_caches, whole_caches
+from mlx_engine.models.mlx_lm_trunk.published_forms import published
+from mlx_engine.models.mlx_lm_trunk.text_config import flat_config, with_rotation
+from mlx_engine.models.mlx_lm_trunk.trunk import Trunk, take_apart
+from mlx_engine.models.mlx_lm_trunk.windows import Windows, windows_of
+from mlx_engine.models.weight_table import WeightTable
+from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+
+A = TypeVar("A", bound=Adapter)
+
+
+class OpenTrunk(NamedTuple):
+    """A trunk in its parts and what makes empty caches for it."""
+
+    trunk: Trunk
+    make_caches: MakeCaches
+
+
+def open_trunk(model_type: str, config: Mapping[str, object], table: WeightTable) -> OpenTrunk:
+    """The trunk of a STRUCTURED type with all tensors of the table, none missing or left over."""
+    origin = table.origin
+    flat = flat_config(model_type, config, origin)
+    fields = ConfigFields(flat, origin)
+    if "tie_word_embeddings" not in flat:
+        flat["tie_word_embeddings"] = "lm_head.weight" not in table
+    tied = ConfigFields(flat, origin).flag("tie_word_embeddings", default=False)
+    model = build_module(
+        model_type, flat, Named(published(model_type, table.take_all()), origin), tied=tied
+    )
+    table.hold(parameters_of(model).values())
+    windows = windows_of(model_type, fields)
+    in_all = windows.size if windows.layers == fields.count("num_hidden_layers") else None
+    make_caches = partial(kept_caches, model, in_all)
+    _check_windows(make_caches, windows, origin)
+    return OpenTrunk(take_apart(model), make_caches)
+
+
+def trunk_adapter(model_type: str, config: Mapping[str, object], table: WeightTable) -> Adapter:
+    """A STRUCTURED type without heads."""
+    opened = open_trunk(model_type, config, table)
+    return tried(lambda: TrunkAdapter(opened.trunk, opened.make_caches), table.origin)
+
+
+def whole_adapter(model_type: str, config: Mapping[str, object], table: WeightTable) -> Adapter:
+    """Any other type mlx-lm has: with our caches where they do, else with its own."""
+    weights = Named(table.take_all(), table.origin)
+    model = build_module(model_type, with_rotation(config, table.origin), weights)
+    table.hold(parameters_of(model).values())
+    try:
+        return tried(lambda: WholeAdapter(model, partial(kept_caches, model)), table.origin)
+    except BadModelFile:
+        return tried(lambda: WholeAdapter(model, partial(whole_caches, model)), table.origin)
+
+
+def tried(make: Callable[[], A], origin: str) -> A:
+    """The adapter after a block and a single row were led through it, lazily.
+
+    BadModelFile when the class stumbles: sizes in the config that do not go together.
+    """
+    try:
+        adapter = make()
+        caches = adapter.make_caches()
+        for rows in (3, 1):
+            adapter.logits(adapter.forward(mx.zeros((1, rows), dtype=mx.int32), caches))
+            caches.keep(rows)
+    except Exception as error:
+        raise BadModelFile(
+            f"{origin}: the sizes in config.json do not go together, or this variant is not one "
+            f"mlx-lm runs ({told(error)}). Get the config again from where the weights come from."
+        ) from error
+    return adapter
+
+
+def _check_windows(make_caches: MakeCaches, windows: Windows, origin: str) -> None:
+    """UnsupportedModel when the class would show layers more than the config says."""
+    made = [cache for cache in make_caches().layers if isinstance(cache, WindowCache)]
+    if len(made) != windows.layers:
+        raise UnsupportedModel(
+            f"{origin}: {windows.layers} of its layers see the last {windows.size} tokens only, "
+            "in a way this version does not run."
+        )

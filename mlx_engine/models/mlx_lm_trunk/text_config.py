@@ -1,0 +1,105 @@
+"""A config.json as mlx-lm's classes read it: one level, rotation keys under their older names."""
+
+from collections.abc import Mapping
+
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.mlx_lm_trunk.windows import windows_of
+
+_GEMMA3: dict[str, object] = {
+    "hidden_size": 2304,
+    "intermediate_size": 9216,
+    "num_hidden_layers": 26,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "vocab_size": 262208,
+    "max_position_embeddings": 131072,
+    "sliding_window": 4096,
+    "query_pre_attn_scalar": 256,
+    "rope_theta": 1e6,
+    "rope_local_base_freq": 1e4,
+}
+"""What Hugging Face leaves out of a `gemma3` config where it is the default."""
+
+_LEFT_OUT: dict[str, dict[str, object]] = {
+    "gemma3": _GEMMA3,
+    "gemma3_text": _GEMMA3,
+    "qwen3_moe": {"decoder_sparse_step": 1, "mlp_only_layers": []},
+}
+_OTHER_NAMES = {"qwen3_moe": {"num_local_experts": "num_experts"}}
+"""Keys that transformers writes under another name than mlx-lm's class reads."""
+
+_ROTATION = ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings")
+
+
+def flat_config(model_type: str, config: Mapping[str, object], origin: str) -> dict[str, object]:
+    """Text part and whole in one level, as the class of a STRUCTURED type wants it.
+
+    BadModelFile names the first key that is wrong; keys only some classes read are left to them.
+    """
+    flat = merged_config(model_type, config, origin)
+    fields = ConfigFields(flat, origin)
+    heads = fields.count("num_attention_heads")
+    fields.count("num_key_value_heads", heads)
+    fields.number("rms_norm_eps", 1e-6)
+    flat["head_dim"] = fields.count("head_dim", max(1, fields.count("hidden_size") // heads))
+    windows = windows_of(model_type, fields)
+    if model_type in ("gemma3", "gemma3_text"):
+        flat["sliding_window_pattern"] = windows.interval
+    if model_type == "mimo_v2_flash":
+        flat["sliding_window_size"] = windows.size
+    return flat
+
+
+def merged_config(model_type: str, config: Mapping[str, object], origin: str) -> dict[str, object]:
+    """Text part and whole in one level, the text part first, with defaults and rotation keys."""
+    fields = ConfigFields(config, origin)
+    text = config.get("text_config")
+    defaults = _LEFT_OUT.get(model_type, {})
+    inner = text if isinstance(text, Mapping) else {}
+    given = {name: value for name, value in {**config, **inner}.items() if value is not None}
+    flat = {**defaults, **given, "model_type": model_type}
+    flat.pop("text_config", None)
+    for other, name in _OTHER_NAMES.get(model_type, {}).items():
+        flat.setdefault(name, flat.get(other))
+    return flat | _rotation(flat, fields)
+
+
+def with_rotation(config: Mapping[str, object], origin: str) -> dict[str, object]:
+    """The config of another type as it is, with the older rotation keys added."""
+    found = _rotation(config, ConfigFields(config, origin))
+    return {**found, **{name: value for name, value in config.items() if value is not None}}
+
+
+def _rotation(flat: Mapping[str, object], fields: ConfigFields) -> dict[str, object]:
+    """rope_theta, rope_scaling and their like out of rope_parameters (transformers 5)."""
+    given = flat.get("rope_parameters")
+    if given is None:
+        scaling = flat.get("rope_scaling")
+        return {"rope_scaling": None if scaling is None else _named_twice(scaling, fields)}
+    full = _object(given, fields)
+    by_kind = "full_attention" in full
+    found = _of_one_kind(full["full_attention"] if by_kind else full, fields)
+    if by_kind and "sliding_attention" in full:
+        local = _of_one_kind(full["sliding_attention"], fields)
+        found["rope_local_base_freq"] = local.get("rope_theta", 1e4)
+    return found
+
+
+def _of_one_kind(given: object, fields: ConfigFields) -> dict[str, object]:
+    inner = _object(given, fields)
+    found = {name: inner[name] for name in _ROTATION if inner.get(name) is not None}
+    return found | {"rope_scaling": _named_twice(inner, fields)}
+
+
+def _named_twice(given: object, fields: ConfigFields) -> dict[str, object] | None:
+    """The kind of stretching under both names it has had; None for no stretching."""
+    inner = _object(given, fields)
+    kind = inner.get("rope_type", inner.get("type", "default"))
+    return None if kind == "default" else {**inner, "type": kind, "rope_type": kind}
+
+
+def _object(given: object, fields: ConfigFields) -> Mapping[str, object]:
+    if not isinstance(given, Mapping):
+        raise fields.wrong("rope_parameters", given, "an object")
+    return given
