@@ -100,6 +100,7 @@ class MainWindow(QMainWindow):
         """Show this in the middle; what is on the right belongs to the chat."""
         self._pages.setCurrentWidget(self._page_widgets[page])
         self._fold()
+        self._page_widgets[page].setFocus()
 
     @property
     def panel(self) -> Panel | None:

@@ -51,6 +51,9 @@ class CompareView(QWidget):
             "off": ComparePane("Drafting off", False, theme, sizes),
         }
         self._lay_out()
+        self.setFocusProxy(self._prompt)
+        self.setTabOrder(self._prompt, self._run)
+        self.setTabOrder(self._run, self._close)
         self._run.clicked.connect(self._press)
         self._prompt.send_wanted.connect(self._try_run)
         self._prompt.textChanged.connect(self._refresh)

@@ -119,6 +119,15 @@ class Segments(QWidget):
         for button, known in zip(self._group.buttons(), self._values, strict=True):
             button.setChecked(known == value)
         self._group.setExclusive(True)
+        self._take_tab()
+
+    def _take_tab(self) -> None:
+        """Tab stops at the value on show, or at the first one; arrow keys go on from there."""
+        buttons = self._group.buttons()
+        stop = self._group.checkedButton() or next(iter(buttons), None)
+        for button in buttons:
+            policy = Qt.FocusPolicy.StrongFocus if button is stop else Qt.FocusPolicy.ClickFocus
+            button.setFocusPolicy(policy)
 
     def selected(self) -> str | None:
         """The value on show."""
@@ -136,7 +145,6 @@ class Segments(QWidget):
             button = QToolButton()
             button.setCheckable(True)
             button.setProperty("role", "segment")
-            button.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
             button.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
             self._group.addButton(button, row)
             self._row.addWidget(button)

@@ -37,6 +37,7 @@ class StatusStrip(QWidget):
         self._drafting, self._acceptance = QLabel(), QLabel()
         self._per_pass, self._speed, self._context = QLabel(), QLabel(), QLabel()
         self._sparkline = Sparkline(theme, sizes)
+        self._sparkline.setAccessibleName("Acceptance of the recent rounds")
         row = QHBoxLayout(self)
         row.setContentsMargins(16, 4, 16, 4)
         row.setSpacing(16)

@@ -27,6 +27,7 @@ class AppearanceSection(QWidget):
         self._colours.show_options(COLOURS)
         self._size = label()
         tabular(self._size)
+        self.setFocusProxy(self._colours)
         self._drafted = Tick("Tint drafted words by the depth that drafted them", theme, sizes)
         self._motion = Tick("Reduce motion: panels appear at once", theme, sizes)
         grid = QGridLayout(self)

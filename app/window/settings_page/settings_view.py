@@ -34,6 +34,7 @@ class SettingsView(QWidget):
         column.addWidget(self._scrolled(), 1)
         self.add_section("Appearance", self.appearance)
         self.add_section("New chats", self.new_chat)
+        self.setFocusProxy(self.appearance)
         self.set_theme(theme, sizes)
 
     def _scrolled(self) -> QScrollArea:

@@ -1,0 +1,147 @@
+"""Everything in the window can be reached with the keyboard, and has a name to be read aloud."""
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QAbstractItemView,
+    QApplication,
+    QComboBox,
+    QLineEdit,
+    QPlainTextEdit,
+    QProgressBar,
+    QToolButton,
+    QWidget,
+)
+from pytestqt.qtbot import QtBot
+from scripted_engine import DESCRIPTION
+
+from app.session_controller import abilities
+from app.window.drafting.chart import Chart
+from app.window.drafting.status_strip import StatusStrip
+from app.window.main_window import Page, Panel
+from app.window.notice_bar import NoticeBar
+from app.window.session_panel.session_panel import SessionPanel
+from app.window.theme import TypeSizes, load_theme
+from app.window.widgets import Widgets, make_widgets
+
+pytestmark = pytest.mark.qt_log_level_fail("WARNING")
+CONTROLS = (QAbstractButton, QLineEdit, QPlainTextEdit, QComboBox, QAbstractItemView, StatusStrip)
+NAMED = (*CONTROLS, Chart, QProgressBar)
+MOST_STEPS = 300
+
+
+@pytest.fixture
+def widgets(qtbot: QtBot) -> Widgets:
+    made = make_widgets(load_theme("light"), TypeSizes())
+    qtbot.addWidget(made.window)
+    made.session.show_model(None, abilities(DESCRIPTION))
+    for group in made.window.findChildren(QToolButton):
+        if group.property("role") == "group":
+            group.setChecked(True)
+    made.window.resize(1180, 780)
+    made.window.show()
+    qtbot.waitExposed(made.window)
+    made.window.activateWindow()
+    return made
+
+
+def own(widget: QWidget) -> bool:
+    """Not a part that Qt made for itself inside a control."""
+    parent = widget.parentWidget()
+    return (
+        widget.objectName() != "qt_menubar_ext_button"
+        and not isinstance(parent, QLineEdit | QComboBox | QAbstractItemView)
+        and (parent is None or not parent.inherits("QComboBoxPrivateContainer"))
+    )
+
+
+def walked(qtbot: QtBot, widgets: Widgets) -> set[QWidget]:
+    """What Tab comes by, until it comes by again."""
+    seen: list[QWidget] = []
+    start = widgets.strip
+    start.setFocus()
+    for _ in range(MOST_STEPS):
+        focus = QApplication.focusWidget()
+        assert focus is not None
+        if focus in seen:
+            return set(seen)
+        seen.append(focus)
+        qtbot.keyClick(focus, Qt.Key.Key_Tab)
+    raise AssertionError("Tab never comes round")
+
+
+def has_its_segment(control: QWidget, reached: set[QWidget]) -> bool:
+    """Of segments side by side Tab takes one, the arrow keys take the others."""
+    parent = control.parentWidget()
+    return control.property("role") == "segment" and any(
+        other.parentWidget() is parent for other in reached
+    )
+
+
+@pytest.mark.parametrize(
+    ("page", "panel"),
+    [
+        ("chat", "session"),
+        ("chat", "drafting"),
+        ("library", None),
+        ("compare", None),
+        ("settings", None),
+    ],
+)
+def test_tab_reaches_every_control(
+    qtbot: QtBot, widgets: Widgets, page: Page, panel: Panel | None
+) -> None:
+    widgets.window.show_page(page)
+    if panel:
+        widgets.window.show_panel(panel)
+    reached = walked(qtbot, widgets)
+    controls = [
+        control
+        for kind in CONTROLS
+        for control in widgets.window.findChildren(kind)
+        if control.isVisible() and control.isEnabled() and own(control)
+    ]
+    assert len(controls) > 8
+    missed = [
+        f"{type(c).__name__} {c.accessibleName() or c.property('text')}"
+        for c in controls
+        if c not in reached and not has_its_segment(c, reached)
+    ]
+    assert missed == []
+
+
+def test_arrow_keys_walk_the_segments(qtbot: QtBot, widgets: Widgets) -> None:
+    panel = widgets.session
+    assert isinstance(panel, SessionPanel)
+    heard: list[object] = []
+    panel.draft_changed.connect(lambda draft: heard.append(draft.depth))
+    auto = next(b for b in panel.findChildren(QToolButton) if b.accessibleName() == "Depth: Auto")
+    auto.setFocus()
+    qtbot.keyClick(auto, Qt.Key.Key_Right)
+    focus = QApplication.focusWidget()
+    assert focus is not None
+    assert focus.accessibleName() == "Depth: 0"
+    qtbot.keyClick(focus, Qt.Key.Key_Right)
+    assert heard == [0, 1]
+
+
+def is_named(widget: QWidget) -> bool:
+    """Buttons of the notice bar get their words with each notice."""
+    words = widget.text() if isinstance(widget, QAbstractButton) else ""
+    return bool(widget.accessibleName() or words or isinstance(widget.parentWidget(), NoticeBar))
+
+
+def test_every_control_and_chart_has_a_name(widgets: Widgets) -> None:
+    nameless = [
+        f"{type(w).__name__} in {type(w.parentWidget()).__name__}"
+        for kind in NAMED
+        for w in widgets.window.findChildren(kind)
+        if own(w) and not is_named(w)
+    ]
+    assert nameless == []
+
+
+def test_pages_say_what_they_are(widgets: Widgets) -> None:
+    for part in (widgets.session, widgets.drafting, widgets.compare, widgets.settings):
+        assert part.accessibleName()
