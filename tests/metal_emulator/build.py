@@ -72,16 +72,16 @@ def runtime_library() -> Path:
     return target
 
 
-def kernel_library(name: str, text: str, checked: bool, defines: tuple[str, ...] = ()) -> Path:
+def kernel_library(name: str, text: str, checked: bool, arithmetic: bool = False) -> Path:
     """The kernel's C++ text as a library. Raises EmulatorError of kind "compile"."""
     compiler = find_compiler()
     runtime = runtime_library()
-    target = _library((text, compiler, checked, defines))
+    target = _library((text, compiler, checked, arithmetic))
     if target.exists():
         return target
     source = target.with_suffix(".cpp")
     source.write_text(text, encoding="utf-8")
-    command = [*compiler.kernel_flags(checked), *defines, f"-I{CPP}", "-c", str(source)]
+    command = [*compiler.kernel_flags(checked), *(["-DMSL_COUNT"] if arithmetic else []), f"-I{CPP}", "-c", str(source)]
     said = _build(target, [command], compiler.link_flags(), [str(runtime)])
     if said:
         raise EmulatorError(name, "compile", _shortened(said))

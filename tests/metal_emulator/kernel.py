@@ -12,6 +12,8 @@ from metal_emulator.source_text import with_threadgroup_arrays
 
 Scalar = bool | int | float
 Template = Sequence[tuple[str, wrapper.TemplateArgument]]
+HEADER_ARRAYS = 32
+"""Threadgroup arrays of a header are numbered from here, those of a source from 0."""
 MATH_MODES = ("safe", "relaxed", "fast")
 
 
@@ -56,7 +58,9 @@ class EmulatedKernel:
         text = self._text(arrays, output_dtypes, list(template or []))
         if verbose:
             print(text)
-        library = build.kernel_library(self.name, text, self.options.check)
+        library = build.kernel_library(
+            self.name, text, self.options.check, self.options.arithmetic
+        )
         done = launch(
             self.name, library, [*given, *wanted], Dispatch(grid, threadgroup), self.options
         )
@@ -101,9 +105,10 @@ class EmulatedKernel:
         ]
         attributes = wrapper.attributes_in(self.source)
         function = "custom_kernel_" + self.name
+        header = with_threadgroup_arrays(self.header, first_id=HEADER_ARRAYS)
         return "".join(
             [
-                f'#include "msl.h"\n#line 1 "{self.name}.header"\n{self.header}\n',
+                f'#include "msl.h"\n#line 1 "{self.name}.header"\n{header}\n',
                 f'#line 1 "{self.name}.wrapper"\n',
                 wrapper.signature(function, parameters, attributes, template),
                 f'#line 1 "{self.name}"\n{with_threadgroup_arrays(self.source)}\n}}\n',
@@ -126,18 +131,20 @@ def metal_kernel(
     shuffle: int = 0,
     check: bool = True,
     seconds: float = 30.0,
+    arithmetic: bool = False,
 ) -> EmulatedKernel:
-    """As mx.fast.metal_kernel; the last three are the emulator's own. Raises ValueError.
+    """As mx.fast.metal_kernel; the last four are the emulator's own. Raises ValueError.
 
     shuffle: a seed for another order of lanes and SIMD-groups, 0 for ascending. check: False runs
     without memory checks and counts of traffic. seconds: a launch that lasts longer is endless.
+    arithmetic: count operations on floating point numbers; slower.
     """
     if not output_names:
         raise ValueError(f"{name}: a kernel needs at least one output")
     mode = (compile_options or {}).get("math_mode", "safe")
     if mode not in MATH_MODES or set(compile_options or {}) - {"math_mode"}:
         raise ValueError(f"{name}: compile_options are math_mode = {MATH_MODES}")
-    options = Options(shuffle, check, seconds)
+    options = Options(shuffle, check, seconds, arithmetic)
     return EmulatedKernel(
         name, list(input_names), list(output_names), source, header, atomic_outputs, options
     )

@@ -45,6 +45,7 @@ class Options:
     shuffle: int = 0
     check: bool = True
     seconds: float = 30.0
+    arithmetic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
