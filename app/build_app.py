@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QApplication
 
 from app.engine_settings import for_model
 from app.folders import Folders
+from app.library.download import Hub
 from app.library_controller import BUILT_IN
 from app.model_values import model_name
 from app.parts import Parts
@@ -17,20 +18,25 @@ from app.worker.contract import ModelSource
 from app.worker.replies import LoadProgress
 from mlx_engine.values.model_description import ModelDescription
 
-LEAVE_S = 5.0
+LEAVE_S = 2.0
 
 
 class App(QObject):
     """Everything there is, from the first window to the last save.
 
-    parts: the objects, for tests as well. source: where models come from, None for the engine.
+    parts: the objects, for tests as well. source, hub: where models come from, None for
+    the engine and the hub.
     """
 
     def __init__(
-        self, application: QApplication, folders: Folders, source: ModelSource | None = None
+        self,
+        application: QApplication,
+        folders: Folders,
+        source: ModelSource | None = None,
+        hub: Hub | None = None,
     ) -> None:
         super().__init__()
-        self.parts = Parts(application, folders, source)
+        self.parts = Parts(application, folders, source, hub)
         self._end_catching = self.parts.mistakes.catch_all()
         self._is_closed = False
         self._connect_models()
@@ -108,6 +114,8 @@ class App(QObject):
         models.measured.connect(parts.figures.show_costs)
         head.cancel_wanted.connect(models.cancel)
         parts.library.chosen.connect(self._offer)
+        parts.library.arrived.connect(self._offer_download)
+        parts.widgets.notice.taken.connect(self._offer)
         parts.widgets.start.built_in_wanted.connect(self._use_built_in)
 
     def _connect_chats(self) -> None:
@@ -139,6 +147,7 @@ class App(QObject):
         parts.files.opened.connect(parts.drops.take)
         parts.drops.model_offered.connect(self._offer)
         parts.drops.heads_offered.connect(parts.cards.offer_heads)
+        parts.drops.folder_offered.connect(self._add_folder)
         parts.drops.hub_model_offered.connect(self._download)
         parts.drops.attached.connect(parts.composer.attach)
         parts.drops.refused.connect(parts.widgets.notice.say)
@@ -219,6 +228,13 @@ class App(QObject):
     def _download(self, model: object) -> None:
         self.parts.widgets.window.show_page("library")
         self.parts.library.get(model)  # type: ignore[arg-type]
+
+    def _offer_download(self, name: str, path: str) -> None:
+        self.parts.widgets.notice.offer(f"{name} is downloaded.", path)
+
+    def _add_folder(self, folder: str) -> None:
+        self.parts.widgets.window.show_page("library")
+        self.parts.library.add_folder(folder)
 
     def _choose_chat(self, chat_id: int, message_id: int | None = None) -> None:
         self.parts.widgets.window.show_page("chat")

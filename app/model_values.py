@@ -12,6 +12,7 @@ from app.library.dropped import (
     DroppedText,
     Refused,
 )
+from app.library.find_models import RECENT
 from app.library.found_model import FoundModel
 from app.library.machine import Machine
 from app.library.model_card import ModelCard, make_card
@@ -48,7 +49,15 @@ def facts_of(model: ModelDescription, machine: Machine) -> CardFacts:
 def library_entry(found: FoundModel) -> LibraryEntry:
     """A model on this computer."""
     detail = size_words(found.nbytes) if found.nbytes else ""
-    return LibraryEntry(str(found.path), found.name, found.place, detail, found.problem or "")
+    return LibraryEntry(
+        str(found.path),
+        found.name,
+        found.place,
+        detail,
+        found.problem or "",
+        found.unfinished,
+        is_recent=found.place == RECENT,
+    )
 
 
 def drop_plan(things: Sequence[Dropped], model: ModelDescription | None) -> DropPlan:

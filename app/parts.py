@@ -43,9 +43,13 @@ class Parts(QObject):
     """The objects, not connected yet; `App` does that."""
 
     def __init__(
-        self, application: QApplication, folders: Folders, source: ModelSource | None = None
+        self,
+        application: QApplication,
+        folders: Folders,
+        source: ModelSource | None = None,
+        hub: Hub | None = None,
     ) -> None:
-        """source: where models come from, None for the real engine."""
+        """source: where models come from, None for the real engine; hub: None for the real one."""
         super().__init__()
         machine = this_machine()
         self.mistakes = Mistakes(folders.logs / "headstart.log", self)
@@ -96,7 +100,7 @@ class Parts(QObject):
         self.library = LibraryController(
             widgets.library,
             widgets.start,
-            Downloads(Hub(folders.hub_models), self),
+            Downloads(hub or Hub(folders.hub_models), self),
             self.settings,
             all_places(folders.hub_models, Path.home()),
             machine,

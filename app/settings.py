@@ -61,6 +61,22 @@ def with_recent_model(settings: AppSettings, model: str) -> AppSettings:
     return replace(settings, recent_models=(model, *others)[:RECENT_MODELS])
 
 
+def without_recent_model(settings: AppSettings, model: str) -> AppSettings:
+    """As it is when it was not used."""
+    return replace(settings, recent_models=tuple(m for m in settings.recent_models if m != model))
+
+
+def with_model_folder(settings: AppSettings, folder: Path) -> AppSettings:
+    """`folder` last, once."""
+    others = without_model_folder(settings, folder)
+    return replace(others, model_folders=(*others.model_folders, folder))
+
+
+def without_model_folder(settings: AppSettings, folder: Path) -> AppSettings:
+    """As it is when models are not looked for there."""
+    return replace(settings, model_folders=tuple(f for f in settings.model_folders if f != folder))
+
+
 def with_preset(settings: AppSettings, name: str, preset: ChatSettings) -> AppSettings:
     """One of that name is replaced."""
     return replace(settings, presets={**settings.presets, name: preset})

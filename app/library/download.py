@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.library.download_errors import DownloadError, in_words
+from app.library.download_errors import ChoiceNeededError, DownloadError, in_words
 from app.library.fetch_file import Fetch, partial_bytes
-from app.library.hub_files import HubFile, NoModelThereError, needed_files
+from app.library.hub_files import HubFile, NoModelThereError, SeveralModelsError, needed_files
 from app.library.hub_link import HubModel
 from app.library.words import size_words
 
@@ -57,6 +57,16 @@ class DownloadPlan:
         return self.missing_bytes + SPARE_BYTES <= self.free_bytes
 
     @property
+    def no_room(self) -> str:
+        """What to do when it does not fit on the disk, "" when it does."""
+        if self.fits:
+            return ""
+        return (
+            f"{self.model.hub_id}: the disk has {size_words(self.free_bytes)} free and the "
+            f"download needs {size_words(self.missing_bytes)} and 1 GB to spare. Make room first."
+        )
+
+    @property
     def words(self) -> str:
         """ "5 files, 18.2 GB (4.1 GB already here); 212 GB free on the disk"."""
         here = f" ({size_words(self.have_bytes)} already here)" if self.have_bytes else ""
@@ -66,7 +76,7 @@ class DownloadPlan:
 
 
 def plan_download(hub: Hub, model: HubModel) -> DownloadPlan:
-    """Ask the hub for the files and their sizes. Raises DownloadError."""
+    """Ask the hub for the files and their sizes. Raises DownloadError, ChoiceNeededError."""
     from huggingface_hub import HfApi
 
     with in_words(model.hub_id):
@@ -85,6 +95,8 @@ def plan_download(hub: Hub, model: HubModel) -> DownloadPlan:
             files = needed_files(listed, model.file)
         except NoModelThereError as error:
             raise DownloadError(f"{model.hub_id}: {error}") from error
+        except SeveralModelsError as error:
+            raise ChoiceNeededError(f"{model.hub_id}: {error}", error.choices) from error
         _check_names(model, info.sha or "", files)
         blobs = hub.repository(model.hub_id) / "blobs"
         return DownloadPlan(
@@ -109,11 +121,8 @@ def download(
     checksum is compared. The model appears in the cache only when it is complete: what came
     before a stop or an error is kept aside and used the next time. Raises DownloadError.
     """
-    if not plan.fits:
-        raise DownloadError(
-            f"{plan.model.hub_id}: the disk has {size_words(plan.free_bytes)} free and the "
-            f"download needs {size_words(plan.missing_bytes)} and 1 GB to spare. Make room first."
-        )
+    if plan.no_room:
+        raise DownloadError(plan.no_room)
     repository = hub.repository(plan.model.hub_id)
     fetch = Fetch(hub.endpoint, hub.token, plan.model.hub_id, plan.commit, repository / "blobs")
     done = 0

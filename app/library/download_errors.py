@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from app.library.hub_files import GgufChoice
+
 
 class DownloadError(Exception):
     """The message names the model, says what is wrong, and what to do."""
@@ -10,6 +12,14 @@ class DownloadError(Exception):
 
 class DownloadStoppedError(DownloadError):
     """The user stopped it; what came so far is kept for the next time."""
+
+
+class ChoiceNeededError(DownloadError):
+    """There are several models, of which one must be chosen."""
+
+    def __init__(self, words: str, choices: tuple[GgufChoice, ...]) -> None:
+        super().__init__(words)
+        self.choices = choices
 
 
 @contextmanager

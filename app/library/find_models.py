@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -11,7 +11,7 @@ from app.library.weight_files import GGUF
 
 HUGGING_FACE, LM_STUDIO = "Hugging Face", "LM Studio"
 DEEPEST = 8
-MOST_RECENT = 12
+RECENT = "Recent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,22 @@ def usual_places(home: Path) -> tuple[Place, ...]:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class FoundHere:
+    """Models of one look at everything. missing: folders of the user's that are not there."""
+
+    models: tuple[FoundModel, ...]
+    missing: tuple[Path, ...]
+
+
+def look_around(places: Iterable[Place], own: Iterable[Path], recent: Iterable[str]) -> FoundHere:
+    """Recent models, then those of the user's own folders, then those of the usual places."""
+    folders = tuple(own)
+    mine = [Place(str(folder), folder) for folder in folders]
+    models = (*recall(recent), *find_models((*mine, *places)))
+    return FoundHere(models, tuple(folder for folder in folders if not folder.is_dir()))
+
+
 def find_models(places: Iterable[Place]) -> Iterator[FoundModel]:
     """What is there, one by one as it is found, broken ones with their reason.
 
@@ -47,11 +63,6 @@ def find_models(places: Iterable[Place]) -> Iterator[FoundModel]:
             yield from _in_folder(place.folder, place, seen, DEEPEST)
 
 
-def remember(recent: tuple[str, ...], path: str) -> tuple[str, ...]:
-    """The paths of recent models with this one in front."""
-    return (path, *(other for other in recent if other != path))[:MOST_RECENT]
-
-
 def recall(recent: Iterable[str]) -> tuple[FoundModel, ...]:
     """Recent models as they are now; one that is gone has that as its problem."""
     return tuple(_recalled(Path(path)) for path in recent)
@@ -61,10 +72,10 @@ def _recalled(path: Path) -> FoundModel:
     gone = "it is no longer there: it was moved or deleted, or its disk is not connected"
     found = None
     if path.is_file():
-        found = gguf_model(path, path.stem, "recent")
+        found = gguf_model(path, path.stem, RECENT)
     elif path.is_dir():
-        found = folder_model(path, _listing(path).files, path.name, "recent")
-    return found or broken_model(path, path.name, "recent", gone)
+        found = folder_model(path, _listing(path).files, path.name, RECENT)
+    return found or broken_model(path, path.name, RECENT, gone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +138,8 @@ def _in_hub_cache(place: Place, seen: set[tuple[int, int]]) -> Iterator[FoundMod
         label = name.removeprefix("models--").replace("--", "/")
         snapshot = hub_snapshot(repository)
         if snapshot is None:
-            why = "the download was begun and not finished: go on with it"
-            yield broken_model(repository, label, place.name, why)
+            begun = broken_model(repository, label, place.name, "the download was not finished")
+            yield replace(begun, unfinished=label)
             continue
         found = list(_in_folder(snapshot, Place(place.name, snapshot), seen, 2))
         for model in found:
@@ -137,9 +148,7 @@ def _in_hub_cache(place: Place, seen: set[tuple[int, int]]) -> Iterator[FoundMod
 
 def _renamed(model: FoundModel, label: str, snapshot: Path) -> FoundModel:
     inner = "" if model.path == snapshot else f"/{model.path.relative_to(snapshot)}"
-    return FoundModel(
-        label + inner, model.path, model.place, model.nbytes, model.changed, model.problem
-    )
+    return replace(model, name=label + inner)
 
 
 def hub_snapshot(repository: Path) -> Path | None:

@@ -20,7 +20,8 @@ class FoundModel:
     """A model on disk. path: what to load. nbytes: its weights. changed: seconds since 1970.
 
     problem: why it cannot be loaded; None when nothing is wrong as far as names, sizes and first
-    bytes tell (mlx_engine.inspect tells the rest).
+    bytes tell (mlx_engine.inspect tells the rest). unfinished: the id on the hub of a download
+    that was begun, "" for none.
     """
 
     name: str
@@ -29,6 +30,7 @@ class FoundModel:
     nbytes: int
     changed: float
     problem: str | None = None
+    unfinished: str = ""
 
 
 def folder_model(folder: Path, names: Iterable[str], name: str, place: str) -> FoundModel | None:

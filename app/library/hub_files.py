@@ -25,6 +25,22 @@ class HubFile:
         return self.sha256 or self.git_id
 
 
+@dataclass(frozen=True, slots=True)
+class GgufChoice:
+    """One of several models in a repository. file: its first, or only, file; nbytes: of all."""
+
+    file: str
+    nbytes: int
+
+
+class SeveralModelsError(Exception):
+    """The repository has several GGUF models, of which one must be chosen."""
+
+    def __init__(self, choices: tuple[GgufChoice, ...]) -> None:
+        super().__init__(f"It holds {len(choices)} GGUF models: choose one.")
+        self.choices = choices
+
+
 class NoModelThereError(Exception):
     """The repository has no weights we can take; the message says what it has."""
 
@@ -32,7 +48,7 @@ class NoModelThereError(Exception):
 def needed_files(files: Iterable[HubFile], only: str | None = None) -> tuple[HubFile, ...]:
     """The weights and what belongs to them: `only` names one file of several models.
 
-    Raises NoModelThereError.
+    Raises NoModelThereError, SeveralModelsError.
     """
     everything = {file.name: file for file in files if _is_safe_name(file.name)}
     if only is not None and only.lower().endswith(GGUF):
@@ -44,16 +60,28 @@ def needed_files(files: Iterable[HubFile], only: str | None = None) -> tuple[Hub
     if len(ggufs) == 1:
         return _gguf_files(everything, ggufs[0])
     if ggufs:
-        raise NoModelThereError(
-            f"It holds {len(ggufs)} GGUF files, such as {ggufs[0]}: open the file you want on its "
-            "page and take that address."
-        )
+        choices = _choices(everything, ggufs)
+        if len(choices) > 1:
+            raise SeveralModelsError(choices)
+        return _gguf_files(everything, choices[0].file if choices else ggufs[0])
     if any(name.lower().endswith(UNSAFE) for name in everything):
         raise NoModelThereError(
             "Its weights are in a format that can run code when opened: take a version with "
             ".safetensors files."
         )
     raise NoModelThereError("It holds no weights, neither .safetensors nor .gguf.")
+
+
+def _choices(everything: dict[str, HubFile], ggufs: list[str]) -> tuple[GgufChoice, ...]:
+    """Smallest first; shards as one, and not at all when one is missing."""
+    whole = (name for name in ggufs if set(_shards(name)) <= set(everything))
+    sizes = {name: sum(everything[part].nbytes for part in _shards(name)) for name in whole}
+    return tuple(GgufChoice(name, sizes[name]) for name in sorted(sizes, key=lambda n: sizes[n]))
+
+
+def _shards(name: str) -> list[str]:
+    shard = shard_of(name)
+    return [name] if shard is None else [shard.name(n) for n in range(1, shard.total + 1)]
 
 
 def _folder_files(everything: dict[str, HubFile], weights: list[str]) -> tuple[HubFile, ...]:
@@ -66,8 +94,7 @@ def _folder_files(everything: dict[str, HubFile], weights: list[str]) -> tuple[H
 
 
 def _gguf_files(everything: dict[str, HubFile], name: str) -> tuple[HubFile, ...]:
-    shard = shard_of(name)
-    names = [name] if shard is None else [shard.name(n) for n in range(1, shard.total + 1)]
+    names = _shards(name)
     missing = next((n for n in names if n not in everything), None)
     if missing is not None:
         raise NoModelThereError(f"It has no file {missing}: take another one.")

@@ -38,7 +38,7 @@ class Seen:
         self.figures: tuple[DownloadFigures, ...] = ()
         self.came: list[str] = []
         downloads.changed.connect(self._take)
-        downloads.came.connect(self.came.append)
+        downloads.came.connect(lambda _, path: self.came.append(path))
 
     def _take(self, figures: tuple[DownloadFigures, ...]) -> None:
         self.figures = figures

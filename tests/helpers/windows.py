@@ -12,6 +12,7 @@ from scripted_models import ScriptedModels, WorkerEngine, described
 
 from app.build_app import App
 from app.folders import Folders
+from app.library.download import Hub
 
 PATIENCE_MS = 20_000
 
@@ -66,10 +67,14 @@ class Driven:
 
 @contextmanager
 def running(
-    qapp: QApplication, qtbot: QtBot, place: Path, source: ScriptedModels
+    qapp: QApplication,
+    qtbot: QtBot,
+    place: Path,
+    source: ScriptedModels,
+    hub: Hub | None = None,
 ) -> Iterator[Driven]:
     """A started app with its model loaded; closed at the end."""
-    app = App(qapp, folders_in(place), source)
+    app = App(qapp, folders_in(place), source, hub)
     driven = Driven(app, qtbot)
     try:
         app.start()

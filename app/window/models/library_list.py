@@ -3,17 +3,19 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QFont, QFontMetrics, QKeyEvent, QPainter
+from PySide6.QtGui import QColor, QContextMenuEvent, QFont, QFontMetrics, QKeyEvent, QPainter
 from PySide6.QtWidgets import (
     QFrame,
     QListWidget,
     QListWidgetItem,
+    QMenu,
     QStyle,
     QStyledItemDelegate,
     QStyleOptionViewItem,
     QWidget,
 )
 
+from app.window.models.entry_menu import EntryActions, entry_menu
 from app.window.models.model_values import LibraryEntry
 from app.window.theme import Theme, TypeSizes
 
@@ -22,9 +24,14 @@ EDGE, GAP = 12, 2
 
 
 class LibraryList(QListWidget):
-    """Signal `chosen`(str): load the model at this path. Broken ones cannot be chosen."""
+    """Signals: `chosen`(path) to load; `resume_wanted`(id on the hub) for a download that was not
+    finished; `reveal_wanted`(path), `forget_wanted`(path). Other broken ones cannot be chosen.
+    """
 
     chosen = Signal(str)
+    resume_wanted = Signal(str)
+    reveal_wanted = Signal(str)
+    forget_wanted = Signal(str)
 
     def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
         super().__init__()
@@ -62,10 +69,33 @@ class LibraryList(QListWidget):
 
     def _choose(self, item: QListWidgetItem) -> None:
         entry = item.data(ENTRY)
-        if isinstance(entry, LibraryEntry) and not entry.problem:
+        if isinstance(entry, LibraryEntry):
+            self._choose_entry(entry)
+
+    def _choose_entry(self, entry: LibraryEntry) -> None:
+        if entry.unfinished:
+            self.resume_wanted.emit(entry.unfinished)
+        elif not entry.problem:
             self.chosen.emit(entry.path)
 
+    def menu_of(self, item: QListWidgetItem | None) -> QMenu | None:
+        """What can be done with the model in a row, None for a heading."""
+        entry = item.data(ENTRY) if item is not None else None
+        if not isinstance(entry, LibraryEntry):
+            return None
+        actions = EntryActions(self._choose_entry, self.reveal_wanted.emit, self.forget_wanted.emit)
+        return entry_menu(entry, actions, self)
+
     # Qt
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:  # noqa: N802
+        """The menu of the row below the pointer, or of the current one for the menu key."""
+        by_key = event.reason() == QContextMenuEvent.Reason.Keyboard
+        item = self.currentItem() if by_key else self.itemAt(event.pos())
+        menu = self.menu_of(item)
+        if menu is not None:
+            menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+            menu.popup(event.globalPos())
 
     def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
         """Return chooses; on a Mac Qt would begin to edit the row."""
@@ -76,10 +106,18 @@ class LibraryList(QListWidget):
             super().keyPressEvent(event)
 
 
+def second_line(entry: LibraryEntry) -> str:
+    """Where it is, or why it cannot be loaded."""
+    if entry.unfinished:
+        return f"{entry.problem}: click to go on with it"
+    return entry.problem or entry.path
+
+
 def _item(entry: LibraryEntry) -> QListWidgetItem:
     item = QListWidgetItem(entry.name)
     item.setData(ENTRY, entry)
-    second = f"Cannot be loaded: {entry.problem}" if entry.problem else entry.path
+    broken = entry.problem and not entry.unfinished
+    second = f"Cannot be loaded: {entry.problem}" if broken else second_line(entry)
     item.setData(Qt.ItemDataRole.AccessibleTextRole, f"{entry.name}. {entry.detail}. {second}")
     item.setToolTip(f"{entry.path}\n{entry.problem}".strip())
     return item
@@ -168,6 +206,7 @@ class _Rows(QStyledItemDelegate):
         mode = Qt.TextElideMode.ElideMiddle
         if entry.problem:
             mode = Qt.TextElideMode.ElideRight
-            painter.setPen(QColor(self._theme.error))
-        second = narrow.elidedText(entry.problem or entry.path, mode, rect.width())
+            colour = self._theme.warning if entry.unfinished else self._theme.error
+            painter.setPen(QColor(colour))
+        second = narrow.elidedText(second_line(entry), mode, rect.width())
         painter.drawText(rect.left(), base, second)

@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QPushButton, QVBoxLayout, 
 
 from app.window.controls.labels import label, paragraph, say
 from app.window.models.download_row import DownloadRow
+from app.window.models.folder_section import FolderSection
 from app.window.models.library_list import LibraryList
 from app.window.models.model_values import DownloadFigures, LibraryEntry
 from app.window.theme import Theme, TypeSizes
@@ -15,8 +16,11 @@ NOTHING = "No models found. Drop a model folder or a .gguf file on the window, o
 
 
 class LibraryView(QWidget):
-    """Signals: `chosen`(path), `open_wanted`, `get_wanted`(name or link on the hub); and
-    `pause_wanted`, `resume_wanted`, `cancel_wanted` with a download's key.
+    """Signals: `chosen`(path), `open_wanted`, `get_wanted`(name or link on the hub),
+    `reveal_wanted`(path), `forget_wanted`(path); with a download's key `pause_wanted`,
+    `resume_wanted`, `cancel_wanted`, `load_wanted`, and `file_chosen` with the file as well.
+
+    folders: the section of the user's own folders.
     """
 
     chosen = Signal(str)
@@ -25,6 +29,10 @@ class LibraryView(QWidget):
     pause_wanted = Signal(str)
     resume_wanted = Signal(str)
     cancel_wanted = Signal(str)
+    load_wanted = Signal(str)
+    file_chosen = Signal(str, str)
+    reveal_wanted = Signal(str)
+    forget_wanted = Signal(str)
 
     def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
         super().__init__()
@@ -39,12 +47,14 @@ class LibraryView(QWidget):
         self._open = QPushButton("Open…")
         self._open.setToolTip("Choose a model folder or a .gguf file")
         self._list = LibraryList(theme, sizes)
+        self.folders = FolderSection(theme, sizes)
         self._empty = paragraph("", "muted")
         self._empty.setAlignment(Qt.AlignmentFlag.AlignTop)
         self._wanted = QLineEdit()
         self._wanted.setAccessibleName("Model to download")
         self._wanted.setPlaceholderText("owner/name or a link on Hugging Face")
-        self._get = QPushButton("Download")
+        self._get = QPushButton("Find")
+        self._get.setToolTip("Ask the hub for its size; nothing is fetched before you agree")
         self._problem = paragraph("", "problem")
         self._downloads = QVBoxLayout()
         self._downloads.setSpacing(8)
@@ -52,6 +62,9 @@ class LibraryView(QWidget):
         self._filter.textChanged.connect(lambda _: self._refresh())
         self._open.clicked.connect(self.open_wanted)
         self._list.chosen.connect(self.chosen)
+        self._list.resume_wanted.connect(self.get_wanted)
+        self._list.reveal_wanted.connect(self.reveal_wanted)
+        self._list.forget_wanted.connect(self.forget_wanted)
         self._wanted.textChanged.connect(self._allow_download)
         self._wanted.returnPressed.connect(self._ask)
         self._get.clicked.connect(self._ask)
@@ -71,6 +84,7 @@ class LibraryView(QWidget):
         column.addLayout(top)
         column.addWidget(self._list, 1)
         column.addWidget(self._empty, 1)
+        column.addWidget(self.folders)
         column.addLayout(self._downloads)
         column.addLayout(bottom)
         column.addWidget(self._problem)
@@ -101,6 +115,7 @@ class LibraryView(QWidget):
         """Take other colours and sizes."""
         self._theme, self._sizes = theme, sizes
         self._list.set_theme(theme, sizes)
+        self.folders.set_theme(theme, sizes)
         for row in self._rows.values():
             row.set_theme(theme, sizes)
 
@@ -109,6 +124,8 @@ class LibraryView(QWidget):
         row.pause_wanted.connect(self.pause_wanted)
         row.resume_wanted.connect(self.resume_wanted)
         row.cancel_wanted.connect(self.cancel_wanted)
+        row.load_wanted.connect(self.load_wanted)
+        row.file_chosen.connect(self.file_chosen)
         self._downloads.addWidget(row)
         return row
 

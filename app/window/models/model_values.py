@@ -6,7 +6,7 @@ from typing import Literal
 from mlx_engine.values.model_description import TensorGroup
 
 Fit = Literal["fits", "tight", "too-large"]
-Phase = Literal["waiting", "running", "paused", "failed", "done"]
+Phase = Literal["looking", "offered", "choice", "waiting", "running", "paused", "failed", "done"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +39,44 @@ class CardFacts:
 
 @dataclass(frozen=True, slots=True)
 class LibraryEntry:
-    """A model on disk. place: the heading it stands under. problem: "" or why it cannot load."""
+    """A model on disk. place: the heading it stands under. problem: "" or why it cannot load.
+
+    unfinished: the id of a download that can go on, "" for none. is_recent: listed because it was
+    used. has_file: it can be shown in its folder.
+    """
 
     path: str
     name: str
     place: str
     detail: str = ""
     problem: str = ""
+    unfinished: str = ""
+    is_recent: bool = False
+    has_file: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class OwnFolder:
+    """A folder of the user's in which models are looked for. problem: "" or why there are none."""
+
+    path: str
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FileChoice:
+    """One of several models under one name; `words` are for a list: "Q4_K_M.gguf · 2.7 GB"."""
+
+    file: str
+    words: str
 
 
 @dataclass(frozen=True, slots=True)
 class DownloadFigures:
-    """One download; `words` say what is wrong when it failed."""
+    """One download. words: what is wrong when it failed, what it will fetch when it is offered.
+
+    choices: what can be chosen from in the phase "choice".
+    """
 
     key: str
     name: str
@@ -59,6 +85,7 @@ class DownloadFigures:
     total: int = 0
     bytes_per_second: float = 0.0
     words: str = ""
+    choices: tuple[FileChoice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,11 @@ import pytest
 from fake_hub import COMMIT, FakeHub, git_id, serving
 
 from app.library.download import SPARE_BYTES, DownloadPlan, Hub, download, plan_download
-from app.library.download_errors import DownloadError, DownloadStoppedError
+from app.library.download_errors import (
+    ChoiceNeededError,
+    DownloadError,
+    DownloadStoppedError,
+)
 from app.library.hub_link import HubModel
 from mlx_engine.loading.hub import cached_folder
 
@@ -169,7 +173,7 @@ def test_a_full_disk_is_seen_before_the_first_byte(
         (HubModel("org/small", "v9"), "no such branch"),
         (HubModel("org/pickles"), "can run code"),
         (HubModel("org/nothing"), "no weights"),
-        (HubModel("org/ggufs"), "holds 2 GGUF files, such as a-Q4.gguf"),
+        (HubModel("org/ggufs"), "holds 2 GGUF models: choose one"),
         (HubModel("org/ggufs", file="c.gguf"), "no file c.gguf"),
         (HubModel("org/half", file="x-00001-of-00002.gguf"), "no file x-00002-of-00002.gguf"),
     ],
@@ -193,6 +197,26 @@ def test_one_gguf_of_several_by_its_link(hub: Hub, fake: FakeHub) -> None:
     assert path.name == "b-Q8.gguf"
     assert path.read_bytes() == b"GGUFb"
     assert set(contents(path.parent)) == {"b-Q8.gguf"}
+
+
+def test_several_ggufs_are_a_choice_with_sizes_and_shards_are_one(hub: Hub, fake: FakeHub) -> None:
+    fake.repositories["org/ggufs"] = {
+        "Q8_0/m-Q8_0-00001-of-00002.gguf": b"GGUF" * 10,
+        "Q8_0/m-Q8_0-00002-of-00002.gguf": b"GGUF" * 20,
+        "m-Q4_K_M.gguf": b"GGUF" * 5,
+        "m-F16-00001-of-00002.gguf": b"GGUF",
+        "mmproj-F16.gguf": b"GGUF",
+    }
+    with pytest.raises(ChoiceNeededError) as asked:
+        plan_download(hub, HubModel("org/ggufs"))
+    small, split = asked.value.choices
+    assert (small.file, small.nbytes) == ("m-Q4_K_M.gguf", 20)
+    assert (split.file, split.nbytes) == ("Q8_0/m-Q8_0-00001-of-00002.gguf", 120)
+    path = fetched(hub, HubModel("org/ggufs", file=split.file))
+    assert path.name == "m-Q8_0-00001-of-00002.gguf"
+    assert len(contents(path.parent)) == 2
+    del fake.repositories["org/ggufs"]["m-Q4_K_M.gguf"]
+    assert len(plan_download(hub, HubModel("org/ggufs")).files) == 2
 
 
 def test_no_connection_in_words(tmp_path: Path) -> None:

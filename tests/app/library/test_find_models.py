@@ -7,11 +7,11 @@ import pytest
 from model_files import COMMIT, gguf, hub_model, model_folder, safetensors
 
 from app.library.find_models import (
-    MOST_RECENT,
+    RECENT,
     Place,
     find_models,
+    look_around,
     recall,
-    remember,
     usual_places,
 )
 from app.library.found_model import FoundModel
@@ -128,7 +128,8 @@ def test_the_hub_s_cache_has_one_entry_a_repository(tmp_path: Path) -> None:
     }
     assert found["org/small"].path == snapshot
     assert found["org/small"].nbytes > 0
-    assert "begun and not finished" in str(found["org/begun"].problem)
+    assert "not finished" in str(found["org/begun"].problem)
+    assert (found["org/begun"].unfinished, found["org/small"].unfinished) == ("org/begun", "")
 
 
 def test_main_decides_among_revisions_and_else_the_newest(tmp_path: Path) -> None:
@@ -191,17 +192,6 @@ def test_ten_thousand_files_take_a_moment(tmp_path: Path) -> None:
     assert time.perf_counter() - started < 2
 
 
-def test_recent_models_come_newest_first_and_once() -> None:
-    recent: tuple[str, ...] = ()
-    for path in ("a", "b", "a"):
-        recent = remember(recent, path)
-    assert recent == ("a", "b")
-    for number in range(50):
-        recent = remember(recent, str(number))
-    assert len(recent) == MOST_RECENT
-    assert recent[0] == "49"
-
-
 def test_recent_models_are_looked_at_again(tmp_path: Path) -> None:
     here, file = model_folder(tmp_path / "here"), gguf(tmp_path / "m.gguf")
     gone = tmp_path / "gone"
@@ -209,3 +199,15 @@ def test_recent_models_are_looked_at_again(tmp_path: Path) -> None:
     assert [model.path for model in models] == [here, file, gone]
     assert [model.problem is None for model in models] == [True, True, False]
     assert "no longer there" in str(models[2].problem)
+
+
+def test_a_look_around_has_recent_ones_first_then_own_folders(tmp_path: Path) -> None:
+    mine, theirs = model_folder(tmp_path / "mine" / "a"), model_folder(tmp_path / "theirs" / "b")
+    own, gone = tmp_path / "mine", tmp_path / "gone"
+    found = look_around([Place("Theirs", tmp_path / "theirs")], [own, gone], [str(theirs)])
+    assert [(model.place, model.path) for model in found.models] == [
+        (RECENT, theirs),
+        (str(own), mine),
+        ("Theirs", theirs),
+    ]
+    assert found.missing == (gone,)
