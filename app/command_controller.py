@@ -10,6 +10,7 @@ from app.chat_list_controller import ChatListController
 from app.file_controller import FileController
 from app.kept_settings import KeptSettings
 from app.look_controller import LookController
+from app.stop_controller import StopController
 from app.window.actions import Name
 from app.window.main_window import Panel
 from app.window.widgets import Widgets
@@ -25,6 +26,7 @@ class CommandController(QObject):
         listed: ChatListController,
         look: LookController,
         files: FileController,
+        stops: StopController,
         settings: KeptSettings,
         new_chat: Callable[[], None],
         parent: QObject | None = None,
@@ -32,11 +34,12 @@ class CommandController(QObject):
         super().__init__(parent)
         self._widgets, self._chats, self._listed = widgets, chats, listed
         self._look, self._files, self._settings = look, files, settings
-        self._new_chat = new_chat
+        self._new_chat, self._stops = new_chat, stops
         self._connect()
         self._connect_buttons()
         widgets.window.folded.connect(self.refresh)
         settings.changed.connect(self.refresh)
+        stops.changed.connect(self.refresh)
         chats.opened.connect(self.refresh)
         self.refresh()
 
@@ -55,7 +58,7 @@ class CommandController(QObject):
             "find": transcript.open_find,
             "search": self._search,
             "undo-delete": widgets.sidebar.undo,
-            "stop": chats.stop,
+            "stop": self._stops.stop,
             "regenerate": chats.regenerate,
             "continue": chats.continue_answer,
             "compare": self._compare,
@@ -96,7 +99,7 @@ class CommandController(QObject):
         widgets.strip.opened.connect(actions["drafting"].trigger)
         widgets.drafting_panel.closed.connect(lambda: window.show_panel("session"))
         for page in (widgets.library_page, widgets.settings_page, widgets.compare):
-            page.closed.connect(lambda: window.show_page("chat"))
+            page.closed.connect(self._back_to_chat)
         for view in (widgets.start, widgets.library):
             view.open_wanted.connect(actions["open"].trigger)
 
@@ -105,7 +108,7 @@ class CommandController(QObject):
         actions, window, settings = self._widgets.actions, self._widgets.window, self._settings
         is_answering = self._chats.running is not None
         has_chat = self._chats.chat.chat_id is not None
-        actions.enable(is_answering, "stop")
+        actions.enable(self._stops.has_work, "stop")
         actions.enable(has_chat and not is_answering, "regenerate", "continue")
         actions.enable(
             has_chat, "rename-chat", "pin-chat", "duplicate-chat", "delete-chat", "export-chat"
@@ -116,6 +119,10 @@ class CommandController(QObject):
         actions.check("drafted-words", settings.value.show_drafted)
         for scheme in ("system", "light", "dark"):
             actions.check(scheme, settings.value.theme == scheme)
+
+    def _back_to_chat(self) -> None:
+        self._widgets.window.show_page("chat")
+        self._widgets.composer.setFocus()
 
     def _with_chat(self, action: Callable[[int], object]) -> None:
         if self._chats.chat.chat_id is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import groupby
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, Signal
 
 from app.engine_settings import engine_settings
 from app.model_controller import ModelController
@@ -24,7 +24,12 @@ AnswerReply = AnswerEvents | AnswerFailed | AnswerWithdrawn
 
 
 class CompareController(QObject):
-    """The two answers are kept out of the store; their caches go when both are complete."""
+    """The two answers are kept out of the store; their caches go when both are complete.
+
+    Signal `changed`: a comparison began or is over.
+    """
+
+    changed = Signal()
 
     def __init__(
         self,
@@ -134,12 +139,14 @@ class CompareController(QObject):
         ask = self._waiting.pop(0)
         self._running = "on" if ask.chat_id == CHAT_IDS["on"] else "off"
         self._answer = RunningAnswer(0, 0)
+        self.changed.emit()
         self._view.begin_side(self._running)
         self._request(ask)
 
     def _leave(self) -> None:
         self._running = None
         self._waiting.clear()
+        self.changed.emit()
         for chat_id in CHAT_IDS.values():
             self._request(CloseChat(chat_id))
 

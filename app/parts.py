@@ -30,6 +30,7 @@ from app.model_controller import ModelController
 from app.reply_router import router
 from app.session_controller import SessionController
 from app.settings_controller import SettingsController
+from app.stop_controller import StopController
 from app.store.answer_figures import AnswerFigures, answer_figures
 from app.store.session_store import SessionStore, open_passing_store, open_store
 from app.values.chat_settings import ChatSettings
@@ -106,12 +107,14 @@ class Parts(QObject):
             machine,
             self,
         )
+        self.stops = StopController(self.chats, self.compare, self.models, self)
         self.commands = CommandController(
             widgets,
             self.chats,
             self.listed,
             self.look,
             self.files,
+            self.stops,
             self.settings,
             self.begin_chat,
             self,

@@ -1,11 +1,14 @@
 """A comparison comes to its end whatever happens in its middle."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
-from scripted_engine import DESCRIPTION
+from scripted_engine import DESCRIPTION, Answer
+from windows import running, scripted
 
 from app.compare_controller import CHAT_IDS, CompareController
 from app.model_controller import ModelController
@@ -13,7 +16,13 @@ from app.values.chat_settings import ChatSettings
 from app.window.compare.compare_pane import ComparePane
 from app.window.compare.compare_view import CompareView, Side
 from app.window.theme import TypeSizes, load_theme
-from app.worker.replies import AnswerEvents, AnswerFailed, ModelLoaded, Problem
+from app.worker.replies import (
+    AnswerEvents,
+    AnswerFailed,
+    LoadProgress,
+    ModelLoaded,
+    Problem,
+)
 from app.worker.requests import Ask, CloseChat, StopAnswer
 from mlx_engine.values.events import (
     FinishReason,
@@ -104,3 +113,27 @@ def test_an_error_in_the_second_side_keeps_the_first(comparison: Comparison) -> 
 
 def test_answers_of_chats_are_left_alone(comparison: Comparison) -> None:
     assert not comparison.controller.take(AnswerEvents("7", "8", (TextPiece("x"),)))
+
+
+def test_the_stop_command_ends_what_runs(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> None:
+    source = scripted(Answer("word " * 500, pause_s=0.01), Answer("word " * 500, pause_s=0.01))
+    with running(qapp, qtbot, tmp_path, source) as driven:
+        parts, stop = driven.parts, driven.widgets.actions["stop"]
+        assert not stop.isEnabled()
+        driven.send("Go on.")
+        assert stop.isEnabled()
+        driven.until(lambda: len(parts.chats.chat.turns) == 2)
+        stop.trigger()
+        driven.until_answered()
+        assert not stop.isEnabled()
+        parts.compare.run("Why?")
+        assert stop.isEnabled()
+        stop.trigger()
+        driven.until(lambda: not parts.compare.is_running)
+        assert not stop.isEnabled()
+        parts.models.load_path(None)
+        parts.models.progressed.emit(LoadProgress(None, 0, 0))
+        assert stop.isEnabled()
+        stop.trigger()
+        driven.until(lambda: parts.models.loading is None)
+        driven.until(lambda: not stop.isEnabled())

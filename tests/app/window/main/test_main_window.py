@@ -8,7 +8,7 @@ from PySide6.QtGui import QDragEnterEvent, QDropEvent, QGuiApplication
 from PySide6.QtWidgets import QAbstractButton, QLabel, QLineEdit, QMenuBar
 from pytestqt.qtbot import QtBot
 
-from app.window.actions import COMMANDS, Actions
+from app.window.actions import COMMANDS, Actions, Name
 from app.window.crash_box import CrashBox
 from app.window.main_window import MainWindow, Parts, dragged_texts
 from app.window.notice_bar import NoticeBar
@@ -124,6 +124,30 @@ def test_every_command_is_in_a_menu_once_and_no_two_share_a_key(qtbot: QtBot) ->
     assert not {"Del", "Backspace"} & set(keys)
     assert {"Ctrl+N", "Ctrl+K", "Ctrl+R", "Esc", "Ctrl+,", "Ctrl+F", "Ctrl+Shift+C"} <= set(keys)
     assert len({command.name for command in COMMANDS}) == len(COMMANDS)
+
+
+BROUGHT_ALONG = {
+    "new-chat": "Ctrl+N",
+    "search": "Ctrl+K",
+    "sidebar": "Ctrl+B",
+    "regenerate": "Ctrl+R",
+    "stop": "Esc",
+    "settings": "Ctrl+,",
+    "find": "Ctrl+F",
+    "copy-answer": "Ctrl+Shift+C",
+    "larger": "Ctrl++",
+    "smaller": "Ctrl+-",
+    "actual-size": "Ctrl+0",
+    "drafted-words": "Ctrl+Shift+D",
+}
+"""Shortcuts people know from other chat apps; Ctrl is the Command key on a Mac."""
+
+
+@pytest.mark.parametrize(("name", "keys"), BROUGHT_ALONG.items())
+def test_shortcuts_users_bring_along(name: Name, keys: str) -> None:
+    owner = QObject()
+    actions = Actions(owner)
+    assert keys in [key.toString() for key in actions[name].shortcuts()]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
