@@ -7,6 +7,7 @@ from typing import NamedTuple
 from mlx_engine.loading.gguf_part import GgufPart
 from mlx_engine.loading.model_folder import ModelFiles
 from mlx_engine.loading.model_headers import ModelHeaders
+from mlx_engine.loading.packed_shapes import packed_shapes
 from mlx_engine.loading.recommended_sampling import (
     Recommendation,
     read_recommendation,
@@ -99,10 +100,11 @@ def _count_heads(tensors: Iterable[str]) -> int:
 def _weights_by_group(headers: ModelHeaders) -> dict[str, list[_Weight]]:
     """Weights of the trunk by role; usable heads, else those in the shards; what is skipped."""
     shapes = headers.family.shapes(headers.config, str(headers.files.config))
+    trunk_shapes = packed_shapes(headers.parts.trunk, headers.config) | shapes.trunk
     groups: dict[str, list[_Weight]] = {}
     for name, tensor in headers.parts.trunk.items():
         if _is_main(name, headers.parts.trunk):
-            weight = _weight(name, tensor, headers.parts.trunk, shapes.trunk)
+            weight = _weight(name, tensor, headers.parts.trunk, trunk_shapes)
             groups.setdefault(headers.family.group(name), []).append(weight)
     head = headers.heads.tensors or headers.parts.head
     groups["MTP head"] = _weights(head, shapes.head)
@@ -120,6 +122,8 @@ def _weights(tensors: Mapping[str, TensorInfo], shapes: Mapping[str, Shape]) -> 
 
 def _is_main(name: str, tensors: Mapping[str, TensorInfo]) -> bool:
     """False for the scales and biases that go with a packed weight."""
+    if name.endswith("_scales") and f"{name.removesuffix('_scales')}_blocks" in tensors:
+        return False
     matrix, _, part = name.rpartition(".")
     return part not in ("scales", "biases") or f"{matrix}.weight" not in tensors
 
@@ -147,6 +151,10 @@ def _loaded(
 ) -> _Weight:
     matrix = name.removesuffix(".weight")
     scales = tensors.get(f"{matrix}.scales")
+    if name.endswith("_blocks") and tensor.dtype == "U8":  # two weights a byte, as gpt-oss has them
+        scale = tensors.get(f"{name.removesuffix('_blocks')}_scales")
+        nbytes = tensor.nbytes + (scale.nbytes if scale is not None else 0)
+        return _Weight("mxfp4, groups of 32", 2 * prod(tensor.shape), nbytes, True)
     if scales is None:
         return _Weight(_dense_words(tensor), prod(tensor.shape), tensor.nbytes, _is_matrix(tensor))
     biases = tensors.get(f"{matrix}.biases")

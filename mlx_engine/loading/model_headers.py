@@ -17,6 +17,9 @@ from mlx_engine.models.registry import family_for, is_known
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 from mlx_engine.values.reason import Reason
 
+_PUBLISHED_PACKED = (("gpt_oss", "mxfp4"),)
+"""Architectures whose original files are packed in a form that is MLX's as well."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelHeaders:
@@ -43,7 +46,7 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
     config = read_json_object(files.config)
     architecture = _model_type(config, files.config)
     family = family_for(architecture)
-    _refuse_foreign_packing(config, files.config)
+    _refuse_foreign_packing(config, architecture, files.config)
     origin = str(files.root)
     parts = _assembled(family.split(merge_headers(files.shards), config, origin))
     return ModelHeaders(
@@ -95,12 +98,12 @@ def _model_type(config: Mapping[str, object], origin: Path) -> str:
     return chosen
 
 
-def _refuse_foreign_packing(config: Mapping[str, object], origin: Path) -> None:
+def _refuse_foreign_packing(config: Mapping[str, object], architecture: str, origin: Path) -> None:
     """Quantisation that is not MLX's names its method: fp8, gptq, awq, ..."""
     for key in ("quantization_config", "compression_config"):
         packing = config.get(key)
         method = packing.get("quant_method") if isinstance(packing, Mapping) else None
-        if method is not None:
+        if method is not None and (architecture, method) not in _PUBLISHED_PACKED:
             raise UnsupportedModel(
                 f"{origin}: weights are packed by {ascii(method)[:40]}, which this version does "
                 "not run. Take an MLX conversion of the model, or the original in 16 bits."
