@@ -16,6 +16,7 @@ from mlx_engine.models.mlx_lm_trunk.published_forms import published
 from mlx_engine.models.mlx_lm_trunk.text_config import flat_config, with_rotation
 from mlx_engine.models.mlx_lm_trunk.trunk import Trunk, take_apart
 from mlx_engine.models.mlx_lm_trunk.windows import Windows, windows_of
+from mlx_engine.models.mlx_lm_trunk.yarn import rotate_untruncated
 from mlx_engine.models.weight_table import WeightTable
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
@@ -41,6 +42,8 @@ def open_trunk(model_type: str, config: Mapping[str, object], table: WeightTable
         model_type, flat, Named(published(model_type, table.take_all()), origin), tied=tied
     )
     table.hold(parameters_of(model).values())
+    if model_type == "gpt_oss":
+        rotate_untruncated(model, flat, origin)
     windows = windows_of(model_type, fields)
     in_all = windows.size if windows.layers == fields.count("num_hidden_layers") else None
     make_caches = partial(kept_caches, model, in_all)
