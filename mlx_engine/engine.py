@@ -14,14 +14,19 @@ from numpy.typing import NDArray
 
 from mlx_engine.built_in_model import built_in_model
 from mlx_engine.decoding.answer import Answer
+from mlx_engine.decoding.conversable import Conversable, SessionSettings
 from mlx_engine.decoding.draft_control import DraftControl
 from mlx_engine.decoding.opening import Opening
 from mlx_engine.decoding.row_check import rows_are_exact
-from mlx_engine.decoding.session import Conversable, Session, SessionSettings
+from mlx_engine.decoding.session import Session
 from mlx_engine.decoding.stop_rules import StopRules
+from mlx_engine.drafting.contract import Offer
 from mlx_engine.drafting.draft_length import DraftLength
 from mlx_engine.drafting.pass_costs import CostMeter
 from mlx_engine.drafting.round_costs import PassCosts
+from mlx_engine.drafting.round_plan import Learned
+from mlx_engine.drafting.sources import DraftKit
+from mlx_engine.loading.draft_model import DraftModel, open_draft_model
 from mlx_engine.loading.load_model import LoadedModel, load_model
 from mlx_engine.sampling.sampler import fresh_seed
 from mlx_engine.text.chat_template import PLAIN_STOP, fallback_template
@@ -50,7 +55,7 @@ def open_engine(
 ) -> "Engine":
     """Load a model and check its numerics on this machine. Raises EngineError."""
     model = load_model(path, options, built_in_model(), on_progress, stop)
-    return Engine(model, options)
+    return Engine(model, options, open_draft_model(options, model))
 
 
 class Engine:
@@ -58,23 +63,32 @@ class Engine:
     called from another.
     """
 
-    def __init__(self, model: LoadedModel, options: LoadOptions) -> None:
+    def __init__(
+        self, model: LoadedModel, options: LoadOptions, small: DraftModel | None = None
+    ) -> None:
         self._thread = threading.get_ident()
         self._is_closed = False
         self._sessions = WeakSet[Session]()
         self._model = model
         limit = options.context_length or model.description.context_length
+        self._meter = CostMeter(model.adapter, model.read_heads)
         self._parts = Conversable(
             adapter=model.adapter,
             tokenizer=model.tokenizer,
             template=model.template or fallback_template(),
             stop=() if model.template else (PLAIN_STOP,),
             context_length=min(limit, model.description.context_length),
-            heads=model.description.mtp,
+            drafting=DraftKit(
+                adapter=model.adapter,
+                heads=model.description.mtp,
+                read_heads=self._meter.use_heads,
+                small=small,
+                always=model.tokenizer.special_ids,
+            ),
             chunk=CHUNK_ON_METAL if mx.metal.is_available() else CHUNK_ON_CPU,
         )
         self.description = self._describe(options)
-        self._meter = CostMeter(self._parts.adapter)
+        self._generated = self._fresh_learned()
 
     def _describe(self, options: LoadOptions) -> ModelDescription:
         """The file's description, with what is in effect here."""
@@ -103,8 +117,9 @@ class Engine:
 
     @property
     def pass_costs(self) -> PassCosts:
-        """Milliseconds of a pass of 1 to 9 rows here, measured at the first call."""
+        """Milliseconds of a pass of 1 to 9 rows, and of the heads, measured at the first call."""
         self._check()
+        self._meter.use_heads()
         costs = self._meter.measure()
         assert costs is not None
         return costs
@@ -112,7 +127,8 @@ class Engine:
     def measure_costs(self, stop: Callable[[], bool]) -> PassCosts | None:
         """The same, until stop(), asked before every pass; None then, and the next call goes on.
 
-        Answers in between begin with presumed costs.
+        Heads that nothing has used yet are left alone, their cost presumed. Answers in between
+        begin with presumed costs.
         """
         self._check()
         return self._meter.measure(stop)
@@ -133,7 +149,9 @@ class Engine:
             generation=generation or GenerationOptions(),
             thinking=thinking,
         )
-        session = Session(self._parts, settings, self._control(draft), self._check)
+        session = Session(
+            self._parts, settings, self._control(draft, self._fresh_learned()), self._check
+        )
         self._sessions.add(session)
         return session
 
@@ -150,7 +168,7 @@ class Engine:
         self._check()
         options = GenerationOptions(max_tokens, tuple(stop), ignore_eos)
         tokens = self._prompt(self.tokenize(prompt) if isinstance(prompt, str) else prompt)
-        control = self._control(draft)
+        control = self._control(draft, self._generated)
         picked = sampling or self.description.sampling
         answer = Answer(
             control.track_for_answer(),
@@ -194,6 +212,7 @@ class Engine:
         adapter, ids = self._parts.adapter, self._prompt(tokens)
         if adapter.mtp_depth == 0 or len(ids) == 1:
             return np.zeros((adapter.mtp_depth, len(ids) - 1, adapter.vocabulary), np.float32)
+        self._model.read_heads()
         hidden = self._hidden(ids)[:, :-1]
         states = adapter.mtp_forward(mx.array([ids[1:]]), hidden, adapter.make_head_caches())
         return np.array(adapter.mtp_logits(states))
@@ -209,6 +228,7 @@ class Engine:
         del self._model
         del self._parts
         del self._meter
+        del self._generated
         mx.clear_cache()
 
     def _hidden(self, tokens: list[int]) -> mx.array:
@@ -221,10 +241,11 @@ class Engine:
             mx.eval(parts[-1], caches.arrays())
         return mx.concatenate(parts, axis=1)
 
-    def _control(self, draft: DraftOptions | None) -> DraftControl:
-        parts = self._parts
-        options = draft or DraftOptions()
-        return DraftControl(options, parts.adapter, parts.heads, self._meter.costs_now)
+    def _control(self, draft: DraftOptions | None, learned: Learned) -> DraftControl:
+        return DraftControl(draft or DraftOptions(), self._parts.drafting, learned)
+
+    def _fresh_learned(self) -> Learned:
+        return Learned(self._meter.costs_now, self._parts.drafting.small_share)
 
     def _prompt(self, tokens: Sequence[int]) -> list[int]:
         """The ids, if a model can read them and go on."""
@@ -272,5 +293,5 @@ class _Unattended:
     def sampling(self) -> SamplingOptions:
         return self._sampling
 
-    def length(self) -> DraftLength:
-        return self._drafting.length()
+    def length(self, offers: Sequence[Offer]) -> DraftLength:
+        return self._drafting.length(offers)

@@ -11,6 +11,7 @@ from mlx_engine.decoding.draft_control import DraftControl
 from mlx_engine.decoding.opening import Opening
 from mlx_engine.decoding.stop_rules import StopRules
 from mlx_engine.decoding.track import Track
+from mlx_engine.drafting.round_plan import Learned
 from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.values.events import RoundFinished
 from mlx_engine.values.options import DraftOptions, SamplingOptions
@@ -61,7 +62,8 @@ def open_answer(
 ) -> Opened:
     """An answer of at most `tokens` tokens, set up as `Engine.generate` does."""
     parts = subject.parts
-    control = DraftControl(draft, parts.adapter, parts.heads, lambda: subject.pass_costs)
+    learned = Learned(lambda: subject.pass_costs, parts.drafting.small_share)
+    control = DraftControl(draft, parts.drafting, learned)
     track = control.track_for_answer()
     end_ids = frozenset[int]() if ignore_eos else parts.tokenizer.end_ids
     answer = Answer(

@@ -41,7 +41,7 @@ def own_graph(subject: Subject, depth: int) -> Graph:
     """What a round after a short prompt writes down before anything is computed."""
     adapter = subject.parts.adapter
     prompt = long_prompt(subject, CONTEXT)
-    track = Track(adapter, make_source(pinned(depth), adapter, depth > 0))
+    track = Track(adapter, make_source(pinned(depth), subject.parts.drafting))
     track.commit(prompt[:-1], adapter.forward(mx.array([prompt[:-1]]), track.caches))
     track.mark()
     sampler = Sampler(GREEDY, adapter.vocabulary, SEED)

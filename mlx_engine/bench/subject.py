@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mlx_engine.decoding.session import Conversable
+from mlx_engine.decoding.conversable import Conversable
 from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.values.conversation import Generation
 from mlx_engine.values.model_description import ModelDescription

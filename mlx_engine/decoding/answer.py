@@ -13,6 +13,7 @@ from mlx_engine.decoding.rounds import Round, play
 from mlx_engine.decoding.stop_rules import StopRules
 from mlx_engine.decoding.tally import Tally
 from mlx_engine.decoding.track import Track
+from mlx_engine.drafting.contract import Offer
 from mlx_engine.drafting.draft_length import DraftLength
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.events import (
@@ -36,8 +37,8 @@ class Control(Protocol):
     def sampling(self) -> SamplingOptions:
         """How tokens are picked from now on; the seed stays that of the answer."""
 
-    def length(self) -> DraftLength:
-        """Who chooses the depth."""
+    def length(self, offers: Sequence[Offer]) -> DraftLength:
+        """Who chooses among what could be drafted, and the depth."""
 
 
 class AnswerText(Protocol):
@@ -108,8 +109,9 @@ class Answer:
         self._chunk = chunk
         self._last = everything[-1]
         self._generated = 0
+        self._tried = 0
         self._finish: FinishReason | None = None
-        self._length = control.length()
+        self._length = control.length(())
         self._options = control.sampling()
         self._sampler = self._new_sampler(opening.answered)
         for token in opening.answered:
@@ -126,7 +128,7 @@ class Answer:
             started = perf_counter()
             played = self._play()
             checked = perf_counter()
-            taken = self._take(played.round)
+            taken = self._take(played)
             ended = perf_counter()
             stats = replace(played.stats, accept_ms=1000 * (ended - checked))
             booked = self._book(stats, taken.rows, ended - started)
@@ -159,13 +161,16 @@ class Answer:
 
     def _play(self) -> _Played:
         self._follow_sampling()
-        self._length = self._control.length()
+        self._length = self._control.length(self._track.source.offers(self._last))
         choice = self._length.next()
         read = len(self._track.read)
         room = min(self._rules.deepest(self._generated, read), self._track.source.limit)
-        played = play(self._track, self._last, min(choice.depth, room), self._sampler)
-        if played.drafted:
-            self._length.learn(played.drafted, played.won.stood)
+        depth = min(choice.depth, room)
+        played = play(self._track, self._last, depth, self._sampler, choice.by)
+        # what was asked for counts where a model worked for it: it may have ended its draft early
+        self._tried = depth if played.draft_passes else played.drafted
+        if self._tried:
+            self._length.learn(self._tried, played.won.stood)
         stats = RoundStats(
             position=read + 1,
             depth=choice.depth,
@@ -177,11 +182,14 @@ class Answer:
             host_ms=0.0,
             why=choice.why,
             auto_depth=choice.auto,
+            source=choice.by if played.drafted else None,
+            draft_passes=played.draft_passes,
         )
         return _Played(played, stats)
 
-    def _take(self, played: Round) -> _Taken:
+    def _take(self, result: _Played) -> _Taken:
         """Read the won tokens as text until one ends the answer, and keep them everywhere."""
+        played, source = result.round, result.stats.source
         pieces: list[TextPiece] = []
         finish: FinishReason | None = None
         count = 0
@@ -193,7 +201,8 @@ class Answer:
             if finish != "end":
                 self.tokens.append(token)
                 depth = count if count <= played.won.stood else 0
-                pieces.extend(self._text.add(token, depth))
+                fresh = self._text.add(token, depth)
+                pieces.extend(replace(piece, source=source) if depth else piece for piece in fresh)
                 finish = "stop-string" if self._text.hit_stop else finish
             if finish is not None:
                 break
@@ -210,7 +219,7 @@ class Answer:
             accepted=min(stats.accepted, emitted),
             host_ms=max(0.0, 1000 * seconds - known),
         )
-        self._length.took(stats.drafted, 1000 * seconds)
+        self._length.took(self._tried, 1000 * seconds)
         tally = self.tally
         tally.decode_seconds += seconds
         if not tally.rounds:

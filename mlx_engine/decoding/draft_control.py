@@ -1,19 +1,24 @@
 """Drafting of one conversation: its options, source and depth, as they change while it runs."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from mlx_engine.decoding.track import Track
-from mlx_engine.drafting.draft_length import (
-    DraftLength,
-    FixedLength,
-    PayingLength,
-    PinnedLength,
-)
-from mlx_engine.drafting.mtp_draft import MtpDraft
+from mlx_engine.drafting.contract import Offer
+from mlx_engine.drafting.draft_length import DraftLength, FixedLength
 from mlx_engine.drafting.no_draft import NoDraft
-from mlx_engine.drafting.round_costs import PassCosts
-from mlx_engine.drafting.sources import UNREAD, make_source, why_not
-from mlx_engine.models.contract import Adapter
+from mlx_engine.drafting.round_plan import Learned, RoundPlan
+from mlx_engine.drafting.sources import (
+    NEXT_ROUND,
+    NO_MATCH,
+    UNREAD,
+    DraftKit,
+    follow_options,
+    make_source,
+    model_of,
+    needs_hidden_states,
+    why_no_model,
+    why_not,
+)
 from mlx_engine.values.options import DraftOptions
 from mlx_engine.values.reason import Reason
 
@@ -21,38 +26,43 @@ from mlx_engine.values.reason import Reason
 class DraftControl:
     """Owns the track, because a change of source may need a new one.
 
-    heads: what loading found wrong with the MTP heads. costs: measures a pass, on first need.
+    learned: what is known of each source, of this conversation or of many like it.
     """
 
-    def __init__(
-        self,
-        options: DraftOptions,
-        adapter: Adapter,
-        heads: Reason | None,
-        costs: Callable[[], PassCosts],
-    ) -> None:
+    def __init__(self, options: DraftOptions, kit: DraftKit, learned: Learned) -> None:
         self.options = options
-        self._adapter = adapter
-        self._heads = heads
-        self._costs = costs
+        self._kit = kit
+        self._learned = learned
         self._track: Track | None = None
-        self._paying: PayingLength | None = None
+        self._made = options
+        """The options that the track's source was made by, or follows."""
 
     def why_not(self) -> Reason | None:
         """Why the options cannot draft; None when they can."""
-        return why_not(self.options, self._adapter, self._heads)
+        return why_not(self.options, self._kit)
 
     def track_for_answer(self) -> Track:
-        """The conversation's track, made anew when a head has to read it from the start."""
-        can_draft = self.why_not() is None
-        track = self._track
-        if track is None or (can_draft and isinstance(track.source, NoDraft)):
-            track = Track(self._adapter, make_source(self.options, self._adapter, can_draft))
-        elif not can_draft and not isinstance(track.source, NoDraft):
-            track.source = NoDraft(track.source.length)
+        """The conversation's track, made anew when a head has to read it from the start.
+
+        Nothing that drafts is read into memory while the depth is 0. Raises EngineError.
+        """
+        options, track = self.options, self._track
+        drafts = self.why_not() is None and options.depth != 0
+        is_another = track is None or self._made.source != options.source
+        if drafts and (is_another or isinstance(track and track.source, NoDraft)):
+            source = make_source(options, self._kit)
+            if track is None or needs_hidden_states(source):
+                track = Track(self._kit.adapter, source)
+            else:
+                track.follow(source)
+            self._made = options
+        elif track is None:
+            track = Track(self._kit.adapter, NoDraft())
+        elif self.why_not() is not None and not isinstance(track.source, NoDraft):
+            track.follow(NoDraft())
         self._track = track
-        if can_draft and self.options.depth != 0:
-            self._auto()  # measures, if need be, before the answer's clocks start
+        if drafts:
+            self._learned.prepare()  # measures, if need be, before the answer's clocks start
         return track
 
     def forget(self) -> None:
@@ -62,26 +72,31 @@ class DraftControl:
     def let_go(self) -> None:
         """Drop the model for good; the options stay readable."""
         self.forget()
-        del self._adapter
+        del self._kit
+        del self._learned
 
-    def length(self) -> DraftLength:
-        """Who chooses the depth of the next round."""
+    def length(self, offers: Sequence[Offer]) -> DraftLength:
+        """Who drafts in the next round, and how deep."""
+        options, source = self.options, self._track.source if self._track else None
         reason = self.why_not()
-        source = self._track.source if self._track else None
-        if reason is None and isinstance(source, NoDraft):
-            reason = UNREAD
-        if reason is not None:
+        if reason is not None or options.depth == 0:
             return FixedLength(0, reason)
-        if isinstance(source, MtpDraft):
-            source.rule = self.options.rule
-            source.min_probability = self.options.min_probability
-        if self.options.depth == "auto":
-            return self._auto()
-        depth = self.options.depth
-        return PinnedLength(depth, self._auto()) if depth else FixedLength(0)
+        if self._track is not None and self._can_begin_now():
+            self._track.follow(make_source(options, self._kit))
+            self._made = options
+            return FixedLength(0, NEXT_ROUND)
+        if source is None or isinstance(source, NoDraft) or options.source != self._made.source:
+            return FixedLength(0, UNREAD)
+        if options != self._made:
+            follow_options(source, self._made, options, self._kit)
+            self._made = options
+        nothing = why_no_model(options, self._kit) or NO_MATCH
+        return RoundPlan(offers, self._learned, options.depth, nothing)
 
-    def _auto(self) -> PayingLength:
-        if self._paying is None:
-            limit = self._track.source.limit if self._track else 0
-            self._paying = PayingLength(self._costs(), limit)
-        return self._paying
+    def _can_begin_now(self) -> bool:
+        """Whether the options ask for another source, and it needs nothing but the tokens."""
+        is_plain = self._track is not None and isinstance(self._track.source, NoDraft)
+        is_asked = is_plain or self.options.source != self._made.source
+        return is_asked and (
+            model_of(self.options) is None or why_no_model(self.options, self._kit) is not None
+        )

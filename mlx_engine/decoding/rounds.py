@@ -16,12 +16,14 @@ from mlx_engine.decoding.verify import verify
 from mlx_engine.drafting.contract import Proposal
 from mlx_engine.sampling.sampler import Sampler, all_finite
 from mlx_engine.values.errors import NumericsError
+from mlx_engine.values.options import DraftedBy
 
 
 class Round(NamedTuple):
     """What a round won, before any of it is kept.
 
-    hidden [1, drafted + 1, H]; milliseconds on the device, by the clock.
+    hidden [1, drafted + 1, H]; milliseconds on the device, by the clock. draft_passes: of a head or
+    small model.
     """
 
     won: Accepted
@@ -29,16 +31,19 @@ class Round(NamedTuple):
     hidden: mx.array
     draft_ms: float
     verify_ms: float
+    draft_passes: int
 
     def rows(self, last: int, keep: int) -> list[int]:
         """The tokens of the first `keep` rows: the newest token and the accepted drafts."""
         return [last, *self.won.tokens[: keep - 1]]
 
 
-def play(track: Track, last: int, depth: int, sampler: Sampler) -> Round:
+def play(
+    track: Track, last: int, depth: int, sampler: Sampler, by: DraftedBy | None = None
+) -> Round:
     """Draft at most `depth` tokens after `last` and check them; NumericsError on NaN or inf."""
     position = len(track.read) + 1
-    draft = track.source.propose(Proposal(depth, last, position), sampler)
+    draft = track.source.propose(Proposal(depth, last, position, by), sampler)
     # a GPU drafts while the host builds the verify pass; queueing on a CPU stream would block
     runs_ahead = mx.metal.is_available()
     began = perf_counter()
@@ -68,4 +73,5 @@ def play(track: Track, last: int, depth: int, sampler: Sampler) -> Round:
         hidden=verified.hidden,
         draft_ms=1000 * (drafted_at - began) if draft.depth else 0.0,
         verify_ms=1000 * (verified_at - drafted_at),
+        draft_passes=draft.passes,
     )

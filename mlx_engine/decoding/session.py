@@ -2,52 +2,23 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mlx_engine.decoding.answer import Answer
+from mlx_engine.decoding.conversable import Conversable, SessionSettings
 from mlx_engine.decoding.draft_control import DraftControl
 from mlx_engine.decoding.opening import NOTHING_SAID, Opening, stable_length
 from mlx_engine.decoding.stop_rules import StopRules
 from mlx_engine.decoding.tally import Tally
-from mlx_engine.models.contract import Adapter
 from mlx_engine.sampling.sampler import fresh_seed
 from mlx_engine.text.chat_prompt import tokenize_chat
-from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.streaming_text import StreamingText
-from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.errors import BadChatTemplate, BadPrompt, EngineMisuse, PromptTooLong
 from mlx_engine.values.events import Event
 from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
 from mlx_engine.values.reason import Reason
 from mlx_engine.values.stats import GenerationStats
-
-
-@dataclass(frozen=True, slots=True)
-class Conversable:
-    """What a conversation needs of a loaded model.
-
-    stop: strings that end an answer in this template's format. heads: what loading found wrong with
-    the MTP heads. chunk: prompt tokens read between two looks at the stop flag.
-    """
-
-    adapter: Adapter
-    tokenizer: Tokenizer
-    template: ChatTemplate
-    stop: tuple[str, ...]
-    context_length: int
-    heads: Reason | None
-    chunk: int
-
-
-@dataclass(slots=True)
-class SessionSettings:
-    """Settings of one chat; changes apply at the next round (sampling, draft) or message."""
-
-    system: str | None
-    sampling: SamplingOptions
-    generation: GenerationOptions
-    thinking: bool | None = None
 
 
 class Session:
@@ -147,10 +118,16 @@ class Session:
 
     def send(self, text: str) -> Iterator[Event]:
         """Ask. Raises PromptTooLong, BadPrompt or BadChatTemplate before anything changes."""
+        return self._stoppable(self._send(text))
+
+    def _send(self, text: str) -> Iterator[Event]:
         yield from self._ask([*self._messages, Message("user", text)])
 
     def regenerate(self) -> Iterator[Event]:
         """Answer the last question again; another text unless the seed is set."""
+        return self._stoppable(self._regenerate())
+
+    def _regenerate(self) -> Iterator[Event]:
         asked = self._asked()
         if not asked or asked[-1].role != "user":
             raise EngineMisuse("There is no question to answer again: send one first.")
@@ -158,6 +135,9 @@ class Session:
 
     def edit(self, index: int, text: str) -> Iterator[Event]:
         """Replace message `index` (one of the user's), forget what came after, and answer."""
+        return self._stoppable(self._edit(index, text))
+
+    def _edit(self, index: int, text: str) -> Iterator[Event]:
         if not 0 <= index < len(self._messages) or self._messages[index].role != "user":
             raise EngineMisuse(f"Message {index} is not a question of this conversation.")
         yield from self._ask([*self._messages[:index], Message("user", text)])
@@ -168,6 +148,9 @@ class Session:
         The first piece may show again what the cut had shown of a character or stop string; the
         text of GenerationFinished is the whole answer.
         """
+        return self._stoppable(self._continue())
+
+    def _continue(self) -> Iterator[Event]:
         self._begin()
         asked, opening = self._asked(), self._continues_at
         if len(asked) == len(self._messages) and not (opening and opening.answered):
@@ -217,6 +200,7 @@ class Session:
             goes_on = opening._replace(answered=tuple(answer.tokens))
             self._continues_at = None if text.hit_stop else goes_on
             self._is_busy = False
+            self._stop.clear()
         yield replace(answer.finished(), text=said.text, thinking=said.thinking)
 
     def _new_answer(self, opening: Opening, text: StreamingText) -> Answer:
@@ -275,7 +259,12 @@ class Session:
     def _begin(self) -> None:
         self._check()
         self._require_idle()
-        self._stop.clear()
+
+    def _stoppable(self, events: Iterator[Event]) -> Iterator[Event]:
+        """From now on `stop` means this answer, also before its first event is asked for."""
+        if not self._is_busy:
+            self._stop.clear()
+        return events
 
     def _require_idle(self) -> None:
         if self._is_busy:

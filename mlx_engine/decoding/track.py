@@ -14,11 +14,14 @@ MOST_BOUNDARIES = 6
 
 
 class Boundary(NamedTuple):
-    """A place to go back to: trunk and draft source after `length` tokens."""
+    """A place to go back to: trunk and draft source after `length` tokens.
+
+    source: None where another source was there; the present one is then told the tokens anew.
+    """
 
     length: int
     caches: CachesSnapshot
-    source: SourceSnapshot
+    source: SourceSnapshot | None
 
 
 class Track:
@@ -42,6 +45,18 @@ class Track:
         self.source.observe(mx.array(list(tokens), dtype=mx.int32), hidden[:, :count])
         self.read.extend(tokens)
 
+    def follow(self, source: DraftSource) -> None:
+        """Another source from here on, new, and one that can do without hidden states."""
+        self._start = self._start._replace(source=source.snapshot())
+        self._boundaries = [place._replace(source=None) for place in self._boundaries]
+        self.source = source
+        self._tell(self.read)
+
+    def _tell(self, tokens: Sequence[int]) -> None:
+        if tokens:
+            unused = mx.zeros((1, len(tokens), 0))
+            self.source.observe(mx.array(list(tokens), dtype=mx.int32), unused)
+
     def _here(self) -> Boundary:
         return Boundary(len(self.read), self.caches.snapshot(), self.source.snapshot())
 
@@ -63,8 +78,12 @@ class Track:
         fitting = [b for b in self._boundaries if b.length <= common]
         place = max(fitting, key=lambda b: b.length, default=self._start)
         self.caches.restore(place.caches)
-        self.source.restore(place.source)
         del self.read[place.length :]
+        if place.source is not None:
+            self.source.restore(place.source)
+        elif self._start.source is not None:
+            self.source.restore(self._start.source)
+            self._tell(self.read)
         self._boundaries = [b for b in self._boundaries if b.length <= place.length]
         return place.length
 
@@ -77,7 +96,8 @@ class Track:
     @property
     def nbytes(self) -> int:
         """Bytes of caches, draft source and boundaries."""
-        held = sum(b.caches.nbytes + b.source.nbytes for b in self._boundaries)
+        held = sum(b.caches.nbytes for b in self._boundaries)
+        held += sum(b.source.nbytes for b in self._boundaries if b.source is not None)
         return self.caches.nbytes + self.source.nbytes + held
 
 

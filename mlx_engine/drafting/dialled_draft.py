@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import mlx.core as mx
 
-from mlx_engine.drafting.contract import Draft, Proposal
+from mlx_engine.drafting.contract import Draft, Offer, Proposal
 from mlx_engine.drafting.no_draft import NoDraft
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import MAX_DEPTH
@@ -24,6 +24,11 @@ class DialledDraft(NoDraft):
         self._truth = truth
         self._right = right
         self._vocabulary = vocabulary
+
+    def offers(self, last: int) -> tuple[Offer, ...]:
+        """A draft, as from a small model."""
+        del last
+        return (Offer("model"),)
 
     def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
         """`wanted.depth` tokens, the first few of them right."""

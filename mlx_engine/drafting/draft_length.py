@@ -8,7 +8,7 @@ from operator import mul
 from typing import NamedTuple, Protocol
 
 from mlx_engine.drafting.round_costs import PassCosts, RoundCosts
-from mlx_engine.values.options import MAX_DEPTH
+from mlx_engine.values.options import MAX_DEPTH, DraftedBy
 from mlx_engine.values.reason import Reason
 
 MEMORY = 0.95
@@ -44,11 +44,15 @@ MEASURING = Reason(
 
 
 class Choice(NamedTuple):
-    """A depth, and why it is less than what was asked for; auto: what would pay, when pinned."""
+    """A depth, and why it is less than what was asked for.
+
+    auto: what would pay, when the depth is pinned. by: who is to draft, None for whoever offers.
+    """
 
     depth: int
     why: Reason | None
     auto: int | None = None
+    by: DraftedBy | None = None
 
 
 class DraftLength(Protocol):
@@ -128,21 +132,32 @@ class PayingLength:
         self.acceptance = Acceptance()
         self._rest = self._probe_interval()
 
-    def gains(self) -> list[float]:
-        """[k] -> expected tokens per second at depth k over those of plain decoding."""
-        return self._gains(self.acceptance.expected())
+    def recost(self, costs: PassCosts) -> None:
+        """Begin the costs anew; what is known of acceptance stays."""
+        self._costs = RoundCosts(costs)
 
-    def best(self) -> int:
+    def gains(self, chance: float | None = None) -> list[float]:
+        """[k] -> expected tokens per second at depth k over those of plain decoding.
+
+        chance: that a token stands, where the source knows better than past rounds.
+        """
+        if chance is None:
+            return self._gains(self.acceptance.expected())
+        return self._gains([sum(chance**n for n in range(k + 1)) for k in range(MAX_DEPTH + 1)])
+
+    def best(self, chance: float | None = None) -> int:
         """The depth that pays most by what is known now; 0 when none does."""
-        gains = self.gains()
+        gains = self.gains(chance)
         best = gains.index(max(gains))
         return best if gains[best] >= WORTH_IT else 0
 
-    def next(self) -> Choice:
-        """The best depth now, or a round to learn from."""
-        best = self.best()
+    def next(self, chance: float | None = None) -> Choice:
+        """The best depth now, or a round to learn from; a known chance needs no probing."""
+        best = self.best(chance)
         if best > 0:
             return Choice(0, MEASURING) if self._costs.wants_plain else Choice(best, None)
+        if chance is not None:
+            return Choice(0, self._why_parked())
         if self._rest == 0 and self._limit > 0:
             return Choice(1, None)
         self._rest = max(0, self._rest - 1)
@@ -188,23 +203,3 @@ class PayingLength:
         return Reason(
             "parked-acceptance", f"Drafting parked: {share} of first drafts {stand}, and {cost}."
         )
-
-
-@dataclass(frozen=True, slots=True)
-class PinnedLength:
-    """Always the user's depth, next to what the automatic choice would be."""
-
-    depth: int
-    automatic: PayingLength
-
-    def next(self) -> Choice:
-        """The pinned depth."""
-        return Choice(self.depth, None, self.automatic.best())
-
-    def learn(self, drafted: int, accepted: int) -> None:
-        """The automatic choice learns from pinned rounds too."""
-        self.automatic.learn(drafted, accepted)
-
-    def took(self, drafted: int, milliseconds: float) -> None:
-        """The same for what they cost."""
-        self.automatic.took(drafted, milliseconds)

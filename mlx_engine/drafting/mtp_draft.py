@@ -11,7 +11,9 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from mlx_engine.cache.layer_caches import CachesSnapshot
-from mlx_engine.drafting.contract import Draft, Proposal, SourceSnapshot, empty_draft
+from mlx_engine.drafting.chain import Picking, draft_chain
+from mlx_engine.drafting.contract import Draft, Offer, Proposal, SourceSnapshot, empty_draft
+from mlx_engine.drafting.draft_output import DraftOutputHead, FullOutput
 from mlx_engine.models.contract import Adapter
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import MAX_DEPTH, DraftRule
@@ -43,19 +45,19 @@ class MtpSnapshot(NamedTuple):
 class MtpDraft:
     """A single head that chains on its own hidden states.
 
-    min_probability: a draft ends before the first token the head finds less likely (one host sync
-    a token, only when set). rule: how the head's own tokens are chosen. Both may change between
-    rounds.
+    picking and output (its output head) may change between rounds.
     """
 
     limit = MAX_DEPTH
 
-    def __init__(self, adapter: Adapter, rule: DraftRule, min_probability: float) -> None:
+    def __init__(
+        self, adapter: Adapter, rule: DraftRule = "shared-noise", min_probability: float = 0.0
+    ) -> None:
         assert adapter.mtp_depth > 0
         self._adapter = adapter
         self._caches = adapter.make_head_caches()
-        self.rule = rule
-        self.min_probability = min_probability
+        self.picking = Picking(rule, min_probability)
+        self.output: DraftOutputHead = FullOutput(adapter)
         self._newest: mx.array | None = None
         self._waiting: list[Rows] = []
         self._is_ahead = False
@@ -83,8 +85,14 @@ class MtpDraft:
         self._newest = hidden[:, -1:]
         self._is_ahead = False
         self._length += tokens.shape[0]
+        self.output.saw(tokens)
         if sum(rows.tokens.shape[0] for rows in self._waiting) >= FLUSH_ROWS:
             self._read_waiting()
+
+    def offers(self, last: int) -> tuple[Offer, ...]:
+        """A chain, at any place but the very first."""
+        del last
+        return () if self._newest is None else (Offer("mtp"),)
 
     def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
         """A chain of `wanted.depth` tokens, lazy unless min_probability is set."""
@@ -94,32 +102,17 @@ class MtpDraft:
         self._waiting = []
         self._is_ahead = True
         boundary = self._caches.snapshot()
-        drafted: list[mx.array] = []
-        state = states[:, -1:]
-        while True:
-            token = self._choose(state, wanted.position, drafted, sampler)
-            if token is None:
-                break
-            drafted.append(token)
-            if len(drafted) == wanted.depth:
-                break
-            state = self._read([Rows(token, state)])
+        draft = draft_chain(self, states[:, -1:], wanted, sampler, self.picking)
         self._caches.restore(boundary)
-        return Draft(mx.concatenate(drafted)) if drafted else empty_draft()
+        return draft
 
-    def _choose(
-        self, state: mx.array, position: int, drafted: list[mx.array], sampler: Sampler
-    ) -> mx.array | None:
-        """The next token of the chain, int32 [1]; None when it is too unlikely."""
-        prefix = mx.concatenate(drafted) if drafted else empty_draft().tokens
-        logits = self._adapter.mtp_logits(state)[0]
-        pick = sampler.pick if self.rule == "shared-noise" else sampler.pick_greedy
-        token = pick(logits, position + len(drafted), prefix)
-        if self.min_probability > 0:
-            likely = sampler.probability(logits, token, prefix) >= self.min_probability
-            if not likely.item():
-                return None
-        return token
+    def draft_logits(self, state: mx.array) -> mx.array:
+        """The head's state [1, 1, H] through its output head, [1, V]."""
+        return self.output.logits(state)[0]
+
+    def read_drafted(self, token: mx.array, state: mx.array) -> mx.array:
+        """One more step on the head's own state."""
+        return self._read([Rows(token, state)])
 
     def _read(self, rows: list[Rows]) -> mx.array:
         """Run the head over rows and remember them; its states [1, T, H]."""

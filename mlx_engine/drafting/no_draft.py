@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from mlx_engine.drafting.contract import Draft, Proposal, SourceSnapshot, empty_draft
+from mlx_engine.drafting.contract import Draft, Offer, Proposal, SourceSnapshot, empty_draft
 from mlx_engine.sampling.sampler import Sampler
 
 
@@ -33,6 +33,11 @@ class NoDraft:
         """Count; the hidden states are of no use."""
         del hidden
         self._length += tokens.shape[0]
+
+    def offers(self, last: int) -> tuple[Offer, ...]:
+        """Nothing."""
+        del last
+        return ()
 
     def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
         """Nothing."""

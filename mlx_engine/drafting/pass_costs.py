@@ -22,13 +22,16 @@ PRESUMED = PassCosts(tuple(1 + 0.06 * row for row in range(MAX_DEPTH + 1)), 0.1)
 class CostMeter:
     """Times target passes of 1 to MAX_DEPTH + 1 rows and head passes, output head included.
 
-    It may be left between two passes and taken up again.
+    It may be left between two passes and taken up again. read_heads: brings the heads into memory;
+    before `use_heads` they are not touched, and their cost is presumed.
     """
 
-    def __init__(self, adapter: Adapter) -> None:
+    def __init__(self, adapter: Adapter, read_heads: Callable[[], None]) -> None:
         self._adapter = adapter
+        self._read_heads = read_heads
         self._verify_ms = [float("inf")] * (MAX_DEPTH + 1)
-        self._head_ms = float("inf") if adapter.mtp_depth else 0.0
+        self._head_ms = float("inf")
+        self._heads_are_read = False
         self._passes: Iterator[None] = self._timed()
         self._is_begun = False
         self._costs: PassCosts | None = None
@@ -40,8 +43,20 @@ class CostMeter:
             if stop():
                 return None
             if next(self._passes, self) is self:
-                self._costs = PassCosts(tuple(self._verify_ms), self._head_ms)
+                presumed = PRESUMED.draft_ms * self._verify_ms[0] if self._adapter.mtp_depth else 0
+                self._costs = PassCosts(tuple(self._verify_ms), presumed)
         return self._costs
+
+    def use_heads(self) -> None:
+        """Read the heads into memory, once, and measure them. Raises EngineError."""
+        if self._heads_are_read or not self._adapter.mtp_depth:
+            return
+        self._read_heads()
+        self._heads_are_read = True
+        costs = self.costs_now()
+        if costs is not PRESUMED:
+            self._time_head()
+            self._costs = costs._replace(draft_ms=self._head_ms)
 
     def costs_now(self) -> PassCosts:
         """What was measured; presumed while a measurement waits to go on; else measured now."""
@@ -71,13 +86,12 @@ class CostMeter:
             for rows in range(1, MAX_DEPTH + 2):
                 self._verify_ms[rows - 1] = min(self._verify_ms[rows - 1], verify(rows))
                 yield
-        if adapter.mtp_depth:
-            yield from self._timed_head(hidden)
 
-    def _timed_head(self, hidden: mx.array) -> Iterator[None]:
-        adapter = self._adapter
-        caches = adapter.make_head_caches()
-        token, state = mx.zeros((1, 1), dtype=mx.int32), hidden[:, -1:]
+    def _time_head(self) -> None:
+        adapter, caches = self._adapter, self._adapter.make_head_caches()
+        token = mx.zeros((1, 1), dtype=mx.int32)
+        state = adapter.forward(token, adapter.make_caches())
+        mx.eval(state)
 
         for _ in range(REPEATS + 1):
             started = perf_counter()
@@ -85,4 +99,3 @@ class CostMeter:
             mx.eval(mx.argmax(adapter.mtp_logits(states), axis=-1))
             caches.keep(0)
             self._head_ms = min(self._head_ms, 1000 * (perf_counter() - started))
-            yield

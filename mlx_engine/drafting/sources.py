@@ -1,38 +1,139 @@
 """From draft options to a source, or to the reason there is none."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from mlx_engine.drafting.chain import Picking
+from mlx_engine.drafting.combined_draft import CombinedDraft, ModelSource
 from mlx_engine.drafting.contract import DraftSource
+from mlx_engine.drafting.draft_output import make_output
 from mlx_engine.drafting.mtp_draft import MtpDraft
 from mlx_engine.drafting.no_draft import NoDraft
+from mlx_engine.drafting.prompt_lookup_draft import PromptLookupDraft
+from mlx_engine.drafting.small_model_draft import SmallModelDraft
 from mlx_engine.models.contract import Adapter
-from mlx_engine.values.options import DraftOptions
+from mlx_engine.values.options import DraftedBy, DraftOptions
 from mlx_engine.values.reason import Reason
 
 OFF = Reason("off", "Drafting is switched off for this chat.")
 NO_HEADS = Reason("no-heads", "This model has no MTP heads; it runs without drafting.")
+NO_DRAFT_MODEL = Reason(
+    "no-draft-model", "No draft model was given when this model was loaded: load it with one."
+)
 UNREAD = Reason(
     "head-unread",
     "Drafting starts with the next message: the head has not read this conversation yet.",
 )
+NEXT_ROUND = Reason("source-changed", "The new source drafts from the next round on.")
+NO_MATCH = Reason(
+    "no-match", "Prompt lookup has nothing to repeat here: these words are new to the conversation."
+)
 
 
-def why_not(options: DraftOptions, adapter: Adapter, heads: Reason | None) -> Reason | None:
-    """Why nothing can be drafted with these options; None when it can.
+class SmallModel(Protocol):
+    """A model that can draft for the target, in memory or not yet."""
 
-    heads: what loading found wrong with the MTP heads.
+    @property
+    def why_not(self) -> Reason | None:
+        """Why it cannot draft for this target."""
+
+    @property
+    def share(self) -> float:
+        """Its weights over those of the target."""
+
+    def open(self) -> Adapter:
+        """Read it at the first call. Raises EngineError."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftKit:
+    """What there is to draft with.
+
+    heads: what loading found wrong with the MTP heads. read_heads: brings them into memory; free
+    after the first call; raises EngineError. small: None when no draft model was given. always:
+    tokens that a reduced vocabulary must have.
     """
-    if options.source == "none":
-        return OFF
-    if options.source != "mtp":
-        return Reason(
-            "source-unknown", f"This version cannot draft from {options.source!r}: use mtp or none."
-        )
-    if adapter.mtp_depth == 0:
-        return heads or NO_HEADS
+
+    adapter: Adapter
+    heads: Reason | None
+    read_heads: Callable[[], None]
+    small: SmallModel | None
+    always: frozenset[int]
+
+    @property
+    def small_share(self) -> float:
+        """0 where there is no small model."""
+        return self.small.share if self.small else 0.0
+
+
+def model_of(options: DraftOptions) -> DraftedBy | None:
+    """Which model the options draft with, alone or beside prompt lookup."""
+    if "mtp" in options.source:
+        return "mtp"
+    return "model" if "model" in options.source else None
+
+
+def looks_up(options: DraftOptions) -> bool:
+    """Whether the options copy earlier text."""
+    return options.source.startswith("prompt-lookup")
+
+
+def why_no_model(options: DraftOptions, kit: DraftKit) -> Reason | None:
+    """Why the model the options name cannot draft; None when it can, or they name none."""
+    wanted = model_of(options)
+    if wanted == "mtp" and kit.adapter.mtp_depth == 0:
+        return kit.heads or NO_HEADS
+    if wanted == "model":
+        return kit.small.why_not if kit.small else NO_DRAFT_MODEL
     return None
 
 
-def make_source(options: DraftOptions, adapter: Adapter, can_draft: bool) -> DraftSource:
-    """The source for a new conversation."""
-    if can_draft:
-        return MtpDraft(adapter, options.rule, options.min_probability)
-    return NoDraft()
+def why_not(options: DraftOptions, kit: DraftKit) -> Reason | None:
+    """Why nothing can be drafted with these options; None when something can."""
+    if options.source == "none":
+        return OFF
+    return None if looks_up(options) else why_no_model(options, kit)
+
+
+def make_source(options: DraftOptions, kit: DraftKit) -> DraftSource:
+    """The source for a new conversation; reads the model it drafts with. Raises EngineError."""
+    model = None if why_no_model(options, kit) else _make_model(options, kit)
+    if looks_up(options):
+        return PromptLookupDraft() if model is None else CombinedDraft(model)
+    return model or NoDraft()
+
+
+def _make_model(options: DraftOptions, kit: DraftKit) -> ModelSource | None:
+    wanted = model_of(options)
+    if wanted == "mtp":
+        kit.read_heads()
+        source = MtpDraft(kit.adapter, options.rule, options.min_probability)
+        source.output = make_output(options, kit.adapter, kit.always)
+        return source
+    if wanted == "model" and kit.small is not None:
+        small, vocabulary = kit.small.open(), kit.adapter.vocabulary
+        return SmallModelDraft(small, vocabulary, options.rule, options.min_probability)
+    return None
+
+
+def needs_hidden_states(source: DraftSource) -> bool:
+    """Whether it has to be there when the target reads."""
+    return isinstance(model_part(source), MtpDraft)
+
+
+def model_part(source: DraftSource) -> DraftSource:
+    """The part that drafts with a model, or the source itself."""
+    return source.model if isinstance(source, CombinedDraft) else source
+
+
+def follow_options(
+    source: DraftSource, old: DraftOptions, new: DraftOptions, kit: DraftKit
+) -> None:
+    """Take over what may change between rounds."""
+    part = model_part(source)
+    if isinstance(part, MtpDraft | SmallModelDraft):
+        part.picking = Picking(new.rule, new.min_probability)
+    is_same = (old.output, old.vocabulary) == (new.output, new.vocabulary)
+    if isinstance(part, MtpDraft) and not is_same:
+        part.output = make_output(new, kit.adapter, kit.always)

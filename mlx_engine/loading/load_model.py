@@ -30,12 +30,21 @@ CPU_LAYOUT_LIMIT = 512 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """All that a conversation needs, weights in memory; a model without a template cannot chat."""
+    """All that a conversation needs; a model without a template cannot chat.
+
+    The trunk is in memory, `head_arrays` are read when heads are first used.
+    """
 
     adapter: Adapter
     tokenizer: Tokenizer
     template: ChatTemplate | None
     description: ModelDescription
+    head_arrays: tuple[mx.array, ...] = ()
+    head_origin: str = ""
+
+    def read_heads(self) -> None:
+        """Bring the MTP heads into memory; free once they are. Raises BadModelFile, OutOfMemory."""
+        evaluate_arrays(self.head_arrays, self.head_origin, None, None)
 
 
 class _Weights(NamedTuple):
@@ -47,10 +56,11 @@ class _Weights(NamedTuple):
 
 
 class _Built(NamedTuple):
-    """The model and every array it holds."""
+    """The model and every array it holds, those of the trunk and those of the head."""
 
     adapter: Adapter
-    arrays: list[mx.array]
+    trunk: tuple[mx.array, ...]
+    head: tuple[mx.array, ...]
 
 
 def load_model(
@@ -77,12 +87,13 @@ def load_model(
     built = _build(headers, weights, for_cpu=for_cpu)
     del weights  # where the model has made others of them, these need not be kept as well
     to_come = on_progress if headers.gguf is None else None  # GGUF weights are there by now
-    evaluate_arrays(built.arrays, str(files.root), to_come, stop)
-    stays_packed = any(array.dtype == mx.uint32 for array in built.arrays)
+    evaluate_arrays(built.trunk, str(files.root), to_come, stop)
+    stays_packed = any(array.dtype == mx.uint32 for array in built.trunk)
     unpacked = _unpacked(description) if for_cpu and not stays_packed else ()
     declined = (*description.declined, *reasons, *unpacked)
     described = replace(description, declined=declined)
-    return LoadedModel(built.adapter, tokenizer, template, described)
+    origin = headers.heads.origin
+    return LoadedModel(built.adapter, tokenizer, template, described, built.head, origin)
 
 
 def _canonical_weights(
@@ -116,7 +127,7 @@ def _build(headers: ModelHeaders, weights: _Weights, *, for_cpu: bool) -> _Built
     adapter = headers.family.build(headers.config, tables[0], tables[1] if tables[1:] else None)
     for table in tables:
         table.check_all_used()
-    return _Built(adapter, [array for table in tables for array in table.handed_out])
+    return _Built(adapter, tables[0].handed_out, tables[1].handed_out if tables[1:] else ())
 
 
 def _unpacked(description: ModelDescription) -> tuple[Reason, ...]:

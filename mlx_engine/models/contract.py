@@ -5,6 +5,7 @@ from typing import Protocol
 import mlx.core as mx
 
 from mlx_engine.cache.layer_caches import LayerCaches
+from mlx_engine.models.layers import Linear
 
 
 class Adapter(Protocol):
@@ -42,5 +43,12 @@ class Adapter(Protocol):
     def mtp_forward(self, tokens: mx.array, hidden: mx.array, caches: LayerCaches) -> mx.array:
         """Tokens [1, T] and the hidden states before them [1, T, H] -> the head's states."""
 
-    def mtp_logits(self, hidden: mx.array) -> mx.array:
-        """The head's states [1, T, H] -> float32 logits [1, T, V]."""
+    @property
+    def mtp_output(self) -> Linear | None:
+        """The matrix that `mtp_logits` ends with, to make cheaper ones of; None for no heads."""
+
+    def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
+        """The head's states [1, T, H] -> float32 logits [1, T, V].
+
+        output: goes in the place of `mtp_output`; its rows need not be as many as V.
+        """

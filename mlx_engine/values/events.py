@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from mlx_engine.values.options import DraftedBy
 from mlx_engine.values.stats import GenerationStats, RoundStats
 
 FinishReason = Literal["end", "stop-string", "max-tokens", "context-full", "stopped"]
@@ -20,11 +21,15 @@ class PromptProgress:
 
 @dataclass(frozen=True, slots=True)
 class TextPiece:
-    """Text that is final; depth of the accepted draft token it came from, 0 for the model's own."""
+    """Text that is final.
+
+    depth: of the accepted draft token it came from, 0 for the model's own; source: who drafted it.
+    """
 
     text: str
     channel: Channel = "answer"
     depth: int = 0
+    source: DraftedBy | None = None
 
 
 @dataclass(frozen=True, slots=True)

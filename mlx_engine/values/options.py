@@ -3,12 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from mlx_engine.values.errors import BadOption
 
 Numerics = Literal["exact", "fast"]
-DraftSourceName = Literal["mtp", "prompt-lookup", "model", "none"]
+DraftedBy = Literal["mtp", "prompt-lookup", "model"]
+DraftSourceName = Literal[
+    "mtp", "prompt-lookup", "model", "prompt-lookup+mtp", "prompt-lookup+model", "none"
+]
+DraftOutput = Literal["full", "4-bit", "3-bit", "frequent", "auto"]
+Misfit = Literal["refuse", "plain"]
 DraftRule = Literal["shared-noise", "greedy"]
 MAX_DEPTH = 8
 
@@ -24,14 +29,20 @@ class LoadOptions:
 
     heads: a file or folder to take the MTP heads from, instead of looking in and beside the model.
     numerics: "exact" asks that a row's logits do not depend on the rows beside it.
-    context_length: tokens at most, None for what the model was made for.
+    context_length: tokens at most, None for what the model was made for. draft_model: a small model
+    with the same tokenizer, as a path or hub id; it is read when drafting from it begins.
+    draft_misfit: whether one that does not fit is refused, or passed over with a reason.
     """
 
     heads: Path | None = None
     numerics: Numerics = "exact"
     context_length: int | None = None
+    draft_model: str | Path | None = None
+    draft_misfit: Misfit = "refuse"
 
     def __post_init__(self) -> None:
+        misfit = self.draft_misfit
+        _require(misfit in ("refuse", "plain"), "draft_misfit", misfit, '"refuse" or "plain"')
         _require(self.numerics in ("exact", "fast"), "numerics", self.numerics, '"exact" or "fast"')
         length = self.context_length
         _require(length is None or length >= 8, "context_length", length, "8 or more, or None")
@@ -76,18 +87,25 @@ class SamplingOptions:
 class DraftOptions:
     """How tokens are drafted; none of it can change the text.
 
-    depth: tokens drafted in a round, "auto" for as many as pay on this machine.
-    min_probability: a draft ends before the first token its source finds less likely than this.
-    rule: how the head's own choice is made; "shared-noise" uses the noise of the final choice.
+    source: the model's own heads, a copy of earlier text, a small model; or a copy where it is
+    sure enough, else one of the models. depth: tokens drafted in a round, "auto" for as many as pay
+    on this machine. min_probability: a draft ends before the first token its source finds less
+    likely than this. rule: how the head's own choice is made; "shared-noise" uses the noise of the
+    final choice. output: the output head that MTP heads draft with: the model's own, a copy of it
+    in fewer bits ("auto": if that is measured to be faster), or its rows for the `vocabulary` most
+    frequent tokens and those of the
+    conversation.
     """
 
     source: DraftSourceName = "mtp"
     depth: int | Literal["auto"] = "auto"
     min_probability: float = 0.0
     rule: DraftRule = "shared-noise"
+    output: DraftOutput = "full"
+    vocabulary: int = 32768
 
     def __post_init__(self) -> None:
-        names = ("mtp", "prompt-lookup", "model", "none")
+        names = get_args(DraftSourceName)
         _require(self.source in names, "source", self.source, f"one of {', '.join(names)}")
         depth_is_fine = self.depth == "auto" or (
             isinstance(self.depth, int) and 0 <= self.depth <= MAX_DEPTH
@@ -97,6 +115,9 @@ class DraftOptions:
         _require(0 <= probability < 1, "min_probability", probability, "0 or more, below 1")
         rules = ("shared-noise", "greedy")
         _require(self.rule in rules, "rule", self.rule, '"shared-noise" or "greedy"')
+        outputs = get_args(DraftOutput)
+        _require(self.output in outputs, "output", self.output, f"one of {', '.join(outputs)}")
+        _require(self.vocabulary >= 256, "vocabulary", self.vocabulary, "256 or more")
 
 
 @dataclass(frozen=True, slots=True)

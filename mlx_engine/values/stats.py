@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from mlx_engine.values.options import DraftedBy
 from mlx_engine.values.reason import Reason
 
 
@@ -12,8 +13,10 @@ class RoundStats:
 
     depth: tokens asked for; drafted is less when the source had fewer. why: the reason when depth
     is not what the options ask for. auto_depth: what the automatic choice would be, where the depth
-    is pinned. Times in milliseconds: draft and verify are device time, accept is what it took to
-    keep what stood (caches, draft source, text), host is what is left of the round.
+    is pinned. source: who drafted, None when nothing was. draft_passes: of a head or small model,
+    also those of a draft that came to nothing. Times in milliseconds: draft and verify are device
+    time, accept is what it took to keep what stood (caches, draft source, text), host is what is
+    left of the round.
     """
 
     position: int
@@ -27,6 +30,8 @@ class RoundStats:
     why: Reason | None = None
     auto_depth: int | None = None
     accept_ms: float = 0.0
+    source: DraftedBy | None = None
+    draft_passes: int = 0
 
     @property
     def total_ms(self) -> float:

@@ -8,7 +8,7 @@ from mlx_engine.decoding.answer import Answer
 from mlx_engine.decoding.opening import Opening
 from mlx_engine.decoding.stop_rules import StopRules
 from mlx_engine.decoding.track import Track
-from mlx_engine.drafting.contract import DraftSource
+from mlx_engine.drafting.contract import DraftSource, Offer
 from mlx_engine.drafting.draft_length import Choice, DraftLength, FixedLength
 from mlx_engine.models.contract import Adapter
 from mlx_engine.values.events import TextPiece
@@ -49,7 +49,8 @@ class Fixed:
     def sampling(self) -> SamplingOptions:
         return self.options
 
-    def length(self) -> DraftLength:
+    def length(self, offers: Sequence[Offer]) -> DraftLength:
+        del offers
         return self.choose
 
 

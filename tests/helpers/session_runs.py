@@ -133,6 +133,7 @@ class Failing:
         self.make_head_caches = adapter.make_head_caches
         self.mtp_forward = adapter.mtp_forward
         self.mtp_logits = adapter.mtp_logits
+        self.mtp_output = adapter.mtp_output
         self.faults: Iterator[BaseException | float | None] = iter(())
 
     def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from mlx_engine.cache.contract import LayerSnapshot
 from mlx_engine.cache.layer_caches import LayerCaches
+from mlx_engine.models.layers import Linear
 
 
 class LengthOnly(NamedTuple):
@@ -56,6 +57,7 @@ class TableAdapter:
         self.vocabulary = len(start)
         self.hidden_size = 2
         self.mtp_depth = 1
+        self.mtp_output = None
 
     def make_caches(self) -> LayerCaches:
         return LayerCaches([LengthCache()])
@@ -80,5 +82,6 @@ class TableAdapter:
     def logits(self, hidden: mx.array) -> mx.array:
         return self._tables[hidden[..., 0]]
 
-    def mtp_logits(self, hidden: mx.array) -> mx.array:
+    def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
+        assert output is None
         return self._blurred[hidden[..., 0]]

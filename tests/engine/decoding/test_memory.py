@@ -100,9 +100,11 @@ def test_a_closed_engine_lets_its_model_go(tmp_path):
     before = live()
     engine = mlx_engine.load(folder)
     weights = engine.description.nbytes
-    assert live() - before >= weights
-    session = session_of(engine)
-    for _ in session.send("hi"):
-        pass
+    assert 0 < live() - before < weights
+    for depth in (0, 2):
+        session = session_of(engine, depth=depth)
+        for _ in session.send("hi"):
+            pass
+        assert (live() - before >= weights) == (depth > 0)  # heads are read when they draft
     engine.close()
     assert live() - before <= weights // 10

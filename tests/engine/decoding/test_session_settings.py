@@ -92,9 +92,29 @@ def test_drafting_switched_on_in_mid_answer_waits_for_the_next(engine, plain):
     assert again.tokens == plain.tokens
 
 
-def test_an_unknown_source_says_so(engine, plain):
-    _, said = changed_after(engine, set_draft(source="prompt-lookup"), depth=3)
-    assert {r.why.code for r in said.rounds[3:]} == {"source-unknown"}
+@pytest.mark.parametrize("depth", [0, 3])
+def test_prompt_lookup_begins_in_mid_answer(engine, plain, depth):
+    change = set_draft(source="prompt-lookup", depth=3)
+    _, said = changed_after(engine, change, depth=depth)
+    assert said.rounds[3].why.code == "source-changed"
+    later = [r.why.code if r.why else r.source for r in said.rounds[4:]]
+    assert set(later) <= {"no-match", "prompt-lookup", None}
+    assert said.tokens == plain.tokens
+
+
+def test_another_model_begins_with_the_next_message(engine, plain):
+    change = set_draft(source="prompt-lookup+mtp")
+    session, said = changed_after(engine, change, depth=2)
+    assert {r.why.code for r in said.rounds[3:]} == {"head-unread"}
+    assert said.tokens == plain.tokens
+    again = listen(session, session.regenerate())
+    assert again.tokens == plain.tokens
+    assert again.finished.stats.drafted > 0
+
+
+def test_no_draft_model_was_given(engine, plain):
+    _, said = changed_after(engine, set_draft(source="model"), depth=2)
+    assert {r.why.code for r in said.rounds[3:]} == {"no-draft-model"}
     assert said.tokens == plain.tokens
 
 

@@ -12,9 +12,9 @@ from mlx_engine.drafting.draft_length import (
     PROBE_EVERY,
     WORTH_IT,
     Acceptance,
+    Choice,
     FixedLength,
     PayingLength,
-    PinnedLength,
 )
 from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.values.reason import Reason
@@ -164,7 +164,7 @@ def test_a_fixed_length_is_fixed():
     why = Reason("off", "Off.")
     length = FixedLength(3, why)
     length.learn(3, 0)
-    assert length.next() == (3, why, None)
+    assert length.next() == Choice(3, why)
 
 
 @dataclass(frozen=True)
@@ -267,18 +267,3 @@ def test_a_guess_is_not_told_as_a_measurement():
     assert "expected to stand" in length.next().why.words
     length.learn(1, 0)
     assert "expected" not in length.next().why.words
-
-
-def test_a_pinned_depth_tells_what_would_pay():
-    """The automatic choice learns from pinned rounds, and nothing of it changes them."""
-    pinned = PinnedLength(3, PayingLength(MACHINES["flat"], 8))
-    assert pinned.next() == (3, None, 8)
-    for _ in range(60):
-        pinned.learn(3, 0)
-        pinned.took(3, 14.0)
-    assert pinned.next() == (3, None, 0)
-    for _ in range(200):
-        pinned.learn(3, 3)
-        pinned.took(3, 14.0)
-    assert pinned.next().depth == 3
-    assert pinned.next().auto >= 3

@@ -115,7 +115,7 @@ def test_head_passes_in_a_round(adapter, hidden):
 def test_min_probability_ends_a_draft(adapter, hidden):
     source = MtpDraft(adapter, "greedy", 0.0)
     source.observe(mx.array(TEXT[:9]), hidden[:, :9])
-    source.min_probability = 0.999
+    source.picking.min_probability = 0.999
     assert propose(source, 9, 4) == []
     source = MtpDraft(adapter, "greedy", 1e-6)
     source.observe(mx.array(TEXT[:9]), hidden[:, :9])

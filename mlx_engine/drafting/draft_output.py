@@ -1,0 +1,213 @@
+"""Output heads that only drafts go through, cheaper to read than the model's own."""
+
+from collections.abc import Iterable
+from time import perf_counter
+from typing import Protocol
+
+import mlx.core as mx
+
+from mlx_engine.models.contract import Adapter
+from mlx_engine.models.layers import Linear
+from mlx_engine.models.weight_table import Matrix
+from mlx_engine.values.options import DraftOptions, DraftOutput
+
+GROUP = 64
+"""Weights that share a scale in a copy of fewer bits."""
+
+NEW_TOKENS = 64
+"""Tokens met in the conversation that are gathered before the reduced vocabulary takes them in."""
+
+REPEATS = 3
+"""Timings of each of two heads; the fastest counts."""
+
+WORTH_A_COPY = 0.9
+"""Time of a copy over that of the model's own, for it to be kept."""
+
+
+class DraftOutputHead(Protocol):
+    """From a head's states to logits over the whole vocabulary."""
+
+    @property
+    def in_effect(self) -> DraftOutput:
+        """What kind it is."""
+
+    def logits(self, states: mx.array) -> mx.array:
+        """The head's states [1, T, H] -> float32 logits [1, T, V]."""
+
+    def saw(self, tokens: mx.array) -> None:
+        """Tokens of the conversation."""
+
+
+class FullOutput:
+    """The model's own."""
+
+    in_effect: DraftOutput = "full"
+
+    def __init__(self, adapter: Adapter) -> None:
+        self._adapter = adapter
+
+    def logits(self, states: mx.array) -> mx.array:
+        """As the family has it."""
+        return self._adapter.mtp_logits(states)
+
+    def saw(self, tokens: mx.array) -> None:
+        """Nothing to learn."""
+
+
+class PackedOutput:
+    """A copy in 4 or 3 bits, made at first use."""
+
+    def __init__(self, adapter: Adapter, bits: int) -> None:
+        self.in_effect: DraftOutput = "4-bit" if bits == 4 else "3-bit"
+        self._bits = bits
+        self._adapter = adapter
+        self._packed: Linear | None = None
+
+    def logits(self, states: mx.array) -> mx.array:
+        """Through the copy."""
+        if self._packed is None:
+            output = self._adapter.mtp_output
+            assert output is not None
+            self._packed = _requantised(output.matrix, self._bits)
+        return self._adapter.mtp_logits(states, self._packed)
+
+    def saw(self, tokens: mx.array) -> None:
+        """Nothing to learn."""
+
+
+class CheaperOutput:
+    """The 4-bit copy where it is measured to be faster than the model's own, which it mostly is
+    where memory is what counts; decided at first use.
+    """
+
+    def __init__(self, adapter: Adapter) -> None:
+        self._full = FullOutput(adapter)
+        self._packed = PackedOutput(adapter, 4)
+        self._chosen: DraftOutputHead | None = None
+
+    @property
+    def in_effect(self) -> DraftOutput:
+        """The one chosen."""
+        return "auto" if self._chosen is None else self._chosen.in_effect
+
+    def logits(self, states: mx.array) -> mx.array:
+        """Through the one chosen."""
+        if self._chosen is None:
+            self._chosen = self._choose(states)
+            del self._full, self._packed
+        return self._chosen.logits(states)
+
+    def saw(self, tokens: mx.array) -> None:
+        """Nothing to learn."""
+
+    def _choose(self, states: mx.array) -> DraftOutputHead:
+        mx.eval(states)
+        full = packed = float("inf")
+        for _ in range(REPEATS):
+            full = min(full, _seconds(self._full, states))
+            packed = min(packed, _seconds(self._packed, states))
+        return self._packed if packed < WORTH_A_COPY * full else self._full
+
+
+def _seconds(head: DraftOutputHead, states: mx.array) -> float:
+    started = perf_counter()
+    mx.eval(mx.argmax(head.logits(states), axis=-1))
+    return perf_counter() - started
+
+
+class FrequentOutput:
+    """The rows of frequent tokens, of control tokens, and of tokens the conversation has.
+
+    Which tokens are frequent is told by their ids: byte-pair vocabularies number their tokens by
+    the order of merging, which is that of frequency. All other logits are -inf.
+    """
+
+    in_effect: DraftOutput = "frequent"
+
+    def __init__(self, adapter: Adapter, size: int, always: Iterable[int]) -> None:
+        self._adapter = adapter
+        self._kept = {token for token in always if token < adapter.vocabulary}
+        self._kept.update(range(min(size, adapter.vocabulary)))
+        self._new: set[int] = set()
+        self._ids: mx.array | None = None
+        self._rows: Linear | None = None
+
+    @property
+    def size(self) -> int:
+        """Rows in use."""
+        return len(self._kept)
+
+    def saw(self, tokens: mx.array) -> None:
+        """Gather tokens whose rows are missing."""
+        committed: list[int] = tokens.tolist()  # type: ignore[assignment]
+        self._new.update(token for token in committed if token not in self._kept)
+
+    def logits(self, states: mx.array) -> mx.array:
+        """Through the rows there are."""
+        if self._rows is None or self._ids is None or len(self._new) >= NEW_TOKENS:
+            self._gather()
+        assert self._rows is not None
+        assert self._ids is not None
+        found = self._adapter.mtp_logits(states, self._rows)
+        whole = mx.full((*found.shape[:-1], self._adapter.vocabulary), -mx.inf)
+        whole[..., self._ids] = found
+        return whole
+
+    def _gather(self) -> None:
+        output = self._adapter.mtp_output
+        assert output is not None
+        self._kept |= self._new
+        self._new.clear()
+        self._ids = mx.array(sorted(self._kept))
+        self._rows = _rows_of(output.matrix, self._ids)
+
+
+def make_output(options: DraftOptions, adapter: Adapter, always: Iterable[int]) -> DraftOutputHead:
+    """The output head the options ask for; the model's own where it has no copy to offer."""
+    matrix = adapter.mtp_output.matrix if adapter.mtp_output else None
+    if matrix is None or options.output == "full":
+        return FullOutput(adapter)
+    if options.output == "frequent":
+        return FrequentOutput(adapter, options.vocabulary, always)
+    if _inputs(matrix) % GROUP:
+        return FullOutput(adapter)
+    if options.output == "auto":
+        return CheaperOutput(adapter)
+    return PackedOutput(adapter, 4 if options.output == "4-bit" else 3)
+
+
+def _inputs(matrix: Matrix) -> int:
+    columns = int(matrix.weight.shape[1])
+    return columns if matrix.scales is None else columns * 32 // matrix.bits
+
+
+def _dense(matrix: Matrix) -> mx.array:
+    if matrix.scales is None:
+        return matrix.weight
+    return mx.dequantize(
+        matrix.weight,
+        matrix.scales,
+        matrix.biases,
+        group_size=matrix.group_size,
+        bits=matrix.bits,
+        mode=matrix.mode,
+    )
+
+
+def _requantised(matrix: Matrix, bits: int) -> Linear:
+    weight, scales, biases = mx.quantize(_dense(matrix), group_size=GROUP, bits=bits)
+    mx.eval(weight, scales, biases)
+    return Linear(Matrix(weight, scales, biases, GROUP, bits, "affine"))
+
+
+def _rows_of(matrix: Matrix, ids: mx.array) -> Linear:
+    """Rows may be picked in any packing, because none reaches across two."""
+    is_columns = matrix.scales is None and not mx.metal.is_available()
+    weight = matrix.weight[ids]
+    rows = matrix._replace(
+        weight=mx.contiguous(weight.T).T if is_columns else weight,
+        scales=None if matrix.scales is None else matrix.scales[ids],
+        biases=None if matrix.biases is None else matrix.biases[ids],
+    )
+    mx.eval([part for part in (rows.weight, rows.scales, rows.biases) if part is not None])
+    return Linear(rows)

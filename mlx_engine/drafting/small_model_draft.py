@@ -1,0 +1,139 @@
+"""Drafts with a second, smaller model that has the same tokens.
+
+Its caches stand after true tokens only: a round's accepted tokens and the newest are read in the
+pass that makes the next round's first draft, so a draft of k tokens costs k passes. Rows of the
+chain are forgotten after each round.
+"""
+
+from typing import NamedTuple
+
+import mlx.core as mx
+
+from mlx_engine.cache.layer_caches import CachesSnapshot
+from mlx_engine.drafting.chain import Picking, draft_chain
+from mlx_engine.drafting.contract import Draft, Offer, Proposal, SourceSnapshot, empty_draft
+from mlx_engine.models.contract import Adapter
+from mlx_engine.sampling.sampler import Sampler
+from mlx_engine.values.options import MAX_DEPTH, DraftRule
+
+FLUSH_ROWS = 64
+"""Tokens that may wait for the next draft before they are read without one."""
+
+
+class SmallModelSnapshot(NamedTuple):
+    """The small model's caches after `length` tokens."""
+
+    length: int
+    caches: CachesSnapshot
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that live on only because of this snapshot."""
+        return self.caches.nbytes
+
+
+class SmallModelDraft:
+    """Chains on the small model's own tokens; picking may change between rounds.
+
+    vocabulary: rows of the target's logits; the small model may have more or fewer unused ones.
+    """
+
+    limit = MAX_DEPTH
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        vocabulary: int,
+        rule: DraftRule = "shared-noise",
+        min_probability: float = 0.0,
+    ) -> None:
+        self._adapter = adapter
+        self._vocabulary = vocabulary
+        self._caches = adapter.make_caches()
+        self.picking = Picking(rule, min_probability)
+        self._waiting: list[mx.array] = []
+        self._is_ahead = False
+        self._length = 0
+
+    @property
+    def length(self) -> int:
+        """Tokens observed."""
+        return self._length
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the small model's caches."""
+        return self._caches.nbytes
+
+    def observe(self, tokens: mx.array, hidden: mx.array) -> None:
+        """Committed tokens int [T]; the hidden states are of no use."""
+        del hidden
+        unread = tokens[1:] if self._is_ahead else tokens  # the last draft has read its newest
+        if unread.shape[0]:
+            self._waiting.append(unread)
+        self._is_ahead = False
+        self._length += tokens.shape[0]
+        if sum(part.shape[0] for part in self._waiting) >= FLUSH_ROWS:
+            self._read_waiting()
+
+    def offers(self, last: int) -> tuple[Offer, ...]:
+        """A chain, anywhere."""
+        del last
+        return (Offer("model"),)
+
+    def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
+        """A chain of `wanted.depth` tokens, lazy unless min_probability is set."""
+        if wanted.depth == 0:
+            return empty_draft()
+        state = self._read([*self._waiting, mx.array([wanted.last])])
+        self._waiting = []
+        self._is_ahead = True
+        boundary = self._caches.snapshot()
+        draft = draft_chain(self, state, wanted, sampler, self.picking)
+        self._caches.restore(boundary)
+        return draft
+
+    def draft_logits(self, state: mx.array) -> mx.array:
+        """Logits [1, V] of the target's vocabulary; what the small model lacks is -inf."""
+        logits = self._adapter.logits(state)[0]
+        missing = self._vocabulary - logits.shape[1]
+        if missing <= 0:
+            return logits[:, : self._vocabulary]
+        return mx.pad(logits, [(0, 0), (0, missing)], constant_values=-mx.inf)
+
+    def read_drafted(self, token: mx.array, state: mx.array) -> mx.array:
+        """The state after one more token."""
+        del state
+        return self._read([token])
+
+    def _read(self, parts: list[mx.array]) -> mx.array:
+        """Read tokens and remember them; the state after the newest [1, 1, H]."""
+        tokens = mx.concatenate(parts)
+        known = mx.minimum(tokens, self._adapter.vocabulary - 1)
+        hidden = self._adapter.forward(known[None], self._caches)
+        self._caches.keep(tokens.shape[0])
+        return hidden[:, -1:]
+
+    def _read_waiting(self) -> None:
+        if self._waiting:
+            self._read(self._waiting)
+            self._waiting = []
+            mx.async_eval(self._caches.arrays())  # type: ignore[no-untyped-call]
+
+    def snapshot(self) -> SmallModelSnapshot:
+        """Everything observed, read into the caches; not between a draft and its round."""
+        assert not self._is_ahead
+        self._read_waiting()
+        return SmallModelSnapshot(self._length, self._caches.snapshot())
+
+    def restore(self, snapshot: SourceSnapshot) -> None:
+        """Go back to a boundary."""
+        assert isinstance(snapshot, SmallModelSnapshot)
+        self._caches.restore(snapshot.caches)
+        self._waiting = []
+        self._is_ahead = False
+        self._length = snapshot.length
+
+    def arrays(self) -> list[mx.array]:
+        """Arrays of the caches."""
+        return self._caches.arrays()

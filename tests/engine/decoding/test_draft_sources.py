@@ -1,0 +1,141 @@
+"""Every source keeps the words of a whole conversation; bad draft models are told in words."""
+
+from dataclasses import replace
+
+import pytest
+from session_runs import PICKS, listen, session_of, tiny_folder
+from tiny_qwen3_5 import write_tiny_qwen3_5
+from tiny_tokenizer import make_tiny_tokenizer
+
+import mlx_engine
+from mlx_engine.values.errors import BadOption, EngineError
+from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions
+
+LENGTH = 10
+SOURCES = {
+    "mtp": DraftOptions(output="4-bit"),
+    "reduced": DraftOptions(output="frequent", vocabulary=256),
+    "prompt-lookup": DraftOptions(source="prompt-lookup"),
+    "model": DraftOptions(source="model"),
+    "prompt-lookup+mtp": DraftOptions(source="prompt-lookup+mtp", output="auto"),
+    "prompt-lookup+model": DraftOptions(source="prompt-lookup+model", min_probability=0.1),
+}
+PENALISED = replace(PICKS, temperature=1.0, repetition_penalty=1.1, presence_penalty=0.3, top_k=9)
+WAYS = {"greedy": replace(PICKS, temperature=0.0), "warm": PICKS, "penalised": PENALISED}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    return tiny_folder(tmp_path_factory.mktemp("small") / "m")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny_folder(tmp_path_factory.mktemp("model") / "m")
+
+
+@pytest.fixture(scope="module")
+def engine(folder, small):
+    return mlx_engine.load(folder, options=LoadOptions(draft_model=small))
+
+
+def conversation(engine, sampling, draft):
+    session = session_of(engine, sampling, depth=0, max_tokens=LENGTH)
+    session.draft = draft
+    answers = [listen(session, session.send("The fox, the fox, the fox"))]
+    answers.append(listen(session, session.send("The fox 😀?")))
+    answers.append(listen(session, session.regenerate()))
+    session.generation = GenerationOptions(
+        max_tokens=LENGTH, stop=((answers[0].text or "xy")[4:7],)
+    )
+    answers.append(listen(session, session.edit(0, "The quick fox")))
+    return [(said.tokens, said.text, said.reason) for said in answers], answers
+
+
+@pytest.fixture(scope="module")
+def plain(engine):
+    none = DraftOptions(source="none")
+    return {way: conversation(engine, sampling, none)[0] for way, sampling in WAYS.items()}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_every_source_keeps_the_words(engine, plain, name):
+    drafted = 0
+    for number, way in enumerate(WAYS):
+        for depth in (number + 1, 4, "auto") if way == "warm" else (number + 2,):
+            draft = replace(SOURCES[name], depth=depth)
+            said, answers = conversation(engine, WAYS[way], draft)
+            assert said == plain[way], (way, depth)
+            rounds = [r for answer in answers for r in answer.rounds]
+            drafted += sum(r.drafted for r in rounds)
+            assert {r.source for r in rounds if r.drafted} <= set(draft.source.split("+"))
+            assert all(r.draft_passes >= r.drafted for r in rounds if r.source in ("mtp", "model"))
+    assert drafted > 10
+
+
+def test_the_model_itself_is_the_best_draft_model(folder):
+    """All of its drafts stand, at any temperature: both sides use the noise of the position."""
+    engine = mlx_engine.load(folder, options=LoadOptions(draft_model=folder))
+    session = session_of(engine, PICKS, depth=0, max_tokens=17)
+    session.draft = DraftOptions(source="model", depth=3)
+    said = listen(session, session.send("The fox"))
+    stats = said.finished.stats
+    assert stats.accepted >= stats.drafted - 3
+    assert {piece.source for piece in said.pieces if piece.depth} == {"model"}
+    assert {piece.source for piece in said.pieces if not piece.depth} == {None}
+
+
+def test_a_draft_that_ends_early_has_cost_a_pass(engine):
+    session = session_of(engine, depth=3, max_tokens=8)
+    session.draft = DraftOptions(depth=3, min_probability=0.999)
+    rounds = listen(session, session.send("The fox")).rounds
+    assert any(r.draft_passes and not r.drafted for r in rounds)
+
+
+def test_without_heads_the_combination_looks_up_alone(tmp_path):
+    write_tiny_qwen3_5(tmp_path / "m", heads="none")
+    engine = mlx_engine.load(tmp_path / "m")
+    session = session_of(engine, depth=0, max_tokens=16)
+    session.draft = DraftOptions(source="prompt-lookup+mtp", depth=2)
+    rounds = listen(session, session.send("The fox, the fox, the fox, the")).rounds
+    assert session.why_not_drafting is None
+    assert {r.source for r in rounds} <= {None, "prompt-lookup"}
+    assert {r.why.code for r in rounds if r.why} <= {"heads-dropped", "no-heads"}
+
+
+def test_a_draft_model_with_other_tokens(folder, tmp_path):
+    other = tiny_folder(tmp_path / "other")
+    make_tiny_tokenizer(other, vocabulary=290)
+    with pytest.raises(BadOption, match="its tokens are others: token"):
+        mlx_engine.load(folder, options=LoadOptions(draft_model=other))
+    options = LoadOptions(draft_model=other, draft_misfit="plain")
+    session = session_of(mlx_engine.load(folder, options=options), depth=0, max_tokens=4)
+    session.draft = DraftOptions(source="model", depth=2)
+    assert session.why_not_drafting.code == "draft-model-misfit"
+    assert {r.why.code for r in listen(session, session.send("hi")).rounds} == {
+        "draft-model-misfit"
+    }
+
+
+def test_a_draft_model_that_is_not_there(folder, tmp_path):
+    with pytest.raises(EngineError, match="nowhere"):
+        mlx_engine.load(folder, options=LoadOptions(draft_model=tmp_path / "nowhere"))
+
+
+def test_stop_before_the_first_step(engine):
+    """An answer that is stopped before its first event is asked for does not begin."""
+    session = session_of(engine, max_tokens=6)
+    events = session.send("The fox")
+    session.stop()
+    said = listen(session, events)
+    assert (said.reason, said.tokens) == ("stopped", ())
+    assert listen(session, session.send("The fox")).reason == "max-tokens"
+
+
+def test_generate_keeps_what_it_learned(engine):
+    """The first guess of a later call is what the earlier ones have seen."""
+    engine.generate("The fox", max_tokens=30, draft=DraftOptions(depth=2), ignore_eos=True)
+    acceptance = engine._generated.of("mtp").acceptance
+    assert acceptance.is_measured
+    engine.generate("The fox", max_tokens=4, draft=DraftOptions(depth=2), ignore_eos=True)
+    assert engine._generated.of("mtp").acceptance is acceptance

@@ -1,0 +1,130 @@
+"""Prompt lookup copies earlier text, goes back exactly, and does not waste rows on chance."""
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlx_engine.drafting.contract import Proposal
+from mlx_engine.drafting.ngram_index import CANDIDATES, LONGEST, SHORTEST, NgramIndex
+from mlx_engine.drafting.prompt_lookup_draft import LEAST_CHANCE, Probation, PromptLookupDraft
+from mlx_engine.sampling.sampler import Sampler
+from mlx_engine.values.options import SamplingOptions
+
+SAMPLER = Sampler(SamplingOptions(temperature=0), 100, 0)
+TEXTS = st.lists(st.integers(0, 3), min_size=1, max_size=60)
+
+
+def told(tokens):
+    source = PromptLookupDraft()
+    source.observe(mx.array(tokens, dtype=mx.int32), mx.zeros((1, len(tokens), 0)))
+    return source
+
+
+def proposed(source, last, depth=4):
+    return source.propose(Proposal(depth, last, source.length + 1), SAMPLER).tokens.tolist()
+
+
+def longest_match(text):
+    """By comparing everything with everything: how long, and the newest place of that length."""
+    best = (0, None)
+    for place in range(1, len(text)):
+        length = 0
+        while length < min(place, LONGEST) and text[place - 1 - length] == text[-1 - length]:
+            length += 1
+        if length >= SHORTEST and length >= best[0]:
+            best = (length, place)
+    return best
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=TEXTS)
+def test_the_longest_match_and_its_newest_place(text):
+    index = NgramIndex()
+    index.extend(text[:-1])
+    match = index.match(text[-1])
+    length, place = longest_match(text)
+    if match is None:
+        assert place is None
+    elif len(text) <= CANDIDATES:
+        assert (match.length, match.place) == (length, place)
+    else:  # of very repetitive text only the newest places are looked at
+        assert SHORTEST <= match.length <= length
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=TEXTS, depth=st.integers(1, 8))
+def test_a_proposal_is_a_copy_of_earlier_text(text, depth):
+    """What is proposed followed the same tokens before, or goes round in its own copy."""
+    tokens = proposed(told(text[:-1]), text[-1], depth)
+    if not tokens:
+        assert longest_match(text)[1] is None
+        return
+    assert len(tokens) == depth
+    whole = [*text, *tokens]
+    end = len(text)
+    assert any(
+        whole[end - SHORTEST : end] == whole[place - SHORTEST : place]
+        and whole[place : place + depth] == tokens
+        for place in range(SHORTEST, end)
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(text=TEXTS, other=TEXTS, cut=st.integers(0, 60))
+def test_going_back_leaves_nothing_behind(text, other, cut):
+    cut = min(cut, len(text))
+    source, fresh = told(text[:cut]), told([*text[:cut], *other])
+    boundary = source.snapshot()
+    source.observe(mx.array(text[cut:], dtype=mx.int32), mx.zeros((1, len(text) - cut, 0)))
+    source.restore(boundary)
+    assert source.length == cut
+    source.observe(mx.array(other, dtype=mx.int32), mx.zeros((1, len(other), 0)))
+    for last in range(4):
+        assert proposed(source, last) == proposed(fresh, last)
+
+
+def test_a_length_that_fails_is_paused_until_it_comes_true():
+    probation = Probation()
+    assert probation.chance(SHORTEST) >= LEAST_CHANCE
+    probation.learn(SHORTEST, came_true=False)
+    assert probation.chance(SHORTEST) < LEAST_CHANCE
+    for _ in range(3):
+        probation.learn(SHORTEST, came_true=True)
+    assert probation.chance(SHORTEST) >= LEAST_CHANCE
+    # longer matches are believed to be as good, until they show otherwise
+    assert probation.chance(LONGEST) >= LEAST_CHANCE
+    for _ in range(3):
+        probation.learn(LONGEST, came_true=False)
+    assert probation.chance(LONGEST) < LEAST_CHANCE <= probation.chance(SHORTEST)
+
+
+def play(text, start, depth=8):
+    """Rows checked, and passes, for text[start:] when each is drafted as deep as is offered."""
+    source, at, rows, passes = told(text[: start - 1]), start - 1, 0, 0
+    while at < len(text) - 1:
+        offers = source.offers(text[at])
+        drafted = proposed(source, text[at], depth) if offers else []
+        stood = 0
+        while stood < len(drafted) and text[at + 1 : at + 2 + stood] == drafted[: stood + 1]:
+            stood += 1
+        source.observe(mx.array(text[at : at + stood + 1]), mx.zeros((1, stood + 1, 0)))
+        at += stood + 1
+        rows, passes = rows + 1 + len(drafted), passes + 1
+    return rows, passes
+
+
+@pytest.mark.parametrize("vocabulary", [5, 8, 40])
+def test_random_text_costs_hardly_any_rows(vocabulary):
+    text = [int(t) for t in np.random.default_rng(vocabulary).integers(0, vocabulary, 1500)]
+    rows, passes = play(text, 200, depth=1)
+    assert rows <= 1.04 * passes
+
+
+def test_copied_text_with_edits_takes_few_passes():
+    draw = np.random.default_rng(3)
+    first = [int(t) for t in draw.integers(0, 500, 400)]
+    again = [t if draw.random() > 0.04 else int(draw.integers(0, 500)) for t in first]
+    _, passes = play([*first, *again], len(first))
+    assert len(again) / passes > 2.5

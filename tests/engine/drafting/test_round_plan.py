@@ -1,0 +1,84 @@
+"""Who drafts next: long copies first, otherwise the offer that promises most tokens a second."""
+
+import pytest
+
+from mlx_engine.drafting.contract import Offer
+from mlx_engine.drafting.round_costs import PassCosts
+from mlx_engine.drafting.round_plan import Learned, RoundPlan
+from mlx_engine.values.reason import Reason
+
+NOTHING = Reason("no-match", "Nothing.")
+FLAT = PassCosts(tuple(10 + 0.3 * row for row in range(9)), 1.0)
+STEEP = PassCosts(tuple(10.0 * (row + 1) for row in range(9)), 1.0)
+MTP = Offer("mtp")
+
+
+def copy(chance, *, is_long=False):
+    return Offer("prompt-lookup", chance, is_long)
+
+
+def plan(offers, learned, depth="auto"):
+    return RoundPlan(offers, learned, depth, NOTHING)
+
+
+@pytest.fixture
+def learned():
+    return Learned(lambda: FLAT)
+
+
+def test_no_offer_says_why(learned):
+    assert plan((), learned).next()[:2] == (0, NOTHING)
+
+
+def test_a_long_copy_goes_first(learned):
+    choice = plan((copy(0.8, is_long=True), MTP), learned).next()
+    assert choice.by == "prompt-lookup"
+    assert choice.depth > 3
+
+
+def test_a_short_copy_only_where_it_promises_more(learned):
+    assert plan((MTP, copy(0.5)), learned).next().by == "mtp"
+    for _ in range(40):
+        learned.of("mtp").learn(3, 0)
+    assert plan((MTP, copy(0.5)), learned).next().by == "prompt-lookup"
+
+
+def test_where_rows_are_dear_a_doubtful_copy_is_left():
+    learned = Learned(lambda: STEEP)
+    choice = plan((copy(0.5),), learned).next()
+    assert choice.depth == 0
+    assert choice.why.code == "parked-cost"
+
+
+def test_what_one_source_shows_is_not_held_against_another(learned):
+    before = learned.of("model").gains()
+    for _ in range(30):
+        round_plan = plan((MTP,), learned, depth=2)
+        assert round_plan.next().by == "mtp"
+        round_plan.learn(2, 0)
+        round_plan.took(2, 11.0)
+    assert learned.of("model").gains() == before
+    assert learned.of("mtp").best() == 0
+
+
+def test_a_pinned_depth_tells_what_would_pay(learned):
+    """The automatic choice learns from pinned rounds, and nothing of it changes them."""
+    choice = plan((MTP,), learned, depth=3).next()
+    assert (choice.depth, choice.auto, choice.by) == (3, 8, "mtp")
+    for _ in range(60):
+        learned.of("mtp").learn(3, 0)
+    choice = plan((MTP,), learned, depth=3).next()
+    assert (choice.depth, choice.auto) == (3, 0)
+
+
+def test_costs_measured_later_replace_presumed_ones():
+    costs = iter([FLAT, STEEP, STEEP])
+    learned = Learned(lambda: next(costs))
+    assert learned.of("mtp").best() > 0
+    learned.prepare()
+    assert learned.of("mtp").best() == 0
+
+
+def test_a_small_model_costs_its_share():
+    cheap, dear = Learned(lambda: FLAT, 0.02), Learned(lambda: FLAT, 0.9)
+    assert cheap.of("model").best() > dear.of("model").best()
