@@ -31,6 +31,7 @@ class CodeText(QPlainTextEdit):
         self._look = look
         self._code = ""
         self._tints: list[Tint] = []
+        self._tint_rects = tint_rects.TintRects()
         self.setReadOnly(True)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
@@ -95,7 +96,7 @@ class CodeText(QPlainTextEdit):
         if self._look.shows_drafted and self._tints:
             painter = QPainter(self.viewport())
             area = QRectF(event.rect())
-            found = tint_rects.boxes(self._lines(area), self._tints)
+            found = self._tint_rects.boxes(self._lines(area), self._tints)
             tint_rects.paint(painter, found, area, self._look)
             painter.end()
         super().paintEvent(event)

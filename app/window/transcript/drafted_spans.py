@@ -33,14 +33,14 @@ class Tint(NamedTuple):
     depth: int
 
 
-def aligned(source: str, rendered: str) -> Iterator[Run]:
+def aligned(source: str, rendered: str, at: int = 0, start: int = 0) -> Iterator[Run]:
     """Pair the words of a rendered text with the markdown they came from, both in order.
 
     A greedy walk with two pointers: markdown rendered is nearly a subsequence of its source.
     Characters that rendering made up are passed over, so one of them cannot lead the walk astray.
+    It begins at `at` in the source and at the word's beginning `start` in the rendered text.
     """
-    words = list(WORD.finditer(rendered))
-    at = 0
+    words = list(WORD.finditer(rendered, start))
     for index, word in enumerate(words):
         following = words[index + 1].group() if index + 1 < len(words) else ""
         found = _find(source, word.group(), at, following)

@@ -1,12 +1,12 @@
 """What is drawn under the text of a page: bars beside quotes, boxes behind code in a line."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QColor, QPainter, QTextBlock, QTextDocument, QTextFormat
+from PySide6.QtGui import QColor, QPainter, QTextBlock, QTextFormat
 
 from app.window.transcript.look import QUOTE_STEP, Look
-from app.window.transcript.placed_blocks import PlacedBlock, boxes_of, placed
+from app.window.transcript.placed_blocks import PlacedBlock, boxes_of
 
 BAR = 3
 CODE_OVERHANG = 2
@@ -15,10 +15,9 @@ CODE_OVERHANG = 2
 class PageMarks:
     """The marks of one laid out document; made anew when it changes."""
 
-    def __init__(self, document: QTextDocument, family: str) -> None:
+    def __init__(self, blocks: Sequence[PlacedBlock], family: str, has_quotes: bool) -> None:
         """family: the font of code."""
-        blocks = list(placed(document))
-        self._bars = list(quote_bars(blocks))
+        self._bars = list(quote_bars(blocks)) if has_quotes else []
         self._boxes = list(code_boxes(blocks, family))
 
     def paint(self, painter: QPainter, look: Look) -> None:

@@ -17,10 +17,11 @@ from PySide6.QtWidgets import QFrame, QTextBrowser, QTextEdit, QToolTip, QWidget
 
 from app.values.chats import DraftedSpan
 from app.window.transcript import keys, tint_rects
-from app.window.transcript.drafted_spans import Tint, aligned, in_utf16, tints
+from app.window.transcript.drafted_spans import Tint, in_utf16, tints
+from app.window.transcript.growing_alignment import GrowingAlignment
 from app.window.transcript.look import LIST_STEP, Look
 from app.window.transcript.page_marks import PageMarks
-from app.window.transcript.placed_blocks import placed
+from app.window.transcript.placed_blocks import PlacedBlock, placed
 
 DRAFTED = "Drafted at depth {}"
 
@@ -35,9 +36,12 @@ class ProseSegment(QTextBrowser):
         self._look, self._muted = look, muted
         self._html = self._source = ""
         self._spans: Sequence[DraftedSpan] = ()
+        self._alignment = GrowingAlignment()
         self._tints: list[Tint] | None = None
         self._boxes: list[tint_rects.TintBox] | None = None
+        self._tint_rects = tint_rects.TintRects()
         self._marks: PageMarks | None = None
+        self._placed: list[PlacedBlock] = []
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -91,8 +95,8 @@ class ProseSegment(QTextBrowser):
         """What was drafted, in positions of the document."""
         if self._tints is None:
             text = self.text()
-            found = tints(aligned(self._source, text), self._spans) if self._spans else []
-            self._tints = in_utf16(text, found)
+            runs = self._alignment.of(self._source, text) if self._spans else ()
+            self._tints = in_utf16(text, tints(runs, self._spans))
         return self._tints
 
     def _dress(self) -> None:
@@ -101,7 +105,14 @@ class ProseSegment(QTextBrowser):
 
     def _set_height(self) -> None:
         self._boxes = self._marks = None
+        self._placed.clear()
         self.setFixedHeight(max(1, ceil(self.document().size().height())))
+
+    def _blocks(self) -> list[PlacedBlock]:
+        """Laid out; found once for each layout."""
+        if not self._placed:
+            self._placed.extend(placed(self.document()))
+        return self._placed
 
     def _select(self, anchor: int, position: int) -> None:
         last = self.document().characterCount() - 1
@@ -116,13 +127,14 @@ class ProseSegment(QTextBrowser):
         """Marks and tints first, the text on top of them."""
         if "<code" in self._html or "<blockquote" in self._html:
             if self._marks is None:
-                self._marks = PageMarks(self.document(), self._look.code_font().family())
+                family = self._look.code_font().family()
+                self._marks = PageMarks(self._blocks(), family, "<blockquote" in self._html)
             painter = QPainter(self.viewport())
             self._marks.paint(painter, self._look)
             painter.end()
         if self._look.shows_drafted and self._spans:
             if self._boxes is None:
-                self._boxes = tint_rects.boxes(placed(self.document()), self.tinted())
+                self._boxes = self._tint_rects.boxes(self._blocks(), self.tinted())
             painter = QPainter(self.viewport())
             tint_rects.paint(painter, self._boxes, QRectF(event.rect()), self._look)
             painter.end()

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
@@ -20,6 +21,13 @@ from app.window.transcript.streaming_markdown import StreamingMarkdown
 DEFINITION = re.compile(r"^ {0,3}\[[^\]\n]+\]:[ \t]*\S+.*$", re.MULTILINE)
 
 
+class Rendered(NamedTuple):
+    """Markdown and the HTML it became."""
+
+    source: str = ""
+    html: str = ""
+
+
 class SegmentColumn(QWidget):
     """Signal `link_clicked`(str): a web or mail address."""
 
@@ -33,6 +41,7 @@ class SegmentColumn(QWidget):
         self._width = width
         self._stream = StreamingMarkdown()
         self._spans: list[DraftedSpan] = []
+        self._beginning = Rendered()
         self._widgets: list[ProseSegment | CodeSegment] = []
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 0, 0, 0)
@@ -79,9 +88,20 @@ class SegmentColumn(QWidget):
         if isinstance(widget, CodeSegment):
             widget.show_segment(segment, spans)
             return
-        source = segment.source if segment.closed else settled(segment.source)
-        widget.show_html(self._renderer.html(source, definitions), source, spans)
+        if segment.closed:
+            source, html = segment.source, self._renderer.html(segment.source, definitions)
+        else:
+            source = settled(segment.source)
+            html = self._growing_html(source)
+        widget.show_html(html, source, spans)
         widget.setVisible(bool(source.strip()))
+
+    def _growing_html(self, source: str) -> str:
+        """Of the last segment; what of it stays as it is is rendered once."""
+        beginning = source[: self._stream.settled]
+        if beginning != self._beginning.source:
+            self._beginning = Rendered(beginning, self._renderer.html(beginning))
+        return self._beginning.html + self._renderer.html(source[len(beginning) :])
 
     def _add(self, segment: Segment) -> None:
         widget: ProseSegment | CodeSegment

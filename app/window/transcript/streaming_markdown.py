@@ -20,6 +20,8 @@ INNER_FENCE = re.compile(
 class StreamingMarkdown:
     """The segments of a growing text; their sources joined are always the text so far.
 
+    settled: characters at the beginning of the last segment that stay as they are when rendered.
+
     Where a segment ends depends on the text alone, not on the pieces in which it came. A fence in
     column 0 begins a code segment; a fence inside a list or quote stays in its prose.
     """
@@ -38,6 +40,7 @@ class StreamingMarkdown:
         self._after_blank = False
         self._text = ""
         self._judged = 0
+        self.settled = 0
 
     def append(self, text: str) -> int:
         """Add text; the index of the first segment that changed or is new."""
@@ -99,6 +102,8 @@ class StreamingMarkdown:
             return
         if self._ends_before(line):
             self._cut(self._judged)
+        elif self._after_blank and _is_top(line) and not LIST_ITEM.match(line):
+            self.settled = self._judged
         self._notice(line)
 
     def _leaves_inner(self, line: str) -> bool:
@@ -117,7 +122,7 @@ class StreamingMarkdown:
         size = self._judged
         if size < LIMIT or not line.strip():
             return False
-        top = line[0] not in " \t"
+        top = _is_top(line)
         item = LIST_ITEM.match(line) is not None
         return (
             (self._after_blank and top and not item)
@@ -137,3 +142,8 @@ class StreamingMarkdown:
         if found and (self._in_list or ">" in found[1] or len(found[1].expandtabs(4)) < 4):
             self._inner = Fence(found[2], found[3].strip())
             self._inner_prefix = found[1]
+
+
+def _is_top(line: str) -> bool:
+    """Whether a line is in no list, and not blank."""
+    return line[0] not in " \t\r\n"

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from PySide6.QtCore import QRectF, Qt
+from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QBrush, QPainter
 
 from app.window.transcript.drafted_spans import Tint
@@ -20,25 +20,58 @@ class TintBox(NamedTuple):
     depth: int
 
 
-def boxes(blocks: Iterable[PlacedBlock], tints: Sequence[Tint]) -> list[TintBox]:
-    """Boxes of those tints that lie in `blocks`; both in order, positions of the document.
+class _Paragraph(NamedTuple):
+    """What the boxes of a block depend on; tints count from its beginning."""
 
-    Spaces at either end of a tint, and the ends of lines in it, have no box.
-    """
-    found: list[TintBox] = []
-    index = 0
-    for placed_block in blocks:
-        block = placed_block.block
-        start, text = block.position(), block.text()
-        end = start + block.length()
-        while index < len(tints) and tints[index].start < end:
-            tint = tints[index]
-            first, last = _without_spaces(text, max(0, tint.start - start), tint.end - start)
-            if first < last:
-                found += [TintBox(box, tint.depth) for box in boxes_of(placed_block, first, last)]
-            if tint.end > end:
-                break
-            index += 1
+    text: str
+    corner: QPointF
+    lines: QRectF
+    tints: tuple[Tint, ...]
+
+
+class TintRects:
+    """Boxes of a document that grows: paragraphs that stay as they are keep theirs."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[_Paragraph, list[TintBox]]] = {}
+
+    def boxes(self, blocks: Iterable[PlacedBlock], tints: Sequence[Tint]) -> list[TintBox]:
+        """Boxes of those tints that lie in `blocks`; both in order, positions of the document.
+
+        Spaces at either end of a tint, and the ends of lines in it, have no box.
+        """
+        kept, self._kept = self._kept, {}
+        index = 0
+        for placed_block in blocks:
+            start = placed_block.block.position()
+            end = start + placed_block.block.length()
+            inside = []
+            while index < len(tints) and tints[index].start < end:
+                tint = tints[index]
+                inside.append(Tint(max(0, tint.start - start), tint.end - start, tint.depth))
+                if tint.end > end:
+                    break
+                index += 1
+            if inside:
+                paragraph = _paragraph(placed_block, inside)
+                before = kept.get(start)
+                same = before is not None and before[0] == paragraph
+                found = before[1] if before and same else _boxes_in(placed_block, paragraph)
+                self._kept[start] = paragraph, found
+        return [box for _, found in self._kept.values() for box in found]
+
+
+def _paragraph(placed_block: PlacedBlock, tints: list[Tint]) -> _Paragraph:
+    block, corner = placed_block
+    return _Paragraph(block.text(), corner, block.layout().boundingRect(), tuple(tints))
+
+
+def _boxes_in(placed_block: PlacedBlock, paragraph: _Paragraph) -> list[TintBox]:
+    found = []
+    for tint in paragraph.tints:
+        first, last = _without_spaces(paragraph.text, tint.start, tint.end)
+        if first < last:
+            found += [TintBox(box, tint.depth) for box in boxes_of(placed_block, first, last)]
     return found
 
 

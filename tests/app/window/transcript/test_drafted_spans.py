@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 
 from app.values.chats import DraftedSpan
 from app.window.transcript.drafted_spans import (
+    Run,
     Tint,
     aligned,
     in_utf16,
     tints,
     within,
 )
+from app.window.transcript.growing_alignment import GrowingAlignment
 from app.window.transcript.rendered_html import MarkdownHtml
 
 WORDS = st.lists(
@@ -61,6 +63,17 @@ def test_the_walk_only_moves_forward_and_pairs_equal_text(source):
             == source[run.source : run.source + run.length]
         )
         last = (run.rendered + run.length, run.source + run.length)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(WRAPS, max_size=60), st.integers(1, 90))
+def test_a_growing_text_is_aligned_as_a_whole_one(wraps, size):
+    source = " ".join(wrap.format(f"word{number}") for number, wrap in enumerate(wraps))
+    growing = GrowingAlignment()
+    for at in range(size, len(source) + size, size):
+        part = source[:at]
+        assert list(growing.of(part, rendered(part))) == list(aligned(part, rendered(part)))
+    assert list(growing.of("other", "other")) == [Run(0, 0, 5)]
 
 
 def test_a_word_with_markers_inside():

@@ -1,5 +1,8 @@
 """However an answer arrives, its segments are the same and lose no character."""
 
+import html as entities
+import re
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,6 +38,33 @@ LINES = st.sampled_from(
     ]
 )
 
+BLOCKS = st.sampled_from(
+    [
+        "Words *and* **more** of `them` [here](https://example.org/a).",
+        "One line\nand another\n",
+        "# Heading",
+        "Under\n=====",
+        "- one\n- two\n  - inner\n\n  loose\n- three",
+        "1. one\n   ```sh\n   ls\n\n   cd\n   ```\n2. two",
+        "> quoted\n> more\nlazily",
+        "> ```\n> in a quote\n> ```",
+        "| a | b |\n|---|--:|\n| 1 | `2` |",
+        "```py\nx = 1\n\n# no heading\n```",
+        "~~~\n```\n~~~",
+        "    indented\n\n    code",
+        "<b>tag</b> &amp; 1 < 2",
+        "---",
+        "long words " * 120,
+        "\\(x^2\\) and $y$",
+    ]
+)
+DOCUMENTS = st.lists(BLOCKS, max_size=20).map("\n\n".join)
+
+
+def words(html: str) -> list[str]:
+    """What is read of rendered text."""
+    return entities.unescape(re.sub(r"<[^>]*>", " ", html)).split()
+
 
 def streamed(pieces: list[str]) -> StreamingMarkdown:
     stream = StreamingMarkdown()
@@ -61,6 +91,28 @@ def test_same_segments_in_any_pieces(lines, sizes):
     assert streamed(pieces).segments == whole
     assert "".join(segment.source for segment in whole) == text
     assert [s.start for s in whole] == [0, *(s.end for s in whole)][:-1] if whole else True
+
+
+@settings(max_examples=60, deadline=None)
+@given(DOCUMENTS)
+def test_segments_read_as_the_whole_does(text):
+    html = MarkdownHtml()
+    parts = (html.html(segment.source) for segment in streamed([text]).segments)
+    assert [w for part in parts for w in words(part)] == words(html.html(text))
+
+
+@settings(max_examples=60, deadline=None)
+@given(DOCUMENTS, st.integers(1, 300))
+def test_what_is_settled_can_be_rendered_apart(text, size):
+    html, stream, before = MarkdownHtml(), StreamingMarkdown(), ""
+    for at in range(0, len(text), size):
+        stream.append(text[at : at + size])
+        last = stream.segments[-1]
+        settled_part, rest = last.source[: stream.settled], last.source[stream.settled :]
+        if last.kind == "prose":
+            assert html.html(settled_part) + html.html(rest) == html.html(last.source)
+        assert settled_part.startswith(before) or last.start > 0
+        before = settled_part
 
 
 @settings(max_examples=60, deadline=None)
