@@ -1,5 +1,7 @@
 """Few-row products: right against float64, each row's bits its own, weights read once."""
 
+from collections.abc import Sequence
+
 import mlx.core as mx
 import numpy as np
 import pytest
@@ -9,6 +11,9 @@ from metal_kernels.few_row_matvec import few_row_matvec, reference
 from metal_kernels.weight_formats.affine import affine
 from metal_kernels.weight_formats.contract import WeightFormat
 from metal_kernels.weight_formats.dense import dense
+from metal_kernels.weight_formats.fp4 import mxfp4, nvfp4
+from metal_kernels.weight_formats.iq4 import iq4_nl, iq4_xs
+from metal_kernels.weight_formats.k_quants import q2_k, q3_k, q6_k
 
 Arrays = tuple[mx.array, ...]
 
@@ -17,7 +22,13 @@ def normal(shape: tuple[int, ...], seed: int, dtype: mx.Dtype) -> mx.array:
     return mx.random.normal(shape, key=mx.random.key(seed)).astype(dtype)
 
 
-def check(arrays: Arrays, form: WeightFormat, width: int, dtype: mx.Dtype) -> None:
+def check(
+    arrays: Arrays,
+    form: WeightFormat,
+    width: int,
+    dtype: mx.Dtype,
+    counts: Sequence[int] = range(1, 8),
+) -> None:
     launcher = EmulatorLauncher()
     x = normal((8, width), 5, dtype)
     weights = np.array(form.dequantise(arrays)).astype(np.float64)
@@ -26,7 +37,7 @@ def check(arrays: Arrays, form: WeightFormat, width: int, dtype: mx.Dtype) -> No
     error = np.abs(np.array(whole.astype(mx.float32)) - truth).max()
     plain = np.abs(np.array(reference(x, arrays, form).astype(mx.float32)) - truth).max()
     assert error <= 2 * plain + 1e-6 * np.abs(truth).max()
-    for rows in range(1, 8):
+    for rows in counts:
         few = few_row_matvec(x[:rows], arrays, form, launcher)
         assert mx.array_equal(few, whole[:rows]).item(), f"{rows} rows"
 
@@ -36,12 +47,56 @@ def check(arrays: Arrays, form: WeightFormat, width: int, dtype: mx.Dtype) -> No
 def test_affine(bits: int, group: int) -> None:
     width = 384 if group == 128 else 96 * group // 32
     arrays = mx.quantize(normal((13, width), bits, mx.float16), group_size=group, bits=bits)
-    check(tuple(arrays), affine(bits, group), width, mx.float16)
+    counts = range(1, 8) if group == 64 else (1, 3)
+    check(tuple(arrays), affine(bits, group), width, mx.float16, counts)
 
 
 @pytest.mark.parametrize("dtype", [mx.float16, mx.bfloat16, mx.float32])
 def test_dense(dtype: mx.Dtype) -> None:
     check((normal((11, 328), 3, dtype),), dense(dtype), 328, dtype)
+
+
+@pytest.mark.parametrize("form", [mxfp4(), nvfp4()], ids=lambda form: form.name)
+def test_four_bit_floats(form: WeightFormat) -> None:
+    group = 32 if form.name == "mxfp4" else 16
+    arrays = mx.quantize(normal((9, 352), 4, mx.float32), group_size=group, bits=4, mode=form.name)
+    check(tuple(arrays), form, 352, mx.bfloat16)
+
+
+@pytest.mark.parametrize("form", [mxfp4(), nvfp4()], ids=lambda form: form.name)
+def test_every_scale_of_four_bit_floats(form: WeightFormat) -> None:
+    """Row n has scale byte n; the last ones of each kind are no numbers, and stay so."""
+    words = mx.broadcast_to(mx.array([0x76543210, 0xFEDCBA98] * 2, dtype=mx.uint32), (256, 4))
+    groups = 1 if form.name == "mxfp4" else 2
+    scales = mx.broadcast_to(mx.arange(256).astype(mx.uint8)[:, None], (256, groups))
+    arrays = (mx.contiguous(words), mx.contiguous(scales))
+    eye = mx.eye(32)[3:11].astype(mx.float32)
+    y = few_row_matvec(eye, arrays, form, EmulatorLauncher())
+    truth = form.dequantise(arrays)[:, 3:11].T
+    numbers = 255 if form.name == "mxfp4" else 256  # 255 is no number: NaN here, infinite in MLX
+    assert mx.array_equal(y[:, :numbers], truth[:, :numbers], equal_nan=True).item()
+    assert not mx.any(mx.isfinite(y[1:, numbers:])).item()
+
+
+@pytest.mark.parametrize(
+    ("form", "block", "halves"),
+    [
+        (q6_k(), 210, (208,)),
+        (q3_k(), 110, (108,)),
+        (q2_k(), 84, (80, 82)),
+        (iq4_nl(), 18, (0,)),
+        (iq4_xs(), 136, (0,)),
+    ],
+    ids=lambda value: value.name if isinstance(value, WeightFormat) else "",
+)
+def test_blocks_of_gguf(form: WeightFormat, block: int, halves: tuple[int, ...]) -> None:
+    random = np.random.default_rng(block)
+    rows, blocks = 7, 16 if form.name == "iq4_nl" else 2
+    data = random.integers(0, 256, (rows, blocks, block), dtype=np.uint8)
+    for at in halves:
+        steps = random.normal(0, 0.01, (rows, blocks)).astype(np.float16)
+        data[:, :, at : at + 2] = steps[..., None].view(np.uint8)
+    check((mx.array(data.reshape(rows, -1)),), form, 512, mx.float16)
 
 
 @pytest.mark.parametrize("rows", range(1, 9))

@@ -1,0 +1,108 @@
+"""Four-bit floats with shared scales: mxfp4 (groups of 32, powers of two), nvfp4 (16, E4M3).
+
+A value is E2M1, scale * {0, 0.5, 1, 1.5, 2, 3, 4, 6} with a sign in bit 3, low nibble first; there is no
+offset. OCP Microscaling Formats 1.0; MLX's packing of both.
+"""
+
+import mlx.core as mx
+
+from metal_kernels.weight_formats.contract import WeightFormat
+
+SHARED = """
+constant constexpr int RUNS = 1;
+
+struct Fp4Unit {
+  uint bits;
+  float scale;
+};
+
+// The bits of 2^(e - 127); e = 0 is a denormal, e = 255 no number.
+inline float power_of_two(uint e) {
+  if (e == 0) {
+    return as_type<float>(0x00400000u);
+  }
+  return e == 255 ? as_type<float>(0x7fc00000u) : as_type<float>(e << 23);
+}
+
+// Sign, four bits of exponent with a bias of 7, three of mantissa; no infinities.
+inline float e4m3(uint b) {
+  const uint e = (b >> 3) & 15;
+  const uint m = b & 7;
+  float size = e == 0 ? float(m) * 0.001953125f : float(8 + m) * power_of_two(e + 117);
+  if ((b & 127) == 127) {
+    size = as_type<float>(0x7fc00000u);
+  }
+  return (b & 128) ? -size : size;
+}
+
+inline int run_start(int unit, int run) {
+  return unit * 8;
+}
+
+inline float2 decode(thread const Fp4Unit& it, int run, thread float* q) {
+  for (int i = 0; i < 8; i++) {
+    const uint code = it.bits >> (4 * i);
+    const uint size = code & 7;
+    // 0, 1, 2, 3, 4, 6, 8, 12 halves
+    const uint halves = size < 4 ? size : (size & 1 ? 3u : 2u) << ((size >> 1) - 1);
+    q[i] = (code & 8 ? -0.5f : 0.5f) * float(halves);
+  }
+  return float2(it.scale, 0.0f);
+}
+"""
+
+MXFP4 = (
+    SHARED
+    + """
+template <typename W, typename S>
+Fp4Unit fetch_fp4(W w, S scales, int row, int unit, int K) {
+  Fp4Unit it;
+  it.bits = w[size_t(row) * (K / 8) + unit];
+  it.scale = power_of_two(scales[size_t(row) * (K / 32) + unit / 4]);
+  return it;
+}
+
+#define FETCH(row, unit, K) fetch_fp4(w, scales, row, unit, K)
+"""
+)
+
+NVFP4 = (
+    SHARED
+    + """
+template <typename W, typename S>
+Fp4Unit fetch_fp4(W w, S scales, int row, int unit, int K) {
+  Fp4Unit it;
+  it.bits = w[size_t(row) * (K / 8) + unit];
+  it.scale = e4m3(scales[size_t(row) * (K / 16) + unit / 2]);
+  return it;
+}
+
+#define FETCH(row, unit, K) fetch_fp4(w, scales, row, unit, K)
+"""
+)
+
+
+def mxfp4() -> WeightFormat:
+    """uint32 w [N, K / 8], uint8 scales [N, K / 32]."""
+    return _fp4("mxfp4", 32, MXFP4)
+
+
+def nvfp4() -> WeightFormat:
+    """uint32 w [N, K / 8], uint8 scales [N, K / 16]."""
+    return _fp4("nvfp4", 16, NVFP4)
+
+
+def _fp4(mode: str, group: int, header: str) -> WeightFormat:
+    def dequantise(arrays: tuple[mx.array, ...]) -> mx.array:
+        w, scales = arrays
+        return mx.dequantize(w, scales, group_size=group, bits=4, mode=mode, dtype=mx.float32)
+
+    return WeightFormat(
+        name=mode,
+        buffers=("w", "scales"),
+        unit=8,
+        header=header,
+        parameters=(),
+        dequantise=dequantise,
+        nbytes=lambda k: k / 2 + k / group,
+    )
