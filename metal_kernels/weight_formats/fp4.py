@@ -1,7 +1,7 @@
 """Four-bit floats with shared scales: mxfp4 (groups of 32, powers of two), nvfp4 (16, E4M3).
 
-A value is E2M1, scale * {0, 0.5, 1, 1.5, 2, 3, 4, 6} with a sign in bit 3, low nibble first; there is no
-offset. OCP Microscaling Formats 1.0; MLX's packing of both.
+A value is E2M1, scale * {0, 0.5, 1, 1.5, 2, 3, 4, 6} with a sign in bit 3, low nibble first, and
+without an offset. OCP Microscaling Formats 1.0; MLX's packing of both.
 """
 
 import mlx.core as mx
