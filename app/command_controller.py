@@ -114,8 +114,8 @@ class CommandController(QObject):
             has_chat, "rename-chat", "pin-chat", "duplicate-chat", "delete-chat", "export-chat"
         )
         actions.check("sidebar", window.has_sidebar)
-        actions.check("session", window.panel == "session")
-        actions.check("drafting", window.panel == "drafting")
+        actions.check("session", window.is_shown("session"))
+        actions.check("drafting", window.is_shown("drafting"))
         actions.check("drafted-words", settings.value.show_drafted)
         for scheme in ("system", "light", "dark"):
             actions.check(scheme, settings.value.theme == scheme)
@@ -131,7 +131,7 @@ class CommandController(QObject):
     def _toggle(self, panel: Panel) -> None:
         """Away if it is there; the Drafting view gives way to the panel it came over."""
         window = self._widgets.window
-        if window.panel != panel:
+        if not window.is_shown(panel):
             window.show_panel(panel)
         else:
             window.show_panel("session" if panel == "drafting" else None)

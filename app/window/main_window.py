@@ -20,6 +20,9 @@ Page = Literal["chat", "library", "compare", "settings"]
 Panel = Literal["session", "drafting"]
 PANEL_WIDTH = 288
 NARROWEST_PAGE = 420
+NARROWEST_BESIDE_PANEL = 300
+"""The page has at least so much where the sidebar has made room for a panel."""
+
 SMALLEST, USUAL = (760, 520), (1180, 780)
 
 
@@ -64,8 +67,9 @@ class MainWindow(QMainWindow):
         for panel in parts.panels.values():
             self._panels.addWidget(panel)
         self._right = _framed(self._panels, "right-side")
-        self._right.setFixedWidth(PANEL_WIDTH)
         self._wants_sidebar, self._wants_right = True, True
+        self._panel_before_sidebar = False
+        self._panel_width = PANEL_WIDTH
         self._moves = False
         row = QHBoxLayout()
         row.setSpacing(0)
@@ -84,7 +88,7 @@ class MainWindow(QMainWindow):
     def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
         """Panels grow with the text in them."""
         del theme
-        self._right.setFixedWidth(round(PANEL_WIDTH * sizes.interface / TypeSizes().interface))
+        self._panel_width = round(PANEL_WIDTH * sizes.interface / TypeSizes().interface)
         self._fold()
 
     def set_motion(self, moves: bool) -> None:
@@ -110,26 +114,34 @@ class MainWindow(QMainWindow):
         return next(n for n, w in self._panel_widgets.items() if w is self._panels.currentWidget())
 
     def show_panel(self, panel: Panel | None) -> None:
-        """Show this on the right of the chat, None to fold the right side away."""
+        """Show this on the right of the chat, None to fold the right side away.
+
+        Without room for both, the sidebar gives way until it is asked for.
+        """
         if panel is not None:
             self._pages.setCurrentWidget(self._page_widgets["chat"])
             self._panels.setCurrentWidget(self._panel_widgets[panel])
-        self._wants_right = panel is not None
+        self._wants_right = self._panel_before_sidebar = panel is not None
         self._fold()
+
+    def is_shown(self, panel: Panel) -> bool:
+        """Whether this panel is there, wanted or not."""
+        return self.panel == panel and not self._right.isHidden()
 
     @property
     def has_sidebar(self) -> bool:
-        """Whether the user wants the sidebar."""
-        return self._wants_sidebar
+        """Whether the sidebar is there."""
+        return not self._sidebar.isHidden()
 
     def show_sidebar(self, wanted: bool) -> None:
         """Unfold the sidebar, or fold it away."""
-        self._wants_sidebar = wanted
+        self._wants_sidebar, self._panel_before_sidebar = wanted, False
         self._fold()
 
     def state(self) -> bytes:
-        """Size and place, and what is folded away: for `restore`."""
-        flags = bytes([self._wants_sidebar, self._wants_right])
+        """Size and place, the panel on show, and what is folded away: for `restore`."""
+        panel = 1 + self._panels.currentIndex() if self._wants_right else 0
+        flags = bytes([self._wants_sidebar, panel])
         return flags + bytes(self.saveGeometry().data())
 
     def restore(self, state: bytes) -> None:
@@ -137,15 +149,21 @@ class MainWindow(QMainWindow):
         if len(state) < 3:
             return
         self._wants_sidebar, self._wants_right = bool(state[0]), bool(state[1])
+        if 0 < state[1] <= self._panels.count():
+            self._panels.setCurrentIndex(state[1] - 1)
         self.restoreGeometry(QByteArray(state[2:]))
         self._fold()
 
     def _fold(self) -> None:
-        """Hide what is not wanted, and the right side when it has no room or no business."""
+        """Hide what is not wanted, has no room, or has no business on this page."""
+        wants_right = self._wants_right and self.page == "chat"
         left = self._sidebar.minimumWidth() if self._wants_sidebar else 0
-        has_room = self.width() - left - self._right.minimumWidth() >= NARROWEST_PAGE
-        self._show(self._sidebar, self._wants_sidebar)
-        self._show(self._right, self._wants_right and has_room and self.page == "chat")
+        has_room = self.width() - left - self._panel_width >= NARROWEST_PAGE
+        yields = wants_right and not has_room and self._panel_before_sidebar
+        most = self.width() - NARROWEST_BESIDE_PANEL
+        self._right.setFixedWidth(min(self._panel_width, most))
+        self._show(self._sidebar, self._wants_sidebar and not yields)
+        self._show(self._right, wants_right and (has_room or yields))
         self.folded.emit()
 
     def _show(self, side: QWidget, wanted: bool) -> None:

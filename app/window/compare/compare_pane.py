@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout
 
 from app.window.compare.compared_text import ComparedText
 from app.window.compare.speed_bar import SpeedBar
-from app.window.controls.labels import label, tabular
+from app.window.controls.labels import label, paragraph, tabular
 from app.window.theme import Theme, TypeSizes
 from mlx_engine.values.stats import GenerationStats
 
@@ -24,7 +24,7 @@ class ComparePane(QFrame):
         self.speed = 0.0
         self.setProperty("role", "card")
         self.setAccessibleName(title)
-        self._speed, self._figures = label("", "figure"), label("", "muted")
+        self._speed, self._figures = label("", "figure"), paragraph("", "muted")
         for figures in (self._speed, self._figures):
             tabular(figures)
         self._bar = SpeedBar(theme, sizes)

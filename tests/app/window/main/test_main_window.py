@@ -59,6 +59,29 @@ def test_the_right_side_gives_way_when_there_is_no_room(window: MainWindow) -> N
     assert is_shown(window, "session")
 
 
+def test_the_sidebar_makes_room_for_a_panel_that_is_asked_for(window: MainWindow) -> None:
+    window.resize(800, 600)
+    window.show_panel("drafting")
+    assert window.is_shown("drafting")
+    assert not window.has_sidebar
+    window.show_sidebar(True)
+    assert window.has_sidebar
+    assert not window.is_shown("drafting")
+    window.show_panel("session")
+    window.resize(1200, 600)
+    assert window.has_sidebar
+    assert window.is_shown("session")
+
+
+@pytest.mark.parametrize("zoom", [0.5, 1.5, 3.0])
+def test_a_panel_can_be_seen_at_any_text_size(window: MainWindow, zoom: float) -> None:
+    window.set_theme(load_theme("light"), TypeSizes().zoomed(zoom))
+    window.resize(760, 520)
+    window.show_panel("session")
+    assert is_shown(window, "session")
+    assert is_shown(window, "chat")
+
+
 def test_other_pages_have_the_whole_width(window: MainWindow) -> None:
     window.show_page("library")
     assert not is_shown(window, "session")
@@ -68,11 +91,14 @@ def test_other_pages_have_the_whole_width(window: MainWindow) -> None:
 
 def test_size_and_folds_are_remembered(window: MainWindow, qtbot: QtBot) -> None:
     window.resize(780, 560)  # the screen without a screen has 800 x 800
+    window.show_panel("drafting")
     window.show_sidebar(False)
     state = window.state()
     window.resize(1300, 900)
+    window.show_panel("session")
     window.show_sidebar(True)
     window.restore(state)
+    assert window.panel == "drafting"
     assert (window.width(), window.height()) == (780, 560)
     assert not window.has_sidebar
 

@@ -1,0 +1,65 @@
+"""What appears fades in within 120 ms, unless the user or the system wants no motion."""
+
+import pytest
+from PySide6.QtWidgets import QApplication, QLabel, QProxyStyle, QStyle
+from pytestqt.qtbot import QtBot
+
+from app.window.motion import FADE_MS, fade_in
+from app.window.theme import TypeSizes, load_theme
+from app.window.widgets import make_widgets
+
+pytestmark = pytest.mark.qt_log_level_fail("WARNING")
+
+
+class Durations(QProxyStyle):
+    """A style whose animations last so long."""
+
+    def __init__(self, milliseconds: int) -> None:
+        super().__init__("Fusion")
+        self._milliseconds = milliseconds
+
+    def styleHint(self, hint, option=None, widget=None, returned=None):  # noqa: N802
+        if hint == QStyle.StyleHint.SH_Widget_Animation_Duration:
+            return self._milliseconds
+        return super().styleHint(hint, option, widget, returned)
+
+
+def label_with(qtbot: QtBot, milliseconds: int) -> QLabel:
+    label, style = QLabel("words"), Durations(milliseconds)
+    style.setParent(label)
+    label.setStyle(style)
+    qtbot.addWidget(label)
+    label.show()
+    return label
+
+
+def test_it_fades_and_is_left_without_a_trace(qtbot: QtBot) -> None:
+    label = label_with(qtbot, 200)
+    fade_in(label)
+    assert label.graphicsEffect() is not None
+    qtbot.waitUntil(lambda: label.graphicsEffect() is None, timeout=10 * FADE_MS)
+
+
+def test_a_system_without_motion_has_none(qtbot: QtBot) -> None:
+    label = label_with(qtbot, 0)
+    fade_in(label)
+    assert label.graphicsEffect() is None
+
+
+@pytest.mark.parametrize("moves", [True, False])
+def test_panels_fade_in_only_if_wanted(qapp: QApplication, qtbot: QtBot, moves: bool) -> None:
+    before = qapp.style().name()
+    qapp.setStyle(Durations(200))
+    try:
+        widgets = make_widgets(load_theme("light"), TypeSizes())
+        qtbot.addWidget(widgets.window)
+        widgets.window.resize(1180, 780)
+        widgets.window.show()
+        widgets.window.set_motion(moves)
+        assert widgets.sidebar.graphicsEffect() is None
+        widgets.window.show_sidebar(False)
+        widgets.window.show_sidebar(True)
+        assert (widgets.sidebar.graphicsEffect() is not None) is moves
+        qtbot.waitUntil(lambda: widgets.sidebar.graphicsEffect() is None, timeout=10 * FADE_MS)
+    finally:
+        qapp.setStyle(before)
