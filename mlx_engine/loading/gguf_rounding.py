@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mlx_engine.loading.gguf_blocks import NotNumbersError, repack
 from mlx_engine.loading.gguf_header import map_file
 from mlx_engine.loading.gguf_part import GgufPart
+from mlx_engine.loading.gguf_rounded import OutOfRangeError, relative_error
 from mlx_engine.loading.safetensors_header import TensorInfo
 from mlx_engine.values.reason import Reason
 
@@ -36,7 +36,8 @@ def _measured(part: GgufPart) -> str:
     rows = stored.blocks(map_file(stored.file))
     rows = rows[: max(1, _SAMPLE_BYTES // rows.shape[1])]
     try:
-        error = repack(rows, stored.type, part.plan, np.float32).error
-    except NotNumbersError:
+        blocks = np.ascontiguousarray(rows).reshape(-1, stored.type.nbytes)
+        error = relative_error(blocks, stored.type.name)
+    except OutOfRangeError:
         return "The first rows hold values that are not numbers."
     return f"Values change by {error:.2%} (RMS, measured on {stored.name})."
