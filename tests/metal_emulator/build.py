@@ -81,7 +81,13 @@ def kernel_library(name: str, text: str, checked: bool, arithmetic: bool = False
         return target
     source = target.with_suffix(".cpp")
     source.write_text(text, encoding="utf-8")
-    command = [*compiler.kernel_flags(checked), *(["-DMSL_COUNT"] if arithmetic else []), f"-I{CPP}", "-c", str(source)]
+    command = [
+        *compiler.kernel_flags(checked),
+        *(["-DMSL_COUNT"] if arithmetic else []),
+        f"-I{CPP}",
+        "-c",
+        str(source),
+    ]
     said = _build(target, [command], compiler.link_flags(), [str(runtime)])
     if said:
         raise EmulatorError(name, "compile", _shortened(said))

@@ -27,9 +27,7 @@ def error_of(kernel: str, library: Path, buffers: list[str]) -> EmulatorError:
         )
         return EmulatorError(kernel, kind, message, Place(buffer=name, offset=fault.offset))
     in_source = bool(fault.file)
-    file, line = (
-        (fault.file.decode(), fault.line) if in_source else _line_of(library, fault.pc)
-    )
+    file, line = (fault.file.decode(), fault.line) if in_source else _line_of(library, fault.pc)
     in_memory = kind not in ("limit", "endless") and not in_source
     name = _buffer_name(fault, buffers) if in_memory else None
     place = Place(

@@ -1,5 +1,6 @@
 """The emulator's own metal_kernel, with the signature of mx.fast.metal_kernel."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -8,9 +9,44 @@ import mlx.core as mx
 from metal_emulator import build, wrapper
 from metal_emulator.launch import Dispatch, Given, Launched, Options, Wanted, launch
 from metal_emulator.report import Report
-from metal_emulator.source_text import with_threadgroup_arrays
+from metal_emulator.source_text import with_threadgroup_arrays, with_typed_literals
 
 Scalar = bool | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Strided:
+    """An input whose rows are not contiguous: `shape` read out of a flat `base`, in elements.
+
+    mx.array tells nobody its strides, so kernels made with ensure_row_contiguous=False are tested
+    with these; others get a copy, as MLX makes one.
+    """
+
+    base: mx.array
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int = 0
+
+    def contiguous(self) -> mx.array:
+        """The elements it stands for."""
+        return mx.as_strided(self.base.reshape(-1), self.shape, self.strides, self.offset) + 0
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        return math.prod(self.shape)
+
+    @property
+    def ndim(self) -> int:
+        """Dimensions."""
+        return len(self.shape)
+
+    @property
+    def dtype(self) -> mx.Dtype:
+        """The base's."""
+        return self.base.dtype
+
+
 Template = Sequence[tuple[str, wrapper.TemplateArgument]]
 HEADER_ARRAYS = 32
 """Threadgroup arrays of a header are numbered from here, those of a source from 0."""
@@ -58,9 +94,7 @@ class EmulatedKernel:
         text = self._text(arrays, output_dtypes, list(template or []))
         if verbose:
             print(text)
-        library = build.kernel_library(
-            self.name, text, self.options.check, self.options.arithmetic
-        )
+        library = build.kernel_library(self.name, text, self.options.check, self.options.arithmetic)
         done = launch(
             self.name, library, [*given, *wanted], Dispatch(grid, threadgroup), self.options
         )
@@ -105,17 +139,21 @@ class EmulatedKernel:
         ]
         attributes = wrapper.attributes_in(self.source)
         function = "custom_kernel_" + self.name
-        header = with_threadgroup_arrays(self.header, first_id=HEADER_ARRAYS)
+        header = self._translated(self.header, HEADER_ARRAYS)
         return "".join(
             [
                 f'#include "msl.h"\n#line 1 "{self.name}.header"\n{header}\n',
                 f'#line 1 "{self.name}.wrapper"\n',
                 wrapper.signature(function, parameters, attributes, template),
-                f'#line 1 "{self.name}"\n{with_threadgroup_arrays(self.source)}\n}}\n',
+                f'#line 1 "{self.name}"\n{self._translated(self.source, 0)}\n}}\n',
                 f'#line 1 "{self.name}.entry"\n',
                 wrapper.entry(function, parameters, attributes, template),
             ]
         )
+
+    def _translated(self, text: str, first_id: int) -> str:
+        text = with_threadgroup_arrays(text, first_id)
+        return with_typed_literals(text) if self.options.arithmetic else text
 
 
 def metal_kernel(

@@ -13,6 +13,21 @@ _DECLARATION = re.compile(
 _DECLARED = re.compile(rf"({_NAME})({_INDEX})")
 
 
+_LITERAL = re.compile(
+    r"(?<![\w.])((?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)([fFhH]?)(?![\w.])"
+)
+
+
+def with_typed_literals(text: str) -> str:
+    """Floating point literals become `float(..)` and `half(..)`, to have counted types."""
+
+    def typed(match: re.Match[str]) -> str:
+        kind = "half" if match.group(2) in ("h", "H") else "float"
+        return f"{kind}({match.group(1)}f)"
+
+    return _LITERAL.sub(typed, text)
+
+
 def without_comments(text: str) -> str:
     """The text with comments as blanks; lines stay where they are."""
 

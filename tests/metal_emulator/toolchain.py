@@ -59,8 +59,11 @@ class Compiler:
         return [*self.command, *BASE, "-O2"]
 
     def link_flags(self) -> list[str]:
-        """Of any shared library: no C++ runtime library is needed."""
-        return [*self.command, "-shared", "-fPIC"]
+        """Of any shared library. It needs no C++ runtime; zig's c++ would build one first."""
+        command = list(self.command)
+        if "ziglang" in command and command[-1] == "c++":
+            command[-1] = "cc"
+        return [*command, "-shared", "-fPIC"]
 
 
 class NoCompilerError(RuntimeError):

@@ -19,7 +19,7 @@ EMULATED = SimpleNamespace(
 
 
 def emulated(factory: Callable[..., object], *arguments: bool) -> EmulatedKernel:
-    """What mlx-lm's factory makes when the `mx` it sees is the emulator's; mlx-lm stays as it is."""
+    """What mlx-lm's factory makes of the emulator's `mx`; mlx-lm itself stays as it is."""
     seen = factory.__globals__ | {"mx": EMULATED, "can_run_metal": lambda: True}
     return FunctionType(factory.__code__, seen, argdefs=factory.__defaults__)(*arguments)
 
@@ -90,9 +90,7 @@ def test_packed_gated_delta_is_bit_identical() -> None:
     x = step(mx.bfloat16, False, 128)
     plain = emulated(gated_delta._make_gated_delta_kernel_xtree)
     packed = emulated(gated_delta._make_gated_delta_packed_kernel)
-    for theirs, ours in zip(
-        run_step(plain, x, 1, None), run_step(packed, x, 8, None), strict=True
-    ):
+    for theirs, ours in zip(run_step(plain, x, 1, None), run_step(packed, x, 8, None), strict=True):
         assert mx.array_equal(theirs, ours).item()
     assert packed.last.buffers["k"].lines_loaded < plain.last.buffers["k"].lines_loaded
 

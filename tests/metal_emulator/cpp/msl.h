@@ -9,15 +9,15 @@
 #define METAL_FUNC inline __attribute__((always_inline))
 #define MLX_MTL_PRAGMA_UNROLL
 
-#define INFINITY __builtin_inff()
-#define NAN __builtin_nanf("")
-#define MAXFLOAT __FLT_MAX__
-#define FLT_MAX __FLT_MAX__
-#define M_PI_F 3.14159274101257324f
-#define M_E_F 2.71828182845904523f
-#define M_LN2_F 0.69314718055994531f
-#define M_LOG2E_F 1.44269504088896341f
-#define M_SQRT2_F 1.41421356237309505f
+#define INFINITY float(__builtin_inff())
+#define NAN float(__builtin_nanf(""))
+#define MAXFLOAT float(__FLT_MAX__)
+#define FLT_MAX float(__FLT_MAX__)
+#define M_PI_F float(3.14159274101257324f)
+#define M_E_F float(2.71828182845904523f)
+#define M_LN2_F float(0.69314718055994531f)
+#define M_LOG2E_F float(1.44269504088896341f)
+#define M_SQRT2_F float(1.41421356237309505f)
 
 using namespace metal;
 

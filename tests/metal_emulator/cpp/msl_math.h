@@ -4,21 +4,38 @@
 
 namespace metal {
 #define MSL_ONE(name, expression)                                              \
-  inline float name(float x) { return expression; }                            \
-  inline half name(half h) { float x = (float)h; return (half)(expression); }  \
-  inline bfloat name(bfloat h) { float x = h; return bfloat(expression); }     \
+  inline float name(float x) { MSL_TICK(float, MSL_FUNCTION); return expression; } \
+  inline half name(half h) {                                                   \
+    MSL_TICK(half, MSL_FUNCTION);                                              \
+    MSL_MUTE;                                                                  \
+    float x = (float)h;                                                        \
+    return (half)(expression);                                                 \
+  }                                                                            \
+  inline bfloat name(bfloat h) {                                               \
+    MSL_TICK(bfloat, MSL_FUNCTION);                                            \
+    MSL_MUTE;                                                                  \
+    float x = h;                                                               \
+    return bfloat(expression);                                                 \
+  }                                                                            \
   template <int N, typename T> vec<T, N> name(vec<T, N> v) {                   \
     vec<T, N> r;                                                               \
     for (int i = 0; i < N; i++) r[i] = name(v[i]);                             \
     return r;                                                                  \
   }
 #define MSL_TWO(name, expression)                                              \
-  inline float name(float x, float y) { return expression; }                   \
+  inline float name(float x, float y) { MSL_TICK(float, MSL_FUNCTION); return expression; } \
   inline half name(half a, half b) {                                           \
+    MSL_TICK(half, MSL_FUNCTION);                                              \
+    MSL_MUTE;                                                                  \
     float x = (float)a, y = (float)b;                                          \
     return (half)(expression);                                                 \
   }                                                                            \
-  inline bfloat name(bfloat a, bfloat b) { float x = a, y = b; return bfloat(expression); } \
+  inline bfloat name(bfloat a, bfloat b) {                                     \
+    MSL_TICK(bfloat, MSL_FUNCTION);                                            \
+    MSL_MUTE;                                                                  \
+    float x = a, y = b;                                                        \
+    return bfloat(expression);                                                 \
+  }                                                                            \
   template <int N, typename T> vec<T, N> name(vec<T, N> a, vec<T, N> b) {      \
     vec<T, N> r;                                                               \
     for (int i = 0; i < N; i++) r[i] = name(a[i], b[i]);                       \
@@ -50,12 +67,15 @@ template <typename T> constexpr T abs(T x) { return x < T(0) ? T(-x) : x; }
 inline float abs(float x) { return __builtin_fabsf(x); }
 inline half abs(half x) { return fabs(x); }
 inline bfloat abs(bfloat x) { return fabs(x); }
+#define MSL_MIN_MAX_OF(T, name)                                                 \
+  inline T name(T a, T b) {                                                     \
+    MSL_TICK(T, MSL_COMPARE);                                                   \
+    return T(__builtin_f##name##f(a, b));                                       \
+  }
 #define MSL_MIN_MAX(name, op)                                                   \
   template <typename T, typename msl_if<msl_scalar<T>, int>::type = 0>          \
   constexpr T name(T a, T b) { return b op a ? b : a; }                         \
-  inline float name(float a, float b) { return __builtin_f##name##f(a, b); }    \
-  inline half name(half a, half b) { return (half)__builtin_f##name##f((float)a, (float)b); } \
-  inline bfloat name(bfloat a, bfloat b) { return bfloat(__builtin_f##name##f(a, b)); }       \
+  MSL_MIN_MAX_OF(float, name) MSL_MIN_MAX_OF(half, name) MSL_MIN_MAX_OF(bfloat, name) \
   template <int N, typename T> vec<T, N> name(vec<T, N> a, vec<T, N> b) {       \
     vec<T, N> r;                                                                \
     for (int i = 0; i < N; i++) r[i] = name(a[i], b[i]);                        \
@@ -68,9 +88,18 @@ MSL_MIN_MAX(max, >)
 namespace fast { using metal::max; using metal::min; using metal::abs; }
 namespace precise { using metal::max; using metal::min; using metal::abs; }
 
-inline float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-inline half fma(half a, half b, half c) { return (half)__builtin_fma((double)a, (double)b, (double)c); }
-inline bfloat fma(bfloat a, bfloat b, bfloat c) { return bfloat(__builtin_fmaf(a, b, c)); }
+inline float fma(float a, float b, float c) {
+  MSL_TICK(float, MSL_FMA);
+  return __builtin_fmaf(a, b, c);
+}
+inline half fma(half a, half b, half c) {
+  MSL_TICK(half, MSL_FMA);
+  return (half)(_Float16)__builtin_fma((double)a, (double)b, (double)c);
+}
+inline bfloat fma(bfloat a, bfloat b, bfloat c) {
+  MSL_TICK(bfloat, MSL_FMA);
+  return bfloat(__builtin_fmaf(a, b, c));
+}
 template <int N, typename T> vec<T, N> fma(vec<T, N> a, vec<T, N> b, vec<T, N> c) {
   vec<T, N> r;
   for (int i = 0; i < N; i++) r[i] = fma(a[i], b[i], c[i]);

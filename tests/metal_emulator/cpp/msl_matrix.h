@@ -56,6 +56,8 @@ MSL_QUIET void simdgroup_multiply_accumulate(
   Pair mine;
   for (int i = 0; i < 2; i++) mine.a[i] = a.own[i], mine.b[i] = b.own[i];
   msl_lanes<Pair> lanes(mine, "simdgroup_multiply_accumulate", file, line);
+  for (unsigned i = 0; i < 16; i++) MSL_TICK(float, MSL_FMA);
+  MSL_MUTE;
   float left[8], right[2][8];
   const unsigned row = d.row(), column = d.column();
   for (unsigned l = 0; l < MSL_LANES; l++) {

@@ -26,44 +26,58 @@ template <typename T> constexpr bool msl_integer = false;
 MSL_INTEGER(bool) MSL_INTEGER(char) MSL_INTEGER(signed char) MSL_INTEGER(unsigned char)
 MSL_INTEGER(short) MSL_INTEGER(unsigned short) MSL_INTEGER(int) MSL_INTEGER(unsigned)
 MSL_INTEGER(long) MSL_INTEGER(unsigned long) MSL_INTEGER(long long) MSL_INTEGER(unsigned long long)
-template <typename T> constexpr bool msl_scalar = msl_integer<T>;
-template <> inline constexpr bool msl_scalar<float> = true;
-template <> inline constexpr bool msl_scalar<double> = true;
-
-typedef _Float16 half;
 
 // Sixteen bits; arithmetic goes through float and is rounded to nearest even each time.
-struct bfloat {
+struct msl_bfloat {
   uint16_t bits;
-  bfloat() = default;
-  constexpr explicit bfloat(float value) : bits(rounded(__builtin_bit_cast(uint32_t, value))) {}
-  constexpr explicit bfloat(double value) : bfloat((float)value) {}
-  constexpr explicit bfloat(half value) : bfloat((float)value) {}
+  msl_bfloat() = default;
+  constexpr explicit msl_bfloat(float value)
+      : bits(rounded(__builtin_bit_cast(uint32_t, value))) {}
+  constexpr explicit msl_bfloat(double value) : msl_bfloat((float)value) {}
+  constexpr explicit msl_bfloat(_Float16 value) : msl_bfloat((float)value) {}
   template <typename T, typename msl_if<msl_integer<T>, int>::type = 0>
-  constexpr bfloat(T value) : bfloat((float)value) {}
+  constexpr msl_bfloat(T value) : msl_bfloat((float)value) {}
   constexpr operator float() const { return __builtin_bit_cast(float, (uint32_t)bits << 16); }
   static constexpr uint16_t rounded(uint32_t u) {
     if ((u & 0x7fffffff) > 0x7f800000) return (uint16_t)(u >> 16 | 0x40);
     return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
   }
-  constexpr bfloat operator-() const { return bfloat(-(float)*this); }
-  bfloat& operator++() { return *this = *this + bfloat(1); }
-#define MSL_BINARY(op)                                                                        \
-  friend constexpr bfloat operator op(bfloat a, bfloat b) { return bfloat((float)a op(float) b); } \
-  template <typename T, typename msl_if<msl_integer<T>, int>::type = 0>                       \
-  friend constexpr bfloat operator op(bfloat a, T b) { return bfloat((float)a op(float) b); } \
-  template <typename T, typename msl_if<msl_integer<T>, int>::type = 0>                       \
-  friend constexpr bfloat operator op(T a, bfloat b) { return bfloat((float)a op(float) b); } \
-  template <typename T> bfloat& operator op##=(T b) {                                         \
-    return *this = bfloat((float)*this op(float) b);                                          \
+  constexpr msl_bfloat operator-() const { return msl_bfloat(-(float)*this); }
+  msl_bfloat& operator++() { return *this = *this + msl_bfloat(1); }
+#define MSL_BINARY(op)                                                      \
+  friend constexpr msl_bfloat operator op(msl_bfloat a, msl_bfloat b) {     \
+    return msl_bfloat((float)a op(float) b);                                \
+  }                                                                         \
+  template <typename T, typename msl_if<msl_integer<T>, int>::type = 0>     \
+  friend constexpr msl_bfloat operator op(msl_bfloat a, T b) {              \
+    return msl_bfloat((float)a op(float) b);                                \
+  }                                                                         \
+  template <typename T, typename msl_if<msl_integer<T>, int>::type = 0>     \
+  friend constexpr msl_bfloat operator op(T a, msl_bfloat b) {              \
+    return msl_bfloat((float)a op(float) b);                                \
+  }                                                                         \
+  template <typename T> msl_bfloat& operator op##=(T b) {                   \
+    return *this = msl_bfloat((float)*this op(float) b);                    \
   }
   MSL_BINARY(+) MSL_BINARY(-) MSL_BINARY(*) MSL_BINARY(/)
 #undef MSL_BINARY
 };
 
+#ifdef MSL_COUNT
+#include "msl_count.h"
+#else
+typedef _Float16 half;
+typedef msl_bfloat bfloat;
+#define MSL_TICK(T, operation) (void)0
+#define MSL_MUTE (void)0
+#endif
+
+template <typename T> constexpr bool msl_scalar = msl_integer<T>;
+template <> inline constexpr bool msl_scalar<float> = true;
+template <> inline constexpr bool msl_scalar<double> = true;
 template <> inline constexpr bool msl_scalar<half> = true;
 template <> inline constexpr bool msl_scalar<bfloat> = true;
-
+constexpr half operator""h(long double value) { return half((double)value); }
 typedef half float16_t;
 typedef bfloat bfloat16_t;
 
@@ -71,7 +85,7 @@ template <typename To, typename From> constexpr To as_type(From value) {
   static_assert(sizeof(To) == sizeof(From), "as_type needs types of one size");
   return __builtin_bit_cast(To, value);
 }
-inline uint16_t bfloat16_to_uint16(bfloat x) { return x.bits; }
+inline uint16_t bfloat16_to_uint16(bfloat x) { return as_type<uint16_t>(x); }
 inline bfloat uint16_to_bfloat16(uint16_t x) { return as_type<bfloat>(x); }
 
 namespace metal {

@@ -28,6 +28,7 @@ template <typename T> struct msl_lanes {
 // A tree of neighbours: the ascending butterfly, lane xor 1, 2, 4, 8, 16.
 template <typename T, typename F>
 MSL_QUIET T msl_tree(const msl_lanes<T>& lanes, unsigned first, unsigned count, F join) {
+  MSL_MUTE;
   T level[MSL_LANES];
   unsigned have = 0;
   for (unsigned i = first; i < first + count && i < lanes.count; i++) level[have++] = lanes.of[i];
@@ -60,12 +61,14 @@ MSL_REDUCE(max, msl_most) MSL_REDUCE(and, msl_and) MSL_REDUCE(or, msl_or) MSL_RE
 #define MSL_PREFIX(scope, width, name, identity, op)                                        \
   template <typename T> MSL_QUIET T scope##_prefix_inclusive_##name(T x, MSL_AT) {          \
     msl_lanes<T> lanes(x, #scope "_prefix_inclusive_" #name, file, line);                   \
+    MSL_MUTE;                                                                                  \
     T total = T(identity);                                                                  \
     for (unsigned i = lanes.lane / width * width; i <= lanes.lane; i++) total = T(total op lanes.of[i]); \
     return total;                                                                           \
   }                                                                                         \
   template <typename T> MSL_QUIET T scope##_prefix_exclusive_##name(T x, MSL_AT) {          \
     msl_lanes<T> lanes(x, #scope "_prefix_exclusive_" #name, file, line);                   \
+    MSL_MUTE;                                                                                  \
     T total = T(identity);                                                                  \
     for (unsigned i = lanes.lane / width * width; i < lanes.lane; i++) total = T(total op lanes.of[i]); \
     return total;                                                                           \
