@@ -1,6 +1,7 @@
 """The card of a model that was dropped or chosen: its facts, its load, what went wrong."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer
@@ -75,7 +76,8 @@ class CardController(QObject):
             self._card.show_offered(_nothing_known(self._path))
             self._card.show_failed(self._problem or card.words)
         else:
-            self._card.show_offered(card_facts(card))
+            name = card.name if self._path else model_name(None)
+            self._card.show_offered(replace(card_facts(card), name=name))
             if self._problem:
                 self._card.show_failed(self._problem)
         self._layer.open()

@@ -12,6 +12,7 @@ from app.library.hub_link import HubModel
 from app.window.models.model_values import DownloadFigures, Phase
 
 LEAVE_S = 1.5
+AT_WORK: tuple[Phase, ...] = ("looking", "waiting", "running")
 
 
 class Downloads(QObject):
@@ -30,18 +31,17 @@ class Downloads(QObject):
         self._hub = hub
         self._models: dict[str, HubModel] = {}
         self._threads: dict[str, HubThread] = {}
+        self._alive: list[HubThread] = []
         self._figures: dict[str, DownloadFigures] = {}
 
     @property
     def is_running(self) -> bool:
         """Whether any thread of theirs runs."""
-        return bool(self._threads)
+        return bool(self._alive)
 
     def look(self, model: HubModel) -> None:
         """Ask what would be fetched; one that runs or waits is left alone."""
-        known = self._figures.get(key_of(model))
-        if known is None or known.phase not in ("running", "waiting"):
-            self._begin(LookThread, model, "looking")
+        self._begin(LookThread, model, "looking")
 
     def start(self, model: HubModel) -> None:
         """Begin, or go on with one that was paused or failed."""
@@ -72,23 +72,25 @@ class Downloads(QObject):
 
     def stop_all(self) -> None:
         """The program ends; a thread deep in the network may outlive the wait."""
-        for thread in self._threads.values():
+        for thread in self._alive:
             thread.stop()
         deadline = monotonic() + LEAVE_S
-        for thread in list(self._threads.values()):
+        for thread in list(self._alive):
             thread.wait(max(0, int(1000 * (deadline - monotonic()))))
 
     def _begin(self, kind: type[HubThread], model: HubModel, phase: Phase) -> None:
         key = key_of(model)
-        if key in self._threads:
+        before = self._threads.get(key)
+        if before is not None and before.figures.phase in AT_WORK:
             return
         self._models[key] = model
         name = model.hub_id if model.file is None else f"{model.hub_id} · {model.file}"
         thread = kind(self._hub, model, DownloadFigures(key, name, phase), self)
         thread.told.connect(self._take)
         thread.came.connect(self.came)
-        thread.finished.connect(lambda: self._end(key))
+        thread.finished.connect(lambda: self._end(thread))
         self._threads[key] = thread
+        self._alive.append(thread)
         self._take(thread.figures)
         thread.start()
 
@@ -101,10 +103,11 @@ class Downloads(QObject):
             self._figures[figures.key] = figures
             self._show()
 
-    def _end(self, key: str) -> None:
-        thread = self._threads.pop(key, None)
-        if thread is not None:
-            thread.deleteLater()
+    def _end(self, thread: HubThread) -> None:
+        self._alive.remove(thread)
+        if self._threads.get(thread.figures.key) is thread:
+            del self._threads[thread.figures.key]
+        thread.deleteLater()
 
     def _show(self) -> None:
         self.changed.emit(tuple(self._figures.values()))

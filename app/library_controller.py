@@ -96,6 +96,7 @@ class LibraryController(QObject):
 
     def remember(self, model: ModelDescription, path: str | None) -> None:
         """A model was loaded from there."""
+        self._start.show_built_in(path is None)
         used = BUILT_IN if path is None else model.path
         self._settings.change(with_recent_model(self._settings.value, used))
 

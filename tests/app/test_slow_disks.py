@@ -61,7 +61,7 @@ def test_a_card_says_that_it_is_looking_and_then_what_it_saw(
     assert "Looking at the files" in said(driven)
     assert "Qwen-27B" in said(driven)
     gate.set()
-    driven.until(lambda: "pocket_model" in said(driven))
+    driven.until(lambda: "1 MTP head" in said(driven))
     assert "Looking at the files" not in said(driven)
 
 

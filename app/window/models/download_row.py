@@ -1,7 +1,7 @@
 """One download: what it will fetch, bytes and speed, then the model to load."""
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QComboBox, QFrame, QGridLayout, QHBoxLayout, QProgressBar, QPushButton
+from PySide6.QtWidgets import QComboBox, QFrame, QGridLayout, QProgressBar, QPushButton
 
 from app.window.controls.figures import bytes_in_words, bytes_of, duration_in_words
 from app.window.controls.icon_button import IconButton
@@ -51,21 +51,15 @@ class DownloadRow(QFrame):
         self._cancel.clicked.connect(lambda: self.cancel_wanted.emit(self._figures.key))
 
     def _lay_out(self) -> None:
-        below = QHBoxLayout()
-        below.addWidget(self._choices, 1)
-        below.addStretch(0)
-        below.addWidget(self._go)
         grid = QGridLayout(self)
         grid.setContentsMargins(12, 8, 8, 10)
         grid.setVerticalSpacing(4)
         grid.setColumnStretch(0, 1)
-        grid.addWidget(self._name, 0, 0)
-        grid.addWidget(self._pause, 0, 1)
-        grid.addWidget(self._cancel, 0, 2)
-        grid.addWidget(self._bytes, 1, 0, 1, 3)
-        grid.addWidget(self._bar, 2, 0, 1, 3)
-        grid.addWidget(self._problem, 3, 0, 1, 3)
-        grid.addLayout(below, 4, 0, 1, 3)
+        for column, widget in enumerate((self._name, self._go, self._pause, self._cancel)):
+            grid.addWidget(widget, 0, column)
+        lines = (self._bytes, self._bar, self._choices, self._problem)
+        for row, widget in enumerate(lines, 1):
+            grid.addWidget(widget, row, 0, 1, 4)
 
     def show_figures(self, figures: DownloadFigures) -> None:
         """Show how far it is."""

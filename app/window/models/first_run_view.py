@@ -13,6 +13,8 @@ from app.window.theme import Theme, TypeSizes
 WIDEST = 560
 PICTURE = 28
 MOST_RECENT = 4
+READY = "The pocket model is ready: ask it, or drop a model of yours here"
+DROP = "Drop a model here, or start with the built-in one"
 
 
 class FirstRunView(QWidget):
@@ -30,11 +32,14 @@ class FirstRunView(QWidget):
         self.setAccessibleName("Start")
         self._picture = QLabel()
         self._picture.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._words = label(DROP, "heading")
+        self._built_in = QPushButton("Start with the built-in one")
         self._questions_heading = label("Ask something", "muted")
         self._questions = QVBoxLayout()
         self._recent_heading = label("Recent models", "muted")
         self._recent = QVBoxLayout()
-        self._advice = paragraph("", "muted")
+        self._advice_heading = label("What to get next", "muted")
+        self._advice = paragraph("", "note")
         page = QWidget()
         page.setMaximumWidth(WIDEST)
         column = QVBoxLayout(page)
@@ -52,6 +57,7 @@ class FirstRunView(QWidget):
             column.addWidget(heading)
             column.addLayout(rows)
         column.addSpacing(8)
+        column.addWidget(self._advice_heading)
         column.addWidget(self._advice)
         across = QHBoxLayout()
         across.addStretch(1)
@@ -70,25 +76,24 @@ class FirstRunView(QWidget):
         """A dashed frame; the window itself takes the drop."""
         frame = QFrame()
         frame.setProperty("role", "drop")
-        words = label("Drop a model here, or start with the built-in one", "heading")
-        words.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        words.setWordWrap(True)
+        self._words.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._words.setWordWrap(True)
         kinds = label("A .gguf file, or an MLX or Hugging Face folder", "muted")
         kinds.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        built_in, choose = QPushButton("Start with the built-in one"), QPushButton("Open…")
-        built_in.setProperty("role", "primary")
+        choose = QPushButton("Open…")
+        self._built_in.setProperty("role", "primary")
         choose.setToolTip("Choose a model folder or a .gguf file")
-        built_in.clicked.connect(self.built_in_wanted)
+        self._built_in.clicked.connect(self.built_in_wanted)
         choose.clicked.connect(self.open_wanted)
         row = QHBoxLayout()
         row.addStretch(1)
-        row.addWidget(built_in)
+        row.addWidget(self._built_in)
         row.addWidget(choose)
         row.addStretch(1)
         column = QVBoxLayout(frame)
         column.setContentsMargins(24, 24, 24, 24)
         column.setSpacing(8)
-        for widget in (self._picture, words, kinds):
+        for widget in (self._picture, self._words, kinds):
             column.addWidget(widget)
         column.addSpacing(4)
         column.addLayout(row)
@@ -109,6 +114,12 @@ class FirstRunView(QWidget):
     def show_advice(self, words: str) -> None:
         """What to get next for this machine's memory, "" for nothing."""
         say(self._advice, words)
+        self._advice_heading.setVisible(bool(words))
+
+    def show_built_in(self, in_use: bool) -> None:
+        """Whether the built-in model is the one in use: then it need not be started."""
+        self._built_in.setVisible(not in_use)
+        self._words.setText(READY if in_use else DROP)
 
     def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
         """Take other colours and sizes."""

@@ -110,7 +110,7 @@ def second_line(entry: LibraryEntry) -> str:
     """Where it is, or why it cannot be loaded."""
     if entry.unfinished:
         return f"{entry.problem}: click to go on with it"
-    return entry.problem or entry.path
+    return entry.problem or (entry.path if entry.has_file else "Comes with Headstart")
 
 
 def _item(entry: LibraryEntry) -> QListWidgetItem:

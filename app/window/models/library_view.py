@@ -3,7 +3,15 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import (
+    QHBoxLayout,
+    QLineEdit,
+    QPushButton,
+    QScrollArea,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.window.controls.labels import label, paragraph, say
 from app.window.models.download_row import DownloadRow
@@ -13,6 +21,9 @@ from app.window.models.model_values import DownloadFigures, LibraryEntry
 from app.window.theme import Theme, TypeSizes
 
 NOTHING = "No models found. Drop a model folder or a .gguf file on the window, or get one below."
+
+DOWNLOADS_SHARE = 0.3
+"""Of the page's height."""
 
 
 class LibraryView(QWidget):
@@ -56,8 +67,16 @@ class LibraryView(QWidget):
         self._get = QPushButton("Find")
         self._get.setToolTip("Ask the hub for its size; nothing is fetched before you agree")
         self._problem = paragraph("", "problem")
-        self._downloads = QVBoxLayout()
+        inner = QWidget()
+        self._downloads = QVBoxLayout(inner)
+        self._downloads.setContentsMargins(0, 0, 0, 0)
         self._downloads.setSpacing(8)
+        self._scroll = QScrollArea()
+        self._scroll.setWidgetResizable(True)
+        self._scroll.setWidget(inner)
+        self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._scroll.hide()
         self._lay_out()
         self._filter.textChanged.connect(lambda _: self._refresh())
         self._open.clicked.connect(self.open_wanted)
@@ -85,7 +104,7 @@ class LibraryView(QWidget):
         column.addWidget(self._list, 1)
         column.addWidget(self._empty, 1)
         column.addWidget(self.folders)
-        column.addLayout(self._downloads)
+        column.addWidget(self._scroll)
         column.addLayout(bottom)
         column.addWidget(self._problem)
         self._problem.hide()
@@ -106,6 +125,7 @@ class LibraryView(QWidget):
             if figures.key not in self._rows:
                 self._rows[figures.key] = self._new_row()
             self._rows[figures.key].show_figures(figures)
+        self._fit_downloads()
 
     def show_problem(self, words: str) -> None:
         """What is wrong with the download that was asked for, "" for nothing."""
@@ -129,6 +149,13 @@ class LibraryView(QWidget):
         self._downloads.addWidget(row)
         return row
 
+    def _fit_downloads(self) -> None:
+        """As high as its rows, up to a share of the page; the rest is scrolled to."""
+        rows = [row.sizeHint().height() for row in self._rows.values()]
+        wanted = sum(rows) + 8 * (len(rows) - 1)
+        self._scroll.setFixedHeight(max(0, min(wanted, round(self.height() * DOWNLOADS_SHARE))))
+        self._scroll.setVisible(bool(rows))
+
     def _refresh(self) -> None:
         words = self._filter.text().casefold().split()
         shown = [entry for entry in self._entries if matches(entry, words)]
@@ -144,6 +171,13 @@ class LibraryView(QWidget):
     def _ask(self) -> None:
         if self._wanted.text().strip():
             self.get_wanted.emit(self._wanted.text().strip())
+
+    # Qt
+
+    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+        """Another height, another share."""
+        super().resizeEvent(event)
+        self._fit_downloads()
 
 
 def matches(entry: LibraryEntry, words: Sequence[str]) -> bool:

@@ -247,6 +247,10 @@ def test_the_first_page(qtbot, add, theme):
     assert not any("Broken" in text for text in buttons(page))
     with qtbot.waitSignal(page.built_in_wanted):
         press(page, "Start with the built-in one")
+    page.show_built_in(True)
+    assert "Start with the built-in one" not in buttons(page)
+    page.show_built_in(False)
+    assert "Start with the built-in one" in buttons(page)
     with qtbot.waitSignal(page.open_wanted):
         press(page, "Open…")
     page.show_recent(())
