@@ -1,0 +1,136 @@
+"""The window: exact past the point where it fills, bounded, and any prefix of a block kept."""
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlx_engine.cache.full_cache import FullCache
+from mlx_engine.cache.layer_caches import LayerCaches
+from mlx_engine.cache.whole_block_cache import WholeBlockCache
+from mlx_engine.cache.window_cache import SLACK, STEP, WindowCache
+
+SIZE = 4
+TEXT = np.random.default_rng(0).normal(0, 1, (3, 400, SIZE)).astype(np.float32)
+
+
+def attend(cache, queries, keys, values):
+    """One head of attention the way mlx-lm's models do it; rows [T, size]."""
+    mask = cache.make_mask(len(queries))
+    seen = cache.update_and_fetch(*(mx.array(rows)[None, None] for rows in (keys, values)))
+    out = mx.fast.scaled_dot_product_attention(
+        mx.array(queries)[None, None], *seen, scale=1.0, mask=mask
+    )
+    return np.array(out)[0, 0]
+
+
+def truth(row, window):
+    """Row by row in float64, over the last `window` keys only."""
+    keys, values = (TEXT[n, max(0, row - window + 1) : row + 1].astype(np.float64) for n in (1, 2))
+    weights = np.exp(keys @ TEXT[0, row])
+    return weights @ values / weights.sum()
+
+
+blocks = st.lists(
+    st.integers(1, 40).flatmap(lambda rows: st.tuples(st.just(rows), st.integers(0, rows))),
+    min_size=1,
+    max_size=25,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(blocks=blocks, window=st.integers(1, 150))
+def test_any_blocks_and_prefixes(blocks, window):
+    """Kept rows are right, and bit for bit those of a cache that is read row by row."""
+    cache, alone = WindowCache(window), WindowCache(window)
+    for rows, keep in blocks:
+        at = cache.length
+        if at + rows > TEXT.shape[1]:
+            break
+        block = TEXT[:, at : at + rows].copy()
+        block[:, keep:] += 7  # a draft that will not stand
+        out = attend(cache, *block)
+        cache.keep(keep)
+        for row in range(at, at + keep):
+            single = attend(alone, *TEXT[:, row : row + 1])
+            alone.keep(1)
+            assert np.array_equal(out[row - at], single[0])
+            assert np.abs(single[0] - truth(row, window)).max() < 1e-4
+
+
+@settings(max_examples=30, deadline=None)
+@given(window=st.integers(1, 90), cut=st.integers(0, 200), more=st.integers(1, 199))
+def test_restore_is_exact_after_the_window_has_moved_on(window, cut, more):
+    cache = WindowCache(window)
+    for start in range(0, cut, 50):
+        rows = min(50, cut - start)
+        attend(cache, *TEXT[:, start : start + rows])
+        cache.keep(rows)
+    boundary = cache.snapshot()
+    for _ in range(2):
+        attend(cache, *(TEXT[:, :more] + 3))
+        cache.keep(more)
+        cache.restore(boundary)
+        assert cache.length == cut
+    out = attend(cache, *TEXT[:, cut : cut + 9])
+    for row in range(9):
+        assert np.abs(out[row] - truth(cut + row, window)).max() < 1e-4
+
+
+def test_bytes_stay_bounded():
+    window, chunk, row = 100, 32, 2 * SIZE * 4
+    cache, seen = WindowCache(window), []
+    for start in range(0, 3000, chunk):
+        attend(cache, *(TEXT[:, start % 300 : start % 300 + chunk]))
+        cache.keep(chunk)
+        mx.eval(cache.arrays())
+        seen.append(cache.nbytes)
+    assert max(seen) <= row * (window + STEP + SLACK + chunk)
+    assert cache.snapshot().nbytes <= row * (window + STEP)
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize("window", [None, 3])
+def test_masks_of_the_full_cache(rows, window):
+    cache = FullCache()
+    cache.write(mx.zeros((1, 1, 4, 2)), mx.zeros((1, 1, 4, 2)))
+    cache.keep(4)
+    mask = cache.make_mask(rows, return_array=True, window_size=window)
+    if window is None and rows == 1:
+        assert mask is None
+        return
+    for row in range(rows):
+        last = 4 + row
+        wanted = [(window is None or key > last - window) and key <= last
+                  for key in range(4 + rows)]  # fmt: skip
+        assert mask[row].tolist() == wanted
+    assert cache.make_mask(1) is None
+    assert cache.make_mask(2) == "causal"
+
+
+class Counter:
+    """A cache of mlx-lm's kind that is written in place."""
+
+    def __init__(self):
+        self.state = [mx.zeros((3,)), None, 0]
+
+
+def test_whole_blocks_are_kept_or_forgotten():
+    library = Counter()
+    caches = LayerCaches([WholeBlockCache(library)])
+    assert not caches.keeps_any_prefix
+    start = caches.snapshot()
+    for keep in (4, 0, 4):
+        caches.layers[0].begin(4)
+        library.state[0][1] += 4
+        caches.keep(keep)
+    assert caches.length == 8
+    assert library.state[0].tolist() == [0, 8, 0]
+    with pytest.raises(AssertionError):
+        caches.layers[0].begin(4)
+        caches.keep(2)
+    caches.restore(start)
+    assert caches.length == 0
+    assert library.state[0].tolist() == [0, 0, 0]
+    assert LayerCaches([FullCache(), WindowCache(3)]).keeps_any_prefix

@@ -1,0 +1,166 @@
+"""Tiny random models of many architectures, as transformers publishes them, with their logits."""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import transformers as hf
+from numpy.typing import NDArray
+from tiny_tokenizer import make_tiny_tokenizer
+
+VOCABULARY = 300
+WINDOW = 8
+
+_SIZES = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+    "pad_token_id": 0,
+    "bos_token_id": 0,
+    "eos_token_id": 297,
+}
+_EXPERTS = {"moe_intermediate_size": 32, "num_experts_per_tok": 2}
+_LATENT = {
+    "num_key_value_heads": 4,
+    "kv_lora_rank": 32,
+    "q_lora_rank": 32,
+    "qk_rope_head_dim": 16,
+    "qk_nope_head_dim": 16,
+    "v_head_dim": 32,
+}
+_LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+_PLAIN = {"rope_type": "default", "rope_theta": 10000.0}
+_YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 10000.0,
+    "factor": 4.0,
+    "beta_fast": 32.0,
+    "beta_slow": 1.0,
+    "original_max_position_embeddings": 128,
+    "truncate": False,
+}
+_SLIDING = ["sliding_attention", "full_attention", "sliding_attention"]
+_BY_KIND = {"sliding_attention": _PLAIN, "full_attention": {**_PLAIN, "rope_theta": 1e6}}
+
+ARCHITECTURES: dict[str, tuple[str, dict[str, object]]] = {
+    "llama": ("Llama", {"rope_parameters": _LLAMA3}),
+    "mistral": ("Mistral", {"sliding_window": WINDOW, "head_dim": 32}),
+    "qwen2": ("Qwen2", {"tie_word_embeddings": True}),
+    "qwen3": ("Qwen3", {"head_dim": 32}),
+    "qwen3_moe": (
+        "Qwen3Moe",
+        {**_EXPERTS, "head_dim": 32, "num_experts": 4, "norm_topk_prob": True},
+    ),
+    "gemma3_text": (
+        "Gemma3",
+        {
+            "head_dim": 32,
+            "sliding_window": WINDOW,
+            "layer_types": [_SLIDING[0], _SLIDING[1], _SLIDING[0]],
+            "rope_parameters": _BY_KIND,
+            "query_pre_attn_scalar": 32,
+        },
+    ),
+    "gpt_oss": (
+        "GptOss",
+        {
+            "head_dim": 32,
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "sliding_window": WINDOW,
+            "layer_types": _SLIDING,
+            "rope_parameters": _YARN,
+        },
+    ),
+    "phi3": ("Phi3", {"sliding_window": WINDOW}),
+    "mixtral": ("Mixtral", {"num_local_experts": 4}),
+    "glm4": ("Glm4", {"head_dim": 32}),
+    "glm4_moe": (
+        "Glm4Moe",
+        {
+            **_EXPERTS,
+            "head_dim": 32,
+            "n_routed_experts": 4,
+            "n_shared_experts": 1,
+            "first_k_dense_replace": 1,
+            "use_qk_norm": True,
+        },
+    ),
+    "glm4_moe_lite": (
+        "Glm4MoeLite",
+        {**_EXPERTS, **_LATENT, "n_routed_experts": 4, "n_shared_experts": 1},
+    ),
+    "deepseek_v3": (
+        "DeepseekV3",
+        {
+            **_EXPERTS,
+            **_LATENT,
+            "n_routed_experts": 8,
+            "n_shared_experts": 1,
+            "n_group": 2,
+            "topk_group": 1,
+            "first_k_dense_replace": 1,
+        },
+    ),
+}
+"""model_type -> transformers' classes (without Config, ForCausalLM) and what their config gets."""
+
+
+class Published(NamedTuple):
+    """A folder, and transformers' float32 logits [T, V] of `tokens` on it."""
+
+    folder: Path
+    tokens: list[int]
+    logits: NDArray[np.float32]
+
+
+def publish(model_type: str, folder: Path, seed: int = 0, sharpness: float = 2.0) -> Published:
+    """Writes the folder with a tokenizer; one seed gives one model.
+
+    sharpness: what the output head is multiplied by, so that texts are not at the mercy of noise.
+    """
+    name, own = ARCHITECTURES[model_type]
+    settings = getattr(hf, f"{name}TextConfig" if name == "Gemma3" else f"{name}Config")
+    config = settings(**{**_SIZES, **own}, attn_implementation="eager")
+    torch.manual_seed(seed)
+    model = getattr(hf, f"{name}ForCausalLM")(config).eval().float()
+    with torch.no_grad():
+        for part, value in [*model.named_parameters(), *model.named_buffers()]:
+            _draw(part, value, sharpness)
+        model.save_pretrained(folder)
+        make_tiny_tokenizer(folder, VOCABULARY)
+        tokens = [int(t) for t in np.random.default_rng(seed).integers(0, VOCABULARY, 41)]
+        logits = model(torch.tensor([tokens])).logits[0].numpy()
+    return Published(folder, tokens, logits)
+
+
+def edit_config(folder: Path, **changes: object) -> None:
+    """Sets keys of config.json; None takes one out."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text()) | changes
+    kept = {key: value for key, value in config.items() if value is not None}
+    path.write_text(json.dumps(kept))
+
+
+def _draw(part: str, value: torch.Tensor, sharpness: float) -> None:
+    """Matrices keep the size of what goes through them; norms and biases are moved visibly."""
+    if "inv_freq" in part or "embed_scale" in part:
+        return
+    if value.ndim == 1:
+        value.add_(0.2 * torch.randn_like(value))
+    else:
+        scale = sharpness if part.startswith("lm_head") else 1.0
+        value.copy_(scale * torch.randn_like(value) * value.shape[-1] ** -0.5)
