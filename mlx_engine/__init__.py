@@ -84,13 +84,15 @@ def load(
     path: str | Path | None = None,
     *,
     heads: str | Path | None = None,
+    draft_model: str | Path | None = None,
     options: LoadOptions | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> Engine:
     """Open a model: a folder, a file in it, or a hub id; None for the built-in model.
 
-    heads: where to take the MTP heads from, when not in or beside the model. on_progress gets
+    heads: where to take the MTP heads from, when not in or beside the model. draft_model: a small
+    model with the same tokenizer, for DraftOptions(source="model"). on_progress gets
     bytes done and in all; stop is asked several times a second, and LoadStopped is raised when it
     says so. The engine belongs to the thread that calls this. Raises EngineError.
     """
@@ -99,6 +101,8 @@ def load(
     wanted = options or LoadOptions()
     if heads is not None:
         wanted = replace(wanted, heads=Path(heads))
+    if draft_model is not None:
+        wanted = replace(wanted, draft_model=draft_model)
     return open_engine(path, wanted, on_progress, stop)
 
 

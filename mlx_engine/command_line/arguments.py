@@ -7,12 +7,14 @@ from typing import Any, NoReturn, get_args
 from mlx_engine.bench.plan import PARTS, Part
 from mlx_engine.command_line.option_text import NUMBER_FIELDS, SOURCES, read_depth
 from mlx_engine.values.errors import BadOption
-from mlx_engine.values.options import DraftRule, Numerics
+from mlx_engine.values.options import DRAFT_VOCABULARY, DraftOutput, DraftRule, Numerics
 
 CHAT_EXAMPLES = """examples:
   headstart chat                                   the built-in model
   headstart chat Qwen3.5-9B-Q4_K_M.gguf            a file, or a folder
   headstart chat Qwen3.5-9B.gguf --heads mtp.gguf  heads from a second file
+  headstart chat big/ --draft-model small/         a small model drafts
+  headstart chat --source prompt-lookup+mtp        copies earlier text where it can
   headstart chat --depth 3 --temperature 0.2 --seed 1
   headstart chat --once "What is a head start?" > answer.txt
 """
@@ -102,6 +104,18 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("loading")
     group.add_argument("--heads", metavar="PATH", help="take the MTP heads from this file instead")
     group.add_argument(
+        "--head-bits",
+        type=int,
+        choices=(4, 8),
+        metavar="4|8",
+        help="round heads that are not quantised to this many bits (default: as they are)",
+    )
+    group.add_argument(
+        "--draft-model",
+        metavar="MODEL",
+        help="a small model with the same tokenizer, for --source model",
+    )
+    group.add_argument(
         "--numerics",
         choices=get_args(Numerics),
         default="exact",
@@ -122,7 +136,24 @@ def _add_drafting(parser: argparse.ArgumentParser) -> None:
         help="tokens drafted in a round (default: auto, as many as pay here)",
     )
     group.add_argument(
-        "--draft-source", choices=tuple(SOURCES), default="mtp", help="(default: mtp)"
+        "--source",
+        "--draft-source",
+        dest="draft_source",
+        choices=tuple(SOURCES),
+        help="who drafts (default: mtp; model where a draft model is given)",
+    )
+    group.add_argument(
+        "--draft-output",
+        choices=get_args(DraftOutput),
+        default="full",
+        help="output head that MTP heads draft with (default: full, the model's own)",
+    )
+    group.add_argument(
+        "--draft-vocabulary",
+        type=int,
+        default=DRAFT_VOCABULARY,
+        metavar="N",
+        help="tokens of --draft-output frequent",
     )
     group.add_argument(
         "--draft-rule",

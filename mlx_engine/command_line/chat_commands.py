@@ -148,7 +148,9 @@ def _quit(chat: Chat, _rest: str) -> None:
 COMMANDS = {
     "help": ChatCommand("", "this list", _help),
     "system": ChatCommand("[TEXT | off]", "show or set the system prompt", _system),
-    "draft": ChatCommand("[SOURCE] [DEPTH | auto | off]", "show or set the drafting", _draft),
+    "draft": ChatCommand(
+        "[SOURCE] [DEPTH | auto | off] [KEY=VALUE]", "show or set the drafting", _draft
+    ),
     "sampling": ChatCommand("[KEY=VALUE ...]", "show or set how tokens are picked", _sampling),
     "stats": ChatCommand("", "figures of the last answer", _stats),
     "messages": ChatCommand("", "the conversation with its numbers", _messages),

@@ -17,16 +17,24 @@ from mlx_engine.values.options import (
 def load_options(arguments: Namespace) -> LoadOptions:
     """Raises BadOption."""
     heads = Path(arguments.heads) if arguments.heads else None
-    return LoadOptions(heads, arguments.numerics, arguments.context)
+    return LoadOptions(
+        heads=heads,
+        numerics=arguments.numerics,
+        context_length=arguments.context,
+        draft_model=arguments.draft_model,
+        head_bits=arguments.head_bits,
+    )
 
 
 def draft_options(arguments: Namespace) -> DraftOptions:
     """Raises BadOption."""
     return DraftOptions(
-        source=arguments.draft_source,
+        source=arguments.draft_source or ("model" if arguments.draft_model else "mtp"),
         depth=arguments.depth,
         min_probability=arguments.min_probability,
         rule=arguments.draft_rule,
+        output=arguments.draft_output,
+        vocabulary=arguments.draft_vocabulary,
     )
 
 

@@ -19,6 +19,12 @@ NUMBER_FIELDS: dict[str, Callable[[str], float]] = {
 }
 SAMPLING_NAMES = (*NUMBER_FIELDS, "seed", "logit_bias")
 SOURCES: dict[str, DraftSourceName] = {name: name for name in get_args(DraftSourceName)}
+_DRAFT_KEYS: dict[str, Callable[[str], Any]] = {
+    "rule": str,
+    "min_probability": float,
+    "output": str,
+    "vocabulary": int,
+}
 _DEPTHS = {str(depth): depth for depth in range(MAX_DEPTH + 1)}
 _BIAS = re.compile(r"(\d{1,9})[:=]([-+]?\d{1,9}(?:\.\d{1,9})?)")
 
@@ -72,9 +78,12 @@ def change_sampling(base: SamplingOptions, words: Iterable[str]) -> SamplingOpti
 
 
 def change_draft(base: DraftOptions, words: Iterable[str]) -> DraftOptions:
-    """`base` with a source, a depth or "off" applied, in any order; raises BadOption."""
+    """`base` with a source, a depth, "off" or key=value applied, in any order; raises BadOption."""
     for word in words:
-        if word == "off":
+        key, sign, value = word.partition("=")
+        if sign:
+            base = replace(base, **{key.replace("-", "_"): _draft_value(key, value)})
+        elif word == "off":
             base = replace(base, depth=0)
         elif word in SOURCES:
             base = replace(base, source=SOURCES[word])
@@ -83,9 +92,20 @@ def change_draft(base: DraftOptions, words: Iterable[str]) -> DraftOptions:
         else:
             raise BadOption(
                 f"{word!r} is not possible: use a source ({', '.join(SOURCES)}) "
-                f"or a depth (auto, off, 0 to {MAX_DEPTH})."
+                f"a depth (auto, off, 0 to {MAX_DEPTH}), or one of {', '.join(_DRAFT_KEYS)} as "
+                "key=value."
             )
     return base
+
+
+def _draft_value(key: str, text: str) -> Any:
+    read = _DRAFT_KEYS.get(key.replace("-", "_"))
+    if read is None:
+        raise BadOption(f"{key!r} is not a drafting option: use {', '.join(_DRAFT_KEYS)}.")
+    try:
+        return read(text)
+    except ValueError:
+        raise BadOption(f"{key}={text!r} is not possible: use a number.") from None
 
 
 def sampling_words(sampling: SamplingOptions) -> str:
@@ -111,4 +131,8 @@ def _numbers(sampling: SamplingOptions) -> Mapping[str, float]:
 def draft_words(draft: DraftOptions) -> str:
     """The drafting options in words."""
     more = f", least probability {draft.min_probability:g}" if draft.min_probability else ""
+    if draft.output != "full":
+        more += f", output head {draft.output}"
+    if draft.output == "frequent":
+        more += f" ({draft.vocabulary} tokens)"
     return f"source {draft.source}, depth {draft.depth}, rule {draft.rule}{more}"

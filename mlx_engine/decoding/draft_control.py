@@ -1,6 +1,7 @@
 """Drafting of one conversation: its options, source and depth, as they change while it runs."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from mlx_engine.decoding.track import Track
 from mlx_engine.drafting.contract import Offer
@@ -19,8 +20,16 @@ from mlx_engine.drafting.sources import (
     why_no_model,
     why_not,
 )
-from mlx_engine.values.options import DraftOptions
+from mlx_engine.values.errors import EngineError
+from mlx_engine.values.options import DraftOptions, DraftSourceName
 from mlx_engine.values.reason import Reason
+
+
+class _Unreadable(NamedTuple):
+    """A source whose weights could not be read."""
+
+    source: DraftSourceName
+    why: Reason
 
 
 class DraftControl:
@@ -34,18 +43,30 @@ class DraftControl:
         self._kit = kit
         self._learned = learned
         self._track: Track | None = None
+        self._unreadable: _Unreadable | None = None
         self._made = options
         """The options that the track's source was made by, or follows."""
 
     def why_not(self) -> Reason | None:
         """Why the options cannot draft; None when they can."""
+        if self._unreadable is not None and self._unreadable.source == self.options.source:
+            return self._unreadable.why
         return why_not(self.options, self._kit)
 
     def track_for_answer(self) -> Track:
         """The conversation's track, made anew when a head has to read it from the start.
 
-        Nothing that drafts is read into memory while the depth is 0. Raises EngineError.
+        Nothing that drafts is read into memory while the depth is 0; what cannot be read is a
+        reason to decode plainly.
         """
+        try:
+            return self._track_with_source()
+        except EngineError as error:
+            why = Reason("draft-unreadable", f"Nothing is drafted: {error}")
+            self._unreadable = _Unreadable(self.options.source, why)
+            return self._track_with_source()
+
+    def _track_with_source(self) -> Track:
         options, track = self.options, self._track
         drafts = self.why_not() is None and options.depth != 0
         is_another = track is None or self._made.source != options.source

@@ -15,6 +15,7 @@ from mlx_engine.loading.locate_model import locate_model
 from mlx_engine.loading.model_folder import ModelFiles
 from mlx_engine.loading.model_headers import ModelHeaders, read_headers
 from mlx_engine.loading.mtp_weights import HeadTensors
+from mlx_engine.loading.rounded_head import rounded_head
 from mlx_engine.loading.text_parts import read_text_parts
 from mlx_engine.models.contract import Adapter
 from mlx_engine.models.weight_table import WeightTable
@@ -82,6 +83,8 @@ def load_model(
     tokenizer, template = read_text_parts(headers)
     tokenizer.check_fits(description.vocabulary)
     weights = _canonical_weights(headers, metal, on_progress, stop)
+    if options.head_bits is not None and weights.head is not None:
+        weights = weights._replace(head=rounded_head(weights.head, options.head_bits))
     reasons = weights.reasons
     for_cpu = not metal and 4 * description.parameters <= CPU_LAYOUT_LIMIT
     built = _build(headers, weights, for_cpu=for_cpu)

@@ -15,7 +15,9 @@ DraftSourceName = Literal[
 DraftOutput = Literal["full", "4-bit", "3-bit", "frequent", "auto"]
 Misfit = Literal["refuse", "plain"]
 DraftRule = Literal["shared-noise", "greedy"]
+HeadBits = Literal[4, 8]
 MAX_DEPTH = 8
+DRAFT_VOCABULARY = 32768
 
 
 def _require(condition: bool, name: str, value: object, allowed: str) -> None:
@@ -31,7 +33,8 @@ class LoadOptions:
     numerics: "exact" asks that a row's logits do not depend on the rows beside it.
     context_length: tokens at most, None for what the model was made for. draft_model: a small model
     with the same tokenizer, as a path or hub id; it is read when drafting from it begins.
-    draft_misfit: whether one that does not fit is refused, or passed over with a reason.
+    draft_misfit: whether one that does not fit is refused, or passed over with a reason. head_bits:
+    MTP heads that are not quantised are rounded to this many bits, None for as they are.
     """
 
     heads: Path | None = None
@@ -39,9 +42,12 @@ class LoadOptions:
     context_length: int | None = None
     draft_model: str | Path | None = None
     draft_misfit: Misfit = "refuse"
+    head_bits: HeadBits | None = None
 
     def __post_init__(self) -> None:
         misfit = self.draft_misfit
+        bits = self.head_bits
+        _require(bits in (None, 4, 8), "head_bits", bits, "4 or 8, or None")
         _require(misfit in ("refuse", "plain"), "draft_misfit", misfit, '"refuse" or "plain"')
         _require(self.numerics in ("exact", "fast"), "numerics", self.numerics, '"exact" or "fast"')
         length = self.context_length
@@ -102,7 +108,7 @@ class DraftOptions:
     min_probability: float = 0.0
     rule: DraftRule = "shared-noise"
     output: DraftOutput = "full"
-    vocabulary: int = 32768
+    vocabulary: int = DRAFT_VOCABULARY
 
     def __post_init__(self) -> None:
         names = get_args(DraftSourceName)

@@ -21,13 +21,26 @@ from mlx_engine.values.options import DraftOptions, SamplingOptions
         ("off", DraftOptions(depth=0)),
         ("none auto", DraftOptions(source="none")),
         ("4 prompt-lookup", DraftOptions(source="prompt-lookup", depth=4)),
+        ("prompt-lookup+mtp auto", DraftOptions(source="prompt-lookup+mtp")),
+        ("output=frequent vocabulary=4000", DraftOptions(output="frequent", vocabulary=4000)),
+        ("min-probability=0.5 rule=greedy", DraftOptions(min_probability=0.5, rule="greedy")),
     ],
 )
 def test_drafting(words: str, wanted: DraftOptions) -> None:
     assert change_draft(DraftOptions(), words.split()) == wanted
 
 
-@pytest.mark.parametrize(("words", "says"), [("9", "0 to 8"), ("luck", "mtp"), ("-1", "0 to 8")])
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("9", "0 to 8"),
+        ("luck", "mtp"),
+        ("-1", "0 to 8"),
+        ("output=2-bit", "3-bit"),
+        ("luck=1", "rule"),
+        ("vocabulary=x", "number"),
+    ],
+)
 def test_bad_drafting(words: str, says: str) -> None:
     with pytest.raises(BadOption, match=says):
         change_draft(DraftOptions(), words.split())

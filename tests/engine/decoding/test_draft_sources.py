@@ -122,6 +122,23 @@ def test_a_draft_model_that_is_not_there(folder, tmp_path):
         mlx_engine.load(folder, options=LoadOptions(draft_model=tmp_path / "nowhere"))
 
 
+def test_heads_that_cannot_be_read_any_more(tmp_path, plain):
+    """The files changed after the load: plain decoding, with the reason."""
+    write_tiny_qwen3_5(tmp_path / "m", heads="beside")
+    engine = mlx_engine.load(tmp_path / "m")
+    for file in (tmp_path / "m").rglob("*.safetensors"):
+        file.write_bytes(b"")
+    session = session_of(engine, PICKS, depth=2, max_tokens=LENGTH)
+    said = listen(session, session.send("The fox, the fox, the fox"))
+    assert said.tokens == plain["warm"][0][0]
+    assert {r.why.code for r in said.rounds} == {"draft-unreadable"}
+    assert session.why_not_drafting.code == "draft-unreadable"
+    session.draft = DraftOptions(source="prompt-lookup", depth=2)
+    again = listen(session, session.regenerate())
+    assert again.tokens == said.tokens
+    assert "draft-unreadable" not in {r.why.code for r in again.rounds if r.why}
+
+
 def test_stop_before_the_first_step(engine):
     """An answer that is stopped before its first event is asked for does not begin."""
     session = session_of(engine, max_tokens=6)

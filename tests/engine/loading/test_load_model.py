@@ -202,7 +202,9 @@ def test_progress_runs_from_nothing_to_all_bytes(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     folder = write_tiny_qwen3_5(tmp_path / "m")
     model = load_model(folder, LoadOptions(), folder, lambda *step: seen.append(step))
-    total = model.description.nbytes
+    heads = sum(g.nbytes for g in model.description.groups if g.name == "MTP head")
+    total = model.description.nbytes - heads  # read when they first draft
+    assert 0 < heads < total
     assert seen[0] == (0, total)
     assert seen[-1] == (total, total)
     assert seen == sorted(seen)
@@ -226,14 +228,17 @@ def test_a_stopped_or_failed_load_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_nothing_lazy_is_left(tmp_path: Path) -> None:
-    """The files may go away after a load."""
+    """The files may go away after a load; heads are read when they first draft."""
     folder = write_tiny_qwen3_5(tmp_path / "m", heads="beside")
-    model = load(folder)
+    model, unread = load(folder), load(folder)
+    model.read_heads()
     wanted = outputs(load(folder))
     for file in folder.glob("*.safetensors"):
         file.write_bytes(b"")
     for mine, before in zip(outputs(model), wanted, strict=True):
         np.testing.assert_array_equal(mine, before)
+    with pytest.raises(BadModelFile, match="cannot be read"):
+        unread.read_heads()
 
 
 def test_a_model_without_a_chat_template_loads(tmp_path: Path) -> None:
