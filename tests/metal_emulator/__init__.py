@@ -12,9 +12,13 @@
     kernel.last                                     # Report of the last call
     kernel.with_options(shuffle=7, check=False)     # the same kernel, run otherwise
 
+    Strided(base, shape, strides, offset)           # an input for ensure_row_contiguous=False
+    stock_kernels.qmv_wide(...)                     # MLX's own kernels: outputs, report
+
 Arguments and rules are those of mx.fast.metal_kernel; grid counts threads. Options: shuffle, a seed
 for another order of lanes and SIMD-groups; check, False for speed, no checks and no traffic;
-seconds, the time limit of a launch. Outputs are evaluated, and hold NaN bits before the launch.
+seconds, the time limit of a launch; arithmetic, True to count it by type (no integers; write
+`c ? x : 0.0f`, not `c ? x : 0`). Outputs are evaluated, and hold NaN bits before the launch.
 
 Any broken rule raises EmulatorError(kernel, kind, place), kind one of: compile, lint, divergence,
 bounds, race, uninitialised, unwritten, limit, endless, read-only, alignment. place has file, line
@@ -32,6 +36,7 @@ half and float math is the C library's, without contraction: compare with tolera
 """
 
 from metal_emulator.errors import KINDS, EmulatorError, Place
+from metal_emulator.inputs import Strided
 from metal_emulator.kernel import EmulatedKernel, metal_kernel
 from metal_emulator.launcher import EmulatorLauncher
 from metal_emulator.report import Report, Traffic
@@ -45,6 +50,7 @@ __all__ = [
     "NoCompilerError",
     "Place",
     "Report",
+    "Strided",
     "Traffic",
     "metal_kernel",
 ]

@@ -1,51 +1,15 @@
 """The emulator's own metal_kernel, with the signature of mx.fast.metal_kernel."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import mlx.core as mx
 
 from metal_emulator import build, wrapper
-from metal_emulator.launch import Dispatch, Given, Launched, Options, Wanted, launch
+from metal_emulator.inputs import Input, Scalar, Strided, as_input, with_shapes
+from metal_emulator.launch import Dispatch, Options, Wanted, launch
 from metal_emulator.report import Report
 from metal_emulator.source_text import with_threadgroup_arrays, with_typed_literals
-
-Scalar = bool | int | float
-
-
-@dataclass(frozen=True, slots=True)
-class Strided:
-    """An input whose rows are not contiguous: `shape` read out of a flat `base`, in elements.
-
-    mx.array tells nobody its strides, so kernels made with ensure_row_contiguous=False are tested
-    with these; others get a copy, as MLX makes one.
-    """
-
-    base: mx.array
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    offset: int = 0
-
-    def contiguous(self) -> mx.array:
-        """The elements it stands for."""
-        return mx.as_strided(self.base.reshape(-1), self.shape, self.strides, self.offset) + 0
-
-    @property
-    def size(self) -> int:
-        """Elements."""
-        return math.prod(self.shape)
-
-    @property
-    def ndim(self) -> int:
-        """Dimensions."""
-        return len(self.shape)
-
-    @property
-    def dtype(self) -> mx.Dtype:
-        """The base's."""
-        return self.base.dtype
-
 
 Template = Sequence[tuple[str, wrapper.TemplateArgument]]
 HEADER_ARRAYS = 32
@@ -65,6 +29,7 @@ class EmulatedKernel:
     output_names: list[str]
     source: str
     header: str
+    row_contiguous: bool
     atomic_outputs: bool
     options: Options
     reports: list[Report] = field(default_factory=list)
@@ -77,7 +42,7 @@ class EmulatedKernel:
     def __call__(
         self,
         *,
-        inputs: Sequence[mx.array | Scalar],
+        inputs: Sequence[mx.array | Strided | Scalar],
         output_shapes: Sequence[Sequence[int]],
         output_dtypes: Sequence[mx.Dtype],
         grid: tuple[int, int, int],
@@ -90,7 +55,7 @@ class EmulatedKernel:
         """MLX's arguments, its result evaluated. Raises ValueError, EmulatorError."""
         arrays = self._arrays(inputs)
         wanted = self._wanted(output_shapes, output_dtypes, init_value)
-        given = _with_shapes(self.input_names, arrays, self.source)
+        given = with_shapes(self.input_names, arrays, self.source)
         text = self._text(arrays, output_dtypes, list(template or []))
         if verbose:
             print(text)
@@ -105,10 +70,10 @@ class EmulatedKernel:
         """The same kernel run otherwise: shuffle, check, seconds."""
         return replace(self, options=replace(self.options, **changes), reports=[])
 
-    def _arrays(self, inputs: Sequence[mx.array | Scalar]) -> list[mx.array]:
+    def _arrays(self, inputs: Sequence[mx.array | Strided | Scalar]) -> list[Input]:
         if len(inputs) != len(self.input_names):
             raise ValueError(f"{self.name}: {len(inputs)} inputs for names {self.input_names}")
-        return [_as_array(value) for value in inputs]
+        return [as_input(value, self.row_contiguous) for value in inputs]
 
     def _wanted(
         self,
@@ -125,7 +90,7 @@ class EmulatedKernel:
 
     def _text(
         self,
-        arrays: list[mx.array],
+        arrays: list[Input],
         dtypes: Sequence[mx.Dtype],
         template: list[tuple[str, wrapper.TemplateArgument]],
     ) -> str:
@@ -184,41 +149,12 @@ def metal_kernel(
         raise ValueError(f"{name}: compile_options are math_mode = {MATH_MODES}")
     options = Options(shuffle, check, seconds, arithmetic)
     return EmulatedKernel(
-        name, list(input_names), list(output_names), source, header, atomic_outputs, options
+        name=name,
+        input_names=list(input_names),
+        output_names=list(output_names),
+        source=source,
+        header=header,
+        row_contiguous=ensure_row_contiguous,
+        atomic_outputs=atomic_outputs,
+        options=options,
     )
-
-
-def _as_array(value: mx.array | Scalar) -> mx.array:
-    if isinstance(value, mx.array):
-        return value
-    if isinstance(value, bool):
-        return mx.array(value, dtype=mx.bool_)
-    return mx.array(value, dtype=mx.int32 if isinstance(value, int) else mx.float32)
-
-
-def _with_shapes(names: list[str], arrays: list[mx.array], source: str) -> list[Given | Wanted]:
-    """The inputs, and the shape, strides and rank of those whose source asks for them."""
-    found: list[Given | Wanted] = []
-    for name, array in zip(names, arrays, strict=True):
-        extra = {
-            f"{name}_shape": mx.array(array.shape, dtype=mx.int32),
-            f"{name}_strides": mx.array(_strides(array.shape), dtype=mx.int64),
-            f"{name}_ndim": mx.array(array.ndim, dtype=mx.int32),
-        }
-        found += [
-            Given(parameter.name, extra.get(parameter.name, array))
-            for parameter in wrapper.input_parameters(name, array, source)
-        ]
-    return found
-
-
-def _strides(shape: tuple[int, ...]) -> list[int]:
-    """Of a row-contiguous array, in elements."""
-    strides, step = [], 1
-    for length in reversed(shape):
-        strides.append(step)
-        step *= length
-    return strides[::-1]
-
-
-__all__ = ["EmulatedKernel", "Launched", "metal_kernel"]

@@ -10,11 +10,19 @@ from metal_kernels.kernel import Call, Source
 class EmulatorLauncher:
     """A metal_kernels.kernel.Launcher. reports: of all calls so far, in order."""
 
-    def __init__(self, *, shuffle: int = 0, check: bool = True, seconds: float = 30.0) -> None:
+    def __init__(
+        self,
+        *,
+        shuffle: int = 0,
+        check: bool = True,
+        seconds: float = 30.0,
+        arithmetic: bool = False,
+    ) -> None:
         self.reports: list[Report] = []
         self._shuffle = shuffle
         self._check = check
         self._seconds = seconds
+        self._arithmetic = arithmetic
 
     @property
     def last(self) -> Report:
@@ -33,6 +41,7 @@ class EmulatorLauncher:
             shuffle=self._shuffle,
             check=self._check,
             seconds=self._seconds,
+            arithmetic=self._arithmetic,
         )
         outputs = kernel(
             inputs=call.inputs,

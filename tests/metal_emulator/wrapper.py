@@ -1,6 +1,7 @@
 """MLX's rules for the function it writes around a kernel's source."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import mlx.core as mx
 
@@ -49,6 +50,22 @@ ATTRIBUTES: dict[str, tuple[str, str]] = {
 TemplateArgument = mx.Dtype | int | bool
 
 
+class HasShape(Protocol):
+    """What the rules look at: mx.array has it."""
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+
+    @property
+    def ndim(self) -> int:
+        """Dimensions."""
+
+    @property
+    def dtype(self) -> mx.Dtype:
+        """Of the elements."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """One buffer of the function: its C++ type as passed, and whether it is `&` or `*`."""
@@ -71,7 +88,7 @@ class Parameter:
         return f"{'*' if self.reference else ''}({const}{self.type}*)b[{slot}]"
 
 
-def input_parameters(name: str, array: mx.array, source: str) -> list[Parameter]:
+def input_parameters(name: str, array: HasShape, source: str) -> list[Parameter]:
     """Of one input: itself, and its shape, strides and rank where the source names them."""
     space = "constant" if array.size < 8 else "device"
     found = [Parameter(name, space, TYPES[array.dtype], True, array.ndim == 0)]

@@ -241,6 +241,7 @@ static void access(msl_address a, unsigned size, bool write, msl_address pc, boo
 
 extern "C" void msl_atomic_access(const void* address, unsigned size, int write) {
   // write 0: load, 1: load and store, 2: store
+  if (!msl_run.checked) return;
   access((msl_address)address, size, write != 0, PC, true, write == 1);
 }
 

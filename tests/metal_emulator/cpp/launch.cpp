@@ -59,7 +59,6 @@ extern "C" int msl_go(Entry kernel, void** buffers, const msl_launch* launch) {
                                   MAP_PRIVATE | MAP_ANON | MAP_NORESERVE, -1, 0);
   if (stacks == MAP_FAILED) abort();
   msl_run = *launch;
-  msl_checked = launch->checked;
   entry = kernel;
   arguments = buffers;
   memset(&msl_count, 0, sizeof msl_count);

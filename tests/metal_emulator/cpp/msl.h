@@ -56,7 +56,7 @@ struct complex64_t {
 
 // Used by the entry that Python writes.
 #define MSL_ATTRIBUTES const msl_thread& t = *msl_now; (void)t;
-inline uint msl_dispatched() { return msl_run.group[0] * msl_run.group[1] * msl_run.group[2]; }
+MSL_QUIET inline uint msl_dispatched() { return msl_run.group[0] * msl_run.group[1] * msl_run.group[2]; }
 MSL_QUIET inline uint msl_group_threads(const msl_thread& t) {
   return t.group_size[0] * t.group_size[1] * t.group_size[2];
 }

@@ -16,12 +16,12 @@ template <typename T> MSL_QUIET T msl_swap(const atomic<T>* a, T value) {
   return before;
 }
 template <typename T> MSL_QUIET T msl_see(const atomic<T>* a, int write) {
-  if (msl_checked) msl_atomic_access(a, sizeof(T), write);
+  msl_atomic_access(a, sizeof(T), write);
   return a->value;
 }
 template <typename T> T atomic_load_explicit(const atomic<T>* a, memory_order) { return msl_see(a, 0); }
 template <typename T, typename U> void atomic_store_explicit(atomic<T>* a, U value, memory_order) {
-  if (msl_checked) msl_atomic_access(a, sizeof(T), 2);
+  msl_atomic_access(a, sizeof(T), 2);
   msl_swap(a, (T)value);
 }
 #define MSL_ATOMIC(name, result)                                                         \

@@ -55,7 +55,6 @@ extern "C" {
 extern msl_thread* msl_now;
 extern msl_launch msl_run;
 extern msl_counts msl_count;
-extern int msl_checked;  // whether accesses are looked at
 
 const unsigned char* msl_exchange(
     const void* value, unsigned size, const char* op, const char* file, int line);

@@ -23,7 +23,6 @@ extern "C" {
 msl_thread* msl_now;
 msl_launch msl_run;
 msl_counts msl_count;
-int msl_checked;
 }
 msl_fault msl_error;
 unsigned msl_epoch[2], msl_simd_epoch[MSL_LANES][2];
