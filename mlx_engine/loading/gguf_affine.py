@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mlx_engine.loading.gguf_bits import (
     Bytes,
     Floats,
-    add_fifth_bit_planes,
+    add_bit_planes,
     add_fifth_bits,
     byte_codes,
     column,
@@ -85,7 +85,7 @@ def q4_k(blocks: Bytes, codes: Bytes) -> Rule:
 def q5_k(blocks: Bytes, codes: Bytes) -> Rule:
     """As Q4_K, with bit j of 32 more bytes as fifth bit of run j."""
     five = byte_codes(column(blocks, 48, 128), 32)
-    add_fifth_bit_planes(five, column(blocks, 16, 32))
+    add_bit_planes(five, column(blocks, 16, 32), 4)
     pack_5(five, codes)
     return _six_bit_rule(blocks)
 

@@ -68,17 +68,27 @@ def add_fifth_bits(codes: Bytes, bits: Bytes) -> None:
     codes |= fifth
 
 
-def add_fifth_bit_planes(codes: Bytes, planes: Bytes) -> None:
-    """Bit j of the i-th of 32 bytes becomes the fifth of code i in run j of eight runs of 32."""
+def add_bit_planes(codes: Bytes, planes: Bytes, as_bit: int) -> None:
+    """Bit j of the i-th of 32 bytes becomes bit `as_bit` of code i in run j of eight runs of 32."""
     whole = planes.view("<u8")
-    fifth = np.empty(codes.size, np.uint8)
-    runs = fifth.view("V32").reshape(-1, 8)
+    added = np.empty(codes.size, np.uint8)
+    runs = added.view("V32").reshape(-1, 8)
     for place in range(8):
         bits = whole >> np.uint64(place)
         bits &= _LOW_BITS
-        bits <<= np.uint64(4)
+        bits <<= np.uint64(as_bit)
         runs[:, place] = bits.view("V32")
-    codes |= fifth
+    codes |= added
+
+
+def two_bit_codes(data: Bytes) -> Bytes:
+    """Of 32 bytes the four pairs of bits as bytes: the lowest of all, then the next."""
+    codes = np.empty(4 * data.size, np.uint8)
+    runs = codes.view("V32").reshape(-1, 4)
+    for part in range(4):
+        runs[:, part] = (data >> np.uint8(2 * part)).view("V32")
+    codes &= np.uint8(3)
+    return codes
 
 
 def pack_5(codes: Bytes, target: Bytes) -> None:

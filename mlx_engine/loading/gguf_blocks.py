@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from mlx_engine.loading.gguf_affine import AFFINE
 from mlx_engine.loading.gguf_bits import Bytes, column, split_halves
 from mlx_engine.loading.gguf_plan import BlockPlan
-from mlx_engine.loading.gguf_rounded import OutOfRangeError, round_to_8_bits, values_of
+from mlx_engine.loading.gguf_rounded import OutOfRangeError, Rounding
 from mlx_engine.loading.gguf_types import BlockType
 
 # At a time, so that what is made on the way stays in the cache: bytes of blocks whose codes are
 # kept, values of those that are rounded.
-_CHUNK_BYTES, _CHUNK_VALUES = 2**18, 2**17
+_CHUNK_BYTES, _CHUNK_VALUES = 2**18, 2**16
 _CHUNKS_AT_ONCE = 16  # between two looks at whether the load is still wanted
 _THREADS = 2  # more only wait for each other between NumPy calls
 _E8M0_NAN, _UE4M3_ZERO, _UE4M3_SIGN = 255, 0x7F, 0x80
@@ -61,25 +61,26 @@ def repack(
     """
     inputs = rows.shape[1] // kind.nbytes * kind.elements
     made = _empty(len(rows), inputs, plan, dtype)
-    convert = _converter(kind, plan, dtype)
     chunk = _CHUNK_BYTES // rows.shape[1] if plan.exact else _CHUNK_VALUES // inputs
     step = max(1, chunk)
 
-    def work(start: int) -> None:
-        here = slice(start, start + step)
-        blocks = np.ascontiguousarray(rows[here]).reshape(-1, kind.nbytes)
-        rule = convert(blocks, made.weight[here].reshape(-1).view(np.uint8))
-        _store(rule.scales, made.scales[here])
-        if made.biases is not None and rule.biases is not None:
-            _store(rule.biases, made.biases[here])
+    def work(starts: range) -> None:
+        convert = _converter(kind, plan, dtype)
+        for start in starts:
+            here = slice(start, start + step)
+            blocks = np.ascontiguousarray(rows[here]).reshape(-1, kind.nbytes)
+            rule = convert(blocks, made.weight[here].reshape(-1).view(np.uint8))
+            _store(rule.scales, made.scales[here])
+            if made.biases is not None and rule.biases is not None:
+                _store(rule.biases, made.biases[here])
 
     starts = range(0, len(rows), step)
     try:
         with ThreadPoolExecutor(_THREADS) as pool:
             for first in range(0, len(starts), _CHUNKS_AT_ONCE):
                 between()
-                for _ in pool.map(work, starts[first : first + _CHUNKS_AT_ONCE]):
-                    pass
+                some = starts[first : first + _CHUNKS_AT_ONCE]
+                list(pool.map(work, [some[share::_THREADS] for share in range(_THREADS)]))
     except OutOfRangeError:
         if dtype is np.float32:
             raise NotNumbersError from None
@@ -116,8 +117,8 @@ def _converter(kind: BlockType, plan: BlockPlan, dtype: type[np.floating]) -> _C
     if plan.exact:
         affine = AFFINE[kind.name]
         return lambda blocks, codes: _Rule(*affine(blocks, codes))
-    values = values_of(kind.name)
-    return lambda blocks, codes: _Rule(*round_to_8_bits(values(blocks), dtype, codes))
+    rounding, elements = Rounding(kind.name, dtype), kind.elements
+    return lambda blocks, codes: _Rule(*rounding(blocks, len(blocks) * elements, codes))
 
 
 def _mxfp4(blocks: Bytes, codes: Bytes) -> _Rule:

@@ -37,7 +37,7 @@ def _measured(part: GgufPart) -> str:
     rows = rows[: max(1, _SAMPLE_BYTES // rows.shape[1])]
     try:
         blocks = np.ascontiguousarray(rows).reshape(-1, stored.type.nbytes)
-        error = relative_error(blocks, stored.type.name)
+        error = relative_error(blocks, stored.type)
     except OutOfRangeError:
         return "The first rows hold values that are not numbers."
     return f"Values change by {error:.2%} (RMS, measured on {stored.name})."
