@@ -59,23 +59,24 @@ def write_tiny_experts(
     bits: int | None = None,
     changes: Mapping[str, object] | None = None,
     without: str = "",
-    head_shift: int = 0,
 ) -> Path:
     """Writes the folder and returns it; one seed gives one model, however it is stored.
 
     experts: one by one or gate and up joined, as Hugging Face stores them, or stacked as MLX does
     (then norms are 1 + w, convolutions [C, K, 1], and with `bits` matrices are packed).
-    without: names that begin so are left out; head_shift: added to the head's norms.
+    without: names that begin so are left out; changes: of the config, to which the layers follow
+    where it names ordinary ones by list and by step.
     """
     folder.mkdir(parents=True, exist_ok=True)
     config = experts_config(kind) | {}
     inner = config.get("text_config", config)
     assert isinstance(inner, dict)
-    values = experts_values(kind, seed)
+    changes = dict(changes or {})
+    dense = {n: changes[n] for n in ("mlp_only_layers", "decoder_sparse_step") if n in changes}
+    values = experts_values(kind, seed, **(dense if len(dense) == 2 else {}))
     mlx = experts == "stacked"
     trunk = _stored(values.trunk, kind, experts, bits)
     head = _stored(values.head, kind, head_experts or experts, bits)
-    head = {n: a + head_shift if is_shifted_norm(n) else a for n, a in head.items()}
     prefixes = {
         (True, "qwen3_5_moe"): ("language_model.model.", "language_model.mtp."),
         (False, "qwen3_5_moe"): ("model.language_model.", "mtp."),
@@ -90,7 +91,7 @@ def write_tiny_experts(
     arrays = {n: a for n, a in arrays.items() if not (without and n.startswith(without))}
     if bits is not None:
         config["quantization"] = {"group_size": 32, "bits": bits}
-    inner |= dict(changes or {})
+    inner |= changes
     mx.save_safetensors(str(folder / "model.safetensors"), arrays)
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     make_tiny_tokenizer(folder)

@@ -20,6 +20,7 @@ import mlx_engine
 from mlx_engine.models.expert_sizes import ExpertSizes
 from mlx_engine.models.experts import ExpertFeedForward
 from mlx_engine.models.weight_table import WeightTable
+from mlx_engine.values.errors import EngineError
 
 TOKENS = [int(t) for t in np.random.default_rng(0).integers(0, 300, 41)]
 
@@ -203,3 +204,60 @@ def test_rows_of_experts(bits):
     for start, rows in [(0, 1), (3, 2), (5, 9), (11, 31), (20, 32), (30, 40)]:
         part = np.array(layer(x[:, start : start + rows]))
         assert np.array_equal(part, whole[:, start : start + rows])
+
+
+@pytest.mark.parametrize(
+    ("changes", "without", "message"),
+    [
+        ({"num_experts": 0}, "", "num_experts=0"),
+        ({"num_experts": None}, "", "num_experts=None"),
+        ({"num_experts_per_tok": 7}, "", "num_experts_per_tok=7.*from 1 to 6"),
+        ({"num_experts": 8}, "", r"mlp\.gate.* has the shape \[6, 64\]"),
+        ({"mlp_only_layers": [-1]}, "", "mlp_only_layers"),
+        ({"mlp_only_layers": [0]}, "", "intermediate_size"),
+        ({"moe_intermediate_size": 16}, "", r"switch_mlp\.gate_proj"),
+        ({}, "{trunk}layers.1.mlp.experts.3.", r"layers\.1\.mlp\.switch_mlp\.\w+_proj.* missing"),
+        ({}, "{trunk}layers.1.mlp.experts.5.", r"layers\.1\.mlp\.switch_mlp\..*\[5, "),
+        ({}, "{trunk}layers.1.mlp.shared_expert_gate", r"shared_expert_gate.* missing"),
+    ],
+)
+def test_what_cannot_run_is_named(tmp_path, kind, changes, without, message):
+    if kind == "qwen3_next" and "mlp_only_layers" in changes and changes["mlp_only_layers"] == [0]:
+        changes = changes | {"intermediate_size": 0}
+    prefix = {"qwen3_next": "model.", "qwen3_5_moe": "model.language_model."}[kind]
+    folder = write_tiny_experts(
+        tmp_path / "m", kind, changes=changes, without=without.format(trunk=prefix)
+    )
+    with pytest.raises(EngineError, match=message) as caught:
+        mlx_engine.load(folder)
+    assert str(folder) in str(caught.value)
+
+
+def test_heads_with_other_experts(tmp_path, kind, folder):
+    """Given for this trunk they are refused; with an expert missing they are not used."""
+    other = write_tiny_experts(tmp_path / "o", kind, without="mtp.layers.0.mlp.experts.5.")
+    with pytest.raises(EngineError, match=r"belong to another model: .*switch_mlp") as caught:
+        mlx_engine.load(folder, heads=other)
+    assert str(other) in str(caught.value)
+    holed = write_tiny_experts(tmp_path / "h", kind, without="mtp.layers.0.mlp.experts.2.")
+    reason = mlx_engine.inspect(holed).mtp
+    assert reason.code == "heads-incomplete"
+    assert "switch_mlp" in reason.words
+    assert mlx_engine.load(holed).logits(TOKENS).shape == (41, 300)
+    with pytest.raises(EngineError, match="switch_mlp") as caught:
+        mlx_engine.load(other)
+    assert str(other) in str(caught.value)
+
+
+def test_dropped_heads_are_told(tmp_path, kind):
+    reason = mlx_engine.inspect(write_tiny_experts(tmp_path / "m", kind, heads=False)).mtp
+    assert reason.code == ("no-heads" if kind == "qwen3_next" else "heads-dropped")
+
+
+def test_layers_without_experts(tmp_path):
+    """Qwen3-Next may name layers with an ordinary feed-forward; mlx-lm says the same."""
+    changes = {"mlp_only_layers": [1], "decoder_sparse_step": 2}
+    folder = write_tiny_experts(tmp_path / "m", "qwen3_next", experts="stacked", changes=changes)
+    model, _ = mlx_lm.utils.load_model(folder, strict=False)
+    wanted = np.array(model(mx.array([TOKENS]))[0].astype(mx.float32))
+    assert relative(mlx_engine.load(folder).logits(TOKENS), wanted) < 1e-5
