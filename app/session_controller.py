@@ -5,6 +5,7 @@ from typing import cast
 
 from PySide6.QtCore import QObject
 
+from app.abilities import abilities
 from app.chat_controller import ChatController
 from app.kept_settings import KeptSettings
 from app.library.machine import Machine
@@ -14,13 +15,9 @@ from app.model_values import facts_of
 from app.settings import with_preset, without_preset
 from app.settings_controller import session_settings
 from app.values.chat_settings import ChatSettings, as_preset
-from app.window.session_panel.panel_values import (
-    ModelAbilities,
-    SourceAbility,
-)
 from app.window.session_panel.session_panel import SessionPanel
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.options import MAX_DEPTH, Numerics
+from mlx_engine.values.options import LoadOptions, Numerics
 
 
 class SessionController(QObject):
@@ -44,6 +41,7 @@ class SessionController(QObject):
         panel.sampling_changed.connect(lambda sampling: self._change(sampling=sampling))
         panel.generation_changed.connect(lambda options: self._change(generation=options))
         panel.numerics_changed.connect(self._change_numerics)
+        panel.draft_model_changed.connect(self._change_draft_model)
         panel.thinking_changed.connect(lambda thinking: self._change(thinking=thinking))
         panel.preset_chosen.connect(self._use_preset)
         panel.preset_saved.connect(self._save_preset)
@@ -64,6 +62,11 @@ class SessionController(QObject):
         settings = self._chats.chat.settings
         self._chats.change_settings(replace(settings, **changes))  # type: ignore[arg-type]
 
+    def _change_draft_model(self, place: str) -> None:
+        """Loads the model anew, with this one beside it."""
+        load = self._chats.chat.settings.load
+        self._change(load=replace(load, draft_model=place or None))
+
     def _change_numerics(self, numerics: str) -> None:
         load = self._chats.chat.settings.load
         self._change(load=replace(load, numerics=cast(Numerics, numerics)))
@@ -76,11 +79,17 @@ class SessionController(QObject):
         stats = self._chats.last_stats
         self._panel.show_last_seed(stats.seed if stats else None)
 
+    @property
+    def _load_options(self) -> LoadOptions | None:
+        """How the model in use was loaded."""
+        return self._models.in_use.options if self._models.in_use else None
+
     def _show_model(self, model: ModelDescription | None) -> None:
         if model is None:
             self._panel.show_model(None, None)
         else:
-            self._panel.show_model(facts_of(model, self._machine), abilities(model))
+            known = abilities(model, self._load_options)
+            self._panel.show_model(facts_of(model, self._machine), known)
 
     # presets and defaults
 
@@ -114,21 +123,3 @@ class SessionController(QObject):
         is_changed = current is not None and as_preset(current) != as_preset(settings)
         name = None if current is None else settings.preset
         self._panel.show_presets(tuple(presets), name, is_changed)
-
-
-def abilities(model: ModelDescription) -> ModelAbilities:
-    """What a loaded model can be asked for, with the reason for everything it cannot."""
-    if model.mtp is not None:
-        heads = SourceAbility("mtp", 0, model.mtp.words)
-    elif not model.mtp_heads:
-        heads = SourceAbility("mtp", 0, "This model has no MTP heads; it runs without drafting.")
-    else:
-        heads = SourceAbility("mtp", MAX_DEPTH)
-    numerics = next((r.words for r in model.declined if r.code == "rows-differ"), "")
-    return ModelAbilities(
-        (heads, SourceAbility("none", 0)),
-        model.numerics,
-        numerics,
-        model.sampling,
-        model.can_switch_thinking,
-    )

@@ -68,6 +68,7 @@ def session_settings(settings: ChatSettings) -> SessionSettings:
         settings.generation,
         settings.load.numerics,
         settings.thinking,
+        str(settings.load.draft_model or ""),
     )
 
 

@@ -26,6 +26,7 @@ SIGNALS = [
     "sampling_changed",
     "generation_changed",
     "numerics_changed",
+    "draft_model_changed",
     "thinking_changed",
     "preset_chosen",
     "preset_saved",

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import get_args
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLineEdit, QVBoxLayout, QWidget
 
 from app.window.controls.choices import DropDown, Option, Segments
 from app.window.controls.group import Group
@@ -21,25 +21,37 @@ from mlx_engine.values.options import MAX_DEPTH, DraftOptions, DraftSourceName, 
 SOURCES = {
     "mtp": "The model's MTP heads",
     "prompt-lookup": "Words of this chat",
-    "mtp+prompt-lookup": "MTP heads and words of this chat",
     "model": "A smaller model",
+    "prompt-lookup+mtp": "Words of this chat, else MTP heads",
+    "prompt-lookup+model": "Words of this chat, else a smaller model",
     "none": "None: decode plainly",
 }
+OUTPUTS = (
+    Option("full", "The model's own"),
+    Option("4-bit", "A copy in 4 bits"),
+    Option("3-bit", "A copy in 3 bits"),
+    Option("frequent", "Frequent tokens only"),
+    Option("auto", "Whichever is measured fastest"),
+)
 RULES = (Option("shared-noise", "Shared noise"), Option("greedy", "Greedy"))
 NUMERICS = (Option("exact", "Exact"), Option("fast", "Fast"))
 
 
 class DraftGroup(Group):
-    """Signals: `changed`(DraftOptions), `numerics_changed`(str)."""
+    """Signals: `changed`(DraftOptions), `numerics_changed`(str), `draft_model_changed`(str): a path
+    or hub id, "" for none.
+    """
 
     changed = Signal(object)
     numerics_changed = Signal(str)
+    draft_model_changed = Signal(str)
 
     def __init__(self, theme: Theme, sizes: TypeSizes, shows_effect: bool = True) -> None:
         """shows_effect: False where the settings are of no chat that could draft."""
         super().__init__("Drafting", theme, sizes)
         self._draft = DraftOptions()
         self._numerics: Numerics = "exact"
+        self._draft_model = ""
         self._abilities: ModelAbilities | None = None
         self._now: DraftingState = None
         self._effect = paragraph("", "effect")
@@ -53,6 +65,10 @@ class DraftGroup(Group):
             NumberKind(float, 0.05, off="off", neutral=0.0),
             "A draft ends before the first token its source finds less likely than this",
         )
+        self._model = QLineEdit()
+        self._model.setAccessibleName("Draft model")
+        self._model.setPlaceholderText("Folder, file or hub id; none")
+        self._output = DropDown("Output head for drafts", theme, sizes)
         self._rule = Segments("Draft rule")
         self._numbers = Segments("Numerics")
         self._numbers_note = paragraph("", "muted")
@@ -62,20 +78,27 @@ class DraftGroup(Group):
         effect.setVisible(shows_effect)
         self.add(effect)
         self.add(named("Source", self._source, self._why, self._others))
+        self._model_row = named("Draft model", self._model)
+        self._output_row = named("Output head for drafts", self._output)
+        self.add(self._model_row)
         self.add(named("Depth", self._depth))
         self.add(self._probability)
+        self.add(self._output_row)
         self.add(named("Rule", self._rule))
         self.add(named("Numerics", self._numbers, self._numbers_note))
         self._source.chosen.connect(lambda value: self._try("source", value))
         self._depth.chosen.connect(lambda value: self._try("depth", _depth(value)))
         self._probability.changed.connect(lambda value: self._try("min_probability", value))
         self._rule.chosen.connect(lambda value: self._try("rule", value))
+        self._output.chosen.connect(lambda value: self._try("output", value))
+        self._model.editingFinished.connect(self._choose_model)
         self._numbers.chosen.connect(self._choose_numerics)
         self._refresh()
 
-    def show_settings(self, draft: DraftOptions, numerics: Numerics) -> None:
+    def show_settings(self, draft: DraftOptions, numerics: Numerics, draft_model: str = "") -> None:
         """Show a chat's settings; nothing is emitted."""
-        self._draft, self._numerics = draft, numerics
+        self._draft, self._numerics, self._draft_model = draft, numerics, draft_model
+        self._model.setText(draft_model)
         self._probability.show_number(draft.min_probability)
         self._refresh()
 
@@ -106,6 +129,12 @@ class DraftGroup(Group):
         self._refresh()
         self.changed.emit(self._draft)
 
+    def _choose_model(self) -> None:
+        place = self._model.text().strip()
+        if place != self._draft_model:
+            self._draft_model = place
+            self.draft_model_changed.emit(place)
+
     def _choose_numerics(self, value: str) -> None:
         self._numerics = "fast" if value == "fast" else "exact"
         self._refresh()
@@ -118,6 +147,8 @@ class DraftGroup(Group):
         self._source.show_options(sources, self._draft.source)
         say(self._others, why_others_not(sources, self._draft.source))
         say(self._why, ability.why_not if ability and self._draft.source != "none" else "")
+        self._output_row.setVisible("mtp" in self._draft.source)
+        self._output.show_options(OUTPUTS, self._draft.output)
         cannot = self._cannot()
         deepest = ability.max_depth if ability and not ability.why_not else MAX_DEPTH
         if isinstance(self._draft.depth, int):

@@ -13,7 +13,10 @@ from mlx_engine.values.options import (
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
-    """Everything a chat answers with that can be set in the panel."""
+    """Everything a chat answers with that can be set in the panel.
+
+    draft_model: a path or hub id, "" for none.
+    """
 
     system: str = ""
     draft: DraftOptions = field(default_factory=DraftOptions)
@@ -21,6 +24,7 @@ class SessionSettings:
     generation: GenerationOptions = field(default_factory=GenerationOptions)
     numerics: Numerics = "exact"
     thinking: bool | None = None
+    draft_model: str = ""
 
 
 @dataclass(frozen=True, slots=True)

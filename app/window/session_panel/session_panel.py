@@ -28,8 +28,8 @@ class SessionPanel(QFrame):
 
     Signals: `system_changed`(str), `draft_changed`(DraftOptions), `sampling_changed`
     (SamplingOptions), `generation_changed`(GenerationOptions), `numerics_changed`(str),
-    `thinking_changed`(bool | None); `preset_chosen`, `preset_saved`, `preset_deleted`(name),
-    `defaults_wanted`, `fold_wanted`.
+    `draft_model_changed`(str), `thinking_changed`(bool | None); `preset_chosen`, `preset_saved`,
+    `preset_deleted`(name), `defaults_wanted`, `fold_wanted`.
     """
 
     system_changed = Signal(str)
@@ -37,6 +37,7 @@ class SessionPanel(QFrame):
     sampling_changed = Signal(object)
     generation_changed = Signal(object)
     numerics_changed = Signal(str)
+    draft_model_changed = Signal(str)
     thinking_changed = Signal(object)
     preset_chosen = Signal(str)
     preset_saved = Signal(str)
@@ -98,6 +99,7 @@ class SessionPanel(QFrame):
         self._thinking.changed.connect(self.thinking_changed)
         self._draft.changed.connect(self.draft_changed)
         self._draft.numerics_changed.connect(self.numerics_changed)
+        self._draft.draft_model_changed.connect(self.draft_model_changed)
         self._sampling.sampling_changed.connect(self.sampling_changed)
         self._sampling.generation_changed.connect(self.generation_changed)
         self._presets.chosen.connect(self.preset_chosen)
@@ -109,7 +111,7 @@ class SessionPanel(QFrame):
         """Show a chat's settings; nothing is emitted."""
         self._system.show_text(settings.system)
         self._thinking.show_thinking(settings.thinking)
-        self._draft.show_settings(settings.draft, settings.numerics)
+        self._draft.show_settings(settings.draft, settings.numerics, settings.draft_model)
         self._sampling.show_settings(settings.sampling, settings.generation)
 
     def show_model(self, facts: CardFacts | None, abilities: ModelAbilities | None) -> None:

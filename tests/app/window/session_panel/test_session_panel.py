@@ -1,19 +1,29 @@
 """The panel shows what it is given without a word, and says only what the user changed."""
 
 import dataclasses
+from typing import get_args
 
 import pytest
 from panel_driving import CANNOT, FULL, WHY, find, shown_words, type_into
 from PySide6.QtCore import QMimeData, Qt
 from PySide6.QtWidgets import QLabel, QLineEdit, QPlainTextEdit, QToolButton, QWidget
+from scripted_engine import DESCRIPTION, NO_HEADS
 
+from app.abilities import abilities
 from app.window.controls.choices import DropDown
 from app.window.drafting.drafting_values import DraftingNow
-from app.window.session_panel.panel_values import SessionSettings
+from app.window.session_panel.panel_values import SessionSettings, SourceAbility
 from app.window.session_panel.session_panel import SessionPanel
 from app.window.style_sheet import style_sheet
 from app.window.theme import TypeSizes, load_theme
-from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
+from mlx_engine.values.options import (
+    MAX_DEPTH,
+    DraftOptions,
+    DraftSourceName,
+    GenerationOptions,
+    LoadOptions,
+    SamplingOptions,
+)
 
 
 def test_showing_settings_says_nothing(qtbot, panel, heard):
@@ -218,3 +228,32 @@ def test_it_can_be_drawn(qtbot, scheme, zoom):
     panel.setParent(frame)
     panel.show_settings(FULL)
     assert not frame.grab().isNull()
+
+
+def test_a_draft_model_is_named_once_it_is_typed(qtbot, panel, heard):
+    type_into(qtbot, panel, "Draft model", " org/small ")
+    type_into(qtbot, panel, "Draft model", "org/small")
+    type_into(qtbot, panel, "Draft model", "")
+    assert heard == [("draft_model_changed", "org/small"), ("draft_model_changed", "")]
+
+
+def test_the_output_head_is_chosen_where_mtp_heads_draft(panel, heard):
+    output = find(panel, DropDown, "Output head for drafts")
+    output.activated.emit(output.findData("4-bit"))
+    assert heard == [("draft_changed", DraftOptions(output="4-bit"))]
+    panel.show_settings(SessionSettings(draft=DraftOptions("prompt-lookup")))
+    assert not output.isVisibleTo(panel)
+
+
+def test_sources_of_a_model(panel):
+    plain = abilities(NO_HEADS)
+    assert plain.source("mtp").why_not == NO_HEADS.mtp.words
+    assert plain.source("prompt-lookup") == SourceAbility("prompt-lookup", MAX_DEPTH)
+    assert plain.source("model").why_not
+    small = abilities(DESCRIPTION, LoadOptions(draft_model="org/small"))
+    known = {ability.name for ability in small.sources}
+    assert known == set(get_args(DraftSourceName)), "each source of the engine is known"
+    assert all(not ability.why_not for ability in small.sources)
+    panel.show_model(None, plain)
+    said = " ".join(shown_words(panel))
+    assert "A smaller model: Name a small model of the same family below." in said
