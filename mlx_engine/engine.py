@@ -13,15 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlx_engine.built_in_model import built_in_model
+from mlx_engine.check_model import with_head_check, with_numerics
 from mlx_engine.decoding.answer import Answer
 from mlx_engine.decoding.conversable import Conversable, SessionSettings
 from mlx_engine.decoding.draft_control import DraftControl
 from mlx_engine.decoding.opening import Opening
-from mlx_engine.decoding.row_check import rows_are_exact
 from mlx_engine.decoding.session import Session
 from mlx_engine.decoding.stop_rules import StopRules
 from mlx_engine.drafting.contract import Offer
 from mlx_engine.drafting.draft_length import DraftLength
+from mlx_engine.drafting.draft_output import OutputShelf
 from mlx_engine.drafting.pass_costs import CostMeter
 from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.drafting.round_plan import Learned
@@ -40,7 +41,6 @@ from mlx_engine.values.options import (
     LoadOptions,
     SamplingOptions,
 )
-from mlx_engine.values.reason import Reason
 
 CHUNK_ON_METAL = 512
 CHUNK_ON_CPU = 32
@@ -81,33 +81,28 @@ class Engine:
             drafting=DraftKit(
                 adapter=model.adapter,
                 heads=model.description.mtp,
-                read_heads=self._meter.use_heads,
+                read_heads=self._use_heads,
                 small=small,
-                always=model.tokenizer.special_ids,
+                outputs=OutputShelf(model.adapter, model.tokenizer.special_ids),
             ),
             chunk=CHUNK_ON_METAL if mx.metal.is_available() else CHUNK_ON_CPU,
         )
-        self.description = self._describe(options)
-        self._generated = self._fresh_learned()
-
-    def _describe(self, options: LoadOptions) -> ModelDescription:
-        """The file's description, with what is in effect here."""
-        described = replace(
-            self._model.description,
+        self.description = replace(
+            with_numerics(model, options.numerics),
             context_length=self._parts.context_length,
-            numerics="fast",
             can_switch_thinking=self._parts.template.can_switch_thinking,
         )
-        if options.numerics == "fast":
-            return described
-        if rows_are_exact(self._parts.adapter):
-            return replace(described, numerics="exact")
-        reason = Reason(
-            "rows-differ",
-            "Exact numerics were asked for, but on this machine a row's logits change with the "
-            "rows beside it: text with drafting may leave the plain text at near ties.",
-        )
-        return replace(described, declined=(*described.declined, reason))
+        self._checks_heads = options.check_heads and model.adapter.mtp_depth > 0
+        if options.heads is not None:
+            self._use_heads()
+        self._generated = self._fresh_learned()
+
+    def _use_heads(self) -> None:
+        """Bring the MTP heads into memory; the first time, check whether they fit."""
+        self._meter.use_heads()
+        if self._checks_heads:
+            self._checks_heads = False
+            self.description = with_head_check(self._model, self.description)
 
     @property
     def parts(self) -> Conversable:

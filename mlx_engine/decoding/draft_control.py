@@ -17,11 +17,12 @@ from mlx_engine.drafting.sources import (
     make_source,
     model_of,
     needs_hidden_states,
+    output_of,
     why_no_model,
     why_not,
 )
 from mlx_engine.values.errors import EngineError
-from mlx_engine.values.options import DraftOptions, DraftSourceName
+from mlx_engine.values.options import DraftOptions, DraftOutput, DraftSourceName
 from mlx_engine.values.reason import Reason
 
 
@@ -52,6 +53,10 @@ class DraftControl:
         if self._unreadable is not None and self._unreadable.source == self.options.source:
             return self._unreadable.why
         return why_not(self.options, self._kit)
+
+    def output_in_effect(self) -> DraftOutput | None:
+        """The output head that drafts go through; None while no MTP head drafts."""
+        return output_of(self._track.source) if self._track else None
 
     def track_for_answer(self) -> Track:
         """The conversation's track, made anew when a head has to read it from the start.

@@ -16,7 +16,12 @@ from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.errors import BadChatTemplate, BadPrompt, EngineMisuse, PromptTooLong
 from mlx_engine.values.events import Event
-from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
+from mlx_engine.values.options import (
+    DraftOptions,
+    DraftOutput,
+    GenerationOptions,
+    SamplingOptions,
+)
 from mlx_engine.values.reason import Reason
 from mlx_engine.values.stats import GenerationStats
 
@@ -104,6 +109,12 @@ class Session:
         """Why nothing is drafted now, whatever the depth; None when drafting can run."""
         self._check()
         return self._drafting.why_not()
+
+    @property
+    def draft_output(self) -> DraftOutput | None:
+        """The output head that MTP heads draft with ("auto" until measured); None without them."""
+        self._check()
+        return self._drafting.output_in_effect()
 
     def stop(self) -> None:
         """End the running answer before its next round or prompt chunk; from any thread."""

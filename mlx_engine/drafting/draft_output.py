@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from time import perf_counter
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 import mlx.core as mx
 
@@ -174,6 +175,26 @@ def make_output(options: DraftOptions, adapter: Adapter, always: Iterable[int]) 
     if options.output == "auto":
         return CheaperOutput(adapter)
     return PackedOutput(adapter, 4 if options.output == "4-bit" else 3)
+
+
+class OutputShelf:
+    """Output heads of one model; copies are shared by all chats and freed with the last of them.
+
+    always: tokens that a reduced vocabulary must have.
+    """
+
+    def __init__(self, adapter: Adapter, always: Iterable[int]) -> None:
+        self._adapter = adapter
+        self._always = frozenset(always)
+        self._shared = WeakValueDictionary[DraftOutput, DraftOutputHead]()
+
+    def take(self, options: DraftOptions) -> DraftOutputHead:
+        """The one the options ask for; a reduced one belongs to its conversation."""
+        head = None if options.output == "frequent" else self._shared.get(options.output)
+        if head is None:
+            head = make_output(options, self._adapter, self._always)
+            self._shared[options.output] = head
+        return head
 
 
 def _inputs(matrix: Matrix) -> int:

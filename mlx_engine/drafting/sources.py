@@ -7,13 +7,13 @@ from typing import Protocol
 from mlx_engine.drafting.chain import Picking
 from mlx_engine.drafting.combined_draft import CombinedDraft, ModelSource
 from mlx_engine.drafting.contract import DraftSource
-from mlx_engine.drafting.draft_output import make_output
+from mlx_engine.drafting.draft_output import OutputShelf
 from mlx_engine.drafting.mtp_draft import MtpDraft
 from mlx_engine.drafting.no_draft import NoDraft
 from mlx_engine.drafting.prompt_lookup_draft import PromptLookupDraft
 from mlx_engine.drafting.small_model_draft import SmallModelDraft
 from mlx_engine.models.contract import Adapter
-from mlx_engine.values.options import DraftedBy, DraftOptions
+from mlx_engine.values.options import DraftedBy, DraftOptions, DraftOutput
 from mlx_engine.values.reason import Reason
 
 OFF = Reason("off", "Drafting is switched off for this chat.")
@@ -51,15 +51,15 @@ class DraftKit:
     """What there is to draft with.
 
     heads: what loading found wrong with the MTP heads. read_heads: brings them into memory; free
-    after the first call; raises EngineError. small: None when no draft model was given. always:
-    tokens that a reduced vocabulary must have.
+    after the first call; raises EngineError. small: None when no draft model was given. outputs:
+    output heads for the heads.
     """
 
     adapter: Adapter
     heads: Reason | None
     read_heads: Callable[[], None]
     small: SmallModel | None
-    always: frozenset[int]
+    outputs: OutputShelf
 
     @property
     def small_share(self) -> float:
@@ -81,6 +81,8 @@ def looks_up(options: DraftOptions) -> bool:
 
 def why_no_model(options: DraftOptions, kit: DraftKit) -> Reason | None:
     """Why the model the options name cannot draft; None when it can, or they name none."""
+    if kit.adapter.plain_only is not None:
+        return kit.adapter.plain_only
     wanted = model_of(options)
     if wanted == "mtp" and kit.adapter.mtp_depth == 0:
         return kit.heads or NO_HEADS
@@ -93,11 +95,15 @@ def why_not(options: DraftOptions, kit: DraftKit) -> Reason | None:
     """Why nothing can be drafted with these options; None when something can."""
     if options.source == "none":
         return OFF
-    return None if looks_up(options) else why_no_model(options, kit)
+    if looks_up(options):
+        return kit.adapter.plain_only
+    return why_no_model(options, kit)
 
 
 def make_source(options: DraftOptions, kit: DraftKit) -> DraftSource:
     """The source for a new conversation; reads the model it drafts with. Raises EngineError."""
+    if kit.adapter.plain_only is not None:
+        return NoDraft()
     model = None if why_no_model(options, kit) else _make_model(options, kit)
     if looks_up(options):
         return PromptLookupDraft() if model is None else CombinedDraft(model)
@@ -109,7 +115,7 @@ def _make_model(options: DraftOptions, kit: DraftKit) -> ModelSource | None:
     if wanted == "mtp":
         kit.read_heads()
         source = MtpDraft(kit.adapter, options.rule, options.min_probability)
-        source.output = make_output(options, kit.adapter, kit.always)
+        source.output = kit.outputs.take(options)
         return source
     if wanted == "model" and kit.small is not None:
         small, vocabulary = kit.small.open(), kit.adapter.vocabulary
@@ -136,4 +142,10 @@ def follow_options(
         part.picking = Picking(new.rule, new.min_probability)
     is_same = (old.output, old.vocabulary) == (new.output, new.vocabulary)
     if isinstance(part, MtpDraft) and not is_same:
-        part.output = make_output(new, kit.adapter, kit.always)
+        part.output = kit.outputs.take(new)
+
+
+def output_of(source: DraftSource) -> DraftOutput | None:
+    """The output head that its MTP head drafts with; None where there is none."""
+    part = model_part(source)
+    return part.output.in_effect if isinstance(part, MtpDraft) else None

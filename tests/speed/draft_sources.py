@@ -7,6 +7,9 @@ The second is a model of real shapes (their published configs): weights read per
 
 import sys
 from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import mlx_engine
 from mlx_engine.built_in_model import built_in_model
@@ -88,7 +91,7 @@ def measured(tokens: int) -> None:
             session = engine.session(
                 sampling=SamplingOptions(temperature=0.7, seed=1),
                 draft=draft,
-                generation=GenerationOptions(max_tokens=tokens),
+                generation=GenerationOptions(max_tokens=tokens, ignore_eos=True),
             )
             events = list(session.send(text))
             rounds = [event.stats for event in events if isinstance(event, RoundFinished)]

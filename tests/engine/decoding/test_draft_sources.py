@@ -85,6 +85,20 @@ def test_the_model_itself_is_the_best_draft_model(folder):
     assert {piece.source for piece in said.pieces if not piece.depth} == {None}
 
 
+def test_the_output_in_effect_is_told_and_shared(engine):
+    sessions = [session_of(engine, depth=1, max_tokens=3) for _ in range(2)]
+    for session in sessions:
+        assert session.draft_output is None
+        session.draft = DraftOptions(depth=1, output="3-bit")
+        listen(session, session.send("hi"))
+        assert session.draft_output == "3-bit"
+    heads = [session._drafting._track.source.output for session in sessions]
+    assert heads[0] is heads[1]
+    sessions[0].draft = DraftOptions(depth=1)
+    listen(sessions[0], sessions[0].send("hi"))
+    assert (sessions[0].draft_output, sessions[1].draft_output) == ("full", "3-bit")
+
+
 def test_a_draft_that_ends_early_has_cost_a_pass(engine):
     session = session_of(engine, depth=3, max_tokens=8)
     session.draft = DraftOptions(depth=3, min_probability=0.999)

@@ -7,11 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlx_engine.drafting.contract import Proposal
+from mlx_engine.drafting.draft_length import FixedLength
 from mlx_engine.drafting.ngram_index import CANDIDATES, LONGEST, SHORTEST, NgramIndex
 from mlx_engine.drafting.prompt_lookup_draft import LEAST_CHANCE, Probation, PromptLookupDraft
+from mlx_engine.drafting.round_costs import PassCosts
+from mlx_engine.drafting.round_plan import Learned, RoundPlan
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import SamplingOptions
+from mlx_engine.values.reason import Reason
 
+COSTS = PassCosts(tuple(10 * (1 + 0.1 * row) for row in range(9)), 1.0)
 SAMPLER = Sampler(SamplingOptions(temperature=0), 100, 0)
 TEXTS = st.lists(st.integers(0, 3), min_size=1, max_size=60)
 
@@ -100,31 +105,44 @@ def test_a_length_that_fails_is_paused_until_it_comes_true():
     assert probation.chance(LONGEST) < LEAST_CHANCE <= probation.chance(SHORTEST)
 
 
-def play(text, start, depth=8):
-    """Rows checked, and passes, for text[start:] when each is drafted as deep as is offered."""
+def play(text, start, plan):
+    """Rows checked, and passes, for text[start:]; plan(offers) tells who drafts, and how deep."""
     source, at, rows, passes = told(text[: start - 1]), start - 1, 0, 0
     while at < len(text) - 1:
-        offers = source.offers(text[at])
-        drafted = proposed(source, text[at], depth) if offers else []
+        length = plan(source.offers(text[at]))
+        choice = length.next()
+        drafted = proposed(source, text[at], choice.depth)
         stood = 0
         while stood < len(drafted) and text[at + 1 : at + 2 + stood] == drafted[: stood + 1]:
             stood += 1
         source.observe(mx.array(text[at : at + stood + 1]), mx.zeros((1, stood + 1, 0)))
+        length.took(len(drafted), COSTS.verify_ms[len(drafted)])
         at += stood + 1
         rows, passes = rows + 1 + len(drafted), passes + 1
     return rows, passes
 
 
+def pinned(depth):
+    return lambda offers: FixedLength(depth if offers else 0)
+
+
+def automatic():
+    learned = Learned(lambda: COSTS)
+    return lambda offers: RoundPlan(offers, learned, "auto", Reason("no-match", "Nothing."))
+
+
 @pytest.mark.parametrize("vocabulary", [5, 8, 40])
 def test_random_text_costs_hardly_any_rows(vocabulary):
     text = [int(t) for t in np.random.default_rng(vocabulary).integers(0, vocabulary, 1500)]
-    rows, passes = play(text, 200, depth=1)
-    assert rows <= 1.04 * passes
+    for plan in (pinned(1), automatic()):
+        rows, passes = play(text, 200, plan)
+        assert rows <= 1.05 * passes
 
 
 def test_copied_text_with_edits_takes_few_passes():
     draw = np.random.default_rng(3)
     first = [int(t) for t in draw.integers(0, 500, 400)]
     again = [t if draw.random() > 0.04 else int(draw.integers(0, 500)) for t in first]
-    _, passes = play([*first, *again], len(first))
-    assert len(again) / passes > 2.5
+    for plan in (pinned(8), automatic()):
+        _, passes = play([*first, *again], len(first), plan)
+        assert len(again) / passes > 2.2
