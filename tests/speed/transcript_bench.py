@@ -84,6 +84,23 @@ def opening_times(app: QApplication) -> list[float]:
     return times
 
 
+def finding_times(app: QApplication) -> tuple[float, float]:
+    """Milliseconds the window stands still at most, and in all, for a letter sought in 200."""
+    view = view_with(app, False)
+    view.show_messages(ShownMessage(n, "assistant", ANSWER) for n in range(200))
+    app.processEvents()
+    steps = []
+    view.open_find()
+    started = clock()
+    view.find_bar.field.setText("e")
+    steps.append(clock() - started)
+    while view.find_bar.count.text().endswith("…"):
+        started = clock()
+        app.processEvents()
+        steps.append(clock() - started)
+    return max(steps), sum(steps)
+
+
 def p95(times: list[float]) -> float:
     """The 95th percentile."""
     return statistics.quantiles(times, n=20)[-1]
@@ -102,6 +119,8 @@ def main() -> None:
     print(f"{'prose only, tinted':20}{statistics.median(times):5.1f} {p95(times):5.1f}")
     times = opening_times(app)
     print(f"opening 200 messages: first {times[0]:.0f}, median {statistics.median(times):.0f} ms")
+    longest, whole = finding_times(app)
+    print(f"finding a letter in 200 answers: {longest:.0f} ms at most at once, {whole:.0f} in all")
 
 
 if __name__ == "__main__":

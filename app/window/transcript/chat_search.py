@@ -1,18 +1,24 @@
-"""Finds text in the messages on show and marks it."""
+"""Finds text in the messages on show, a few at a time, and marks it."""
 
 import re
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from PySide6.QtCore import QObject, QTimer, Signal
 from PySide6.QtGui import QTextCharFormat, QTextCursor
 from PySide6.QtWidgets import QTextEdit
 
 from app.window.transcript.code_text import CodeText
 from app.window.transcript.drafted_spans import Tint, in_utf16
 from app.window.transcript.look import Look
+from app.window.transcript.message_view import MessageView
 from app.window.transcript.prose_segment import ProseSegment
 
 TextWidget = ProseSegment | CodeText
+SLICE_S = 0.006
+"""Counting gives way to everything else after so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,53 +30,155 @@ class Match:
     end: int
 
 
-class ChatSearch:
-    """The matches of one query, from the top, and which of them is current."""
+class _Place(NamedTuple):
+    """A match: the index of its message, and its own among the matches of that message."""
 
-    def __init__(self) -> None:
+    message: int
+    match: int
+
+
+class ChatSearch(QObject):
+    """The matches of one query, from the top, and which of them is current.
+
+    Messages that are not made of widgets are searched as text; only that of the current match is
+    made. Signal `found`: more was counted, or another match is current.
+    """
+
+    found = Signal()
+
+    def __init__(self, make: Callable[[MessageView], None], parent: QObject | None = None) -> None:
+        """make: gives a message its widgets."""
+        super().__init__(parent)
+        self._make = make
+        self._pattern: re.Pattern[str] | None = None
+        self._views: list[MessageView] = []
+        self._counts: list[int] = []
+        self._place: _Place | None = None
         self._marked: list[TextWidget] = []
-        self.matches: list[Match] = []
-        self.current = -1
+        self._timer = QTimer(self, interval=0)
+        self._timer.timeout.connect(self._count_some)
 
-    def find(self, query: str, widgets: Iterable[TextWidget]) -> None:
-        """Look for `query`, upper and lower case alike; keeps the current match if it can."""
-        before = self.matches[self.current] if 0 <= self.current < len(self.matches) else None
-        pattern = re.compile(re.escape(query), re.IGNORECASE) if query else None
-        self.matches = []
-        for widget in widgets if pattern else ():
-            assert pattern
-            text = widget.text().replace("\xa0", " ")
-            found = [Tint(m.start(), m.end(), 0) for m in pattern.finditer(text)]
-            self.matches += [Match(widget, t.start, t.end) for t in in_utf16(text, found)]
-        self.current = self.matches.index(before) if before in self.matches else -1
+    @property
+    def total(self) -> int:
+        """Matches found so far."""
+        return sum(self._counts)
 
-    def step(self, by: int) -> Match | None:
-        """Make the next match current, around the end; None if there is none."""
-        if not self.matches:
+    @property
+    def is_whole(self) -> bool:
+        """Whether all messages have been searched."""
+        return len(self._counts) == len(self._views)
+
+    @property
+    def number(self) -> int:
+        """Of the current match, from 1; 0 for none."""
+        place = self._place
+        return sum(self._counts[: place.message]) + place.match + 1 if place else 0
+
+    @property
+    def current(self) -> Match | None:
+        """The current match; its message is made."""
+        if self._place is None:
             return None
-        if self.current < 0:
-            self.current = 0 if by > 0 else len(self.matches) - 1
-        else:
-            self.current = (self.current + by) % len(self.matches)
-        return self.matches[self.current]
+        matches = self._matches(self._views[self._place.message])
+        return matches[self._place.match] if self._place.match < len(matches) else None
+
+    def find(self, query: str, views: Iterable[MessageView]) -> None:
+        """Look for `query`, upper and lower case alike; the same query keeps its current match."""
+        pattern = re.compile(re.escape(query), re.IGNORECASE) if query else None
+        kept = self._place if pattern == self._pattern else None
+        self._pattern, self._views = pattern, list(views) if query else []
+        self._counts, self._place = [], None
+        self._count_some()
+        if kept is not None:
+            self._return_to(kept)
+
+    def step(self, by: int) -> None:
+        """Make the next (1) or the previous (-1) match current, around the end."""
+        if self._place is None:
+            return
+        message, match = self._place
+        match += by
+        while not 0 <= match < self._counts[message]:
+            message += 1 if match >= 0 else -1
+            if message < 0 or message >= len(self._counts):
+                message = self._around(message)
+            match = 0 if by > 0 else self._counts[message] - 1
+        self._go_to(_Place(message, match))
+        self.found.emit()
 
     def mark(self, look: Look) -> None:
-        """Show the matches in their widgets, the current one stronger."""
-        selections: dict[TextWidget, list[QTextEdit.ExtraSelection]] = {}
-        for index, match in enumerate(self.matches):
-            selections.setdefault(match.widget, []).append(
-                _selection(match, look, index == self.current)
-            )
+        """Show the matches in the widgets there are, the current one stronger."""
+        current, marked = self.current, []
+        for view in self._views if self._pattern else ():
+            selections: dict[TextWidget, list[QTextEdit.ExtraSelection]] = {}
+            for match in self._matches(view):
+                one = _selection(match, look, match == current)
+                selections.setdefault(match.widget, []).append(one)
+            for widget, these in selections.items():
+                widget.setExtraSelections(these)
+            marked += selections
         for widget in self._marked:
-            if widget not in selections:
+            if widget not in marked:
                 widget.setExtraSelections([])
-        for widget, found in selections.items():
-            widget.setExtraSelections(found)
-        self._marked = list(selections)
+        self._marked = marked
 
     def forget(self) -> None:
-        """Drop all widgets, without touching them: they may be gone."""
-        self._marked, self.matches, self.current = [], [], -1
+        """Drop all messages, without touching them: they may be gone."""
+        self._timer.stop()
+        self._pattern, self._place = None, None
+        self._views, self._counts, self._marked = [], [], []
+
+    def _count_some(self) -> None:
+        end = time.monotonic() + SLICE_S
+        while not self.is_whole and time.monotonic() < end:
+            self._count_next()
+        if self.is_whole:
+            self._timer.stop()
+        else:
+            self._timer.start()
+        self.found.emit()
+
+    def _count_next(self) -> None:
+        assert self._pattern
+        texts = self._views[len(self._counts)].searched()
+        self._counts.append(sum(len(self._pattern.findall(_spaced(text))) for text in texts))
+        if self._place is None and self._counts[-1]:
+            self._go_to(_Place(len(self._counts) - 1, 0))
+
+    def _around(self, message: int) -> int:
+        """The message after the last one counted, or that at the other end."""
+        if message >= 0 and not self.is_whole:
+            self._count_next()
+            return message
+        while not self.is_whole:
+            self._count_next()
+        return message % len(self._views)
+
+    def _go_to(self, place: _Place) -> None:
+        self._make(self._views[place.message])
+        self._place = place
+
+    def _return_to(self, place: _Place) -> None:
+        while not self.is_whole and len(self._counts) <= place.message:
+            self._count_next()
+        if place.message < len(self._counts) and place.match < self._counts[place.message]:
+            self._go_to(place)
+            self.found.emit()
+
+    def _matches(self, view: MessageView) -> list[Match]:
+        """In the widgets of a message, none while it has none."""
+        found: list[Match] = []
+        for widget in view.texts() if self._pattern else ():
+            assert self._pattern
+            text = _spaced(widget.text())
+            ranges = [Tint(m.start(), m.end(), 0) for m in self._pattern.finditer(text)]
+            found += [Match(widget, t.start, t.end) for t in in_utf16(text, ranges)]
+        return found
+
+
+def _spaced(text: str) -> str:
+    """A space that does not break is one for a reader."""
+    return text.replace("\xa0", " ")
 
 
 def _selection(match: Match, look: Look, current: bool) -> QTextEdit.ExtraSelection:

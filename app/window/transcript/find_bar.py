@@ -40,9 +40,10 @@ class FindBar(QFrame):
         for widget in (self.field, self.count, self._previous, self._next, self._close):
             row.addWidget(widget)
 
-    def show_count(self, current: int, total: int) -> None:
-        """Match `current` (from 1) of `total`; nothing without a query."""
-        words = f"{current} of {total}" if total else "no match"
+    def show_count(self, current: int, total: int, is_whole: bool) -> None:
+        """Match `current` (from 1) of `total`, or of more; nothing without a query."""
+        more = "" if is_whole else "…"
+        words = f"{current} of {total}{more}" if total else more or "no match"
         self.count.setText(words if self.field.text() else "")
         for button in (self._previous, self._next):
             button.setEnabled(total > 0)

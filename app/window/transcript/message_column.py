@@ -6,7 +6,6 @@ from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QVBoxLayout
 
-from app.window.transcript.chat_search import TextWidget
 from app.window.transcript.look import GAP, MARGIN, TEXT_WIDTH, Look
 from app.window.transcript.message_view import MessageView
 from app.window.transcript.pinned_scroll import PinnedScroll
@@ -20,7 +19,12 @@ NEARBY_MS = 50
 
 
 class MessageColumn(PinnedScroll):
-    """Signals as TranscriptView has them; every message has its own id."""
+    """Signals as TranscriptView has them, and `made`: a message has got its widgets.
+
+    Every message has its own id.
+    """
+
+    made = Signal()
 
     regenerate_wanted = Signal(int)
     edit_wanted = Signal(int, str)
@@ -69,14 +73,14 @@ class MessageColumn(PinnedScroll):
 
     def add(self, message: ShownMessage) -> None:
         """Show one more message and go to it."""
-        self._build(self._add(message))
+        self.make(self._add(message))
         self.follow()
 
     def append_pieces(self, message_id: int, pieces: Sequence[TextPiece]) -> None:
         """Grow a live answer by what arrived."""
         view = self.view(message_id)
         if view is not None:
-            self._build(view)
+            self.make(view)
             view.append(pieces)
 
     def finish_thinking(self, message_id: int, seconds: float | None) -> None:
@@ -103,11 +107,9 @@ class MessageColumn(PinnedScroll):
         """Whether thinking opens by itself, from the next answer on."""
         self._thinking = shown
 
-    def texts(self) -> list[TextWidget]:
-        """All text that can be searched; makes what is not made yet."""
-        for view in self._views:
-            self._build(view)
-        return [text for view in self._views for text in view.texts()]
+    def views(self) -> list[MessageView]:
+        """The widgets of all messages, from the top."""
+        return list(self._views)
 
     def _build_within(self, distance: int) -> None:
         """Make the widgets of the messages in view and so many pixels above and below.
@@ -125,7 +127,7 @@ class MessageColumn(PinnedScroll):
             if view.y() > bottom:
                 return
             if view.y() + view.height() > top:
-                self._build(view)
+                self.make(view)
 
     def _scrolled(self) -> None:
         """What is in view is needed now, what is near it soon."""
@@ -138,22 +140,24 @@ class MessageColumn(PinnedScroll):
         for view in views:
             if rest < 0:
                 return
-            self._build(view)
+            self.make(view)
             rest -= view.sizeHint().height()
 
-    def _build(self, view: MessageView) -> None:
+    def make(self, view: MessageView) -> None:
+        """Give one of its messages its widgets, if it has none yet."""
         if view.is_built:
             return
-        view.build(self._width(), self._thinking)
+        view.build(self._width())
         view.regenerate_wanted.connect(self.regenerate_wanted)
         view.edit_wanted.connect(self.edit_wanted)
         view.continue_wanted.connect(self.continue_wanted)
         view.branch_wanted.connect(self.branch_wanted)
         view.stats_clicked.connect(self.stats_clicked)
         view.link_clicked.connect(self.link_clicked)
+        self.made.emit()
 
     def _add(self, message: ShownMessage) -> MessageView:
-        view = MessageView(message, self._look, self._renderer)
+        view = MessageView(message, self._look, self._renderer, self._thinking)
         self._views.append(view)
         self._column.insertWidget(self._column.count() - 1, view)
         return view

@@ -14,6 +14,7 @@ from app.window.transcript.message_footer import MessageFooter
 from app.window.transcript.plain_text import plain_text
 from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.rendered_html import MarkdownHtml
+from app.window.transcript.searched_text import searched_text
 from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.thinking_segment import ThinkingShown
 from app.window.transcript.user_bubble import UserBubble
@@ -34,13 +35,17 @@ class MessageView(QWidget):
     stats_clicked = Signal(int)
     link_clicked = Signal(str)
 
-    def __init__(self, message: ShownMessage, look: Look, renderer: MarkdownHtml) -> None:
+    def __init__(
+        self, message: ShownMessage, look: Look, renderer: MarkdownHtml, shown: ThinkingShown
+    ) -> None:
+        """shown: whether its thinking will be open."""
         super().__init__()
         keeps_height(self)
         self.message = message
         self._look, self._renderer = look, renderer
         self._body: AnswerView | UserBubble | None = None
-        self._shown: ThinkingShown = "closed"
+        self._shown = shown
+        self._searched: Sequence[str] | None = None
         self.buttons: MessageActions | None = None
         self.footer: MessageFooter | None = None
         self.setAccessibleName("You" if message.role == "user" else "Answer")
@@ -61,7 +66,7 @@ class MessageView(QWidget):
         """The widgets of the user's words, None for an answer and before `build`."""
         return self._body if isinstance(self._body, UserBubble) else None
 
-    def build(self, width: int, shown: ThinkingShown) -> None:
+    def build(self, width: int) -> None:
         """Make the widgets, for a column this wide; no effect the second time.
 
         It is hidden meanwhile: Qt shows what is added to a visible widget only later, and until
@@ -70,7 +75,6 @@ class MessageView(QWidget):
         if self._body is not None:
             return
         self.hide()
-        self._shown = shown
         self.setMinimumHeight(0)
         self.setMaximumHeight(LARGEST)
         column = QVBoxLayout(self)
@@ -105,7 +109,7 @@ class MessageView(QWidget):
 
     def finish(self, message: ShownMessage) -> bool:
         """Become the finished message; False if its text is another, so that it must be rebuilt."""
-        self.message = message
+        self.message, self._searched = message, None
         if not isinstance(self._body, AnswerView):
             return not self.is_built
         if not self._body.is_of(message):
@@ -130,6 +134,15 @@ class MessageView(QWidget):
             return [self._body.prose]
         columns = self._body.columns() if self._body else []
         return [text for column in columns for text in column.texts()]
+
+    def searched(self) -> Sequence[str]:
+        """What `texts` hold, or will hold once they are made."""
+        if self.is_built:
+            return [widget.text() for widget in self.texts()]
+        if self._searched is None:
+            opened = self._shown == "open"
+            self._searched = searched_text(self.message, self._renderer, opened)
+        return self._searched
 
     def copy(self) -> None:
         """Its words to the clipboard: as plain text, and as rich text for programs that take it."""

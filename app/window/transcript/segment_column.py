@@ -56,7 +56,7 @@ class SegmentColumn(QWidget):
         """No more text will come: what was open is closed, and links know their addresses."""
         first = self._stream.finish()
         source = "".join(segment.source for segment in self._stream.segments)
-        definitions = "\n".join(DEFINITION.findall(source))
+        definitions = link_definitions(source)
         self._show_from(0 if definitions else first, definitions)
 
     def set_look(self, look: Look) -> None:
@@ -134,3 +134,8 @@ class SegmentColumn(QWidget):
         """What is added from now on is as wide."""
         super().resizeEvent(event)
         self._width = self.contentsRect().width()
+
+
+def link_definitions(source: str) -> str:
+    """The lines of a text that say where its reference links go."""
+    return "\n".join(DEFINITION.findall(source))

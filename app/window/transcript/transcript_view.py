@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
 
 from app.window.icons import icon
 from app.window.theme import Theme, TypeSizes
-from app.window.transcript.chat_search import ChatSearch
+from app.window.transcript.chat_search import ChatSearch, Match
 from app.window.transcript.draft_legend import DraftLegend
 from app.window.transcript.find_bar import FindBar
 from app.window.transcript.look import Look
@@ -40,13 +40,18 @@ class TranscriptView(QWidget):
     def __init__(self, theme: Theme, sizes: TypeSizes, thinking: ThinkingShown = "closed") -> None:
         super().__init__()
         self._look = Look(theme, sizes)
-        self._search = ChatSearch()
+        self._found: Match | None = None
         self._arrive = QTimer(self)
         self._arrive.setSingleShot(True)
         self._arrive.setInterval(0)
         self._arrive.timeout.connect(self._scroll_to_match)
         self.column = MessageColumn(self._look, thinking)
         self.column.setAccessibleName("Transcript")
+        self._search = ChatSearch(self.column.make, self)
+        self._search.found.connect(self._show_found)
+        self._mark_soon = QTimer(self, singleShot=True, interval=0)
+        self._mark_soon.timeout.connect(lambda: self._search.mark(self._look))
+        self.column.made.connect(self._mark_soon.start)
         self._pass_on_signals()
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -168,24 +173,29 @@ class TranscriptView(QWidget):
 
     def _forget_search(self) -> None:
         self._search.forget()
+        self._found = None
         self.find_bar.hide()
 
     def _find(self, query: str) -> None:
-        self._search.find(query, self.column.texts() if query else ())
-        self._step(0 if self._search.current >= 0 or not query else 1)
+        self._search.find(query, self.column.views())
 
     def _step(self, by: int) -> None:
-        match = self._search.step(by)
-        self._search.mark(self._look)
-        self.find_bar.show_count(self._search.current + 1, len(self._search.matches))
-        if match is not None:
+        self._search.step(by)
+        self._arrive.start()
+
+    def _show_found(self) -> None:
+        search, before = self._search, self._found
+        self._found = search.current
+        self.find_bar.show_count(search.number, search.total, search.is_whole)
+        self._mark_soon.start()
+        if self._found not in (None, before):
             self._arrive.start()
 
     def _scroll_to_match(self) -> None:
         """Once messages that were only just made have their places."""
-        if self._search.current < 0:
+        match = self._search.current
+        if match is None:
             return
-        match = self._search.matches[self._search.current]
         cursor = match.widget.textCursor()
         cursor.setPosition(match.start)
         inside = match.widget.cursorRect(cursor).center()

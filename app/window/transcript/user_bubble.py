@@ -84,8 +84,10 @@ class UserBubble(QWidget):
         shown = _beginning(self._text, most, SHORT_LINES if most == SHORT else most)
         rest = self._text[len(shown) :]
         self._is_cut = bool(rest) and most == SHORT
-        if rest:
-            shown += " …" if self._is_cut else f"\n\n… {_size(rest)} more: Copy and Edit take all."
+        if self._is_cut:
+            shown = beginning_of(self._text)
+        elif rest:
+            shown += f"\n\n… {_size(rest)} more: Copy and Edit take all."
         self.prose.show_html(_lines(shown), shown, ())
         self.fit(self._width)
 
@@ -161,6 +163,12 @@ class BubbleEditor(QWidget):
             self.accepted.emit(self.field.toPlainText())
         else:
             super().keyPressEvent(event)
+
+
+def beginning_of(text: str) -> str:
+    """What is shown of a text at first."""
+    shown = _beginning(text, SHORT, SHORT_LINES)
+    return shown if len(shown) == len(text) else shown + " …"
 
 
 def _beginning(text: str, characters: int, lines: int) -> str:

@@ -151,6 +151,52 @@ def test_find(view, qtbot):
     assert not view.find_bar.isVisible() and not code.extraSelections()
 
 
+RICH = (
+    "# Needle\n\n" + PARAGRAPH * 3 + "A **nee**dle & [needle][1], `needle`.\n\n- need\n  le\n\n"
+    "```py\nneedle = 1\n```\n\n| needle | b |\n|---|---|\n| $x$ | needle |\n\n"
+    "> needle\n\n[1]: https://example.org/needle\n"
+)
+
+
+def test_find_makes_only_the_messages_it_goes_to(view, qtbot):
+    show(view, *(ShownMessage(n, "assistant", RICH, "needle", 1.0) for n in range(60)))
+    view.open_find()
+    qtbot.keyClicks(view.find_bar.field, "needle")
+    qtbot.waitUntil(lambda: not view.find_bar.count.text().endswith("…"))
+    counted = view.find_bar.count.text()
+    assert sum(of(view, n).is_built for n in range(60)) < 15
+    for n in range(60):
+        view.column.make(of(view, n))
+    view.open_find()
+    qtbot.waitUntil(lambda: not view.find_bar.count.text().endswith("…"))
+    assert view.find_bar.count.text() == counted == f"1 of {60 * 8}"
+
+
+def test_find_goes_around_both_ends(view, qtbot):
+    texts = {n: "a needle" if n in (3, 20) else PARAGRAPH for n in range(30)}
+    show(view, *(ShownMessage(n, "user", text) for n, text in texts.items()))
+    view.open_find()
+    qtbot.keyClicks(view.find_bar.field, "needle")
+    for number, step in ((1, -1), (2, 1), (1, 1), (2, 1), (1, -1), (2, 0)):
+        assert view.find_bar.count.text() == f"{number} of 2"
+        view.find_bar.step_wanted.emit(step)
+    settle()
+    assert of(view, 20).texts()[0].extraSelections()
+    found = of(view, 20)
+    assert 0 <= found.mapTo(view, QPoint(0, 0)).y() < view.height()
+
+
+def test_a_message_made_while_text_is_sought_is_marked(view, qtbot):
+    show(view, *(ShownMessage(n, "assistant", PARAGRAPH * 5 + "needle") for n in range(40)))
+    view.open_find()
+    qtbot.keyClicks(view.find_bar.field, "needle")
+    settle()
+    assert not of(view, 25).is_built
+    view.column.make(of(view, 25))
+    settle()
+    assert of(view, 25).texts()[0].extraSelections()
+
+
 def test_another_branch(view):
     show(view, ShownMessage(1, "user", "hi"), ShownMessage(2, "assistant", "yes"))
     view.replace_from(2, [ShownMessage(3, "assistant", "no"), ShownMessage(4, "user", "why")])
