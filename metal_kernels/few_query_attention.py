@@ -1,0 +1,285 @@
+"""Attention of 1 to 16 newest positions over a long cache, each row's bits its own.
+
+    q [Hq, M, D], keys and values of Hkv heads, Hq = gqa * Hkv; row m stands at absolute position
+    p = end - M + m and sees keys p - window + 1 .. p (window 0: all up to p)
+    y[h, m] = sum_j exp(scale * q . k_j - max) v_j / (sum_j exp(scale * q . k_j - max) [+ sink])
+
+Two passes. First, a threadgroup takes one block of keys of one key head for all its gqa * M rows,
+so keys and values cross the bus once; a SIMD-group keeps R rows in registers and walks the keys in
+order with a running maximum (online softmax: Milakov & Gimelshein, arXiv 1805.02867). Second, a
+SIMD-group merges the blocks of one row, in order.
+
+Where blocks begin depends on the absolute key index alone: 128 keys each up to 4096, then 1024. A
+key a row does not see changes nothing of it, so neither M nor what follows can change its bits.
+Nothing is a mask array: a row knows where it ends.
+"""
+
+from typing import NamedTuple
+
+import mlx.core as mx
+
+from metal_kernels.cost import Cost
+from metal_kernels.kernel import Call, Launcher, Output, Parameter, Source
+from metal_kernels.key_blocks import BLOCK_START, block_of, block_start
+from metal_kernels.key_value_formats import KeyValueFormat
+
+MOST_ROWS = 16
+SIZES = (64, 96, 128, 192, 256, 512)
+MOST_SIMDS = 32
+
+PARTS = """
+const int lane = thread_index_in_simdgroup;
+const int from = places[0];   // absolute position of the buffers' first row
+const int end = places[1];    // one past the newest position
+const int block = places[2] + int(threadgroup_position_in_grid.y);
+const int blocks = places[3];
+const int head = threadgroup_position_in_grid.z;
+const int tile = threadgroup_position_in_grid.x;
+const int simd = tile * int(simdgroups_per_threadgroup) + int(simdgroup_index_in_threadgroup);
+const int first = simd * R;
+
+float mine[R][KEY_EACH];
+float out[R][VALUE_EACH];
+float top[R];
+float sum[R];
+int seen_from[R];
+int seen_to[R];
+for (int r = 0; r < R; r++) {
+  const int row = min(first + r, ROWS - 1);
+  for (int i = 0; i < KEY_EACH; i++) {
+    mine[r][i] = scale * float(
+        q[(size_t(head) * ROWS + row) * KEY_EACH * 32 + lane * KEY_EACH + i]);
+  }
+  for (int i = 0; i < VALUE_EACH; i++) {
+    out[r][i] = 0;
+  }
+  top[r] = -INFINITY;
+  sum[r] = 0;
+  seen_to[r] = end - M + row % M + 1;
+  seen_from[r] = WINDOW > 0 ? max(0, seen_to[r] - WINDOW) : 0;
+}
+
+const int last = min(block_start(block + 1), end);
+for (int key = max(block_start(block), from); key < last; key++) {
+  float its[KEY_EACH];
+  float values[VALUE_EACH];
+  KEYS(head, (key - from), lane, its);
+  VALUES(head, (key - from), lane, values);
+  for (int r = 0; r < R; r++) {
+    if (key >= seen_from[r] && key < seen_to[r]) {
+      float dot = mine[r][0] * its[0];
+      for (int i = 1; i < KEY_EACH; i++) {
+        dot = fma(mine[r][i], its[i], dot);
+      }
+      const float score = simd_sum(dot);
+      const float higher = max(top[r], score);
+      const float keep = exp(top[r] - higher);
+      const float weight = exp(score - higher);
+      top[r] = higher;
+      sum[r] = fma(sum[r], keep, weight);
+      for (int i = 0; i < VALUE_EACH; i++) {
+        out[r][i] = fma(out[r][i], keep, weight * values[i]);
+      }
+    }
+  }
+}
+
+for (int r = 0; r < R; r++) {
+  const int row = first + r;
+  if (row < ROWS) {
+    const size_t at = (size_t(head) * ROWS + row) * blocks + (block - places[2]);
+    for (int i = 0; i < VALUE_EACH; i++) {
+      part[at * VALUE_EACH * 32 + lane * VALUE_EACH + i] = out[r][i];
+    }
+    if (lane == 0) {
+      tops[at] = top[r];
+      sums[at] = sum[r];
+    }
+  }
+}
+"""
+
+MERGE = """
+const int lane = thread_index_in_simdgroup;
+const size_t row = threadgroup_position_in_grid.x;
+const int blocks = tops_shape[1];
+float out[VALUE_EACH];
+for (int i = 0; i < VALUE_EACH; i++) {
+  out[i] = 0;
+}
+"""
+
+WITHOUT_SINKS = """
+float top = -INFINITY;
+float sum = 0;
+"""
+
+WITH_SINKS = """
+float top = sinks[row / M];
+float sum = 1;
+"""
+
+MERGE_BLOCKS = """
+for (int block = 0; block < blocks; block++) {
+  const size_t at = row * blocks + block;
+  if (tops[at] > -INFINITY) {
+    const float higher = max(top, tops[at]);
+    const float keep = exp(top - higher);
+    const float weight = exp(tops[at] - higher);
+    top = higher;
+    sum = fma(sum, keep, sums[at] * weight);
+    for (int i = 0; i < VALUE_EACH; i++) {
+      const float its = part[at * VALUE_EACH * 32 + lane * VALUE_EACH + i];
+      out[i] = fma(out[i], keep, its * weight);
+    }
+  }
+}
+for (int i = 0; i < VALUE_EACH; i++) {
+  y[row * VALUE_EACH * 32 + lane * VALUE_EACH + i] = T(out[i] / sum);
+}
+"""
+
+
+class Place(NamedTuple):
+    """Where a pass stands. start: absolute position of the buffers' first row. end: one past the
+    newest position, so the buffers hold `end - start` rows that count. window: 0 for none.
+    """
+
+    end: int
+    start: int = 0
+    window: int = 0
+
+
+def few_query_attention(
+    q: mx.array,
+    cache: tuple[mx.array, ...],
+    form: KeyValueFormat,
+    place: Place,
+    scale: float,
+    launcher: Launcher,
+    sinks: mx.array | None = None,
+) -> mx.array:
+    """q [Hq, M, D] row-contiguous, cache as `form` says, sinks float32 [Hq] -> [Hq, M, DV] of q."""
+    heads, rows, size = q.shape
+    half = len(form.buffers) // 2
+    key_heads, value_size = cache[0].shape[0], form.size(cache[half].shape[2])
+    assert size in SIZES and value_size % 32 == 0 and rows <= MOST_ROWS and heads % key_heads == 0
+    shared = heads // key_heads * rows
+    first = block_of(max(0, place.end - rows + 1 - place.window) if place.window else 0)
+    blocks = block_of(place.end - 1) + 1 - first
+    each = 4 if max(size, value_size) <= 128 else 2 if max(size, value_size) <= 256 else 1
+    simds = min(MOST_SIMDS, -(-shared // each))
+    sizes = (Parameter("KEY_EACH", size // 32), Parameter("VALUE_EACH", value_size // 32))
+    parts = Call(
+        inputs=(
+            q,
+            *cache,
+            mx.array([place.start, place.end, first, blocks], dtype=mx.int32),
+            mx.array(scale, dtype=mx.float32),
+        ),
+        outputs=(
+            Output((heads * rows, blocks, value_size), mx.float32),
+            Output((heads * rows, blocks), mx.float32),
+            Output((heads * rows, blocks), mx.float32),
+        ),
+        grid=(32 * simds * -(-shared // (simds * each)), blocks, key_heads),
+        threadgroup=(32 * simds, 1, 1),
+        parameters=(
+            Parameter("M", rows),
+            Parameter("ROWS", shared),
+            Parameter("R", each),
+            Parameter("WINDOW", place.window),
+            *sizes,
+            *form.parameters,
+        ),
+    )
+    source = Source(
+        name=f"attention_parts_{form.name}",
+        inputs=("q", *form.buffers, "places", "scale"),
+        outputs=("part", "tops", "sums"),
+        body=form.mention + PARTS,
+        header=BLOCK_START + form.header,
+        row_contiguous=False,
+    )
+    return _merge(launcher.run(source, parts), q, value_size, sinks, launcher)
+
+
+def _merge(
+    parts: tuple[mx.array, ...],
+    q: mx.array,
+    value_size: int,
+    sinks: mx.array | None,
+    launcher: Launcher,
+) -> mx.array:
+    heads, rows, _ = q.shape
+    extra = () if sinks is None else (sinks,)
+    source = Source(
+        name="attention_merge" if sinks is None else "attention_merge_with_sinks",
+        inputs=("part", "tops", "sums") + (("sinks",) if extra else ()),
+        outputs=("y",),
+        body=MERGE + (WITH_SINKS if extra else WITHOUT_SINKS) + MERGE_BLOCKS,
+    )
+    call = Call(
+        inputs=(*parts, *extra),
+        outputs=(Output((heads, rows, value_size), q.dtype),),
+        grid=(32 * heads * rows, 1, 1),
+        threadgroup=(32, 1, 1),
+        parameters=(
+            Parameter("T", q.dtype),
+            Parameter("M", rows),
+            Parameter("VALUE_EACH", value_size // 32),
+        ),
+    )
+    return launcher.run(source, call)[0]
+
+
+def reference(
+    q: mx.array,
+    cache: tuple[mx.array, ...],
+    form: KeyValueFormat,
+    place: Place,
+    scale: float,
+    sinks: mx.array | None = None,
+) -> mx.array:
+    """The same by plain ops in float32, block by block in the kernel's order."""
+    heads, rows, _ = q.shape
+    half = len(form.buffers) // 2
+    keys, values = (form.dequantise(side) for side in (cache[:half], cache[half:]))
+    shared = heads // keys.shape[0]
+    keys, values = (mx.repeat(side, shared, axis=0) for side in (keys, values))
+    newest = mx.arange(place.end - rows, place.end)[:, None]
+    top = mx.full((heads, rows, 1), -mx.inf) if sinks is None else _column(sinks, rows)
+    total = mx.zeros((heads, rows, 1)) if sinks is None else mx.ones((heads, rows, 1))
+    out = mx.zeros((heads, rows, values.shape[2]))
+    for block in range(block_of(place.start), block_of(place.end - 1) + 1):
+        span = slice(max(block_start(block), place.start), min(block_start(block + 1), place.end))
+        index = mx.arange(span.start, span.stop)[None]
+        seen = index <= newest
+        if place.window:
+            seen = seen & (index > newest - place.window)
+        here = slice(span.start - place.start, span.stop - place.start)
+        scores = scale * q.astype(mx.float32) @ keys[:, here].swapaxes(1, 2)
+        scores = mx.where(seen, scores, -mx.inf)
+        higher = mx.maximum(top, scores.max(axis=-1, keepdims=True))
+        safe = mx.maximum(higher, -3e38)  # nothing seen yet
+        keep, weights = mx.exp(top - safe), mx.exp(scores - safe)
+        top, total = higher, total * keep + weights.sum(axis=-1, keepdims=True)
+        out = out * keep + weights @ values[:, here]
+    return (out / total).astype(q.dtype)
+
+
+def _column(sinks: mx.array, rows: int) -> mx.array:
+    return mx.broadcast_to(sinks[:, None, None], (sinks.shape[0], rows, 1))
+
+
+def cost(q: mx.array, key_heads: int, value_size: int, length: int, each: float = 2) -> Cost:
+    """Of both passes over `length` keys; each: bytes of a stored element of the cache."""
+    heads, rows, size = q.shape
+    blocks = block_of(length - 1) + 1
+    parts = heads * rows * blocks * (value_size + 2) * 4.0
+    return Cost(
+        read=key_heads * length * (size + value_size) * each + q.nbytes + parts,
+        written=heads * rows * value_size * q.dtype.size + parts,
+        flops=2.0 * heads * rows * length * (size + value_size),
+        dispatches=2,
+    )
