@@ -2,7 +2,9 @@
 
 import sys
 
+from app.folders import this_users_folders
 from app.launch import OpenWindow, meant_by
+from mlx_engine.command_line.outside import real_outside
 from mlx_engine.command_line.run import run
 
 
@@ -10,7 +12,7 @@ def main() -> int:
     """The exit status."""
     meant = meant_by(sys.argv[1:])
     if not isinstance(meant, OpenWindow):
-        return run(meant.arguments)
+        return run(meant.arguments, real_outside(this_users_folders().logs))
     from app.run_window import run_window
 
     return run_window(meant.paths)

@@ -9,8 +9,8 @@ from app.library.download import Hub, download, plan_download
 from app.library.download_errors import ChoiceNeededError, DownloadError, DownloadStoppedError
 from app.library.hub_files import GgufChoice
 from app.library.hub_link import HubModel
-from app.library.words import size_words
 from app.window.models.model_values import DownloadFigures, FileChoice
+from mlx_engine.values.words import size_words
 
 INTERVAL_S = 0.25
 

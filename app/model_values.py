@@ -16,9 +16,9 @@ from app.library.find_models import RECENT
 from app.library.found_model import FoundModel
 from app.library.machine import Machine
 from app.library.model_card import ModelCard, make_card
-from app.library.words import size_words
 from app.window.models.model_values import CardFacts, DropPlan, LibraryEntry, MemoryFigures
 from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.words import size_words
 
 
 def card_facts(card: ModelCard) -> CardFacts:

@@ -1,7 +1,7 @@
 """What model to get next for a machine's memory."""
 
 from app.library.machine import Machine
-from app.library.words import size_words
+from mlx_engine.values.words import size_words
 
 SIZES = (0.8, 2, 4, 9, 27, 35, 122)
 """Billions of parameters of the Qwen3.5 family, whose models have MTP heads of their own."""

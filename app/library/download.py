@@ -10,7 +10,7 @@ from app.library.download_errors import ChoiceNeededError, DownloadError, in_wor
 from app.library.fetch_file import Fetch, partial_bytes
 from app.library.hub_files import HubFile, NoModelThereError, SeveralModelsError, needed_files
 from app.library.hub_link import HubModel
-from app.library.words import size_words
+from mlx_engine.values.words import size_words
 
 _COMMIT = re.compile("[0-9a-f]{40}")
 _CHECKSUM = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from app.library.machine import Machine
-from app.library.words import count_words, size_words, token_words
 from mlx_engine.values.model_description import ModelDescription, TensorGroup
+from mlx_engine.values.words import about_tokens, count_words, size_words, token_words
 
 Fit = Literal["fits", "tight", "too-large"]
 SHORT_CONTEXT = 4096
@@ -43,7 +43,7 @@ class MemorySum:
                 full = size_words(self.weights + self.full_cache)
                 return f"{start}: fits ({full} with all {token_words(self.full_context)})"
             case "tight":
-                return f"{start}: tight, room for about {token_words(self.longest)} tokens"
+                return f"{start}: tight, room for about {about_tokens(self.longest)} tokens"
             case "too-large":
                 over = size_words(short - self.usable)
                 return f"{start}: does not fit, {over} too much"

@@ -4,8 +4,8 @@ import codecs
 import stat
 from pathlib import Path
 
-from app.library.words import size_words
 from app.values.attached_text import AttachedText, RefusedFile
+from mlx_engine.values.words import size_words
 
 LARGEST = 2_000_000
 """Bytes of a file; more would fill any context many times over."""

@@ -1,14 +1,12 @@
 """What the worker needs of an engine; `mlx_engine` provides it, tests write their own."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 from app.worker.requests import LoadModel
-from mlx_engine.values.conversation import Message
-from mlx_engine.values.events import Event
+from mlx_engine.values import chat_contract
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
-from mlx_engine.values.stats import GenerationStats
+from mlx_engine.values.options import GenerationOptions
 
 Progress = Callable[[int, int], None]
 Stop = Callable[[], bool]
@@ -26,60 +24,20 @@ class Costs(Protocol):
         """One pass of the head."""
 
 
-class ChatSession(Protocol):
+class ChatSession(chat_contract.ChatSession, Protocol):
     """One conversation; its settings may change while it answers."""
 
-    system: str | None
-    sampling: SamplingOptions
-    draft: DraftOptions
     generation: GenerationOptions
 
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        """The conversation so far."""
 
-    @property
-    def stats(self) -> GenerationStats:
-        """Figures of the newest answer."""
-
-    def load_messages(self, messages: Sequence[Message]) -> None:
-        """Replace the conversation."""
-
-    def regenerate(self) -> Iterator[Event]:
-        """Answer the last question."""
-
-    def continue_answer(self) -> Iterator[Event]:
-        """Go on with the last answer."""
-
-    def stop(self) -> None:
-        """End the running answer before its next round."""
-
-
-class ChatEngine(Protocol):
-    """A loaded model."""
-
-    @property
-    def description(self) -> ModelDescription:
-        """The model and what is in effect."""
+class ChatEngine(chat_contract.ChatEngine[ChatSession], Protocol):
+    """A loaded model that counts tokens and what passes cost."""
 
     def measure_costs(self, stop: Stop) -> Costs | None:
         """Time passes; None when stop() ended it, and the next call goes on from there."""
 
-    def session(
-        self,
-        system: str | None = None,
-        sampling: SamplingOptions | None = None,
-        draft: DraftOptions | None = None,
-        generation: GenerationOptions | None = None,
-        thinking: bool | None = None,
-    ) -> ChatSession:
-        """A new conversation."""
-
     def tokenize(self, text: str) -> list[int]:
         """Token ids of a text."""
-
-    def close(self) -> None:
-        """Let the model go."""
 
 
 class ModelSource(Protocol):

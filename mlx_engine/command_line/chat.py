@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from mlx_engine.command_line.answer_view import show_answer
 from mlx_engine.command_line.contract import ChatEngine, ChatSession
 from mlx_engine.command_line.interrupt import stopped_by_interrupt
-from mlx_engine.command_line.numbers_in_words import count_words
 from mlx_engine.command_line.screen import WARNING, Screen
 from mlx_engine.values.errors import EngineError
 from mlx_engine.values.events import Event
 from mlx_engine.values.options import MAX_DEPTH, GenerationOptions
+from mlx_engine.values.words import count_words
 
 LEGEND_DEPTH = 4
 

@@ -1,8 +1,8 @@
 """The figures of an answer as lines of text; knows no terminal."""
 
-from mlx_engine.command_line.numbers_in_words import percent_words, size_words
 from mlx_engine.values.events import FinishReason
 from mlx_engine.values.stats import GenerationStats, RoundStats
+from mlx_engine.values.words import percent_words, size_words
 
 BAR_WIDTH = 24
 _EIGHTHS = " ▏▎▍▌▋▊▉█"

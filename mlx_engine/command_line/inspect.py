@@ -9,10 +9,10 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from mlx_engine.command_line.numbers_in_words import count_words, size_words, token_words
 from mlx_engine.command_line.outside import Outside
 from mlx_engine.command_line.screen import WARNING, Screen, harmless, make_screen
 from mlx_engine.values.model_description import ModelDescription, TensorGroup
+from mlx_engine.values.words import count_words, size_words, token_words
 
 SHORT_CONTEXT = 4096
 

@@ -11,10 +11,10 @@ from mlx_engine.command_line.given_options import (
     load_options,
     sampling_options,
 )
-from mlx_engine.command_line.numbers_in_words import percent_words, size_words
 from mlx_engine.command_line.outside import Outside
 from mlx_engine.command_line.screen import Screen
 from mlx_engine.values.options import SamplingOptions
+from mlx_engine.values.words import percent_words, size_words
 
 
 @contextmanager

@@ -38,12 +38,13 @@ class Outside:
     """Everything a command reads, writes and opens; tests bring their own.
 
     backend: says what MLX computes on ("Metal, Apple M4 Max"); asked after a model is loaded.
+    log_folder: where a crash leaves its traceback, None for nowhere but the screen.
     """
 
     stdin: TextIO
     stdout: TextIO
     stderr: TextIO
-    log_folder: Path
+    log_folder: Path | None
     load: Load
     inspect: Inspect
     examine: Callable[[], Iterable[Finding]]
@@ -55,7 +56,7 @@ class Outside:
         return self.stdin.isatty() and self.stdout.isatty()
 
 
-def real_outside() -> Outside:
+def real_outside(log_folder: Path | None = None) -> Outside:
     """The process's own streams and the real engine; loads no MLX yet.
 
     What a terminal's encoding cannot show is shown as a question mark.
@@ -69,7 +70,7 @@ def real_outside() -> Outside:
         stdin=sys.stdin,
         stdout=sys.stdout,
         stderr=sys.stderr,
-        log_folder=log_folder(sys.platform, Path.home()),
+        log_folder=log_folder,
         load=mlx_engine.load,
         inspect=mlx_engine.inspect,
         examine=_examine,
@@ -87,10 +88,3 @@ def _backend() -> str:
     from mlx_engine.doctor.machine import backend_words
 
     return backend_words()
-
-
-def log_folder(platform: str, home: Path) -> Path:
-    """Where a crash leaves its traceback."""
-    if platform == "darwin":
-        return home / "Library" / "Logs" / "Headstart"
-    return home / ".local" / "state" / "headstart"

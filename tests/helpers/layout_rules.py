@@ -44,7 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "app.library": PUBLIC | {"app.values"},
     "app.worker": PUBLIC | {"app.values"},
     "app.window": {VALUES, "app.values", "app.asset_files"},
-    "app.__main__": PUBLIC | {"app", "mlx_engine.command_line"},
+    "app.__main__": PUBLIC | {"app", "app.folders", "mlx_engine.command_line"},
     "app": PUBLIC
     | {f"app.{room}" for room in ("asset_files", "folders", "settings")}
     | {f"app.{room}" for room in ("values", "store", "library", "worker", "window")},

@@ -5,11 +5,11 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QSizePolicy
 
 from app.values.attached_text import AttachedText
 from app.window.composer.attached_text import tokens_about
-from app.window.controls.figures import bytes_in_words
 from app.window.controls.icon_button import IconButton, icon_size
 from app.window.controls.labels import ShortLabel, label, tabular
 from app.window.icons import pixmap
 from app.window.theme import Theme, TypeSizes
+from mlx_engine.values.words import size_words
 
 WIDEST = 360
 
@@ -45,7 +45,7 @@ class AttachmentChip(QFrame):
 
     def show_tokens(self, tokens: int | None) -> None:
         """How many tokens it takes; None says "about" how many."""
-        size = bytes_in_words(self.attachment.nbytes)
+        size = size_words(self.attachment.nbytes)
         about = f"about {tokens_about(self.attachment):,}"
         words = f"{size} · {about if tokens is None else f'{tokens:,}'} tokens"
         self._size.setText(words)

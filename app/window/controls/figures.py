@@ -1,13 +1,4 @@
-"""Bytes and durations in words."""
-
-
-def bytes_in_words(nbytes: float) -> str:
-    """In powers of 1000, as the Finder counts: "18.2 GB"."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if nbytes < 999.5:
-            return f"{nbytes:.3g} {unit}"
-        nbytes /= 1000
-    return f"{nbytes:.3g} TB"
+"""How far something is in bytes, and how long it takes, in words."""
 
 
 def bytes_of(done: int, total: int) -> str:

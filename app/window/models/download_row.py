@@ -3,11 +3,12 @@
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QComboBox, QFrame, QGridLayout, QProgressBar, QPushButton
 
-from app.window.controls.figures import bytes_in_words, bytes_of, duration_in_words
+from app.window.controls.figures import bytes_of, duration_in_words
 from app.window.controls.icon_button import IconButton
 from app.window.controls.labels import ShortLabel, label, paragraph, say, tabular
 from app.window.models.model_values import DownloadFigures, Phase
 from app.window.theme import Theme, TypeSizes
+from mlx_engine.values.words import size_words
 
 STEPS = 1000
 BUTTONS: dict[Phase, str] = {"offered": "Download", "choice": "Download", "done": "Load"}
@@ -117,14 +118,14 @@ def progress_in_words(figures: DownloadFigures) -> str:
         "looking": "Asking for its files and sizes",
         "offered": figures.words,
         "choice": f"It holds {len(figures.choices)} models. Which one?",
-    }.get(figures.phase, f"{bytes_in_words(figures.total)} · downloaded")
+    }.get(figures.phase, f"{size_words(figures.total)} · downloaded")
 
 
 def _running_words(figures: DownloadFigures, how_much: str) -> str:
     speed = figures.bytes_per_second
-    parts = [how_much or bytes_in_words(figures.done)]
+    parts = [how_much or size_words(figures.done)]
     if speed > 0:
-        parts.append(f"{bytes_in_words(speed)}/s")
+        parts.append(f"{size_words(speed)}/s")
         if figures.total:
             parts.append(f"{duration_in_words((figures.total - figures.done) / speed)} left")
     return " · ".join(parts)

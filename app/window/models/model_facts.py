@@ -3,7 +3,6 @@
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
-from app.window.controls.figures import bytes_in_words
 from app.window.controls.icon_button import icon_size
 from app.window.controls.labels import ShortLabel, label, paragraph, say, set_role, tabular
 from app.window.icons import pixmap
@@ -11,6 +10,7 @@ from app.window.models.memory_bar import MemoryBar
 from app.window.models.model_values import CardFacts
 from app.window.theme import Theme, TypeSizes
 from mlx_engine.values.model_description import TensorGroup
+from mlx_engine.values.words import size_words
 
 
 class ModelFacts(QWidget):
@@ -116,7 +116,7 @@ def storage_table(groups: tuple[TensorGroup, ...]) -> QWidget:
     grid.setVerticalSpacing(2)
     grid.setColumnStretch(1, 1)
     for row, group in enumerate(groups):
-        size = label(bytes_in_words(group.nbytes), "note")
+        size = label(size_words(group.nbytes), "note")
         size.setAlignment(Qt.AlignmentFlag.AlignRight)
         tabular(size)
         name = label(group.name, "note")

@@ -13,9 +13,9 @@ import mlx_engine
 from app.library.machine import Machine, this_machine, usable_bytes
 from app.library.model_card import ModelCard, make_card, memory_sum
 from app.library.read_card import NoCard, read_card
-from app.library.words import count_words, size_words, token_words
 from mlx_engine.values.errors import EngineError
 from mlx_engine.values.reason import Reason
+from mlx_engine.values.words import count_words, size_words, token_words
 
 GB, GIB = 10**9, 2**30
 MAC = Machine("Apple M4 Max", 64 * GB, 48 * GB)

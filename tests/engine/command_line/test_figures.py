@@ -9,13 +9,13 @@ from mlx_engine.command_line.figures import (
     stage_lines,
     status_line,
 )
-from mlx_engine.command_line.numbers_in_words import (
+from mlx_engine.values.stats import GenerationStats
+from mlx_engine.values.words import (
     count_words,
     percent_words,
     size_words,
     token_words,
 )
-from mlx_engine.values.stats import GenerationStats
 
 STATS = GenerationStats(
     prompt_tokens=12,

@@ -12,7 +12,6 @@ import pytest
 from fake_outside import FakeOutside
 from scripted_engine import DESCRIPTION, NO_HEADS, ScriptedEngine
 
-from mlx_engine.command_line.outside import log_folder
 from mlx_engine.doctor.finding import Finding
 from mlx_engine.values.errors import ModelNotFound
 from mlx_engine.values.model_description import ModelDescription
@@ -165,9 +164,3 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     )
     os.close(write)
     assert (done.returncode, done.stderr) == (0, b"")
-
-
-def test_where_logs_lie() -> None:
-    home = Path("home")
-    assert log_folder("darwin", home) == home / "Library" / "Logs" / "Headstart"
-    assert log_folder("linux", home).parts[:2] == ("home", ".local")
