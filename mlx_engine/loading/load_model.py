@@ -93,7 +93,8 @@ def load_model(
     evaluate_arrays(built.trunk, str(files.root), to_come, stop)
     stays_packed = any(array.dtype == mx.uint32 for array in built.trunk)
     unpacked = _unpacked(description) if for_cpu and not stays_packed else ()
-    declined = (*description.declined, *reasons, *unpacked)
+    plain_only = built.adapter.plain_only
+    declined = (*description.declined, *reasons, *unpacked, *((plain_only,) if plain_only else ()))
     described = replace(description, declined=declined)
     origin = headers.heads.origin
     return LoadedModel(built.adapter, tokenizer, template, described, built.head, origin)

@@ -6,6 +6,7 @@ import mlx.core as mx
 
 from mlx_engine.cache.layer_caches import LayerCaches
 from mlx_engine.models.layers import Linear
+from mlx_engine.values.reason import Reason
 
 
 class Adapter(Protocol):
@@ -27,6 +28,10 @@ class Adapter(Protocol):
     @property
     def mtp_depth(self) -> int:
         """MTP heads present."""
+
+    @property
+    def plain_only(self) -> Reason | None:
+        """Why nothing can be drafted, whatever the source: its caches keep whole blocks only."""
 
     def make_caches(self) -> LayerCaches:
         """Empty caches for the trunk."""

@@ -68,6 +68,11 @@ class Qwen35:
         """One head or none."""
         return 0 if self._head is None else 1
 
+    @property
+    def plain_only(self) -> None:
+        """All its caches keep any prefix."""
+        return None
+
     def make_caches(self) -> LayerCaches:
         """Empty caches for the trunk."""
         caches: list[LayerCache] = [

@@ -58,6 +58,7 @@ class TableAdapter:
         self.hidden_size = 2
         self.mtp_depth = 1
         self.mtp_output = None
+        self.plain_only = None
 
     def make_caches(self) -> LayerCaches:
         return LayerCaches([LengthCache()])

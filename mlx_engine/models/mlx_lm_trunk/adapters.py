@@ -9,6 +9,13 @@ from mlx_engine.cache.layer_caches import LayerCaches
 from mlx_engine.models.layers import Linear
 from mlx_engine.models.mlx_lm_trunk.caches import as_the_class_has_them
 from mlx_engine.models.mlx_lm_trunk.trunk import Trunk
+from mlx_engine.values.reason import Reason
+
+PLAIN_ONLY = Reason(
+    "plain-only",
+    "Layers of this model cannot take back part of a pass, so nothing can be drafted for it; it "
+    "runs plain.",
+)
 
 MakeCaches = Callable[[], LayerCaches]
 
@@ -44,6 +51,7 @@ class TrunkAdapter(Headless):
     def __init__(self, trunk: Trunk, make_caches: MakeCaches) -> None:
         self.trunk = trunk
         self._make_caches = make_caches
+        self.plain_only = None if make_caches().keeps_any_prefix else PLAIN_ONLY
         caches, token = make_caches(), mx.zeros((1, 1), dtype=mx.int32)
         normed = trunk.norm(trunk.residual(token, caches))  # shapes only: nothing is computed
         self.hidden_size = normed.shape[-1]
@@ -72,6 +80,7 @@ class WholeAdapter(Headless):
     def __init__(self, model: Module, make_caches: MakeCaches) -> None:
         self._model = model
         self._make_caches = make_caches
+        self.plain_only = None if make_caches().keeps_any_prefix else PLAIN_ONLY
         seen = self.forward(mx.zeros((1, 1), dtype=mx.int32), make_caches())
         self.hidden_size = self.vocabulary = seen.shape[-1]
 

@@ -63,7 +63,7 @@ def _blank_module(model_type: str, config: Mapping[str, object], origin: str) ->
         raise
     except Exception as error:
         raise BadModelFile(
-            f"{origin}: no {model_type} can be built from config.json ({told(error)}). Get the "
+            f"{origin}: no {model_type} can be built from the config ({told(error)}). Get the "
             "config again from where the weights come from."
         ) from error
     mx.eval(mx.random.state[0])  # type: ignore[index]  # drawn from, though no weight is computed

@@ -15,6 +15,9 @@ _ALIASES = {
     "num_key_value_heads": ("n_kv_heads", "num_kv_heads", "num_attention_groups"),
     "max_position_embeddings": ("n_positions", "n_ctx", "max_seq_len", "max_sequence_length"),
 }
+_WINDOW_UNKNOWN = ("gemma2", "starcoder2")
+"""Types whose windows mlx-lm's classes do not know: right only as far as the window reaches."""
+
 _CONTEXT = 4096
 """Taken where a config does not say how far its model reaches."""
 
@@ -28,12 +31,15 @@ def figures_of(model_type: str, config: Mapping[str, object], origin: str) -> Fi
     fields = ConfigFields(flat, origin)
     layers = fields.count("num_hidden_layers")
     windows = windows_of(model_type, fields) if model_type in STRUCTURED else Windows()
+    context = fields.count("max_position_embeddings", _CONTEXT, least=8)
+    if model_type in _WINDOW_UNKNOWN and fields.has("sliding_window"):
+        context = min(context, fields.count("sliding_window", least=8))
     return Figures(
         layers=layers,
         attention_layers=layers - windows.layers,
         hidden_size=fields.count("hidden_size"),
         vocabulary=fields.count("vocab_size"),
-        context_length=fields.count("max_position_embeddings", _CONTEXT, least=8),
+        context_length=context,
         promised_heads=_promised_heads(fields),
         attention_values=_values(fields),
         state_elements=0,

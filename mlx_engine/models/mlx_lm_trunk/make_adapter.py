@@ -81,7 +81,7 @@ def tried(make: Callable[[], A], origin: str) -> A:
             caches.keep(rows)
     except Exception as error:
         raise BadModelFile(
-            f"{origin}: the sizes in config.json do not go together, or this variant is not one "
+            f"{origin}: the sizes in the config do not go together, or this variant is not one "
             f"mlx-lm runs ({told(error)}). Get the config again from where the weights come from."
         ) from error
     return adapter

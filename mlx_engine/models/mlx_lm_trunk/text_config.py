@@ -67,7 +67,11 @@ def merged_config(model_type: str, config: Mapping[str, object], origin: str) ->
 
 def with_rotation(config: Mapping[str, object], origin: str) -> dict[str, object]:
     """The config of another type as it is, with the older rotation keys added."""
-    found = _rotation(config, ConfigFields(config, origin))
+    fields = ConfigFields(config, origin)
+    found = _rotation(config, fields)
+    if fields.has("num_attention_heads") and "text_config" not in config:
+        heads, width = fields.count("num_attention_heads"), fields.count("hidden_size", 1)
+        found["head_dim"] = max(1, width // heads)
     return {**found, **{name: value for name, value in config.items() if value is not None}}
 
 
