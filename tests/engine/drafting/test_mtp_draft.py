@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_adapter import TinySizes, tiny_adapter
 
+from mlx_engine.drafting.combined_draft import CombinedDraft
 from mlx_engine.drafting.contract import Proposal
 from mlx_engine.drafting.mtp_draft import FLUSH_ROWS, MtpDraft
 from mlx_engine.sampling.sampler import Sampler
@@ -120,3 +121,27 @@ def test_min_probability_ends_a_draft(adapter, hidden):
     source = MtpDraft(adapter, "greedy", 1e-6)
     source.observe(mx.array(TEXT[:9]), hidden[:, :9])
     assert propose(source, 9, 4) == chain(adapter, hidden, 9, 4)
+
+
+def test_beside_prompt_lookup_the_head_sees_every_token(adapter, hidden):
+    """Rounds that copy teach the head as rounds that it drafts do."""
+    source = CombinedDraft(MtpDraft(adapter, "greedy", 0.0))
+    rounds = ["mtp", "prompt-lookup", "prompt-lookup", "mtp", "prompt-lookup", "mtp"]
+    for by in rounds:
+        length = source.length
+        source.offers(TEXT[length])
+        if length:
+            wanted = Proposal(2, TEXT[length], length + 1, by)
+            found = source.propose(wanted, greedy()).tokens.tolist()
+            if by == "mtp":
+                assert found == chain(adapter, hidden, length, 2)
+        block = slice(length, length + 3)
+        source.observe(mx.array(TEXT[block]), hidden[:, block])
+    boundary = source.snapshot()
+    source.observe(mx.array(TEXT[:4]), hidden[:, :4])
+    source.restore(boundary)
+    assert source.length == source.lookup.length == source.model.length == 3 * len(rounds)
+    wanted = Proposal(3, TEXT[source.length], source.length + 1, "mtp")
+    assert source.propose(wanted, greedy()).tokens.tolist() == chain(
+        adapter, hidden, source.length, 3
+    )
