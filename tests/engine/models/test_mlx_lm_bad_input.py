@@ -1,0 +1,116 @@
+"""Folders for mlx-lm's classes that cannot be right: always an EngineError that says what."""
+
+import json
+
+import mlx.core as mx
+import pytest
+from tiny_published import edit_config, publish
+
+import mlx_engine
+from mlx_engine.values.errors import BadModelFile, EngineError, UnsupportedModel
+
+Q = "model.layers.0.self_attn.q_proj.weight"
+
+
+@pytest.fixture(scope="module")
+def arrays(tmp_path_factory):
+    """The files of one tiny Llama, to be spoilt."""
+    folder = publish("llama", tmp_path_factory.mktemp("tiny") / "llama").folder
+    texts = {path.name: path.read_bytes() for path in folder.glob("*.json")}
+    return texts, mx.load(str(folder / "model.safetensors"))
+
+
+def written(folder, arrays, spoil=None, **changes):
+    folder.mkdir()
+    texts, tensors = arrays
+    for name, text in texts.items():
+        (folder / name).write_bytes(text)
+    kept = dict(tensors)
+    if spoil is not None:
+        spoil(kept)
+    mx.save_safetensors(str(folder / "model.safetensors"), kept)
+    edit_config(folder, **changes)
+    return folder
+
+
+@pytest.mark.parametrize("value", ["many", -3, 0, 2.5, [], {}, True, 10**12, None])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "hidden_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "vocab_size",
+        "intermediate_size",
+        "rms_norm_eps",
+        "rope_parameters",
+        "max_position_embeddings",
+        "head_dim",
+        "layer_types",
+        "tie_word_embeddings",
+    ],
+)
+def test_wrong_values(tmp_path, arrays, key, value):
+    """Refused, or harmless: then the model still answers."""
+    folder = written(tmp_path / "m", arrays, **{key: value})
+    try:
+        engine = mlx_engine.load(folder)
+    except EngineError as error:
+        assert str(folder) in str(error)
+        return
+    assert engine.generate([1, 2, 3], max_tokens=2).tokens
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda a: a.pop(Q), Q),
+        (lambda a: a.pop("model.norm.weight"), "norm.weight is missing"),
+        (lambda a: a.pop("model.embed_tokens.weight"), "embed_tokens"),
+        (lambda a: a.update({"model.layers.0.mystery.weight": mx.zeros((3,))}), "mystery"),
+        (lambda a: a.update({Q: a[Q][:5]}), "q_proj"),
+        (lambda a: a.update({Q: a[Q].astype(mx.int32)}), "q_proj.*floating"),
+        (lambda a: a.update({Q.replace("weight", "scales"): mx.ones((64, 2))}), "q_proj.*packed"),
+    ],
+)
+def test_tensors_that_do_not_fit(tmp_path, arrays, spoil, message):
+    folder = written(tmp_path / "m", arrays, spoil)
+    with pytest.raises(BadModelFile, match=message):
+        mlx_engine.load(folder)
+
+
+@pytest.mark.parametrize("kind", ["rwkv7", "mamba2", "gemma3n", "qwen2_vl", "afm7", "mllama"])
+def test_configs_of_other_classes(tmp_path, arrays, kind):
+    folder = written(tmp_path / "m", arrays, model_type=kind)
+    with pytest.raises(EngineError, match="m"):
+        mlx_engine.load(folder)
+
+
+def test_heads_of_a_family_without_support_are_set_aside(tmp_path):
+    tiny = publish("glm4_moe", tmp_path / "glm")
+    file = tiny.folder / "model.safetensors"
+    heads = {f"model.layers.3.{name}": mx.zeros((64,)) for name in ("enorm.weight", "hnorm.weight")}
+    mx.save_safetensors(str(file), mx.load(str(file)) | heads)
+    engine = mlx_engine.load(tiny.folder)
+    assert engine.description.mtp.code == "heads-not-run"
+    assert "cannot be run yet" in engine.description.mtp.words
+    assert engine.description.mtp_heads == 0
+    engine.close()
+    with pytest.raises(UnsupportedModel, match="cannot be run yet"):
+        mlx_engine.load(tiny.folder, heads=file)
+
+
+def test_a_list_of_end_tokens_is_respected(tmp_path, arrays):
+    folder = written(tmp_path / "m", arrays)
+    engine = mlx_engine.load(folder)
+    options = mlx_engine.SamplingOptions(temperature=0)
+    free = engine.generate([1, 2, 3], max_tokens=6, sampling=options, ignore_eos=True).tokens
+    engine.close()
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [299, free[2]]}))
+    engine = mlx_engine.load(folder)
+    ended = engine.generate([1, 2, 3], max_tokens=6, sampling=options)
+    assert ended.finish_reason != "length"
+    assert len(ended.tokens) <= 3
+    engine.close()
