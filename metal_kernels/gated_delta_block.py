@@ -1,0 +1,176 @@
+"""A block of the gated delta rule: replay what was accepted of the last block, then the new rows.
+
+For each value head, with state S [Dv, Dk] (arXiv 2412.06464, eq. 10):
+
+    S <- g S;  d = beta (v - S k);  S <- S + d k^T;  y = S q
+
+A recurrent state cannot be shortened, so a block writes no state of its own rows: it writes the
+state from before them and, of each row, the small d. When the next block knows how many rows
+stood, it repeats their S <- g S + d k^T in registers (no reductions, bit for bit the same steps),
+writes that state, and goes on with its own rows. One read and one write of the state a round,
+whatever was accepted, and `kept` may stay on the device. Rows are taken one after the other, so
+none depends on how many there are.
+
+A SIMD-group holds eight rows of S: four lanes a row, Dk / 4 values each, in pieces of four that
+neighbouring lanes read side by side. A sum over Dk is a lane's own fma chain and two shuffles.
+"""
+
+from typing import NamedTuple
+
+import mlx.core as mx
+
+from metal_kernels.cost import Cost
+from metal_kernels.kernel import Call, Launcher, Output, Parameter, Source
+
+ROWS_TOGETHER = 8
+SIMDS = 4
+"""SIMD-groups of a threadgroup, all of one head."""
+
+BODY = """
+constexpr int EACH = DK / 4;
+const int lane = thread_index_in_simdgroup;
+const int quarter = lane % 4;
+const int head = threadgroup_position_in_grid.y;
+const int key_head = head / (HV / HK);
+const int simd = threadgroup_position_in_grid.x * SIMDS + simdgroup_index_in_threadgroup;
+const int row = simd * 8 + lane / 4;
+const bool real = row < DV;
+const int its = min(row, DV - 1);
+const size_t state_at = (size_t(head) * DV + its) * DK;
+
+float S[EACH];
+for (int i = 0; i < EACH; i++) {
+  S[i] = state[state_at + (i / 4) * 16 + quarter * 4 + i % 4];
+}
+
+for (int t = 0; t < kept[0]; t++) {
+  const float g = old_decay[t * HV + head];
+  const float d = old_delta[(t * HV + head) * DV + its];
+  for (int i = 0; i < EACH; i++) {
+    const float k = old_keys[(t * HK + key_head) * DK + (i / 4) * 16 + quarter * 4 + i % 4];
+    S[i] = fma(d, k, g * S[i]);
+  }
+}
+if (real) {
+  for (int i = 0; i < EACH; i++) {
+    settled[state_at + (i / 4) * 16 + quarter * 4 + i % 4] = S[i];
+  }
+}
+
+const int rows = queries_shape[0];
+for (int t = 0; t < rows; t++) {
+  const float g = decay[t * HV + head];
+  const size_t key_at = (t * HK + key_head) * DK + quarter * 4;
+  const size_t value_at = (t * HV + head) * DV + its;
+  float k[EACH];
+  float known = 0;
+  for (int i = 0; i < EACH; i++) {
+    k[i] = keys[key_at + (i / 4) * 16 + i % 4];
+    S[i] = g * S[i];
+    known = fma(S[i], k[i], known);
+  }
+  known += simd_shuffle_xor(known, 1);
+  known += simd_shuffle_xor(known, 2);
+  const float d = beta[t * HV + head] * (values[value_at] - known);
+  float out = 0;
+  for (int i = 0; i < EACH; i++) {
+    S[i] = fma(d, k[i], S[i]);
+    out = fma(S[i], queries[key_at + (i / 4) * 16 + i % 4], out);
+  }
+  out += simd_shuffle_xor(out, 1);
+  out += simd_shuffle_xor(out, 2);
+  if (real && quarter == 0) {
+    delta[value_at] = d;
+    y[value_at] = out;
+  }
+}
+"""
+
+SOURCE = Source(
+    name="gated_delta_block",
+    inputs=(
+        *("state", "kept", "old_keys", "old_delta", "old_decay"),
+        *("queries", "keys", "values", "decay", "beta"),
+    ),
+    outputs=("y", "delta", "settled"),
+    body=BODY,
+)
+
+
+class Steps(NamedTuple):
+    """What replaying a block needs: keys [T, Hk, Dk], delta [T, Hv, Dv], decay [T, Hv]; float32."""
+
+    keys: mx.array
+    delta: mx.array
+    decay: mx.array
+
+
+class Rows(NamedTuple):
+    """New rows, float32: queries, keys [T, Hk, Dk], values [T, Hv, Dv], decay, beta [T, Hv]."""
+
+    queries: mx.array
+    keys: mx.array
+    values: mx.array
+    decay: mx.array
+    beta: mx.array
+
+
+class Result(NamedTuple):
+    """y [T, Hv, Dv] and delta [T, Hv, Dv] of the new rows; settled: the state before them."""
+
+    y: mx.array
+    delta: mx.array
+    settled: mx.array
+
+
+def gated_delta_block(
+    state: mx.array, kept: mx.array, last: Steps, rows: Rows, launcher: Launcher
+) -> Result:
+    """state float32 [Hv, Dv, Dk], Dk a multiple of 16; kept int32 [1], at most last's rows."""
+    value_heads, value_size, size = state.shape
+    assert size % 16 == 0, size
+    groups = -(-value_size // (ROWS_TOGETHER * SIMDS))
+    outputs = Output(rows.values.shape, mx.float32)
+    call = Call(
+        inputs=(state, kept, *last, *rows),
+        outputs=(outputs, outputs, Output(state.shape, mx.float32)),
+        grid=(32 * SIMDS * groups, value_heads, 1),
+        threadgroup=(32 * SIMDS, 1, 1),
+        parameters=(
+            Parameter("DK", size),
+            Parameter("DV", value_size),
+            Parameter("HK", rows.keys.shape[1]),
+            Parameter("HV", value_heads),
+            Parameter("SIMDS", SIMDS),
+        ),
+    )
+    return Result(*launcher.run(SOURCE, call))
+
+
+def reference(state: mx.array, kept: int, last: Steps, rows: Rows) -> Result:
+    """The same by plain ops in float32, step by step; sums over Dk in MLX's own order."""
+    group = state.shape[0] // rows.keys.shape[1]
+    for t in range(kept):
+        key = mx.repeat(last.keys[t], group, axis=0)[:, None]
+        state = last.decay[t][:, None, None] * state + last.delta[t][..., None] * key
+    settled, outputs, deltas = state, [], []
+    for t in range(rows.values.shape[0]):
+        key, query = (mx.repeat(part[t], group, axis=0)[:, None] for part in rows[1::-1])
+        state = rows.decay[t][:, None, None] * state
+        known = (state * key).sum(axis=-1)
+        deltas.append(rows.beta[t][:, None] * (rows.values[t] - known))
+        state = state + deltas[-1][..., None] * key
+        outputs.append((state * query).sum(axis=-1))
+    return Result(mx.stack(outputs), mx.stack(deltas), settled)
+
+
+def cost(state_elements: int, rows: Rows) -> Cost:
+    """Of one block: one read and one write of the state; replayed rows cost arithmetic only."""
+    new = sum(part.nbytes for part in rows)
+    old = rows.keys.nbytes + rows.values.nbytes + rows.decay.nbytes
+    count = rows.values.shape[0]
+    return Cost(
+        read=4 * state_elements + new + old,
+        written=4 * state_elements + 2 * rows.values.nbytes,
+        flops=(7.0 * count + 3.0 * count) * state_elements,
+    )
