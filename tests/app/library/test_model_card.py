@@ -40,6 +40,26 @@ def test_a_card_says_why_there_is_no_drafting() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("heads", "reason", "words"),
+    [
+        (2, None, "2 MTP heads"),
+        (0, None, "No MTP heads. It runs without drafting."),
+        (1, "Its head is of another model.", "Its head is of another model. It runs without"),
+        (0, "The conversion dropped the heads.", "The conversion dropped the heads. It runs"),
+    ],
+)
+def test_heads_of_every_kind(heads: int, reason: str | None, words: str) -> None:
+    mtp = None if reason is None else Reason("why", reason)
+    card = make_card(replace(DESCRIPTION, mtp_heads=heads, mtp=mtp), MAC)
+    assert card.heads.startswith(words)
+    assert card.has_heads == (heads > 0 and reason is None)
+
+
+def test_a_card_knows_how_tensors_are_stored() -> None:
+    assert make_card(DESCRIPTION, MAC).groups == DESCRIPTION.groups
+
+
 def test_a_card_lists_what_else_is_off() -> None:
     model = replace(DESCRIPTION, declined=(Reason("vision", "Images are not read."),))
     assert make_card(model, MAC).notes == ("Images are not read.",)
