@@ -18,7 +18,7 @@
 Arguments and rules are those of mx.fast.metal_kernel; grid counts threads. Options: shuffle, a seed
 for another order of lanes and SIMD-groups; check, False for speed, no checks and no traffic;
 seconds, the time limit of a launch; arithmetic, True to count it by type (no integers; write
-`c ? x : 0.0f`, not `c ? x : 0`). Outputs are evaluated, and hold NaN bits before the launch.
+`c ? x : 0.0f`, not `c ? x : 0`); lint, True to check address spaces (needs clang). Outputs are evaluated, and hold NaN bits before the launch.
 
 Any broken rule raises EmulatorError(kernel, kind, place), kind one of: compile, lint, divergence,
 bounds, race, uninitialised, unwritten, limit, endless, read-only, alignment. place has file, line

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from metal_emulator.errors import EmulatorError
-from metal_emulator.toolchain import Compiler, find_compiler
+from metal_emulator.toolchain import Compiler, find_compiler, find_linter
 
 CPP = Path(__file__).parent / "cpp"
 RUNTIME_SOURCES = ("launch.cpp", "checks.cpp")
@@ -94,9 +94,24 @@ def kernel_library(name: str, text: str, checked: bool, arithmetic: bool = False
     return target
 
 
+def lint(name: str, text: str) -> None:
+    """Checks the text against lint.h. Raises EmulatorError of kind "lint", NoCompilerError."""
+    linter = find_linter()
+    passed = _library(("lint", text, linter)).with_suffix(".linted")
+    if passed.exists():
+        return
+    source = passed.with_suffix(".cpp")
+    source.write_text(text, encoding="utf-8")
+    with tempfile.TemporaryDirectory(dir=cache_folder()) as scratch:
+        said = _run([*linter.lint_flags(), f"-I{CPP}", str(source), "-o", f"{scratch}/0.o"])
+    if said:
+        raise EmulatorError(name, "lint", _shortened(said))
+    passed.touch()
+
+
 def _shortened(said: str, most: int = 40) -> str:
     lines = said.splitlines()
     return "\n".join(lines[:most])
 
 
-__all__ = ["CPP", "Compiler", "cache_folder", "kernel_library", "runtime_library"]
+__all__ = ["CPP", "Compiler", "cache_folder", "kernel_library", "lint", "runtime_library"]

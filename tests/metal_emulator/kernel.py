@@ -9,7 +9,11 @@ from metal_emulator import build, wrapper
 from metal_emulator.inputs import Input, Scalar, Strided, as_input, with_shapes
 from metal_emulator.launch import Dispatch, Options, Wanted, launch
 from metal_emulator.report import Report
-from metal_emulator.source_text import with_threadgroup_arrays, with_typed_literals
+from metal_emulator.source_text import (
+    with_static_threadgroup_arrays,
+    with_threadgroup_arrays,
+    with_typed_literals,
+)
 
 Template = Sequence[tuple[str, wrapper.TemplateArgument]]
 HEADER_ARRAYS = 32
@@ -59,6 +63,8 @@ class EmulatedKernel:
         text = self._text(arrays, output_dtypes, list(template or []))
         if verbose:
             print(text)
+        if self.options.lint:
+            build.lint(self.name, self._lint_text(arrays, output_dtypes, list(template or [])))
         library = build.kernel_library(self.name, text, self.options.check, self.options.arithmetic)
         done = launch(
             self.name, library, [*given, *wanted], Dispatch(grid, threadgroup), self.options
@@ -94,14 +100,7 @@ class EmulatedKernel:
         dtypes: Sequence[mx.Dtype],
         template: list[tuple[str, wrapper.TemplateArgument]],
     ) -> str:
-        parameters = [
-            parameter
-            for name, array in zip(self.input_names, arrays, strict=True)
-            for parameter in wrapper.input_parameters(name, array, self.source)
-        ] + [
-            wrapper.output_parameter(name, dtype, self.atomic_outputs)
-            for name, dtype in zip(self.output_names, dtypes, strict=True)
-        ]
+        parameters = self._parameters(arrays, dtypes)
         attributes = wrapper.attributes_in(self.source)
         function = "custom_kernel_" + self.name
         header = self._translated(self.header, HEADER_ARRAYS)
@@ -113,6 +112,40 @@ class EmulatedKernel:
                 f'#line 1 "{self.name}"\n{self._translated(self.source, 0)}\n}}\n',
                 f'#line 1 "{self.name}.entry"\n',
                 wrapper.entry(function, parameters, attributes, template),
+            ]
+        )
+
+    def _parameters(
+        self, arrays: list[Input], dtypes: Sequence[mx.Dtype]
+    ) -> list[wrapper.Parameter]:
+        return [
+            parameter
+            for name, array in zip(self.input_names, arrays, strict=True)
+            for parameter in wrapper.input_parameters(name, array, self.source)
+        ] + [
+            wrapper.output_parameter(name, dtype, self.atomic_outputs)
+            for name, dtype in zip(self.output_names, dtypes, strict=True)
+        ]
+
+    def _lint_text(
+        self,
+        arrays: list[Input],
+        dtypes: Sequence[mx.Dtype],
+        template: list[tuple[str, wrapper.TemplateArgument]],
+    ) -> str:
+        parameters = self._parameters(arrays, dtypes)
+        attributes = wrapper.attributes_in(self.source)
+        function = "custom_kernel_" + self.name
+        made = f"{function}{wrapper.template_arguments(template)}"
+        instance = f"template decltype({made}) {made};\n" if template else ""
+        return "".join(
+            [
+                f'#include "lint.h"\n#line 1 "{self.name}.header"\n',
+                with_static_threadgroup_arrays(self.header),
+                f'\n#line 1 "{self.name}.wrapper"\n',
+                wrapper.signature(function, parameters, attributes, template),
+                f'#line 1 "{self.name}"\n{with_static_threadgroup_arrays(self.source)}\n}}\n',
+                instance,
             ]
         )
 
@@ -135,19 +168,21 @@ def metal_kernel(
     check: bool = True,
     seconds: float = 30.0,
     arithmetic: bool = False,
+    lint: bool = False,
 ) -> EmulatedKernel:
-    """As mx.fast.metal_kernel; the last four are the emulator's own. Raises ValueError.
+    """As mx.fast.metal_kernel; the last five are the emulator's own. Raises ValueError.
 
     shuffle: a seed for another order of lanes and SIMD-groups, 0 for ascending. check: False runs
     without memory checks and counts of traffic. seconds: a launch that lasts longer is endless.
     arithmetic: count operations on floating point numbers; slower.
+    lint: check address spaces first; needs clang, NoCompilerError without.
     """
     if not output_names:
         raise ValueError(f"{name}: a kernel needs at least one output")
     mode = (compile_options or {}).get("math_mode", "safe")
     if mode not in MATH_MODES or set(compile_options or {}) - {"math_mode"}:
         raise ValueError(f"{name}: compile_options are math_mode = {MATH_MODES}")
-    options = Options(shuffle, check, seconds, arithmetic)
+    options = Options(shuffle, check, seconds, arithmetic, lint)
     return EmulatedKernel(
         name=name,
         input_names=list(input_names),

@@ -46,6 +46,7 @@ class Options:
     check: bool = True
     seconds: float = 30.0
     arithmetic: bool = False
+    lint: bool = False
 
 
 @dataclass(frozen=True, slots=True)

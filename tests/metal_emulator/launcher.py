@@ -17,12 +17,14 @@ class EmulatorLauncher:
         check: bool = True,
         seconds: float = 30.0,
         arithmetic: bool = False,
+        lint: bool = False,
     ) -> None:
         self.reports: list[Report] = []
         self._shuffle = shuffle
         self._check = check
         self._seconds = seconds
         self._arithmetic = arithmetic
+        self._lint = lint
 
     @property
     def last(self) -> Report:
@@ -42,6 +44,7 @@ class EmulatorLauncher:
             check=self._check,
             seconds=self._seconds,
             arithmetic=self._arithmetic,
+            lint=self._lint,
         )
         outputs = kernel(
             inputs=call.inputs,

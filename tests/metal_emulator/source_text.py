@@ -66,6 +66,11 @@ def with_threadgroup_arrays(text: str, first_id: int = 0) -> str:
     return _DECLARATION.sub(all_of, without_comments(text))
 
 
+def with_static_threadgroup_arrays(text: str) -> str:
+    """`threadgroup T a[N];` becomes `static threadgroup T a[N];`, which clang can declare."""
+    return _DECLARATION.sub(lambda match: "static " + match.group(), without_comments(text))
+
+
 def _outside_brackets(text: str) -> str:
     """The same length, with what is between brackets as zeros so that no name is found there."""
     return re.sub(r"\[[^\[\]]*\]", lambda m: "[" + "0" * (len(m.group()) - 2) + "]", text)

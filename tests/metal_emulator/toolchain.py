@@ -58,6 +58,10 @@ class Compiler:
         """Of the emulator's own runtime."""
         return [*self.command, *BASE, "-O2"]
 
+    def lint_flags(self) -> list[str]:
+        """Of a check. It makes an object nobody needs, as zig's clang knows no -fsyntax-only."""
+        return [*self.command, "-std=c++17", "-w", "-c"]
+
     def link_flags(self) -> list[str]:
         """Of any shared library. It needs no C++ runtime; zig's c++ would build one first."""
         command = list(self.command)
@@ -95,6 +99,16 @@ def find_compiler() -> Compiler:
     raise NoCompilerError(
         f"the Metal emulator needs clang++ >= 16, g++ >= 12 or the ziglang package; tried {tried}"
     )
+
+
+@cache
+def find_linter() -> Compiler:
+    """The first clang >= 16, zig's too; gcc knows no address spaces. Raises NoCompilerError."""
+    for command in _candidates():
+        compiler = _probe(command)
+        if compiler and compiler.kind == "clang":
+            return compiler
+    raise NoCompilerError("the Metal emulator's lint needs clang++ >= 16 or the ziglang package")
 
 
 def _probe(command: tuple[str, ...]) -> Compiler | None:
