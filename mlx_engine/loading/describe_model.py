@@ -1,6 +1,7 @@
 """Headers of a model -> its ModelDescription."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
@@ -50,9 +51,12 @@ class _Weight(NamedTuple):
 def describe(
     headers: ModelHeaders, options: LoadOptions, element_bytes: int = 2
 ) -> ModelDescription:
-    """The model as its files tell; element_bytes: size of a cached key's or value's element."""
+    """The model as its files tell; element_bytes: size of a cached key's or value's element.
+
+    Floats of a GGUF are counted as Metal gets them, or with four bytes where an element has four.
+    """
     figures = headers.family.figures(headers.config, str(headers.files.config))
-    weights = _weights_by_group(headers)
+    weights = _weights_by_group(headers, element_bytes)
     used = [
         weight
         for name, members in weights.items()
@@ -97,19 +101,31 @@ def _count_heads(tensors: Iterable[str]) -> int:
     return len({name.split(".")[1] for name in tensors if name.startswith("layers.")})
 
 
-def _weights_by_group(headers: ModelHeaders) -> dict[str, list[_Weight]]:
+def _weights_by_group(headers: ModelHeaders, element_bytes: int) -> dict[str, list[_Weight]]:
     """Weights of the trunk by role; usable heads, else those in the shards; what is skipped."""
     shapes = headers.family.shapes(headers.config, str(headers.files.config))
-    trunk_shapes = packed_shapes(headers.parts.trunk, headers.config) | shapes.trunk
+    trunk = _as_loaded(headers.parts.trunk, element_bytes)
+    trunk_shapes = packed_shapes(trunk, headers.config) | shapes.trunk
     groups: dict[str, list[_Weight]] = {}
-    for name, tensor in headers.parts.trunk.items():
-        if _is_main(name, headers.parts.trunk):
-            weight = _weight(name, tensor, headers.parts.trunk, trunk_shapes)
+    for name, tensor in trunk.items():
+        if _is_main(name, trunk):
+            weight = _weight(name, tensor, trunk, trunk_shapes)
             groups.setdefault(headers.family.group(name), []).append(weight)
     head = headers.heads.tensors or headers.parts.head
-    groups["MTP head"] = _weights(head, shapes.head)
+    groups["MTP head"] = _weights(_as_loaded(head, element_bytes), shapes.head)
     groups["skipped"] = _weights(headers.parts.skipped, {})
     return groups
+
+
+def _as_loaded(tensors: Mapping[str, TensorInfo], element_bytes: int) -> dict[str, TensorInfo]:
+    """Halves of a GGUF become float32 where the model computes in float32, as without Metal."""
+    wide = element_bytes == 4
+    return {
+        name: replace(tensor, nbytes=2 * tensor.nbytes)
+        if wide and isinstance(tensor, GgufPart) and tensor.dtype in ("F16", "BF16")
+        else tensor
+        for name, tensor in tensors.items()
+    }
 
 
 def _weights(tensors: Mapping[str, TensorInfo], shapes: Mapping[str, Shape]) -> list[_Weight]:

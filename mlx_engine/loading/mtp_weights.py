@@ -67,12 +67,10 @@ def find_heads(
             return found
         problem = problem or found.why_not
     promised = family.figures(config, str(files.config)).promised_heads
-    return HeadTensors({}, str(files.root), False, problem or _none_there(promised))
+    return HeadTensors({}, str(files.root), False, problem or _none_there(promised, files))
 
 
-def _not_run(
-    files: ModelFiles, own: Mapping[str, TensorInfo], given: Path | None
-) -> HeadTensors:
+def _not_run(files: ModelFiles, own: Mapping[str, TensorInfo], given: Path | None) -> HeadTensors:
     """For families whose heads have no shapes here: they are not run, whatever the files hold."""
     if given is not None:
         raise UnsupportedModel(
@@ -80,7 +78,7 @@ def _not_run(
             "without them."
         )
     if not own:
-        return HeadTensors({}, str(files.root), False, _none_there(0))
+        return HeadTensors({}, str(files.root), False, _none_there(0, files))
     words = "The files hold MTP heads, but heads of this family cannot be run yet."
     return HeadTensors({}, str(files.root), True, Reason("heads-not-run", words))
 
@@ -189,9 +187,16 @@ def _misfit(candidate: _Candidate, wanted: Mapping[str, Shape]) -> str | None:
     return None
 
 
-def _none_there(promised: int) -> Reason:
+def _none_there(promised: int, files: ModelFiles) -> Reason:
     if promised:
         heads = "1 MTP head" if promised == 1 else f"{promised} MTP heads"
+        if files.kind == "gguf":
+            return Reason(
+                "heads-dropped",
+                f"The metadata of {files.root.name} promise {heads} (nextn_predict_layers), but "
+                "the file has no nextn.* tensor: this conversion dropped them. Get one with heads, "
+                "or give a file that has them.",
+            )
         return Reason(
             "heads-dropped",
             f"The config promises {heads} but no mtp.* tensor is in the files: this conversion "

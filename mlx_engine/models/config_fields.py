@@ -25,8 +25,8 @@ class ConfigFields:
     def wrong(self, name: str, value: object, wanted: str) -> BadModelFile:
         """The error for a key of this value."""
         return BadModelFile(
-            f"{self._origin}: config.json has {name}={ascii(value)[:80]}, where {wanted} is "
-            "needed. Get the config again from where the weights come from."
+            f"{self._origin}: the config has {name}={ascii(value)[:80]}, where {wanted} is "
+            "needed. Get the file again from where the weights come from."
         )
 
     def has(self, name: str) -> bool:

@@ -22,7 +22,7 @@ from mlx_engine.loading.gguf_types import BLOCK_TYPES, BlockType
 
 KINDS = {kind.name: kind for kind in BLOCK_TYPES.values()}
 PACKED = [n for n, plan in PLANS.items() if plan.becomes != "dense" and n != "Q8_K"]
-MEGABYTES, ROUNDS = 32, 5
+MEGABYTES, ROUNDS = 12, 5
 WAYS = ("memcpy", "dequantize", "float32", "float16")
 
 
