@@ -9,6 +9,7 @@ from app.answers import Answers
 from app.card_controller import CardController
 from app.chat_controller import ChatController
 from app.chat_list_controller import ChatListController
+from app.chat_model_controller import ChatModelController
 from app.chat_on_show import ChatOnShow
 from app.command_controller import CommandController
 from app.compare_controller import CompareController
@@ -73,6 +74,9 @@ class Parts(QObject):
             widgets.transcript,
             request,
             self,
+        )
+        self.chat_model = ChatModelController(
+            widgets.transcript.offer, self.chats, self.models, self
         )
         self.listed = ChatListController(self.store, widgets.sidebar, parent=self)
         self.figures = LiveFigures(

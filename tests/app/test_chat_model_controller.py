@@ -1,0 +1,97 @@
+"""A chat that another model answered offers that model, and never loads it by itself."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+from scripted_models import ScriptedModels, WorkerEngine, described
+from windows import Driven, running, scripted
+
+pytestmark = pytest.mark.qt_log_level_fail("WARNING")
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Path:
+    path = tmp_path / "other.gguf"
+    path.write_bytes(b"GGUF")
+    return path
+
+
+@pytest.fixture
+def source(other: Path) -> ScriptedModels:
+    models = scripted()
+    models.engines[str(other)] = WorkerEngine([], described("Other-8B", 9_000_000))
+    return models
+
+
+@pytest.fixture
+def driven(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path, source: ScriptedModels
+) -> Iterator[Driven]:
+    with running(qapp, qtbot, tmp_path / "home", source) as one:
+        yield one
+
+
+def load(driven: Driven, path: Path | None) -> None:
+    driven.parts.models.load_path(None if path is None else str(path))
+    driven.until(lambda: driven.parts.models.loading is None)
+
+
+def said(driven: Driven) -> str:
+    return driven.widgets.transcript.offer.words()
+
+
+def test_the_model_of_a_chat_is_offered_and_loaded_on_demand(
+    driven: Driven, source: ScriptedModels, other: Path, qtbot: QtBot
+) -> None:
+    load(driven, other)
+    driven.ask("One")
+    first = driven.parts.chats.chat.chat_id or 0
+    assert driven.parts.chats.chat.settings.model_path == str(other)
+    assert said(driven) == ""
+    load(driven, None)
+    assert said(driven) == "This chat was answered by Other-8B."
+    driven.parts.begin_chat()
+    assert said(driven) == ""
+    driven.parts.chats.open(first)
+    assert source.loaded == ["None", str(other), "None"], "nothing loads by itself"
+    button = driven.widgets.transcript.offer.load
+    assert button.text() == "Load Other-8B"
+    button.setFocus()
+    qtbot.keyClick(button, Qt.Key.Key_Space)
+    assert said(driven) == ""
+    driven.until(lambda: driven.parts.models.model_name == "Other-8B")
+    assert said(driven) == ""
+
+
+def test_the_built_in_model_is_offered_too(driven: Driven, other: Path) -> None:
+    driven.ask("One")
+    load(driven, other)
+    assert driven.widgets.transcript.offer.load.text() == "Load Pocket model"
+    driven.ask("Two")
+    assert said(driven) == "", "now it is a chat of the model in use"
+
+
+def test_a_model_that_is_gone_is_said_so(driven: Driven, other: Path) -> None:
+    load(driven, other)
+    driven.ask("One")
+    load(driven, None)
+    other.unlink()
+    driven.parts.chats.open(driven.parts.chats.chat.chat_id or 0)
+    assert f"Other-8B, which is no longer at {other}." in said(driven)
+    assert not driven.widgets.transcript.offer.load.isVisible()
+
+
+def test_a_chat_from_a_file_names_no_place_and_offers_nothing(
+    driven: Driven, other: Path, tmp_path: Path
+) -> None:
+    load(driven, other)
+    driven.ask("One")
+    driven.parts.files.export_to(driven.parts.chats.chat.chat_id or 0, tmp_path / "chat.json")
+    load(driven, None)
+    driven.parts.files.import_from(tmp_path / "chat.json")
+    assert driven.parts.chats.chat.last_answer is not None
+    assert said(driven) == ""
