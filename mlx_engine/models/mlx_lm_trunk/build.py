@@ -157,4 +157,4 @@ def _missing(name: str, origin: str) -> BadModelFile:
 
 def told(error: Exception) -> str:
     """What another library says of its failure, short and on one line."""
-    return ascii(f"{type(error).__name__}: {error}")[1:160]
+    return ascii(f"{type(error).__name__}: {error}")[1:-1][:160]

@@ -78,6 +78,19 @@ def test_restore_is_exact_after_the_window_has_moved_on(window, cut, more):
         assert np.abs(out[row] - truth(cut + row, window)).max() < 1e-4
 
 
+@settings(max_examples=30, deadline=None)
+@given(blocks=blocks, window=st.integers(1, 150))
+def test_what_is_seen_begins_at_a_multiple_of_the_step(blocks, window):
+    """Where it begins decides in what order a row's sums run, on some machines."""
+    cache = WindowCache(window)
+    for rows, keep in blocks:
+        zeros = mx.zeros((1, 1, rows, 2))
+        begin = cache.length + rows - cache.update_and_fetch(zeros, zeros).keys.shape[2]
+        assert begin % STEP == 0
+        assert begin <= max(0, cache.length - window + 1) < begin + STEP
+        cache.keep(keep)
+
+
 def test_bytes_stay_bounded():
     window, chunk, row = 100, 32, 2 * SIZE * 4
     cache, seen = WindowCache(window), []
