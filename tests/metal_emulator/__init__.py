@@ -15,10 +15,11 @@
     Strided(base, shape, strides, offset)           # an input for ensure_row_contiguous=False
     stock_kernels.qmv_wide(...)                     # MLX's own kernels: outputs, report
 
-Arguments and rules are those of mx.fast.metal_kernel; grid counts threads. Options: shuffle, a seed
-for another order of lanes and SIMD-groups; check, False for speed, no checks and no traffic;
-seconds, the time limit of a launch; arithmetic, True to count it by type (no integers; write
-`c ? x : 0.0f`, not `c ? x : 0`); lint, True to check address spaces (needs clang). Outputs are evaluated, and hold NaN bits before the launch.
+Arguments and rules are those of mx.fast.metal_kernel; grid counts threads. Outputs are evaluated,
+and hold NaN bits before the launch. Options, of the launcher too: shuffle, a seed for another order
+of lanes and SIMD-groups; check, False for speed, no checks and no traffic; seconds, the time limit
+of a launch; arithmetic, True to count it by type (no integers; write `c ? x : 0.0f`, not
+`c ? x : 0`); lint, True to check address spaces (needs clang).
 
 Any broken rule raises EmulatorError(kernel, kind, place), kind one of: compile, lint, divergence,
 bounds, race, uninitialised, unwritten, limit, endless, read-only, alignment. place has file, line

@@ -3,6 +3,7 @@
 import getpass
 import hashlib
 import subprocess
+import sys
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -66,7 +67,9 @@ def runtime_library() -> Path:
     target = _library(("runtime", compiler))
     if not target.exists():
         compiles = [[*compiler.runtime_flags(), "-c", str(CPP / s)] for s in RUNTIME_SOURCES]
-        said = _build(target, compiles, [*compiler.link_flags(), "-Wl,-soname," + str(target)], [])
+        own_name = "-install_name" if sys.platform == "darwin" else "-soname"
+        link = [*compiler.link_flags(), f"-Wl,{own_name},{target}"]
+        said = _build(target, compiles, link, [])
         if said:
             raise RuntimeError(f"the emulator's runtime does not compile:\n{said}")
     return target

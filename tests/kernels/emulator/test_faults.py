@@ -27,6 +27,9 @@ FAULTS = {
         START + "float v = inp[i];\nif (i < 40) v = simd_sum(v);\nout[i] = v;", "divergence", 3
     ),
     "a barrier in a branch": Broken(START + "if (i < 32)\n" + BARRIER + STORE, "divergence", 3),
+    "another barrier in each branch": Broken(
+        START + STORE + "if (i < 32)\n" + BARRIER + "else\n" + BARRIER, "divergence", 4
+    ),
     "a return before a barrier": Broken(
         START + "out[i] = 0;\nif (i == 63) return;\n" + BARRIER, "divergence", 4
     ),
@@ -49,6 +52,12 @@ FAULTS = {
     ),
     "overwritten before it is read": Broken(
         SHARED + BARRIER + "float v = s[63 - i];\ns[i] = v;\n" + "out[i] = v;", "race", 6, "s"
+    ),
+    "overwritten while another SIMD-group reads": Broken(
+        SHARED + BARRIER + "if (i < 32)\n  out[i] = s[i + 32];\nelse\n  s[i] = out[i] = 1;",
+        "race",
+        8,
+        "s",
     ),
     "a SIMD-group's barrier for two": Broken(
         SHARED + "simdgroup_barrier(mem_flags::mem_threadgroup);\nout[i] = s[63 - i];",

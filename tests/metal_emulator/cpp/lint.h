@@ -152,6 +152,7 @@ template <typename To, typename From> To as_type(From) {
 }
 constexpr half operator""h(long double);
 template <typename U> struct Limits { static constexpr U max{}, min{}, finite_max{}, finite_min{}; };
+float log1p(float);
 template <typename T, typename U> T ceildiv(T, U);
 template <typename IdxT = int64_t>
 IdxT elem_to_loc(IdxT, constant const int*, constant const int64_t*, int);

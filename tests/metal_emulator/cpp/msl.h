@@ -48,6 +48,8 @@ IdxT elem_to_loc(IdxT element, const int* shape, const int64_t* strides, int ndi
   }
   return place;
 }
+// MLX's GPU has its own formula; here it is the C library's, as in MLX's CPU backend.
+inline float log1p(float x) { MSL_TICK(float, MSL_FUNCTION); return __builtin_log1pf(x); }
 template <typename T, typename U> inline T ceildiv(T n, U m) { return (n + m - 1) / m; }
 
 struct complex64_t {
