@@ -15,7 +15,7 @@ from mlx_engine.loading.gguf_types import BlockType
 
 # At a time, so that what is made on the way stays in the cache: bytes of blocks whose codes are
 # kept, values of those that are rounded.
-_CHUNK_BYTES, _CHUNK_VALUES = 2**18, 2**16
+_CHUNK_BYTES, _CHUNK_VALUES = 2**18, 2**17
 _CHUNKS_AT_ONCE = 16  # between two looks at whether the load is still wanted
 _THREADS = 2  # more only wait for each other between NumPy calls
 _E8M0_NAN, _UE4M3_ZERO, _UE4M3_SIGN = 255, 0x7F, 0x80
