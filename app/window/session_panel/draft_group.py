@@ -189,9 +189,17 @@ def source_options(abilities: ModelAbilities | None) -> list[Option]:
 
 
 def why_others_not(options: Sequence[Option], chosen: str) -> str:
-    """A line for each source that cannot be chosen; "" when all can."""
-    refused = [o for o in options if o.why_not and o.value != chosen]
-    return "\n".join(f"{option.words}: {option.why_not}" for option in refused)
+    """A line for each reason why sources cannot be chosen; "" when all can.
+
+    The reason of the chosen one is said elsewhere; combinations share those of their parts.
+    """
+    said = {option.why_not for option in options if option.value == chosen}
+    lines = []
+    for option in options:
+        if option.why_not and option.why_not not in said:
+            said.add(option.why_not)
+            lines.append(f"{option.words}: {option.why_not}")
+    return "\n".join(lines)
 
 
 def numerics_note(wanted: Numerics, abilities: ModelAbilities | None) -> str:

@@ -257,3 +257,4 @@ def test_sources_of_a_model(panel):
     panel.show_model(None, plain)
     said = " ".join(shown_words(panel))
     assert "A smaller model: Name a small model of the same family below." in said
+    assert said.count("Name a small model") == 1, "once, not for each combination"
