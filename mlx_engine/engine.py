@@ -34,7 +34,6 @@ from mlx_engine.text.chat_template import PLAIN_STOP, fallback_template
 from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.values.conversation import Generation
 from mlx_engine.values.errors import BadPrompt, EngineMisuse, PromptTooLong
-from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import (
     DraftOptions,
     GenerationOptions,

@@ -35,6 +35,8 @@ class LoadOptions:
     with the same tokenizer, as a path or hub id; it is read when drafting from it begins.
     draft_misfit: whether one that does not fit is refused, or passed over with a reason. head_bits:
     MTP heads that are not quantised are rounded to this many bits, None for as they are.
+    check_heads: try MTP heads on a short text when they are first read (at once where `heads` is
+    given), and say so in the description when they do not fit; costs a prompt of 64 tokens.
     """
 
     heads: Path | None = None
@@ -43,6 +45,7 @@ class LoadOptions:
     draft_model: str | Path | None = None
     draft_misfit: Misfit = "refuse"
     head_bits: HeadBits | None = None
+    check_heads: bool = True
 
     def __post_init__(self) -> None:
         misfit = self.draft_misfit

@@ -1,14 +1,18 @@
 """The check of heads: those that fit pass, spoilt ones are told, random models get no verdict."""
 
+import shutil
 from pathlib import Path
 
+import mlx.core as mx
 import pytest
 from shared_case import FOLDER, needs_case
 from spoilt_heads import WAYS, fit_of
 from tiny_qwen_experts import write_tiny_experts
 
 import mlx_engine
+from mlx_engine import DraftOptions, LoadOptions, SamplingOptions
 from mlx_engine.drafting.head_check import MOST_TOKENS, TEXT, HeadFit, measure_fit, misfit
+from mlx_engine.engine import Engine
 
 POCKET = Path(__file__).parents[3] / "assets" / "pocket_model"
 MODELS = [POCKET, pytest.param(FOLDER / "hf", marks=needs_case)]
@@ -56,3 +60,41 @@ def test_the_check_reads_no_more_than_it_says() -> None:
     assert len(tokens) > MOST_TOKENS
     assert measure_fit(adapter, tokens) == measure_fit(adapter, tokens[:MOST_TOKENS])
     assert measure_fit(adapter, tokens[:5]) == HeadFit(0, 0)
+
+
+def spoilt_folder(folder: Path, place: Path) -> Path:
+    """The model with the rows of its head's join in reverse order: sound, but no head for it."""
+    shutil.copytree(folder, place)
+    for file in place.glob("*.safetensors"):
+        arrays = mx.load(str(file))
+        assert isinstance(arrays, dict)
+        parts = {n: a[::-1] for n, a in arrays.items() if "mtp.fc." in n or ".mtp.layers" in n}
+        mx.save_safetensors(
+            str(file), {n: mx.contiguous(parts.get(n, a)) for n, a in arrays.items()}
+        )
+    return place
+
+
+def codes(engine: Engine) -> list[str]:
+    return [reason.code for reason in engine.description.declined]
+
+
+def test_given_heads_are_checked_at_once(tmp_path: Path) -> None:
+    spoilt = spoilt_folder(POCKET, tmp_path / "spoilt")
+    assert "heads-implausible" not in codes(mlx_engine.load(POCKET, heads=POCKET))
+    engine = mlx_engine.load(POCKET, heads=spoilt)
+    assert "heads-implausible" in codes(engine)
+    assert str(spoilt) in engine.description.declined[-1].words
+    silent = mlx_engine.load(POCKET, heads=spoilt, options=LoadOptions(check_heads=False))
+    assert "heads-implausible" not in codes(silent)
+
+
+def test_own_heads_are_checked_when_first_used(tmp_path: Path) -> None:
+    engine = mlx_engine.load(spoilt_folder(POCKET, tmp_path / "spoilt"))
+    plain, greedy = DraftOptions(source="none"), SamplingOptions(temperature=0)
+    text = engine.generate("Yes", max_tokens=4, sampling=greedy, draft=plain).text
+    assert "heads-implausible" not in codes(engine)
+    draft = DraftOptions(depth=2)
+    for _ in range(2):
+        assert engine.generate("Yes", max_tokens=4, sampling=greedy, draft=draft).text == text
+        assert codes(engine).count("heads-implausible") == 1

@@ -1,0 +1,35 @@
+"""What holds for a loaded model on this machine: are rows exact, do the heads fit."""
+
+from dataclasses import replace
+
+from mlx_engine.decoding.row_check import rows_are_exact
+from mlx_engine.drafting.head_check import TEXT, measure_fit, misfit
+from mlx_engine.loading.load_model import LoadedModel
+from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.options import Numerics
+from mlx_engine.values.reason import Reason
+
+ROWS_DIFFER = Reason(
+    "rows-differ",
+    "Exact numerics were asked for, but on this machine a row's logits change with the rows beside "
+    "it: text with drafting may leave the plain text at near ties.",
+)
+
+
+def with_numerics(model: LoadedModel, wanted: Numerics) -> ModelDescription:
+    """The model's description with the numerics that are in effect here."""
+    described = replace(model.description, numerics="fast")
+    if wanted == "fast":
+        return described
+    if rows_are_exact(model.adapter):
+        return replace(described, numerics="exact")
+    return replace(described, declined=(*described.declined, ROWS_DIFFER))
+
+
+def with_head_check(model: LoadedModel, description: ModelDescription) -> ModelDescription:
+    """The description, with a reason when the MTP heads do not fit; reads the heads."""
+    fit = measure_fit(model.adapter, model.tokenizer.encode(TEXT))
+    reason = misfit(fit, model.head_origin)
+    if reason is None:
+        return description
+    return replace(description, declined=(*description.declined, reason))
