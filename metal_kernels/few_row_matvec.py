@@ -26,12 +26,18 @@ MOST_ACCUMULATORS = 24
 GROUPS_TOGETHER = 2
 """SIMD-groups of a threadgroup; they share nothing."""
 
-BODY = """
+SETUP = """
 const int K = x_shape[1];
 const int N = w_shape[0];
 const int lane = thread_index_in_simdgroup;
-const int first = (threadgroup_position_in_grid.x * SIMDS + simdgroup_index_in_threadgroup) * R;
+const int simd = threadgroup_position_in_grid.x * SIMDS + simdgroup_index_in_threadgroup;
+"""
 
+FIRST = """
+const int first = simd * R;
+"""
+
+ACCUMULATE = """
 float total[R][M];
 for (int r = 0; r < R; r++) {
   for (int m = 0; m < M; m++) {
@@ -69,7 +75,9 @@ for (int unit = lane; unit < units; unit += 32) {
     }
   }
 }
+"""
 
+STORE = """
 for (int r = 0; r < R; r++) {
   for (int m = 0; m < M; m++) {
     const float all = simd_sum(total[r][m]);
@@ -91,7 +99,7 @@ def few_row_matvec(
         name=f"few_row_matvec_{form.name}",
         inputs=("x", *form.buffers),
         outputs=("y",),
-        body=BODY,
+        body=SETUP + FIRST + ACCUMULATE + STORE,
         header=form.header,
     )
     simds = -(-outputs // together)

@@ -124,10 +124,10 @@ template <int N, typename T> vec<T, N> select(vec<T, N> a, vec<T, N> b, vec<bool
   return r;
 }
 template <typename T> T ldexp(T x, int e) { return T(__builtin_ldexpf((float)x, e)); }
-template <typename T> bool isnan(T x) { return __builtin_isnan((float)x); }
-template <typename T> bool isinf(T x) { return __builtin_isinf((float)x); }
-template <typename T> bool isfinite(T x) { return __builtin_isfinite((float)x); }
-template <typename T> bool signbit(T x) { return __builtin_signbit((float)x); }
+template <typename T> bool isnan(T x) { return __builtin_isnan((msl_raw)x); }
+template <typename T> bool isinf(T x) { return __builtin_isinf((msl_raw)x); }
+template <typename T> bool isfinite(T x) { return __builtin_isfinite((msl_raw)x); }
+template <typename T> bool signbit(T x) { return __builtin_signbit((msl_raw)x); }
 template <typename T, int N> T length_squared(vec<T, N> v) { return dot(v, v); }
 template <typename T, int N> T length(vec<T, N> v) { return sqrt(dot(v, v)); }
 

@@ -12,6 +12,7 @@ typedef __INT32_TYPE__ int32_t;
 typedef __INT64_TYPE__ int64_t;
 typedef __SIZE_TYPE__ size_t;
 typedef __PTRDIFF_TYPE__ ptrdiff_t;
+typedef float msl_raw;  // a float that is never counted
 typedef unsigned char uchar;
 typedef unsigned short ushort;
 typedef unsigned int uint;

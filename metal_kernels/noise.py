@@ -1,0 +1,69 @@
+"""Gumbel noise from two key words and a token id: the same bits as the plain-ops version.
+
+    bits = mix(mix(token ^ key0) + key1),  mix: the hash "lowbias32" (Wellons 2018)
+    u = (float(bits) + 0.5) / 2^32, at most 1 - 2^-24;  noise = -log(-log1p(-u))
+
+The logarithms are the functions that MLX's own GPU operations call (`log1p` comes with its kernel
+utilities), so there the noise is equal bit for bit too.
+"""
+
+import mlx.core as mx
+
+from metal_kernels.cost import Cost
+from metal_kernels.kernel import Call, Launcher, Output, Source
+
+HEADER = """
+inline uint mix_bits(uint word) {
+  word = (word ^ (word >> 16)) * 0x7FEB352Du;
+  word = (word ^ (word >> 15)) * 0x846CA68Bu;
+  return word ^ (word >> 16);
+}
+
+inline float gumbel_of(uint key0, uint key1, uint token) {
+  const uint bits = mix_bits(mix_bits(token ^ key0) + key1);
+  const float uniform = (float(bits) + 0.5f) * 2.3283064365386963e-10f;
+  const float below_one = min(uniform, 0.99999994f);
+  return -precise::log(-log1p(-below_one));
+}
+"""
+
+BODY = """
+const uint token = thread_position_in_grid.x;
+const uint row = thread_position_in_grid.y;
+const float value = gumbel_of(keys[2 * row], keys[2 * row + 1], token);
+noise[size_t(row) * threads_per_grid.x + token] = value;
+"""
+
+SOURCE = Source("position_noise", ("keys",), ("noise",), BODY, HEADER)
+THREADS = 256
+
+
+def gumbel_noise(keys: mx.array, vocabulary: int, launcher: Launcher) -> mx.array:
+    """keys uint32 [R, 2] -> float32 [R, vocabulary]."""
+    rows = keys.shape[0]
+    call = Call(
+        inputs=(keys,),
+        outputs=(Output((rows, vocabulary), mx.float32),),
+        grid=(vocabulary, rows, 1),
+        threadgroup=(THREADS, 1, 1),
+    )
+    return launcher.run(SOURCE, call)[0]
+
+
+def reference(keys: mx.array, vocabulary: int) -> mx.array:
+    """The same by plain ops."""
+    tokens = mx.arange(vocabulary, dtype=mx.uint32)
+    bits = _mix(_mix(tokens ^ keys[:, :1]) + keys[:, 1:])
+    uniform = (bits.astype(mx.float32) + 0.5) * 2.0**-32
+    return -mx.log(-mx.log1p(-mx.minimum(uniform, 1 - 2.0**-24)))
+
+
+def _mix(word: mx.array) -> mx.array:
+    word = (word ^ (word >> 16)) * mx.array(0x7FEB352D, mx.uint32)
+    word = (word ^ (word >> 15)) * mx.array(0x846CA68B, mx.uint32)
+    return word ^ (word >> 16)
+
+
+def cost(rows: int, vocabulary: int) -> Cost:
+    """Of one call; a logarithm counted as ten operations."""
+    return Cost(read=8.0 * rows, written=4.0 * rows * vocabulary, flops=24.0 * rows * vocabulary)
