@@ -1,6 +1,7 @@
 """The chat on show: joins the transcript with the store and the engine."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from PySide6.QtCore import QObject, Signal
 
@@ -172,11 +173,19 @@ class ChatController(QObject):
     def _ask(self, question: StoredMessage) -> None:
         chat = self.chat
         self._models.use_options(chat.settings.load)
+        self._remember_model()
         past = chat.past(question.id)
         settings = engine_settings(chat.settings)
         self._answers.ask(question, past, settings, self._models.model_name)
         chat.reload()
         self.stored.emit()
+
+    def _remember_model(self) -> None:
+        """Which model answers from now on, so that it can be offered when it is not in use."""
+        current = self._models.loading or self._models.in_use
+        path = current.path if current else None
+        if self.chat.settings.model_path != path:
+            self.chat.change_settings(replace(self.chat.settings, model_path=path))
 
     def _has_model(self) -> bool:
         if self._models.description is None and self._models.loading is None:

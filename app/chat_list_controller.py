@@ -12,9 +12,6 @@ from app.values.errors import StoreError
 from app.window.sidebar.listed_chats import ChatGroup, ListedChat
 from app.window.sidebar.sidebar import Sidebar
 
-MOST_LISTED = 2000
-"""Chats listed at once; older ones are found by searching."""
-
 
 class ChatListController(QObject):
     """Keeps the sidebar true.
@@ -126,12 +123,8 @@ class ChatListController(QObject):
         if self._query:
             hits = self._store.search.find(self._query)
             return (ChatGroup("Found", tuple(map(_found, hits))),) if hits else ()
-        chats = self._store.chats.listed(MOST_LISTED + 1)
-        days = group_by_day(chats[:MOST_LISTED], self._clock())
-        groups = [ChatGroup(day.heading, tuple(map(ListedChat, day.chats))) for day in days]
-        if len(chats) > MOST_LISTED:
-            groups.append(ChatGroup("Older ones: search for them", ()))
-        return tuple(groups)
+        days = group_by_day(self._store.chats.listed(), self._clock())
+        return tuple(ChatGroup(day.heading, tuple(map(ListedChat, day.chats))) for day in days)
 
 
 def _one_group(heading: str, chats: Iterable[ChatSummary]) -> tuple[ChatGroup, ...]:

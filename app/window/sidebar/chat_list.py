@@ -44,7 +44,6 @@ class ChatList(QListView):
         self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self.setLayoutMode(QListView.LayoutMode.Batched)
         self.setMouseTracking(True)
         self._model.renamed.connect(self.renamed)
         self.clicked.connect(self._choose)

@@ -75,18 +75,19 @@ class ChatListModel(QAbstractListModel):
         return 0 if parent.isValid() else len(self._rows)
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        """Titles, and the values behind them."""
+        """Titles, and the values behind them; the layout asks for CHAT_ROLE of every row."""
         row = self._rows[index.row()] if index.isValid() else ""
         if isinstance(row, str):
             return row if role == Qt.ItemDataRole.DisplayRole else None
-        values = {
-            int(Qt.ItemDataRole.DisplayRole): row.title,
-            int(Qt.ItemDataRole.ToolTipRole): row.title,
-            int(Qt.ItemDataRole.EditRole): row.chat.title,
-            int(CHAT_ROLE): row,
-            int(ANSWERING_ROLE): row.chat.id in self._answering,
-        }
-        return values.get(int(role))
+        if role == CHAT_ROLE:
+            return row
+        if role == ANSWERING_ROLE:
+            return row.chat.id in self._answering
+        if role == Qt.ItemDataRole.EditRole:
+            return row.chat.title
+        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
+            return row.title
+        return None
 
     def setData(  # noqa: N802
         self, index: Index, value: Any, role: int = Qt.ItemDataRole.EditRole

@@ -14,6 +14,7 @@ from app.window.transcript.draft_legend import DraftLegend
 from app.window.transcript.find_bar import FindBar
 from app.window.transcript.look import Look
 from app.window.transcript.message_column import MessageColumn
+from app.window.transcript.model_offer import ModelOffer
 from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.thinking_segment import ThinkingShown
 from mlx_engine.values.events import TextPiece
@@ -56,6 +57,8 @@ class TranscriptView(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
+        self.offer = ModelOffer()
+        layout.addWidget(self.offer)
         layout.addWidget(self.column)
         self.legend = DraftLegend(self._look)
         layout.addWidget(self.legend, 0, Qt.AlignmentFlag.AlignHCenter)

@@ -1,0 +1,209 @@
+"""What is done with chats by keys and by mouse, from the sidebar down to the store."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from chat_stores import Clock
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QContextMenuEvent
+from PySide6.QtWidgets import QApplication, QLineEdit, QMenu, QPushButton
+from pytestqt.qtbot import QtBot
+
+from app.chat_list_controller import ChatListController
+from app.store.session_store import SessionStore, open_store
+from app.values.chat_settings import ChatSettings
+from app.window.sidebar.sidebar import Sidebar
+from app.window.theme import TypeSizes, load_theme
+
+pytestmark = [
+    pytest.mark.qt_log_level_fail("WARNING"),
+    pytest.mark.qt_log_ignore("This plugin does not support", extend=True),
+]
+DAY_S = 24 * 3600.0
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: Clock) -> Iterator[SessionStore]:
+    made = open_store(tmp_path / "chats.db", clock)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def hands(qtbot: QtBot, store: SessionStore, clock: Clock) -> "Hands":
+    return Hands(qtbot, store, clock)
+
+
+class Hands:
+    """A user in front of the sidebar."""
+
+    def __init__(self, qtbot: QtBot, store: SessionStore, clock: Clock) -> None:
+        self._qtbot, self.store = qtbot, store
+        self.sidebar = Sidebar(load_theme("light"), TypeSizes())
+        qtbot.addWidget(self.sidebar)
+        self.sidebar.resize(232, 600)
+        self.sidebar.show()
+        self.listed = ChatListController(store, self.sidebar, clock)
+        self.opened: list[int] = []
+        self.listed.chosen.connect(lambda chat_id, _: self.opened.append(chat_id))
+
+    def chats(self, *titles: str) -> list[int]:
+        ids = [self.store.chats.create(ChatSettings(), title) for title in titles]
+        self.listed.refresh()
+        return ids
+
+    @property
+    def rows(self) -> list[str]:
+        model = self.sidebar.list.model()
+        return [model.index(row, 0).data() for row in range(model.rowCount())]
+
+    def place(self, title: str) -> QPoint:
+        index = self.sidebar.list.model().index(self.rows.index(title), 0)
+        return self.sidebar.list.visualRect(index).center()
+
+    def click(self, title: str) -> None:
+        viewport = self.sidebar.list.viewport()
+        self._qtbot.mouseClick(viewport, Qt.MouseButton.LeftButton, pos=self.place(title))
+
+    def double_click(self, title: str) -> None:
+        self.click(title)
+        viewport = self.sidebar.list.viewport()
+        self._qtbot.mouseDClick(viewport, Qt.MouseButton.LeftButton, pos=self.place(title))
+
+    def key(self, key: Qt.Key) -> None:
+        self._qtbot.keyClick(self.sidebar.list, key)
+
+    def press(self, words: str) -> None:
+        buttons = self.sidebar.findChildren(QPushButton)
+        button = next(b for b in buttons if b.text() == words and b.isVisible())
+        self._qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+
+    def type_title(self, title: str) -> None:
+        editor = self.sidebar.list.viewport().findChild(QLineEdit)
+        assert isinstance(editor, QLineEdit)
+        editor.selectAll()
+        self._qtbot.keyClicks(editor, title)
+        self._qtbot.keyClick(editor, Qt.Key.Key_Return)
+        self._qtbot.waitUntil(lambda: title in self.rows)
+
+    def choose(self, title: str, words: str, *, by_keys: bool) -> None:
+        """Open a chat's menu, go down to an entry with the arrow key, and press Return."""
+        chats = self.sidebar.list
+        self.click(title)
+        place = self.place(title)
+        reason = QContextMenuEvent.Reason.Keyboard if by_keys else QContextMenuEvent.Reason.Mouse
+        QApplication.sendEvent(
+            chats.viewport(), QContextMenuEvent(reason, place, chats.mapToGlobal(place))
+        )
+        menu = next(m for m in chats.findChildren(QMenu) if m.isVisible())
+        for _ in range(10):
+            self._qtbot.keyClick(menu, Qt.Key.Key_Down)
+            active = menu.activeAction()
+            if active is not None and active.text() == words:
+                break
+        self._qtbot.keyClick(menu, Qt.Key.Key_Return)
+        QApplication.processEvents()
+
+
+def test_opening_with_mouse_and_keys(hands: Hands) -> None:
+    first, second = hands.chats("First", "Second")
+    hands.click("First")
+    hands.key(Qt.Key.Key_Up)
+    hands.key(Qt.Key.Key_Return)
+    hands.key(Qt.Key.Key_Down)
+    hands.key(Qt.Key.Key_Space)
+    assert hands.opened == [first, second, first]
+
+
+def test_renaming_with_f2_and_with_a_double_click(hands: Hands) -> None:
+    (chat,) = hands.chats("Old")
+    hands.click("Old")
+    hands.key(Qt.Key.Key_F2)
+    hands.type_title("By key")
+    assert hands.store.chats.get(chat).title == "By key"
+    hands.double_click("By key")
+    hands.type_title("By mouse")
+    assert hands.store.chats.get(chat).title == "By mouse"
+
+
+@pytest.mark.parametrize("by_keys", [True, False])
+def test_pinning_and_copying_from_the_menu(hands: Hands, by_keys: bool) -> None:
+    hands.chats("Kernels", "Recipe")
+    hands.choose("Kernels", "Pin", by_keys=by_keys)
+    assert hands.rows == ["Pinned", "Kernels", "Today", "Recipe"]
+    hands.choose("Kernels", "Unpin", by_keys=by_keys)
+    assert hands.rows == ["Today", "Recipe", "Kernels"]
+    hands.choose("Recipe", "Duplicate", by_keys=by_keys)
+    assert hands.rows == ["Today", "Recipe (copy)", "Recipe", "Kernels"]
+    assert hands.store.chats.get(hands.opened[-1]).title == "Recipe (copy)"
+
+
+@pytest.mark.parametrize("by_keys", [True, False])
+def test_deleting_undoing_and_the_bin(hands: Hands, by_keys: bool) -> None:
+    first, second = hands.chats("First", "Second")
+    hands.choose("First", "Delete", by_keys=by_keys)
+    assert hands.rows == ["Today", "Second"]
+    hands.press("Undo")
+    assert hands.rows == ["Today", "Second", "First"] and hands.opened[-1] == first
+    hands.choose("First", "Delete", by_keys=by_keys)
+    hands.choose("Second", "Delete", by_keys=by_keys)
+    hands.press("Bin")
+    assert hands.rows[0] == "Bin" and set(hands.rows[1:]) == {"First", "Second"}
+    hands.choose("First", "Restore", by_keys=by_keys)
+    hands.choose("Second", "Delete for good", by_keys=by_keys)
+    assert hands.rows == []
+    hands.press("Bin")
+    assert hands.rows == ["Today", "First"]
+    assert [chat.id for chat in hands.store.chats.listed()] == [first] != [second]
+
+
+def test_the_bin_keeps_chats_for_thirty_days(hands: Hands, clock: Clock, tmp_path: Path) -> None:
+    hands.chats("Old", "Older")
+    hands.choose("Older", "Delete", by_keys=True)
+    clock.now += 2 * DAY_S
+    hands.choose("Old", "Delete", by_keys=True)
+    hands.store.close()
+    clock.now += 29 * DAY_S
+    again = open_store(tmp_path / "chats.db", clock)
+    assert [chat.title for chat in again.chats.in_bin()] == ["Old"]
+    again.close()
+    clock.now += 2 * DAY_S
+    again = open_store(tmp_path / "chats.db", clock)
+    assert again.chats.in_bin() == ()
+    again.close()
+
+
+def test_days_have_headings(hands: Hands, clock: Clock) -> None:
+    hands.chats("Long ago")
+    clock.now += 40 * DAY_S
+    hands.chats("Lately")
+    clock.now += 10 * DAY_S
+    hands.chats("Now")
+    assert hands.rows[:4] == ["Today", "Now", "Last 30 days", "Lately"]
+    assert hands.rows[5:] == ["Long ago"]
+
+
+def test_ten_thousand_chats_can_all_be_reached(hands: Hands) -> None:
+    sql = "INSERT INTO chat (title, created_at, updated_at, settings) VALUES (?, ?, ?, '{}')"
+    with hands.store.database.transaction():
+        for number in range(10_000):
+            at = 1.7e9 + 3000.0 * number
+            hands.store.database.insert(sql, f"Chat {number}", at, at)
+    began = time.thread_time()
+    hands.listed.refresh()
+    assert time.thread_time() - began < 1.0
+    chats = hands.sidebar.list
+    chats.setFocus()
+    hands.click(hands.rows[1])
+    hands.key(Qt.Key.Key_End)
+    QApplication.processEvents()
+    hands.key(Qt.Key.Key_Return)
+    assert hands.store.chats.get(hands.opened[-1]).title == "Chat 0"
+    assert chats.viewport().rect().contains(hands.place("Chat 0"))
