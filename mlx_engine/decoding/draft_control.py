@@ -14,6 +14,7 @@ from mlx_engine.drafting.sources import (
     UNREAD,
     DraftKit,
     follow_options,
+    has_lost_its_place,
     make_source,
     model_of,
     needs_hidden_states,
@@ -67,15 +68,31 @@ class DraftControl:
         try:
             return self._track_with_source()
         except EngineError as error:
-            why = Reason("draft-unreadable", f"Nothing is drafted: {error}")
-            self._unreadable = _Unreadable(self.options.source, why)
+            self._give_up(error)
             return self._track_with_source()
+
+    def _give_up(self, error: EngineError) -> None:
+        why = Reason("draft-unreadable", f"Nothing is drafted: {error}")
+        self._unreadable = _Unreadable(self.options.source, why)
+
+    def _heads_are_there(self) -> bool:
+        """Read them, if a draft in mid-answer is the first that needs them."""
+        try:
+            self._kit.read_heads()
+        except EngineError as error:
+            self._give_up(error)
+        return self._unreadable is None
 
     def _track_with_source(self) -> Track:
         options, track = self.options, self._track
-        drafts = self.why_not() is None and options.depth != 0
-        is_another = track is None or self._made.source != options.source
-        if drafts and (is_another or isinstance(track and track.source, NoDraft)):
+        is_possible = self.why_not() is None
+        drafts = is_possible and options.depth != 0
+        is_new = track is None or self._made.source != options.source
+        if drafts and model_of(options) == "mtp" and not why_no_model(options, self._kit):
+            self._kit.read_heads()
+        if (is_possible and is_new and (drafts or model_of(options) != "model")) or (
+            drafts and track is not None and has_lost_its_place(track.source)
+        ):
             source = make_source(options, self._kit)
             if track is None or needs_hidden_states(source):
                 track = Track(self._kit.adapter, source)
@@ -111,8 +128,10 @@ class DraftControl:
             self._track.follow(make_source(options, self._kit))
             self._made = options
             return FixedLength(0, NEXT_ROUND)
-        if source is None or isinstance(source, NoDraft) or options.source != self._made.source:
+        if source is None or has_lost_its_place(source) or options.source != self._made.source:
             return FixedLength(0, UNREAD)
+        if needs_hidden_states(source) and not self._heads_are_there():
+            return FixedLength(0, self.why_not())
         if options != self._made:
             follow_options(source, self._made, options, self._kit)
             self._made = options

@@ -21,6 +21,9 @@ from mlx_engine.values.options import MAX_DEPTH, DraftRule
 FLUSH_ROWS = 64
 """Rows that may wait for the next draft before they are read without one."""
 
+DEFERRED_ROWS = 2048
+"""Rows kept for a head that has not drafted yet, before it gives this conversation up."""
+
 
 class Rows(NamedTuple):
     """Rows for the head: tokens int [T] and the hidden states of the positions before [1, T, H]."""
@@ -35,23 +38,31 @@ class MtpSnapshot(NamedTuple):
     length: int
     caches: CachesSnapshot
     newest: mx.array | None
+    waiting: tuple[Rows, ...]
 
     @property
     def nbytes(self) -> int:
         """Bytes that live on only because of this snapshot."""
-        return self.caches.nbytes + (0 if self.newest is None else self.newest.nbytes)
+        held = self.caches.nbytes + sum(rows.hidden.nbytes for rows in self.waiting)
+        return held + (0 if self.newest is None else self.newest.nbytes)
 
 
 class MtpDraft:
     """A single head that chains on its own hidden states.
 
-    picking and output (its output head) may change between rounds.
+    picking and output (its output head) may change between rounds. deferred: the head is not
+    touched before the first draft, for which rows are kept; is_lost: they have become too many.
     """
 
     limit = MAX_DEPTH
 
     def __init__(
-        self, adapter: Adapter, rule: DraftRule = "shared-noise", min_probability: float = 0.0
+        self,
+        adapter: Adapter,
+        rule: DraftRule = "shared-noise",
+        min_probability: float = 0.0,
+        *,
+        deferred: bool = False,
     ) -> None:
         assert adapter.mtp_depth > 0
         self._adapter = adapter
@@ -61,6 +72,8 @@ class MtpDraft:
         self._newest: mx.array | None = None
         self._waiting: list[Rows] = []
         self._is_ahead = False
+        self._is_deferred = deferred
+        self.is_lost = False
         self._length = 0
 
     @property
@@ -86,18 +99,27 @@ class MtpDraft:
         self._is_ahead = False
         self._length += tokens.shape[0]
         self.output.saw(tokens)
-        if sum(rows.tokens.shape[0] for rows in self._waiting) >= FLUSH_ROWS:
+        count = sum(rows.tokens.shape[0] for rows in self._waiting)
+        if self._is_deferred:
+            self._give_up(is_too_much=count > DEFERRED_ROWS)
+        elif count >= FLUSH_ROWS:
             self._read_waiting()
+
+    def _give_up(self, *, is_too_much: bool) -> None:
+        if is_too_much or self.is_lost:
+            self.is_lost = True
+            self._waiting = []
 
     def offers(self, last: int) -> tuple[Offer, ...]:
         """A chain, at any place but the very first."""
         del last
-        return () if self._newest is None else (Offer("mtp"),)
+        return () if self._newest is None or self.is_lost else (Offer("mtp"),)
 
     def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
         """A chain of `wanted.depth` tokens, lazy unless min_probability is set."""
-        if wanted.depth == 0 or self._newest is None:
+        if wanted.depth == 0 or self._newest is None or self.is_lost:
             return empty_draft()
+        self._is_deferred = False
         states = self._read([*self._waiting, Rows(mx.array([wanted.last]), self._newest)])
         self._waiting = []
         self._is_ahead = True
@@ -131,18 +153,22 @@ class MtpDraft:
     def snapshot(self) -> MtpSnapshot:
         """Everything observed, read into the head's cache; not between a draft and its round."""
         assert not self._is_ahead
-        self._read_waiting()
-        return MtpSnapshot(self._length, self._caches.snapshot(), self._newest)
+        if not self._is_deferred:
+            self._read_waiting()
+        caches = self._caches.snapshot()
+        return MtpSnapshot(self._length, caches, self._newest, tuple(self._waiting))
 
     def restore(self, snapshot: SourceSnapshot) -> None:
         """Go back to a boundary."""
         assert isinstance(snapshot, MtpSnapshot)
         self._caches.restore(snapshot.caches)
         self._newest = snapshot.newest
-        self._waiting = []
+        self._waiting = list(snapshot.waiting)
         self._is_ahead = False
         self._length = snapshot.length
 
     def arrays(self) -> list[mx.array]:
         """Head cache and the newest hidden state."""
-        return [*self._caches.arrays(), *([] if self._newest is None else [self._newest])]
+        waiting = [rows.hidden for rows in self._waiting] if self._is_deferred else []
+        newest = [] if self._newest is None else [self._newest]
+        return [*self._caches.arrays(), *waiting, *newest]

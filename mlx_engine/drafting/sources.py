@@ -101,7 +101,7 @@ def why_not(options: DraftOptions, kit: DraftKit) -> Reason | None:
 
 
 def make_source(options: DraftOptions, kit: DraftKit) -> DraftSource:
-    """The source for a new conversation; reads the model it drafts with. Raises EngineError."""
+    """The source for a new conversation; opens the small model. Raises EngineError."""
     if kit.adapter.plain_only is not None:
         return NoDraft()
     model = None if why_no_model(options, kit) else _make_model(options, kit)
@@ -113,14 +113,20 @@ def make_source(options: DraftOptions, kit: DraftKit) -> DraftSource:
 def _make_model(options: DraftOptions, kit: DraftKit) -> ModelSource | None:
     wanted = model_of(options)
     if wanted == "mtp":
-        kit.read_heads()
-        source = MtpDraft(kit.adapter, options.rule, options.min_probability)
+        deferred = options.depth == 0
+        source = MtpDraft(kit.adapter, options.rule, options.min_probability, deferred=deferred)
         source.output = kit.outputs.take(options)
         return source
     if wanted == "model" and kit.small is not None:
         small, vocabulary = kit.small.open(), kit.adapter.vocabulary
         return SmallModelDraft(small, vocabulary, options.rule, options.min_probability)
     return None
+
+
+def has_lost_its_place(source: DraftSource) -> bool:
+    """Whether it has to read the conversation from the start to draft again."""
+    part = model_part(source)
+    return isinstance(part, NoDraft) or (isinstance(part, MtpDraft) and part.is_lost)
 
 
 def needs_hidden_states(source: DraftSource) -> bool:

@@ -9,7 +9,7 @@ from tiny_adapter import TinySizes, tiny_adapter
 
 from mlx_engine.drafting.combined_draft import CombinedDraft
 from mlx_engine.drafting.contract import Proposal
-from mlx_engine.drafting.mtp_draft import FLUSH_ROWS, MtpDraft
+from mlx_engine.drafting.mtp_draft import DEFERRED_ROWS, FLUSH_ROWS, MtpDraft
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import SamplingOptions
 
@@ -145,3 +145,21 @@ def test_beside_prompt_lookup_the_head_sees_every_token(adapter, hidden):
     assert source.propose(wanted, greedy()).tokens.tolist() == chain(
         adapter, hidden, source.length, 3
     )
+
+
+def test_a_deferred_head_is_not_touched_before_it_drafts(adapter, hidden):
+    """It then knows all that came before; of very long texts it says that it does not."""
+    source = MtpDraft(adapter, "greedy", 0.0, deferred=True)
+    for start in range(0, 90, 30):
+        source.observe(mx.array(TEXT[start : start + 30]), hidden[:, start : start + 30])
+    boundary = source.snapshot()
+    assert source.nbytes == 0
+    for _ in range(2):
+        assert propose(source, 90, 3) == chain(adapter, hidden, 90, 3)
+        source.restore(boundary)
+    late = MtpDraft(adapter, "greedy", 0.0, deferred=True)
+    many = mx.zeros((1, DEFERRED_ROWS + 2, 32))
+    late.observe(mx.zeros(DEFERRED_ROWS + 2, dtype=mx.int32), many)
+    assert late.is_lost
+    assert late.offers(1) == ()
+    assert propose(late, 5, 3) == []
