@@ -110,6 +110,7 @@ class AnswerView(QWidget):
 
     def _make_notice(self, message: ShownMessage) -> ProseSegment:
         notice = ProseSegment(self._look, muted=message.state != "failed")
+        notice.setAccessibleName("Why it ended")
         notice.fit(self._width)
         words = escape(message.notice).replace("\n", "<br>")
         kind = ' class="problem"' if message.state == "failed" else ""

@@ -108,7 +108,8 @@ class ChatSearch(QObject):
 
     def mark(self, look: Look) -> None:
         """Show the matches in the widgets there are, the current one stronger."""
-        current, marked = self.current, []
+        current = self.current
+        marked: list[TextWidget] = []
         for view in self._views if self._pattern else ():
             selections: dict[TextWidget, list[QTextEdit.ExtraSelection]] = {}
             for match in self._matches(view):

@@ -111,6 +111,7 @@ class SegmentColumn(QWidget):
             self._column.addSpacing(GAP - PARAGRAPH_GAP if self._widgets else 0)
         else:
             widget = ProseSegment(self._look, self._muted)
+            widget.setAccessibleName("Thinking" if self._muted else "Answer")
             widget.fit(self._width)
             widget.resize(self._width, 1)
             widget.link_clicked.connect(self.link_clicked)

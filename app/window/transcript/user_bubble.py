@@ -30,6 +30,7 @@ class UserBubble(QWidget):
         self._look, self._text, self._width = look, text, width
         self._box = QRect()
         self.prose = ProseSegment(look, parent=self)
+        self.prose.setAccessibleName("Your message")
         self._more = QPushButton(f"Show all of {_size(text)}", self)
         self._more.setProperty("role", "quiet")
         self._more.clicked.connect(lambda: self._show(MOST))

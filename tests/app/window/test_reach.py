@@ -1,0 +1,149 @@
+"""Every widget of transcript and sidebar that takes the focus has a name, whatever is on show."""
+
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QAccessible
+from PySide6.QtWidgets import QApplication, QWidget
+from pytestqt.qtbot import QtBot
+from shown_transcript import LIVE, STATS, of, settle, show, stream
+
+from app.values.chats import ChatSummary, DraftedSpan
+from app.window.sidebar.listed_chats import ChatGroup, ListedChat
+from app.window.sidebar.sidebar import Sidebar
+from app.window.theme import TypeSizes, load_theme
+from app.window.transcript.shown_message import ShownMessage
+from app.window.transcript.transcript_view import TranscriptView
+
+pytestmark = pytest.mark.qt_log_level_fail("WARNING")
+RICH = "# Title\n\nWords with a [link](https://example.org).\n\n```py\nx = 1\n```\n\n> quote\n"
+QUESTION = ShownMessage(2, "user", "why?", branch_index=1, branch_count=3)
+ANSWER = ShownMessage(1, "assistant", RICH, "hm", 1.5, stats=STATS, branch_count=2)
+KEYS = Qt.FocusPolicy.TabFocus
+EITHER = Qt.FocusPolicy.TabFocus.value | Qt.FocusPolicy.ClickFocus.value
+
+
+@pytest.fixture
+def view(qtbot: QtBot) -> TranscriptView:
+    made = TranscriptView(load_theme("light"), TypeSizes(), "open")
+    qtbot.addWidget(made)
+    made.resize(700, 900)
+    made.show()
+    settle()
+    return made
+
+
+def focusable(root: QWidget, policy: int = EITHER) -> list[QWidget]:
+    """What is on show and can have the focus."""
+    return [
+        widget
+        for widget in root.findChildren(QWidget)
+        if widget.focusPolicy().value & policy
+        and widget.isVisibleTo(root)
+        and widget.objectName() != "qt_scrollarea_viewport"
+    ]
+
+
+def name_of(widget: QWidget) -> str:
+    """What a screen reader says of it."""
+    interface = QAccessible.queryAccessibleInterface(widget)
+    return interface.text(QAccessible.Text.Name) if interface and interface.isValid() else ""
+
+
+def names(root: QWidget, policy: int = EITHER) -> list[str]:
+    """Of all that can have the focus; fails when one has none."""
+    found = [(name_of(widget), widget) for widget in focusable(root, policy)]
+    nameless = [widget for name, widget in found if not name.strip()]
+    assert not nameless, nameless
+    return [name for name, _ in found]
+
+
+def test_an_empty_transcript(view: TranscriptView) -> None:
+    assert "Transcript" in names(view)
+
+
+def test_an_answer_while_it_streams_with_and_without_tints(view: TranscriptView) -> None:
+    view.add_message(LIVE)
+    stream(view, "so ", "thinking")
+    stream(view, RICH)
+    assert {"Thinking…", "Answer", "Code, py", "Copy code"} <= set(names(view))
+    view.set_drafted_shown(True)
+    settle()
+    names(view)
+
+
+def test_a_finished_answer_can_be_worked_with_by_keys(view: TranscriptView) -> None:
+    show(view, replace(ANSWER, spans=(DraftedSpan(2, 7, 1),), can_continue=True), QUESTION)
+    view.set_drafted_shown(True)
+    settle()
+    reached = names(view, KEYS.value)
+    assert {
+        "Thought for 1.5 s",
+        "Copy code",
+        "Copy",
+        "Copy as markdown",
+        "Regenerate",
+        "Continue this answer",
+        "Edit and send again",
+        "Previous version",
+        "Next version",
+    } <= set(reached)
+    assert any(name.startswith("Figures: 41.3") for name in reached)
+
+
+def test_a_failed_answer_says_why(view: TranscriptView) -> None:
+    words = "The conversation is too long."
+    show(view, replace(ANSWER, state="failed", stats=None, notice=words))
+    assert "Why it ended" in names(view)
+
+
+def test_a_long_question_and_its_editor(view: TranscriptView) -> None:
+    show(view, ShownMessage(2, "user", "word " * 2000))
+    assert any(name.startswith("Show all") for name in names(view, KEYS.value))
+    of(view, 2).edit()
+    settle()
+    assert {"Edit your message", "Cancel", "Send again"} <= set(names(view, KEYS.value))
+
+
+def test_finding(view: TranscriptView, qtbot: QtBot) -> None:
+    show(view, ANSWER)
+    view.open_find()
+    qtbot.keyClicks(view.find_bar.field, "w")
+    reached = set(names(view, KEYS.value))
+    assert {"Find in this chat", "Previous match", "Next match", "Close"} <= reached
+
+
+def test_the_model_of_another_chat(view: TranscriptView) -> None:
+    view.offer.offer("Other-8B")
+    settle()
+    assert "Load Other-8B" in names(view, KEYS.value)
+
+
+def test_every_role_is_told(view: TranscriptView) -> None:
+    show(view, ANSWER)
+    buttons = {QAccessible.Role.Button, QAccessible.Role.CheckBox, QAccessible.Role.Link}
+    head = QAccessible.queryAccessibleInterface(of(view, 1).answer.thinking.head)
+    assert head.role() in buttons
+    assert head.state().checked == 1
+    footer = QAccessible.queryAccessibleInterface(of(view, 1).footer)
+    assert footer.role() in buttons
+    code = QAccessible.queryAccessibleInterface(of(view, 1).texts()[2])
+    assert code.text(QAccessible.Text.Value) == "x = 1"
+
+
+@pytest.mark.parametrize("is_bin", [False, True])
+def test_the_sidebar(qtbot: QtBot, is_bin: bool) -> None:
+    sidebar = Sidebar(load_theme("light"), TypeSizes())
+    qtbot.addWidget(sidebar)
+    sidebar.show()
+    assert {"Search in chats", "New chat", "Models", "Bin", "Chats"} <= set(names(sidebar))
+    chat = ListedChat(ChatSummary(1, "Kernels", False, 0.0, 0.0))
+    sidebar.show_groups([ChatGroup("Today", (chat,))], is_bin=is_bin)
+    sidebar.offer_undo("Moved to the bin", lambda: None)
+    QApplication.processEvents()
+    assert "Undo" in names(sidebar, KEYS.value)
+    chats = QAccessible.queryAccessibleInterface(sidebar.list)
+    said = [chats.child(n).text(QAccessible.Text.Name) for n in range(chats.childCount())]
+    assert said == ["Today", "Kernels"]
+    assert chats.role() == QAccessible.Role.List
