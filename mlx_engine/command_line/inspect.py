@@ -73,6 +73,12 @@ def _size(group: TensorGroup) -> str:
     return f"{size_words(group.file_nbytes or 0)} -> {size}"
 
 
+def _parameters(model: ModelDescription) -> str:
+    words = count_words(model.parameters)
+    active = model.active_parameters
+    return words if active is None else f"{words}, {count_words(active)} for each token"
+
+
 def _facts(model: ModelDescription) -> list[tuple[str, str]]:
     memory = [
         (f"memory at {token_words(context)}", size_words(model.memory_needed(context)))
@@ -81,7 +87,7 @@ def _facts(model: ModelDescription) -> list[tuple[str, str]]:
     return [
         ("file", model.path),
         ("architecture", model.architecture),
-        ("parameters", count_words(model.parameters)),
+        ("parameters", _parameters(model)),
         ("size", size_words(model.nbytes)),
         ("quantisation", model.quantisation),
         ("shape", f"{model.layers} layers, {model.hidden_size} wide, {model.vocabulary} tokens"),

@@ -85,6 +85,7 @@ def describe(
         state_bytes=figures.state_elements * _STATE_BYTES + figures.window_elements * element_bytes,
         sampling=recommended.sampling,
         numerics=options.numerics,
+        active_parameters=_active(weights, figures),
         declined=headers.rounded + (() if recommended.ignored is None else (recommended.ignored,)),
     )
 
@@ -94,6 +95,16 @@ def _recommended(headers: ModelHeaders) -> Recommendation:
     if headers.gguf is None:
         return read_recommendation(root)
     return recommendation_from_gguf(headers.gguf.metadata, root)
+
+
+def _active(weights: Mapping[str, list[_Weight]], figures: Figures) -> int | None:
+    """Of the trunk: a token leaves out the experts it is not sent to."""
+    if figures.asked_experts == 1:
+        return None
+    trunk = [w for name in weights if name not in ("skipped", "MTP head") for w in weights[name]]
+    experts = sum(weight.parameters for weight in weights.get("experts", ()))
+    resting = experts * (1 - figures.asked_experts)
+    return sum(weight.parameters for weight in trunk) - round(resting)
 
 
 def _count_heads(tensors: Iterable[str]) -> int:

@@ -42,6 +42,7 @@ class Figures:
     promised_heads: MTP heads the config claims, true or not. attention_values: elements one token
     adds to the cache of one attention layer, keys and values. state_elements: float32 elements of
     all recurrent states. window_elements: elements of all convolution windows, stored like keys.
+    asked_experts: the share of a layer's experts that one token is sent through.
     """
 
     layers: int
@@ -53,6 +54,7 @@ class Figures:
     attention_values: int
     state_elements: int
     window_elements: int
+    asked_experts: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

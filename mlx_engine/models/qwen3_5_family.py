@@ -25,7 +25,7 @@ class Qwen35Family:
     def figures(self, config: Mapping[str, object], origin: str) -> Figures:
         """Sizes by the config."""
         sizes, fields = Qwen35Config.read(config, origin), ConfigFields(config, origin)
-        layers = sizes.num_hidden_layers
+        layers, experts = sizes.num_hidden_layers, sizes.experts
         recurrent = sum(sizes.is_recurrent(layer) for layer in range(layers))
         state = sizes.value_size * sizes.linear_key_head_dim
         window = (sizes.linear_conv_kernel_dim - 1) * sizes.convolved_size
@@ -39,6 +39,7 @@ class Qwen35Family:
             attention_values=2 * sizes.num_key_value_heads * sizes.head_dim,
             state_elements=recurrent * state,
             window_elements=recurrent * window,
+            asked_experts=experts.per_token / experts.count if experts else 1.0,
         )
 
     def split(self, raw: Mapping[str, T], config: Mapping[str, object], origin: str) -> Parts[T]:

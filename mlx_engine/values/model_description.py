@@ -28,6 +28,7 @@ class ModelDescription:
     mtp_heads: heads found as tensors, whatever the config claims. mtp: why there are none, or why
     they cannot be used; None when they can. declined: everything else that is off, with reasons.
     state_bytes: recurrent state; cache_bytes_per_token: keys and values, all layers and heads.
+    active_parameters: those one token passes through, where that is not all of them.
     sampling: what the model's own generation_config recommends. can_switch_thinking: its chat
     template lets a conversation switch thinking on or off; known once it is loaded.
     """
@@ -51,6 +52,7 @@ class ModelDescription:
     numerics: Numerics = "exact"
     declined: tuple[Reason, ...] = ()
     can_switch_thinking: bool = False
+    active_parameters: int | None = None
 
     def memory_needed(self, context: int) -> int:
         """Bytes to hold the weights and a conversation of `context` tokens."""

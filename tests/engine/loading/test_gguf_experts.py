@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tiny_gguf_experts import ARCHITECTURES, write_tiny_gguf_experts
-from tiny_qwen_experts import COUNT, INNER, KINDS, Kind, write_tiny_experts
+from tiny_qwen_experts import CHOSEN, COUNT, INNER, KINDS, Kind, write_tiny_experts
 
 import mlx_engine
 from mlx_engine.loading.gguf_model import read_gguf_model
@@ -122,6 +122,10 @@ def test_inspect_counts_experts(tmp_path: Path, kind: Kind) -> None:
     assert described.mtp_heads == 1
     folder = mlx_engine.inspect(write_tiny_experts(tmp_path / "f", kind))
     assert described.parameters == folder.parameters
+    resting = groups["experts"].parameters * (COUNT - CHOSEN) // COUNT
+    heads = groups["MTP head"].parameters
+    assert described.active_parameters == described.parameters - heads - resting
+    assert folder.active_parameters == described.active_parameters
     joined = mlx_engine.inspect(
         write_tiny_gguf_experts(
             tmp_path / "j.gguf", kind, quantised=TYPES.Q8_0, joined_experts=True
