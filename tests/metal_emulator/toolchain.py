@@ -21,12 +21,15 @@ BASE = [
 ]
 KERNEL = ["-O1", "-g1", "-ftrivial-auto-var-init=pattern", "-fno-finite-loops"]
 CLANG_KERNEL = [
+    "-fno-slp-vectorize",  # it joins loads, which are counted
     *("-Xclang", "-cl-single-precision-constant"),
     *("-Xclang", "-ffloat16-excess-precision=none"),
     "-Wno-unknown-attributes",
     "-Wno-ignored-attributes",
     "-Wno-literal-range",
     "-Wno-reserved-user-defined-literal",
+    "-Wno-user-defined-literals",
+    "-Wno-unknown-warning-option",
 ]
 GCC_KERNEL = ["-fsingle-precision-constant", "-Wno-literal-suffix"]
 CHECKED = ["-fsanitize=thread", "-fsanitize=bounds", "-fsanitize=alignment"]

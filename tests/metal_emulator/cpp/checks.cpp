@@ -227,14 +227,8 @@ static void access(msl_address a, unsigned size, bool write, msl_address pc, boo
   if (a - msl_stack_low < msl_stack_high - msl_stack_low) return;
   if (a - (msl_address)arena < GROUP_ARENA - 64) 
     return group_access(a, size, write, atomic, reads, pc);
-  if (a - (msl_address)arena < arena_used) {
-    if (size > 1 && size <= 16 && !(size & (size - 1)) && a % size)
-      fail_at(MSL_ALIGNMENT, "address is not a multiple of the size", write, MSL_DEVICE,
-              page_of[(a - (msl_address)arena) >> SHIFT],
-              a - (msl_address)buffers[page_of[(a - (msl_address)arena) >> SHIFT]].shown.data, size,
-              pc);
+  if (a - (msl_address)arena < arena_used)
     return device_access(a, size, write, atomic, reads, pc);
-  }
   if (!write && is_constant(a)) return;
   fail_at(MSL_BOUNDS, "outside all buffers", write, MSL_DEVICE, -1, a, size, pc);
 }
