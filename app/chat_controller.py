@@ -213,6 +213,15 @@ class ChatController(QObject):
     def _shown_turn(self, turn: Turn) -> ShownMessage:
         return shown_turn(turn, is_last=turn is self.chat.turns[-1])
 
+    def _shown_end(self, answer: RunningAnswer) -> ShownMessage:
+        """All that was shown stays on show, also when a full disk took only some of it."""
+        return replace(
+            self._shown_turn(self.chat.turn(answer.message_id)),
+            text=answer.answer.text,
+            thinking=answer.thinking.text,
+            spans=tuple(answer.answer.spans),
+        )
+
     def _grow(self, answer: RunningAnswer, growth: Growth) -> None:
         if answer.chat_id == self.chat.chat_id and answer.finished is None:
             if growth.pieces:
@@ -225,7 +234,7 @@ class ChatController(QObject):
         if problem is not None and problem.kind == "bug":
             self.failed.emit(problem.words, problem.details)
         if answer.chat_id == self.chat.chat_id and self._try(self.chat.reload):
-            self._transcript.finish(self._shown_turn(self.chat.turn(answer.message_id)))
+            self._transcript.finish(self._shown_end(answer))
         self.stored.emit()
 
     def _try(self, action: Callable[[], object]) -> bool:

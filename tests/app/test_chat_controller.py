@@ -193,6 +193,20 @@ def test_an_answer_cut_by_closing_the_window_says_so(
         assert message.can_continue
 
 
+def test_an_answer_that_does_not_fit_on_the_disk_stays_on_show(
+    driven: Driven, source: ScriptedModels
+) -> None:
+    words = LONG * 40
+    say_next(source, Answer(words))
+    driven.send("Go")
+    database = driven.parts.store.database
+    pages = database.rows("PRAGMA page_count")[0][0]
+    database.rows(f"PRAGMA max_page_count = {pages}")
+    driven.until_answered()
+    assert driven.shown[-1] == words
+    assert "free some space" in driven.widgets.notice.words()
+
+
 def test_a_mistake_of_ours_is_told_with_details(driven: Driven, source: ScriptedModels) -> None:
     say_next(source, Answer("Half", error=ZeroDivisionError("oops")))
     driven.ask("Go")
