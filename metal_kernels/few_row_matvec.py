@@ -8,6 +8,9 @@ algorithm serves every count: the order in which a row adds is fixed by K alone.
     part[l] = sum over units u = l, l + 32, ... of s_u * (q_u . x_u) + o_u * sum(x_u)    in float32
     y[m, n] = part[0] + ... + part[31], by simd_sum
 
+Other kernels take ACCUMULATE and say by three macros which rows of the matrix (W_ROW), which values
+of x (X_VALUE) and how many of the M rows (ROWS_HERE) it works on.
+
 A SIMD-group takes `R` weight rows and all M rows of x: a lane fetches a unit of each weight row,
 and each x it loads serves R rows. R * M accumulators, at most 24 a thread. Neighbouring lanes
 fetch neighbouring units, so a SIMD-group reads whole lines. Weight rows beyond N are read as the
@@ -31,6 +34,9 @@ const int K = x_shape[1];
 const int N = w_shape[0];
 const int lane = thread_index_in_simdgroup;
 const int simd = threadgroup_position_in_grid.x * SIMDS + simdgroup_index_in_threadgroup;
+#define W_ROW(r) min(first + r, N - 1)
+#define X_VALUE(m, k) float(x[size_t(m) * K + (k)])
+#define ROWS_HERE M
 """
 
 FIRST = """
@@ -49,7 +55,7 @@ const int units = K / (8 * RUNS);
 for (int unit = lane; unit < units; unit += 32) {
   decltype(FETCH(0, 0, 0)) fetched[R];
   for (int r = 0; r < R; r++) {
-    fetched[r] = FETCH(min(first + r, N - 1), unit, K);
+    fetched[r] = FETCH(W_ROW(r), unit, K);
   }
   for (int run = 0; run < RUNS; run++) {
     const int start = run_start(unit, run);
@@ -58,7 +64,7 @@ for (int unit = lane; unit < units; unit += 32) {
     for (int m = 0; m < M; m++) {
       sum[m] = 0;
       for (int i = 0; i < 8; i++) {
-        x8[m][i] = float(x[size_t(m) * K + start + i]);
+        x8[m][i] = m < ROWS_HERE ? X_VALUE(m, start + i) : 0.0f;
         sum[m] += x8[m][i];
       }
     }
@@ -66,11 +72,13 @@ for (int unit = lane; unit < units; unit += 32) {
       float q[8];
       const float2 scale_offset = decode(fetched[r], run, q);
       for (int m = 0; m < M; m++) {
-        float dot = q[0] * x8[m][0];
-        for (int i = 1; i < 8; i++) {
-          dot = fma(q[i], x8[m][i], dot);
+        if (m < ROWS_HERE) {
+          float dot = q[0] * x8[m][0];
+          for (int i = 1; i < 8; i++) {
+            dot = fma(q[i], x8[m][i], dot);
+          }
+          total[r][m] = fma(scale_offset.x, dot, fma(scale_offset.y, sum[m], total[r][m]));
         }
-        total[r][m] = fma(scale_offset.x, dot, fma(scale_offset.y, sum[m], total[r][m]));
       }
     }
   }

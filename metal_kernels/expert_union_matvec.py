@@ -1,0 +1,123 @@
+"""Rows times the experts they chose, each distinct expert read once.
+
+    y[p] = x[row(p)] W[expert(p)]^T    for pairs p = (row, choice), W [E, N, K]
+
+A pass of M rows with `top` choices has M * top pairs; rows of one text often choose alike. The
+threadgroups of a pair look whether an earlier pair has the same expert and if so end at once; the
+first pair of an expert takes all its rows, at most M of them, and reads the weights once for all.
+So the grouping happens on the device, with no pass of its own and no wait for the host. A pair's
+sum is that of few_row_matvec, bit for bit, whatever other pairs there are.
+"""
+
+import mlx.core as mx
+
+from metal_kernels import few_row_matvec
+from metal_kernels.cost import Cost
+from metal_kernels.few_row_matvec import ACCUMULATE, GROUPS_TOGETHER
+from metal_kernels.kernel import Call, Launcher, Output, Parameter, Source
+from metal_kernels.weight_formats.contract import WeightFormat
+
+SETUP = """
+const int K = x_shape[1];
+const int N = w_shape[1];
+const int lane = thread_index_in_simdgroup;
+const int simd = threadgroup_position_in_grid.x * SIMDS + simdgroup_index_in_threadgroup;
+const int first = simd * R;
+const int leader = threadgroup_position_in_grid.y;
+const int expert = experts[leader];
+for (int p = 0; p < leader; p++) {
+  if (experts[p] == expert) {
+    return;
+  }
+}
+int pairs[M];
+int count = 0;
+for (int p = leader; p < PAIRS; p++) {
+  if (experts[p] == expert && count < M) {
+    pairs[count] = p;
+    count++;
+  }
+}
+#define W_ROW(r) (expert * N + min(first + r, N - 1))
+#define X_VALUE(m, k) float(x[size_t(pairs[m] / PAIRS_PER_X) * K + (k)])
+#define ROWS_HERE count
+"""
+
+STORE = """
+for (int r = 0; r < R; r++) {
+  for (int m = 0; m < M; m++) {
+    if (m < count) {
+      const float all = simd_sum(total[r][m]);
+      if (lane == 0 && first + r < N) {
+        y[size_t(pairs[m]) * N + first + r] = T(all);
+      }
+    }
+  }
+}
+"""
+
+
+def expert_union_matvec(
+    x: mx.array,
+    experts: mx.array,
+    weights: tuple[mx.array, ...],
+    form: WeightFormat,
+    launcher: Launcher,
+) -> mx.array:
+    """x [M, K], one row a token, or [M * top, K], one a pair; experts int32 [M, top], distinct in a
+    row; weights [E, N, ...] -> y [M * top, N] of x's dtype.
+    """
+    rows, top = experts.shape
+    pairs, outputs = rows * top, weights[0].shape[1]
+    together = few_row_matvec.weight_rows(rows)
+    simds = -(-outputs // together)
+    source = Source(
+        name=f"expert_union_matvec_{form.name}",
+        inputs=("x", "experts", *form.buffers),
+        outputs=("y",),
+        body=SETUP + ACCUMULATE + STORE,
+        header=form.header,
+    )
+    call = Call(
+        inputs=(x, experts.reshape(-1), *weights),
+        outputs=(Output((pairs, outputs), x.dtype),),
+        grid=(32 * -(-simds // GROUPS_TOGETHER) * GROUPS_TOGETHER, pairs, 1),
+        threadgroup=(32 * GROUPS_TOGETHER, 1, 1),
+        parameters=(
+            Parameter("T", x.dtype),
+            Parameter("M", rows),
+            Parameter("R", together),
+            Parameter("SIMDS", GROUPS_TOGETHER),
+            Parameter("PAIRS", pairs),
+            Parameter("PAIRS_PER_X", pairs // x.shape[0]),
+            *form.parameters,
+        ),
+    )
+    return launcher.run(source, call)[0]
+
+
+def reference(
+    x: mx.array, experts: mx.array, weights: tuple[mx.array, ...], form: WeightFormat
+) -> mx.array:
+    """The same by plain ops, pair by pair."""
+    chosen = experts.reshape(-1).tolist()
+    assert isinstance(chosen, list)
+    share = len(chosen) // x.shape[0]
+    rows = [
+        few_row_matvec.reference(
+            x[pair // share][None], tuple(part[expert] for part in weights), form
+        )
+        for pair, expert in enumerate(chosen)
+    ]
+    return mx.concatenate(rows)
+
+
+def cost(
+    pairs: int, distinct: float, outputs: int, inputs: int, form: WeightFormat, x_bytes: int = 2
+) -> Cost:
+    """Of one call whose pairs name `distinct` experts."""
+    return Cost(
+        read=distinct * outputs * form.nbytes(inputs) + pairs * inputs * x_bytes,
+        written=pairs * outputs * x_bytes,
+        flops=2.0 * pairs * outputs * inputs,
+    )

@@ -1,0 +1,124 @@
+"""Kernels around the few-row product: gate and up, an MTP head's input, experts."""
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from metal_emulator import EmulatorLauncher
+
+from metal_kernels import expert_union_matvec, few_row_gate_up, few_row_matvec, mtp_input
+from metal_kernels.weight_formats.affine import affine
+from metal_kernels.weight_formats.contract import WeightFormat
+from metal_kernels.weight_formats.dense import dense
+from metal_kernels.weight_formats.fp4 import mxfp4
+
+WIDTH = 192
+FORMS = [affine(4, 64), affine(6, 32), mxfp4(), dense(mx.float16)]
+
+
+def normal(shape: tuple[int, ...], seed: int, dtype: mx.Dtype = mx.float16) -> mx.array:
+    return mx.random.normal(shape, key=mx.random.key(seed)).astype(dtype)
+
+
+def stored(shape: tuple[int, ...], seed: int, form: WeightFormat) -> tuple[mx.array, ...]:
+    weights = normal(shape, seed) / shape[-1] ** 0.5
+    if form.name == "dense":
+        return (weights,)
+    if form.name == "mxfp4":
+        return tuple(mx.quantize(weights, group_size=32, bits=4, mode="mxfp4"))
+    sizes = {parameter.name: int(parameter.value) for parameter in form.parameters}
+    return tuple(mx.quantize(weights, group_size=sizes["GROUP"], bits=sizes["BITS"]))
+
+
+def wide(array: mx.array) -> np.ndarray:
+    return np.array(array.astype(mx.float32)).astype(np.float64)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+def test_gate_and_up(form: WeightFormat) -> None:
+    launcher = EmulatorLauncher()
+    outputs = 27
+    weights, x = stored((2 * outputs, WIDTH), 1, form), normal((8, WIDTH), 2)
+    whole = few_row_gate_up.few_row_gate_up(x, weights, form, launcher)
+    gate, up = np.split(wide(x) @ wide(form.dequantise(weights)).T, 2, axis=-1)
+    truth = gate / (1 + np.exp(-gate)) * up
+    plain = few_row_gate_up.reference(x, weights, form)
+    error, its = (np.abs(wide(array) - truth).max() for array in (whole, plain))
+    assert error <= 2 * its + 1e-6
+    for rows in (1, 2, 4, 7):
+        few = few_row_gate_up.few_row_gate_up(x[:rows], weights, form, launcher)
+        assert mx.array_equal(few, whole[:rows]).item(), rows
+    both = few_row_matvec.few_row_matvec(x, weights, form, launcher).astype(mx.float32)
+    product = (both[:, :outputs] * mx.sigmoid(both[:, :outputs]) * both[:, outputs:]).astype(
+        x.dtype
+    )
+    assert mx.allclose(whole, product, rtol=2e-3, atol=1e-6).item()
+
+
+def test_gate_and_up_read_weights_once() -> None:
+    launcher = EmulatorLauncher()
+    form = affine(4, 64)
+    few_row_gate_up.few_row_gate_up(
+        normal((4, 512), 3), stored((128, 512), 4, form), form, launcher
+    )
+    assert launcher.last.buffers["w"].times_read == 1
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+def test_mtp_input(form: WeightFormat) -> None:
+    launcher = EmulatorLauncher()
+    hidden = WIDTH // 2
+    e, h = normal((8, hidden), 5), 30 * normal((8, hidden), 6)
+    norms = mtp_input.Norms(
+        normal((hidden,), 7, mx.float32), normal((hidden,), 8, mx.float32), 1e-6
+    )
+    weights = stored((50, WIDTH), 9, form)
+    whole = mtp_input.mtp_input(e, h, norms, weights, form, launcher)
+    halves = [
+        wide(rows) / np.sqrt((wide(rows) ** 2).mean(axis=-1, keepdims=True) + 1e-6) * wide(weight)
+        for rows, weight in ((e, norms.embedding), (h, norms.hidden))
+    ]
+    truth = np.concatenate(halves, axis=-1) @ wide(form.dequantise(weights)).T
+    plain = mtp_input.reference(e, h, norms, weights, form)
+    error, its = (np.abs(wide(array) - truth).max() for array in (whole, plain))
+    assert error <= 2 * its + 1e-6
+    for rows in (1, 2, 5):
+        few = mtp_input.mtp_input(e[:rows], h[:rows], norms, weights, form, launcher)
+        assert mx.array_equal(few, whole[:rows]).item(), rows
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+@pytest.mark.parametrize("a_pair_each", [False, True])
+def test_experts(form: WeightFormat, a_pair_each: bool) -> None:
+    launcher = EmulatorLauncher(shuffle=3)
+    random = np.random.default_rng(1)
+    chosen = np.array([random.permutation(5)[:3] for _ in range(8)]).astype(np.int32)
+    experts = mx.array(chosen)
+    weights = stored((5, 13, WIDTH), 10, form)
+    x = normal((24 if a_pair_each else 8, WIDTH), 11)
+    whole = expert_union_matvec.expert_union_matvec(x, experts, weights, form, launcher)
+    its = [tuple(part[e] for part in weights) for e in chosen.reshape(-1)]
+    dense_rows = np.stack([wide(form.dequantise(arrays)) for arrays in its])
+    share = 1 if a_pair_each else 3
+    truth = np.einsum("pk,pnk->pn", np.repeat(wide(x), share, axis=0), dense_rows)
+    plain = expert_union_matvec.reference(x, experts, weights, form)
+    error, other = (np.abs(wide(array) - truth).max() for array in (whole, plain))
+    assert error <= 2 * other + 1e-6
+    per_row = 3 if a_pair_each else 1
+    for rows in (1, 2, 5):
+        few = expert_union_matvec.expert_union_matvec(
+            x[: rows * per_row], experts[:rows], weights, form, launcher
+        )
+        assert mx.array_equal(few, whole[: 3 * rows]).item(), rows
+
+
+@pytest.mark.parametrize("rows", [1, 4, 8])
+def test_each_distinct_expert_is_read_once(rows: int) -> None:
+    launcher = EmulatorLauncher()
+    form = affine(4, 64)
+    experts = mx.array([[0, 2, 5]] * (rows - 1) + [[2, 7, 1]], dtype=mx.int32)
+    weights = stored((8, 24, 512), 12, form)
+    expert_union_matvec.expert_union_matvec(
+        normal((rows, 512), 13), experts, weights, form, launcher
+    )
+    distinct = len(set(np.array(experts).reshape(-1).tolist()))
+    assert launcher.last.buffers["w"].times_read == distinct / 8
