@@ -1,5 +1,6 @@
 """Stored and running messages as the transcript shows them."""
 
+from app.answers import CLOSED, WITHDRAWN
 from app.running_answer import RunningAnswer
 from app.values.chats import StoredMessage, Turn
 from app.window.transcript.shown_message import ShownMessage, State
@@ -48,7 +49,7 @@ def shown_answer(answer: RunningAnswer, turn: Turn) -> ShownMessage:
 
 
 def _state(message: StoredMessage) -> State:
-    if message.interrupted:
+    if message.interrupted and message.problem not in (CLOSED, WITHDRAWN):
         return "failed"
     return "stopped" if message.state == "stopped" else "done"
 

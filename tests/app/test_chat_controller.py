@@ -190,6 +190,7 @@ def test_an_answer_cut_by_closing_the_window_says_so(
     with running(qapp, qtbot, tmp_path, scripted()) as again:
         message = again.widgets.transcript.column.messages()[-1]
         assert message.notice.startswith("Headstart was closed while this was being written.")
+        assert message.state == "stopped"
         assert message.can_continue
 
 

@@ -10,6 +10,8 @@ from scripted_engine import Answer
 from scripted_models import ScriptedModels
 from windows import Driven, running, scripted
 
+from mlx_engine.values.options import DraftOptions
+
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 
 
@@ -59,9 +61,10 @@ def test_deleting_can_be_undone(driven: Driven) -> None:
 
 def test_what_is_in_effect_is_said_of_the_chat_on_show(driven: Driven) -> None:
     chat(driven, "Drafted")
-    assert "drafted 3" in in_effect(driven)
+    driven.widgets.session.draft_changed.emit(DraftOptions(depth=2))
+    assert "Pinned: 2." in in_effect(driven)
     driven.parts.begin_chat()
-    assert "drafted" not in in_effect(driven)
+    assert "Pinned" not in in_effect(driven)
 
 
 def in_effect(driven: Driven) -> str:

@@ -214,7 +214,7 @@ class TranscriptView(QWidget):
         for floating in (self.find_bar, self.jump):
             floating.adjustSize()
         bar = self.find_bar
-        bar.move(QPoint(self.width() - bar.width() - EDGE - 8, EDGE))
+        bar.move(QPoint(self.width() - bar.width() - EDGE - 8, self.column.y() + EDGE))
         below = self.column.geometry().bottom() - self.jump.height() - EDGE
         self.jump.move((self.width() - self.jump.width()) // 2, below)
         self.jump.raise_()
