@@ -1,6 +1,7 @@
 """Tiny random models of many architectures, as transformers publishes them, with their logits."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -127,14 +128,21 @@ class Published(NamedTuple):
     logits: NDArray[np.float32]
 
 
-def publish(model_type: str, folder: Path, seed: int = 0, sharpness: float = 2.0) -> Published:
+def publish(
+    model_type: str,
+    folder: Path,
+    seed: int = 0,
+    sharpness: float = 2.0,
+    changes: Mapping[str, object] | None = None,
+) -> Published:
     """Writes the folder with a tokenizer; one seed gives one model.
 
     sharpness: what the output head is multiplied by, so that texts are not at the mercy of noise.
+    changes: of the config.
     """
     name, own = ARCHITECTURES[model_type]
     settings = getattr(hf, f"{name}TextConfig" if name == "Gemma3" else f"{name}Config")
-    config = settings(**{**_SIZES, **own}, attn_implementation="eager")
+    config = settings(**{**_SIZES, **own, **(changes or {})}, attn_implementation="eager")
     torch.manual_seed(seed)
     model = getattr(hf, f"{name}ForCausalLM")(config).eval().float()
     with torch.no_grad():

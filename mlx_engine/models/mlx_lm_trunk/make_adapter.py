@@ -12,6 +12,7 @@ from mlx_engine.models.contract import Adapter
 from mlx_engine.models.mlx_lm_trunk.adapters import MakeCaches, TrunkAdapter, WholeAdapter
 from mlx_engine.models.mlx_lm_trunk.build import Named, build_module, parameters_of, told
 from mlx_engine.models.mlx_lm_trunk.caches import kept_caches, whole_caches
+from mlx_engine.models.mlx_lm_trunk.latent_attention import attend_by_rows
 from mlx_engine.models.mlx_lm_trunk.published_forms import published
 from mlx_engine.models.mlx_lm_trunk.text_config import flat_config, with_rotation
 from mlx_engine.models.mlx_lm_trunk.trunk import Trunk, take_apart
@@ -44,6 +45,7 @@ def open_trunk(model_type: str, config: Mapping[str, object], table: WeightTable
     table.hold(parameters_of(model).values())
     if model_type == "gpt_oss":
         rotate_untruncated(model, flat, origin)
+    attend_by_rows(model_type, model)
     windows = windows_of(model_type, fields)
     in_all = windows.size if windows.layers == fields.count("num_hidden_layers") else None
     make_caches = partial(kept_caches, model, in_all)
