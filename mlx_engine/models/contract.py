@@ -1,5 +1,6 @@
 """What the engine asks of a model family: a trunk, an output head, and perhaps MTP heads."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import mlx.core as mx
@@ -9,17 +10,43 @@ from mlx_engine.models.layers import Linear
 from mlx_engine.values.reason import Reason
 
 
-class Adapter(Protocol):
-    """A model with a batch of one. T is the number of rows of a pass, H hidden size, V vocabulary.
+class MtpHead(Protocol):
+    """One MTP head. A row pairs token x_k with the hidden state of position k-1.
 
-    mtp_depth: heads in the checkpoint, 0 for none. A head's row pairs token x_k with the hidden
-    state of position k-1 and predicts token k+1; which hidden state that is (before or after the
-    final norm) is the family's business: `forward` returns the one its head wants.
+    It predicts token k+1. Which hidden state that is (before or after the final norm) is the
+    family's business: `Adapter.forward` returns the one its heads want.
     """
 
     @property
     def vocabulary(self) -> int:
         """V."""
+
+    def make_head_caches(self) -> LayerCaches:
+        """Empty caches for the head."""
+
+    def mtp_forward(self, tokens: mx.array, hidden: mx.array, caches: LayerCaches) -> mx.array:
+        """Tokens [1, T] and the hidden states before them [1, T, H] -> the head's states."""
+
+    @property
+    def mtp_output(self) -> Linear | None:
+        """The matrix that `mtp_logits` ends with, to make cheaper ones of; None for no heads.
+
+        Heads that share it return the same object.
+        """
+
+    def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
+        """The head's states [1, T, H] -> float32 logits [1, T, V].
+
+        output: goes in the place of `mtp_output`; its rows need not be as many as V.
+        """
+
+
+class Adapter(MtpHead, Protocol):
+    """A model with a batch of one. T is the number of rows of a pass, H hidden size, V vocabulary.
+
+    It is its own first MTP head. A single head drafts further tokens from its own states; where
+    there are more, they take turns: the second drafts the second token, and so on.
+    """
 
     @property
     def hidden_size(self) -> int:
@@ -27,7 +54,11 @@ class Adapter(Protocol):
 
     @property
     def mtp_depth(self) -> int:
-        """MTP heads present."""
+        """MTP heads present, 0 for none."""
+
+    @property
+    def later_heads(self) -> Sequence[MtpHead]:
+        """The heads after the first, in order."""
 
     @property
     def plain_only(self) -> Reason | None:
@@ -36,24 +67,8 @@ class Adapter(Protocol):
     def make_caches(self) -> LayerCaches:
         """Empty caches for the trunk."""
 
-    def make_head_caches(self) -> LayerCaches:
-        """Empty caches for the MTP head."""
-
     def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
         """Int tokens [1, T] -> hidden states [1, T, H] as output head and MTP head read them."""
 
     def logits(self, hidden: mx.array) -> mx.array:
         """Hidden [1, T, H] -> float32 logits [1, T, V]."""
-
-    def mtp_forward(self, tokens: mx.array, hidden: mx.array, caches: LayerCaches) -> mx.array:
-        """Tokens [1, T] and the hidden states before them [1, T, H] -> the head's states."""
-
-    @property
-    def mtp_output(self) -> Linear | None:
-        """The matrix that `mtp_logits` ends with, to make cheaper ones of; None for no heads."""
-
-    def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
-        """The head's states [1, T, H] -> float32 logits [1, T, V].
-
-        output: goes in the place of `mtp_output`; its rows need not be as many as V.
-        """

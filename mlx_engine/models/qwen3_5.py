@@ -15,6 +15,7 @@ import mlx.core as mx
 from mlx_engine.cache.attention_cache import AttentionCache
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.layer_caches import LayerCaches
+from mlx_engine.models.contract import MtpHead
 from mlx_engine.models.layers import Embedding, Linear, Norm
 from mlx_engine.models.qwen3_5_config import Qwen35Config
 from mlx_engine.models.qwen3_5_layers import AttentionLayer, RecurrentLayer, blank_recurrent_cache
@@ -67,6 +68,11 @@ class Qwen35:
     def mtp_depth(self) -> int:
         """One head or none."""
         return 0 if self._head is None else 1
+
+    @property
+    def later_heads(self) -> tuple[MtpHead, ...]:
+        """None: the one head drafts on from its own states."""
+        return ()
 
     @property
     def plain_only(self) -> None:

@@ -57,6 +57,7 @@ class TableAdapter:
         self.vocabulary = len(start)
         self.hidden_size = 2
         self.mtp_depth = 1
+        self.later_heads = ()
         self.mtp_output = None
         self.plain_only = None
 

@@ -6,6 +6,7 @@ import mlx.core as mx
 from mlx.nn.layers.base import Module
 
 from mlx_engine.cache.layer_caches import LayerCaches
+from mlx_engine.models.contract import MtpHead
 from mlx_engine.models.layers import Linear
 from mlx_engine.models.mlx_lm_trunk.caches import as_the_class_has_them
 from mlx_engine.models.mlx_lm_trunk.trunk import Trunk
@@ -24,6 +25,7 @@ class Headless:
     """The part of the adapter contract that concerns MTP heads, for models without any."""
 
     mtp_depth = 0
+    later_heads: tuple[MtpHead, ...] = ()
     mtp_output: Linear | None = None
 
     def make_head_caches(self) -> LayerCaches:
