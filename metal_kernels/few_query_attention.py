@@ -150,6 +150,12 @@ class Place(NamedTuple):
     window: int = 0
 
 
+def takes(size: int, value_size: int, form: KeyValueFormat) -> bool:
+    """Whether heads of these sizes can be cut among 32 lanes; 80, say, cannot."""
+    wholes = (size // 32 % form.share, value_size // 32 % form.share)
+    return size in SIZES and value_size in SIZES and wholes == (0, 0)
+
+
 def few_query_attention(
     q: mx.array,
     cache: tuple[mx.array, ...],
@@ -163,7 +169,7 @@ def few_query_attention(
     heads, rows, size = q.shape
     half = len(form.buffers) // 2
     key_heads, value_size = cache[0].shape[0], form.size(cache[half].shape[2])
-    assert size in SIZES and value_size % 32 == 0 and rows <= MOST_ROWS and heads % key_heads == 0
+    assert takes(size, value_size, form) and rows <= MOST_ROWS and heads % key_heads == 0
     shared = heads // key_heads * rows
     first = block_of(max(0, place.end - rows + 1 - place.window) if place.window else 0)
     blocks = block_of(place.end - 1) + 1 - first

@@ -59,7 +59,8 @@ class KeyValueFormat:
     """One way of storing a cache.
 
     buffers: names of the kernel's inputs, keys' first. size: elements of a row of the first buffer
-    of keys or values, from the stored width. header defines the macros KEYS and VALUES; mention:
+    of keys or values, from the stored width. share: a lane's part of a row is a multiple of it, so
+    that it begins at a whole byte. header defines the macros KEYS and VALUES; mention:
     a comment that names the strides they use. dequantise: one side's arrays -> float32
     [heads, capacity, size].
     """
@@ -70,6 +71,7 @@ class KeyValueFormat:
     mention: str
     parameters: tuple[Parameter, ...]
     size: Callable[[int], int]
+    share: int
     dequantise: Callable[[tuple[mx.array, ...]], mx.array]
 
 
@@ -82,6 +84,7 @@ def dense_cache() -> KeyValueFormat:
         mention=DENSE_STRIDES,
         parameters=(),
         size=lambda width: width,
+        share=1,
         dequantise=lambda arrays: arrays[0].astype(mx.float32),
     )
 
@@ -102,5 +105,6 @@ def affine_cache(bits: int, group: int = 64) -> KeyValueFormat:
         mention=AFFINE_STRIDES,
         parameters=(Parameter("BITS", bits), Parameter("GROUP", group)),
         size=lambda width: width * 32 // bits,
+        share=8 // bits,
         dequantise=dequantise,
     )

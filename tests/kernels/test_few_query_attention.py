@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from metal_emulator import EmulatorLauncher
 
-from metal_kernels.few_query_attention import Place, few_query_attention, reference
+from metal_kernels.few_query_attention import Place, few_query_attention, reference, takes
 from metal_kernels.key_blocks import CHANGE, block_of, block_start
 from metal_kernels.key_value_formats import KeyValueFormat, affine_cache, dense_cache
 
@@ -129,3 +129,12 @@ def test_another_order_of_lanes_changes_nothing() -> None:
         for seed in (0, 1, 2)
     ]
     assert all(mx.array_equal(results[0], other).item() for other in results[1:])
+
+
+def test_sizes_that_lanes_cannot_share_are_refused() -> None:
+    dense, four, eight = dense_cache(), affine_cache(4, 32), affine_cache(8, 32)
+    assert takes(96, 96, dense) and takes(96, 96, eight) and takes(192, 128, four)
+    assert not takes(80, 80, dense) and not takes(128, 80, dense) and not takes(96, 96, four)
+    cache = (normal((1, 9, 80), 23), normal((1, 9, 80), 24))
+    with pytest.raises(AssertionError):
+        few_query_attention(normal((1, 1, 80), 25), cache, dense, Place(9), 1.0, EmulatorLauncher())

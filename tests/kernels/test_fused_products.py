@@ -5,7 +5,13 @@ import numpy as np
 import pytest
 from metal_emulator import EmulatorLauncher
 
-from metal_kernels import expert_union_matvec, few_row_gate_up, few_row_matvec, mtp_input
+from metal_kernels import (
+    expert_union_matvec,
+    few_row_gate_up,
+    few_row_matvec,
+    few_row_matvec_add,
+    mtp_input,
+)
 from metal_kernels.weight_formats.affine import affine
 from metal_kernels.weight_formats.contract import WeightFormat
 from metal_kernels.weight_formats.dense import dense
@@ -52,6 +58,23 @@ def test_gate_and_up(form: WeightFormat) -> None:
         x.dtype
     )
     assert mx.allclose(whole, product, rtol=2e-3, atol=1e-6).item()
+
+
+@pytest.mark.parametrize("form", FORMS[:2], ids=lambda form: form.name)
+@pytest.mark.parametrize("residual", [False, True])
+def test_what_is_added(form: WeightFormat, residual: bool) -> None:
+    """As if the product had been written and c added, for every count of rows."""
+    launcher = EmulatorLauncher()
+    weights, x = stored((27, WIDTH), 1, form), normal((8, WIDTH), 2)
+    c = normal((8, 27) if residual else (27,), 3)
+    product = few_row_matvec.few_row_matvec(x, weights, form, launcher)
+    separate = (product.astype(mx.float32) + c.astype(mx.float32)).astype(mx.float16)
+    for rows in (8, 3):
+        its = c[:rows] if residual else c
+        mine = few_row_matvec_add.few_row_matvec_add(x[:rows], weights, its, form, launcher)
+        assert mx.array_equal(mine, separate[:rows]).item()
+        plain = few_row_matvec_add.reference(x[:rows], weights, its, form)
+        assert mx.allclose(mine, plain, rtol=2e-3, atol=1e-3).item()
 
 
 def test_gate_and_up_read_weights_once() -> None:

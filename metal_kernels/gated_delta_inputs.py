@@ -1,0 +1,211 @@
+"""What a gated delta layer does between its projections and the delta rule, in one pass.
+
+For row t and channel c of the projected rows p, with K taps and r the rows before the block:
+
+    s = silu(sum_j taps[c, j] * (r ; p)[t + j, c])          s cut into heads: queries, keys, values
+    queries = s / sqrt(sum s^2 + eps) / sqrt(Dk),  keys = s / sqrt(sum s^2 + eps),  values = s
+    decay = exp(rate * log(1 + exp(a + bias))),  beta = 1 / (1 + exp(-b))
+
+(Gated DeltaNet, arXiv 2412.06464; rate = -exp(A_log).) Plain ops take a dozen launches for this,
+each of a few kilobytes. Convolution and s are rounded to p's dtype as those would.
+
+The window is deferred as in gated_delta_block: `before` holds the K - 1 rows before the last block
+and that block's own, `kept` says how many of the latter stand, and the rows that come out in
+`after` are this block's `before`. A SIMD-group makes one head of one row, so no row depends on how
+many there are.
+"""
+
+from typing import NamedTuple
+
+import mlx.core as mx
+
+from metal_kernels.cost import Cost
+from metal_kernels.gated_delta_block import Rows
+from metal_kernels.kernel import Call, Launcher, Output, Parameter, Source
+
+L2_EPS = 1e-6
+"""Added to the squared length of queries and keys."""
+
+BODY = """
+constexpr int SIZE = DK > DV ? DK : DV;
+constexpr int EACH = (SIZE + 31) / 32;
+constexpr int CHANNELS = 2 * HK * DK + HV * DV;
+const int lane = thread_index_in_simdgroup;
+const int t = threadgroup_position_in_grid.y;
+const int head = threadgroup_position_in_grid.z;
+const bool is_value = head >= 2 * HK;
+const int size = is_value ? DV : DK;
+const int from = is_value ? 2 * HK * DK + (head - 2 * HK) * DV : head * DK;
+const int stood = kept[0];
+const int rows = projected_shape[0];
+
+float mine[EACH];
+float squares = 0;
+for (int i = 0; i < EACH; i++) {
+  mine[i] = 0;
+  const int within = i * 32 + lane;
+  if (within < size) {
+    const int channel = from + within;
+    float convolved = 0;
+    for (int j = 0; j < TAPS; j++) {
+      const int row = t + j - (TAPS - 1);  // of the block; negative: before it
+      const float value = row < 0
+          ? float(before[size_t(stood + TAPS - 1 + row) * CHANNELS + channel])
+          : float(projected[size_t(row) * CHANNELS + channel]);
+      convolved = fma(float(taps[channel * TAPS + j]), value, convolved);
+    }
+    convolved = float(T(convolved));
+    mine[i] = float(T(convolved / (1.0f + exp(-convolved))));
+    squares = fma(mine[i], mine[i], squares);
+    after[size_t(t + TAPS - 1) * CHANNELS + channel] = projected[size_t(t) * CHANNELS + channel];
+    if (t == 0) {
+      for (int row = 0; row < TAPS - 1; row++) {
+        after[size_t(row) * CHANNELS + channel] = before[size_t(stood + row) * CHANNELS + channel];
+      }
+    }
+  }
+}
+
+const float length = precise::rsqrt(simd_sum(squares) + EPS);
+for (int i = 0; i < EACH; i++) {
+  const int within = i * 32 + lane;
+  if (within < size) {
+    if (is_value) {
+      values[(t * HV + head - 2 * HK) * DV + within] = mine[i];
+    } else if (head >= HK) {
+      keys[(t * HK + head - HK) * DK + within] = mine[i] * length;
+    } else {
+      queries[(t * HK + head) * DK + within] = mine[i] * length * precise::rsqrt(float(DK));
+    }
+  }
+}
+
+if (is_value && lane == 0) {
+  const int its = head - 2 * HK;
+  const float step = float(a[t * HV + its]) + decay_bias[its];
+  const float softplus = max(step, 0.0f) + log1p(exp(-abs(step)));
+  decay[t * HV + its] = exp(decay_rate[its] * softplus);
+  beta[t * HV + its] = 1.0f / (1.0f + exp(-float(b[t * HV + its])));
+}
+"""
+
+HEADER = f"""
+constant constexpr float EPS = {L2_EPS}f;
+"""
+
+SOURCE = Source(
+    name="gated_delta_inputs",
+    inputs=("projected", "a", "b", "before", "kept", "taps", "decay_bias", "decay_rate"),
+    outputs=("queries", "keys", "values", "decay", "beta", "after"),
+    body=BODY,
+    header=HEADER,
+)
+
+
+class Projected(NamedTuple):
+    """What the projections gave, of one dtype: channels [T, C], a and b [T, Hv]."""
+
+    channels: mx.array
+    a: mx.array
+    b: mx.array
+
+
+class Window(NamedTuple):
+    """before [K - 1 + P, C] of the projections' dtype; kept int32 [1], at most P."""
+
+    before: mx.array
+    kept: mx.array
+
+
+class Fixed(NamedTuple):
+    """Of the layer: taps [C, K]; decay_bias and decay_rate float32 [Hv]; the heads' sizes."""
+
+    taps: mx.array
+    decay_bias: mx.array
+    decay_rate: mx.array
+    key_heads: int
+    key_size: int
+    value_size: int
+
+
+class Inputs(NamedTuple):
+    """The rows for gated_delta_block, and the next block's `before` [K - 1 + T, C]."""
+
+    rows: Rows
+    after: mx.array
+
+
+def gated_delta_inputs(
+    projected: Projected, window: Window, fixed: Fixed, launcher: Launcher
+) -> Inputs:
+    """T rows, of C = 2 * Hk * Dk + Hv * Dv channels: queries, then keys, then values."""
+    (count, channels), heads = projected.channels.shape, projected.a.shape[1]
+    key_heads, key_size, value_size = fixed[3:]
+    kernel = fixed.taps.shape[1]
+    assert channels == 2 * key_heads * key_size + heads * value_size, channels
+    both = Output((count, key_heads, key_size), mx.float32)
+    gates = Output((count, heads), mx.float32)
+    call = Call(
+        inputs=(*projected, *window, *fixed[:3]),
+        outputs=(
+            both,
+            both,
+            Output((count, heads, value_size), mx.float32),
+            gates,
+            gates,
+            Output((kernel - 1 + count, channels), projected.channels.dtype),
+        ),
+        grid=(32, count, 2 * key_heads + heads),
+        threadgroup=(32, 1, 1),
+        parameters=(
+            Parameter("T", projected.channels.dtype),
+            Parameter("TAPS", kernel),
+            Parameter("HK", key_heads),
+            Parameter("HV", heads),
+            Parameter("DK", key_size),
+            Parameter("DV", value_size),
+        ),
+    )
+    *rows, after = launcher.run(SOURCE, call)
+    return Inputs(Rows(*rows), after)
+
+
+def reference(projected: Projected, before: mx.array, kept: int, fixed: Fixed) -> Inputs:
+    """The same by plain ops."""
+    (count, channels), kernel = projected.channels.shape, fixed.taps.shape[1]
+    dtype = projected.channels.dtype
+    after = mx.concatenate([before[kept : kept + kernel - 1], projected.channels])
+    convolved = mx.zeros((count, channels))
+    for j in range(kernel):
+        taps = fixed.taps[:, j].astype(mx.float32)
+        convolved = convolved + taps * after[j : j + count].astype(mx.float32)
+    convolved = convolved.astype(dtype).astype(mx.float32)
+    made = (convolved / (1 + mx.exp(-convolved))).astype(dtype).astype(mx.float32)
+    side = fixed.key_heads * fixed.key_size
+    queries, keys, values = mx.split(made, [side, 2 * side], axis=-1)
+    queries, keys = (
+        part.reshape(count, fixed.key_heads, fixed.key_size) for part in (queries, keys)
+    )
+    softplus = mx.logaddexp(projected.a.astype(mx.float32) + fixed.decay_bias, mx.array(0.0))
+    rows = Rows(
+        queries=_unit(queries) * fixed.key_size**-0.5,
+        keys=_unit(keys),
+        values=values.reshape(count, -1, fixed.value_size),
+        decay=mx.exp(fixed.decay_rate * softplus),
+        beta=mx.sigmoid(projected.b.astype(mx.float32)),
+    )
+    return Inputs(rows, after)
+
+
+def _unit(heads: mx.array) -> mx.array:
+    return heads * mx.rsqrt((heads * heads).sum(axis=-1, keepdims=True) + L2_EPS)
+
+
+def cost(rows: int, channels: int, heads: int, kernel: int, x_bytes: int = 2) -> Cost:
+    """Of one call."""
+    window = (kernel - 1 + rows) * channels * x_bytes
+    return Cost(
+        read=window + kernel * channels * x_bytes + rows * heads * 2 * x_bytes,
+        written=window + rows * (channels + 2 * heads) * 4.0,
+        flops=rows * channels * (2.0 * kernel + 16),
+    )

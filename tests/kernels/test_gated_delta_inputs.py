@@ -1,0 +1,119 @@
+"""What stands between projections and delta rule: right, indifferent to rows, the window kept."""
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from metal_emulator import EmulatorLauncher
+
+from metal_kernels.gated_delta_inputs import (
+    L2_EPS,
+    Fixed,
+    Inputs,
+    Projected,
+    Window,
+    gated_delta_inputs,
+    reference,
+)
+
+Array = np.ndarray
+SIZES = [(1, 2, 128, 128), (2, 4, 48, 40), (2, 2, 16, 33)]
+
+
+def normal(shape: tuple[int, ...], seed: int, dtype: mx.Dtype = mx.float32) -> mx.array:
+    return mx.random.normal(shape, key=mx.random.key(seed)).astype(dtype)
+
+
+def layer(sizes: tuple[int, int, int, int], dtype: mx.Dtype, kernel: int = 4) -> Fixed:
+    key_heads, heads, size, value_size = sizes
+    channels = 2 * key_heads * size + heads * value_size
+    taps, bias = normal((channels, kernel), 1, dtype), normal((heads,), 2)
+    return Fixed(taps, bias, -mx.exp(normal((heads,), 3)), key_heads, size, value_size)
+
+
+def new_rows(count: int, fixed: Fixed, dtype: mx.Dtype) -> Projected:
+    heads = fixed.decay_bias.size
+    return Projected(
+        normal((count, fixed.taps.shape[0]), 4, dtype),
+        8 * normal((count, heads), 5, dtype),
+        normal((count, heads), 6, dtype),
+    )
+
+
+def wide(array: mx.array) -> Array:
+    return np.array(array.astype(mx.float32)).astype(np.float64)
+
+
+def truth(projected: Projected, before: Array, fixed: Fixed) -> list[Array]:
+    p, a, b = (wide(array) for array in projected)
+    count, kernel = p.shape[0], fixed.taps.shape[1]
+    rows = np.concatenate([before, p])
+    taps = wide(fixed.taps)
+    made = sum(taps[:, j] * rows[j : j + count] for j in range(kernel))
+    made = made / (1 + np.exp(-made))
+    side = fixed.key_heads * fixed.key_size
+    both = made[:, : 2 * side].reshape(count, 2, fixed.key_heads, fixed.key_size)
+    both = both / np.sqrt((both**2).sum(axis=-1, keepdims=True) + L2_EPS)
+    softplus = np.logaddexp(0, a + wide(fixed.decay_bias))
+    return [
+        both[:, 0] / np.sqrt(fixed.key_size),
+        both[:, 1],
+        made[:, 2 * side :].reshape(count, -1, fixed.value_size),
+        np.exp(wide(fixed.decay_rate) * softplus),
+        1 / (1 + np.exp(-b)),
+    ]
+
+
+def same(mine: Inputs, its: Inputs, rows: int) -> bool:
+    pairs = zip(mine.rows, its.rows, strict=True)
+    return all(mx.array_equal(one[:rows], two[:rows]).item() for one, two in pairs)
+
+
+@pytest.mark.parametrize("dtype", [mx.float32, mx.float16, mx.bfloat16], ids=str)
+@pytest.mark.parametrize("sizes", SIZES)
+def test_right_against_float64(sizes: tuple[int, int, int, int], dtype: mx.Dtype) -> None:
+    fixed = layer(sizes, dtype)
+    projected = new_rows(5, fixed, dtype)
+    before = normal((7, fixed.taps.shape[0]), 7, dtype)
+    kept = mx.array([2], dtype=mx.int32)
+    mine = gated_delta_inputs(projected, Window(before, kept), fixed, EmulatorLauncher(shuffle=1))
+    plain = reference(projected, before, 2, fixed)
+    right = truth(projected, wide(before)[2:5], fixed)
+    for one, two, its in zip(mine.rows, plain.rows, right, strict=True):
+        error, other = np.abs(wide(one) - its).max(), np.abs(wide(two) - its).max()
+        assert error <= 2 * other + 1e-6
+    assert mx.array_equal(mine.after, plain.after).item()
+
+
+def test_the_window_follows_what_was_kept_and_rows_do_not_matter() -> None:
+    """Eight rows at once, then one after the other with a block of junk behind each."""
+    fixed = layer((1, 2, 32, 16), mx.float16)
+    rows = new_rows(8, fixed, mx.float16)
+    launcher = EmulatorLauncher()
+    none = mx.array([0], dtype=mx.int32)
+    window = Window(normal((3, fixed.taps.shape[0]), 8, mx.float16), none)
+    whole = gated_delta_inputs(rows, window, fixed, launcher)
+    for count in range(1, 8):
+        few = gated_delta_inputs(
+            Projected(*(part[:count] for part in rows)), window, fixed, launcher
+        )
+        assert same(few, whole, count), count
+    for t in range(4):
+        two = Projected(*(mx.concatenate([part[t : t + 1], part[:3]]) for part in rows))
+        one = gated_delta_inputs(two, window, fixed, launcher)
+        assert all(
+            mx.array_equal(mine[0], its[t]).item()
+            for mine, its in zip(one.rows, whole.rows, strict=True)
+        )
+        window = Window(one.after, mx.array([1], dtype=mx.int32))
+
+
+def test_everything_is_read_and_written_once() -> None:
+    fixed = layer((2, 4, 128, 128), mx.float16)
+    launcher = EmulatorLauncher()
+    before = normal((11, fixed.taps.shape[0]), 7, mx.float16)
+    window = Window(before, mx.array([8], dtype=mx.int32))
+    gated_delta_inputs(new_rows(1, fixed, mx.float16), window, fixed, launcher)
+    buffers = launcher.last.buffers
+    assert buffers["projected"].times_read == buffers["taps"].times_read == 1
+    assert buffers["before"].lines_loaded == 3 * before.shape[1] * 2 // 64
+    assert {buffers[name].times_written for name in ("after", "keys", "values")} == {1}
