@@ -122,7 +122,7 @@ MODELS = {
     "too few layers": Bad(text_config(num_hidden_layers=3), errors.BadModelFile, "m", ""),
     "other vocabulary": Bad(text_config(vocab_size=400), errors.BadModelFile, "m", ""),
     "odd heads": Bad(text_config(num_attention_heads=3),
-                     errors.BadModelFile, "config.json", "again"),
+                     errors.BadModelFile, "num_attention_heads", "again"),
     "unknown architecture": Bad(architecture("gpt5"),
                                 errors.UnsupportedModel, "gpt5", "qwen3_5"),
     "no architecture": Bad(architecture(None), errors.EngineError, "model_type", ""),

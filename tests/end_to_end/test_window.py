@@ -91,13 +91,13 @@ def test_a_whole_session(apps: list[App], qapp: QApplication, tmp_path: Path, qt
     wait_for_words(app, qtbot, 40)
     history = app.parts.figures.history
     assert history.drafted > 0
-    assert history.depth_now == 2
+    assert history.depth_in_use == 2
     assert f"{100 * history.accepted / history.drafted:.0f} %" in (
         widgets.strip.accessibleDescription()
     )
 
     chats.change_settings(replace(chats.chat.settings, draft=DraftOptions(depth=0)))
-    qtbot.waitUntil(lambda: history.depth_now == 0, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: history.depth_in_use == 0, timeout=PATIENCE_MS)
     assert is_answering(app)
 
     app.parts.widgets.actions["stop"].trigger()

@@ -129,6 +129,7 @@ class Failing:
         self.vocabulary = adapter.vocabulary
         self.hidden_size = adapter.hidden_size
         self.mtp_depth = adapter.mtp_depth
+        self.plain_only = adapter.plain_only
         self.later_heads = adapter.later_heads
         self.make_caches = adapter.make_caches
         self.make_head_caches = adapter.make_head_caches

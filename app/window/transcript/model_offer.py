@@ -17,6 +17,7 @@ class ModelOffer(QFrame):
         self.setAccessibleName("Model of this chat")
         self._words = paragraph("", "note")
         self.load = QPushButton()
+        self.load.setAccessibleName("Load this model")
         self.load.setProperty("role", "link")
         self.load.setCursor(Qt.CursorShape.PointingHandCursor)
         self.load.clicked.connect(self.load_wanted)
