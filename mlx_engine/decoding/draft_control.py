@@ -19,6 +19,8 @@ from mlx_engine.drafting.sources import (
     model_of,
     needs_hidden_states,
     output_of,
+    own_head,
+    target_for,
     why_no_model,
     why_not,
 )
@@ -95,14 +97,14 @@ class DraftControl:
         ):
             source = make_source(options, self._kit)
             if track is None or needs_hidden_states(source):
-                track = Track(self._kit.adapter, source)
+                track = Track(target_for(source, self._kit), source)
             else:
-                track.follow(source)
+                track.follow(source, self._kit.adapter)
             self._made = options
         elif track is None:
             track = Track(self._kit.adapter, NoDraft())
         elif self.why_not() is not None and not isinstance(track.source, NoDraft):
-            track.follow(NoDraft())
+            track.follow(NoDraft(), self._kit.adapter)
         self._track = track
         if drafts:
             self._learned.prepare()  # measures, if need be, before the answer's clocks start
@@ -125,12 +127,12 @@ class DraftControl:
         if reason is not None or options.depth == 0:
             return FixedLength(0, reason)
         if self._track is not None and self._can_begin_now():
-            self._track.follow(make_source(options, self._kit))
+            self._track.follow(make_source(options, self._kit), self._kit.adapter)
             self._made = options
             return FixedLength(0, NEXT_ROUND)
         if source is None or has_lost_its_place(source) or options.source != self._made.source:
             return FixedLength(0, UNREAD)
-        if needs_hidden_states(source) and not self._heads_are_there():
+        if own_head(source) is not None and not self._heads_are_there():
             return FixedLength(0, self.why_not())
         if options != self._made:
             follow_options(source, self._made, options, self._kit)

@@ -45,8 +45,12 @@ class Track:
         self.source.observe(mx.array(list(tokens), dtype=mx.int32), hidden[:, :count])
         self.read.extend(tokens)
 
-    def follow(self, source: DraftSource) -> None:
-        """Another source from here on, new, and one that can do without hidden states."""
+    def follow(self, source: DraftSource, adapter: Adapter) -> None:
+        """Another source from here on, new, and one that can do without hidden states.
+
+        adapter: the same model, as this source wants it run.
+        """
+        self.adapter = adapter
         self._start = self._start._replace(source=source.snapshot())
         self._boundaries = [place._replace(source=None) for place in self._boundaries]
         self.source = source

@@ -7,7 +7,7 @@ from weakref import WeakValueDictionary
 
 import mlx.core as mx
 
-from mlx_engine.models.contract import Adapter
+from mlx_engine.models.contract import Adapter, MtpHead
 from mlx_engine.models.layers import Linear
 from mlx_engine.models.weight_table import Matrix
 from mlx_engine.values.options import DraftOptions, DraftOutput
@@ -44,7 +44,7 @@ class FullOutput:
 
     in_effect: DraftOutput = "full"
 
-    def __init__(self, adapter: Adapter) -> None:
+    def __init__(self, adapter: MtpHead) -> None:
         self._adapter = adapter
 
     def logits(self, states: mx.array) -> mx.array:

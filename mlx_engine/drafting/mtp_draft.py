@@ -1,4 +1,4 @@
-"""Drafts with the model's own multi-token-prediction head.
+"""Drafts with a multi-token-prediction head: the model's own, or one like it.
 
 The head's memory pairs token x_k with the target's hidden state of position k-1. It is made from
 TRUE hidden states only: those of a round's accepted rows are read in the same pass that makes the
@@ -14,9 +14,9 @@ from mlx_engine.cache.layer_caches import CachesSnapshot
 from mlx_engine.drafting.chain import Picking, draft_chain
 from mlx_engine.drafting.contract import Draft, Offer, Proposal, SourceSnapshot, empty_draft
 from mlx_engine.drafting.draft_output import DraftOutputHead, FullOutput
-from mlx_engine.models.contract import Adapter
+from mlx_engine.models.contract import MtpHead
 from mlx_engine.sampling.sampler import Sampler
-from mlx_engine.values.options import MAX_DEPTH, DraftRule
+from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftRule
 
 FLUSH_ROWS = 64
 """Rows that may wait for the next draft before they are read without one."""
@@ -52,23 +52,25 @@ class MtpDraft:
 
     picking and output (its output head) may change between rounds. deferred: the head is not
     touched before the first draft, for which rows are kept; is_lost: they have become too many.
+    by: whose drafts these are, "model" for a head that was published apart.
     """
 
     limit = MAX_DEPTH
 
     def __init__(
         self,
-        adapter: Adapter,
+        head: MtpHead,
         rule: DraftRule = "shared-noise",
         min_probability: float = 0.0,
         *,
         deferred: bool = False,
+        by: DraftedBy = "mtp",
     ) -> None:
-        assert adapter.mtp_depth > 0
-        self._adapter = adapter
-        self._caches = adapter.make_head_caches()
+        self._head = head
+        self._caches = head.make_head_caches()
+        self.by: DraftedBy = by
         self.picking = Picking(rule, min_probability)
-        self.output: DraftOutputHead = FullOutput(adapter)
+        self.output: DraftOutputHead = FullOutput(head)
         self._newest: mx.array | None = None
         self._waiting: list[Rows] = []
         self._is_ahead = False
@@ -113,7 +115,7 @@ class MtpDraft:
     def offers(self, last: int) -> tuple[Offer, ...]:
         """A chain, at any place but the very first."""
         del last
-        return () if self._newest is None or self.is_lost else (Offer("mtp"),)
+        return () if self._newest is None or self.is_lost else (Offer(self.by),)
 
     def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
         """A chain of `wanted.depth` tokens, lazy unless min_probability is set."""
@@ -140,7 +142,7 @@ class MtpDraft:
         """Run the head over rows and remember them; its states [1, T, H]."""
         tokens = mx.concatenate([part.tokens for part in rows])
         hidden = mx.concatenate([part.hidden for part in rows], axis=1)
-        states = self._adapter.mtp_forward(tokens[None], hidden, self._caches)
+        states = self._head.mtp_forward(tokens[None], hidden, self._caches)
         self._caches.keep(tokens.shape[0])
         return states
 

@@ -13,6 +13,7 @@ from mlx_engine.drafting.no_draft import NoDraft
 from mlx_engine.drafting.prompt_lookup_draft import PromptLookupDraft
 from mlx_engine.drafting.small_model_draft import SmallModelDraft
 from mlx_engine.models.contract import Adapter
+from mlx_engine.models.drafters.eagle3 import Eagle3
 from mlx_engine.values.options import DraftedBy, DraftOptions, DraftOutput
 from mlx_engine.values.reason import Reason
 
@@ -31,6 +32,10 @@ NO_MATCH = Reason(
 )
 
 
+DraftModelKind = Adapter | Eagle3
+"""A whole model with the target's tokens, or one that reads what the target computes."""
+
+
 class SmallModel(Protocol):
     """A model that can draft for the target, in memory or not yet."""
 
@@ -42,7 +47,7 @@ class SmallModel(Protocol):
     def share(self) -> float:
         """Its weights over those of the target."""
 
-    def open(self) -> Adapter:
+    def open(self) -> DraftModelKind:
         """Read it at the first call. Raises EngineError."""
 
 
@@ -118,9 +123,25 @@ def _make_model(options: DraftOptions, kit: DraftKit) -> ModelSource | None:
         source.output = kit.outputs.take(options)
         return source
     if wanted == "model" and kit.small is not None:
-        small, vocabulary = kit.small.open(), kit.adapter.vocabulary
-        return SmallModelDraft(small, vocabulary, options.rule, options.min_probability)
+        return _with_draft_model(kit.small.open(), kit.adapter.vocabulary, options)
     return None
+
+
+def _with_draft_model(
+    drafter: DraftModelKind, vocabulary: int, options: DraftOptions
+) -> ModelSource:
+    rule, least = options.rule, options.min_probability
+    if isinstance(drafter, Eagle3):
+        return MtpDraft(drafter, rule, least, by="model")
+    return SmallModelDraft(drafter, vocabulary, rule, least)
+
+
+def target_for(source: DraftSource, kit: DraftKit) -> Adapter:
+    """The target as this source wants it run: with features beside its hidden states, or plain."""
+    if kit.small is None or not needs_hidden_states(source) or own_head(source) is not None:
+        return kit.adapter
+    drafter = kit.small.open()
+    return drafter.target if isinstance(drafter, Eagle3) else kit.adapter
 
 
 def has_lost_its_place(source: DraftSource) -> bool:
@@ -132,6 +153,12 @@ def has_lost_its_place(source: DraftSource) -> bool:
 def needs_hidden_states(source: DraftSource) -> bool:
     """Whether it has to be there when the target reads."""
     return isinstance(model_part(source), MtpDraft)
+
+
+def own_head(source: DraftSource) -> MtpDraft | None:
+    """The part that drafts with the target's own MTP heads, if any does."""
+    part = model_part(source)
+    return part if isinstance(part, MtpDraft) and part.by == "mtp" else None
 
 
 def model_part(source: DraftSource) -> DraftSource:
@@ -147,11 +174,12 @@ def follow_options(
     if isinstance(part, MtpDraft | SmallModelDraft):
         part.picking = Picking(new.rule, new.min_probability)
     is_same = (old.output, old.vocabulary) == (new.output, new.vocabulary)
-    if isinstance(part, MtpDraft) and not is_same:
-        part.output = kit.outputs.take(new)
+    head = own_head(source)
+    if head is not None and not is_same:
+        head.output = kit.outputs.take(new)
 
 
 def output_of(source: DraftSource) -> DraftOutput | None:
     """The output head that its MTP head drafts with; None where there is none."""
-    part = model_part(source)
-    return part.output.in_effect if isinstance(part, MtpDraft) else None
+    head = own_head(source)
+    return None if head is None else head.output.in_effect

@@ -8,7 +8,7 @@ the trunk's output head. The hidden state is the one AFTER the trunk's final nor
 feeds its own, after its own norm, to the next step.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import mlx.core as mx
 
@@ -93,12 +93,31 @@ class Qwen35:
         """An empty cache for the head's one layer."""
         return LayerCaches([AttentionCache()])
 
+    @property
+    def layers(self) -> int:
+        """How many the trunk has."""
+        return len(self._layers)
+
+    def embed(self, tokens: mx.array) -> mx.array:
+        """Int tokens [..., T] -> [..., T, H]."""
+        return self._embedding(tokens)
+
     def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
         """Int tokens [1, T] -> hidden states after the final norm [1, T, H]."""
+        return self.forward_with(tokens, caches, ())
+
+    def forward_with(self, tokens: mx.array, caches: LayerCaches, after: Sequence[int]) -> mx.array:
+        """The same and, behind them, the residuals after these layers (-1: the embedding)."""
         x = self._embedding(tokens)
-        for layer, cache in zip(self._layers, caches.layers, strict=True):
+        heard = {-1: x} if after else {}
+        for number, (layer, cache) in enumerate(zip(self._layers, caches.layers, strict=True)):
             x = layer(x, cache)
-        return self._norm(x)
+            if number in after:
+                heard[number] = x
+        hidden = self._norm(x)
+        if not after:
+            return hidden
+        return mx.concatenate([hidden, *(heard[number] for number in after)], axis=-1)
 
     def logits(self, hidden: mx.array) -> mx.array:
         """Hidden [1, T, H] -> float32 logits [1, T, V]."""

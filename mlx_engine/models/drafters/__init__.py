@@ -1,0 +1,1 @@
+"""Draft models published apart from their target, which read what the target computes."""

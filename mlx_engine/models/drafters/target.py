@@ -1,0 +1,61 @@
+"""What a target lends to draft models: its embedding, its output head, features of its layers."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import mlx.core as mx
+
+from mlx_engine.models.contract import Adapter
+from mlx_engine.models.drafters.feature_adapter import FeatureAdapter, WideForward
+from mlx_engine.models.mlx_lm_trunk.adapters import TrunkAdapter
+from mlx_engine.models.mlx_lm_trunk.taps import tapped_forward
+from mlx_engine.models.qwen3_5 import Qwen35
+from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+
+
+@dataclass(frozen=True, slots=True)
+class DraftTarget:
+    """A model to draft for.
+
+    layers: how many it has. embed: int tokens [..., T] -> [..., T, H], unscaled. forward_with:
+    makes, for layer numbers from -1 (the embedding) on, a forward whose features are the residuals
+    after these layers, in this order.
+    """
+
+    adapter: Adapter
+    layers: int
+    embed: Callable[[mx.array], mx.array]
+    forward_with: Callable[[Sequence[int]], WideForward]
+
+    def with_residuals(self, after: Sequence[int], origin: str) -> FeatureAdapter:
+        """The target with these features; BadModelFile for layers it does not have."""
+        beyond = [layer for layer in after if not -1 <= layer < self.layers]
+        if beyond:
+            raise BadModelFile(
+                f"{origin}: this draft model reads layer {beyond[0]} of its target, which has "
+                f"{self.layers}. It was made for another model: take the one for this model."
+            )
+        return FeatureAdapter(self.adapter, self.forward_with(after))
+
+
+def draft_target(adapter: Adapter, origin: str) -> DraftTarget:
+    """UnsupportedModel for families whose layers cannot be looked into yet."""
+    if isinstance(adapter, TrunkAdapter):
+        trunk = adapter.trunk
+        return DraftTarget(
+            adapter,
+            len(trunk.layers["layers"]),
+            trunk.embed,
+            lambda after: tapped_forward(adapter, after),
+        )
+    if isinstance(adapter, Qwen35):
+        return DraftTarget(
+            adapter,
+            adapter.layers,
+            adapter.embed,
+            lambda after: lambda tokens, caches: adapter.forward_with(tokens, caches, after),
+        )
+    raise UnsupportedModel(
+        f"{origin}: draft models of this kind read inner layers of their target, which this "
+        "version cannot hand out for this architecture. Draft with a small model or prompt lookup."
+    )

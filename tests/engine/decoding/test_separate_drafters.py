@@ -1,0 +1,120 @@
+"""Draft models that read their target keep its words: whole conversations, cut at every count."""
+
+from dataclasses import replace
+
+import pytest
+from plain_run import CyclingLength, run
+from session_runs import FEW_WORDS, PICKS, listen, session_of
+from tiny_eagle3 import TinyEagle, write_tiny_eagle
+from tiny_published import publish
+from tiny_qwen3_5 import write_tiny_qwen3_5
+
+import mlx_engine
+from mlx_engine.drafting.no_draft import NoDraft
+from mlx_engine.drafting.sources import make_source, target_for
+from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions, SamplingOptions
+
+LENGTH = 10
+GREEDY = replace(PICKS, temperature=0.0)
+WAYS = {"greedy": GREEDY, "warm": replace(PICKS, temperature=1.0, top_k=9, presence_penalty=0.3)}
+PROMPT = [5, 78, 30, 110, 2, 9, 9, 257, 4]
+BIASED = dict.fromkeys(list(FEW_WORDS)[:3], 9.0)
+NONE = DraftOptions(source="none")
+
+
+def eagle(folder, name):
+    write = {"llama": lambda: publish("llama", folder / "t").folder,
+             "qwen3_5": lambda: write_tiny_qwen3_5(folder / "t")}[name]  # fmt: skip
+    write()
+    target = mlx_engine.load(folder / "t")
+    sizes = TinyEagle(target.parts.adapter.hidden_size, target.parts.adapter.vocabulary)
+    return write_tiny_eagle(folder / "d", sizes)
+
+
+MADE = {
+    "eagle3 on llama": lambda folder: eagle(folder, "llama"),
+    "eagle3 on qwen3.5": lambda folder: eagle(folder, "qwen3_5"),
+}
+
+
+@pytest.fixture(scope="module", params=MADE)
+def engine(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pair")
+    drafter = MADE[request.param](folder)
+    return mlx_engine.load(folder / "t", options=LoadOptions(draft_model=drafter))
+
+
+def conversation(engine, sampling, draft):
+    session = session_of(engine, sampling, depth=0, max_tokens=LENGTH)
+    session.draft = draft
+    answers = [listen(session, session.send("The fox, the fox"))]
+    answers.append(listen(session, session.send("The fox 😀?")))
+    answers.append(listen(session, session.regenerate()))
+    session.generation = GenerationOptions(
+        max_tokens=LENGTH, stop=((answers[0].text or "xy")[4:7],)
+    )
+    answers.append(listen(session, session.edit(0, "The quick fox")))
+    return [(said.tokens, said.text, said.reason) for said in answers], answers
+
+
+def passes_of(engine, drafted):
+    """Of a draft of so many tokens."""
+    del engine
+    return drafted
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_conversations_keep_their_words(engine, way):
+    plain, _ = conversation(engine, WAYS[way], NONE)
+    for depth in (1, 2, 3, 4) if way == "greedy" else (2, 4, "auto"):
+        source = "prompt-lookup+model" if depth == 3 else "model"
+        said, answers = conversation(engine, WAYS[way], DraftOptions(source=source, depth=depth))
+        assert said == plain, depth
+        rounds = [r for a in answers for r in a.rounds if r.drafted and r.source == "model"]
+        assert rounds or depth == "auto"
+        assert all(r.draft_passes == passes_of(engine, r.drafted) for r in rounds)
+
+
+def test_cut_at_every_count(engine):
+    """Answers of every length, with drafts of which every number of tokens stood."""
+    options = SamplingOptions(temperature=0.9, logit_bias=BIASED)
+    kit = engine.parts.drafting
+    wanted = run(kit.adapter, PROMPT, NoDraft(), 0, options=options, max_tokens=30).tokens
+    stood = set()
+    for length in (*range(1, 12), 30):
+        source = make_source(DraftOptions(source="model", depth=4), kit)
+        target = target_for(source, kit)
+        ran = run(
+            target, PROMPT, source, CyclingLength([4, 2, 0, 4, 1]), options=options,
+            max_tokens=length,
+        )  # fmt: skip
+        assert ran.tokens == wanted[:length]
+        stood |= {n for n, count in enumerate(ran.stats.accepted_by_depth, 1) if count}
+    assert stood == {1, 2, 3, 4}
+
+
+def test_nothing_is_read_before_it_drafts(engine):
+    given = engine.parts.drafting.small
+    again = mlx_engine.load(engine.description.path, options=LoadOptions(draft_model=given._origin))
+    small = again.parts.drafting.small
+    session = session_of(again, depth=0, max_tokens=2)
+    for draft, is_read in ((DraftOptions(source="model", depth=0), False), (NONE, False),
+                           (DraftOptions(source="model", depth=1), True)):  # fmt: skip
+        session.draft = draft
+        listen(session, session.send("hi"))
+        assert small._is_read == is_read
+    assert small.open() is small.open()
+
+
+def test_sources_change_in_a_conversation(engine):
+    """To another source, to none and back: the same words as without any."""
+    plain = session_of(engine, GREEDY, depth=0, max_tokens=6)
+    session = session_of(engine, GREEDY, depth=0, max_tokens=6)
+    for source, depth in (("model", 2), ("prompt-lookup", 2), ("mtp", 2), ("model", 0),
+                          ("model", 3), ("none", 0), ("prompt-lookup+model", 2)):  # fmt: skip
+        session.draft = DraftOptions(source=source, depth=depth)
+        said = listen(session, session.send("And the fox?"))
+        assert said.tokens == listen(plain, plain.send("And the fox?")).tokens
+        session._drafting._track.check()
+        if (source, depth) == ("model", 3):
+            assert any(r.source == "model" for r in said.rounds)

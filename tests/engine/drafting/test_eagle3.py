@@ -1,0 +1,197 @@
+"""EAGLE-3 drafts equal a reference in plain PyTorch; what does not fit is told in words."""
+
+from dataclasses import replace
+
+import mlx.core as mx
+import numpy as np
+import pytest
+import torch
+from tiny_eagle3 import Reference, TinyEagle, tensors_of, write_tiny_eagle
+from tiny_published import VOCABULARY, publish
+from transformers import AutoModelForCausalLM
+
+import mlx_engine
+from mlx_engine.loading.drafter_files import bring_in, build_drafter, read_drafter
+from mlx_engine.loading.locate_model import locate_model
+from mlx_engine.values.errors import BadModelFile, EngineError, UnsupportedModel
+from mlx_engine.values.options import LoadOptions
+
+TINY = TinyEagle(target_hidden=64, vocabulary=VOCABULARY)
+FORMS = {
+    "specforge": TINY,
+    "speculators": replace(TINY, form="speculators", own_embedding=True),
+    "other width": replace(TINY, hidden=48, own_embedding=True),
+    "embedding read": replace(TINY, form="speculators", layers=(-1, 2, 0)),
+    "whole vocabulary": replace(TINY, draft_vocabulary=None),
+}
+
+
+class Target:
+    """A published tiny model, and the residuals that transformers sees in it."""
+
+    def __init__(self, name, folder):
+        self.tiny = publish(name, folder)
+        self.engine = mlx_engine.load(folder)
+        model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
+        self.tokens = self.tiny.tokens[:17]
+        seen = []
+        layers = model.model.layers
+        hooks = [layer.register_forward_pre_hook(
+            lambda _, args, kwargs: seen.append((args or tuple(kwargs.values()))[0][0].detach()),
+            with_kwargs=True) for layer in layers]  # fmt: skip
+        hooks.append(model.model.norm.register_forward_pre_hook(
+            lambda _, args: seen.append(args[0][0].detach())))  # fmt: skip
+        with torch.no_grad():
+            model(torch.tensor([self.tokens]))
+        self.residuals = seen  # seen[n + 1] is the output of layer n
+        self.embedding = model.get_input_embeddings().weight.detach()
+
+    @property
+    def adapter(self):
+        return self.engine.parts.adapter
+
+
+@pytest.fixture(scope="module")
+def targets(tmp_path_factory):
+    made = {}
+
+    def get(name):
+        if name not in made:
+            made[name] = Target(name, tmp_path_factory.mktemp("target") / name)
+        return made[name]
+
+    return get
+
+
+def opened(folder, adapter):
+    files = read_drafter(locate_model(folder, folder))
+    drafter = build_drafter(files, adapter)
+    bring_in(drafter, files.origin)
+    return drafter
+
+
+def found(drafter, tokens):
+    """Teacher-forced logits, then those of two steps on its own states."""
+    ids = mx.array([tokens])
+    hidden = drafter.target.forward(ids, drafter.target.make_caches())
+    caches = drafter.make_head_caches()
+    states = drafter.mtp_forward(ids[:, 1:], hidden[:, :-1], caches)
+    caches.keep(len(tokens) - 1)
+    rows = [drafter.mtp_logits(states)[0]]
+    state = states[:, -1:]
+    for token in (7, 200):
+        state = drafter.mtp_forward(mx.array([[token]]), state, caches)
+        caches.keep(1)
+        rows.append(drafter.mtp_logits(state)[0])
+    return np.array(mx.concatenate(rows))
+
+
+def wanted(tiny, target, layers=None):
+    chosen = tiny.layers if layers is None else layers
+    reference = Reference(tiny, target.embedding)
+    joined = reference.joined([target.residuals[layer + 1][:-1] for layer in chosen])
+    tokens, before = list(target.tokens[1:]), joined
+    states = reference.states(tokens, before)
+    rows = [reference.logits(states)]
+    for token in (7, 200):
+        tokens.append(token)
+        before = torch.cat([before, states[-1:]])
+        states = reference.states(tokens, before)
+        rows.append(reference.logits(states[-1:]))
+    return torch.cat(rows).numpy()
+
+
+def relative(one, other):
+    known = np.isfinite(other)
+    if (np.isfinite(one) != known).any():
+        return np.inf
+    return float(np.abs(one[known] - other[known]).max() / np.abs(other[known]).max())
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_draft_logits_equal_the_reference(targets, tmp_path, form):
+    target, tiny = targets("llama"), FORMS[form]
+    drafter = opened(write_tiny_eagle(tmp_path / "d", tiny), target.adapter)
+    assert relative(found(drafter, target.tokens), wanted(tiny, target)) < 1e-4
+
+
+@pytest.mark.parametrize("name", ["qwen3", "qwen3_moe", "gpt_oss"])
+def test_features_of_other_targets(targets, tmp_path, name):
+    target = targets(name)
+    drafter = opened(write_tiny_eagle(tmp_path / "d", TINY), target.adapter)
+    assert relative(found(drafter, target.tokens), wanted(TINY, target)) < 1e-4
+
+
+def test_layers_left_to_the_default(targets, tmp_path):
+    """Inputs of layers 2, n / 2 and n - 3; of three layers that is outputs 1, 0 and -1."""
+    target, tiny = targets("llama"), replace(TINY, layers=None)
+    drafter = opened(write_tiny_eagle(tmp_path / "d", tiny), target.adapter)
+    assert relative(found(drafter, target.tokens), wanted(tiny, target, (1, 0, -1))) < 1e-4
+
+
+def test_the_comparison_sees_what_is_wrong(targets, tmp_path):
+    """Other layers, the halves of the join swapped, rows of the output head taken for tokens."""
+    target, right = targets("llama"), wanted(TINY, targets("llama"))
+    for layers in ((1, 0, 2), (0, 1, 1)):
+        other = write_tiny_eagle(tmp_path / f"{layers}", replace(TINY, layers=layers))
+        assert relative(found(opened(other, target.adapter), target.tokens), right) > 0.01
+    swapped = {}
+    for name in ("q_proj", "k_proj", "v_proj"):
+        full = f"layers.0.self_attn.{name}.weight"
+        swapped[full] = tensors_of(TINY)[full].roll(TINY.width, dims=1)
+    drafter = opened(write_tiny_eagle(tmp_path / "swapped", TINY, **swapped), target.adapter)
+    assert relative(found(drafter, target.tokens), right) > 0.01
+    flat = write_tiny_eagle(tmp_path / "flat", TINY, d2t=torch.zeros(TINY.rows, dtype=torch.long))
+    assert relative(found(opened(flat, target.adapter), target.tokens), right) > 0.01
+
+
+def test_a_target_without_use_is_as_before(targets, tmp_path):
+    """The target's own logits do not change when it is looked into."""
+    target = targets("llama")
+    drafter = opened(write_tiny_eagle(tmp_path / "d", TINY), target.adapter)
+    plain = target.engine.logits(target.tokens)
+    wide = drafter.target.forward(mx.array([target.tokens]), drafter.target.make_caches())
+    assert wide.shape == (1, len(target.tokens), 4 * 64)
+    assert (np.array(drafter.target.logits(wide)[0]) == plain).all()
+
+
+BAD = {
+    "vocabulary": (replace(TINY, vocabulary=VOCABULARY - 1), {}, "vocabulary is 299 wide"),
+    "width": (replace(TINY, target_hidden=32, own_embedding=True), {}, "hidden states is 32"),
+    "layers": (replace(TINY, layers=(0, 1, 3)), {}, "reads layer 3 of its target, which has 3"),
+    "two layers": (replace(TINY, layers=(0, 1)), {}, "fc.weight has the shape"),
+    "no d2t": (TINY, {"d2t": None}, "d2t \\[120\\] is missing"),
+    "d2t beyond": (TINY, {"d2t": torch.full((120,), 290)}, "d2t names token 409"),
+    "no norm": (TINY, {"norm.weight": None}, "norm.weight is missing"),
+    "unknown": (TINY, {"fc_norm.weight": torch.ones(3)}, "no place for fc_norm.weight"),
+    "no embedding": (replace(TINY, hidden=48), {}, "embed_tokens.weight is missing"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_does_not_fit_is_told(targets, tmp_path, name):
+    tiny, changes, words = BAD[name]
+    write_tiny_eagle(tmp_path / "d", tiny, **changes)
+    with pytest.raises(BadModelFile, match=words):
+        opened(tmp_path / "d", targets("llama").adapter)
+
+
+def test_kinds_that_are_not_run(targets, tmp_path):
+    from tiny_published import edit_config
+
+    folder = write_tiny_eagle(tmp_path / "d", TINY)
+    edit_config(folder, num_hidden_layers=2)
+    with pytest.raises(UnsupportedModel, match="2 layers"):
+        opened(folder, targets("llama").adapter)
+    edit_config(folder, num_hidden_layers=1, rope_scaling={"rope_type": "spiral"})
+    with pytest.raises(UnsupportedModel, match="spiral"):
+        opened(folder, targets("llama").adapter)
+
+
+def test_refused_or_passed_over(targets, tmp_path):
+    folder = write_tiny_eagle(tmp_path / "d", replace(TINY, layers=(0, 1, 30)))
+    where = targets("llama").tiny.folder
+    with pytest.raises(EngineError, match="layer 30"):
+        mlx_engine.load(where, options=LoadOptions(draft_model=folder))
+    engine = mlx_engine.load(where, options=LoadOptions(draft_model=folder, draft_misfit="plain"))
+    assert engine.parts.drafting.small.why_not.code == "draft-model-misfit"
