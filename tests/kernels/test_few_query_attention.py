@@ -53,7 +53,7 @@ def check(
     error, its = (np.abs(wide(array) - right).max() for array in (whole, plain))
     assert error <= 2 * its + 1e-6 * np.abs(right).max()
     rows = q.shape[1]
-    for few in {1, 2, rows - 1} & set(range(1, rows)):
+    for few in range(1, 8) if rows == 8 and q.dtype == mx.float16 else {1, rows - 1} - {0}:
         for first in {0, rows - few}:
             part = mx.contiguous(q[:, first : first + few])
             then = Place(place.end - rows + first + few, place.start, place.window)

@@ -16,6 +16,8 @@ from metal_kernels.weight_formats.iq4 import iq4_nl, iq4_xs
 from metal_kernels.weight_formats.k_quants import q2_k, q3_k, q6_k
 
 Arrays = tuple[mx.array, ...]
+ALL, SOME = range(1, 8), (1, 3)
+"""Counts of rows compared with eight. A row's order does not know the format: a few do for most."""
 
 
 def normal(shape: tuple[int, ...], seed: int, dtype: mx.Dtype) -> mx.array:
@@ -27,7 +29,7 @@ def check(
     form: WeightFormat,
     width: int,
     dtype: mx.Dtype,
-    counts: Sequence[int] = range(1, 8),
+    counts: Sequence[int] = SOME,
 ) -> None:
     launcher = EmulatorLauncher()
     x = normal((8, width), 5, dtype)
@@ -47,13 +49,36 @@ def check(
 def test_affine(bits: int, group: int) -> None:
     width = 384 if group == 128 else 96 * group // 32
     arrays = mx.quantize(normal((13, width), bits, mx.float16), group_size=group, bits=bits)
-    counts = range(1, 8) if group == 64 else (1, 3)
+    counts = ALL if group == 64 and bits in (3, 4) else SOME
     check(tuple(arrays), affine(bits, group), width, mx.float16, counts)
+
+
+@pytest.mark.parametrize("dtype", [mx.bfloat16, mx.float32])
+def test_dtypes_of_rows(dtype: mx.Dtype) -> None:
+    arrays = mx.quantize(normal((13, 192), 4, dtype), group_size=64, bits=4)
+    check(tuple(arrays), affine(4, 64), 192, dtype)
+
+
+@pytest.mark.parametrize(("rows", "width"), [(1, 32), (2, 32), (3, 288), (65, 1056)])
+def test_awkward_sizes(rows: int, width: int) -> None:
+    arrays = mx.quantize(normal((rows, width), 4, mx.float16), group_size=32, bits=4)
+    check(tuple(arrays), affine(4, 32), width, mx.float16)
+
+
+def test_another_order_of_lanes_changes_nothing() -> None:
+    arrays = tuple(mx.quantize(normal((37, 320), 6, mx.float16), bits=4))
+    x = normal((5, 320), 7, mx.float16)
+    first, *others = (
+        few_row_matvec(x, arrays, affine(4, 64), EmulatorLauncher(shuffle=seed))
+        for seed in (0, 1, 2, 3)
+    )
+    assert all(mx.array_equal(first, other).item() for other in others)
 
 
 @pytest.mark.parametrize("dtype", [mx.float16, mx.bfloat16, mx.float32])
 def test_dense(dtype: mx.Dtype) -> None:
-    check((normal((11, 328), 3, dtype),), dense(dtype), 328, dtype)
+    counts = ALL if dtype == mx.float16 else SOME
+    check((normal((11, 328), 3, dtype),), dense(dtype), 328, dtype, counts)
 
 
 @pytest.mark.parametrize("form", [mxfp4(), nvfp4()], ids=lambda form: form.name)

@@ -1,5 +1,7 @@
 """Kernels around the few-row product: gate and up, an MTP head's input, experts."""
 
+from collections.abc import Sequence
+
 import mlx.core as mx
 import numpy as np
 import pytest
@@ -19,6 +21,11 @@ from metal_kernels.weight_formats.fp4 import mxfp4
 
 WIDTH = 192
 FORMS = [affine(4, 64), affine(6, 32), mxfp4(), dense(mx.float16)]
+
+
+def fewer(form: WeightFormat) -> Sequence[int]:
+    """Counts of rows compared with eight: all with one format, as no order knows the format."""
+    return range(1, 8) if form.name == "affine4" else (3,)
 
 
 def normal(shape: tuple[int, ...], seed: int, dtype: mx.Dtype = mx.float16) -> mx.array:
@@ -50,7 +57,7 @@ def test_gate_and_up(form: WeightFormat) -> None:
     plain = few_row_gate_up.reference(x, weights, form)
     error, its = (np.abs(wide(array) - truth).max() for array in (whole, plain))
     assert error <= 2 * its + 1e-6
-    for rows in (1, 2, 4, 7):
+    for rows in fewer(form):
         few = few_row_gate_up.few_row_gate_up(x[:rows], weights, form, launcher)
         assert mx.array_equal(few, whole[:rows]).item(), rows
     both = few_row_matvec.few_row_matvec(x, weights, form, launcher).astype(mx.float32)
@@ -104,7 +111,7 @@ def test_mtp_input(form: WeightFormat) -> None:
     plain = mtp_input.reference(e, h, norms, weights, form)
     error, its = (np.abs(wide(array) - truth).max() for array in (whole, plain))
     assert error <= 2 * its + 1e-6
-    for rows in (1, 2, 5):
+    for rows in fewer(form):
         few = mtp_input.mtp_input(e[:rows], h[:rows], norms, weights, form, launcher)
         assert mx.array_equal(few, whole[:rows]).item(), rows
 
@@ -127,7 +134,7 @@ def test_experts(form: WeightFormat, a_pair_each: bool) -> None:
     error, other = (np.abs(wide(array) - truth).max() for array in (whole, plain))
     assert error <= 2 * other + 1e-6
     per_row = 3 if a_pair_each else 1
-    for rows in (1, 2, 5):
+    for rows in fewer(form):
         few = expert_union_matvec.expert_union_matvec(
             x[: rows * per_row], experts[:rows], weights, form, launcher
         )

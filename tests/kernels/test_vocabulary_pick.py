@@ -36,7 +36,7 @@ def test_what_the_written_logits_say(outputs: int, noisy: bool) -> None:
         inverse = mx.array(1 / 0.7, dtype=mx.float32)
         logits = logits * inverse + noise_reference(keys(8), outputs)
     assert mx.array_equal(picked[:, 0], mx.argmax(logits, axis=-1)).item()
-    for rows in range(1, 8):
+    for rows in range(1, 8) if noisy and outputs == 250 else (3,):
         its = how._replace(keys=how.keys[:rows]) if how.keys is not None else how
         few = vocabulary_pick(x[:rows], weights, form, its, launcher)
         assert mx.array_equal(few, picked[:rows]).item(), rows
