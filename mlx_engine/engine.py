@@ -27,6 +27,7 @@ from mlx_engine.drafting.pass_costs import CostMeter
 from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.drafting.round_plan import Learned
 from mlx_engine.drafting.sources import DraftKit
+from mlx_engine.drafting.teacher_forced import teacher_forced
 from mlx_engine.loading.draft_model import DraftModel, open_draft_model
 from mlx_engine.loading.load_model import LoadedModel, load_model
 from mlx_engine.sampling.sampler import fresh_seed
@@ -199,17 +200,16 @@ class Engine:
         return np.array(self._parts.adapter.logits(hidden)[0])
 
     def draft_logits(self, tokens: Sequence[int]) -> NDArray[np.float32]:
-        """What each head predicts, [heads, T-1, V]: row t is for token t+2, from hidden state t
-        and token t+1. Raises BadPrompt.
+        """What each head predicts, [heads, T-1, V]: row t of head h is for token t+2+h.
+
+        A head after the first counts tokens t+2 to t+1+h as drafted (drafting/teacher_forced.py);
+        its last h rows lack them and are NaN. Raises BadPrompt.
         """
         self._check()
         adapter, ids = self._parts.adapter, self._prompt(tokens)
-        if adapter.mtp_depth == 0 or len(ids) == 1:
-            return np.zeros((adapter.mtp_depth, len(ids) - 1, adapter.vocabulary), np.float32)
-        self._model.read_heads()
-        hidden = self._hidden(ids)[:, :-1]
-        states = adapter.mtp_forward(mx.array([ids[1:]]), hidden, adapter.make_head_caches())
-        return np.array(adapter.mtp_logits(states))
+        if adapter.mtp_depth:
+            self._model.read_heads()
+        return teacher_forced(adapter, mx.array(ids), self._hidden(ids))
 
     def close(self) -> None:
         """Let the model go; sessions of this engine then raise EngineMisuse. Again: no effect."""

@@ -32,8 +32,11 @@ class DraftOutputHead(Protocol):
     def in_effect(self) -> DraftOutput:
         """What kind it is."""
 
-    def logits(self, states: mx.array) -> mx.array:
-        """The head's states [1, T, H] -> float32 logits [1, T, V]."""
+    def logits(self, states: mx.array, head: MtpHead | None = None) -> mx.array:
+        """The head's states [1, T, H] -> float32 logits [1, T, V].
+
+        head: another one with the same matrix, whose states they are.
+        """
 
     def saw(self, tokens: mx.array) -> None:
         """Tokens of the conversation."""
@@ -47,9 +50,9 @@ class FullOutput:
     def __init__(self, adapter: MtpHead) -> None:
         self._adapter = adapter
 
-    def logits(self, states: mx.array) -> mx.array:
+    def logits(self, states: mx.array, head: MtpHead | None = None) -> mx.array:
         """As the family has it."""
-        return self._adapter.mtp_logits(states)
+        return (head or self._adapter).mtp_logits(states)
 
     def saw(self, tokens: mx.array) -> None:
         """Nothing to learn."""
@@ -58,19 +61,19 @@ class FullOutput:
 class PackedOutput:
     """A copy in 4 or 3 bits, made at first use."""
 
-    def __init__(self, adapter: Adapter, bits: int) -> None:
+    def __init__(self, adapter: MtpHead, bits: int) -> None:
         self.in_effect: DraftOutput = "4-bit" if bits == 4 else "3-bit"
         self._bits = bits
         self._adapter = adapter
         self._packed: Linear | None = None
 
-    def logits(self, states: mx.array) -> mx.array:
+    def logits(self, states: mx.array, head: MtpHead | None = None) -> mx.array:
         """Through the copy."""
         if self._packed is None:
             output = self._adapter.mtp_output
             assert output is not None
             self._packed = _requantised(output.matrix, self._bits)
-        return self._adapter.mtp_logits(states, self._packed)
+        return (head or self._adapter).mtp_logits(states, self._packed)
 
     def saw(self, tokens: mx.array) -> None:
         """Nothing to learn."""
@@ -81,7 +84,7 @@ class CheaperOutput:
     where memory is what counts; decided at first use.
     """
 
-    def __init__(self, adapter: Adapter) -> None:
+    def __init__(self, adapter: MtpHead) -> None:
         self._full = FullOutput(adapter)
         self._packed = PackedOutput(adapter, 4)
         self._chosen: DraftOutputHead | None = None
@@ -91,28 +94,28 @@ class CheaperOutput:
         """The one chosen."""
         return "auto" if self._chosen is None else self._chosen.in_effect
 
-    def logits(self, states: mx.array) -> mx.array:
+    def logits(self, states: mx.array, head: MtpHead | None = None) -> mx.array:
         """Through the one chosen."""
         if self._chosen is None:
-            self._chosen = self._choose(states)
+            self._chosen = self._choose(states, head)
             del self._full, self._packed
-        return self._chosen.logits(states)
+        return self._chosen.logits(states, head)
 
     def saw(self, tokens: mx.array) -> None:
         """Nothing to learn."""
 
-    def _choose(self, states: mx.array) -> DraftOutputHead:
+    def _choose(self, states: mx.array, head: MtpHead | None) -> DraftOutputHead:
         mx.eval(states)
         full = packed = float("inf")
         for _ in range(REPEATS):
-            full = min(full, _seconds(self._full, states))
-            packed = min(packed, _seconds(self._packed, states))
+            full = min(full, _seconds(self._full, states, head))
+            packed = min(packed, _seconds(self._packed, states, head))
         return self._packed if packed < WORTH_A_COPY * full else self._full
 
 
-def _seconds(head: DraftOutputHead, states: mx.array) -> float:
+def _seconds(output: DraftOutputHead, states: mx.array, head: MtpHead | None) -> float:
     started = perf_counter()
-    mx.eval(mx.argmax(head.logits(states), axis=-1))
+    mx.eval(mx.argmax(output.logits(states, head), axis=-1))
     return perf_counter() - started
 
 
@@ -125,7 +128,7 @@ class FrequentOutput:
 
     in_effect: DraftOutput = "frequent"
 
-    def __init__(self, adapter: Adapter, size: int, always: Iterable[int]) -> None:
+    def __init__(self, adapter: MtpHead, size: int, always: Iterable[int]) -> None:
         self._adapter = adapter
         self._kept = {token for token in always if token < adapter.vocabulary}
         self._kept.update(range(min(size, adapter.vocabulary)))
@@ -143,13 +146,13 @@ class FrequentOutput:
         committed: list[int] = tokens.tolist()  # type: ignore[assignment]
         self._new.update(token for token in committed if token not in self._kept)
 
-    def logits(self, states: mx.array) -> mx.array:
+    def logits(self, states: mx.array, head: MtpHead | None = None) -> mx.array:
         """Through the rows there are."""
         if self._rows is None or self._ids is None or len(self._new) >= NEW_TOKENS:
             self._gather()
         assert self._rows is not None
         assert self._ids is not None
-        found = self._adapter.mtp_logits(states, self._rows)
+        found = (head or self._adapter).mtp_logits(states, self._rows)
         whole = mx.full((*found.shape[:-1], self._adapter.vocabulary), -mx.inf)
         whole[..., self._ids] = found
         return whole
@@ -163,7 +166,7 @@ class FrequentOutput:
         self._rows = _rows_of(output.matrix, self._ids)
 
 
-def make_output(options: DraftOptions, adapter: Adapter, always: Iterable[int]) -> DraftOutputHead:
+def make_output(options: DraftOptions, adapter: MtpHead, always: Iterable[int]) -> DraftOutputHead:
     """The output head the options ask for; the model's own where it has no copy to offer."""
     matrix = adapter.mtp_output.matrix if adapter.mtp_output else None
     if matrix is None or options.output == "full":
@@ -184,17 +187,28 @@ class OutputShelf:
     """
 
     def __init__(self, adapter: Adapter, always: Iterable[int]) -> None:
-        self._adapter = adapter
+        self._heads: tuple[MtpHead, ...] = (adapter, *adapter.later_heads)
         self._always = frozenset(always)
-        self._shared = WeakValueDictionary[DraftOutput, DraftOutputHead]()
+        self._shared = WeakValueDictionary[tuple[DraftOutput, int], DraftOutputHead]()
 
-    def take(self, options: DraftOptions) -> DraftOutputHead:
-        """The one the options ask for; a reduced one belongs to its conversation."""
-        head = None if options.output == "frequent" else self._shared.get(options.output)
-        if head is None:
-            head = make_output(options, self._adapter, self._always)
-            self._shared[options.output] = head
-        return head
+    def take(self, options: DraftOptions) -> tuple[DraftOutputHead, ...]:
+        """Those the options ask for, one for each head; heads with one matrix have one.
+
+        Reduced ones belong to their conversation.
+        """
+        made: dict[int, DraftOutputHead] = {}
+        return tuple(self._take(options, head, made) for head in self._heads)
+
+    def _take(
+        self, options: DraftOptions, head: MtpHead, made: dict[int, DraftOutputHead]
+    ) -> DraftOutputHead:
+        matrix = id(head.mtp_output)
+        key = (options.output, matrix)
+        if matrix not in made:
+            shared = None if options.output == "frequent" else self._shared.get(key)
+            made[matrix] = shared or make_output(options, head, self._always)
+            self._shared[key] = made[matrix]
+        return made[matrix]
 
 
 def _inputs(matrix: Matrix) -> int:

@@ -152,7 +152,7 @@ class MtpDraft:
             self._waiting = []
             mx.async_eval(self._caches.arrays())  # type: ignore[no-untyped-call]
 
-    def snapshot(self) -> MtpSnapshot:
+    def snapshot(self) -> SourceSnapshot:
         """Everything observed, read into the head's cache; not between a draft and its round."""
         assert not self._is_ahead
         if not self._is_deferred:

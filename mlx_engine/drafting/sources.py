@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mlx_engine.drafting.chain import Picking
+from mlx_engine.drafting.chained_mtp_draft import ChainedMtpDraft
 from mlx_engine.drafting.combined_draft import CombinedDraft, ModelSource
 from mlx_engine.drafting.contract import DraftSource
 from mlx_engine.drafting.draft_output import OutputShelf
@@ -118,13 +119,20 @@ def make_source(options: DraftOptions, kit: DraftKit) -> DraftSource:
 def _make_model(options: DraftOptions, kit: DraftKit) -> ModelSource | None:
     wanted = model_of(options)
     if wanted == "mtp":
+        kind = ChainedMtpDraft if kit.adapter.later_heads else MtpDraft
         deferred = options.depth == 0
-        source = MtpDraft(kit.adapter, options.rule, options.min_probability, deferred=deferred)
-        source.output = kit.outputs.take(options)
+        source = kind(kit.adapter, options.rule, options.min_probability, deferred=deferred)
+        _use_outputs(source, options, kit)
         return source
     if wanted == "model" and kit.small is not None:
         return _with_draft_model(kit.small.open(), kit.adapter.vocabulary, options)
     return None
+
+
+def _use_outputs(source: MtpDraft, options: DraftOptions, kit: DraftKit) -> None:
+    source.output, *later = kit.outputs.take(options)
+    if isinstance(source, ChainedMtpDraft):
+        source.later_outputs = later
 
 
 def _with_draft_model(
@@ -176,7 +184,7 @@ def follow_options(
     is_same = (old.output, old.vocabulary) == (new.output, new.vocabulary)
     head = own_head(source)
     if head is not None and not is_same:
-        head.output = kit.outputs.take(new)
+        _use_outputs(head, new, kit)
 
 
 def output_of(source: DraftSource) -> DraftOutput | None:
