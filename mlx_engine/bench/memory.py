@@ -66,7 +66,7 @@ def held_for_replay(caches: LayerCaches) -> Held:
     """Sums over the recurrent layers."""
     snapshots = [layer.snapshot() for layer in caches.layers]
     recurrent = [s for s in snapshots if isinstance(s, RecurrentSnapshot)]
-    replay = sum(array.nbytes for s in recurrent for array in s.replay or ())
+    replay = sum(s.replay.nbytes for s in recurrent if s.replay is not None)
     return Held(replay, sum(s.state.nbytes for s in recurrent))
 
 

@@ -14,10 +14,10 @@ from mlx_engine.bench.prompts import long_prompt
 from mlx_engine.bench.report import OpsRow
 from mlx_engine.bench.subject import Subject, pinned
 from mlx_engine.decoding.track import Track
-from mlx_engine.decoding.verify import verify
+from mlx_engine.decoding.verify import pick, verify
 from mlx_engine.drafting.contract import Proposal
 from mlx_engine.drafting.sources import make_source
-from mlx_engine.sampling.sampler import Sampler, all_finite
+from mlx_engine.sampling.sampler import Sampler
 
 CONTEXT = 32
 DEPTHS = (0, 3)
@@ -48,8 +48,7 @@ def own_graph(subject: Subject, depth: int) -> Graph:
     started = perf_counter()
     draft = track.source.propose(Proposal(depth, prompt[-1], CONTEXT), sampler)
     verified = verify(adapter, track.caches, prompt[-1], draft.tokens)
-    picked = sampler.pick(verified.logits, CONTEXT, draft.tokens)
-    outputs = [draft.tokens, picked, all_finite(verified.logits)]
+    outputs = [draft.tokens, *pick(adapter, verified, sampler, CONTEXT, draft.tokens)]
     built = 1000 * (perf_counter() - started)
     track.caches.keep(depth + 1)
     return Graph([*outputs, *track.caches.arrays(), *track.source.arrays()], built)

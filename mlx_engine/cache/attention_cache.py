@@ -28,7 +28,7 @@ class AttentionCache:
     """Keys and values in buffers that grow by steps; rows past `length` are scratch.
 
     Buffers are written in place when nobody else holds them (MLX donates them), so callers must
-    not keep the views of `write` beyond the pass.
+    not keep what `write` and `append` return beyond the pass.
     """
 
     def __init__(self) -> None:
@@ -48,13 +48,18 @@ class AttentionCache:
 
     def write(self, keys: mx.array, values: mx.array) -> KeysValues:
         """Append a block [1, heads, rows, size] after the committed rows; all of them in view."""
+        buffers, end = self.append(keys, values), self._length + self._block
+        return KeysValues(buffers.keys[:, :, :end], buffers.values[:, :, :end])
+
+    def append(self, keys: mx.array, values: mx.array) -> KeysValues:
+        """The same; the buffers whole, scratch behind the block's last row included."""
         self._block = keys.shape[2]
         end = self._length + self._block
         buffers = self._room_for(end, keys, values)
         buffers.keys[:, :, self._length : end] = keys
         buffers.values[:, :, self._length : end] = values
         self._buffers = buffers
-        return KeysValues(buffers.keys[:, :, :end], buffers.values[:, :, :end])
+        return buffers
 
     def _room_for(self, end: int, keys: mx.array, values: mx.array) -> KeysValues:
         capacity = self._buffers.keys.shape[2] if self._buffers else 0

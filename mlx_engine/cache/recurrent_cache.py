@@ -1,8 +1,8 @@
 """State of one Gated DeltaNet layer; keeping a prefix marks which steps to replay.
 
 A recurrent state cannot be shortened. So a block leaves the state from before it, and its own
-small inputs: when only n of its rows stand, the next pass starts from the old state and replays
-those n steps. No state is stored per step; a row of inputs is about a hundredth of a state.
+small steps: when only n of its rows stand, the next pass starts from the old state and replays
+those n steps. No state is stored per step; a row of steps is about a hundredth of a state.
 """
 
 from dataclasses import dataclass
@@ -11,30 +11,7 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from mlx_engine.cache.contract import LayerSnapshot
-
-
-class DeltaInputs(NamedTuple):
-    """What a step of the delta rule needs besides the state.
-
-    keys [1, T, key heads, Dk], values [1, T, value heads, Dv], decay and beta [1, T, value heads];
-    all float32.
-    """
-
-    keys: mx.array
-    values: mx.array
-    decay: mx.array
-    beta: mx.array
-
-    def first(self, rows: int) -> "DeltaInputs":
-        """The inputs of the first `rows` steps."""
-        return DeltaInputs(*(array[:, :rows] for array in self))
-
-
-class DeltaResult(NamedTuple):
-    """Outputs [1, T, value heads, Dv] and the state after them [1, value heads, Dv, Dk]."""
-
-    outputs: mx.array
-    state: mx.array
+from mlx_engine.cache.delta_rule import DeltaBlock, DeltaInputs, DeltaRule, Replay, StockDelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,27 +21,30 @@ class RecurrentSnapshot:
     length: int
     window: mx.array
     state: mx.array
-    replay: DeltaInputs | None
+    replay: Replay | None
 
     @property
     def nbytes(self) -> int:
         """Bytes of everything the snapshot holds on to."""
-        replay = sum(array.nbytes for array in self.replay) if self.replay else 0
+        replay = self.replay.nbytes if self.replay else 0
         return self.window.nbytes + self.state.nbytes + replay
 
 
 class _Block(NamedTuple):
     rows: int
     convolved: mx.array
-    inputs: DeltaInputs
-    state_after: mx.array
+    delta: DeltaBlock
 
 
 class RecurrentCache:
     """Convolution window and state, standing after `length` tokens."""
 
-    def __init__(self, window: mx.array, state: mx.array) -> None:
-        """Start from zeros: window [1, K-1, C], state [1, value heads, Dv, Dk] float32."""
+    def __init__(self, window: mx.array, state: mx.array, rule: DeltaRule | None = None) -> None:
+        """Start from zeros: window [1, K-1, C], state [1, value heads, Dv, Dk] float32.
+
+        rule: how blocks are run, None for stock MLX.
+        """
+        self._rule = rule or StockDelta()
         self._blank = RecurrentSnapshot(0, window, state, None)
         self._now = self._blank
         self._block: _Block | None = None
@@ -88,20 +68,13 @@ class RecurrentCache:
         """Take the steps of a block from the committed state; outputs [1, T, value heads, Dv].
 
         queries [1, T, key heads, Dk]; convolved [1, K-1+T, C] is the window followed by the
-        block's rows. The steps run one after the other, so a row never depends on the rows beside
-        it (arXiv 2412.06464, eq. 10).
+        block's rows. What stands of the block before is replayed as part of this pass.
         """
-        self._settle()
-        result = _delta_rule(queries, inputs, self._now.state)
-        self._block = _Block(queries.shape[1], convolved, inputs, result.state)
-        return result.outputs
-
-    def _settle(self) -> None:
-        """Replay what stands of the block before, as part of the coming pass."""
         now = self._now
-        if now.replay is not None:
-            state = _delta_rule(now.replay.keys, now.replay, now.state).state
-            self._now = RecurrentSnapshot(now.length, now.window, state, None)
+        done = self._rule.run(queries, inputs, now.state, now.replay)
+        self._now = RecurrentSnapshot(now.length, now.window, done.before, None)
+        self._block = _Block(queries.shape[1], convolved, done)
+        return done.outputs
 
     def keep(self, rows: int) -> None:
         """Commit the first `rows` rows of the last block."""
@@ -113,12 +86,12 @@ class RecurrentCache:
             return
         # contiguous: a plain slice would keep the whole block alive
         window = mx.contiguous(block.convolved[:, rows : rows + now.window.shape[1]])
-        whole = rows == block.rows
+        after = block.delta.after if rows == block.rows else None
         self._now = RecurrentSnapshot(
             length=now.length + rows,
             window=window,
-            state=block.state_after if whole else now.state,
-            replay=None if whole else block.inputs.first(rows),
+            state=now.state if after is None else after,
+            replay=block.delta.steps.first(rows) if after is None else None,
         )
 
     def snapshot(self) -> RecurrentSnapshot:
@@ -132,12 +105,6 @@ class RecurrentCache:
         self._block = None
 
     def arrays(self) -> list[mx.array]:
-        """Window, state and the inputs to replay."""
-        return [self._now.window, self._now.state, *(self._now.replay or ())]
-
-
-def _delta_rule(queries: mx.array, inputs: DeltaInputs, state: mx.array) -> DeltaResult:
-    outputs, after = mx.fast.gated_delta_update(
-        queries, inputs.keys, inputs.values, inputs.decay, inputs.beta, state
-    )
-    return DeltaResult(outputs, after)
+        """Window, state and what is needed to replay."""
+        replay = self._now.replay.arrays() if self._now.replay else []
+        return [self._now.window, self._now.state, *replay]

@@ -12,9 +12,9 @@ import mlx.core as mx
 
 from mlx_engine.decoding.accept import Accepted, accept
 from mlx_engine.decoding.track import Track
-from mlx_engine.decoding.verify import verify
+from mlx_engine.decoding.verify import pick, verify
 from mlx_engine.drafting.contract import Proposal
-from mlx_engine.sampling.sampler import Sampler, all_finite
+from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.errors import NumericsError
 from mlx_engine.values.options import DraftedBy
 
@@ -50,9 +50,9 @@ def play(
     if runs_ahead:
         mx.async_eval(draft.tokens)  # type: ignore[no-untyped-call]
     verified = verify(track.adapter, track.caches, last, draft.tokens)
-    picked = sampler.pick(verified.logits, position, draft.tokens)
-    finite = all_finite(verified.logits).astype(mx.int32)[None]
-    outcome = mx.concatenate([draft.tokens, picked, finite])
+    picked = pick(track.adapter, verified, sampler, position, draft.tokens)
+    finite = picked.finite.astype(mx.int32)[None]
+    outcome = mx.concatenate([draft.tokens, picked.tokens, finite])
     if runs_ahead:
         mx.async_eval(outcome)  # type: ignore[no-untyped-call]
     if not (runs_ahead and draft.depth):

@@ -6,6 +6,7 @@ from typing import Protocol
 import mlx.core as mx
 
 from mlx_engine.cache.layer_caches import LayerCaches
+from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.layers import Linear
 from mlx_engine.values.reason import Reason
 
@@ -63,6 +64,10 @@ class Adapter(MtpHead, Protocol):
     @property
     def plain_only(self) -> Reason | None:
         """Why nothing can be drafted, whatever the source: its caches keep whole blocks only."""
+
+    @property
+    def output_rows(self) -> FewRows | None:
+        """The output head for choosing tokens without logits; None where logits are made."""
 
     def make_caches(self) -> LayerCaches:
         """Empty caches for the trunk."""

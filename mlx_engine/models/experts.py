@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
+from metal_kernels.lanes import Lanes
 from mlx_engine.models.expert_sizes import ExpertSizes
+from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.layers import GatedFeedForward, Linear, silu
 from mlx_engine.models.weight_table import Matrix, WeightTable
 
@@ -17,19 +19,28 @@ class ExpertLinear:
     """x [R, 1, K] and an expert for each row, uint32 [R, n] -> [R, n, N], or [R, n, K] likewise.
 
     A result depends on its own row and expert only (measured bit for bit on MLX's CPU backend).
+    few_rows: the kernel for few rows, None for stock MLX throughout.
     """
 
     matrices: Matrix
+    few_rows: FewRows | None = None
+
+    @staticmethod
+    def of(matrices: Matrix, lanes: Lanes) -> "ExpertLinear":
+        """By the kernel where the lanes have one for this stack."""
+        return ExpertLinear(matrices, FewRows.of(matrices, lanes, "experts"))
 
     @staticmethod
     def take(
         table: WeightTable, name: str, count: int, outputs: int, inputs: int
     ) -> "ExpertLinear":
         """Take the stack `name` from the table."""
-        return ExpertLinear(table.take_matrices(name, count, outputs, inputs))
+        return ExpertLinear.of(table.take_matrices(name, count, outputs, inputs), table.lanes)
 
     def __call__(self, x: mx.array, chosen: mx.array, *, in_order: bool) -> mx.array:
         """Multiply; in_order: `chosen` never decreases."""
+        if self.few_rows is not None and len(x) in self.few_rows.counts:
+            return self.few_rows.of_experts(x, chosen)
         stack, rows = self.matrices, x[..., None, :]
         if stack.scales is None:
             made = mx.gather_mm(

@@ -4,22 +4,35 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
+from metal_kernels.lanes import Lanes
+from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.weight_table import Matrix, WeightTable
 
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """x [..., K] -> [..., N] by a matrix in whatever form the file has it."""
+    """x [..., K] -> [..., N] by a matrix in whatever form the file has it.
+
+    few_rows: the kernel for passes of few rows, None for stock MLX throughout.
+    """
 
     matrix: Matrix
+    few_rows: FewRows | None = None
+
+    @staticmethod
+    def of(matrix: Matrix, lanes: Lanes) -> "Linear":
+        """By the kernel where the lanes have one for this matrix."""
+        return Linear(matrix, FewRows.of(matrix, lanes, "products"))
 
     @staticmethod
     def take(table: WeightTable, name: str, outputs: int, inputs: int) -> "Linear":
         """Take `name` from the table."""
-        return Linear(table.take_matrix(name, outputs, inputs))
+        return Linear.of(table.take_matrix(name, outputs, inputs), table.lanes)
 
     def __call__(self, x: mx.array) -> mx.array:
         """Multiply."""
+        if self.few_rows is not None and self.few_rows.takes(x):
+            return self.few_rows.product(x)
         matrix = self.matrix
         if matrix.scales is None:
             return x @ matrix.weight.T
@@ -80,22 +93,57 @@ class Norm:
 class GatedFeedForward:
     """down(silu(gate(x)) * up(x)) (arXiv 2002.05202)."""
 
-    gate: Linear
-    up: Linear
+    gated: "GateAndUp | GateUp"
     down: Linear
 
     @staticmethod
     def take(table: WeightTable, name: str, hidden: int, inner: int) -> "GatedFeedForward":
         """Take `name`.{gate,up,down}_proj from the table."""
         return GatedFeedForward(
-            gate=Linear.take(table, f"{name}.gate_proj", inner, hidden),
-            up=Linear.take(table, f"{name}.up_proj", inner, hidden),
+            gated=_take_gated(table, name, hidden, inner),
             down=Linear.take(table, f"{name}.down_proj", hidden, inner),
         )
 
     def __call__(self, x: mx.array) -> mx.array:
         """Feed forward."""
-        return self.down(silu(self.gate(x)) * self.up(x))
+        return self.down(self.gated(x))
+
+
+@dataclass(frozen=True, slots=True)
+class GateAndUp:
+    """silu(gate(x)) * up(x), by two matrices."""
+
+    gate: Linear
+    up: Linear
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """[..., K] -> [..., N]."""
+        return silu(self.gate(x)) * self.up(x)
+
+
+@dataclass(frozen=True, slots=True)
+class GateUp:
+    """The same by one matrix, gates above ups, and one kernel for few rows."""
+
+    both: Linear
+    few_rows: FewRows | None
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """[..., K] -> [..., N]."""
+        if self.few_rows is not None and self.few_rows.takes(x):
+            return self.few_rows.gate_up(x)
+        gate, up = mx.split(self.both(x), 2, axis=-1)
+        return silu(gate) * up
+
+
+def _take_gated(table: WeightTable, name: str, hidden: int, inner: int) -> GateAndUp | GateUp:
+    gate, up = f"{name}.gate_proj", f"{name}.up_proj"
+    if table.lanes.has("gate-up"):
+        joined = table.take_joined((gate, up), inner, hidden)
+        if joined is not None:
+            few_rows = FewRows.of(joined, table.lanes, "gate-up")
+            return GateUp(Linear.of(joined, table.lanes), few_rows)
+    return GateAndUp(Linear.take(table, gate, inner, hidden), Linear.take(table, up, inner, hidden))
 
 
 def silu(x: mx.array) -> mx.array:

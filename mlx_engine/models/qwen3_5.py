@@ -12,10 +12,12 @@ from collections.abc import Mapping, Sequence
 
 import mlx.core as mx
 
+from metal_kernels.mtp_input import Norms
 from mlx_engine.cache.attention_cache import AttentionCache
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.layer_caches import LayerCaches
 from mlx_engine.models.contract import MtpHead
+from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.layers import Embedding, Linear, Norm
 from mlx_engine.models.qwen3_5_config import Qwen35Config
 from mlx_engine.models.qwen3_5_layers import AttentionLayer, RecurrentLayer, blank_recurrent_cache
@@ -39,7 +41,7 @@ class Qwen35:
 
     def __init__(self, sizes: Qwen35Config, trunk: WeightTable, head: WeightTable | None) -> None:
         hidden, vocabulary = sizes.hidden_size, sizes.vocab_size
-        self._sizes = sizes
+        self._sizes, self._lanes = sizes, trunk.lanes
         matrix = trunk.take_matrix("embed_tokens", vocabulary, hidden)
         self._norm = Norm.take(trunk, "norm", hidden, sizes.rms_norm_eps)
         self._layers = [
@@ -51,7 +53,9 @@ class Qwen35:
         dtype = matrix.weight.dtype if matrix.scales is None else self._layers[0].dtype
         self._embedding = Embedding(matrix, dtype)
         tied = sizes.tie_word_embeddings
-        self._output = Linear(matrix) if tied else Linear.take(trunk, "lm_head", vocabulary, hidden)
+        output = matrix if tied else trunk.take_matrix("lm_head", vocabulary, hidden)
+        self._output = Linear.of(output, trunk.lanes)
+        self._picks = FewRows.of(output, trunk.lanes, "pick")
         self._head = Qwen35Head(sizes, head) if head is not None else None
 
     @property
@@ -82,7 +86,7 @@ class Qwen35:
     def make_caches(self) -> LayerCaches:
         """Empty caches for the trunk."""
         caches: list[LayerCache] = [
-            blank_recurrent_cache(self._sizes, layer.dtype)
+            blank_recurrent_cache(self._sizes, layer.dtype, self._lanes)
             if isinstance(layer, RecurrentLayer)
             else AttentionCache()
             for layer in self._layers
@@ -123,6 +127,11 @@ class Qwen35:
         """Hidden [1, T, H] -> float32 logits [1, T, V]."""
         return self._output(hidden).astype(mx.float32)
 
+    @property
+    def output_rows(self) -> FewRows | None:
+        """The output head for choosing without logits."""
+        return self._picks
+
     def mtp_forward(self, tokens: mx.array, hidden: mx.array, caches: LayerCaches) -> mx.array:
         """Tokens [1, T] and the hidden states before them [1, T, H] -> the head's states."""
         assert self._head is not None
@@ -145,7 +154,9 @@ class Qwen35Head:
         hidden, eps = sizes.hidden_size, sizes.rms_norm_eps
         self._embedding_norm = Norm.take(table, "pre_fc_norm_embedding", hidden, eps)
         self._hidden_norm = Norm.take(table, "pre_fc_norm_hidden", hidden, eps)
-        self._join = Linear.take(table, "fc", hidden, 2 * hidden)
+        join = table.take_matrix("fc", hidden, 2 * hidden)
+        self._join = Linear.of(join, table.lanes)
+        self._few_rows = FewRows.of(join, table.lanes, "mtp-input")
         self._layer = AttentionLayer(
             sizes, table, "layers.0", has_experts=sizes.experts is not None
         )
@@ -153,5 +164,12 @@ class Qwen35Head:
 
     def __call__(self, embedded: mx.array, hidden: mx.array, cache: LayerCache) -> mx.array:
         """Embeddings and hidden states [1, T, H] -> states for the output head [1, T, H]."""
-        both = mx.concatenate([self._embedding_norm(embedded), self._hidden_norm(hidden)], axis=-1)
-        return self._norm(self._layer(self._join(both), cache))
+        return self._norm(self._layer(self._joined(embedded, hidden), cache))
+
+    def _joined(self, embedded: mx.array, hidden: mx.array) -> mx.array:
+        """Both normed, side by side, projected."""
+        e, h = self._embedding_norm, self._hidden_norm
+        if self._few_rows is not None and self._few_rows.takes(embedded):
+            norms = Norms(e.weight, h.weight, e.eps)
+            return self._few_rows.join(embedded, hidden, norms)
+        return self._join(mx.concatenate([e(embedded), h(hidden)], axis=-1))

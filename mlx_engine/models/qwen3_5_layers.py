@@ -4,9 +4,12 @@ import math
 
 import mlx.core as mx
 
+from metal_kernels.lanes import Lanes, Work
 from mlx_engine.cache.attention_cache import AttentionCache
 from mlx_engine.cache.contract import LayerCache
-from mlx_engine.cache.recurrent_cache import DeltaInputs, RecurrentCache
+from mlx_engine.cache.delta_rule import DeltaInputs, delta_rule
+from mlx_engine.cache.recurrent_cache import RecurrentCache
+from mlx_engine.models.attention import attention
 from mlx_engine.models.experts import ExpertFeedForward
 from mlx_engine.models.layers import GatedFeedForward, Linear, Norm, silu
 from mlx_engine.models.qwen3_5_config import Qwen35Config
@@ -16,7 +19,7 @@ L2_EPS = 1e-6
 """Added to the squared length of queries and keys (as the published model does)."""
 
 
-def blank_recurrent_cache(sizes: Qwen35Config, dtype: mx.Dtype) -> RecurrentCache:
+def blank_recurrent_cache(sizes: Qwen35Config, dtype: mx.Dtype, lanes: Lanes) -> RecurrentCache:
     """A recurrent layer's cache before the first token."""
     rows = sizes.linear_conv_kernel_dim - 1
     state = (
@@ -25,7 +28,9 @@ def blank_recurrent_cache(sizes: Qwen35Config, dtype: mx.Dtype) -> RecurrentCach
         sizes.linear_value_head_dim,
         sizes.linear_key_head_dim,
     )
-    return RecurrentCache(mx.zeros((1, rows, sizes.convolved_size), dtype), mx.zeros(state))
+    work = Work("", sizes.linear_value_head_dim, sizes.linear_key_head_dim)
+    rule = delta_rule(lanes.launcher_of("delta", work))
+    return RecurrentCache(mx.zeros((1, rows, sizes.convolved_size), dtype), mx.zeros(state), rule)
 
 
 def _take_feed_forward(
@@ -45,16 +50,17 @@ class AttentionLayer:
     ) -> None:
         hidden, eps, size = sizes.hidden_size, sizes.rms_norm_eps, sizes.head_dim
         heads, kv_heads = sizes.num_attention_heads, sizes.num_key_value_heads
-        attention = f"{name}.self_attn"
+        inner = f"{name}.self_attn"
         self._heads, self._kv_heads, self._size = heads, kv_heads, size
         self._rope_dims, self._rope_theta = sizes.rope_dims, sizes.rope_theta
+        self._attention = attention(table.lanes, size)
         self._norm = Norm.take(table, f"{name}.input_layernorm", hidden, eps)
-        self._queries = Linear.take(table, f"{attention}.q_proj", 2 * heads * size, hidden)
-        self._keys = Linear.take(table, f"{attention}.k_proj", kv_heads * size, hidden)
-        self._values = Linear.take(table, f"{attention}.v_proj", kv_heads * size, hidden)
-        self._out = Linear.take(table, f"{attention}.o_proj", hidden, heads * size)
-        self._query_norm = Norm.take(table, f"{attention}.q_norm", size, eps)
-        self._key_norm = Norm.take(table, f"{attention}.k_norm", size, eps)
+        self._queries = Linear.take(table, f"{inner}.q_proj", 2 * heads * size, hidden)
+        self._keys = Linear.take(table, f"{inner}.k_proj", kv_heads * size, hidden)
+        self._values = Linear.take(table, f"{inner}.v_proj", kv_heads * size, hidden)
+        self._out = Linear.take(table, f"{inner}.o_proj", hidden, heads * size)
+        self._query_norm = Norm.take(table, f"{inner}.q_norm", size, eps)
+        self._key_norm = Norm.take(table, f"{inner}.k_norm", size, eps)
         self._second_norm = Norm.take(table, f"{name}.post_attention_layernorm", hidden, eps)
         self._feed_forward = _take_feed_forward(sizes, table, f"{name}.mlp", has_experts)
 
@@ -79,14 +85,7 @@ class AttentionLayer:
         values = self._values(x).reshape(1, rows, self._kv_heads, self._size)
         queries = self._rotate(self._query_norm(queries).transpose(0, 2, 1, 3), cache.length)
         keys = self._rotate(self._key_norm(keys).transpose(0, 2, 1, 3), cache.length)
-        seen = cache.write(keys, values.transpose(0, 2, 1, 3))
-        attended = mx.fast.scaled_dot_product_attention(
-            queries,
-            seen.keys,
-            seen.values,
-            scale=self._size**-0.5,
-            mask="causal" if rows > 1 else None,
-        )
+        attended = self._attention(queries, keys, values.transpose(0, 2, 1, 3), cache)
         gated = attended.transpose(0, 2, 1, 3) * mx.sigmoid(gate)
         return self._out(gated.reshape(1, rows, self._heads * self._size))
 

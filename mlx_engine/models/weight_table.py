@@ -1,10 +1,11 @@
 """Named weights of a trunk or a head, each taken exactly once by the model built on them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import mlx.core as mx
 
+from metal_kernels.lanes import NO_LANES, Lanes
 from mlx_engine.values.errors import BadModelFile
 
 Packing = Literal["dense", "affine", "mxfp4", "mxfp8", "nvfp4"]
@@ -52,6 +53,11 @@ def laid_out_for_cpu(matrix: Matrix) -> Matrix:
     return Matrix(columns.swapaxes(-1, -2), None, None, 0, 32, "dense")
 
 
+def _concatenated(parts: Sequence[mx.array | None]) -> mx.array | None:
+    there = [part for part in parts if part is not None]
+    return mx.concatenate(there) if there else None
+
+
 class _Layout(NamedTuple):
     """What the widths of weight and scales say about a packing."""
 
@@ -63,13 +69,19 @@ class WeightTable:
     """Named arrays of one part of a model; every one must be taken exactly once.
 
     origin: the file or folder they come from, for messages. for_cpu: matrices are handed out dense
-    and laid out for MLX's CPU backend. Taking a name a second time is a bug of the caller and
-    raises KeyError.
+    and laid out for MLX's CPU backend. lanes: the kernels that layers built on it may use. Taking a
+    name a second time is a bug of the caller and raises KeyError.
     """
 
     def __init__(
-        self, arrays: Mapping[str, mx.array], origin: str, *, for_cpu: bool = False
+        self,
+        arrays: Mapping[str, mx.array],
+        origin: str,
+        *,
+        for_cpu: bool = False,
+        lanes: Lanes = NO_LANES,
     ) -> None:
+        self.lanes = lanes
         self._left = dict(arrays)
         self._taken: set[str] = set()
         self._origin = origin
@@ -119,8 +131,32 @@ class WeightTable:
         """The same for a stack of `count` matrices of one shape."""
         return self._take_any(name, (count, outputs, inputs))
 
+    def take_joined(self, names: Sequence[str], outputs: int, inputs: int) -> Matrix | None:
+        """The rows of matrices of one shape and packing, one below the other.
+
+        None, and nothing taken, where their packings differ.
+        """
+        stored = [self._kinds(name) for name in names]
+        if any(kinds != stored[0] for kinds in stored):
+            return None
+        parts = [self._take_stored(name, (outputs, inputs)) for name in names]
+        first = parts[0]
+        joined = first._replace(
+            weight=mx.concatenate([part.weight for part in parts]),
+            scales=_concatenated([part.scales for part in parts]),
+            biases=_concatenated([part.biases for part in parts]),
+        )
+        return self._hand_out(joined)
+
+    def _kinds(self, name: str) -> list[object]:
+        """Shapes and element types of what is stored of a matrix."""
+        arrays = [self._left.get(f"{name}.{part}") for part in ("weight", "scales", "biases")]
+        return [None if array is None else (array.shape, array.dtype) for array in arrays]
+
     def _take_any(self, name: str, shape: tuple[int, ...]) -> Matrix:
-        matrix = self._take_stored(name, shape)
+        return self._hand_out(self._take_stored(name, shape))
+
+    def _hand_out(self, matrix: Matrix) -> Matrix:
         if self._for_cpu:
             matrix = laid_out_for_cpu(matrix)
         parts = (matrix.weight, matrix.scales, matrix.biases)

@@ -6,16 +6,20 @@ from collections.abc import Mapping, Sequence
 import mlx.core as mx
 import numpy as np
 
+from metal_kernels.vocabulary_pick import Choosing
 from mlx_engine.sampling.logit_filters import (
     filter_tempered,
     presence_and_frequency_penalty,
     repetition_penalty,
     temper,
 )
-from mlx_engine.sampling.position_noise import gumbel_noise
+from mlx_engine.sampling.position_noise import gumbel_noise, row_keys
 from mlx_engine.sampling.token_history import TokenHistory
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import SamplingOptions
+
+COLDEST_CHOOSING = 1e-4
+"""Temperature from which on logits over it stay well inside float32."""
 
 
 def fresh_seed() -> int:
@@ -53,6 +57,23 @@ class Sampler:
         """Take emitted tokens of the answer into the penalties."""
         if self._history is not None:
             self._history.commit(tokens)
+
+    def choosing(self, position: int, rows: int) -> Choosing | None:
+        """How a kernel picks the tokens of so many rows without their logits.
+
+        None where filters, penalties or a bias have to see the logits. That depends on the options
+        alone, so every pass of an answer with these options picks in the same way.
+        """
+        options = self._options
+        filters = options.top_k > 0 or options.top_p < 1 or options.min_p > 0
+        if self._history is not None or self._bias is not None or filters:
+            return None
+        if options.temperature == 0:
+            return Choosing()
+        if options.temperature < COLDEST_CHOOSING:
+            return None
+        keys = row_keys(self._seed, range(position, position + rows))
+        return Choosing(keys=keys, temperature=options.temperature)
 
     def pick(self, logits: mx.array, position: int, prefix: mx.array) -> mx.array:
         """The tokens int32 [R] for `position` onwards, drawn with the noise of their positions.

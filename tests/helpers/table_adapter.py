@@ -60,6 +60,7 @@ class TableAdapter:
         self.later_heads = ()
         self.mtp_output = None
         self.plain_only = None
+        self.output_rows = None
 
     def make_caches(self) -> LayerCaches:
         return LayerCaches([LengthCache()])

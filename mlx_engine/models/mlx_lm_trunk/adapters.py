@@ -7,6 +7,7 @@ from mlx.nn.layers.base import Module
 
 from mlx_engine.cache.layer_caches import LayerCaches
 from mlx_engine.models.contract import MtpHead
+from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.layers import Linear
 from mlx_engine.models.mlx_lm_trunk.caches import as_the_class_has_them
 from mlx_engine.models.mlx_lm_trunk.trunk import Trunk
@@ -22,9 +23,13 @@ MakeCaches = Callable[[], LayerCaches]
 
 
 class Headless:
-    """The part of the adapter contract that concerns MTP heads, for models without any."""
+    """The part of the adapter contract that concerns MTP heads, for models without any.
+
+    Logits are always made, by mlx-lm's own output head.
+    """
 
     mtp_depth = 0
+    output_rows: FewRows | None = None
     later_heads: tuple[MtpHead, ...] = ()
     mtp_output: Linear | None = None
 

@@ -1,0 +1,164 @@
+"""Which kernels serve which work: the one table of lanes, and the lanes in use on a machine.
+
+A lane is a kernel as a layer sees it, an alternative to stock MLX. Some are needed for exact rows:
+with them plain decoding and verifying run the same order of operations for 1 to 9 rows. All others
+are a matter of speed, measured by `headstart doctor` where it was run, presumed elsewhere.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import log
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+from metal_kernels.chip import NO_CHIP, Chip
+from metal_kernels.few_query_attention import SIZES
+from metal_kernels.kernel import Launcher
+
+LaneName = Literal[
+    "products", "attention", "delta", "gate-up", "experts", "mtp-input", "pick", "noise"
+]
+MOST_ROWS = 9
+"""Rows of the longest verify pass: the newest token and eight drafts."""
+
+ALL_ROWS = frozenset(range(1, MOST_ROWS + 1))
+NO_ROWS = frozenset[int]()
+
+
+class Work(NamedTuple):
+    """What a layer does. form: the name of its weights' format. outputs, inputs: of a matrix;
+    size of a value and of a key for attention and recurrent states; for noise nothing counts.
+    """
+
+    form: str = ""
+    outputs: int = 0
+    inputs: int = 0
+
+
+class Measured(NamedTuple):
+    """Counts of rows at which the kernel was faster than stock MLX at this work."""
+
+    work: Work
+    rows: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One row of the table.
+
+    is_exact: rows are exact only with it. misfit: why the kernel cannot do some work, "" when it
+    can. presumed: rows at which it is taken to be faster where nobody has measured.
+    """
+
+    words: str
+    is_exact: bool
+    misfit: Callable[[Work], str]
+    presumed: Callable[[Work, Chip], frozenset[int]]
+
+
+def _any_work(work: Work) -> str:
+    del work
+    return ""
+
+
+def _whole_units(work: Work) -> str:
+    return f"rows of {work.inputs} weights are not whole units of 8" if work.inputs % 8 else ""
+
+
+def _attention_sizes(work: Work) -> str:
+    fits = work.inputs in SIZES and work.outputs in SIZES
+    return "" if fits else f"heads of {work.inputs} are not among the sizes it takes"
+
+
+def _state_sizes(work: Work) -> str:
+    return f"keys of {work.inputs} are not a multiple of 16" if work.inputs % 16 else ""
+
+
+def _always(work: Work, chip: Chip) -> frozenset[int]:
+    del work, chip
+    return ALL_ROWS
+
+
+def _never(work: Work, chip: Chip) -> frozenset[int]:
+    del work, chip
+    return NO_ROWS
+
+
+def _where_stock_reads_again(work: Work, chip: Chip) -> frozenset[int]:
+    """Stock MLX reads packed weights once for up to 5 rows from M3 on, once a row before; what it
+    computes a weight grows with the rows, most at 2 and 3 bits (issues 3839, 3852, PR 3764).
+    """
+    if work.form == "dense":
+        return NO_ROWS
+    if chip.generation < 15 and work.form.startswith("affine"):
+        return frozenset(range(2, MOST_ROWS + 1))
+    return frozenset(range(3 if work.form in ("affine2", "affine3") else 6, MOST_ROWS + 1))
+
+
+LANES: Mapping[LaneName, Lane] = MappingProxyType(
+    {
+        "products": Lane("matrix products", True, _whole_units, _where_stock_reads_again),
+        "attention": Lane("attention", True, _attention_sizes, _always),
+        "delta": Lane("recurrent states", True, _state_sizes, _always),
+        "gate-up": Lane("gate and up in one", False, _whole_units, _always),
+        "experts": Lane("experts read once", False, _whole_units, _never),
+        "mtp-input": Lane("the heads' input", False, _whole_units, _always),
+        "pick": Lane("choosing without logits", False, _whole_units, _always),
+        "noise": Lane("noise", False, _any_work, _never),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """The lanes of one machine and one wish; layers ask it when they are built.
+
+    launcher: None where nothing can run kernels. exact: rows are to be exact. off: why a lane is
+    not used at all, by name. measured: by name, what was timed.
+    """
+
+    launcher: Launcher | None
+    exact: bool = True
+    chip: Chip = NO_CHIP
+    off: Mapping[LaneName, str] = field(default_factory=dict)
+    measured: Mapping[LaneName, tuple[Measured, ...]] = field(default_factory=dict)
+
+    def has(self, name: LaneName) -> bool:
+        """Whether the lane is there for some work."""
+        return self.launcher is not None and name not in self.off
+
+    def rows(self, name: LaneName, work: Work) -> frozenset[int]:
+        """Counts of rows, 1 to 9, at which this work goes through the kernel.
+
+        With exact numerics all or none: the count must not decide.
+        """
+        lane = LANES[name]
+        if not self.has(name) or lane.misfit(work):
+            return NO_ROWS
+        if self.exact and lane.is_exact:
+            return ALL_ROWS
+        faster = self._faster(name, work)
+        if not self.exact:
+            return faster
+        return ALL_ROWS if 2 * len(faster) > MOST_ROWS else NO_ROWS
+
+    def launcher_of(self, name: LaneName, work: Work) -> Launcher | None:
+        """Of a lane that serves all counts of rows or none; None for none."""
+        return self.launcher if 2 * len(self.rows(name, work)) > MOST_ROWS else None
+
+    def _faster(self, name: LaneName, work: Work) -> frozenset[int]:
+        """As measured with the work most like this."""
+        alike = [one for one in self.measured.get(name, ()) if one.work.form == work.form]
+        if not alike:
+            return LANES[name].presumed(work, self.chip)
+        return min(alike, key=lambda one: _distance(one.work, work)).rows
+
+
+def _distance(one: Work, other: Work) -> float:
+    return sum(
+        abs(log((mine + 1) / (its + 1))) for mine, its in zip(one[1:], other[1:], strict=True)
+    )
+
+
+NO_LANES = Lanes(None)
+"""Stock MLX throughout."""

@@ -1,0 +1,121 @@
+"""Matrices as the kernels for few rows read them, and their products of 1 to 9 rows."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import mlx.core as mx
+
+from metal_kernels.expert_union_matvec import expert_union_matvec
+from metal_kernels.few_row_gate_up import few_row_gate_up
+from metal_kernels.few_row_matvec import MOST_ROWS, few_row_matvec
+from metal_kernels.kernel import Launcher
+from metal_kernels.lanes import LaneName, Lanes, Work
+from metal_kernels.mtp_input import Norms, mtp_input
+from metal_kernels.vocabulary_pick import Choosing, vocabulary_pick
+from metal_kernels.weight_formats.affine import affine
+from metal_kernels.weight_formats.contract import WeightFormat
+from metal_kernels.weight_formats.dense import dense
+from metal_kernels.weight_formats.fp4 import mxfp4, nvfp4
+from mlx_engine.models.weight_table import Matrix
+
+
+@dataclass(frozen=True, slots=True)
+class FewRows:
+    """A matrix [N, K], or a stack of them, for passes of as many rows as `counts` says.
+
+    A kernel takes eight rows; nine go in two launches, and each row's bits stay its own.
+    """
+
+    arrays: tuple[mx.array, ...]
+    form: WeightFormat
+    launcher: Launcher
+    counts: frozenset[int]
+
+    @staticmethod
+    def of(matrix: Matrix, lanes: Lanes, lane: LaneName) -> "FewRows | None":
+        """None where the lane does not serve this matrix."""
+        form = format_of(matrix)
+        if form is None or lanes.launcher is None:
+            return None
+        counts = lanes.rows(lane, work_of(matrix, form))
+        parts = (matrix.weight, matrix.scales, matrix.biases)
+        arrays = tuple(part for part in parts if part is not None)
+        return FewRows(arrays, form, lanes.launcher, counts) if counts else None
+
+    def takes(self, x: mx.array) -> bool:
+        """Whether x [..., K] has a count of rows that the kernel is for."""
+        return x.size // x.shape[-1] in self.counts
+
+    def product(self, x: mx.array) -> mx.array:
+        """x [..., K] -> [..., N]."""
+        rows = x.reshape(-1, x.shape[-1])
+        made = _by_eights(
+            len(rows),
+            lambda part: few_row_matvec(rows[part], self.arrays, self.form, self.launcher),
+        )
+        return made.reshape(*x.shape[:-1], -1)
+
+    def gate_up(self, x: mx.array) -> mx.array:
+        """x [..., K] by gates above ups [2 N, K] -> silu(gate) * up [..., N]."""
+        rows = x.reshape(-1, x.shape[-1])
+        made = _by_eights(
+            len(rows),
+            lambda part: few_row_gate_up(rows[part], self.arrays, self.form, self.launcher),
+        )
+        return made.reshape(*x.shape[:-1], -1)
+
+    def of_experts(self, x: mx.array, chosen: mx.array) -> mx.array:
+        """x [R, K] or [R, n, K], experts [R, n] -> [R, n, N]."""
+        experts = chosen.astype(mx.int32)
+        made = _by_eights(
+            len(experts),
+            lambda part: expert_union_matvec(
+                x[part].reshape(-1, x.shape[-1]),
+                experts[part],
+                self.arrays,
+                self.form,
+                self.launcher,
+            ),
+        )
+        return made.reshape(*experts.shape, -1)
+
+    def join(self, embedded: mx.array, hidden: mx.array, norms: Norms) -> mx.array:
+        """Both [..., H] -> [..., N], each normed first."""
+        e, h = (part.reshape(-1, part.shape[-1]) for part in (embedded, hidden))
+        made = _by_eights(
+            len(e),
+            lambda part: mtp_input(e[part], h[part], norms, self.arrays, self.form, self.launcher),
+        )
+        return made.reshape(*embedded.shape[:-1], -1)
+
+    def pick(self, hidden: mx.array, how: Choosing) -> mx.array:
+        """Hidden [..., K] -> one token int32 [R] a row, -1 where a logit is not finite."""
+        rows = hidden.reshape(-1, hidden.shape[-1])
+
+        def chosen(part: slice) -> mx.array:
+            keys = None if how.keys is None else how.keys[part]
+            its = how._replace(keys=keys)
+            return vocabulary_pick(rows[part], self.arrays, self.form, its, self.launcher)
+
+        return _by_eights(len(rows), chosen)[:, 0]
+
+
+def format_of(matrix: Matrix) -> WeightFormat | None:
+    """As the kernels know it; None for a packing they do not read."""
+    if matrix.mode == "dense":
+        return dense(matrix.weight.dtype)
+    if matrix.mode == "affine":
+        return affine(matrix.bits, matrix.group_size)
+    return {"mxfp4": mxfp4, "nvfp4": nvfp4}[matrix.mode]() if matrix.mode != "mxfp8" else None
+
+
+def work_of(matrix: Matrix, form: WeightFormat) -> Work:
+    """Its sizes unpacked."""
+    outputs, width = matrix.weight.shape[-2:]
+    inputs = width if matrix.scales is None else width * 32 // matrix.bits
+    return Work(form.name, outputs, inputs)
+
+
+def _by_eights(rows: int, run: Callable[[slice], mx.array]) -> mx.array:
+    parts = [run(slice(start, start + MOST_ROWS)) for start in range(0, rows, MOST_ROWS)]
+    return parts[0] if len(parts) == 1 else mx.concatenate(parts)

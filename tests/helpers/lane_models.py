@@ -1,0 +1,60 @@
+"""Tiny quantised Qwens in memory whose sizes all kernels take, with or without the kernels."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import mlx.core as mx
+from tiny_qwen3_5 import is_shifted_norm, tiny_config, tiny_values
+from tiny_qwen_experts import experts_config
+
+from metal_kernels.kernel import Launcher
+from metal_kernels.lanes import ALL_ROWS, LANES, NO_LANES, Lanes, Measured, Work
+from mlx_engine.models.qwen3_5 import Qwen35, build_qwen3_5
+from mlx_engine.models.weight_table import WeightTable
+
+Kind = Literal["dense", "experts"]
+VOCABULARY = 96
+EVERY_SIZE = (Work(), *(Work(f"affine{bits}") for bits in (2, 3, 4, 5, 6, 8)), Work("dense"))
+
+
+def every_lane(launcher: Launcher, *, exact: bool = True, off: Mapping = {}) -> Lanes:
+    """All lanes on for all work they can do, but those of `off`."""
+    always = tuple(Measured(work, ALL_ROWS) for work in EVERY_SIZE)
+    return Lanes(launcher, exact=exact, off=off, measured=dict.fromkeys(LANES, always))
+
+
+def lane_model(
+    kind: Kind, lanes: Lanes = NO_LANES, *, layers: int = 2, bits: int = 4, seed: int = 3
+) -> Qwen35:
+    """One recurrent layer to each that attends; the weights depend on kind, bits and seed alone."""
+    config = tiny_config(tied=False) if kind == "dense" else experts_config("qwen3_5_moe")
+    text = config["text_config"]
+    assert isinstance(text, dict)
+    text |= {
+        "vocab_size": VOCABULARY,
+        "num_hidden_layers": layers,
+        "full_attention_interval": 2,
+        "head_dim": 64,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+    }
+    values = tiny_values(config, seed)
+    trunk, head = (
+        WeightTable(_packed(part, bits), "tiny", lanes=lanes)
+        for part in (values.trunk, values.head)
+    )
+    return build_qwen3_5(config, trunk, head)
+
+
+def _packed(values: Mapping, bits: int) -> dict[str, mx.array]:
+    packed = {}
+    for name, value in values.items():
+        array = mx.array(value)
+        if array.ndim < 2 or "conv1d" in name:
+            packed[name] = array + 1 if is_shifted_norm(name) else array
+            continue
+        base = name.removesuffix(".weight")
+        parts = mx.quantize(array, group_size=32, bits=bits)
+        names = (name, f"{base}.scales", f"{base}.biases")
+        packed |= dict(zip(names, parts, strict=True))
+    return packed
