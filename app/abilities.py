@@ -5,21 +5,21 @@ from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import MAX_DEPTH, LoadOptions
 
 NO_HEADS = "This model has no MTP heads."
-NO_DRAFT_MODEL = "Name a small model of the same family below."
+NO_DRAFT_MODEL = "Choose a small one of the same family below."
 
 
 def abilities(model: ModelDescription, options: LoadOptions | None = None) -> ModelAbilities:
     """options: how the model was loaded, None where that is not known.
 
-    Prompt lookup needs nothing; beside a model that cannot draft it still does.
+    Prompt lookup needs nothing but a model that can take tokens back.
     """
-    heads = "" if model.mtp_heads and model.mtp is None else NO_HEADS
-    if model.mtp is not None:
-        heads = model.mtp.words
-    small = "" if options is not None and options.draft_model is not None else NO_DRAFT_MODEL
+    plain_only = next((r.words for r in model.declined if r.code == "plain-only"), "")
+    heads = plain_only or _why_no_heads(model)
+    has_small = options is not None and options.draft_model is not None
+    small = plain_only or ("" if has_small else NO_DRAFT_MODEL)
     sources = (
         SourceAbility("mtp", _deepest(heads), heads),
-        SourceAbility("prompt-lookup", MAX_DEPTH),
+        SourceAbility("prompt-lookup", _deepest(plain_only), plain_only),
         SourceAbility("model", _deepest(small), small),
         SourceAbility("prompt-lookup+mtp", _deepest(heads), heads),
         SourceAbility("prompt-lookup+model", _deepest(small), small),
@@ -29,6 +29,12 @@ def abilities(model: ModelDescription, options: LoadOptions | None = None) -> Mo
     return ModelAbilities(
         sources, model.numerics, numerics, model.sampling, model.can_switch_thinking
     )
+
+
+def _why_no_heads(model: ModelDescription) -> str:
+    if model.mtp is not None:
+        return model.mtp.words
+    return "" if model.mtp_heads else NO_HEADS
 
 
 def _deepest(why_not: str) -> int:

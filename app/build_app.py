@@ -17,6 +17,7 @@ from app.window.crash_box import CrashBox
 from app.worker.contract import ModelSource
 from app.worker.replies import LoadProgress
 from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.reason import Reason
 
 LEAVE_S = 2.0
 
@@ -110,6 +111,7 @@ class App(QObject):
         models.loaded.connect(self._use_model)
         models.failed.connect(lambda _: head.show_model(models.description))
         models.cancelled.connect(lambda: head.show_model(models.description))
+        models.described.connect(self._describe_model)
         models.unloaded.connect(self._lose_model)
         models.measured.connect(parts.figures.show_costs)
         head.cancel_wanted.connect(models.cancel)
@@ -204,6 +206,14 @@ class App(QObject):
         parts.library.remember(model, in_use.path if in_use else None)
         if chat.chat_id is None:
             parts.chats.change_settings(for_model(chat.settings, model))
+
+    def _describe_model(self, news: tuple[Reason, ...]) -> None:
+        """It was found out while it was used."""
+        model = self.parts.models.description
+        self.parts.widgets.head.show_model(model)
+        self.parts.figures.describe_model(model)
+        if news:
+            self.parts.widgets.notice.say(" ".join(reason.words for reason in news))
 
     def _lose_model(self, words: str) -> None:
         self.parts.widgets.head.show_model(None)

@@ -11,6 +11,7 @@ from app.window.drafting.round_history import RoundHistory
 from app.window.drafting.status_strip import StatusStrip, StripFigures
 from app.worker.replies import CostsMeasured
 from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.reason import Reason
 from mlx_engine.values.stats import GenerationStats
 
 
@@ -91,6 +92,11 @@ class LiveFigures(QObject):
         self._begun.clear()
         self._show()
 
+    def describe_model(self, model: ModelDescription | None) -> None:
+        """More is known of the model in use; what was measured with it stands."""
+        self._model = model
+        self._show()
+
     def show_costs(self, measured: CostsMeasured) -> None:
         """What a pass of 1 and more rows costs here."""
         self.costs = measured.verify_ms
@@ -104,7 +110,7 @@ class LiveFigures(QObject):
 
     def show_drafting(self) -> None:
         """Bring the Drafting view up to date; it is left alone while nobody sees it."""
-        self._drafting.show_history(self.history)
+        self._drafting.show_history(self.history, _declined(self._model))
         self._drafting.show_costs(self.costs, self.history.depth_in_use)
 
     def _figures(self) -> StripFigures:
@@ -126,3 +132,10 @@ class LiveFigures(QObject):
             prompt_done=progress.done if progress and is_reading else None,
             prompt_total=progress.total if progress and is_reading else None,
         )
+
+
+def _declined(model: ModelDescription | None) -> tuple[Reason, ...]:
+    """Whatever the model in use cannot do, or does in another way than asked."""
+    if model is None:
+        return ()
+    return (*((model.mtp,) if model.mtp else ()), *model.declined)

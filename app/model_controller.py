@@ -8,9 +8,11 @@ from PySide6.QtCore import QObject, Signal
 
 from app.worker.replies import (
     CostsMeasured,
+    DraftOutputInUse,
     LoadCancelled,
     LoadFailed,
     LoadProgress,
+    ModelChanged,
     ModelLoaded,
     ModelUnloaded,
     TokensCounted,
@@ -22,9 +24,11 @@ from mlx_engine.values.options import LoadOptions
 BUILT_IN_NAME = "Pocket model"
 ModelReply = (
     CostsMeasured
+    | DraftOutputInUse
     | LoadCancelled
     | LoadFailed
     | LoadProgress
+    | ModelChanged
     | ModelLoaded
     | ModelUnloaded
     | TokensCounted
@@ -36,20 +40,24 @@ class ModelController(QObject):
 
     Signals:
         loaded: the ModelDescription now in use.
+        described: more is known of the model in use; the reasons that are new.
         progressed: LoadProgress of the load that runs.
         failed: LoadFailed; the model in use is as before.
         cancelled: the load was given up.
         unloaded: there is no model any more, with the words why.
         measured: CostsMeasured of the model in use.
+        drafts_through: DraftOutputInUse of a chat that the model in use answers.
         counted: TokensCounted by the model in use.
     """
 
     loaded = Signal(object)
+    described = Signal(object)
     progressed = Signal(object)
     failed = Signal(object)
     cancelled = Signal()
     unloaded = Signal(str)
     measured = Signal(object)
+    drafts_through = Signal(object)
     counted = Signal(object)
 
     def __init__(self, request: Callable[[Request], None], parent: QObject | None = None) -> None:
@@ -115,11 +123,12 @@ class ModelController(QObject):
                 self.progressed.emit(reply)
             case ModelLoaded():
                 self._in_use = self._done(reply.path)
-                name = BUILT_IN_NAME if reply.path is None else reply.description.name
-                self.description = replace(reply.description, name=name)
+                self.description = self._named(reply.description)
                 self.loaded.emit(self.description)
                 if self.description.mtp_heads and self.description.mtp is None:
                     self._request(MeasureCosts())  # else nobody asks what a wide pass costs
+            case ModelChanged():
+                self._describe(reply.description)
             case LoadFailed():
                 self._done(reply.path)
                 self.failed.emit(reply)
@@ -132,8 +141,23 @@ class ModelController(QObject):
                 self.unloaded.emit(reply.words)
             case CostsMeasured():
                 self.measured.emit(reply)
+            case DraftOutputInUse():
+                self.drafts_through.emit(reply)
             case TokensCounted():
                 self.counted.emit(reply)
+
+    def _describe(self, description: ModelDescription) -> None:
+        """What was learnt after the load; too late for a model that is gone already."""
+        if self.description is None or self.description.path != description.path:
+            return
+        known = self.description.declined
+        self.description = self._named(description)
+        self.described.emit(tuple(r for r in description.declined if r not in known))
+
+    def _named(self, description: ModelDescription) -> ModelDescription:
+        """With the name that the window has for the built-in one."""
+        is_built_in = self._in_use is not None and self._in_use.path is None
+        return replace(description, name=BUILT_IN_NAME) if is_built_in else description
 
     def _done(self, path: str | None) -> LoadModel:
         """Loads end in the order they were asked for."""

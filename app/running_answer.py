@@ -31,15 +31,14 @@ class Words:
     spans: list[DraftedSpan] = field(default_factory=list)
 
     def add(self, piece: TextPiece) -> None:
-        """Append a piece; touching spans of one depth become one."""
+        """Append a piece; touching spans of one depth and drafter become one."""
         start, self.text = len(self.text), self.text + piece.text
         if piece.depth < 1 or not piece.text:
             return
         last = self.spans[-1] if self.spans else None
-        if last is not None and (last.end, last.depth) == (start, piece.depth):
-            self.spans[-1] = DraftedSpan(last.start, len(self.text), piece.depth)
-        else:
-            self.spans.append(DraftedSpan(start, len(self.text), piece.depth))
+        if last is not None and last[1:] == (start, piece.depth, piece.source):
+            start = self.spans.pop().start
+        self.spans.append(DraftedSpan(start, len(self.text), piece.depth, piece.source))
 
     def settle(self, text: str) -> None:
         """This is the whole text after all; spans outside of it go."""

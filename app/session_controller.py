@@ -16,8 +16,9 @@ from app.settings import with_preset, without_preset
 from app.settings_controller import session_settings
 from app.values.chat_settings import ChatSettings, as_preset
 from app.window.session_panel.session_panel import SessionPanel
+from app.worker.replies import DraftOutputInUse
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.options import LoadOptions, Numerics
+from mlx_engine.values.options import DraftOutput, LoadOptions, Numerics
 
 
 class SessionController(QObject):
@@ -36,6 +37,7 @@ class SessionController(QObject):
         super().__init__(parent)
         self._panel, self._chats, self._models = panel, chats, models
         self._figures, self._settings, self._machine = figures, settings, machine
+        self._outputs: dict[str, DraftOutput | None] = {}
         panel.system_changed.connect(lambda text: self._change(system=text))
         panel.draft_changed.connect(lambda draft: self._change(draft=draft))
         panel.sampling_changed.connect(lambda sampling: self._change(sampling=sampling))
@@ -49,7 +51,9 @@ class SessionController(QObject):
         panel.defaults_wanted.connect(self._make_default)
         chats.settings_shown.connect(self._show_settings)
         chats.opened.connect(self._show_chat)
-        models.loaded.connect(self._show_model)
+        models.loaded.connect(self._use_model)
+        models.drafts_through.connect(self._take_output)
+        models.described.connect(lambda _: self._show_model(models.description))
         models.unloaded.connect(lambda _: self._show_model(None))
         self._show_presets()
         self._show_model(None)
@@ -58,14 +62,23 @@ class SessionController(QObject):
         """After a round or an answer: what drafting did in it."""
         self._panel.show_drafting(self._figures.history.state)
 
+    def _take_output(self, reply: DraftOutputInUse) -> None:
+        """The output head that a chat's drafts go through; the panel shows that of its chat."""
+        self._outputs[reply.chat_id] = reply.output
+        self._show_output()
+
+    def _show_output(self) -> None:
+        self._panel.show_output(self._outputs.get(str(self._chats.chat.chat_id)))
+
     def _change(self, **changes: object) -> None:
         settings = self._chats.chat.settings
         self._chats.change_settings(replace(settings, **changes))  # type: ignore[arg-type]
 
     def _change_draft_model(self, place: str) -> None:
-        """Loads the model anew, with this one beside it."""
+        """Loads the model anew, with this one beside it; one that does not fit is a reason."""
         load = self._chats.chat.settings.load
-        self._change(load=replace(load, draft_model=place or None))
+        wanted = replace(load, draft_model=place or None, draft_misfit="plain")
+        self._change(load=wanted)
 
     def _change_numerics(self, numerics: str) -> None:
         load = self._chats.chat.settings.load
@@ -78,11 +91,17 @@ class SessionController(QObject):
     def _show_chat(self) -> None:
         stats = self._chats.last_stats
         self._panel.show_last_seed(stats.seed if stats else None)
+        self._show_output()
 
     @property
     def _load_options(self) -> LoadOptions | None:
         """How the model in use was loaded."""
         return self._models.in_use.options if self._models.in_use else None
+
+    def _use_model(self, model: ModelDescription) -> None:
+        """What was in effect with another one says nothing any more."""
+        self._outputs.clear()
+        self._show_model(model)
 
     def _show_model(self, model: ModelDescription | None) -> None:
         if model is None:

@@ -73,12 +73,12 @@ def make_card(model: ModelDescription, machine: Machine) -> ModelCard:
         name=model.name,
         path=model.path,
         architecture=model.architecture,
-        parameters=f"{count_words(model.parameters)} parameters",
+        parameters=_parameter_words(model),
         quantisation=model.quantisation,
         size=size_words(model.nbytes),
         context=f"{token_words(model.context_length)} tokens",
         heads=_heads_words(model),
-        has_heads=model.mtp_heads > 0 and model.mtp is None,
+        has_heads=model.mtp_heads > 0 and model.mtp is None and not _heads_misfit(model),
         memory=memory_sum(model, machine.usable_bytes),
         notes=tuple(reason.words for reason in model.declined),
         groups=model.groups,
@@ -118,9 +118,23 @@ def _longest_context(model: ModelDescription, free: int) -> int:
     return min(model.context_length, free // model.cache_bytes_per_token)
 
 
+def _parameter_words(model: ModelDescription) -> str:
+    """Where a token passes through some of them only, how many."""
+    total = f"{count_words(model.parameters)} parameters"
+    if model.active_parameters is None:
+        return total
+    return f"{total}, {count_words(model.active_parameters)} active"
+
+
+def _heads_misfit(model: ModelDescription) -> bool:
+    """Whether its heads were tried and seem to be another model's."""
+    return any(reason.code == "heads-implausible" for reason in model.declined)
+
+
 def _heads_words(model: ModelDescription) -> str:
     if model.mtp is not None:
         return f"{model.mtp.words} It runs without drafting."
     if model.mtp_heads == 0:
         return "No MTP heads. It runs without drafting."
-    return "1 MTP head" if model.mtp_heads == 1 else f"{model.mtp_heads} MTP heads"
+    heads = "1 MTP head" if model.mtp_heads == 1 else f"{model.mtp_heads} MTP heads"
+    return f"{heads}, seemingly of another model" if _heads_misfit(model) else heads

@@ -10,11 +10,13 @@ from app.values.chats import DraftedSpan, MessageState, StoredMessage
 from app.values.typed_json import encode, read_fields
 from mlx_engine.values.conversation import Role
 from mlx_engine.values.events import FinishReason
+from mlx_engine.values.options import DraftedBy
 from mlx_engine.values.stats import GenerationStats
 
 ROLES: tuple[Role, ...] = get_args(Role)
 STATES: tuple[MessageState, ...] = get_args(MessageState)
 REASONS: tuple[FinishReason, ...] = get_args(FinishReason)
+SOURCES: tuple[DraftedBy, ...] = get_args(DraftedBy)
 
 
 def message_from_row(row: sqlite3.Row) -> StoredMessage:
@@ -39,8 +41,9 @@ def message_from_row(row: sqlite3.Row) -> StoredMessage:
 
 
 def spans_to_json(spans: Sequence[DraftedSpan]) -> str:
-    """As short lists, [[start, end, depth], ...]."""
-    return json.dumps(spans, separators=(",", ":"))
+    """As short lists, [[start, end, depth, source], ...], without a source that is not known."""
+    rows = [span if span.source else span[:3] for span in spans]
+    return json.dumps(rows, separators=(",", ":"))
 
 
 def spans_from(content: object, length: int) -> tuple[DraftedSpan, ...]:
@@ -51,10 +54,11 @@ def spans_from(content: object, length: int) -> tuple[DraftedSpan, ...]:
 
 
 def _is_span(item: Any, length: int) -> bool:
-    if type(item) is not list or list(map(type, item)) != [int, int, int]:
+    if type(item) is not list or list(map(type, item[:3])) != [int, int, int]:
         return False
-    start, end, depth = item
-    return bool(0 <= start < end <= length and depth > 0)
+    start, end, depth, *source = item
+    is_known = not source or (len(source) == 1 and source[0] in (None, *SOURCES))
+    return bool(0 <= start < end <= length and depth > 0 and is_known)
 
 
 def stats_to_json(stats: GenerationStats | None) -> str | None:

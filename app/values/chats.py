@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 from app.values.chat_settings import ChatSettings
 from mlx_engine.values.conversation import Role
 from mlx_engine.values.events import FinishReason
+from mlx_engine.values.options import DraftedBy
 from mlx_engine.values.stats import GenerationStats
 
 MessageState = Literal["partial", "done", "stopped"]
@@ -19,11 +20,15 @@ class TextRange(NamedTuple):
 
 
 class DraftedSpan(NamedTuple):
-    """Characters of an answer's text that came from accepted draft tokens of one depth."""
+    """Characters of an answer's text that came from accepted draft tokens of one depth.
+
+    source: who drafted them, None where that was not kept.
+    """
 
     start: int
     end: int
     depth: int
+    source: DraftedBy | None = None
 
 
 @dataclass(frozen=True, slots=True)

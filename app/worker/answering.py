@@ -6,6 +6,7 @@ from typing import cast
 
 from app.worker.batcher import Batcher
 from app.worker.contract import ChatSession
+from app.worker.effects import Effects
 from app.worker.interruptions import Interruptions
 from app.worker.kept_chats import KeptChats
 from app.worker.problems import problem_of
@@ -36,9 +37,13 @@ class Answering:
         try:
             session = chats.open(question.chat_id, question.settings)
             chats.trim()
+            effects = Effects(question.chat_id, session, chats, self._reply)
             with closing(_events(session, question)) as events:
                 for event in events:
-                    self._send(question, batcher.add(event))
+                    batch = batcher.add(event)
+                    self._send(question, batch)
+                    if batch:
+                        effects.tell()
                     self._obey(question.chat_id, session, chats)
         except Exception as error:
             self._send(question, batcher.rest())

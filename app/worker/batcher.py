@@ -54,9 +54,9 @@ class Batcher:
         return batch
 
     def _add_text(self, piece: TextPiece) -> None:
-        """Pieces of the same channel and depth become one."""
+        """Pieces of the same channel, drafter and depth become one."""
         last = self._pieces[-1] if self._pieces else None
-        if last is not None and (last.channel, last.depth) == (piece.channel, piece.depth):
+        if last is not None and replace(last, text="") == replace(piece, text=""):
             self._pieces[-1] = replace(last, text=last.text + piece.text)
         else:
             self._pieces.append(piece)

@@ -6,7 +6,7 @@ from typing import Protocol
 from app.worker.requests import LoadModel
 from mlx_engine.values import chat_contract
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.options import GenerationOptions
+from mlx_engine.values.options import DraftOutput, GenerationOptions
 
 Progress = Callable[[int, int], None]
 Stop = Callable[[], bool]
@@ -28,6 +28,10 @@ class ChatSession(chat_contract.ChatSession, Protocol):
     """One conversation; its settings may change while it answers."""
 
     generation: GenerationOptions
+
+    @property
+    def draft_output(self) -> DraftOutput | None:
+        """The output head that MTP heads draft with, None without them."""
 
 
 class ChatEngine(chat_contract.ChatEngine[ChatSession], Protocol):

@@ -2,6 +2,7 @@
 
 from app.worker.contract import ChatEngine, ChatSession
 from app.worker.requests import ChatSettings
+from mlx_engine.values.model_description import ModelDescription
 
 MOST_CHATS = 16
 
@@ -17,6 +18,7 @@ class KeptChats:
         self._budget = budget_bytes
         self._sessions: dict[str, ChatSession] = {}  # oldest use first
         self._thinking: dict[str, bool | None] = {}
+        self._told = engine.description
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -45,6 +47,13 @@ class KeptChats:
         session.sampling = settings.sampling or self._engine.description.sampling
         session.draft = settings.draft
         session.generation = settings.generation
+
+    def new_description(self) -> ModelDescription | None:
+        """The model's description if it is another than when this was last asked."""
+        if self._engine.description is self._told:
+            return None
+        self._told = self._engine.description
+        return self._told
 
     def forget(self, chat_id: str) -> None:
         """Free the chat's cache, if it has one."""

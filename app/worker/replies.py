@@ -5,6 +5,7 @@ from typing import Literal
 
 from mlx_engine.values.events import Event
 from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.options import DraftOutput
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,13 @@ class ModelLoaded:
     """This model is in use from now on; chats are read anew at their next question."""
 
     path: str | None
+    description: ModelDescription
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChanged:
+    """More is known of the model in use than when it was loaded, such as that heads do not fit."""
+
     description: ModelDescription
 
 
@@ -87,6 +95,14 @@ class AnswerEvents:
 
 
 @dataclass(frozen=True, slots=True)
+class DraftOutputInUse:
+    """The output head that the chat's drafts go through now; None without MTP heads."""
+
+    chat_id: str
+    output: DraftOutput | None
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerFailed:
     """The answer ended with a problem; the text reported so far stands."""
 
@@ -113,12 +129,14 @@ class WorkerFailed:
 Reply = (
     LoadProgress
     | ModelLoaded
+    | ModelChanged
     | ModelUnloaded
     | LoadFailed
     | LoadCancelled
     | CostsMeasured
     | TokensCounted
     | AnswerEvents
+    | DraftOutputInUse
     | AnswerFailed
     | AnswerWithdrawn
     | WorkerFailed

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QApplication, QLabel
+from PySide6.QtWidgets import QApplication, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
-from scripted_models import ScriptedModels, WorkerEngine, described
+from scripted_models import MISFIT, Doubting, ScriptedModels, WorkerEngine, described
 from windows import Driven, running, scripted
 
 from app.library_controller import BUILT_IN
+from app.worker.replies import DraftOutputInUse
 from app.worker.requests import LoadModel
 from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.options import LoadOptions
@@ -163,3 +164,34 @@ def test_costs_are_measured_for_the_drafting_view(driven: Driven) -> None:
     driven.widgets.window.show_panel("drafting")
     driven.until(lambda: bool(driven.parts.figures.costs))
     assert driven.parts.figures.costs == (10.0, 11.0, 12.5)
+
+
+def test_heads_that_turn_out_not_to_fit_are_said_everywhere(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    doubting = Doubting([], described("pocket_model", 7_000_000))
+    with running(qapp, qtbot, tmp_path, ScriptedModels({"None": doubting})) as driven:
+        panel, notice = driven.widgets.session, driven.widgets.notice
+        driven.widgets.window.show_panel("drafting")
+        driven.ask("Why?")
+        assert notice.words() == MISFIT.words
+        assert MISFIT.words in words_of(driven.widgets.drafting)
+        assert "1 MTP head, seemingly of another model" in words_of(panel)
+        assert driven.parts.models.model_name == "Pocket model"
+        notice.hide()
+        driven.ask("And?")
+        assert notice.words() == "", "it is said once"
+
+
+def test_the_output_head_in_use_is_said(driven: Driven, source: ScriptedModels) -> None:
+    driven.ask("Why?")
+    driven.parts.models.drafts_through.emit(
+        DraftOutputInUse(str(driven.parts.chats.chat.chat_id), "4-bit")
+    )
+    assert "In effect: a copy in 4 bits." in words_of(driven.widgets.session)
+    driven.parts.begin_chat()
+    assert "In effect: a copy in 4 bits." not in words_of(driven.widgets.session)
+
+
+def words_of(widget: QWidget) -> list[str]:
+    return [label.text() for label in widget.findChildren(QLabel) if not label.isHidden()]

@@ -16,7 +16,7 @@ from mlx_engine.values.events import (
     TextPiece,
 )
 from mlx_engine.values.model_description import ModelDescription, TensorGroup
-from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
+from mlx_engine.values.options import DraftOptions, DraftOutput, GenerationOptions, SamplingOptions
 from mlx_engine.values.reason import Reason
 from mlx_engine.values.stats import GenerationStats, RoundStats, count_by_depth
 
@@ -90,6 +90,10 @@ class ScriptedSession:
     def why_not_drafting(self) -> Reason | None:
         off = Reason("off", "Drafting is switched off for this chat.")
         return off if self.draft.source == "none" else self.engine.description.mtp
+
+    @property
+    def draft_output(self) -> DraftOutput | None:
+        return self.draft.output if self.engine.description.mtp_heads else None
 
     def load_messages(self, messages: Sequence[Message]) -> None:
         self.turns = list(messages)

@@ -5,12 +5,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from scripted_engine import DESCRIPTION, ScriptedEngine
+from scripted_engine import DESCRIPTION, Answer, ScriptedEngine
 
 from app.worker.contract import ChatEngine, Progress, Stop
 from app.worker.requests import LoadModel
+from mlx_engine.values.conversation import Message
 from mlx_engine.values.errors import LoadStopped, ModelNotFound
 from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.reason import Reason
+
+MISFIT = Reason("heads-implausible", "The MTP heads seem not to fit this model.")
 
 
 class ScriptedCosts(NamedTuple):
@@ -39,6 +43,16 @@ class WorkerEngine(ScriptedEngine):
 
     def tokenize(self, text: str) -> list[int]:
         return [len(word) for word in text.split()]
+
+
+@dataclass(slots=True)
+class Doubting(WorkerEngine):
+    """Finds out in its first answer that its heads do not fit."""
+
+    def next_answer(self, turns: list[Message]) -> Answer:
+        if MISFIT not in self.description.declined:
+            self.description = replace(self.description, declined=(MISFIT,))
+        return Answer("a b c d e f g h", pause_s=0.05)
 
 
 @dataclass(slots=True)

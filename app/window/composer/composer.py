@@ -100,14 +100,19 @@ class Composer(QFrame):
     def show_ready(self, why_not: str = "") -> None:
         """Nothing is being answered; why_not: the reason nothing can be sent, "" when it can."""
         self._is_answering, self._why_not = False, why_not
-        self._box.setPlaceholderText(why_not or HINT)
+        self._hint(why_not or HINT)
         self._refresh()
 
     def show_answering(self) -> None:
         """An answer is being written: the button stops it."""
         self._is_answering, self._why_not = True, ""
-        self._box.setPlaceholderText(HINT)
+        self._hint(HINT)
         self._refresh()
+
+    def _hint(self, words: str) -> None:
+        """Qt paints another placeholder only where an empty box is painted for another reason."""
+        self._box.setPlaceholderText(words)
+        self._box.viewport().update()
 
     def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
         """Take other colours and sizes."""

@@ -1,6 +1,6 @@
 """The Drafting view: everything known about drafting in this chat, in charts and words."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QLabel, QScrollArea, QVBoxLayout, QWidget
@@ -14,6 +14,7 @@ from app.window.drafting.round_history import RoundHistory
 from app.window.drafting.stage_bar import StageBar
 from app.window.drafting.state_words import state_in_words
 from app.window.theme import Theme, TypeSizes
+from mlx_engine.values.reason import Reason
 
 
 class DraftingView(QScrollArea):
@@ -71,15 +72,15 @@ class DraftingView(QScrollArea):
         for chart in charts:
             chart.set_theme(theme, sizes)
 
-    def show_history(self, history: RoundHistory) -> None:
-        """Show all figures of a chat."""
+    def show_history(self, history: RoundHistory, declined: Sequence[Reason] = ()) -> None:
+        """Show all figures of a chat, and what its model declined."""
         self._summary.setText(summary(history))
         self._bars.show_rows(history.depths)
         self._passes.show_tokens(history.tokens_per_pass_over_time)
         self._answers.show_means(history.tokens_per_pass_by_answer)
         self._stages.show_stages(history.stages)
         self._gain.setText(gain_in_words(history))
-        self._reasons.setText(reasons_in_words(history))
+        self._reasons.setText(reasons_in_words((*declined, *history.reasons)))
 
     def show_costs(self, verify_ms: Sequence[float], depth_in_use: int) -> None:
         """Show the measured cost of a pass of 1 row and more."""
@@ -111,9 +112,9 @@ def gain_in_words(history: RoundHistory) -> str:
     )
 
 
-def reasons_in_words(history: RoundHistory) -> str:
-    """Every path that was declined, a line each."""
-    lines = [reason.words for reason in history.reasons]
+def reasons_in_words(reasons: Iterable[Reason]) -> str:
+    """Every path that was declined, a line each, no words twice."""
+    lines = list(dict.fromkeys(reason.words for reason in reasons))
     return "\n".join(lines) if lines else "Nothing was declined."
 
 

@@ -5,34 +5,35 @@ from dataclasses import replace
 from typing import get_args
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.window.controls.choices import DropDown, Option, Segments
 from app.window.controls.group import Group
 from app.window.controls.labels import label, paragraph, say
 from app.window.controls.number_field import NumberField, NumberKind
 from app.window.drafting.drafting_values import DraftingState
+from app.window.session_panel.draft_model_field import DraftModelField
 from app.window.session_panel.in_effect import in_effect
+from app.window.session_panel.output_field import OutputField
 from app.window.session_panel.panel_values import ModelAbilities
 from app.window.theme import Theme, TypeSizes
 from mlx_engine.values.errors import BadOption
-from mlx_engine.values.options import MAX_DEPTH, DraftOptions, DraftSourceName, Numerics
+from mlx_engine.values.options import (
+    MAX_DEPTH,
+    DraftOptions,
+    DraftOutput,
+    DraftSourceName,
+    Numerics,
+)
 
 SOURCES = {
-    "mtp": "The model's MTP heads",
-    "prompt-lookup": "Words of this chat",
-    "model": "A smaller model",
-    "prompt-lookup+mtp": "Words of this chat, else MTP heads",
-    "prompt-lookup+model": "Words of this chat, else a smaller model",
+    "mtp": "MTP heads",
+    "prompt-lookup": "Prompt lookup",
+    "model": "Draft model",
+    "prompt-lookup+mtp": "Prompt lookup, else MTP heads",
+    "prompt-lookup+model": "Prompt lookup, else draft model",
     "none": "None: decode plainly",
 }
-OUTPUTS = (
-    Option("full", "The model's own"),
-    Option("4-bit", "A copy in 4 bits"),
-    Option("3-bit", "A copy in 3 bits"),
-    Option("frequent", "Frequent tokens only"),
-    Option("auto", "Whichever is measured fastest"),
-)
 RULES = (Option("shared-noise", "Shared noise"), Option("greedy", "Greedy"))
 NUMERICS = (Option("exact", "Exact"), Option("fast", "Fast"))
 
@@ -51,7 +52,6 @@ class DraftGroup(Group):
         super().__init__("Drafting", theme, sizes)
         self._draft = DraftOptions()
         self._numerics: Numerics = "exact"
-        self._draft_model = ""
         self._abilities: ModelAbilities | None = None
         self._now: DraftingState = None
         self._effect = paragraph("", "effect")
@@ -65,10 +65,8 @@ class DraftGroup(Group):
             NumberKind(float, 0.05, off="off", neutral=0.0),
             "A draft ends before the first token its source finds less likely than this",
         )
-        self._model = QLineEdit()
-        self._model.setAccessibleName("Draft model")
-        self._model.setPlaceholderText("Folder, file or hub id; none")
-        self._output = DropDown("Output head for drafts", theme, sizes)
+        self._model = DraftModelField()
+        self._output = OutputField(theme, sizes)
         self._rule = Segments("Draft rule")
         self._numbers = Segments("Numerics")
         self._numbers_note = paragraph("", "muted")
@@ -79,26 +77,26 @@ class DraftGroup(Group):
         self.add(effect)
         self.add(named("Source", self._source, self._why, self._others))
         self._model_row = named("Draft model", self._model)
-        self._output_row = named("Output head for drafts", self._output)
         self.add(self._model_row)
         self.add(named("Depth", self._depth))
         self.add(self._probability)
-        self.add(self._output_row)
+        self.add(self._output)
         self.add(named("Rule", self._rule))
         self.add(named("Numerics", self._numbers, self._numbers_note))
         self._source.chosen.connect(lambda value: self._try("source", value))
         self._depth.chosen.connect(lambda value: self._try("depth", _depth(value)))
         self._probability.changed.connect(lambda value: self._try("min_probability", value))
         self._rule.chosen.connect(lambda value: self._try("rule", value))
-        self._output.chosen.connect(lambda value: self._try("output", value))
-        self._model.editingFinished.connect(self._choose_model)
+        self._output.output_chosen.connect(lambda value: self._try("output", value))
+        self._output.vocabulary_chosen.connect(self._try_vocabulary)
+        self._model.changed.connect(self.draft_model_changed)
         self._numbers.chosen.connect(self._choose_numerics)
         self._refresh()
 
     def show_settings(self, draft: DraftOptions, numerics: Numerics, draft_model: str = "") -> None:
         """Show a chat's settings; nothing is emitted."""
-        self._draft, self._numerics, self._draft_model = draft, numerics, draft_model
-        self._model.setText(draft_model)
+        self._draft, self._numerics = draft, numerics
+        self._model.show_place(draft_model)
         self._probability.show_number(draft.min_probability)
         self._refresh()
 
@@ -111,6 +109,10 @@ class DraftGroup(Group):
         """Show the newest round."""
         self._now = now
         self._say_effect()
+
+    def show_output(self, output: DraftOutput | None) -> None:
+        """Show the output head that drafts go through now, None where that is not known."""
+        self._output.show_in_effect(output)
 
     def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
         """Take other colours and sizes."""
@@ -129,11 +131,14 @@ class DraftGroup(Group):
         self._refresh()
         self.changed.emit(self._draft)
 
-    def _choose_model(self) -> None:
-        place = self._model.text().strip()
-        if place != self._draft_model:
-            self._draft_model = place
-            self.draft_model_changed.emit(place)
+    def _try_vocabulary(self, value: int | None) -> None:
+        try:
+            self._draft = replace(self._draft, vocabulary=value or 0)
+        except BadOption as problem:
+            self._output.show_problem(str(problem))
+            return
+        self._output.show_problem("")
+        self.changed.emit(self._draft)
 
     def _choose_numerics(self, value: str) -> None:
         self._numerics = "fast" if value == "fast" else "exact"
@@ -147,8 +152,8 @@ class DraftGroup(Group):
         self._source.show_options(sources, self._draft.source)
         say(self._others, why_others_not(sources, self._draft.source))
         say(self._why, ability.why_not if ability and self._draft.source != "none" else "")
-        self._output_row.setVisible("mtp" in self._draft.source)
-        self._output.show_options(OUTPUTS, self._draft.output)
+        self._output.setVisible("mtp" in self._draft.source)
+        self._output.show_draft(self._draft)
         cannot = self._cannot()
         deepest = ability.max_depth if ability and not ability.why_not else MAX_DEPTH
         if isinstance(self._draft.depth, int):

@@ -18,6 +18,7 @@ from app.window.session_panel.presets_group import PresetsGroup
 from app.window.session_panel.sampling_group import SamplingGroup
 from app.window.session_panel.thinking_field import ThinkingField
 from app.window.theme import Theme, TypeSizes
+from mlx_engine.values.options import DraftOutput
 
 WIDTH = 288
 """Pixels at a zoom of 1."""
@@ -124,6 +125,10 @@ class SessionPanel(QFrame):
     def show_drafting(self, now: DraftingState) -> None:
         """Show what drafting did in the newest round, None before the first one."""
         self._draft.show_now(now)
+
+    def show_output(self, output: DraftOutput | None) -> None:
+        """Show the output head that drafts go through, None where that is not known."""
+        self._draft.show_output(output)
 
     def show_last_seed(self, seed: int | None) -> None:
         """Show the seed of the newest answer."""

@@ -37,7 +37,7 @@ class CodeColours(QSyntaxHighlighter):
             if text.isascii():
                 self.setFormat(start, length, self._formats[colour])
             else:
-                ((first, last, _),) = in_utf16(text, [Tint(start, start + length, 0)])
+                ((first, last, *_),) = in_utf16(text, [Tint(start, start + length, 0)])
                 self.setFormat(first, last - first, self._formats[colour])
 
     def _words(self, text: str) -> list[Word]:

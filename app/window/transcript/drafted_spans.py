@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from app.values.chats import DraftedSpan
+from mlx_engine.values.options import DraftedBy
 
 NEAR = 24
 """A word this close ahead is taken at once; one further on only if the next word follows it."""
@@ -17,6 +18,13 @@ MARKUP = re.compile(r"(?:[\s|:*_~`>#-]++|\[?\]\([^()\s]*+(?:\s[^()\n]*+)?\)|!?\[
 """Markers, link addresses and the rules of tables: the way from one word to the next."""
 
 
+DRAFTERS: dict[DraftedBy | None, str] = {
+    "mtp": " by the MTP heads",
+    "prompt-lookup": " by prompt lookup",
+    "model": " by the draft model",
+}
+
+
 class Run(NamedTuple):
     """rendered[rendered : rendered + length] is source[source : source + length]."""
 
@@ -26,11 +34,17 @@ class Run(NamedTuple):
 
 
 class Tint(NamedTuple):
-    """Rendered characters start to end were drafted at `depth`."""
+    """Rendered characters start to end were drafted at `depth`, by `source` where it is known."""
 
     start: int
     end: int
     depth: int
+    source: DraftedBy | None = None
+
+
+def drafted_words(tint: Tint) -> str:
+    """Who drafted it, and how deep."""
+    return f"Drafted{DRAFTERS.get(tint.source, '')}, at depth {tint.depth}"
 
 
 def aligned(source: str, rendered: str, at: int = 0, start: int = 0) -> Iterator[Run]:
@@ -84,7 +98,7 @@ def _letter_by_letter(source: str, word: re.Match[str], at: int) -> list[Run]:
 
 
 def tints(runs: Iterator[Run] | Sequence[Run], spans: Sequence[DraftedSpan]) -> list[Tint]:
-    """What to tint, in order and without overlaps; neighbours of one depth are joined.
+    """What to tint, in order and without overlaps; neighbours of one depth and drafter are joined.
 
     `spans` are sorted and do not overlap.
     """
@@ -96,9 +110,9 @@ def tints(runs: Iterator[Run] | Sequence[Run], spans: Sequence[DraftedSpan]) -> 
             span, shift = spans[index], run.rendered - run.source
             start = max(span.start, run.source) + shift
             end = min(span.end, run.source + run.length) + shift
-            if found and found[-1].end == start and found[-1].depth == span.depth:
+            if found and found[-1][1:] == (start, span.depth, span.source):
                 start = found.pop().start
-            found.append(Tint(start, end, span.depth))
+            found.append(Tint(start, end, span.depth, span.source))
             index += 1
     return found
 
@@ -111,7 +125,8 @@ def within(spans: Sequence[DraftedSpan], start: int, end: int) -> list[DraftedSp
         span = spans[index]
         if span.start >= end:
             break
-        found.append(DraftedSpan(max(span.start - start, 0), span.end - start, span.depth))
+        inside = span._replace(start=max(span.start - start, 0), end=span.end - start)
+        found.append(inside)
     return found
 
 
@@ -124,4 +139,4 @@ def in_utf16(text: str, ranges: Sequence[Tint]) -> list[Tint]:
     def unit(offset: int) -> int:
         return offset + bisect_right(wide, offset - 1)
 
-    return [Tint(unit(start), unit(end), depth) for start, end, depth in ranges]
+    return [tint._replace(start=unit(tint.start), end=unit(tint.end)) for tint in ranges]

@@ -31,5 +31,5 @@ class GrowingText:
             start = self._length
             self.add(piece.text)
             if piece.depth > 0 and piece.text:
-                found.append(DraftedSpan(start, self._length, piece.depth))
+                found.append(DraftedSpan(start, self._length, piece.depth, piece.source))
         return found

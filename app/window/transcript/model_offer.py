@@ -32,6 +32,7 @@ class ModelOffer(QFrame):
         """Say which model answered, and offer to load it."""
         self._say(f"This chat was answered by {name}.")
         self.load.setText(f"Load {name}")
+        self.load.setAccessibleName(f"Load {name}")
         self.load.show()
 
     def say_gone(self, name: str, path: str) -> None:

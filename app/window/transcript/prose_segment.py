@@ -17,13 +17,11 @@ from PySide6.QtWidgets import QFrame, QTextBrowser, QTextEdit, QToolTip, QWidget
 
 from app.values.chats import DraftedSpan
 from app.window.transcript import keys, tint_rects
-from app.window.transcript.drafted_spans import Tint, in_utf16, tints
+from app.window.transcript.drafted_spans import Tint, drafted_words, in_utf16, tints
 from app.window.transcript.growing_alignment import GrowingAlignment
 from app.window.transcript.look import LIST_STEP, Look
 from app.window.transcript.page_marks import PageMarks
 from app.window.transcript.placed_blocks import PlacedBlock, placed
-
-DRAFTED = "Drafted at depth {}"
 
 
 class ProseSegment(QTextBrowser):
@@ -179,4 +177,4 @@ class ProseSegment(QTextBrowser):
         if address or not self._look.shows_drafted:
             return address
         at = self.cursorForPosition(event.pos()).position()
-        return next((DRAFTED.format(t.depth) for t in self.tinted() if t.start <= at < t.end), "")
+        return next((drafted_words(t) for t in self.tinted() if t.start <= at < t.end), "")

@@ -48,7 +48,7 @@ class TintRects:
             inside = []
             while index < len(tints) and tints[index].start < end:
                 tint = tints[index]
-                inside.append(Tint(max(0, tint.start - start), tint.end - start, tint.depth))
+                inside.append(tint._replace(start=max(0, tint.start - start), end=tint.end - start))
                 if tint.end > end:
                     break
                 index += 1

@@ -24,7 +24,7 @@ def test_saved_soon_but_not_at_every_word(store: SessionStore) -> None:
         old_enough = max((size for at, size in shown.items() if at <= clock.now - 0.51), default=0)
         assert saved >= old_enough
     assert 7 <= saves <= 8
-    assert store.messages.get(answer).spans == ((0, 4, 1),)
+    assert store.messages.get(answer).spans == (DraftedSpan(0, 4, 1),)
 
 
 def test_a_pause_is_no_loss(store: SessionStore) -> None:

@@ -48,8 +48,8 @@ def test_an_answer_while_it_is_written(store: SessionStore, clock: Clock) -> Non
     message = store.messages.get(answer)
     assert message.thinking_seconds == 1.25
     assert (message.text, message.thinking, message.state) == ("one t", "hm", "partial")
-    assert message.spans == ((0, 3, 1),)
-    spans = [DraftedSpan(0, 3, 1), DraftedSpan(4, 7, 2)]
+    assert message.spans == (DraftedSpan(0, 3, 1),)
+    spans = [DraftedSpan(0, 3, 1, "mtp"), DraftedSpan(4, 7, 2)]
     store.messages.finish_answer(answer, finished("one two", "max-tokens", "hmm"), spans, 1.5)
     message = store.messages.get(answer)
     assert message.thinking_seconds == 1.5
@@ -107,7 +107,7 @@ def test_spoilt_columns_become_defaults(store: SessionStore) -> None:
         )
         message = store.messages.path(chat)[1].message
         assert message.role == "user" and message.state == "stopped"
-        assert message.spans in ((), ((0, 1, 1),)) and message.finish_reason is None
+        assert message.spans in ((), (DraftedSpan(0, 1, 1),)) and message.finish_reason is None
 
 
 def test_a_parent_in_another_chat_is_refused(store: SessionStore) -> None:

@@ -171,7 +171,7 @@ def test_odd_extras_are_left_out(store: SessionStore, tmp_path: Path) -> None:
         "chat_id": 1,
         "parent": 77,
         "created_at": 10**400,
-        "spans": [[0, 99, 1], [0, 2, 1], [0, "1", 1], 3],
+        "spans": [[0, 99, 1], [0, 2, 1], [0, "1", 1], [0, 2, 1, "me"], [0, 2, 1, []], 3],
         "stats": {"seed": "x", "passes": 3, "drafted_by_depth": [1, 2]},
         "state": "partial",
         "finish_reason": "bored",
@@ -185,7 +185,7 @@ def test_odd_extras_are_left_out(store: SessionStore, tmp_path: Path) -> None:
     opened = store.open_chat(imported.chat_id)
     assert opened.settings == ChatSettings()
     found = opened.turns[0].message
-    assert found.text == "hello\ufffd \ufffd" and found.spans == ((0, 2, 1),)
+    assert found.text == "hello\ufffd \ufffd" and found.spans == (DraftedSpan(0, 2, 1),)
     assert found.stats is not None and (found.stats.passes, found.stats.seed) == (3, 0)
     assert (
         found.interrupted and found.model == "m" and found.created_at == opened.summary.created_at

@@ -68,7 +68,7 @@ def test_the_newest_reason_is_in_effect_and_all_are_listed():
     assert summary(history) == "Switched off."
     history.add([a_round(2, 2)])
     assert summary(history).startswith("Drafting 2 now. 2 of 2 drafted tokens accepted in this")
-    assert reasons_in_words(history) == "Too dear.\nSwitched off."
+    assert reasons_in_words(history.reasons) == "Too dear.\nSwitched off."
 
 
 def test_stages_add_up():

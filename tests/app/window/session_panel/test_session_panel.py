@@ -256,5 +256,5 @@ def test_sources_of_a_model(panel):
     assert all(not ability.why_not for ability in small.sources)
     panel.show_model(None, plain)
     said = " ".join(shown_words(panel))
-    assert "A smaller model: Name a small model of the same family below." in said
-    assert said.count("Name a small model") == 1, "once, not for each combination"
+    assert "Draft model: Choose a small one of the same family below." in said
+    assert said.count("Choose a small one") == 1, "once, not for each combination"
