@@ -65,6 +65,7 @@ def describe(
     ]
     recommended = _recommended(headers)
     heads = _count_heads(headers.heads.tensors)
+    caches = figures.with_heads(heads)
     return ModelDescription(
         name=_name(headers.files),
         path=str(headers.files.root),
@@ -79,14 +80,14 @@ def describe(
         mtp_heads=heads,
         mtp=headers.heads.why_not,
         groups=tuple(_group(name, weights[name]) for name in _ORDER if weights.get(name)),
-        cache_bytes_per_token=(figures.attention_layers + heads)
-        * figures.attention_values
-        * element_bytes,
-        state_bytes=figures.state_elements * _STATE_BYTES + figures.window_elements * element_bytes,
+        cache_bytes_per_token=caches.values * element_bytes,
+        state_bytes=figures.state_elements * _STATE_BYTES + caches.window_elements * element_bytes,
         sampling=recommended.sampling,
         numerics=options.numerics,
         active_parameters=_active(weights, figures),
-        declined=headers.rounded + (() if recommended.ignored is None else (recommended.ignored,)),
+        declined=headers.rounded
+        + headers.heads.remarks
+        + (() if recommended.ignored is None else (recommended.ignored,)),
     )
 
 
@@ -114,7 +115,8 @@ def _count_heads(tensors: Iterable[str]) -> int:
 
 def _weights_by_group(headers: ModelHeaders, element_bytes: int) -> dict[str, list[_Weight]]:
     """Weights of the trunk by role; usable heads, else those in the shards; what is skipped."""
-    shapes = headers.family.shapes(headers.config, str(headers.files.config))
+    origin = str(headers.files.config)
+    shapes = headers.family.shapes(headers.config, origin)
     trunk = _as_loaded(headers.parts.trunk, element_bytes)
     trunk_shapes = packed_shapes(trunk, headers.config) | shapes.trunk
     groups: dict[str, list[_Weight]] = {}
@@ -123,7 +125,8 @@ def _weights_by_group(headers: ModelHeaders, element_bytes: int) -> dict[str, li
             weight = _weight(name, tensor, trunk, trunk_shapes)
             groups.setdefault(headers.family.group(name), []).append(weight)
     head = headers.heads.tensors or headers.parts.head
-    groups["MTP head"] = _weights(_as_loaded(head, element_bytes), shapes.head)
+    head_shapes = headers.family.head_shapes(headers.config, head, origin)
+    groups["MTP head"] = _weights(_as_loaded(head, element_bytes), head_shapes)
     groups["skipped"] = _weights(headers.parts.skipped, {})
     return groups
 

@@ -1,6 +1,6 @@
 """Finds MTP heads by their tensors, in the model's files, beside them, or where the user says."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -19,19 +19,23 @@ from mlx_engine.models.family import Family, Shape
 from mlx_engine.values.errors import BadModelFile, EngineError, ModelNotFound, UnsupportedModel
 from mlx_engine.values.reason import Reason
 
+NO_HEADS = Reason("no-heads", "This model has no MTP heads.")
+
 
 @dataclass(frozen=True, slots=True)
 class HeadTensors:
     """MTP heads that can be used, or why there are none.
 
     tensors: canonical name -> header, empty when there are none. inside: they lie in the model's
-    own shards, so what holds for the trunk's values may be presumed for theirs.
+    own shards, so what holds for the trunk's values may be presumed for theirs. remarks: on heads
+    that are used.
     """
 
     tensors: Mapping[str, TensorInfo]
     origin: str
     inside: bool
     why_not: Reason | None
+    remarks: tuple[Reason, ...] = ()
 
 
 class _Candidate(NamedTuple):
@@ -41,6 +45,18 @@ class _Candidate(NamedTuple):
     origin: Path
     inside: bool
     damage: str | None = None
+
+
+class _Needs(NamedTuple):
+    """What the heads of a model must have."""
+
+    family: Family
+    config: Mapping[str, object]
+    origin: str
+
+    def shapes(self, present: Collection[str]) -> Mapping[str, Shape]:
+        """By the names that are there."""
+        return self.family.head_shapes(self.config, present, self.origin)
 
 
 def find_heads(
@@ -55,19 +71,18 @@ def find_heads(
     given: the user's choice, looked at instead of everything else; BadModelFile when it holds no
     heads or heads of another model. Elsewhere such heads are passed over.
     """
-    wanted = family.shapes(config, str(files.config)).head
-    if not wanted:
+    needs = _Needs(family, config, str(files.config))
+    if not needs.shapes(own):
         return _not_run(files, own, given)
     if given is not None:
-        return _given_heads(given, family, wanted)
+        return _given_heads(given, needs)
     problem: Reason | None = None
     for candidate in _candidates(files, own, family):
-        found = _if_usable(candidate, wanted)
+        found = _if_usable(candidate, needs)
         if found.why_not is None:
             return found
         problem = problem or found.why_not
-    promised = family.figures(config, str(files.config)).promised_heads
-    return HeadTensors({}, str(files.root), False, problem or _none_there(promised, files))
+    return HeadTensors({}, str(files.root), False, problem or _none_there(needs, files))
 
 
 def _not_run(files: ModelFiles, own: Mapping[str, TensorInfo], given: Path | None) -> HeadTensors:
@@ -78,19 +93,19 @@ def _not_run(files: ModelFiles, own: Mapping[str, TensorInfo], given: Path | Non
             "without them."
         )
     if not own:
-        return HeadTensors({}, str(files.root), False, _none_there(0, files))
+        return HeadTensors({}, str(files.root), False, NO_HEADS)
     words = "The files hold MTP heads, but heads of this family cannot be run yet."
     return HeadTensors({}, str(files.root), True, Reason("heads-not-run", words))
 
 
-def _given_heads(place: Path, family: Family, wanted: Mapping[str, Shape]) -> HeadTensors:
-    candidate = _read(place, _files_at(place), family)
+def _given_heads(place: Path, needs: _Needs) -> HeadTensors:
+    candidate = _read(place, _files_at(place), needs.family)
     if not candidate.tensors:
         raise BadModelFile(f"{place}: no MTP heads in there. Give the file or folder of the heads.")
-    misfit = _misfit(candidate, wanted)
+    misfit = _misfit(candidate, needs.shapes(candidate.tensors))
     if misfit is not None:
         raise BadModelFile(f"{misfit} Give the heads made for this model.")
-    return _if_usable(candidate, wanted)
+    return _if_usable(candidate, needs)
 
 
 def _candidates(
@@ -139,8 +154,8 @@ def _files_at(place: Path) -> tuple[Path, ...]:
     return (place,)
 
 
-def _if_usable(candidate: _Candidate, wanted: Mapping[str, Shape]) -> HeadTensors:
-    origin = str(candidate.origin)
+def _if_usable(candidate: _Candidate, needs: _Needs) -> HeadTensors:
+    origin, wanted = str(candidate.origin), needs.shapes(candidate.tensors)
     if candidate.damage is not None:
         words = f"The MTP heads beside the model cannot be read: {candidate.damage}"
         return HeadTensors({}, origin, False, Reason("heads-unreadable", words))
@@ -151,7 +166,20 @@ def _if_usable(candidate: _Candidate, wanted: Mapping[str, Shape]) -> HeadTensor
     misfit = _misfit(candidate, wanted)
     if misfit is not None and not candidate.inside:
         return HeadTensors({}, origin, False, Reason("heads-do-not-fit", misfit))
-    return HeadTensors(candidate.tensors, origin, candidate.inside, None)
+    return HeadTensors(
+        candidate.tensors, origin, candidate.inside, None, _remarks(candidate, needs)
+    )
+
+
+def _remarks(candidate: _Candidate, needs: _Needs) -> tuple[Reason, ...]:
+    """Says so where fewer heads are used than the config promises."""
+    promised = needs.family.figures(needs.config, needs.origin).promised_heads
+    layers = (name.split(".")[1] for name in candidate.tensors if name.startswith("layers."))
+    used = len(set(layers))
+    if promised <= used:
+        return ()
+    words = f"The config promises {promised} MTP heads; drafts are made with {used}."
+    return (Reason("fewer-heads", words),)
 
 
 def _missing(tensors: Mapping[str, TensorInfo], wanted: Mapping[str, Shape]) -> str | None:
@@ -187,22 +215,24 @@ def _misfit(candidate: _Candidate, wanted: Mapping[str, Shape]) -> str | None:
     return None
 
 
-def _none_there(promised: int, files: ModelFiles) -> Reason:
-    if promised:
-        heads = "1 MTP head" if promised == 1 else f"{promised} MTP heads"
-        if files.kind == "gguf":
-            return Reason(
-                "heads-dropped",
-                f"The metadata of {files.root.name} promise {heads} (nextn_predict_layers), but "
-                "the file has no nextn.* tensor: this conversion dropped them. Get one with heads, "
-                "or give a file that has them.",
-            )
+def _none_there(needs: _Needs, files: ModelFiles) -> Reason:
+    promised = needs.family.figures(needs.config, needs.origin).promised_heads
+    if not promised:
+        return NO_HEADS
+    heads = "1 MTP head" if promised == 1 else f"{promised} MTP heads"
+    if files.kind == "gguf":
         return Reason(
             "heads-dropped",
-            f"The config promises {heads} but no mtp.* tensor is in the files: this conversion "
-            "dropped them. Get a conversion with heads, or give the heads of the original.",
+            f"The metadata of {files.root.name} promise {heads} (nextn_predict_layers), but "
+            "the file has no nextn.* tensor: this conversion dropped them. Get one with heads, "
+            "or give a file that has them.",
         )
-    return Reason("no-heads", "This model has no MTP heads.")
+    sign = needs.family.sign_of_no_heads(needs.config, needs.origin)
+    return Reason(
+        "heads-dropped",
+        f"The config promises {heads}, but this conversion dropped the heads: {sign}. Get a "
+        "conversion with heads, or give the heads of the original.",
+    )
 
 
 def _literal(name: str) -> str:

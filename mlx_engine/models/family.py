@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -36,13 +36,22 @@ class Parts(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
+class HeadCache:
+    """Elements of one MTP head's cache: those a token adds, and those of a window."""
+
+    values: int
+    window_elements: int
+
+
+@dataclass(frozen=True, slots=True)
 class Figures:
     """What a config says of a model's size.
 
     promised_heads: MTP heads the config claims, true or not. attention_values: elements one token
     adds to the cache of one attention layer, keys and values. state_elements: float32 elements of
     all recurrent states. window_elements: elements of all convolution windows, stored like keys.
-    asked_experts: the share of a layer's experts that one token is sent through.
+    asked_experts: the share of a layer's experts that one token is sent through. head_caches: of
+    each head in order; heads it leaves out are like attention layers.
     """
 
     layers: int
@@ -55,6 +64,15 @@ class Figures:
     state_elements: int
     window_elements: int
     asked_experts: float = 1.0
+    head_caches: tuple[HeadCache, ...] = ()
+
+    def with_heads(self, count: int) -> HeadCache:
+        """What all caches take, those of so many heads included; recurrent states apart."""
+        heads = self.head_caches[:count]
+        layers = self.attention_layers + count - len(heads)
+        values = layers * self.attention_values + sum(head.values for head in heads)
+        windows = self.window_elements + sum(head.window_elements for head in heads)
+        return HeadCache(values, windows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +105,19 @@ class Family(Protocol):
         """Tensors of a file or folder given for its heads; names may lack the heads' prefix."""
 
     def shapes(self, config: Mapping[str, object], origin: str) -> Parts[Shape]:
-        """Unpacked shapes of trunk and head by canonical name; skipped is empty."""
+        """Unpacked shapes of trunk and head by canonical name, as far as they are known before."""
+
+    def head_shapes(
+        self, config: Mapping[str, object], present: Collection[str], origin: str
+    ) -> Mapping[str, Shape]:
+        """Unpacked shapes of all that heads need, in the forms these canonical names have.
+
+        Empty: heads of this family are not run. `present` decides where a tensor may be stored in
+        two ways, or be absent.
+        """
+
+    def sign_of_no_heads(self, config: Mapping[str, object], origin: str) -> str:
+        """What files show from which heads were dropped, in words."""
 
     def group(self, trunk_name: str) -> str:
         """The tensor group of a trunk tensor, in words for the user."""

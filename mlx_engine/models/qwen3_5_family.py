@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from mlx_engine.models import qwen3_5_names
@@ -54,6 +54,18 @@ class Qwen35Family:
     def shapes(self, config: Mapping[str, object], origin: str) -> Parts[Shape]:
         """Unpacked shapes of trunk and head."""
         return qwen3_5_names.shapes(Qwen35Config.read(config, origin))
+
+    def head_shapes(
+        self, config: Mapping[str, object], present: Collection[str], origin: str
+    ) -> dict[str, Shape]:
+        """Those of `shapes`: heads of this family come in one form."""
+        del present
+        return self.shapes(config, origin).head
+
+    def sign_of_no_heads(self, config: Mapping[str, object], origin: str) -> str:
+        """Their prefix."""
+        del config, origin
+        return "no mtp.* tensor is in the files"
 
     def group(self, trunk_name: str) -> str:
         """The tensor group of a trunk tensor."""

@@ -7,6 +7,12 @@ from mlx_engine.values.errors import UnsupportedModel
 OWN = ("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next")
 """Types with layers of our own; all others run through mlx-lm's classes."""
 
+NEXTN = ("glm4_moe", "glm4_moe_lite", "deepseek_v3")
+"""Types of mlx-lm's classes whose heads lie in layers behind the last one."""
+
+STACKED = ("mimo", "mimo_v2_flash", "step3p5")
+"""Types of mlx-lm's classes whose heads have a decoder layer of the class each."""
+
 
 def is_known(model_type: object) -> bool:
     """Whether there is a family for this model_type."""
@@ -28,6 +34,14 @@ def family_for(model_type: str) -> Family:
             f"model_type {model_type!r}: these files hold MTP heads only. Open the model they "
             "belong to and give them as its heads."
         )
+    if model_type in NEXTN:
+        from mlx_engine.models.nextn.family import DEFINITIONS, NextnFamily
+
+        return NextnFamily(DEFINITIONS[model_type])
+    if model_type in STACKED:
+        from mlx_engine.models.head_stack.family import DEFINITIONS, StackFamily
+
+        return StackFamily(DEFINITIONS[model_type])
     if is_known(model_type):
         from mlx_engine.models.mlx_lm_trunk.family import LibraryFamily
 

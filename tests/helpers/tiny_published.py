@@ -140,19 +140,24 @@ def publish(
     sharpness: what the output head is multiplied by, so that texts are not at the mercy of noise.
     changes: of the config.
     """
-    name, own = ARCHITECTURES[model_type]
+    name = ARCHITECTURES[model_type][0]
     settings = getattr(hf, f"{name}TextConfig" if name == "Gemma3" else f"{name}Config")
-    config = settings(**{**_SIZES, **own, **(changes or {})}, attn_implementation="eager")
+    config = settings(**sizes_of(model_type) | dict(changes or {}), attn_implementation="eager")
     torch.manual_seed(seed)
     model = getattr(hf, f"{name}ForCausalLM")(config).eval().float()
     with torch.no_grad():
         for part, value in [*model.named_parameters(), *model.named_buffers()]:
-            _draw(part, value, sharpness)
+            draw(part, value, sharpness)
         model.save_pretrained(folder)
         make_tiny_tokenizer(folder, VOCABULARY)
         tokens = [int(t) for t in np.random.default_rng(seed).integers(0, VOCABULARY, 41)]
         logits = model(torch.tensor([tokens])).logits[0].numpy()
     return Published(folder, tokens, logits)
+
+
+def sizes_of(model_type: str) -> dict[str, object]:
+    """What the config of a tiny model gets."""
+    return {**_SIZES, **ARCHITECTURES[model_type][1]}
 
 
 def edit_config(folder: Path, **changes: object) -> None:
@@ -163,7 +168,7 @@ def edit_config(folder: Path, **changes: object) -> None:
     path.write_text(json.dumps(kept))
 
 
-def _draw(part: str, value: torch.Tensor, sharpness: float) -> None:
+def draw(part: str, value: torch.Tensor, sharpness: float) -> None:
     """Matrices keep the size of what goes through them; norms and biases are moved visibly."""
     if "inv_freq" in part or "embed_scale" in part:
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from mlx_engine.models.config_fields import ConfigFields
@@ -54,6 +54,18 @@ class LibraryFamily:
         """None: the trunk is checked while it is built, heads are not run."""
         del config, origin
         return Parts({}, {}, {})
+
+    def head_shapes(
+        self, config: Mapping[str, object], present: Collection[str], origin: str
+    ) -> dict[str, Shape]:
+        """None: heads are not run."""
+        del config, present, origin
+        return {}
+
+    def sign_of_no_heads(self, config: Mapping[str, object], origin: str) -> str:
+        """Whatever a file may call them."""
+        del config, origin
+        return "there is none in the files"
 
     def group(self, trunk_name: str) -> str:
         """The tensor group of a trunk tensor."""

@@ -66,7 +66,7 @@ def test_a_broken_promise(tmp_path: Path) -> None:
     folder = write_tiny_qwen3_5(tmp_path / "m", heads="none")
     code, words = why(folder)
     assert code == "heads-dropped"
-    assert "promises 1 MTP head but no mtp.* tensor" in words
+    assert "dropped the heads: no mtp.* tensor" in words
     assert described(folder).mtp_heads == 0
 
 

@@ -68,7 +68,7 @@ def test_description_counts_what_the_caches_really_hold(published, name):
     windowed = told.state_bytes // WINDOW
     assert told.cache_bytes_per_token + windowed == values
     assert told.mtp is not None
-    assert told.mtp.code == "no-heads"
+    assert told.mtp.code in ("no-heads", "heads-dropped")  # some configs promise them
 
 
 @pytest.mark.parametrize(("name", "bits"), [("llama", 4), ("qwen3", 8), ("qwen3_moe", 4),

@@ -1,0 +1,191 @@
+"""NextN heads against transformers: logits, drafts, and what flips of the definition do."""
+
+from dataclasses import replace
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from tiny_nextn import LAYER, TYPES, publish, rewrite
+
+import mlx_engine
+from mlx_engine.loading.load_tensors import load_tensors
+from mlx_engine.loading.locate_model import locate_model
+from mlx_engine.loading.model_headers import read_headers
+from mlx_engine.models.nextn.family import DEFINITIONS, NextnFamily
+from mlx_engine.models.weight_table import WeightTable
+
+STRAIGHT = 32
+"""Of latent attention, so that rows of this part can be packed."""
+FORMS = [(name, own) for name in TYPES for own in (True, False)]
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    made = {}
+
+    def get(name, own=True):
+        if (name, own) not in made:
+            folder = tmp_path_factory.mktemp("nextn") / name
+            made[name, own] = publish(name, folder, own=own)
+        return made[name, own]
+
+    return get
+
+
+def relative(found, wanted):
+    return float(np.abs(found - wanted).max() / np.abs(wanted).max())
+
+
+def adapter_of(folder, definition):
+    """The model with its head read by another definition."""
+    family = NextnFamily(definition)
+    headers = read_headers(locate_model(folder, folder))
+    trunk = family.canonical_trunk(load_tensors(headers.parts.trunk, metal=False), "trunk")
+    head = family.canonical_head(load_tensors(headers.heads.tensors, metal=False), "head", None)
+    tables = [WeightTable(part.arrays, "tiny") for part in (trunk, head)]
+    adapter = family.build(headers.config, *tables)
+    for table in tables:
+        table.check_all_used()
+    return adapter
+
+
+def drafts_of(adapter, tiny):
+    """Logits of the trunk, of the head, and of one more draft from the head's own state."""
+    tokens, caches = mx.array([tiny.tokens]), adapter.make_head_caches()
+    hidden = adapter.forward(tokens, adapter.make_caches())
+    states = adapter.mtp_forward(tokens[:, 1:], hidden[:, :-1], caches)
+    caches.keep(len(tiny.tokens) - 1)
+    further = adapter.mtp_forward(mx.array([[tiny.drafted]]), states[:, -1:], caches)
+    found = adapter.logits(hidden), adapter.mtp_logits(states), adapter.mtp_logits(further)
+    return [np.array(logits[0]) for logits in found]
+
+
+@pytest.mark.parametrize(("name", "own"), FORMS)
+def test_logits_and_draft_logits_equal_transformers(published, name, own):
+    tiny = published(name, own)
+    engine = mlx_engine.load(tiny.folder)
+    assert engine.description.mtp is None
+    assert engine.description.mtp_heads == 1
+    assert engine.description.numerics == "exact"
+    assert relative(engine.logits(tiny.tokens), tiny.logits) < 1e-4
+    assert relative(engine.draft_logits(tiny.tokens)[0], tiny.draft_logits) < 1e-4
+    logits, drafted, chained = drafts_of(engine.parts.adapter, tiny)
+    assert relative(logits, tiny.logits) < 1e-4
+    assert relative(drafted, tiny.draft_logits) < 1e-4
+    assert relative(chained[0], tiny.chained) < 1e-4
+    engine.close()
+
+
+FLIPS = {
+    "hidden state": {"trunk_state": "residual"},
+    "join": {"is_embedding_first": False},
+    "norm offset": {"norm_offset": 1},
+}
+
+
+@pytest.mark.parametrize("flip", FLIPS)
+@pytest.mark.parametrize("name", TYPES)
+def test_another_reading_of_the_head_is_seen(published, name, flip):
+    tiny = published(name)
+    adapter = adapter_of(tiny.folder, replace(DEFINITIONS[name], **FLIPS[flip]))
+    logits, drafted, _ = drafts_of(adapter, tiny)
+    assert relative(logits, tiny.logits) < 1e-4
+    assert relative(drafted, tiny.draft_logits) > 1e-2
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_a_chain_on_the_state_before_the_norm_is_seen(published, name):
+    tiny = published(name)
+    adapter = adapter_of(tiny.folder, replace(DEFINITIONS[name], chain_state="residual"))
+    _, drafted, chained = drafts_of(adapter, tiny)
+    assert relative(drafted, tiny.draft_logits) < 1e-4
+    assert relative(chained[0], tiny.chained) > 1e-2
+
+
+def as_mlx_has_them(arrays):
+    """Experts stacked, kv_b_proj split."""
+    made, stacks = {}, {}
+    for name, array in arrays.items():
+        base, _, part = name.partition(".mlp.experts.")
+        if part:
+            number, _, kind = part.partition(".")
+            stacks.setdefault(f"{base}.mlp.switch_mlp.{kind}", {})[int(number)] = array
+        elif name.endswith("kv_b_proj.weight"):
+            prefix = name.removesuffix("kv_b_proj.weight")
+            keys, values = mx.split(array.reshape(4, -1, array.shape[1]), [STRAIGHT], axis=1)
+            made[f"{prefix}embed_q.weight"] = mx.contiguous(keys.swapaxes(1, 2))
+            made[f"{prefix}unembed_out.weight"] = mx.contiguous(values)
+        else:
+            made[name] = array
+    for name, stack in stacks.items():
+        made[name] = mx.stack([stack[number] for number in range(len(stack))])
+    return made
+
+
+def packed(arrays):
+    """Matrices but the routers' in 8 bits."""
+    made = {}
+    for name, array in arrays.items():
+        if array.ndim == 1 or name.endswith("mlp.gate.weight"):
+            made[name] = array
+            continue
+        matrix = name.removesuffix(".weight")
+        for part, one in zip(
+            ("weight", "scales", "biases"), mx.quantize(array, 32, 8), strict=True
+        ):
+            made[f"{matrix}.{part}"] = one
+    return made
+
+
+def rounded(arrays):
+    """The values that packing leaves, dense."""
+    small = packed(arrays)
+    return {
+        name: array
+        if name in small and small[name].dtype != mx.uint32
+        else mx.dequantize(
+            *(small[name.replace("weight", part)] for part in ("weight", "scales", "biases")),
+            group_size=32,
+            bits=8,
+        )
+        for name, array in arrays.items()
+    }
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_conversions_that_kept_the_head(tmp_path, name):
+    """Experts stacked and kv_b_proj split, as MLX stores them."""
+    wide = {} if name == "glm4_moe" else {"qk_nope_head_dim": STRAIGHT}
+    tiny = publish(name, tmp_path / "m", own=True, **wide)
+    rewrite(tiny.folder, as_mlx_has_them)
+    engine = mlx_engine.load(tiny.folder)
+    logits, drafted, chained = drafts_of(engine.parts.adapter, tiny)
+    assert relative(logits, tiny.logits) < 1e-4
+    assert relative(drafted, tiny.draft_logits) < 1e-4
+    assert relative(chained[0], tiny.chained) < 1e-4
+    engine.close()
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_packed_conversions_that_kept_the_head(tmp_path, name):
+    """They draft like the same values dense."""
+    wide = {} if name == "glm4_moe" else {"qk_nope_head_dim": STRAIGHT}
+    tiny, found = publish(name, tmp_path / "m", own=True, **wide), []
+    arrays = as_mlx_has_them(mx.load(str(tiny.folder / "model.safetensors")))
+    mx.eval(arrays)
+    for stored in (rounded(arrays), packed(arrays)):
+        mx.save_safetensors(str(tiny.folder / "model.safetensors"), stored)
+        engine = mlx_engine.load(tiny.folder)
+        found.append(drafts_of(engine.parts.adapter, tiny))
+        storage = {group.name: group.storage for group in engine.description.groups}
+        engine.close()
+    assert "8-bit affine, groups of 32" in storage["MTP head"]
+    for dense, small in zip(*found, strict=True):
+        assert relative(small, dense) < 1e-4
+
+
+def test_heads_behind_a_deeper_trunk_have_its_number(published):
+    """The layer is told from the config, not from a list of models."""
+    headers = read_headers(locate_model(published("deepseek_v3").folder, None))
+    stored = headers.heads.tensors["layers.0.eh_proj.weight"]
+    assert stored.name == f"model.layers.{LAYER}.eh_proj.weight"

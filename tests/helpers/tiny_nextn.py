@@ -1,0 +1,123 @@
+"""Tiny random models with a NextN head as Hugging Face publishes them, and transformers' own."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import mlx.core as mx
+import numpy as np
+import torch
+import transformers as hf
+from numpy.typing import NDArray
+from tiny_published import ARCHITECTURES, VOCABULARY, draw, sizes_of
+from tiny_tokenizer import make_tiny_tokenizer
+from transformers.modeling_layers import MtpModel
+
+TYPES = ("glm4_moe", "glm4_moe_lite", "deepseek_v3")
+LAYER = 3
+"""The head's layer: the trunk has as many."""
+
+Floats = NDArray[np.float32]
+
+
+class Published(NamedTuple):
+    """A folder and transformers' float32 figures of `tokens` on it.
+
+    logits [T, V]; draft_logits [T-1, V], row k for (x_k+1, h_k); chained [V], for a drafted token
+    after the last: (drafted, the head's last state).
+    """
+
+    folder: Path
+    tokens: list[int]
+    logits: Floats
+    draft_logits: Floats
+    drafted: int
+    chained: Floats
+
+
+def publish(
+    model_type: str, folder: Path, *, own: bool, seed: int = 0, **changes: Any
+) -> Published:
+    """Writes the folder; own: the head has an embedding and an output head of its own.
+
+    changes: of the config.
+    """
+    promise: dict[str, Any] = {"num_nextn_predict_layers": 1, "num_mtp_layers": 1}
+    if model_type == "glm4_moe_lite":
+        promise["mtp_mlp_layer_types"] = ["sparse"]
+    name = ARCHITECTURES[model_type][0]
+    settings = getattr(hf, f"{name}Config")
+    config = settings(**sizes_of(model_type) | promise | changes, attn_implementation="eager")
+    torch.manual_seed(seed)
+    model = getattr(hf, f"{name}ForCausalLM")(config).eval().float()
+    head = MtpModel(model, 1).eval().float()
+    with torch.no_grad():
+        for part, value in [*model.named_parameters(), *model.named_buffers()]:
+            draw(part, value, 2.0)
+        for part, value in [*head.layers.named_parameters(), *head.layers.named_buffers()]:
+            draw(part, value, 1.0)
+        if own:
+            head.embed_tokens = torch.nn.Embedding(VOCABULARY, config.hidden_size)
+            head.shared_head = torch.nn.Linear(config.hidden_size, VOCABULARY, bias=False)
+        model.save_pretrained(folder)
+        make_tiny_tokenizer(folder, VOCABULARY)
+        rewrite(folder, lambda arrays: arrays | stored_head(head, own=own))
+        return _figures(folder, model, head, seed)
+
+
+def stored_head(head: MtpModel, *, own: bool) -> dict[str, mx.array]:
+    """The head's tensors under the published names, experts one by one."""
+    stored: dict[str, torch.Tensor] = {}
+    for inner, value in head.layers[0].state_dict().items():
+        name = inner.replace("mtp_block.", "").replace("post_norm.", "shared_head.norm.")
+        base, _, part = name.rpartition(".experts.")
+        if part == "gate_up_proj":
+            for number, both in enumerate(value):
+                gate, up = both.chunk(2)
+                stored[f"{base}.experts.{number}.gate_proj.weight"] = gate
+                stored[f"{base}.experts.{number}.up_proj.weight"] = up
+        elif part == "down_proj":
+            for number, down in enumerate(value):
+                stored[f"{base}.experts.{number}.down_proj.weight"] = down
+        else:
+            stored[name] = value
+    if own:
+        stored["embed_tokens.weight"] = head.embed_tokens.weight
+        stored["shared_head.head.weight"] = head.shared_head.weight
+    return {
+        f"model.layers.{LAYER}.{name}": mx.array(value.detach().contiguous().numpy())
+        for name, value in stored.items()
+    }
+
+
+def rewrite(folder: Path, change: Callable[[dict[str, mx.array]], dict[str, mx.array]]) -> None:
+    """Changes the tensors of a folder."""
+    file = folder / "model.safetensors"
+    arrays = dict(mx.load(str(file)))
+    mx.eval(arrays)
+    mx.save_safetensors(str(file), change(arrays))
+
+
+def _figures(folder: Path, model: Any, head: MtpModel, seed: int) -> Published:
+    tokens = [int(t) for t in np.random.default_rng(seed).integers(0, VOCABULARY, 41)]
+    read = torch.tensor([tokens])
+    hidden = model.model(read).last_hidden_state
+    states = _states(head, read[:, 1:], hidden[:, :-1])
+    logits = head.shared_head(states)[0]
+    drafted = int(logits[-1].argmax())
+    longer = torch.cat([read[:, 1:], torch.tensor([[drafted]])], dim=1)
+    chained = _states(head, longer, torch.cat([hidden[:, :-1], states[:, -1:]], dim=1))
+    return Published(
+        folder,
+        tokens,
+        model(read).logits[0].numpy(),
+        logits.numpy(),
+        drafted,
+        head.shared_head(chained)[0, -1].numpy(),
+    )
+
+
+def _states(head: MtpModel, tokens: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+    """Rows (x_k, h_k-1) at position k; states after the head's norm."""
+    positions = torch.arange(1, tokens.shape[1] + 1)[None]
+    return head.forward_layer(0, hidden, positions, None, input_ids=tokens)
