@@ -1,0 +1,258 @@
+"""One small run of each kernel that any mistake in it shows in: what broke, in one word.
+
+A scenario takes a launcher and raises Wrong("numbers" | "rows" | "counts") or EmulatorError.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import mlx.core as mx
+import numpy as np
+from metal_emulator import EmulatorError, EmulatorLauncher
+
+from metal_kernels import (
+    expert_union_matvec,
+    few_query_attention,
+    few_row_gate_up,
+    few_row_matvec,
+    few_row_matvec_add,
+    gated_delta_block,
+    gated_delta_inputs,
+    mtp_input,
+    noise,
+    vocabulary_pick,
+)
+from metal_kernels.kernel import Call, Source
+from metal_kernels.key_value_formats import affine_cache, dense_cache
+from metal_kernels.weight_formats.affine import affine
+from metal_kernels.weight_formats.contract import WeightFormat
+
+WIDTH = 320
+ROWS = 3
+
+
+class Wrong(Exception):
+    """What a check of a result found."""
+
+
+class Broken(NamedTuple):
+    """One mistake: in which scenario, what it is, its text, what has to notice."""
+
+    kernel: str
+    what: str
+    old: str
+    new: str
+    caught: str
+
+
+class Breaking:
+    """A launcher that runs kernels with one text of theirs replaced.
+
+    found: whether any kernel had the text.
+    """
+
+    def __init__(self, old: str = "", new: str = "") -> None:
+        self._inner = EmulatorLauncher(seconds=10)
+        self._old, self._new = old, new
+        self.found = False
+
+    def run(self, source: Source, call: Call) -> tuple[mx.array, ...]:
+        """The outputs of one call. Raises EmulatorError."""
+        if self._old and self._old in source.body + source.header:
+            self.found = True
+            source = Source(
+                source.name,
+                source.inputs,
+                source.outputs,
+                source.body.replace(self._old, self._new),
+                source.header.replace(self._old, self._new),
+                source.row_contiguous,
+            )
+        return self._inner.run(source, call)
+
+    def read_once(
+        self, buffer: str, report: int = -1, share: float = 1.0, loads: float = 1.0
+    ) -> None:
+        """Raises Wrong where more than `share` of the buffer's lines were read, or its bytes
+        were fetched more than `loads` times.
+        """
+        traffic = self._inner.reports[report].buffers[buffer]
+        if traffic.times_read > 1.1 * share or traffic.bytes_loaded > 1.1 * loads * traffic.size:
+            raise Wrong("counts")
+
+
+def caught_by(scenario: "Scenario", launcher: Breaking) -> str:
+    """What noticed: a kind of EmulatorError, a word of Wrong, or "nothing"."""
+    try:
+        scenario(launcher)
+    except EmulatorError as error:
+        return error.kind
+    except Wrong as wrong:
+        return str(wrong)
+    return "nothing"
+
+
+Scenario = Callable[[Breaking], None]
+
+
+def normal(shape: tuple[int, ...], seed: int) -> mx.array:
+    return mx.random.normal(shape, key=mx.random.key(seed))
+
+
+def near(mine: mx.array, its: mx.array) -> None:
+    difference = mx.abs(mine - its).max()
+    if not (difference <= 2e-5 * mx.abs(its).max()).item():
+        raise Wrong("numbers")
+
+
+def equal(mine: mx.array, its: mx.array, what: str) -> None:
+    if not mx.array_equal(mine, its).item():
+        raise Wrong(what)
+
+
+def product(
+    form: WeightFormat, weights: tuple[mx.array, ...], width: int = WIDTH, loads: float = 1.0
+) -> Scenario:
+    """Of 16 weight rows; the numbers are looked at with three fewer."""
+
+    def run(launcher: Breaking) -> None:
+        x = normal((ROWS, width), 1)
+        ragged = tuple(part[:13] for part in weights)
+        whole = few_row_matvec.few_row_matvec(x, ragged, form, launcher)
+        near(whole, few_row_matvec.reference(x, ragged, form))
+        equal(few_row_matvec.few_row_matvec(x[:1], ragged, form, launcher), whole[:1], "rows")
+        few_row_matvec.few_row_matvec(x, weights, form, launcher)
+        launcher.read_once("w", loads=loads)
+
+    return run
+
+
+FOUR = affine(4, 64)
+
+
+def four_bits(*shape: int) -> tuple[mx.array, ...]:
+    return tuple(mx.quantize(normal((*shape, WIDTH), 2) / 16, bits=4))
+
+
+def gate_up(launcher: Breaking) -> None:
+    x, weights = normal((ROWS, WIDTH), 3), four_bits(2 * 13)
+    whole = few_row_gate_up.few_row_gate_up(x, weights, FOUR, launcher)
+    near(whole, few_row_gate_up.reference(x, weights, FOUR))
+    few = few_row_gate_up.few_row_gate_up(x[:1], weights, FOUR, launcher)
+    equal(few, whole[:1], "rows")
+
+
+def added(launcher: Breaking) -> None:
+    x, weights = normal((ROWS, WIDTH), 4), four_bits(13)
+    for c in (normal((ROWS, 13), 5), normal((13,), 6)):
+        mine = few_row_matvec_add.few_row_matvec_add(x, weights, c, FOUR, launcher)
+        near(mine, few_row_matvec_add.reference(x, weights, c, FOUR))
+
+
+def head_input(launcher: Breaking) -> None:
+    half = WIDTH // 2
+    e, h = normal((ROWS, half), 7) / 1000, normal((ROWS, half), 8)
+    norms = mtp_input.Norms(normal((half,), 9), normal((half,), 10), 1e-6)
+    weights = four_bits(13)
+    whole = mtp_input.mtp_input(e, h, norms, weights, FOUR, launcher)
+    near(whole, mtp_input.reference(e, h, norms, weights, FOUR))
+    few = mtp_input.mtp_input(e[:1], h[:1], norms, weights, FOUR, launcher)
+    equal(few, whole[:1], "rows")
+
+
+def experts(launcher: Breaking) -> None:
+    x, weights = normal((ROWS, WIDTH), 11), four_bits(5, 13)
+    chosen = mx.array([[0, 3], [3, 1], [0, 1]], dtype=mx.int32)
+    whole = expert_union_matvec.expert_union_matvec(x, chosen, weights, FOUR, launcher)
+    near(whole, expert_union_matvec.reference(x, chosen, weights, FOUR))
+    launcher.read_once("w", share=3 / 5, loads=16 / 13 * 3 / 5)
+    few = expert_union_matvec.expert_union_matvec(x[:1], chosen[:1], weights, FOUR, launcher)
+    equal(few, whole[:2], "rows")
+
+
+def attention(launcher: Breaking) -> None:
+    """130 keys, so that the last block is one that the first rows do not see."""
+    q = normal((3, 3, 64), 12)
+    dense = (normal((1, 150, 64), 13), normal((1, 150, 64), 14))
+    sinks, scale = normal((3,), 15), 0.125
+    place = few_query_attention.Place(130)
+    run = few_query_attention.few_query_attention
+    plain = few_query_attention.reference
+    whole = run(q, dense, dense_cache(), place, scale, launcher)
+    near(whole, plain(q, dense, dense_cache(), place, scale))
+    launcher.read_once("k", -2, loads=3)  # by three SIMD-groups of one threadgroup
+    first = few_query_attention.Place(128)
+    few = run(mx.contiguous(q[:, :1]), dense, dense_cache(), first, scale, launcher)
+    equal(few, whole[:, :1], "rows")
+    for where, its in ((place, sinks), (few_query_attention.Place(130, 0, 2), None)):
+        mine = run(q, dense, dense_cache(), where, scale, launcher, its)
+        near(mine, plain(q, dense, dense_cache(), where, scale, its))
+    form = affine_cache(4, 32)
+    packed = tuple(part for side in dense for part in mx.quantize(side, 32, 4))
+    near(run(q, packed, form, place, scale, launcher), plain(q, packed, form, place, scale))
+
+
+def delta_block(launcher: Breaking) -> None:
+    shapes = ((4, 1, 32), (4, 1, 32), (4, 2, 33), (4, 2), (4, 2))
+    parts = [normal(shape, seed) / 4 for seed, shape in enumerate(shapes, 16)]
+    rows = gated_delta_block.Rows(*parts[:3], mx.abs(parts[3]), parts[4])
+    state, run = normal((2, 33, 32), 21), gated_delta_block.gated_delta_block
+    last = gated_delta_block.Steps(rows.keys, normal((4, 2, 33), 22), rows.decay)
+    counts = [mx.array([n], dtype=mx.int32) for n in range(4)]
+    mine = run(state, counts[2], last, rows, launcher)
+    for one, its in zip(mine, gated_delta_block.reference(state, 2, last, rows), strict=True):
+        near(one, its)
+    launcher.read_once("state", loads=64 / 33)
+    few = gated_delta_block.Rows(*(part[:1] for part in rows))
+    equal(run(state, counts[2], last, few, launcher).y, mine.y[:1], "rows")
+    # the second row, run after the first was replayed, is the second row run beside it
+    done = gated_delta_block.Steps(rows.keys, mine.delta, rows.decay)
+    second = gated_delta_block.Rows(*(part[1:2] for part in rows))
+    again = run(mine.settled, counts[1], done, second, launcher)
+    equal(again.y, mine.y[1:2], "rows")
+
+
+def delta_inputs(launcher: Breaking) -> None:
+    module, channels = gated_delta_inputs, 2 * 48 + 2 * 40
+    projected = module.Projected(normal((4, channels), 23), normal((4, 2), 24), normal((4, 2), 25))
+    fixed = module.Fixed(
+        normal((channels, 4), 26), normal((2,), 27), -mx.exp(normal((2,), 28)), 1, 48, 40
+    )
+    before = normal((6, channels), 29)
+    window = module.Window(before, mx.array([2], dtype=mx.int32))
+    mine = module.gated_delta_inputs(projected, window, fixed, launcher)
+    plain = module.reference(projected, before, 2, fixed)
+    for one, its in zip((*mine.rows, mine.after), (*plain.rows, plain.after), strict=True):
+        near(one, its)
+    first = module.Projected(*(part[:1] for part in projected))
+    few = module.gated_delta_inputs(first, window, fixed, launcher)
+    for one, its in zip(few.rows, mine.rows, strict=True):
+        equal(one, its[:1], "rows")
+
+
+def pick(launcher: Breaking) -> None:
+    random = np.random.default_rng(3)
+    x, weights = normal((ROWS, WIDTH), 30), four_bits(90)
+    ids = mx.array(random.permutation(200)[:90].astype(np.int32))
+    mask = mx.array(random.integers(0, 2, 200).astype(np.uint8))
+    keys = mx.array(random.integers(0, 2**32, (ROWS, 2), dtype=np.uint32))
+    how = vocabulary_pick.Choosing(4, keys, 0.3, ids, mask)
+    mine = vocabulary_pick.vocabulary_pick(x, weights, FOUR, how, launcher)
+    equal(mine, vocabulary_pick.reference(x, weights, FOUR, how), "numbers")
+    launcher.read_once("w", -2, loads=96 / 90)
+    few = how._replace(keys=keys[:1])
+    equal(vocabulary_pick.vocabulary_pick(x[:1], weights, FOUR, few, launcher), mine[:1], "rows")
+    alike = tuple(mx.broadcast_to(part[:1], part.shape) for part in weights)
+    ties = how._replace(keys=None, mask=None)
+    lowest = mx.broadcast_to(mx.sort(ids)[:4], (ROWS, 4))
+    equal(vocabulary_pick.vocabulary_pick(x, alike, FOUR, ties, launcher), lowest, "numbers")
+    scales = mx.array(weights[1])
+    scales[17, 0] = mx.nan
+    unsound = (weights[0], scales, weights[2])
+    none = mx.full((ROWS, 4), -1)
+    equal(vocabulary_pick.vocabulary_pick(x, unsound, FOUR, how, launcher), none, "numbers")
+
+
+def position_noise(launcher: Breaking) -> None:
+    keys = mx.array([[1, 2], [2**31, 7]], dtype=mx.uint32)
+    equal(noise.gumbel_noise(keys, 300, launcher), noise.reference(keys, 300), "numbers")

@@ -1,0 +1,280 @@
+"""Every kernel broken on purpose, one text at a time: something notices each mistake.
+
+A row says in which scenario what is broken, the text and what stands in its place, and what has to
+notice: a report of the emulator (bounds, race, unwritten, ...), wrong numbers, rows whose bits
+depend on the rows beside them, or counts of what was read. A text that no kernel has any more is a
+failure, too.
+"""
+
+import kernel_scenarios as scenarios
+import pytest
+from kernel_scenarios import Breaking, Broken, Scenario, caught_by
+
+SCENARIOS: dict[str, Scenario] = {
+    "few_row_gate_up": scenarios.gate_up,
+    "few_row_matvec_add": scenarios.added,
+    "mtp_input": scenarios.head_input,
+    "expert_union_matvec": scenarios.experts,
+    "few_query_attention": scenarios.attention,
+    "gated_delta_block": scenarios.delta_block,
+    "gated_delta_inputs": scenarios.delta_inputs,
+    "vocabulary_pick": scenarios.pick,
+    "noise": scenarios.position_noise,
+}
+
+BROKEN = [
+    Broken(
+        "few_row_gate_up",
+        "gate and up swapped",
+        "(r < R / 2 ? 0 : N)",
+        "(r < R / 2 ? N : 0)",
+        "numbers",
+    ),
+    Broken("few_row_gate_up", "gate times itself", "total[r + R / 2][m]", "total[r][m]", "numbers"),
+    Broken("few_row_gate_up", "sigmoid of the other sign", "exp(-gate)", "exp(gate)", "numbers"),
+    Broken(
+        "few_row_gate_up",
+        "no guard at the last rows",
+        "min(first + r % (R / 2), N - 1)",
+        "(first + r % (R / 2))",
+        "bounds",
+    ),
+    Broken(
+        "few_row_matvec_add",
+        "a residual read as a bias",
+        "EACH_ROW ? size_t(m) * N : 0",
+        "0",
+        "numbers",
+    ),
+    Broken(
+        "few_row_matvec_add",
+        "a bias read as a residual",
+        "EACH_ROW ? size_t(m) * N : 0",
+        "size_t(m) * N",
+        "bounds",
+    ),
+    Broken(
+        "few_row_matvec_add",
+        "one output off",
+        "size_t(m) * N : 0) + first + r",
+        "size_t(m) * N : 0) + first",
+        "numbers",
+    ),
+    Broken("mtp_input", "eps forgotten", " + eps", "", "numbers"),
+    Broken(
+        "mtp_input",
+        "halves joined the wrong way",
+        ("(k) < H ? NORMAL(e, e_size, e_norm, m, k) : NORMAL(h, h_size, h_norm, m, (k) - H)"),
+        ("(k) < H ? NORMAL(h, h_size, h_norm, m, k) : NORMAL(e, e_size, e_norm, m, (k) - H)"),
+        "numbers",
+    ),
+    Broken("mtp_input", "half of the mean", "k < H; k += 32", "k < H; k += 64", "numbers"),
+    Broken("mtp_input", "mean of a lane", "simd_sum(h_sum)", "h_sum", "numbers"),
+    Broken(
+        "expert_union_matvec",
+        "each pair reads its expert",
+        "p < leader; p++",
+        "p < 0; p++",
+        "counts",
+    ),
+    Broken(
+        "expert_union_matvec",
+        "first pair left out",
+        "int p = leader; p < PAIRS",
+        "int p = leader + 1; p < PAIRS",
+        "unwritten",
+    ),
+    Broken(
+        "expert_union_matvec", "all rows take the first expert", "(expert * N + ", "(", "numbers"
+    ),
+    Broken(
+        "expert_union_matvec", "a row for each pair", "pairs[m] / PAIRS_PER_X", "pairs[m]", "bounds"
+    ),
+    Broken(
+        "few_query_attention",
+        "rows see one key too many",
+        "key < seen_to[r]",
+        "key <= seen_to[r]",
+        "numbers",
+    ),
+    Broken("few_query_attention", "window forgotten", "key >= seen_from[r] && ", "", "numbers"),
+    Broken(
+        "few_query_attention",
+        "old values not scaled down",
+        "fma(out[r][i], keep, weight",
+        "fma(out[r][i], 1.0f, weight",
+        "numbers",
+    ),
+    Broken(
+        "few_query_attention",
+        "keys fetched again for each row",
+        "if (key >= seen_from[r] && key < seen_to[r]) {",
+        (
+            "if (key >= seen_from[r] && key < seen_to[r]) {\n"
+            "      KEYS(head, (key - from) ^ (r & 1), lane, its);\n"
+            "      KEYS(head, (key - from), lane, its);"
+        ),
+        "counts",
+    ),
+    Broken(
+        "few_query_attention",
+        "order of keys by M",
+        "for (int key = max(block_start(block), from); key < last; key++) {",
+        (
+            "const int begin = max(block_start(block), from);\n"
+            "for (int step = begin; step < last; step++) {\n"
+            "  const int key = M == 1 ? step : begin + last - 1 - step;"
+        ),
+        "rows",
+    ),
+    Broken(
+        "few_query_attention",
+        "no guard at the last row",
+        "min(first + r, ROWS - 1)",
+        "(first + r)",
+        "bounds",
+    ),
+    Broken(
+        "few_query_attention",
+        "blocks nobody sees are merged",
+        "tops[at] > -INFINITY",
+        "true",
+        "numbers",
+    ),
+    Broken(
+        "few_query_attention",
+        "sink without its share",
+        "float sum = 1;",
+        "float sum = 0;",
+        "numbers",
+    ),
+    Broken(
+        "few_query_attention",
+        "nibbles of the cache swapped",
+        "(4 * (i % 2))) & 15",
+        "(4 * (1 - i % 2))) & 15",
+        "numbers",
+    ),
+    Broken(
+        "gated_delta_block",
+        "one step replayed too few",
+        "t < kept[0]",
+        "t < kept[0] - 1",
+        "numbers",
+    ),
+    Broken(
+        "gated_delta_block", "one step replayed too many", "t < kept[0]", "t <= kept[0]", "numbers"
+    ),
+    Broken(
+        "gated_delta_block",
+        "the state before the replay settles",
+        "settled[state_at + (i / 4) * 16 + quarter * 4 + i % 4] = S[i];",
+        (
+            "settled[state_at + (i / 4) * 16 + quarter * 4 + i % 4] = state[state_at + "
+            "(i / 4) * 16 + quarter * 4 + i % 4];"
+        ),
+        "numbers",
+    ),
+    Broken(
+        "gated_delta_block",
+        "replay rounds otherwise",
+        "fma(d, k, g * S[i])",
+        "fma(g, S[i], d * k)",
+        "rows",
+    ),
+    Broken(
+        "gated_delta_block", "decay forgotten", ("S[i] = g * S[i];\n    known"), "known", "numbers"
+    ),
+    Broken(
+        "gated_delta_block",
+        "two lanes not added",
+        "known += simd_shuffle_xor(known, 2);",
+        "",
+        "numbers",
+    ),
+    Broken("gated_delta_block", "no guard at the last rows", "min(row, DV - 1)", "row", "bounds"),
+    Broken(
+        "gated_delta_block",
+        "state fetched for each row",
+        ("S[i] = g * S[i];\n    known"),
+        (
+            "S[i] = g * S[i] + 0.0f * state[state_at + (i / 4) * 16 + quarter * 4 + i % "
+            "4];\n"
+            "    known"
+        ),
+        "counts",
+    ),
+    Broken(
+        "gated_delta_inputs", "window one row late", "t + j - (TAPS - 1)", "t + j - TAPS", "numbers"
+    ),
+    Broken(
+        "gated_delta_inputs", "what was kept ignored", "stood = kept[0]", "stood = 0", "numbers"
+    ),
+    Broken("gated_delta_inputs", "length of a lane", "simd_sum(squares)", "squares", "numbers"),
+    Broken(
+        "gated_delta_inputs",
+        "window passed on by another row",
+        "if (t == 0)",
+        "if (t == 1)",
+        "unwritten",
+    ),
+    Broken("gated_delta_inputs", "softplus of one side", "max(step, 0.0f) + ", "", "numbers"),
+    Broken(
+        "gated_delta_inputs", "queries not scaled", " * precise::rsqrt(float(DK))", "", "numbers"
+    ),
+    Broken(
+        "vocabulary_pick",
+        "highest id first among equals",
+        "token < token2",
+        "token > token2",
+        "numbers",
+    ),
+    Broken("vocabulary_pick", "mask ignored", "mask[token] != 0", "true", "numbers"),
+    Broken(
+        "vocabulary_pick",
+        "one row's noise for all",
+        "gumbel_of(keys[2 * m], keys[2 * m + 1], token)",
+        "gumbel_of(keys[0], keys[1], token)",
+        "numbers",
+    ),
+    Broken("vocabulary_pick", "ids not mapped", "MAPPED ? ids[n] : n", "n", "numbers"),
+    Broken(
+        "vocabulary_pick", "temperature ignored", "logit * inverse_temperature", "logit", "numbers"
+    ),
+    Broken("vocabulary_pick", "NaN not noticed", "isfinite(logit)", "true", "numbers"),
+    Broken(
+        "vocabulary_pick",
+        "no barrier before the best is read",
+        ("threadgroup_barrier(mem_flags::mem_threadgroup);\n  if (thread_id == 0) {\n    Choice"),
+        ("if (thread_id == 0) {\n    Choice"),
+        "race",
+    ),
+    Broken(
+        "vocabulary_pick",
+        "no barrier after the best is read",
+        ("best_tokens[0]};\n  threadgroup_barrier(mem_flags::mem_threadgroup);"),
+        "best_tokens[0]};",
+        "race",
+    ),
+    Broken("noise", "another multiplier", "0x7FEB352Du", "0x7FEB352Fu", "numbers"),
+    Broken("noise", "second key left out", " + key1", "", "numbers"),
+    Broken("noise", "half left out", " + 0.5f", "", "numbers"),
+]
+
+
+@pytest.mark.parametrize("kernel", SCENARIOS)
+def test_a_sound_one_passes(kernel: str) -> None:
+    assert caught_by(SCENARIOS[kernel], Breaking()) == "nothing"
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda one: f"{one.kernel}: {one.what}")
+def test_a_broken_one_is_caught(broken: Broken) -> None:
+    launcher = Breaking(broken.old, broken.new)
+    caught = caught_by(SCENARIOS[broken.kernel], launcher)
+    assert launcher.found, "no kernel has this text any more"
+    assert caught == broken.caught
+
+
+def test_each_is_broken_in_three_ways() -> None:
+    counts = {kernel: sum(one.kernel == kernel for one in BROKEN) for kernel in SCENARIOS}
+    assert min(counts.values()) >= 3, counts

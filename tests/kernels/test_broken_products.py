@@ -1,0 +1,187 @@
+"""The few-row product and every weight format broken on purpose: something notices each mistake.
+
+As test_broken_kernels.py.
+"""
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from kernel_scenarios import Breaking, Broken, Scenario, caught_by, normal, product
+
+from metal_kernels.weight_formats.affine import affine
+from metal_kernels.weight_formats.contract import WeightFormat
+from metal_kernels.weight_formats.dense import dense
+from metal_kernels.weight_formats.fp4 import mxfp4, nvfp4
+from metal_kernels.weight_formats.iq4 import iq4_nl, iq4_xs
+from metal_kernels.weight_formats.k_quants import q2_k, q3_k, q6_k
+
+
+def packed(form: WeightFormat, group: int, bits: int) -> Scenario:
+    mode = form.name if form.name.endswith("fp4") else "affine"
+    return product(form, tuple(mx.quantize(normal((16, 320), 1) / 16, group, bits, mode)))
+
+
+def blocks(form: WeightFormat, size: int, *halves: int) -> Scenario:
+    random = np.random.default_rng(size)
+    count = 16 if form.name == "iq4_nl" else 2
+    data = random.integers(0, 256, (16, count, size), dtype=np.uint8)
+    for at in halves:
+        steps = random.normal(0, 0.01, (16, count)).astype(np.float16)
+        data[:, :, at : at + 2] = steps[..., None].view(np.uint8)
+    # lanes of a block fetch the same scales
+    return product(form, (mx.array(data.reshape(16, -1)),), 512, loads=1.7)
+
+
+SCENARIOS: dict[str, Scenario] = {
+    "few_row_matvec": packed(affine(4, 64), 64, 4),
+    "affine6": packed(affine(6, 32), 32, 6),
+    "dense": product(dense(mx.float32), (normal((16, 320), 1) / 16,)),
+    "mxfp4": packed(mxfp4(), 32, 4),
+    "nvfp4": packed(nvfp4(), 16, 4),
+    "q6_k": blocks(q6_k(), 210, 208),
+    "q3_k": blocks(q3_k(), 110, 108),
+    "q2_k": blocks(q2_k(), 84, 80, 82),
+    "iq4_nl": blocks(iq4_nl(), 18, 0),
+    "iq4_xs": blocks(iq4_xs(), 136, 0),
+}
+
+BROKEN = [
+    Broken(
+        "few_row_matvec",
+        "no guard at the last rows",
+        "min(first + r, N - 1)",
+        "(first + r)",
+        "bounds",
+    ),
+    Broken(
+        "few_row_matvec", "rows beyond N stored", "lane == 0 && first + r < N", "lane == 0", "race"
+    ),
+    Broken(
+        "few_row_matvec",
+        "nibbles swapped",
+        "int from = i * BITS",
+        "int from = (i ^ 1) * BITS",
+        "numbers",
+    ),
+    Broken(
+        "few_row_matvec",
+        "last unit left out",
+        "units = K / (8 * RUNS)",
+        "units = K / (8 * RUNS) - 1",
+        "numbers",
+    ),
+    Broken("few_row_matvec", "one unit too many", "unit < units", "unit <= units", "bounds"),
+    Broken(
+        "few_row_matvec", "lanes not added up", "simd_sum(total[r][m])", "total[r][m]", "numbers"
+    ),
+    Broken(
+        "few_row_matvec",
+        "offset forgotten",
+        "fma(scale_offset.y, sum[m], total[r][m])",
+        "total[r][m]",
+        "numbers",
+    ),
+    Broken(
+        "few_row_matvec",
+        "sums in half precision",
+        ("total[r][m] = fma(scale_offset.x, dot, fma(scale_offset.y, sum[m], total[r][m]));"),
+        (
+            "total[r][m] = float(half(fma(scale_offset.x, dot, fma(scale_offset.y, "
+            "sum[m], total[r][m]))));"
+        ),
+        "numbers",
+    ),
+    Broken(
+        "few_row_matvec",
+        "order of units by M",
+        "int unit = lane;",
+        "int unit = (lane + M) % 32;",
+        "rows",
+    ),
+    Broken(
+        "few_row_matvec",
+        "weights fetched again for each row",
+        "float dot = q[0]",
+        (
+            "decode(FETCH(W_ROW((r + m) % R), unit, K), run, q);\n"
+            "          decode(FETCH(W_ROW(r), unit, K), run, q);\n"
+            "          float dot = q[0]"
+        ),
+        "counts",
+    ),
+    Broken(
+        "affine6",
+        "bits across words lost",
+        "(it.high << (32 - from))",
+        "(it.high << (31 - from))",
+        "numbers",
+    ),
+    Broken(
+        "affine6", "group of the next unit", "unit * 8 / GROUP", "(unit ^ 4) * 8 / GROUP", "numbers"
+    ),
+    Broken("affine6", "rows one byte short", "at * BITS;", "at * BITS - row;", "numbers"),
+    Broken(
+        "dense", "values one off", "it.values[i] = from[i]", "it.values[i] = from[i ^ 1]", "numbers"
+    ),
+    Broken("dense", "scale forgotten", "float2(1.0f, 0.0f)", "float2(0.0f, 1.0f)", "numbers"),
+    Broken(
+        "dense",
+        "row stride of another matrix",
+        "size_t(row) * K + unit * 8",
+        "size_t(row) * (K + 8) + unit * 8",
+        "bounds",
+    ),
+    Broken("mxfp4", "sign dropped", "(code & 8 ? -0.5f : 0.5f)", "0.5f", "numbers"),
+    Broken("mxfp4", "group of 16", "(K / 32) + unit / 4", "(K / 32) + unit / 2", "bounds"),
+    Broken("mxfp4", "exponent one off", "e << 23", "(e + 1) << 23", "numbers"),
+    Broken("nvfp4", "mantissa without its one", "float(8 + m)", "float(m)", "numbers"),
+    Broken("nvfp4", "group of 32", "(K / 16) + unit / 2", "(K / 16) + unit / 4", "numbers"),
+    Broken("nvfp4", "nibbles swapped", ">> (4 * i)", ">> (4 * (i ^ 1))", "numbers"),
+    Broken("q6_k", "zero point one off", "(high << 4)) - 32", "(high << 4)) - 31", "numbers"),
+    Broken("q6_k", "low planes swapped", "it.low[run % 2]", "it.low[1 - run % 2]", "numbers"),
+    Broken("q6_k", "scale unsigned", "float(char(block", "float(uchar(block", "numbers"),
+    Broken("q3_k", "high bit of the other half", "(4 * it.half_of + run)", "run", "numbers"),
+    Broken("q3_k", "zero point one off", "(high << 2)) - 4", "(high << 2)) - 3", "numbers"),
+    Broken(
+        "q3_k",
+        "scales' high bits lost",
+        "uint(block[104 + which % 4])",
+        "uint(block[104])",
+        "numbers",
+    ),
+    Broken("q2_k", "minimum added", "-dmin", "dmin", "numbers"),
+    Broken("q2_k", "scale and minimum swapped", "both & 15", "both >> 4", "numbers"),
+    Broken(
+        "q2_k", "second half read twice", "block + 16 + 32 * half_of", "block + 16 + 32", "numbers"
+    ),
+    Broken("iq4_nl", "a table entry off by one", "-127.0f, -104.0f", "-127.0f, -103.0f", "numbers"),
+    Broken("iq4_nl", "halves swapped", "4 * (run / 2)", "4 * (1 - run / 2)", "numbers"),
+    Broken("iq4_nl", "blocks of 17 bytes", "+ unit) * 18", "+ unit) * 17", "alignment"),
+    Broken("iq4_xs", "high scale bits lost", "low | (high << 4)", "low", "numbers"),
+    Broken("iq4_xs", "low scales swapped", "4 * (which % 2)", "4 * (1 - which % 2)", "numbers"),
+    Broken(
+        "iq4_xs",
+        "values of the next unit",
+        "block + 8 + 16 * which",
+        "block + 8 + 16 * (which ^ 1)",
+        "numbers",
+    ),
+]
+
+
+@pytest.mark.parametrize("kernel", SCENARIOS)
+def test_a_sound_one_passes(kernel: str) -> None:
+    assert caught_by(SCENARIOS[kernel], Breaking()) == "nothing"
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda one: f"{one.kernel}: {one.what}")
+def test_a_broken_one_is_caught(broken: Broken) -> None:
+    launcher = Breaking(broken.old, broken.new)
+    caught = caught_by(SCENARIOS[broken.kernel], launcher)
+    assert launcher.found, "no kernel has this text any more"
+    assert caught == broken.caught
+
+
+def test_each_is_broken_in_three_ways() -> None:
+    counts = {kernel: sum(one.kernel == kernel for one in BROKEN) for kernel in SCENARIOS}
+    assert min(counts.values()) >= 3, counts
