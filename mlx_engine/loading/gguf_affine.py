@@ -8,20 +8,20 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlx_engine.loading.gguf_bits import (
     Bytes,
     Floats,
-    add_bit_planes,
+    Scratch,
+    add_bits,
     add_fifth_bits,
     byte_codes,
     column,
+    field,
     halves,
     pack_5,
     put_runs,
     split_halves,
-    words,
 )
 
 _CODEBOOK = np.array(
@@ -46,68 +46,68 @@ class Rule(NamedTuple):
     biases: Floats
 
 
-def q4_0(blocks: Bytes, codes: Bytes) -> Rule:
+def q4_0(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
     """d (q - 8)."""
-    split_halves(column(blocks, 2, 16), 16, codes)
+    split_halves(column(blocks, 2, 16, scratch), 16, codes, scratch)
     return _centred(halves(blocks, 0), 8)
 
 
-def q4_1(blocks: Bytes, codes: Bytes) -> Rule:
+def q4_1(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
     """d q + m."""
-    split_halves(column(blocks, 4, 16), 16, codes)
+    split_halves(column(blocks, 4, 16, scratch), 16, codes, scratch)
     return Rule(halves(blocks, 0), halves(blocks, 2))
 
 
-def q5_0(blocks: Bytes, codes: Bytes) -> Rule:
+def q5_0(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
     """d (q - 16), with 32 fifth bits before the halves."""
-    _five_bits(blocks, 2, codes)
+    _five_bits(blocks, 2, codes, scratch)
     return _centred(halves(blocks, 0), 16)
 
 
-def q5_1(blocks: Bytes, codes: Bytes) -> Rule:
+def q5_1(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
     """d q + m."""
-    _five_bits(blocks, 4, codes)
+    _five_bits(blocks, 4, codes, scratch)
     return Rule(halves(blocks, 0), halves(blocks, 2))
 
 
-def q8_0(blocks: Bytes, codes: Bytes) -> Rule:
+def q8_0(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
     """d q, q from -128 to 127."""
-    np.bitwise_xor(column(blocks, 2, 32), np.uint8(_MIDDLE), out=codes)
+    np.bitwise_xor(column(blocks, 2, 32, scratch), np.uint8(_MIDDLE), out=codes)
     return _centred(halves(blocks, 0), _MIDDLE)
 
 
-def q4_k(blocks: Bytes, codes: Bytes) -> Rule:
+def q4_k(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
     """d sc q - dmin m, eight runs of 32; in 64 elements the low halves come first."""
-    split_halves(column(blocks, 16, 128), 32, codes)
-    return _six_bit_rule(blocks)
+    split_halves(column(blocks, 16, 128, scratch), 32, codes, scratch)
+    return _six_bit_rule(blocks, scratch)
 
 
-def q5_k(blocks: Bytes, codes: Bytes) -> Rule:
+def q5_k(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
     """As Q4_K, with bit j of 32 more bytes as fifth bit of run j."""
-    five = byte_codes(column(blocks, 48, 128), 32)
-    add_bit_planes(five, column(blocks, 16, 32), 4)
-    pack_5(five, codes)
-    return _six_bit_rule(blocks)
+    five = byte_codes(column(blocks, 48, 128, scratch), 32, scratch)
+    add_bits(five, column(blocks, 16, 32, scratch), 1, 4, scratch)
+    pack_5(five, codes, scratch)
+    return _six_bit_rule(blocks, scratch)
 
 
-def iq4_nl(blocks: Bytes, codes: Bytes) -> Rule:
+def iq4_nl(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
     """d K[q] with a codebook K of integers, which become codes of eight bits."""
-    _look_up(column(blocks, 2, 16), codes)
+    _look_up(column(blocks, 2, 16, scratch), codes, scratch)
     return _centred(halves(blocks, 0), _MIDDLE)
 
 
-def iq4_xs(blocks: Bytes, codes: Bytes) -> Rule:
+def iq4_xs(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
     """d (ls - 32) K[q], eight runs of 32, ls of four low and two high bits."""
-    high = column(blocks, 2, 2).view("<u2")[:, None]
+    high = column(blocks, 2, 2, scratch).view("<u2")[:, None]
     high = (high >> np.arange(0, 16, 2, dtype=np.uint16)) & np.uint16(3)
-    four = column(blocks, 4, 4).reshape(-1, 4)
+    four = column(blocks, 4, 4, scratch).reshape(-1, 4)
     low = np.stack([four & np.uint8(15), four >> np.uint8(4)], axis=-1)
     six = low.reshape(-1, 8) | (high.astype(np.uint8) << np.uint8(4))
-    _look_up(column(blocks, 8, 128), codes)
+    _look_up(column(blocks, 8, 128, scratch), codes, scratch)
     return _centred(halves(blocks, 0) * (six.astype(np.float32) - np.float32(32)), _MIDDLE)
 
 
-AFFINE: dict[str, Callable[[Bytes, Bytes], Rule]] = {
+AFFINE: dict[str, Callable[[Bytes, Bytes, Scratch], Rule]] = {
     "Q4_0": q4_0,
     "Q4_1": q4_1,
     "Q5_0": q5_0,
@@ -125,34 +125,42 @@ def _centred(scales: Floats, middle: int) -> Rule:
     return Rule(scales, scales * np.float32(-middle))
 
 
-def _five_bits(blocks: Bytes, place: int, codes: Bytes) -> None:
+def _five_bits(blocks: Bytes, place: int, codes: Bytes, scratch: Scratch) -> None:
     """From `place` on 32 fifth bits, then 16 bytes of halves."""
-    five = byte_codes(column(blocks, place + 4, 16), 16)
-    add_fifth_bits(five, column(blocks, place, 4))
-    pack_5(five, codes)
+    five = byte_codes(column(blocks, place + 4, 16, scratch), 16, scratch)
+    add_fifth_bits(five, column(blocks, place, 4, scratch))
+    pack_5(five, codes, scratch)
 
 
-def _look_up(data: Bytes, codes: Bytes) -> None:
+def _look_up(data: Bytes, codes: Bytes, scratch: Scratch) -> None:
     """Runs of 16 bytes of halves -> 32 codebook entries of eight bits."""
-    entries = np.take(_ENTRIES_OF_PAIRS, data.view("<u2"))
-    low, high = entries.astype(np.uint16), (entries >> np.uint32(16)).astype(np.uint16)
+    entries = scratch.bytes("entries", 2 * data.size).view("<u4")
+    low = scratch.bytes("even", data.size).view("<u2")
+    high = scratch.bytes("odd", data.size).view("<u2")
+    np.take(_ENTRIES_OF_PAIRS, data.view("<u2"), out=entries, mode="clip")
+    np.copyto(low, entries, casting="unsafe")
+    entries >>= np.uint32(16)
+    np.copyto(high, entries, casting="unsafe")
     put_runs(low.view(np.uint8), high.view(np.uint8), 16, codes)
 
 
-def _six_bit_rule(blocks: Bytes) -> Rule:
-    """Scales d sc and biases -dmin m of the eight runs of a K block; sc and m have six bits."""
-    first, second, third = (words(blocks, place) for place in (4, 8, 12))
-    scales = _eight(first & _SIX, (third & _FOUR) | ((first >> np.uint32(2)) & _TWO))
-    high = third >> np.uint32(4)
-    biases = _eight(second & _SIX, (high & _FOUR) | ((second >> np.uint32(2)) & _TWO))
-    scales *= halves(blocks, 0)
-    biases *= -halves(blocks, 2)
-    return Rule(scales, biases)
+def _six_bit_rule(blocks: Bytes, scratch: Scratch) -> Rule:
+    """Scales d sc and biases -dmin m of the eight runs of a K block; sc and m have six bits.
 
-
-def _eight(low: NDArray[np.uint32], high: NDArray[np.uint32]) -> Floats:
-    """The bytes of low, then those of high, as numbers [n, 8]."""
-    both = high.astype(np.uint64)
-    both <<= np.uint64(32)
-    both |= low
-    return both.view(np.uint8).astype(np.float32).reshape(-1, 8)
+    Scales and biases lie one behind the other on the way.
+    """
+    n = len(blocks)
+    first, last = np.empty((2, n), np.uint32), np.empty((2, n), np.uint32)
+    first[0], first[1], last[0] = (field(blocks, "<u4", place) for place in (4, 8, 12))
+    np.right_shift(last[0], np.uint32(4), out=last[1])
+    last &= _FOUR
+    codes = scratch.bytes("six", 16 * n).view("<u4").reshape(2, n, 2)
+    codes[:, :, 0] = first & _SIX
+    first >>= np.uint32(2)
+    first &= _TWO
+    codes[:, :, 1] = first | last
+    both = scratch.floats("rule", 16 * n).reshape(2, n, 8)
+    np.copyto(both, codes.view(np.uint8).reshape(2, n, 8))
+    both[0] *= halves(blocks, 0)
+    both[1] *= -halves(blocks, 2)
+    return Rule(both[0], both[1])

@@ -1,25 +1,19 @@
 """Blocks of GGUF that MLX cannot hold as they are -> 8 bits in groups of 32, and the error."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlx_engine.loading.gguf_bits import (
-    Bytes,
-    Floats,
-    add_bit_planes,
-    column,
-    halves,
-    two_bit_codes,
-)
+from mlx_engine.loading.gguf_bits import Bytes, Floats, Scratch, column
+from mlx_engine.loading.gguf_runs import RUN, RUNS, Runs
 from mlx_engine.loading.gguf_types import BlockType
 
 GROUP = 32
 _STEPS = np.float32(255)
-ValuesOf = Callable[[Bytes, Floats], None]
-"""Blocks [n, bytes], and where their values go [n * elements]."""
+ValuesOf = Callable[[Bytes], Floats]
+"""Blocks [n, bytes] -> their values [n * elements]."""
 
 
 class OutOfRangeError(ValueError):
@@ -36,118 +30,102 @@ class RoundedRule(NamedTuple):
 class Rounding:
     """Values, from the least to the greatest of each group of 32, in 255 steps.
 
-    Keeps its working memory from one call to the next: fresh memory costs more than the sums.
+    Codes are chosen for the scales as they will be kept, so an error is at most half a step and the
+    rounding of scale and bias to `dtype`. Not for two threads at once.
     """
 
     def __init__(self, name: str, dtype: type[np.floating]) -> None:
         """name: of the blocks' type; dtype: of the scales, float32 or float16."""
-        self._values_of = values_of(name)
+        self._runs_of = RUNS.get(name)
+        self._values_of = None if self._runs_of is not None else values_of(name)
         self._dtype = dtype
-        self._scratch = np.empty((3, 0), np.float32)
+        self._scratch = Scratch()
 
-    def __call__(self, blocks: Bytes, count: int, codes: Bytes) -> RoundedRule:
-        """Blocks of `count` values in all; writes their codes. Raises OutOfRangeError.
+    def __call__(self, blocks: Bytes, codes: Bytes) -> RoundedRule:
+        """Writes a code for each value of the blocks. Raises OutOfRangeError."""
+        if self._runs_of is not None:
+            return self._round_runs(self._runs_of(blocks, self._scratch), codes)
+        assert self._values_of is not None
+        return self._round_values(self._values_of(blocks), codes)
 
-        Codes are chosen for the scales as they will be kept, so an error is at most half a step
-        and the rounding of scale and bias to `dtype`.
-        """
-        if self._scratch.shape[1] < count:
-            self._scratch = np.empty((3, count), np.float32)
-        values = self._scratch[0, :count]
-        self._values_of(blocks, values)
-        low, high = self._of_groups(np.minimum, values), self._of_groups(np.maximum, values)
+    def _round_runs(self, runs: Runs, codes: Bytes) -> RoundedRule:
+        """Where a run has a rule, its ends are those of its codes, and so is the way to ours."""
+        ends = [
+            runs.scales * self._extremes(pick, runs.codes, RUN).astype(np.float32) + runs.offsets
+            for pick in (np.minimum, np.maximum)
+        ]
+        low, high = np.minimum(*ends), np.maximum(*ends)
+        rule = self._rule(np.minimum(low[::2], low[1::2]), np.maximum(high[::2], high[1::2]))
+        biases = np.repeat(rule.biases.astype(np.float32), 2)
+        steps = np.repeat(_divisor(rule.scales), 2)
+        values = self._scratch.floats("values", runs.codes.size)
+        np.copyto(values, runs.codes)
+        of_runs = values.reshape(-1, RUN)
+        of_runs *= (runs.scales / steps)[:, None]
+        of_runs += ((runs.offsets - biases) / steps + np.float32(0.5))[:, None]
+        _cut_off(values, codes)
+        return rule
+
+    def _round_values(self, values: Floats, codes: Bytes) -> RoundedRule:
+        """Eats values."""
+        low, high = (self._extremes(pick, values, GROUP) for pick in (np.minimum, np.maximum))
+        rule = self._rule(low, high)
+        groups = values.reshape(-1, GROUP)
+        groups -= rule.biases.astype(np.float32)[:, None]
+        groups /= _divisor(rule.scales)[:, None]
+        values += np.float32(0.5)
+        _cut_off(values, codes)
+        return rule
+
+    def _rule(self, low: Floats, high: Floats) -> RoundedRule:
         with np.errstate(over="ignore", invalid="ignore"):
             scales = ((high - low) / _STEPS).astype(self._dtype)
             biases = low.astype(self._dtype)
         if not (np.isfinite(scales).all() and np.isfinite(biases).all()):
             raise OutOfRangeError
-        step, groups = scales.astype(np.float32), values.reshape(-1, GROUP)
-        groups -= biases.astype(np.float32)[:, None]
-        groups /= np.where(step > 0, step, np.float32(1))[:, None]
-        np.rint(values, out=values)
-        np.clip(values, 0, _STEPS, out=values)
-        np.copyto(codes, values, casting="unsafe")
         return RoundedRule(scales, biases)
 
-    def _of_groups(self, pick: np.ufunc, values: Floats) -> Floats:
-        """The least or greatest of each group.
+    def _extremes(self, pick: np.ufunc, values: NDArray[Any], run: int) -> NDArray[Any]:
+        """The least or greatest of each run.
 
-        Of every 32 neighbours, wherever they begin, in five passes without gaps; then those are
-        taken that begin a group. That is several times faster than going from group to group.
+        Of every `run` neighbours, wherever they begin, in a few passes without gaps; then those are
+        taken that begin a run. That is several times faster than going from run to run.
         """
         reach, left = 1, len(values)
-        while reach < GROUP:
+        while reach < run:
             left -= reach
-            target = self._scratch[1 + reach.bit_length() % 2, :left]
+            kept = self._scratch.bytes(f"reach {reach.bit_length() % 2}", values.nbytes)
+            target = kept.view(values.dtype)[:left]
             pick(values[:left], values[reach : reach + left], out=target)
             values, reach = target, 2 * reach
-        return values[::GROUP].copy()
+        return values[::run].copy()
 
 
 def relative_error(blocks: Bytes, kind: BlockType) -> float:
     """What rounding changes, RMS, relative to the values. Raises OutOfRangeError."""
-    count = len(blocks) * kind.elements
-    values, codes = np.empty(count, np.float32), np.empty(count, np.uint8)
-    values_of(kind.name)(blocks, values)
-    rule = Rounding(kind.name, np.float32)(blocks, count, codes)
+    values = values_of(kind.name)(blocks)
+    codes = np.empty(values.size, np.uint8)
+    rule = Rounding(kind.name, np.float32)(blocks, codes)
     restored = codes.reshape(-1, GROUP) * rule.scales[:, None] + rule.biases[:, None]
     lost = restored.reshape(-1) - values
     size = float(np.vdot(values, values))
     return float(np.sqrt(np.vdot(lost, lost) / size)) if size else 0.0
 
 
-def q6_k(blocks: Bytes, values: Floats) -> None:
-    """d sc (q - 32), sc for 16 elements."""
-    n = len(blocks)
-    low, high = column(blocks, 0, 128), column(blocks, 128, 64)
-    six, two = np.empty(n * 256, np.uint8), np.empty(n * 256, np.uint8)
-    four = six.view("V32").reshape(n, 2, 2, 2)
-    four[:, :, 0] = (low & np.uint8(15)).view("V32").reshape(n, 2, 2)
-    four[:, :, 1] = (low >> np.uint8(4)).view("V32").reshape(n, 2, 2)
-    for part in range(4):
-        bits = high << np.uint8(4 - 2 * part) if part < 3 else high >> np.uint8(2)
-        two.view("V32").reshape(n, 2, 4)[:, :, part] = bits.view("V32").reshape(n, 2)
-    two &= np.uint8(0x30)
-    six |= two
-    scales = column(blocks, 192, 16).view(np.int8).reshape(n, 16)
-    _scale(six, 32, halves(blocks, 208) * scales.astype(np.float32), values)
+def values_of(name: str) -> ValuesOf:
+    """For blocks of type `name`."""
+    if name == "Q8_K":
+        return q8_k
+    runs_of = RUNS.get(name)
+    return by_gguf_package(name) if runs_of is None else lambda blocks: _of_runs(runs_of, blocks)
 
 
-def q3_k(blocks: Bytes, values: Floats) -> None:
-    """d (sc - 32) (q - 4), sc of four low and two high bits for 16 elements."""
-    four = column(blocks, 96, 8).reshape(-1, 8)
-    two = column(blocks, 104, 4).reshape(-1, 1, 4) >> np.array([[0], [2], [4], [6]], np.uint8)
-    six = (two.reshape(-1, 16) & np.uint8(3)) << np.uint8(4)
-    six |= np.concatenate([four & np.uint8(15), four >> np.uint8(4)], axis=1)
-    codes = two_bit_codes(column(blocks, 32, 64))
-    add_bit_planes(codes, column(blocks, 0, 32), 2)
-    scales = halves(blocks, 108) * (six.astype(np.float32) - np.float32(32))
-    _scale(codes, 4, scales, values)
-
-
-def q2_k(blocks: Bytes, values: Floats) -> None:
-    """d sc q - dmin m, sc and m of four bits for 16 elements."""
-    both = column(blocks, 0, 16).reshape(-1, 16)
-    scales = halves(blocks, 80) * (both & np.uint8(15)).astype(np.float32)
-    _scale(two_bit_codes(column(blocks, 16, 64)), 0, scales, values)
-    runs = values.reshape(-1, 16)
-    runs -= (halves(blocks, 82) * (both >> np.uint8(4)).astype(np.float32)).reshape(-1, 1)
-
-
-def _scale(codes: Bytes, middle: int, scales: Floats, values: Floats) -> None:
-    """Writes (code - middle) times the scale of its run of 16; eats codes."""
-    codes -= np.uint8(middle)
-    np.copyto(values, codes.view(np.int8))
-    runs = values.reshape(-1, 16)
-    runs *= scales.reshape(-1, 1)
-
-
-def q8_k(blocks: Bytes, values: Floats) -> None:
+def q8_k(blocks: Bytes) -> Floats:
     """d q with a float32 d; a working type of ggml that no file should have."""
-    scale: Floats = column(blocks, 0, 4).view("<f4")
-    np.copyto(values, column(blocks, 4, 256).view(np.int8))
-    runs = values.reshape(-1, 256)
-    runs *= scale[:, None]
+    scale = column(blocks, 0, 4, Scratch()).view("<f4")
+    codes = column(blocks, 4, 256, Scratch()).view(np.int8).reshape(-1, 256)
+    values: Floats = codes * scale[:, None]
+    return values.reshape(-1)
 
 
 def by_gguf_package(name: str) -> ValuesOf:
@@ -157,14 +135,27 @@ def by_gguf_package(name: str) -> ValuesOf:
 
     kind = GGMLQuantizationType[name]
 
-    def write(blocks: Bytes, values: Floats) -> None:
+    def values(blocks: Bytes) -> Floats:
         with np.errstate(all="ignore"):  # a damaged scale is found afterwards, by its value
-            values[:] = dequantize(blocks, kind).reshape(-1)
+            found: Floats = dequantize(blocks, kind).reshape(-1)
+            return found
 
-    return write
+    return values
 
 
-def values_of(name: str) -> ValuesOf:
-    """For blocks of type `name`."""
-    own: dict[str, ValuesOf] = {"Q2_K": q2_k, "Q3_K": q3_k, "Q6_K": q6_k, "Q8_K": q8_k}
-    return own.get(name) or by_gguf_package(name)
+def _of_runs(runs_of: Callable[[Bytes, Scratch], Runs], blocks: Bytes) -> Floats:
+    runs = runs_of(blocks, Scratch())
+    values = runs.codes.reshape(-1, RUN) * runs.scales[:, None] + runs.offsets[:, None]
+    return values.reshape(-1)
+
+
+def _divisor(scales: NDArray[np.floating]) -> Floats:
+    """One where all values of a group are the same."""
+    steps = scales.astype(np.float32)
+    return np.where(steps > 0, steps, np.float32(1))
+
+
+def _cut_off(values: Floats, codes: Bytes) -> None:
+    """Whole numbers from 0 to 255; eats values."""
+    np.clip(values, 0, _STEPS, out=values)
+    np.copyto(codes, values, casting="unsafe")
