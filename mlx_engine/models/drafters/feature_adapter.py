@@ -25,6 +25,7 @@ class FeatureAdapter(Headless):
         self.vocabulary = adapter.vocabulary
         self.hidden_size = adapter.hidden_size
         self.plain_only = adapter.plain_only
+        self.output_rows = adapter.output_rows
 
     def make_caches(self) -> LayerCaches:
         """Empty caches for the trunk, the same as the adapter's."""
