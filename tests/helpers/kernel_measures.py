@@ -1,0 +1,146 @@
+"""What our kernels and MLX's own move and compute, counted by the emulator alike."""
+
+from typing import NamedTuple
+
+import mlx.core as mx
+from metal_emulator import EmulatorLauncher, Report
+from metal_emulator import stock_kernels as stock
+
+from metal_kernels import few_query_attention, few_row_matvec, gated_delta_block
+from metal_kernels.key_value_formats import dense_cache
+from metal_kernels.weight_formats.affine import affine
+
+OUTPUTS, INPUTS = 96, 1024
+"""A whole number of threadgroups for every count of rows, ours and stock."""
+
+
+def normal(shape: tuple[int, ...], seed: int) -> mx.array:
+    return mx.random.normal(shape, key=mx.random.key(seed)).astype(mx.float16)
+
+
+class PerWeight(NamedTuple):
+    """Of one product. lines: times the packed weights' lines are read. The others by weight:
+    loads of any buffer by lanes, operations on floating point numbers, and those when every
+    multiply that has an addition to go with becomes one operation with it.
+    """
+
+    lines: float
+    loads: float
+    operations: float
+    fused: float
+
+
+def per_weight(report: Report) -> PerWeight:
+    each = [sum(kinds.values()) for kinds in report.arithmetic.values()]
+    pairs = [min(kinds["add"], kinds["multiply"]) for kinds in report.arithmetic.values()]
+    weights = OUTPUTS * INPUTS
+    return PerWeight(
+        report.buffers["w"].times_read,
+        sum(traffic.loads for traffic in report.buffers.values()) / weights,
+        sum(each) / weights,
+        (sum(each) - sum(pairs)) / weights,
+    )
+
+
+def ours(rows: int, bits: int) -> PerWeight:
+    launcher = EmulatorLauncher(arithmetic=True)
+    few_row_matvec.few_row_matvec(
+        normal((rows, INPUTS), 1), _packed(bits), affine(bits, 64), launcher
+    )
+    return per_weight(launcher.last)
+
+
+def stock_narrow(rows: int, bits: int) -> PerWeight:
+    """qmv: one row on any chip, every count on M1 and M2."""
+    done = stock.qmv(
+        normal((rows, INPUTS), 1), *_packed(bits), group_size=64, bits=bits, arithmetic=True
+    )
+    return per_weight(done.report)
+
+
+def stock_wide(rows: int, bits: int) -> PerWeight:
+    """What M3 and later run: qmv at one row, qmv_wide above."""
+    if rows == 1:
+        return stock_narrow(rows, bits)
+    done = stock.qmv_wide(
+        normal((rows, INPUTS), 1), *_packed(bits), group_size=64, bits=bits, arithmetic=True
+    )
+    return per_weight(done.report)
+
+
+def _packed(bits: int) -> tuple[mx.array, ...]:
+    return tuple(mx.quantize(normal((OUTPUTS, INPUTS), 2), 64, bits))
+
+
+class PerKey(NamedTuple):
+    """Of attention over one key head. lines: times the keys' lines are read; loads: times their
+    bytes are fetched by lanes.
+    """
+
+    lines: float
+    loads: float
+
+
+def per_key(report: Report, buffer: str) -> PerKey:
+    traffic = report.buffers[buffer]
+    return PerKey(traffic.times_read, traffic.bytes_loaded / traffic.size)
+
+
+KEYS, SIZE = 1024, 128
+
+
+def our_attention(rows: int, heads: int) -> PerKey:
+    launcher = EmulatorLauncher()
+    cache = (normal((1, KEYS, SIZE), 3), normal((1, KEYS, SIZE), 4))
+    place = few_query_attention.Place(KEYS)
+    q = normal((heads, rows, SIZE), 5)
+    few_query_attention.few_query_attention(q, cache, dense_cache(), place, 0.1, launcher)
+    return per_key(launcher.reports[0], "k")
+
+
+def stock_attention(rows: int, heads: int, two_pass: bool) -> PerKey | None:
+    """None where heads * rows > 32: MLX then writes all scores with unfused operations."""
+    if heads * rows > 32:
+        return None
+    keys, values = (normal((1, 1, KEYS, SIZE), seed) for seed in (3, 4))
+    q = normal((1, heads, rows, SIZE), 5)
+    if two_pass:
+        done = stock.sdpa_vector_two_pass(q, keys, values, scale=0.1, causal=True, blocks=64)[0]
+    else:
+        done = stock.sdpa_vector(q, keys, values, scale=0.1, causal=True)
+    return per_key(done.report, "keys")
+
+
+class StateTraffic(NamedTuple):
+    """Times the state's bytes are read and written in a round."""
+
+    read: float
+    written: float
+
+
+def our_state(rows: int, kept: int) -> StateTraffic:
+    launcher = EmulatorLauncher()
+    parts = [mx.zeros(s) for s in ((rows, 2, 128), (rows, 2, 128), (rows, 4, 128), (rows, 4))]
+    block = gated_delta_block.Rows(*parts, parts[-1])
+    last = gated_delta_block.Steps(block.keys, block.values, block.decay)
+    state, count = mx.zeros((4, 128, 128)), mx.array([kept], dtype=mx.int32)
+    gated_delta_block.gated_delta_block(state, count, last, block, launcher)
+    read, written = (launcher.last.buffers[name] for name in ("state", "settled"))
+    return StateTraffic(read.bytes_loaded / read.size, written.bytes_stored / written.size)
+
+
+class StateMemory(NamedTuple):
+    """Bytes a layer holds so that a block of rows can be cut short, besides its state."""
+
+    steps: int
+    snapshots: int
+
+
+def state_memory(rows: int) -> StateMemory:
+    """At the sizes of Qwen3.6-27B: 16 key heads, 48 value heads, 128 by 128, 10240 channels.
+
+    steps: keys, delta and decay in float32 and the projected rows in two bytes. snapshots: a state
+    after each row.
+    """
+    each = (16 * 128 + 48 * 128 + 48) * 4 + 10240 * 2
+    return StateMemory(rows * each, rows * 48 * 128 * 128 * 4)

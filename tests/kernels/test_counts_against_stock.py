@@ -1,0 +1,50 @@
+"""Our kernels move and compute less than MLX's own, counted by the emulator alike."""
+
+import kernel_measures as measures
+import pytest
+
+
+@pytest.mark.parametrize("rows", range(1, 9))
+def test_weights(rows: int) -> None:
+    """Lines once whatever the rows; loads and arithmetic below those of M3 and later."""
+    ours, stock = measures.ours(rows, 4), measures.stock_wide(rows, 4)
+    assert ours.lines == 1
+    assert stock.lines == -(-rows // 5)
+    assert ours.loads < (0.35 if rows > 1 else 0.5) * stock.loads
+    assert ours.operations < 0.7 * stock.operations
+    assert ours.fused < (0.75 if rows > 1 else 0.95) * stock.fused
+
+
+@pytest.mark.parametrize("rows", [2, 8])
+def test_weights_before_m3(rows: int) -> None:
+    stock = measures.stock_narrow(rows, 4)
+    assert stock.lines == rows
+    assert measures.ours(rows, 4).fused < 0.75 * stock.fused
+
+
+@pytest.mark.parametrize(("rows", "heads"), [(2, 6), (4, 8)])
+def test_keys(rows: int, heads: int) -> None:
+    """A lane's share of a key serves four rows; MLX's kernels fetch it for every row."""
+    ours = measures.our_attention(rows, heads)
+    stock = measures.stock_attention(rows, heads, two_pass=True)
+    one_pass = measures.stock_attention(rows, heads, two_pass=False)
+    assert stock is not None and one_pass is not None
+    assert ours == (1, heads * rows / 4)
+    assert stock == (1, heads * rows)
+    assert one_pass.lines == pytest.approx(heads * rows, rel=0.01)
+
+
+def test_keys_where_mlx_has_no_fused_kernel() -> None:
+    assert measures.stock_attention(8, 6, two_pass=True) is None
+    assert measures.our_attention(8, 6) == (1, 12)
+
+
+@pytest.mark.parametrize("kept", [0, 3, 8])
+def test_states(kept: int) -> None:
+    assert measures.our_state(8, kept) == (1, 1)
+
+
+def test_memory_of_a_block() -> None:
+    memory = measures.state_memory(8)
+    assert memory.snapshots == 8 * 3 * 2**20
+    assert memory.steps < memory.snapshots / 50
