@@ -77,6 +77,13 @@ class ConfigFields:
             raise self.wrong(name, value, "true or false")
         return value
 
+    def section(self, name: str) -> "ConfigFields | None":
+        """An object within, None when it is not there."""
+        value = self._fields.get(name)
+        if value is not None and not isinstance(value, Mapping):
+            raise self.wrong(name, value, "an object")
+        return None if value is None else ConfigFields(value, self._origin)
+
     def require_multiple(self, name: str, of: str) -> None:
         """Both are counts, and the first is a multiple of the second."""
         if self.count(name) % self.count(of):

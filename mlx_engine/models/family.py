@@ -36,8 +36,8 @@ class Parts(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class HeadCache:
-    """Elements of one MTP head's cache: those a token adds, and those of a window."""
+class CacheSize:
+    """Elements of keys and values: those a token adds, and those of windows."""
 
     values: int
     window_elements: int
@@ -64,15 +64,15 @@ class Figures:
     state_elements: int
     window_elements: int
     asked_experts: float = 1.0
-    head_caches: tuple[HeadCache, ...] = ()
+    head_caches: tuple[CacheSize, ...] = ()
 
-    def with_heads(self, count: int) -> HeadCache:
+    def with_heads(self, count: int) -> CacheSize:
         """What all caches take, those of so many heads included; recurrent states apart."""
         heads = self.head_caches[:count]
         layers = self.attention_layers + count - len(heads)
         values = layers * self.attention_values + sum(head.values for head in heads)
         windows = self.window_elements + sum(head.window_elements for head in heads)
-        return HeadCache(values, windows)
+        return CacheSize(values, windows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,9 +39,9 @@ def family_for(model_type: str) -> Family:
 
         return NextnFamily(DEFINITIONS[model_type])
     if model_type in STACKED:
-        from mlx_engine.models.head_stack.family import DEFINITIONS, StackFamily
+        from mlx_engine.models.head_stack.family import STACKS, StackFamily
 
-        return StackFamily(DEFINITIONS[model_type])
+        return StackFamily(STACKS[model_type])
     if is_known(model_type):
         from mlx_engine.models.mlx_lm_trunk.family import LibraryFamily
 

@@ -38,11 +38,16 @@ def build_module(
     arrays = _sanitized(model, weights)
     if tied:
         model.pop("lm_head", None)
-    _pack_leaves(model, arrays, weights.origin)
-    _check(model, arrays, weights.origin)
+    fill_module(model, arrays, weights.origin)
+    return model
+
+
+def fill_module(model: Module, arrays: Mapping[str, mx.array], origin: str) -> None:
+    """Exactly these weights into a module, packed leaves as their shapes tell; BadModelFile."""
+    _pack_leaves(model, arrays, origin)
+    _check(model, arrays, origin)
     model.load_weights(list(arrays.items()), strict=True)
     model.eval()
-    return model
 
 
 def parameters_of(model: Module) -> dict[str, mx.array]:

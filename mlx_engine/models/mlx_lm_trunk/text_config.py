@@ -25,6 +25,7 @@ _LEFT_OUT: dict[str, dict[str, object]] = {
     "gemma3": _GEMMA3,
     "gemma3_text": _GEMMA3,
     "qwen3_moe": {"decoder_sparse_step": 1, "mlp_only_layers": []},
+    "mimo_v2_flash": {"n_shared_experts": None, "routed_scaling_factor": None},
 }
 _OTHER_NAMES = {"qwen3_moe": {"num_local_experts": "num_experts"}}
 """Keys that transformers writes under another name than mlx-lm's class reads."""
