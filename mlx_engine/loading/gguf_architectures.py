@@ -3,10 +3,18 @@
 from collections.abc import Callable
 from typing import Protocol
 
+from mlx_engine.loading.gguf_deepseek2 import Deepseek2Gguf
 from mlx_engine.loading.gguf_file import GgufFile
+from mlx_engine.loading.gguf_gemma3 import Gemma3Gguf
+from mlx_engine.loading.gguf_glm4_moe import Glm4MoeGguf
+from mlx_engine.loading.gguf_gpt_oss import GptOssGguf
+from mlx_engine.loading.gguf_llama import LlamaGguf
+from mlx_engine.loading.gguf_mimo2 import Mimo2Gguf
 from mlx_engine.loading.gguf_part import Placement
 from mlx_engine.loading.gguf_qwen3next import Qwen3NextGguf
 from mlx_engine.loading.gguf_qwen35 import Qwen35Gguf, Qwen35MoeGguf
+from mlx_engine.loading.gguf_qwen_plain import Qwen2Gguf, Qwen3Gguf, Qwen3MoeGguf
+from mlx_engine.loading.gguf_step35 import Step35Gguf
 
 
 class GgufArchitecture(Protocol):
@@ -26,5 +34,15 @@ ARCHITECTURES: dict[str, Callable[[GgufFile], GgufArchitecture]] = {
     "qwen35": Qwen35Gguf,
     "qwen35moe": Qwen35MoeGguf,
     "qwen3next": Qwen3NextGguf,
+    "llama": LlamaGguf,
+    "qwen2": Qwen2Gguf,
+    "qwen3": Qwen3Gguf,
+    "qwen3moe": Qwen3MoeGguf,
+    "gemma3": Gemma3Gguf,
+    "gpt-oss": GptOssGguf,
+    "glm4moe": Glm4MoeGguf,
+    "deepseek2": Deepseek2Gguf,
+    "mimo2": Mimo2Gguf,
+    "step35": Step35Gguf,
 }
 """By general.architecture."""

@@ -46,7 +46,7 @@ def check_trunk(
 ) -> None:
     """BadModelFile when the trunk lacks a tensor or has one of another shape."""
     path = model.file.path
-    if not any(name.startswith("layers.0.") for name in trunk):
+    if not any(name.removeprefix("model.").startswith("layers.0.") for name in trunk):
         raise UnsupportedModel(
             f"{path}: holds no layers of a model, perhaps MTP heads only. Open the model they "
             "belong to and give them as its heads."

@@ -11,7 +11,7 @@ from mlx_engine.loading.safetensors_header import TensorInfo
 from mlx_engine.models.stored_forms import Run
 from mlx_engine.values.errors import UnsupportedModel
 
-Change = Literal["none", "log of minus", "a last axis", "a first axis"]
+Change = Literal["none", "log of minus", "less one", "a last axis", "a first axis"]
 
 
 @dataclass(frozen=True, slots=True)

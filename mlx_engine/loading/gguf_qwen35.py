@@ -5,11 +5,8 @@ their axis of length one, and, where value heads outnumber key heads, value head
 heads of the groups, then all second ones. MTP heads are blocks behind the last one of the trunk.
 """
 
-import re
-from collections.abc import Mapping
-
+from mlx_engine.loading.gguf_depth import BLOCK, main_blocks
 from mlx_engine.loading.gguf_file import GgufFile
-from mlx_engine.loading.gguf_header import GgufTensor
 from mlx_engine.loading.gguf_metadata import GgufMetadata
 from mlx_engine.loading.gguf_part import Placement
 from mlx_engine.loading.gguf_qwen_names import (
@@ -23,7 +20,6 @@ from mlx_engine.loading.gguf_qwen_names import (
 )
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
-_BLOCK = re.compile(r"blk\.(\d{1,4})\.(.+)")
 _WIDEST = 2**20  # orders of rows are listed, so a wild number would hang
 
 
@@ -35,7 +31,7 @@ class Qwen35Gguf:
     def __init__(self, file: GgufFile) -> None:
         self._file = file
         self._metadata = GgufMetadata(file.path, file.metadata)
-        self._main_blocks = _main_blocks(file.tensors, self._metadata)
+        self._main_blocks = main_blocks(file.tensors, self._metadata)
         count = self._metadata.count
         key_heads, value_heads = count("ssm.group_count"), count("ssm.time_step_rank")
         inner = count("ssm.inner_size")
@@ -97,7 +93,7 @@ class Qwen35Gguf:
         """Where a tensor of the file belongs; a name of no meaning here stays as it is."""
         if name in OUTSIDE:
             return (Placement(OUTSIDE[name]),)
-        found = _BLOCK.fullmatch(name)
+        found = BLOCK.fullmatch(name)
         if found is None:
             return (Placement(name),)
         block, rest = int(found[1]), found[2]
@@ -182,20 +178,6 @@ class Qwen35MoeGguf(Qwen35Gguf):
         """Older files tell it by their tensors only."""
         tensor = self._file.tensors.get("blk.0.ffn_gate_shexp.weight")
         return 0 if tensor is None else tensor.shape[0]
-
-
-def _main_blocks(tensors: Mapping[str, GgufTensor], metadata: GgufMetadata) -> int:
-    """Blocks of the trunk: up to the first with a head's tensors, else what the metadata leave.
-
-    The count of heads may be stale: when blocks are there for all of block_count, all are trunk.
-    """
-    found = [match for match in map(_BLOCK.fullmatch, tensors) if match]
-    heads = [int(match[1]) for match in found if match[2] in HEAD]
-    if heads:
-        return min(heads)
-    total, claimed = metadata.count("block_count"), metadata.count("nextn_predict_layers", 0)
-    last = max((int(match[1]) for match in found), default=-1)
-    return total if last + 1 == total else max(0, total - claimed)
 
 
 def _rope_type(metadata: GgufMetadata) -> str:

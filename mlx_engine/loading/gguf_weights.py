@@ -135,6 +135,8 @@ def _dense(part: GgufPart, data: mmap, *, metal: bool) -> mx.array:
     array = mx.array(np.ascontiguousarray(values).reshape(part.unpacked_shape))
     if kind == "BF16":
         array = array.view(mx.bfloat16)
+    if place.change == "less one":
+        array = array.astype(mx.float32) - 1
     return array if metal else array.astype(mx.float32)
 
 

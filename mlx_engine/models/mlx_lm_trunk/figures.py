@@ -41,7 +41,7 @@ def figures_of(model_type: str, config: Mapping[str, object], origin: str) -> Fi
         vocabulary=fields.count("vocab_size"),
         context_length=context,
         promised_heads=_promised_heads(fields),
-        attention_values=_values(fields),
+        attention_values=_unpacked(fields) if model_type == "deepseek_v2" else _values(fields),
         state_elements=0,
         window_elements=windows.layers * windows.size * _windowed_values(model_type, flat, fields),
     )
@@ -50,6 +50,12 @@ def figures_of(model_type: str, config: Mapping[str, object], origin: str) -> Fi
 def _promised_heads(fields: ConfigFields) -> int:
     key = "num_nextn_predict_layers"
     return fields.count(key if fields.has(key) else "mtp_num_hidden_layers", 0, least=0)
+
+
+def _unpacked(fields: ConfigFields) -> int:
+    """The same for the class of DeepSeek V2, which caches keys and values in place of latents."""
+    head = sum(map(fields.count, ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")))
+    return fields.count("num_attention_heads") * head
 
 
 def _values(fields: ConfigFields) -> int:

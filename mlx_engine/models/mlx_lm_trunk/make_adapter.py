@@ -13,6 +13,8 @@ from mlx_engine.models.mlx_lm_trunk.adapters import MakeCaches, TrunkAdapter, Wh
 from mlx_engine.models.mlx_lm_trunk.build import Named, build_module, parameters_of, told
 from mlx_engine.models.mlx_lm_trunk.caches import kept_caches, whole_caches
 from mlx_engine.models.mlx_lm_trunk.latent_attention import attend_by_rows
+from mlx_engine.models.mlx_lm_trunk.latent_forms import in_form_of_class
+from mlx_engine.models.mlx_lm_trunk.listed_rotation import listed_rotation, rotate_as_listed
 from mlx_engine.models.mlx_lm_trunk.published_forms import published
 from mlx_engine.models.mlx_lm_trunk.text_config import flat_config, with_rotation
 from mlx_engine.models.mlx_lm_trunk.trunk import Trunk, take_apart
@@ -39,12 +41,16 @@ def open_trunk(model_type: str, config: Mapping[str, object], table: WeightTable
     if "tie_word_embeddings" not in flat:
         flat["tie_word_embeddings"] = "lm_head.weight" not in table
     tied = ConfigFields(flat, origin).flag("tie_word_embeddings", default=False)
-    model = build_module(
-        model_type, flat, Named(published(model_type, table.take_all()), origin), tied=tied
-    )
+    listed = listed_rotation(flat)
+    if listed is not None:
+        flat["rope_scaling"] = None
+    arrays = in_form_of_class(model_type, published(model_type, table.take_all()), fields, origin)
+    model = build_module(model_type, flat, Named(arrays, origin), tied=tied)
     table.hold(parameters_of(model).values())
     if model_type == "gpt_oss":
         rotate_untruncated(model, flat, origin)
+    if listed is not None:
+        rotate_as_listed(model, listed)
     attend_by_rows(model_type, model)
     windows = windows_of(model_type, fields)
     in_all = windows.size if windows.layers == fields.count("num_hidden_layers") else None

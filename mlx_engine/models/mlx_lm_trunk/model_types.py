@@ -18,6 +18,7 @@ STRUCTURED = (
     "glm4",
     "glm4_moe",
     "glm4_moe_lite",
+    "deepseek_v2",
     "deepseek_v3",
     "mimo",
     "mimo_v2_flash",

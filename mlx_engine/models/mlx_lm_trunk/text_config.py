@@ -30,6 +30,11 @@ _LEFT_OUT: dict[str, dict[str, object]] = {
 _OTHER_NAMES = {"qwen3_moe": {"num_local_experts": "num_experts"}}
 """Keys that transformers writes under another name than mlx-lm's class reads."""
 
+_NONE_WHERE_ABSENT = dict.fromkeys(
+    ("deepseek_v2", "deepseek_v3", "glm4_moe_lite"), ("q_lora_rank",)
+)
+"""Keys that say something by being null, for which mlx-lm's class has another default."""
+
 _ROTATION = ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings")
 
 
@@ -47,6 +52,8 @@ def flat_config(model_type: str, config: Mapping[str, object], origin: str) -> d
     windows = windows_of(model_type, fields)
     if model_type in ("gemma3", "gemma3_text"):
         flat["sliding_window_pattern"] = windows.interval
+    if model_type == "deepseek_v2" and flat.get("rope_scaling") is None:
+        flat["rope_scaling"] = {"type": "yarn", "rope_type": "yarn", "factor": 1.0}  # always asked
     if model_type == "mimo_v2_flash":
         flat["sliding_window_size"] = windows.size
     return flat
@@ -61,6 +68,8 @@ def merged_config(model_type: str, config: Mapping[str, object], origin: str) ->
     given = {name: value for name, value in {**config, **inner}.items() if value is not None}
     flat = {**defaults, **given, "model_type": model_type}
     flat.pop("text_config", None)
+    for name in _NONE_WHERE_ABSENT.get(model_type, ()):
+        flat.setdefault(name, None)
     for other, name in _OTHER_NAMES.get(model_type, {}).items():
         flat.setdefault(name, flat.get(other))
     return flat | _rotation(flat, fields)

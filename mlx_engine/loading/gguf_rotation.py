@@ -1,0 +1,143 @@
+"""How a GGUF's model rotates keys by position: base, and how its frequencies are stretched."""
+
+import math
+from typing import NamedTuple
+
+from mlx_engine.loading.gguf_file import GgufFile
+from mlx_engine.loading.gguf_header import map_file
+from mlx_engine.loading.gguf_metadata import GgufMetadata
+from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+
+_LISTED = "rope_freqs.weight"
+_TWO_LISTS = ("rope_factors_long.weight", "rope_factors_short.weight")
+
+
+class Stretch(NamedTuple):
+    """kind linear or yarn; the rest of yarn's as in its paper (arXiv 2309.00071).
+
+    trained: tokens it was trained on. magnitude: what rotated elements are multiplied by, None for
+    what the paper says.
+    """
+
+    kind: str
+    factor: float
+    trained: float
+    fast: float
+    slow: float
+    magnitude: float | None
+
+
+def base_of(metadata: GgufMetadata, key: str = "rope.freq_base", default: float = 10000.0) -> float:
+    """The base of the periods."""
+    return _positive(metadata, key, default)
+
+
+def stretch_of(file: GgufFile, metadata: GgufMetadata) -> Stretch | None:
+    """None where nothing is stretched; UnsupportedModel names a kind that is not run."""
+    kind = metadata.option("rope.scaling.type")
+    for name in _TWO_LISTS:
+        if name in file.tensors:
+            raise _unknown(metadata, "longrope")
+    if kind in (None, "") and metadata.has("rope.scale_linear"):  # as files of 2023 have it
+        return _linear(metadata, "rope.scale_linear")
+    if kind in (None, "", "none"):
+        return None
+    if kind == "linear":
+        return _linear(metadata, "rope.scaling.factor")
+    if kind != "yarn" or metadata.number("rope.scaling.yarn_ext_factor", 1.0) != 1.0:
+        raise _unknown(metadata, kind)
+    given = "rope.scaling.yarn_attn_factor"
+    return Stretch(
+        "yarn",
+        _positive(metadata, "rope.scaling.factor", 1.0),
+        _positive(
+            metadata,
+            "rope.scaling.original_context_length",
+            float(metadata.count("context_length")),
+        ),
+        _positive(metadata, "rope.scaling.yarn_beta_fast", 32.0),
+        _positive(metadata, "rope.scaling.yarn_beta_slow", 1.0),
+        _positive(metadata, given, 1.0) if metadata.has(given) else None,
+    )
+
+
+def listed_rotation(file: GgufFile, metadata: GgufMetadata, rotated: int) -> dict[str, object]:
+    """Base and factors of all periods as a config has them for us (models, listed_rotation.py).
+
+    rotated: elements of a head that are rotated. A list in the file (Llama 3's) is taken as it is.
+    """
+    stretch, base = stretch_of(file, metadata), base_of(metadata)
+    listed = listed_factors(file)
+    if stretch is not None and listed is not None:
+        raise _unknown(metadata, f"{stretch.kind} with a list of factors")
+    found: dict[str, object] = {"rope_theta": base, "rope_scaling": None}
+    if listed is not None:
+        if len(listed) < rotated // 2:
+            raise BadModelFile(
+                f"{file.path}: {_LISTED} has {len(listed)} factors where {rotated // 2} are "
+                "needed. Get the file again."
+            )
+        return found | {"rope_scaling": _listed(base, listed[: rotated // 2], 1.0)}
+    if stretch is None:
+        return found
+    if stretch.kind == "linear":
+        return found | {"rope_scaling": _listed(base, [stretch.factor] * (rotated // 2), 1.0)}
+    return found | {"rope_scaling": _yarn(stretch, base, rotated)}
+
+
+def listed_factors(file: GgufFile) -> list[float] | None:
+    """Llama 3's factors of the periods, one for each pair of elements; BadModelFile."""
+    tensor = file.tensors.get(_LISTED)
+    if tensor is None:
+        return None
+    if tensor.type.name != "F32" or len(tensor.shape) != 1:
+        raise UnsupportedModel(
+            f"{file.path}: {_LISTED} is stored as {tensor.type.name} {list(tensor.shape)}, where a "
+            "list of F32 is needed. Get the file again."
+        )
+    values = tensor.blocks(map_file(tensor.file)).reshape(-1).view("<f4")
+    if not ((values > 0) & (values < math.inf)).all():
+        raise BadModelFile(
+            f"{file.path}: {_LISTED} holds values that cannot be factors. Get the file again."
+        )
+    return [float(value) for value in values]
+
+
+def _yarn(stretch: Stretch, base: float, rotated: int) -> dict[str, object]:
+    def turning(rotations: float) -> float:
+        """The pair that turns so often within the trained length."""
+        turns = stretch.trained / (rotations * 2 * math.pi)
+        return rotated * math.log(turns) / (2 * math.log(base))
+
+    low = max(0, math.floor(turning(stretch.fast)))
+    high = min(rotated - 1, math.ceil(turning(stretch.slow)))
+    shares = [min(1.0, max(0.0, (n - low) / max(high - low, 0.001))) for n in range(rotated // 2)]
+    factors = [1 / ((1 - share) + share / stretch.factor) for share in shares]
+    usual = 0.1 * math.log(stretch.factor) + 1.0 if stretch.factor > 1 else 1.0
+    return _listed(base, factors, usual if stretch.magnitude is None else stretch.magnitude)
+
+
+def _listed(base: float, factors: list[float], magnitude: float) -> dict[str, object]:
+    return {"rope_type": "listed", "base": base, "factors": factors, "magnitude": magnitude}
+
+
+def _linear(metadata: GgufMetadata, key: str) -> Stretch | None:
+    factor = _positive(metadata, key, 1.0)
+    return None if factor == 1 else Stretch("linear", factor, 0.0, 0.0, 0.0, None)
+
+
+def _positive(metadata: GgufMetadata, key: str, default: float) -> float:
+    value = metadata.number(key, default)
+    if not 0 < value < 1e12 or (key.startswith("rope.freq_base") and value <= 1):
+        raise BadModelFile(
+            f"{metadata.path}: {metadata.architecture}.{key} is {value}, which cannot be. Get the "
+            "file again."
+        )
+    return value
+
+
+def _unknown(metadata: GgufMetadata, kind: str | None) -> UnsupportedModel:
+    return UnsupportedModel(
+        f"{metadata.path}: stretches its context by rope scaling {ascii(kind)[:60]}, which this "
+        "version does not. Take the model without it."
+    )

@@ -1,0 +1,240 @@
+"""GGUFs of the families that mlx-lm's classes run: the numbers of the folders they are made of."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import gguf
+import mlx.core as mx
+import numpy as np
+import pytest
+from converted_gguf import Storage, convert
+from plain_run import run
+from tiny_head_stacks import publish_mimo, publish_step
+from tiny_published import ARCHITECTURES, VOCABULARY, WINDOW, edit_config, publish
+
+import mlx_engine
+from mlx_engine.drafting.dialled_draft import DialledDraft
+from mlx_engine.drafting.no_draft import NoDraft
+
+TYPES = gguf.GGMLQuantizationType
+PLAIN = {"rope_type": "default", "rope_theta": 1e4}
+LINEAR = {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0}
+YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 1e4,
+    "factor": 4.0,
+    "beta_fast": 32.0,
+    "beta_slow": 1.0,
+    "original_max_position_embeddings": 128,
+}
+V2 = {
+    name: value
+    for name, value in ARCHITECTURES["deepseek_v3"][1].items()
+    if name not in ("q_lora_rank", "n_group", "topk_group")
+}
+GEMMA = {
+    "num_hidden_layers": 7,
+    "layer_types": [*["sliding_attention"] * 5, "full_attention", "sliding_attention"],
+    "rope_parameters": {"sliding_attention": PLAIN, "full_attention": LINEAR},
+}
+KINDS: dict[str, tuple[str, dict[str, object]]] = {
+    "llama with factors": ("llama", {}),
+    "llama, yarn": ("llama", {"rope_parameters": YARN}),
+    "llama, linear": ("llama", {"rope_parameters": LINEAR}),
+    "mistral": ("mistral", {"sliding_window": None}),
+    "mixtral": ("mixtral", {}),
+    "qwen2, tied": ("qwen2", {}),
+    "qwen3": ("qwen3", {}),
+    "qwen3_moe": ("qwen3_moe", {}),
+    "gemma3": ("gemma3_text", GEMMA),
+    "gpt_oss": ("gpt_oss", {}),
+    "glm4_moe": ("glm4_moe", {"attention_bias": True}),
+    "glm4_moe_lite": ("glm4_moe_lite", {}),
+    "deepseek_v3": ("deepseek_v3", {}),
+    "deepseek_v3, yarn": (
+        "deepseek_v3",
+        {"rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}},
+    ),
+    "deepseek_v2": ("deepseek_v2", {"q_lora_rank": 32, "routed_scaling_factor": 2.0}),
+    "deepseek_v2, yarn": (
+        "deepseek_v2",
+        {"q_lora_rank": None, "rope_parameters": YARN | {"mscale": 0.707, "mscale_all_dim": 0.707}},
+    ),
+}
+STACKED = {"mimo_v2_flash": publish_mimo, "step3p5": publish_step}
+JOINED = ("llama with factors", "qwen2, tied", "qwen3_moe", "gpt_oss", "mimo_v2_flash")
+OLD_LATENTS = ("deepseek_v3", "deepseek_v2")
+DRAFTED = ("llama with factors", "gemma3", "gpt_oss", "deepseek_v3", "mimo_v2_flash")
+PROMPT = [5, 1, 30, 17, 2, 9, 9, 21, 4]
+
+
+class Made(NamedTuple):
+    """truth: transformers' logits, or for what it has no tiny form of, those of the folder."""
+
+    folder: Path
+    tokens: list[int]
+    truth: np.ndarray
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Made]:
+    """Each kind once."""
+    place, known = tmp_path_factory.mktemp("tiny"), {}
+
+    def get(kind: str) -> Made:
+        if kind not in known:
+            known[kind] = _publish(kind, place / kind.replace(", ", "-").replace(" ", "-"))
+        return known[kind]
+
+    return get
+
+
+def _publish(kind: str, folder: Path) -> Made:
+    if kind in STACKED:
+        STACKED[kind](folder)
+        tokens = [int(t) for t in np.random.default_rng(0).integers(0, VOCABULARY, 41)]
+        return Made(folder, tokens, logits(folder, tokens))
+    name, changes = KINDS[kind]
+    if name == "deepseek_v2":
+        ARCHITECTURES.setdefault(name, ("DeepseekV2", V2 | {"topk_method": "greedy"}))
+    tiny = publish(name, folder, changes=changes)
+    if name == "qwen3_moe":  # which transformers writes by another name
+        edit_config(folder, num_experts=4)
+    return Made(tiny.folder, tiny.tokens, tiny.logits)
+
+
+def logits(path: Path, tokens: list[int]) -> np.ndarray:
+    engine = mlx_engine.load(path)
+    found = engine.logits(tokens)
+    engine.close()
+    return found
+
+
+def relative(found: np.ndarray, wanted: np.ndarray) -> float:
+    return float(np.abs(found - wanted).max() / np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *STACKED])
+def test_logits_and_sizes(made, tmp_path, kind):
+    """Sizes: what inspect says of a GGUF is what the caches hold, at 4k and at full context."""
+    tiny = made(kind)
+    file = convert(tiny.folder, tmp_path / "m.gguf")
+    engine = mlx_engine.load(file)
+    assert relative(engine.logits(tiny.tokens), tiny.truth) < 1e-4
+    told, caches = engine.description, engine.parts.adapter.make_caches()
+    engine.parts.adapter.forward(mx.array([tiny.tokens[:1]]), caches)
+    values = sum(array.nbytes // array.shape[2] for cache in caches.layers
+                 for array in cache.arrays())  # fmt: skip
+    if not told.mtp_heads:
+        assert told.cache_bytes_per_token + told.state_bytes // WINDOW == values
+    told, folder = mlx_engine.inspect(file), mlx_engine.inspect(tiny.folder)
+    for context in (4096, told.context_length):
+        grown = told.memory_needed(context) - told.memory_needed(1)
+        assert grown == folder.memory_needed(context) - folder.memory_needed(1)
+    assert told.parameters == folder.parameters
+    assert told.mtp_heads == folder.mtp_heads == (3 if kind in STACKED else 0)
+    assert told.context_length == folder.context_length == 512
+    engine.close()
+
+
+@pytest.mark.parametrize("kind", JOINED)
+def test_joined_tensors(made, tmp_path, kind):
+    """Queries, keys and values in one, gates and ups of experts in one."""
+    tiny = made(kind)
+    file = convert(tiny.folder, tmp_path / "m.gguf", joined=True)
+    assert relative(logits(file, tiny.tokens), tiny.truth) < 1e-4
+
+
+def blocks_of_32(kind: TYPES) -> Storage:
+    """All matrices of this type whose rows allow it; routers are never packed."""
+    return Storage(lambda name: None if "gate_inp" in name or "attn_k_b" in name else kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "packed"),
+    [
+        ("llama with factors", TYPES.Q8_0),
+        ("mixtral", TYPES.Q4_0),
+        ("qwen2, tied", TYPES.Q8_0),
+        ("gemma3", TYPES.Q4_0),
+        ("deepseek_v3", TYPES.Q8_0),
+        ("deepseek_v2", TYPES.Q8_0),
+        ("mimo_v2_flash", TYPES.Q8_0),
+        ("step3p5", TYPES.Q4_0),
+        ("llama with factors", TYPES.F16),
+        ("glm4_moe", TYPES.BF16),
+    ],
+)
+def test_packed_equals_unpacked(made, tmp_path, monkeypatch, kind, packed):
+    """As the same values in float32, kept packed or laid out for the CPU."""
+    tiny, storage = made(kind), blocks_of_32(packed)
+    file = convert(tiny.folder, tmp_path / "m.gguf", storage=storage)
+    unpacked = convert(tiny.folder, tmp_path / "u.gguf", storage=storage._replace(unpacked=True))
+    wanted = logits(unpacked, tiny.tokens)
+    assert relative(logits(file, tiny.tokens), wanted) < 1e-5
+    monkeypatch.setattr("mlx_engine.loading.load_model.CPU_LAYOUT_LIMIT", 0)
+    assert relative(logits(file, tiny.tokens), wanted) < 1e-4
+    described = mlx_engine.inspect(file)
+    if packed in (TYPES.Q8_0, TYPES.Q4_0):
+        assert f"{packed.name} as " in described.quantisation
+
+
+@pytest.mark.parametrize("storage", [Storage(), blocks_of_32(TYPES.Q4_0)])
+@pytest.mark.parametrize("kind", OLD_LATENTS)
+def test_latents_of_older_files(made, tmp_path, kind, storage):
+    tiny = made(kind)
+    file = convert(tiny.folder, tmp_path / "m.gguf", storage=storage, old_latents=True,
+                   changes=_without_lengths(tiny))  # fmt: skip
+    unpacked = convert(tiny.folder, tmp_path / "u.gguf", old_latents=True,
+                       storage=storage._replace(unpacked=True))  # fmt: skip
+    assert relative(logits(file, tiny.tokens), logits(unpacked, tiny.tokens)) < 1e-5
+
+
+def _without_lengths(tiny: Made) -> dict[str, object]:
+    """Heads of 32 with 32 values; the keys for other lengths came with split latents."""
+    return {
+        "deepseek2.attention.key_length": 32,
+        "deepseek2.attention.value_length": 32,
+        "deepseek2.attention.key_length_mla": None,
+        "deepseek2.attention.value_length_mla": None,
+    }
+
+
+def test_experts_of_gpt_oss_keep_their_packing(made, tmp_path):
+    tiny = made("gpt_oss")
+    storage = Storage(lambda name: TYPES.MXFP4 if "exps" in name else TYPES.Q8_0
+                      if "attn" in name else None)  # fmt: skip
+    file = convert(tiny.folder, tmp_path / "m.gguf", storage=storage)
+    unpacked = convert(tiny.folder, tmp_path / "u.gguf", storage=storage._replace(unpacked=True))
+    assert relative(logits(file, tiny.tokens), logits(unpacked, tiny.tokens)) < 1e-5
+    groups = {group.name: group for group in mlx_engine.inspect(file).groups}
+    assert groups["experts"].storage.startswith("MXFP4 as mxfp4, groups of 32")
+
+
+@pytest.mark.parametrize(("packed", "bound"), [(TYPES.Q4_K, 1e-5), (TYPES.Q6_K, 0.1)])
+def test_k_quants(tmp_path, packed, bound):
+    """Q6_K is rounded to 8 bits; rows are of 256."""
+    wide = {"hidden_size": 256, "intermediate_size": 256, "head_dim": 64}
+    tiny = publish("llama", tmp_path / "wide", changes=wide)
+    storage = Storage(lambda name: packed if "attn" in name or "ffn" in name else None)
+    file = convert(tiny.folder, tmp_path / "m.gguf", storage=storage)
+    unpacked = convert(tiny.folder, tmp_path / "u.gguf", storage=storage._replace(unpacked=True))
+    assert relative(logits(file, tiny.tokens), logits(unpacked, tiny.tokens)) < bound
+
+
+@pytest.mark.parametrize("depth", [1, 4])
+@pytest.mark.parametrize("kind", DRAFTED)
+def test_drafts_keep_the_words(made, tmp_path, kind, depth):
+    storage = blocks_of_32(TYPES.Q8_0)
+    file = convert(made(kind).folder, tmp_path / "m.gguf", storage=storage)
+    engine = mlx_engine.load(file)
+    adapter, length = engine.parts.adapter, 3 * WINDOW
+    truth = run(adapter, PROMPT, NoDraft(), 0, max_tokens=length).tokens
+    right: Iterator[int] = itertools.cycle(range(depth + 1))
+    source = DialledDraft([*PROMPT, *truth], right, VOCABULARY)
+    ran = run(adapter, PROMPT, source, depth, max_tokens=length)
+    assert ran.tokens == truth
+    assert 0 < ran.stats.accepted < ran.stats.drafted
+    engine.close()

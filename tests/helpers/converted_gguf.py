@@ -1,0 +1,275 @@
+"""Folders of many architectures as llama.cpp's converter writes them into GGUFs.
+
+Written from that converter (conversion/*.py of ggml-org/llama.cpp), not from our loader: what it
+permutes, splits, stacks and shifts is done here in its own words, names by the gguf package's map.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import gguf
+import numpy as np
+from converted_metadata import converted_metadata
+from gguf.quants import dequantize, quantize
+from gguf_files import RawTensor, gguf_bytes
+from numpy.typing import NDArray
+from safetensors.numpy import load_file
+from tiny_gguf import vocabulary_metadata
+
+Floats = NDArray[np.float32]
+Types = gguf.GGMLQuantizationType
+Config = Mapping[str, object]
+ARCHITECTURES = {
+    "llama": "llama",
+    "mistral": "llama",
+    "mixtral": "llama",
+    "qwen2": "qwen2",
+    "qwen3": "qwen3",
+    "qwen3_moe": "qwen3moe",
+    "gemma3_text": "gemma3",
+    "gpt_oss": "gpt-oss",
+    "glm4_moe": "glm4moe",
+    "glm4_moe_lite": "deepseek2",
+    "deepseek_v2": "deepseek2",
+    "deepseek_v3": "deepseek2",
+    "mimo_v2_flash": "mimo2",
+    "step3p5": "step35",
+}
+_BEYOND_THE_MAP = {
+    "eh_proj": "nextn.eh_proj",
+    "enorm": "nextn.enorm",
+    "hnorm": "nextn.hnorm",
+    "embed_tokens": "nextn.embed_tokens",
+    "shared_head.norm": "nextn.shared_head_norm",
+    "shared_head.head": "nextn.shared_head_head",
+    "final_layernorm": "layer_output_norm",
+    "pre_mlp_layernorm": "ffn_norm",
+    "mlp.gate.e_score_correction": "exp_probs_b",
+    "self_attn.qkv_proj": "attn_qkv",
+    "mlp.experts.gate_up_proj": "ffn_gate_up_exps",
+}
+_EXPERT = re.compile(r"(.+\.experts)\.(\d+)\.(\w+)\.weight")
+
+
+class Tensor(NamedTuple):
+    """A tensor under its name in the folder, perhaps changed."""
+
+    name: str
+    value: Floats
+
+
+class Storage(NamedTuple):
+    """How matrices are stored: their type by GGUF name, None for float32.
+
+    unpacked: in float32, but with the values that type would give them.
+    """
+
+    type_of: Callable[[str], Types | None] = lambda name: None
+    unpacked: bool = False
+
+
+def convert(
+    folder: Path,
+    file: Path,
+    *,
+    storage: Storage | None = None,
+    changes: Mapping[str, object] | None = None,
+    without: str = "",
+    old_latents: bool = False,
+    joined: bool = False,
+    heads_only: bool = False,
+) -> Path:
+    """changes: metadata to set, None to leave out; without: tensors whose names hold this.
+
+    old_latents: kv_b_proj whole, as files before 2025-04 have it. joined: queries, keys and values
+    in one tensor, as well as gates and ups of experts. heads_only: a sidecar.
+    """
+    config = json.loads((folder / "config.json").read_text())
+    architecture = ARCHITECTURES[config["model_type"]]
+    raw = {name: array.astype(np.float32) for name, array in _read(folder).items()}
+    first = config["num_hidden_layers"]
+    tensors = [
+        Tensor(_renamed(one.name, first), one.value)
+        for one in _changed(raw, config, old_latents=old_latents)
+    ]
+    blocks = 1 + max(int(found[1]) for one in tensors if (found := _layer(one.name)))
+    names = gguf.get_tensor_name_map(_enum(architecture), blocks)
+    named = {_mapped(one.name, names): one.value for one in tensors}
+    if joined:
+        named = _joined(named)
+    if heads_only:
+        named = {
+            name: value
+            for name, value in named.items()
+            if not (found := re.match(r"blk\.(\d+)\.", name)) or int(found[1]) >= first
+        }
+    metadata = converted_metadata(architecture, config, blocks)
+    metadata |= vocabulary_metadata(file.parent / f"{file.stem}-tokenizer")
+    if config["model_type"] == "glm4_moe_lite":
+        metadata["tokenizer.ggml.pre"] = "glm4"
+    metadata |= dict(changes or {})
+    kept = {name: value for name, value in named.items() if not without or without not in name}
+    stored = [_stored(name, value, storage or Storage()) for name, value in kept.items()]
+    present = {key: value for key, value in metadata.items() if value is not None}
+    file.write_bytes(gguf_bytes(present, stored))
+    return file
+
+
+def _read(folder: Path) -> dict[str, NDArray[np.generic]]:
+    found: dict[str, NDArray[np.generic]] = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        found |= load_file(path)
+    return found
+
+
+def _changed(raw: Mapping[str, Floats], config: Config, *, old_latents: bool) -> Iterator[Tensor]:
+    """Per family, what `modify_tensors` of its class does."""
+    kind = config["model_type"]
+    stacks: dict[str, dict[int, Floats]] = {}
+    for name, value in raw.items():
+        if found := _EXPERT.fullmatch(name):
+            stack = f"{found[1]}.{found[3]}.weight"
+            stacks.setdefault(stack, {})[int(found[2])] = value
+        elif kind in ("llama", "mistral", "mixtral"):
+            yield Tensor(name, _rotated_in_pairs(name, value, config))
+        elif kind == "gemma3_text" and name.endswith("norm.weight"):
+            yield Tensor(name, value + np.float32(1))
+        elif kind == "gpt_oss":
+            yield from _gpt_oss(name, value)
+        elif kind == "step3p5":
+            yield _step(name, value)
+        elif name.endswith("kv_b_proj.weight") and not old_latents:
+            yield from _latent_halves(name, value, config)
+        else:
+            yield Tensor(name, value)
+    for name, experts in stacks.items():
+        yield Tensor(name, np.stack([experts[n] for n in range(len(experts))]))
+    rope = config.get("rope_parameters")
+    if isinstance(rope, Mapping) and rope.get("rope_type") == "llama3":
+        yield Tensor("rope_freqs.weight", _llama3_factors(rope, config))
+
+
+def _rotated_in_pairs(name: str, value: Floats, config: Config) -> Floats:
+    """LlamaModel.permute."""
+    heads = {
+        "q_proj.weight": config["num_attention_heads"],
+        "k_proj.weight": config["num_key_value_heads"],
+    }
+    count = next((n for end, n in heads.items() if name.endswith(end)), None)
+    if count is None:
+        return value
+    shape = (count, 2, value.shape[0] // count // 2, *value.shape[1:])
+    return np.ascontiguousarray(value.reshape(shape).swapaxes(1, 2).reshape(value.shape))
+
+
+def _gpt_oss(name: str, value: Floats) -> Iterator[Tensor]:
+    if name.endswith("sinks"):
+        yield Tensor(f"{name}.weight", value)
+    elif name.endswith(("gate_up_proj", "gate_up_proj_bias")):
+        kind = "bias" if name.endswith("bias") else "weight"
+        rows = value if kind == "bias" else value.swapaxes(-1, -2)[..., None]
+        base = name.removesuffix("gate_up_proj_bias").removesuffix("gate_up_proj")
+        for start, part in enumerate(("gate", "up")):
+            half = rows[:, start::2] if kind == "bias" else rows[:, start::2, :, 0]
+            yield Tensor(f"{base}{part}_proj.{kind}", half)
+    elif name.endswith("down_proj"):
+        yield Tensor(f"{name}.weight", value.swapaxes(-1, -2))
+    else:
+        yield Tensor(name.replace("down_proj_bias", "down_proj.bias"), value)
+
+
+def _step(name: str, value: Floats) -> Tensor:
+    name = name.replace(".transformer.", ".").replace("shared_head.output", "shared_head.head")
+    if name.endswith("moe.router_bias"):
+        name += ".bias"
+    return Tensor(name, value + np.float32(1) if name.endswith("norm.weight") else value)
+
+
+def _latent_halves(name: str, value: Floats, config: Config) -> Iterator[Tensor]:
+    nope, rank = config["qk_nope_head_dim"], value.shape[-1]
+    whole = value.reshape(config["num_attention_heads"], -1, rank)
+    keys, values = whole[:, :nope], whole[:, nope:]
+    yield Tensor(name.replace("kv_b_proj", "k_b_proj"), keys.transpose(0, 2, 1))
+    yield Tensor(name.replace("kv_b_proj", "v_b_proj"), values)
+
+
+def _llama3_factors(rope: Mapping[str, float], config: Config) -> Floats:
+    size = config["head_dim"]
+    factors = []
+    for frequency in 1.0 / rope["rope_theta"] ** (np.arange(0, size, 2) / size):
+        length, trained = 2 * np.pi / frequency, rope["original_max_position_embeddings"]
+        low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+        smooth = (trained / length - low) / (high - low)
+        between = 1 / ((1 - smooth) / rope["factor"] + smooth)
+        slow = length > trained / low
+        factors.append(1 if length < trained / high else rope["factor"] if slow else between)
+    return np.array(factors, np.float32)
+
+
+def _joined(named: Mapping[str, Floats]) -> dict[str, Floats]:
+    made = dict(named)
+    for name in named:
+        base = name.replace("attn_q.", "{}.")
+        if base != name and base.format("attn_k") in made:
+            parts = [made.pop(base.format(f"attn_{part}")) for part in "qkv"]
+            made[base.format("attn_qkv")] = np.concatenate(parts)
+        base = name.replace("ffn_gate_exps.weight", "{}.weight")
+        if base != name:
+            parts = [made.pop(base.format(f"ffn_{part}_exps")) for part in ("gate", "up")]
+            made[base.format("ffn_gate_up_exps")] = np.concatenate(parts, axis=1)
+    return made
+
+
+def _renamed(name: str, first: int) -> str:
+    """MiMo's heads get the numbers of layers; a bias without its ending gets it."""
+    if found := re.fullmatch(r"model\.mtp\.layers\.(\d+)\.(.+)", name):
+        name = f"model.layers.{first + int(found[1])}.{found[2]}"
+    name = name.replace("e_score_correction_bias", "e_score_correction.bias")
+    return f"{name}.weight" if name.endswith("attention_sink_bias") else name
+
+
+def _layer(name: str) -> re.Match[str] | None:
+    return re.fullmatch(r"model\.layers\.(\d+)\.(.+)\.(weight|bias)", name)
+
+
+def _mapped(name: str, names: gguf.TensorNameMap) -> str:
+    if name == "rope_freqs.weight":
+        return name
+    found = _layer(name)
+    if found and found[2] in _BEYOND_THE_MAP:
+        return f"blk.{found[1]}.{_BEYOND_THE_MAP[found[2]]}.{found[3]}"
+    mapped = names.get_name(name, (".weight", ".bias"))
+    assert mapped is not None, name
+    return mapped
+
+
+def _enum(architecture: str) -> gguf.MODEL_ARCH:
+    return next(key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture)
+
+
+def _stored(name: str, value: Floats, storage: Storage) -> RawTensor:
+    value = np.ascontiguousarray(value, np.float32)
+    kind = storage.type_of(name) if value.ndim > 1 and not name.endswith(".bias") else None
+    if kind is None:
+        return RawTensor(name, 0, value.shape, value.tobytes())
+    blocks = packed(value, kind)
+    if storage.unpacked:
+        return RawTensor(name, 0, value.shape, dequantize(blocks, kind).tobytes())
+    return RawTensor(name, kind.value, value.shape, blocks.tobytes())
+
+
+def packed(value: Floats, kind: Types) -> NDArray[np.uint8]:
+    """Packed values; types that the gguf package cannot pack get random bits, with a small d."""
+    try:
+        return quantize(value, kind)
+    except NotImplementedError:
+        elements, nbytes = gguf.GGML_QUANT_SIZES[kind]
+        shape = (*value.shape[:-1], value.shape[-1] // elements, nbytes)
+        blocks = np.random.default_rng(value.size).integers(0, 256, shape, np.uint8)
+        small = np.array([2e-4], np.float16).view(np.uint8)
+        for place in {"Q4_K": (0, 2), "Q6_K": (208,)}[kind.name]:
+            blocks[..., place : place + 2] = small
+        return blocks.reshape(*value.shape[:-1], -1)

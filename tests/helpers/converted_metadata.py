@@ -1,0 +1,158 @@
+"""What llama.cpp's converter writes of a config.json into the metadata of a GGUF."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+Config = Mapping[str, object]
+_SIZES = {
+    "block_count": (),
+    "context_length": ("max_position_embeddings",),
+    "embedding_length": ("hidden_size",),
+    "feed_forward_length": ("intermediate_size",),
+    "attention.head_count": ("num_attention_heads",),
+    "attention.head_count_kv": ("num_key_value_heads",),
+    "expert_count": ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
+    "expert_used_count": ("num_experts_per_tok", "moe_top_k"),
+    "expert_group_count": ("n_group",),
+    "expert_group_used_count": ("topk_group",),
+    "expert_shared_count": ("n_shared_experts",),
+    "expert_weights_scale": ("routed_scaling_factor", "moe_router_scaling_factor"),
+    "attention.layer_norm_rms_epsilon": ("rms_norm_eps", "layernorm_epsilon"),
+    "attention.key_length": ("head_dim",),
+    "attention.value_length": ("v_head_dim", "head_dim"),
+}
+_NORM = ("norm_topk_prob", "norm_expert_weight")
+
+
+def converted_metadata(architecture: str, config: Config, blocks: int) -> dict[str, object]:
+    """All but the tokenizer's."""
+    found: dict[str, object] = {}
+    for key, names in _SIZES.items():
+        values = (config[name] for name in names if config.get(name) is not None)
+        found[key] = next(values, None)
+    found["block_count"] = blocks
+    heads = blocks - config["num_hidden_layers"]
+    if heads:
+        found["nextn_predict_layers"] = heads
+    if any(config.get(key) for key in _NORM) and architecture in ("glm4moe", "deepseek2", "step35"):
+        found["expert_weights_norm"] = True
+    rope = config.get("rope_parameters") or {}
+    found |= _rope(rope.get("full_attention", rope))
+    if "sliding_attention" in rope:
+        found["rope.freq_base_swa"] = float(rope["sliding_attention"]["rope_theta"])
+    found |= _OWN.get(architecture, lambda config: {})(config)
+    named = {f"{architecture}.{key}": v for key, v in found.items() if v is not None}
+    return named | {"general.architecture": architecture}
+
+
+def _rope(rope: Mapping[str, object]) -> dict[str, object]:
+    found: dict[str, object] = {"rope.freq_base": float(rope.get("rope_theta", 1e4))}
+    kind = rope.get("rope_type")
+    if kind not in ("linear", "yarn"):
+        return found
+    found |= {"rope.scaling.type": kind, "rope.scaling.factor": float(rope["factor"])}
+    if kind == "yarn":
+        found["rope.scaling.original_context_length"] = rope["original_max_position_embeddings"]
+        found["rope.scaling.yarn_beta_fast"] = float(rope["beta_fast"])
+        found["rope.scaling.yarn_beta_slow"] = float(rope["beta_slow"])
+    if "mscale_all_dim" in rope:
+        found["rope.scaling.yarn_log_multiplier"] = 0.1 * rope["mscale_all_dim"]
+    return found
+
+
+def _llama(config: Config) -> dict[str, object]:
+    size = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    return {"rope.dimension_count": size}
+
+
+def _gemma3(config: Config) -> dict[str, object]:
+    return {"attention.sliding_window": config["sliding_window"]}
+
+
+def _gpt_oss(config: Config) -> dict[str, object]:
+    return {
+        "attention.sliding_window": config["sliding_window"],
+        "expert_feed_forward_length": config["intermediate_size"],
+    }
+
+
+def _inner(config: Config) -> dict[str, object]:
+    return {"expert_feed_forward_length": config["moe_intermediate_size"]}
+
+
+def _glm4_moe(config: Config) -> dict[str, object]:
+    rope = config["rope_parameters"]
+    return _inner(config) | {
+        "rope.dimension_count": int(config["head_dim"] * rope.get("partial_rotary_factor", 0.5)),
+        "leading_dense_block_count": config["first_k_dense_replace"],
+        "expert_gating_func": 2,
+    }
+
+
+def _deepseek2(config: Config) -> dict[str, object]:
+    rank, rotated = config["kv_lora_rank"], config["qk_rope_head_dim"]
+    gating = {"deepseek_v3": 2, "glm4_moe_lite": None, "deepseek_v2": None}
+    return _inner(config) | {
+        "attention.head_count_kv": 1,
+        "leading_dense_block_count": config.get("first_k_dense_replace", 0),
+        "attention.q_lora_rank": config["q_lora_rank"],
+        "attention.kv_lora_rank": rank,
+        "attention.key_length": rank + rotated,
+        "attention.value_length": rank,
+        "attention.key_length_mla": config["qk_nope_head_dim"] + rotated,
+        "attention.value_length_mla": config["v_head_dim"],
+        "expert_gating_func": gating[config["model_type"]],
+        "rope.dimension_count": rotated,
+    }
+
+
+def _mimo2(config: Config) -> dict[str, object]:
+    heads = 3
+    windowed = [*config["hybrid_layer_pattern"], *[1] * heads]
+    kept = [
+        config["swa_num_key_value_heads"] if one else config["num_key_value_heads"]
+        for one in windowed
+    ]
+    return _inner(config) | {
+        "attention.head_count_kv": np.array(kept, np.int32),
+        "attention.sliding_window": config["sliding_window"],
+        "attention.sliding_window_pattern": np.array(windowed, np.int32),
+        "attention.value_scale": config["attention_value_scale"],
+        "rope.dimension_count": int(config["head_dim"] * config["partial_rotary_factor"]),
+        "rope.freq_base": float(config["rope_theta"]),
+        "rope.freq_base_swa": float(config["swa_rope_theta"]),
+    }
+
+
+def _step35(config: Config) -> dict[str, object]:
+    kinds, other = config["layer_types"], config["attention_other_setting"]
+    windowed = np.array([kind == "sliding_attention" for kind in kinds])
+    heads = [config["num_attention_heads"], other["num_attention_heads"]]
+    kept = [config["num_attention_groups"], other["num_attention_groups"]]
+    clamps = {
+        "swiglu_clamp_exp": config["swiglu_limits"],
+        "swiglu_clamp_shexp": config["swiglu_limits_shared"],
+    }
+    return _inner(config) | {
+        "attention.head_count": np.where(windowed, heads[1], heads[0]).astype(np.int32),
+        "attention.head_count_kv": np.where(windowed, kept[1], kept[0]).astype(np.int32),
+        "attention.sliding_window": config["sliding_window"],
+        "attention.sliding_window_pattern": windowed,
+        "expert_shared_feed_forward_length": config["share_expert_dim"],
+        "rope.freq_base": float(config["rope_theta"][0]),
+        "rope.freq_base_swa": float(config["rope_theta"][1]),
+        **{key: np.array(values, np.float32) for key, values in clamps.items()},
+    }
+
+
+_OWN = {
+    "llama": _llama,
+    "gemma3": _gemma3,
+    "gpt-oss": _gpt_oss,
+    "qwen3moe": _inner,
+    "glm4moe": _glm4_moe,
+    "deepseek2": _deepseek2,
+    "mimo2": _mimo2,
+    "step35": _step35,
+}
