@@ -164,8 +164,8 @@ def _if_usable(candidate: _Candidate, needs: _Needs) -> HeadTensors:
         words = f"The MTP heads in {origin} lack the tensor {missing}, so they cannot be used."
         return HeadTensors({}, origin, candidate.inside, Reason("heads-incomplete", words))
     misfit = _misfit(candidate, wanted)
-    if misfit is not None and not candidate.inside:
-        return HeadTensors({}, origin, False, Reason("heads-do-not-fit", misfit))
+    if misfit is not None:
+        return HeadTensors({}, origin, candidate.inside, Reason("heads-do-not-fit", misfit))
     return HeadTensors(
         candidate.tensors, origin, candidate.inside, None, _remarks(candidate, needs)
     )

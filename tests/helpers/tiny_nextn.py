@@ -57,8 +57,8 @@ def publish(
         for part, value in [*head.layers.named_parameters(), *head.layers.named_buffers()]:
             draw(part, value, 1.0)
         if own:
-            head.embed_tokens = torch.nn.Embedding(VOCABULARY, config.hidden_size)
-            head.shared_head = torch.nn.Linear(config.hidden_size, VOCABULARY, bias=False)
+            head.embed_tokens = torch.nn.Embedding(config.vocab_size, config.hidden_size)
+            head.shared_head = torch.nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         model.save_pretrained(folder)
         make_tiny_tokenizer(folder, VOCABULARY)
         rewrite(folder, lambda arrays: arrays | stored_head(head, own=own))

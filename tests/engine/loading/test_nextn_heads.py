@@ -1,0 +1,182 @@
+"""NextN heads that are dropped, incomplete, another model's, or elsewhere: reasons in words."""
+
+import json
+import shutil
+
+import mlx.core as mx
+import pytest
+from tiny_nextn import LAYER, TYPES, publish, rewrite
+from tiny_published import edit_config
+
+import mlx_engine
+from mlx_engine.loading.inspect_model import inspect_model
+from mlx_engine.values.errors import BadModelFile
+
+HEAD = f"model.layers.{LAYER}."
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory):
+    made = {}
+
+    def get(name):
+        if name not in made:
+            made[name] = publish(name, tmp_path_factory.mktemp("heads") / name, own=True)
+        return made[name]
+
+    return get
+
+
+@pytest.fixture
+def folder(originals, tmp_path):
+    """A copy of one to spoil."""
+
+    def get(name=TYPES[0], place="m"):
+        shutil.copytree(originals(name).folder, tmp_path / place)
+        return tmp_path / place
+
+    return get
+
+
+def without(folder, part):
+    rewrite(folder, lambda arrays: {n: a for n, a in arrays.items() if part not in n})
+
+
+def why(folder, heads=None):
+    reason = inspect_model(folder, folder, heads).mtp
+    assert reason is not None
+    return reason.code, reason.words
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_dropped_heads(folder, name):
+    place = folder(name)
+    without(place, HEAD)
+    code, words = why(place)
+    assert code == "heads-dropped"
+    assert f"this conversion dropped the heads: layer {LAYER} has no eh_proj" in words
+    engine = mlx_engine.load(place)
+    assert engine.generate([1, 2, 3], max_tokens=2).tokens
+    engine.close()
+
+
+def test_no_promise_no_heads(folder):
+    place = folder()
+    without(place, HEAD)
+    edit_config(place, num_nextn_predict_layers=0)
+    assert why(place)[0] == "no-heads"
+
+
+@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize(
+    "part",
+    ["eh_proj", "hnorm", "shared_head.norm", "input_layernorm", "mlp.experts.1.up_proj",
+     "mlp.experts.3.down_proj", "mlp.gate.e_score_correction_bias", "self_attn.o_proj"],
+)  # fmt: skip
+def test_incomplete_heads(folder, name, part):
+    place = folder(name)
+    without(place, f"{HEAD}{part}")
+    code, _ = why(place)
+    assert code in ("heads-incomplete", "heads-do-not-fit")
+    engine = mlx_engine.load(place)
+    assert engine.description.mtp_heads == 0
+    engine.close()
+
+
+@pytest.mark.parametrize("name", TYPES[1:])
+def test_latents_that_nothing_unpacks(folder, name):
+    place = folder(name)
+    without(place, f"{HEAD}self_attn.kv_b_proj")
+    code, words = why(place)
+    assert code == "heads-incomplete"
+    assert "kv_b_proj" in words
+
+
+def test_copies_of_the_trunks_may_be_absent(folder):
+    place = folder()
+    without(place, f"{HEAD}embed_tokens")
+    without(place, f"{HEAD}shared_head.head")
+    assert inspect_model(place, place, None).mtp is None
+
+
+def test_more_heads_promised_than_present(folder):
+    place = folder()
+    edit_config(place, num_nextn_predict_layers=3)
+    described = inspect_model(place, place, None)
+    assert described.mtp_heads == 1
+    assert [reason.words for reason in described.declined] == [
+        "The config promises 3 MTP heads; drafts are made with 1."
+    ]
+
+
+def test_further_heads_are_left_out(folder):
+    place = folder()
+    rewrite(
+        place,
+        lambda arrays: (
+            arrays
+            | {
+                n.replace(HEAD, f"model.layers.{LAYER + 1}."): a
+                for n, a in arrays.items()
+                if HEAD in n
+            }
+        ),
+    )
+    engine = mlx_engine.load(place)
+    assert engine.description.mtp_heads == 1
+    assert len(engine.draft_logits([1, 2, 3])) == 1
+    engine.close()
+
+
+@pytest.mark.parametrize("number", [0, LAYER, 61])
+@pytest.mark.parametrize("prefix", ["model.layers.{}.", "mtp.layers.{}.", "mtp.{}.", ""])
+def test_heads_in_a_file_of_their_own(folder, originals, tmp_path, number, prefix):
+    """Under whatever layer they are; given by name, they are taken instead of those inside."""
+    arrays = mx.load(str(originals(TYPES[0]).folder / "model.safetensors"))
+    heads = {n.replace(HEAD, prefix.format(number)): a for n, a in arrays.items() if HEAD in n}
+    mx.save_safetensors(str(tmp_path / "heads.safetensors"), heads)
+    place = folder()
+    without(place, HEAD)
+    engine = mlx_engine.load(place, heads=tmp_path / "heads.safetensors")
+    assert engine.description.mtp_heads == 1
+    assert engine.draft_logits([1, 2, 3])[0].shape == (2, engine.description.vocabulary)
+    engine.close()
+
+
+def test_a_whole_model_given_for_its_heads(folder, originals):
+    place = folder()
+    without(place, HEAD)
+    assert inspect_model(place, place, originals(TYPES[0]).folder).mtp is None
+    code, words = why(place, originals(TYPES[1]).folder)
+    assert code == "heads-incomplete"
+    assert "self_attn.q_proj" in words
+
+
+@pytest.mark.parametrize("size", [{"hidden_size": 96}, {"vocab_size": 320}, {"head_dim": 16}])
+@pytest.mark.parametrize("where", ["inside", "sibling"])
+def test_heads_of_another_model(folder, tmp_path, where, size):
+    place = folder()
+    other = publish(TYPES[0], tmp_path / "m-MTP", own=True, **size).folder
+    foreign = {n: a for n, a in mx.load(str(other / "model.safetensors")).items() if HEAD in n}
+    mx.eval(foreign)
+    without(place, HEAD)
+    if where == "inside":
+        shutil.rmtree(other)
+        rewrite(place, lambda arrays: arrays | foreign)
+    code, words = why(place)
+    assert code == "heads-do-not-fit"
+    assert "belong to another model" in words
+    mlx_engine.load(place).close()
+    if where == "sibling":
+        with pytest.raises(BadModelFile, match="another model"):
+            mlx_engine.load(place, heads=other)
+
+
+def test_a_dense_config_over_heads_with_experts(folder):
+    """Sizes that are no numbers are refused before anything is read."""
+    place = folder()
+    config = json.loads((place / "config.json").read_text())
+    edit_config(place, n_routed_experts="many")
+    assert config["n_routed_experts"] == 4
+    with pytest.raises(BadModelFile, match="n_routed_experts"):
+        mlx_engine.load(place)
