@@ -110,7 +110,7 @@ def test_inspect_tells_types_and_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "without", "kind", "message"),
     [
-        ({"general.architecture": "llama"}, "", UnsupportedModel, "'llama'.*runs qwen35"),
+        ({"general.architecture": "mamba"}, "", UnsupportedModel, "'mamba'.*runs qwen35"),
         ({"general.architecture": "clip"}, "", UnsupportedModel, "eyes"),
         ({"general.architecture": 5}, "", BadModelFile, r"general\.architecture is 5"),
         ({"qwen35.ssm.group_count": 0}, "", BadModelFile, "4 value heads for 0 key heads"),
