@@ -22,6 +22,11 @@ class FullCache(AttentionCache):
         """Append a block [1, heads, rows, size]; everything so far."""
         return self.write(keys, values)
 
+    def shown(self) -> KeysValues:
+        """Keys and values of all committed tokens, of which there is one at least."""
+        assert self._buffers is not None
+        return KeysValues(*(buffer[:, :, : self._length] for buffer in self._buffers))
+
     def make_mask(
         self,
         N: int,  # noqa: N803

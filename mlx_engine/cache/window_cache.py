@@ -92,6 +92,12 @@ class WindowCache:
         shown = slice(begin - self._first, stop)
         return KeysValues(rows.keys[:, :, shown], rows.values[:, :, shown])
 
+    def shown(self) -> KeysValues:
+        """Committed rows that a block here would be shown, some of them out of the window."""
+        kept = self._kept(self._begin())
+        assert kept is not None
+        return kept
+
     def _room(self, begin: int, end: int, keys: mx.array, values: mx.array) -> KeysValues:
         """Buffers that reach to `end`; new ones start at `begin`."""
         if self._rows and end - self._first <= self._rows.keys.shape[2]:

@@ -12,9 +12,12 @@ from mlx_engine.drafting.draft_output import OutputShelf
 from mlx_engine.drafting.mtp_draft import MtpDraft
 from mlx_engine.drafting.no_draft import NoDraft
 from mlx_engine.drafting.prompt_lookup_draft import PromptLookupDraft
+from mlx_engine.drafting.shared_cache_draft import SharedCacheDraft
 from mlx_engine.drafting.small_model_draft import SmallModelDraft
 from mlx_engine.models.contract import Adapter
 from mlx_engine.models.drafters.eagle3 import Eagle3
+from mlx_engine.models.drafters.gemma4_assistant import Gemma4Assistant
+from mlx_engine.models.drafters.kinds import Drafter
 from mlx_engine.values.options import DraftedBy, DraftOptions, DraftOutput
 from mlx_engine.values.reason import Reason
 
@@ -33,7 +36,7 @@ NO_MATCH = Reason(
 )
 
 
-DraftModelKind = Adapter | Eagle3
+DraftModelKind = Adapter | Drafter
 """A whole model with the target's tokens, or one that reads what the target computes."""
 
 
@@ -141,6 +144,8 @@ def _with_draft_model(
     rule, least = options.rule, options.min_probability
     if isinstance(drafter, Eagle3):
         return MtpDraft(drafter, rule, least, by="model")
+    if isinstance(drafter, Gemma4Assistant):
+        return SharedCacheDraft(drafter, rule, least)
     return SmallModelDraft(drafter, vocabulary, rule, least)
 
 
@@ -149,7 +154,7 @@ def target_for(source: DraftSource, kit: DraftKit) -> Adapter:
     if kit.small is None or not needs_hidden_states(source) or own_head(source) is not None:
         return kit.adapter
     drafter = kit.small.open()
-    return drafter.target if isinstance(drafter, Eagle3) else kit.adapter
+    return drafter.target if isinstance(drafter, Drafter) else kit.adapter
 
 
 def has_lost_its_place(source: DraftSource) -> bool:
@@ -160,7 +165,7 @@ def has_lost_its_place(source: DraftSource) -> bool:
 
 def needs_hidden_states(source: DraftSource) -> bool:
     """Whether it has to be there when the target reads."""
-    return isinstance(model_part(source), MtpDraft)
+    return isinstance(model_part(source), MtpDraft | SharedCacheDraft)
 
 
 def own_head(source: DraftSource) -> MtpDraft | None:
@@ -179,7 +184,7 @@ def follow_options(
 ) -> None:
     """Take over what may change between rounds."""
     part = model_part(source)
-    if isinstance(part, MtpDraft | SmallModelDraft):
+    if isinstance(part, MtpDraft | SmallModelDraft | SharedCacheDraft):
         part.picking = Picking(new.rule, new.min_probability)
     is_same = (old.output, old.vocabulary) == (new.output, new.vocabulary)
     head = own_head(source)

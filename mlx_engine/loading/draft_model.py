@@ -10,7 +10,7 @@ from mlx_engine.loading.model_folder import ModelFiles
 from mlx_engine.loading.model_headers import read_headers
 from mlx_engine.loading.text_parts import read_text_parts
 from mlx_engine.models.contract import Adapter
-from mlx_engine.models.drafters.eagle3 import Eagle3
+from mlx_engine.models.drafters.kinds import Drafter
 from mlx_engine.text.same_tokens import first_difference
 from mlx_engine.values.errors import BadOption, EngineError
 from mlx_engine.values.options import LoadOptions
@@ -31,7 +31,7 @@ class DraftModel(Protocol):
     def why_not(self) -> Reason | None:
         """None when it can."""
 
-    def open(self) -> Adapter | Eagle3:
+    def open(self) -> Adapter | Drafter:
         """Read it, once."""
 
 
@@ -64,7 +64,7 @@ class _Drafter:
         self._is_read = False
         self.share = files.nbytes / max(1, target.description.nbytes)
 
-    def open(self) -> Eagle3:
+    def open(self) -> Drafter:
         """Read it, once."""
         if not self._is_read:
             bring_in(self._drafter, self._origin)

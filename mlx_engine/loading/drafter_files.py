@@ -1,6 +1,6 @@
 """Draft models that read their target: recognised by config and tensors, built, not yet read."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,12 +15,22 @@ from mlx_engine.loading.safetensors_header import TensorInfo, merge_headers
 from mlx_engine.models.contract import Adapter
 from mlx_engine.models.drafters.eagle3 import Eagle3
 from mlx_engine.models.drafters.eagle3_config import Eagle3Config, is_eagle3, plain_name
+from mlx_engine.models.drafters.gemma4_assistant import Gemma4Assistant
+from mlx_engine.models.drafters.gemma4_assistant_config import MODEL_TYPES as GEMMA4_ASSISTANTS
+from mlx_engine.models.drafters.gemma4_assistant_config import AssistantConfig
+from mlx_engine.models.drafters.kinds import Drafter
 from mlx_engine.models.drafters.target import draft_target
+from mlx_engine.models.mlx_lm_trunk.gemma4 import Gemma4Adapter
 from mlx_engine.models.weight_table import WeightTable
+from mlx_engine.values.errors import BadModelFile
 
-DrafterKind = Literal["eagle3"]
+DrafterKind = Literal["eagle3", "gemma4-assistant"]
 _BUFFERS = ("t2d",)
 """Tensors that say again what others say."""
+
+_ORDERING = "masked_embedding.token_ordering"
+_NUMBERS = ("d2t", _ORDERING)
+"""Tensors of whole numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,25 +53,56 @@ def read_drafter(files: ModelFiles) -> DrafterFiles | None:
     if files.kind == "gguf":
         return None
     config, tensors = read_json_object(files.config), merge_headers(files.shards)
-    if is_eagle3(tensors):
-        return DrafterFiles("eagle3", str(files.root), config, tensors)
-    return None
+    kind = _kind(config, tensors)
+    return DrafterFiles(kind, str(files.root), config, tensors) if kind else None
 
 
-def build_drafter(files: DrafterFiles, target: Adapter) -> Eagle3:
+def _kind(config: Mapping[str, object], tensors: Mapping[str, TensorInfo]) -> DrafterKind | None:
+    if config.get("model_type") in GEMMA4_ASSISTANTS:
+        return "gemma4-assistant"
+    return "eagle3" if is_eagle3(tensors) else None
+
+
+def build_drafter(files: DrafterFiles, target: Adapter) -> Drafter:
     """The drafter, its arrays lazy; raises BadModelFile, UnsupportedModel for what does not fit."""
-    origin, metal = files.origin, mx.metal.is_available()
-    lends = draft_target(target, origin)
+    metal = mx.metal.is_available()
     stored = load_tensors(files.tensors, metal=metal)
     arrays = cast_floats({plain_name(name): array for name, array in stored.items()}, metal=metal)
     for name in _BUFFERS:
         arrays.pop(name, None)
-    d2t = arrays.pop("d2t", None)
-    table = WeightTable(arrays, origin, for_cpu=not metal)
-    return Eagle3(Eagle3Config.read(files.config, lends.layers, origin), table, d2t, lends)
+    numbers = {name: arrays.pop(name) for name in _NUMBERS if name in arrays}
+    table = WeightTable(arrays, files.origin, for_cpu=not metal)
+    return _BUILD[files.kind](files, table, numbers, target)
 
 
-def bring_in(drafter: Eagle3, origin: str) -> None:
+Numbers = Mapping[str, mx.array]
+
+
+def _eagle3(files: DrafterFiles, table: WeightTable, numbers: Numbers, target: Adapter) -> Drafter:
+    lends = draft_target(target, files.origin)
+    sizes = Eagle3Config.read(files.config, lends.layers, files.origin)
+    return Eagle3(sizes, table, numbers.get("d2t"), lends)
+
+
+def _assistant(
+    files: DrafterFiles, table: WeightTable, numbers: Numbers, target: Adapter
+) -> Drafter:
+    if not isinstance(target, Gemma4Adapter):
+        raise BadModelFile(
+            f"{files.origin}: is the assistant of a Gemma 4 model and reads what that computes; "
+            "this model is another. Take a draft model for this one."
+        )
+    sizes = AssistantConfig.read(files.config, files.origin)
+    return Gemma4Assistant(sizes, table, numbers.get(_ORDERING), target)
+
+
+_BUILD: Mapping[DrafterKind, Callable[[DrafterFiles, WeightTable, Numbers, Adapter], Drafter]] = {
+    "eagle3": _eagle3,
+    "gemma4-assistant": _assistant,
+}
+
+
+def bring_in(drafter: Drafter, origin: str) -> None:
     """Read its arrays and check what only values tell. Raises BadModelFile, OutOfMemory."""
     evaluate_arrays(drafter.arrays, origin, None, None)
     drafter.check_values()

@@ -12,6 +12,7 @@ from mlx_engine.models.contract import Adapter
 from mlx_engine.models.mlx_lm_trunk.adapters import MakeCaches, TrunkAdapter, WholeAdapter
 from mlx_engine.models.mlx_lm_trunk.build import Named, build_module, parameters_of, told
 from mlx_engine.models.mlx_lm_trunk.caches import kept_caches, whole_caches
+from mlx_engine.models.mlx_lm_trunk.gemma4 import GEMMA4, gemma4_adapter, with_head_sizes
 from mlx_engine.models.mlx_lm_trunk.latent_attention import attend_by_rows
 from mlx_engine.models.mlx_lm_trunk.latent_forms import in_form_of_class
 from mlx_engine.models.mlx_lm_trunk.listed_rotation import listed_rotation, rotate_as_listed
@@ -68,8 +69,13 @@ def trunk_adapter(model_type: str, config: Mapping[str, object], table: WeightTa
 def whole_adapter(model_type: str, config: Mapping[str, object], table: WeightTable) -> Adapter:
     """Any other type mlx-lm has: with our caches where they do, else with its own."""
     weights = Named(table.take_all(), table.origin)
-    model = build_module(model_type, with_rotation(config, table.origin), weights)
+    flat = with_rotation(config, table.origin)
+    if model_type in GEMMA4:
+        flat = with_head_sizes(flat)
+    model = build_module(model_type, flat, weights)
     table.hold(parameters_of(model).values())
+    if model_type in GEMMA4:
+        return tried(lambda: gemma4_adapter(model), table.origin)
     try:
         return tried(lambda: WholeAdapter(model, partial(kept_caches, model)), table.origin)
     except BadModelFile:
