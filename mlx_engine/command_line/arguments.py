@@ -116,6 +116,11 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
         help="a small model with the same tokenizer, for --source model",
     )
     group.add_argument(
+        "--repack-cache",
+        metavar="DIR",
+        help="keep repacked GGUF weights in this folder (default: repack at every load)",
+    )
+    group.add_argument(
         "--numerics",
         choices=get_args(Numerics),
         default="exact",

@@ -23,6 +23,7 @@ def load_options(arguments: Namespace) -> LoadOptions:
         context_length=arguments.context,
         draft_model=arguments.draft_model,
         head_bits=arguments.head_bits,
+        repack_cache=Path(arguments.repack_cache) if arguments.repack_cache else None,
     )
 
 

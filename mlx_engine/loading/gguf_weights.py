@@ -13,6 +13,7 @@ from mlx_engine.loading.evaluate_arrays import Progress, Stop
 from mlx_engine.loading.gguf_blocks import NotNumbersError, repack
 from mlx_engine.loading.gguf_header import GgufTensor, map_file
 from mlx_engine.loading.gguf_part import GgufPart
+from mlx_engine.loading.mlx_memory import MlxMemory
 from mlx_engine.values.errors import BadModelFile, LoadStopped
 
 _FORMS: dict[str, str] = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
@@ -84,14 +85,15 @@ def _packed(
     place, stored = part.place, part.stored
     rows = _rows_of(stored.blocks(files[stored.file]), part)
     dtype = np.float16 if metal else np.float32
-    made = repack(rows, stored.type, part.plan, dtype, between)
+    memory = MlxMemory()
+    made = repack(rows, stored.type, part.plan, dtype, between, memory.new)
     factor = None if part.factor is None else _factor(part.factor, part.unpacked_shape[:-1])
     base = key.removesuffix(".weight")
     lead = part.unpacked_shape[:-1]
-    yield _Named(key, mx.array(_in_order(made.weight, place.column_heads)).reshape(*lead, -1))
+    yield _Named(key, memory.array(_in_order(made.weight, place.column_heads)).reshape(*lead, -1))
     for name, values in (("scales", made.scales), ("biases", made.biases)):
         if values is not None:
-            ordered = mx.array(_in_order(values, place.column_heads)).reshape(*lead, -1)
+            ordered = memory.array(_in_order(values, place.column_heads)).reshape(*lead, -1)
             yield _Named(f"{base}.{name}", _times(ordered, factor))
 
 

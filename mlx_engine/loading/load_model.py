@@ -15,6 +15,7 @@ from mlx_engine.loading.locate_model import locate_model
 from mlx_engine.loading.model_folder import ModelFiles
 from mlx_engine.loading.model_headers import ModelHeaders, read_headers
 from mlx_engine.loading.mtp_weights import HeadTensors
+from mlx_engine.loading.repack_cache import RepackCache
 from mlx_engine.loading.rounded_head import rounded_head
 from mlx_engine.loading.text_parts import read_text_parts
 from mlx_engine.models.contract import Adapter
@@ -82,35 +83,46 @@ def load_model(
     description = describe(headers, options, element_bytes(headers.config, metal=metal))
     tokenizer, template = read_text_parts(headers)
     tokenizer.check_fits(description.vocabulary)
-    weights = _canonical_weights(headers, metal, on_progress, stop)
+    cache = None if options.repack_cache is None else RepackCache(options.repack_cache)
+    weights = _canonical_weights(headers, metal, on_progress, stop, cache)
     if options.head_bits is not None and weights.head is not None:
         weights = weights._replace(head=rounded_head(weights.head, options.head_bits))
     reasons = weights.reasons
     for_cpu = not metal and 4 * description.parameters <= CPU_LAYOUT_LIMIT
     built = _build(headers, weights, for_cpu=for_cpu)
     del weights  # where the model has made others of them, these need not be kept as well
-    to_come = on_progress if headers.gguf is None else None  # GGUF weights are there by now
+    repacked = headers.gguf is not None and not (cache and cache.was_read)
+    to_come = None if repacked else on_progress  # repacked weights are there by now
     evaluate_arrays(built.trunk, str(files.root), to_come, stop)
     stays_packed = any(array.dtype == mx.uint32 for array in built.trunk)
     unpacked = _unpacked(description) if for_cpu and not stays_packed else ()
     plain_only = built.adapter.plain_only
     declined = (*description.declined, *reasons, *unpacked, *((plain_only,) if plain_only else ()))
-    described = replace(description, declined=declined)
+    if cache is not None:
+        declined += cache.reasons
+    kept = cache.words if cache is not None else None
+    described = replace(description, declined=declined, repack_cache=kept)
     origin = headers.heads.origin
     return LoadedModel(built.adapter, tokenizer, template, described, built.head, origin)
 
 
 def _canonical_weights(
-    headers: ModelHeaders, metal: bool, on_progress: Progress | None, stop: Stop | None
+    headers: ModelHeaders,
+    metal: bool,
+    on_progress: Progress | None,
+    stop: Stop | None,
+    cache: RepackCache | None,
 ) -> _Weights:
     family, heads, origin = headers.family, headers.heads, str(headers.files.root)
-    read = load_tensors(headers.parts.trunk, metal=metal, on_progress=on_progress, stop=stop)
+    read = load_tensors(
+        headers.parts.trunk, metal=metal, on_progress=on_progress, stop=stop, cache=cache
+    )
     trunk = family.canonical_trunk(read, origin)
     arrays = cast_floats(trunk.arrays, metal=metal)
     if not heads.tensors:
         return _Weights(arrays, None, trunk.reasons)
     shift = _presumed_shift(heads, trunk.norm_shift)
-    read = load_tensors(heads.tensors, metal=metal, stop=stop)
+    read = load_tensors(heads.tensors, metal=metal, stop=stop, cache=cache)
     head = family.canonical_head(read, heads.origin, shift)
     head_arrays = cast_floats(head.arrays, metal=metal)
     return _Weights(arrays, head_arrays, trunk.reasons + head.reasons)

@@ -30,7 +30,8 @@ class ModelDescription:
     state_bytes: recurrent state; cache_bytes_per_token: keys and values, all layers and heads.
     active_parameters: those one token passes through, where that is not all of them.
     sampling: what the model's own generation_config recommends. can_switch_thinking: its chat
-    template lets a conversation switch thinking on or off; known once it is loaded.
+    template lets a conversation switch thinking on or off; known once it is loaded. repack_cache:
+    in words, where repacked weights are kept and whether they came from there; None for nowhere.
     """
 
     name: str
@@ -53,6 +54,7 @@ class ModelDescription:
     declined: tuple[Reason, ...] = ()
     can_switch_thinking: bool = False
     active_parameters: int | None = None
+    repack_cache: str | None = None
 
     def memory_needed(self, context: int) -> int:
         """Bytes to hold the weights and a conversation of `context` tokens."""

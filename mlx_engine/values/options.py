@@ -37,6 +37,8 @@ class LoadOptions:
     MTP heads that are not quantised are rounded to this many bits, None for as they are.
     check_heads: try MTP heads on a short text when they are first read (at once where `heads` is
     given), and say so in the description when they do not fit; costs a prompt of 64 tokens.
+    repack_cache: a folder to keep repacked GGUF weights in (as much again as the model has in
+    memory), None for repacking at every load.
     """
 
     heads: Path | None = None
@@ -46,6 +48,7 @@ class LoadOptions:
     draft_misfit: Misfit = "refuse"
     head_bits: HeadBits | None = None
     check_heads: bool = True
+    repack_cache: Path | None = None
 
     def __post_init__(self) -> None:
         misfit = self.draft_misfit
