@@ -14,6 +14,7 @@ from mlx_engine.drafting.chain import Picking, draft_chain
 from mlx_engine.drafting.contract import Draft, Offer, Proposal, SourceSnapshot, empty_draft
 from mlx_engine.models.contract import Adapter
 from mlx_engine.sampling.sampler import Sampler
+from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.options import MAX_DEPTH, DraftRule
 
 FLUSH_ROWS = 64
@@ -36,6 +37,7 @@ class SmallModelDraft:
     """Chains on the small model's own tokens; picking may change between rounds.
 
     vocabulary: rows of the target's logits; the small model may have more or fewer unused ones.
+    UnsupportedModel for a small model that cannot take back what the target rejects.
     """
 
     limit = MAX_DEPTH
@@ -47,6 +49,11 @@ class SmallModelDraft:
         rule: DraftRule = "shared-noise",
         min_probability: float = 0.0,
     ) -> None:
+        if adapter.plain_only is not None:
+            raise UnsupportedModel(
+                "This draft model cannot draft: some of its layers keep a block of tokens whole or "
+                "not at all, and the target rejects parts of blocks. Give another draft model."
+            )
         self._adapter = adapter
         self._vocabulary = vocabulary
         self._caches = adapter.make_caches()
