@@ -1,0 +1,103 @@
+"""Times of stock MLX that others have measured and published, and what the model says to them.
+
+4-bit weights in groups of 64 unless the entry says 2, float16 or bfloat16 rows, MLX 0.32.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from metal_kernels.chip_figures import chip_named
+from metal_kernels.round_model.mixers import stock_attention
+from metal_kernels.round_model.passes import Place, Stock, verify
+from metal_kernels.round_model.products import Product, stock_product
+from metal_kernels.round_model.shapes import LLAMA_70B, Heads
+
+
+class Published(NamedTuple):
+    """One product, attention over KEYS keys, or the whole 70B model where `piece` is None.
+
+    base: milliseconds at one row, None where only ratios were given. ratios: rows -> T(M) / T(1).
+    """
+
+    source: str
+    chip: str
+    piece: Product | Heads | None
+    base: float | None
+    ratios: dict[int, float]
+
+
+PUBLISHED = (
+    Published(
+        *("MLX issue 3839", "M4 Pro", Product(24576, 4096), None),
+        {2: 1.03, 3: 1.22, 4: 1.47, 6: 2.07, 8: 2.69},
+    ),
+    Published(
+        *("MLX issue 3839", "M4 Pro", Product(4096, 12288), None),
+        {2: 1.18, 3: 1.40, 4: 1.52, 6: 2.05, 8: 2.46},
+    ),
+    Published(
+        *("MLX issue 3839", "M4 Pro", Product(4096, 4096), None),
+        {2: 1.20, 3: 1.35, 4: 1.57, 6: 1.99, 8: 2.01},
+    ),
+    Published(
+        *("MLX PR 3863", "M3 Max", Product(17408, 5120), 0.129),
+        {2: 1.0, 4: 1.28, 6: 2.04, 8: 2.50, 16: 3.94},
+    ),
+    Published(
+        *("MLX issue 4265", "M3 Ultra", Product(17408, 5120), 0.060),
+        {4: 1.0, 6: 1.28, 8: 1.57},
+    ),
+    Published(
+        *("MLX issue 3852", "M4 Pro", Product(17408, 5120), None),
+        {2: 0.99, 3: 1.13, 4: 1.43, 5: 1.75, 8: 2.84},
+    ),
+    Published(
+        *("MLX issue 3852, 2 bits", "M4 Pro", Product(17408, 5120, 2), None),
+        {2: 1.30, 3: 1.82, 4: 2.34, 5: 2.86, 8: 4.53, 16: 7.3},
+    ),
+    Published(
+        *("MLX PR 3791, whole 70B", "M5 Max", None, 76.0),
+        {3: 1.12, 5: 1.42, 8: 2.21, 12: 3.18},
+    ),
+    Published(
+        *("MLX issue 3837, attention", "M1 Ultra", Heads(32, 4, 256, is_gated=False), 2.3),
+        {2: 2.34},
+    ),
+)
+
+KEYS = 100_000
+"""Of the attention that was measured."""
+
+
+class Compared(NamedTuple):
+    """What was measured and what the model says; both T(M) / T(1), or milliseconds at one row."""
+
+    entry: Published
+    rows: int
+    measured: float
+    predicted: float
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured."""
+        return self.predicted / self.measured
+
+
+def predicted(entry: Published, rows: int) -> float:
+    """Seconds of the entry's piece or model with so many rows."""
+    chip = chip_named(entry.chip)
+    if entry.piece is None:
+        return verify(LLAMA_70B, Stock(chip), chip, Place(rows, 512)).seconds
+    if isinstance(entry.piece, Heads):
+        return stock_attention(entry.piece, rows, KEYS).seconds(chip)
+    return stock_product(entry.piece, rows, chip).seconds(chip)
+
+
+def compared() -> Iterator[Compared]:
+    """Every figure; those of one row first in each entry."""
+    for entry in PUBLISHED:
+        one = predicted(entry, 1)
+        if entry.base is not None:
+            yield Compared(entry, 1, entry.base, one * 1000)
+        for rows, ratio in entry.ratios.items():
+            yield Compared(entry, rows, ratio, predicted(entry, rows) / one)
