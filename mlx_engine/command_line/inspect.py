@@ -79,16 +79,25 @@ def _parameters(model: ModelDescription) -> str:
     return words if active is None else f"{words}, {count_words(active)} for each token"
 
 
+def _memory(model: ModelDescription, context: int) -> str:
+    """Which machine it is for is said: this one may have no Metal."""
+    words = f"{size_words(model.memory_needed(context))} with Metal"
+    other = model.without_metal
+    if other is None:
+        return words
+    return f"{words}, {size_words(other.memory_needed(context))} without"
+
+
 def _facts(model: ModelDescription) -> list[tuple[str, str]]:
     memory = [
-        (f"memory at {token_words(context)}", size_words(model.memory_needed(context)))
+        (f"memory at {token_words(context)}", _memory(model, context))
         for context in _contexts(model)
     ]
     return [
         ("file", model.path),
         ("architecture", model.architecture),
         ("parameters", _parameters(model)),
-        ("size", size_words(model.nbytes)),
+        ("size", f"{size_words(model.nbytes)} with Metal"),
         ("quantisation", model.quantisation),
         ("shape", f"{model.layers} layers, {model.hidden_size} wide, {model.vocabulary} tokens"),
         ("context", f"{token_words(model.context_length)} tokens"),

@@ -22,6 +22,19 @@ class TensorGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class Footprint:
+    """What a model needs on another kind of machine; fields as in ModelDescription."""
+
+    nbytes: int
+    cache_bytes_per_token: int
+    state_bytes: int
+
+    def memory_needed(self, context: int) -> int:
+        """Bytes to hold the weights and a conversation of `context` tokens."""
+        return self.nbytes + self.state_bytes + context * self.cache_bytes_per_token
+
+
+@dataclass(frozen=True, slots=True)
 class ModelDescription:
     """A model as the user sees it; everything here can be told from file headers.
 
@@ -29,6 +42,8 @@ class ModelDescription:
     they cannot be used; None when they can. declined: everything else that is off, with reasons.
     state_bytes: recurrent state; cache_bytes_per_token: keys and values, all layers and heads.
     active_parameters: those one token passes through, where that is not all of them.
+    Of a loaded model bytes are those of this machine, of one inspected those of a Mac with Metal;
+    without_metal: those elsewhere, where they differ and are known from headers.
     sampling: what the model's own generation_config recommends. can_switch_thinking: its chat
     template lets a conversation switch thinking on or off; known once it is loaded. repack_cache:
     in words, where repacked weights are kept and whether they came from there; None for nowhere.
@@ -55,6 +70,7 @@ class ModelDescription:
     can_switch_thinking: bool = False
     active_parameters: int | None = None
     repack_cache: str | None = None
+    without_metal: Footprint | None = None
 
     def memory_needed(self, context: int) -> int:
         """Bytes to hold the weights and a conversation of `context` tokens."""

@@ -14,9 +14,10 @@ from scripted_engine import DESCRIPTION, NO_HEADS, ScriptedEngine
 
 from mlx_engine.doctor.finding import Finding
 from mlx_engine.values.errors import ModelNotFound
-from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.model_description import Footprint, ModelDescription
 from mlx_engine.values.reason import Reason
 from mlx_engine.values.stats import GenerationStats
+from mlx_engine.values.words import size_words
 
 ROOT = Path(__file__).parents[3]
 
@@ -116,6 +117,14 @@ def test_inspect_shows_what_matters(outside: FakeOutside) -> None:
     ):
         assert words in outside.out
     assert "\x1b" not in outside.out
+
+
+def test_inspect_says_which_machine_memory_is_for(outside: FakeOutside) -> None:
+    elsewhere = Footprint(2 * DESCRIPTION.nbytes, DESCRIPTION.cache_bytes_per_token, 0)
+    outside.engine = ScriptedEngine(description=replace(DESCRIPTION, without_metal=elsewhere))
+    assert outside.run("inspect", "m.gguf") == 0
+    there, here = elsewhere.memory_needed(4096), DESCRIPTION.memory_needed(4096)
+    assert f"{size_words(here)} with Metal, {size_words(there)} without" in outside.out
 
 
 def test_inspect_json(outside: FakeOutside) -> None:

@@ -36,7 +36,10 @@ def test_a_loaded_model_tells_what_it_holds(tmp_path: Path) -> None:
     model = mlx_engine.load(path)
     told = model.description
     model.close()
-    assert told.nbytes > mlx_engine.inspect(path).nbytes
+    inspected = mlx_engine.inspect(path)
+    assert told.nbytes > inspected.nbytes
+    assert inspected.without_metal is not None
+    assert told.memory_needed(9) == inspected.without_metal.memory_needed(9)
 
 
 def test_dropped_heads_are_told_in_the_words_of_the_file(tmp_path: Path) -> None:
