@@ -37,14 +37,14 @@ class StackReference:
         normed = self._norm(self._residual(tokens), "model.norm")
         return (normed @ self.weights["lm_head.weight"].T).numpy()
 
-    def draft_logits(self, tokens: Sequence[int]) -> NDArray[np.float64]:
-        """[heads, T - 1, V] as Engine.draft_logits has them."""
+    def draft_logits(self, tokens: Sequence[int], first: int = 0) -> NDArray[np.float64]:
+        """[heads, T - 1, V] as Engine.draft_logits has them; rows before `first` are NaN."""
         hidden = self._residual(tokens)
         if (self.kind == "mimo") != ("trunk" in self.faults):
             hidden = self._norm(hidden, "model.norm")
         rows = len(tokens) - 1
         made = np.full((HEADS[self.kind], rows, 300), np.nan)
-        for row in range(rows):
+        for row in range(first, rows):
             states: list[Tensor] = []
             for head in range(min(HEADS[self.kind], rows - row)):
                 read = tokens[1 : row + 2 + head]
@@ -54,6 +54,13 @@ class StackReference:
                 carried = self._carried(head, raw)
                 states.append(carried)
         return made
+
+    def second_logits(self, tokens: Sequence[int], drafted: int) -> NDArray[np.float64]:
+        """[V]: what a single head makes of a token it drafted behind `tokens`."""
+        hidden = self._norm(self._residual(tokens), "model.norm")[:-1]
+        state = self._carried(0, self._head(0, tokens[1:], hidden)[-1])
+        raw = self._head(0, [*tokens[1:], drafted], torch.cat([hidden, state[None]]))[-1]
+        return self._head_logits(0, raw).numpy()
 
     def _residual(self, tokens: Sequence[int]) -> Tensor:
         x = self.weights["model.embed_tokens.weight"][list(tokens)]

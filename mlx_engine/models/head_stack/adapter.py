@@ -56,6 +56,7 @@ def _open_layer(
             f"{table.origin}: no MTP head can be built from the config ({told(error)}). Get the "
             "config again from where the weights come from."
         ) from error
+    mx.eval(mx.random.state[0])  # type: ignore[index]  # drawn from, though no weight is computed
     prefix = f"layers.{number}."
     own = {n.removeprefix(prefix): array for n, array in left.items() if n.startswith(prefix)}
     fill_module(layer, own, f"{table.origin}, MTP head {number + 1}")

@@ -23,7 +23,7 @@ def as_used(raw: Mapping[str, mx.array], shift: int | None, origin: str) -> Cano
 
 def is_norm(name: str) -> bool:
     """Every norm of these heads is of this kind."""
-    return name.endswith(("norm.weight",))
+    return name.endswith("norm.weight")
 
 
 def _by_values(raw: Mapping[str, mx.array], origin: str) -> int:
