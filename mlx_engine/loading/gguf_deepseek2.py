@@ -21,6 +21,7 @@ _LOG = 0.1  # by which the converter multiplies yarn's mscale_all_dim
 class Deepseek2Gguf(TrunkGguf):
     """Names and config of one file."""
 
+    rotates_whole_heads = False
     names: ClassVar = (
         ATTENTION
         | DENSE

@@ -14,6 +14,7 @@ class Glm4MoeGguf(TrunkGguf):
     """Names and config of one file."""
 
     model_type = "glm4_moe"
+    rotates_whole_heads = False
     names: ClassVar = (
         ATTENTION | DENSE | EXPERTS | SHARED | {"post_attention_norm": "post_attention_layernorm"}
     )

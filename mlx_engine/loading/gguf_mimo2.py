@@ -14,6 +14,7 @@ class Mimo2Gguf(TrunkGguf):
     """Names and config of one file."""
 
     model_type = "mimo_v2_flash"
+    rotates_whole_heads = False
     names: ClassVar = (
         ATTENTION
         | DENSE

@@ -9,7 +9,7 @@ from mlx_engine.loading.gguf_header import GgufTensor
 from mlx_engine.loading.gguf_plan import ROUNDED, BlockPlan, plan_of
 from mlx_engine.loading.safetensors_header import TensorInfo
 from mlx_engine.models.stored_forms import Run
-from mlx_engine.values.errors import UnsupportedModel
+from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 Change = Literal["none", "log of minus", "less one", "a last axis", "a first axis"]
 
@@ -110,8 +110,13 @@ def _part(
 
 def _check_order(stored: GgufTensor, place: Placement, plan: BlockPlan) -> None:
     """UnsupportedModel when rows or columns cannot be put in our order without unpacking."""
-    inputs, heads = stored.shape[-1], place.column_heads
-    fits = place.rows is None or stored.shape[0] == (place.file_rows or len(place.rows))
+    inputs, heads, fits = stored.shape[-1], place.column_heads, True
+    rows = stored.shape[0] if place.rows is None else place.file_rows or len(place.rows)
+    if stored.shape[0] != rows:
+        raise BadModelFile(
+            f"{stored.file}: {stored.name} has the shape {list(stored.shape)} where the metadata "
+            f"ask for {rows} rows. Get the file again."
+        )
     if place.run is not None:
         fits = len(stored.shape) == 3 and stored.shape[-2] % place.run.of == 0
     if heads is not None:

@@ -16,6 +16,7 @@ class Step35Gguf(TrunkGguf):
     """Names and config of one file."""
 
     model_type = "step3p5"
+    rotates_whole_heads = False
     names: ClassVar = (
         ATTENTION
         | DENSE

@@ -42,6 +42,7 @@ class TrunkGguf:
     model_type = ""
     names: ClassVar[Mapping[str, str]] = ATTENTION | DENSE
     head_names: ClassVar[Mapping[str, str]] = HEAD
+    rotates_whole_heads = True
 
     def __init__(self, file: GgufFile) -> None:
         self._file = file
@@ -234,6 +235,10 @@ class TrunkGguf:
                     f"{self._file.path}: uses {self._metadata.architecture}.{key}, which this "
                     "version does not run. Take another model."
                 )
+
+        if self.rotates_whole_heads and self._rotated() != self._head:
+            what = f"{self._rotated()} rotated elements in heads of {self._head}"
+            raise self._cannot_be(what, "rope.dimension_count")
 
     def _check_depth(self) -> None:
         """Blocks that the metadata promise are there; a file of heads alone has none of them."""

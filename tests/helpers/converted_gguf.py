@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import gguf
 import numpy as np
@@ -80,12 +80,13 @@ def convert(
     without: str = "",
     old_latents: bool = False,
     joined: bool = False,
-    heads_only: bool = False,
+    heads: Literal["inside", "dropped", "only"] = "inside",
 ) -> Path:
     """changes: metadata to set, None to leave out; without: tensors whose names hold this.
 
     old_latents: kv_b_proj whole, as files before 2025-04 have it. joined: queries, keys and values
-    in one tensor, as well as gates and ups of experts. heads_only: a sidecar.
+    in one tensor, as well as gates and ups of experts. heads: inside as the folder has them;
+    dropped, though the metadata promise them; only, as in a sidecar.
     """
     config = json.loads((folder / "config.json").read_text())
     architecture = ARCHITECTURES[config["model_type"]]
@@ -100,12 +101,7 @@ def convert(
     named = {_mapped(one.name, names): one.value for one in tensors}
     if joined:
         named = _joined(named)
-    if heads_only:
-        named = {
-            name: value
-            for name, value in named.items()
-            if not (found := re.match(r"blk\.(\d+)\.", name)) or int(found[1]) >= first
-        }
+    named = {name: v for name, v in named.items() if _is_wanted(name, heads, first)}
     metadata = converted_metadata(architecture, config, blocks)
     metadata |= vocabulary_metadata(file.parent / f"{file.stem}-tokenizer")
     if config["model_type"] == "glm4_moe_lite":
@@ -116,6 +112,12 @@ def convert(
     present = {key: value for key, value in metadata.items() if value is not None}
     file.write_bytes(gguf_bytes(present, stored))
     return file
+
+
+def _is_wanted(name: str, heads: str, first: int) -> bool:
+    found = re.match(r"blk\.(\d+)\.", name)
+    is_head = found is not None and int(found[1]) >= first
+    return not (is_head and heads == "dropped") and not (found and not is_head and heads == "only")
 
 
 def _read(folder: Path) -> dict[str, NDArray[np.generic]]:

@@ -171,7 +171,7 @@ def _stacks(name: str) -> dict[str, Shape]:
     return stacked | {f"{name}gate.weight": (EXPERTS, HIDDEN), f"{name}router_bias": (EXPERTS,)}
 
 
-def _drawn(shapes: Mapping[str, Shape], seed: int) -> dict[str, Floats]:
+def _drawn(shapes: Mapping[str, Shape], seed: int, norms_around: float) -> dict[str, Floats]:
     """Matrices keep the size of what goes through them; norms and biases are moved visibly."""
     random = np.random.default_rng(seed)
     made = {}
@@ -180,7 +180,7 @@ def _drawn(shapes: Mapping[str, Shape], seed: int) -> dict[str, Floats]:
         if len(shape) > 1:
             value *= shape[-1] ** -0.5
         else:
-            value = 0.2 * value + ("norm" in name and name.startswith("model.") and 1.0)
+            value = 0.2 * value + ("norm" in name) * norms_around
         made[name] = value.astype(np.float32)
     return made
 
@@ -192,7 +192,10 @@ def _write(folder: Path, config: Mapping[str, object], shapes: Mapping[str, Shap
         "model.norm.weight": (HIDDEN,),
         "lm_head.weight": (VOCABULARY, HIDDEN),
     }
-    save_file(_drawn({**around, **shapes}, seed=3), folder / "model.safetensors")
+    save_file(
+        _drawn({**around, **shapes}, 3, 0.0 if config is STEP else 1.0),
+        folder / "model.safetensors",
+    )
     (folder / "config.json").write_text(json.dumps(config))
     make_tiny_tokenizer(folder, VOCABULARY)
     return folder

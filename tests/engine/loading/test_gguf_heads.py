@@ -1,0 +1,81 @@
+"""MTP heads in GGUFs of other families than Qwen's: inside, in sidecars, dropped, grafted."""
+
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+import tiny_nextn
+from converted_gguf import Storage, convert
+from tiny_head_stacks import publish_mimo, publish_step
+
+import mlx_engine
+
+STACKS = {"mimo_v2_flash": publish_mimo, "step3p5": publish_step}
+FAMILIES = (*tiny_nextn.TYPES, *STACKS)
+TOKENS = [5, 9, 200, 31, 77, 8, 150, 2, 2, 64, 12, 4]
+Q8_0 = Storage(lambda name: None if "gate_inp" in name or "attn_k_b" in name
+               else gguf.GGMLQuantizationType.Q8_0)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """Each family once, heads with embedding and output of their own where it can have them."""
+    place, made = tmp_path_factory.mktemp("tiny"), {}
+
+    def get(family: str) -> Path:
+        if family not in made:
+            folder = made[family] = place / family
+            if family in STACKS:
+                STACKS[family](folder)
+            else:
+                tiny_nextn.publish(family, folder, own=family != "deepseek_v3")
+        return made[family]
+
+    return get
+
+
+def numbers(path: Path, heads: Path | None = None) -> np.ndarray:
+    """Logits and draft logits of every head, one below the other."""
+    engine = mlx_engine.load(path, heads=heads)
+    assert engine.description.mtp_heads >= 1
+    found = np.concatenate([engine.logits(TOKENS), *engine.draft_logits(TOKENS)])
+    engine.close()
+    return found
+
+
+@pytest.mark.parametrize("joined", [False, True])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_heads_draft_as_those_of_the_folder(published, tmp_path, family, joined):
+    folder = published(family)
+    if joined and family in ("deepseek_v3", "glm4_moe_lite"):
+        pytest.skip("latents have no queries, keys and values to join")
+    file = convert(folder, tmp_path / "m.gguf", joined=joined)
+    np.testing.assert_allclose(numbers(file), numbers(folder), atol=1e-4)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_packed_heads(published, tmp_path, family):
+    file = convert(published(family), tmp_path / "m.gguf", storage=Q8_0)
+    plain = convert(published(family), tmp_path / "u.gguf", storage=Q8_0._replace(unpacked=True))
+    np.testing.assert_allclose(numbers(file), numbers(plain), atol=1e-4)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_heads_that_were_dropped_or_lie_elsewhere(published, tmp_path, family):
+    """The metadata go on promising them; a sidecar is found by its name, or given."""
+    folder, place = published(family), tmp_path / "place"
+    place.mkdir()
+    bare = convert(folder, place / "bare.gguf", heads="dropped")
+    described = mlx_engine.inspect(bare)
+    assert (described.mtp_heads, described.mtp and described.mtp.code) == (0, "heads-dropped")
+    engine = mlx_engine.load(bare)
+    whole = convert(folder, tmp_path / "whole.gguf")
+    wanted = numbers(whole)
+    np.testing.assert_allclose(engine.logits(TOKENS), wanted[: len(TOKENS)], atol=1e-4)
+    engine.close()
+    np.testing.assert_allclose(numbers(bare, whole), wanted, atol=1e-4)
+    np.testing.assert_allclose(numbers(bare, folder), wanted, atol=1e-4)
+    sidecar = convert(folder, place / "mtp-bare.gguf", heads="only")
+    np.testing.assert_allclose(numbers(bare), wanted, atol=1e-4)
+    np.testing.assert_allclose(numbers(bare, sidecar), wanted, atol=1e-4)
