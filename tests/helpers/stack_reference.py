@@ -117,7 +117,7 @@ class StackReference:
         if self.kind == "step3p5":
             q = self._norm(q, f"{prefix}self_attn.q_norm")
             k = self._norm(k, f"{prefix}self_attn.k_norm")
-        periods = self._periods(layer, rotated, base)
+        periods = self.periods(layer, rotated, base)
         q, k = _rotate(q, periods), _rotate(k, periods)
         k, v = (part.repeat_interleave(len(q) // len(part), dim=0) for part in (k, v))
         if self.kind == "mimo_v2_flash":
@@ -146,7 +146,7 @@ class StackReference:
         is_full = layer in (0, 3, 5)
         return 16, 16, 8 if is_full else 16, 5e6 if is_full else 1e4, math.inf if is_full else 8
 
-    def _periods(self, layer: int, rotated: int, base: float) -> Tensor:
+    def periods(self, layer: int, rotated: int, base: float) -> Tensor:
         """Radians per position; Step's full layers are stretched the way of Llama 3."""
         plain = base ** -(torch.arange(0, rotated, 2).double() / rotated)
         if self.kind != "step3p5" or layer not in (0, 3, 5):

@@ -15,6 +15,7 @@ from mlx_engine.models.head_stack.head import StackHead
 from mlx_engine.models.layers import Linear
 from mlx_engine.models.mlx_lm_trunk.adapters import TrunkAdapter
 from mlx_engine.models.mlx_lm_trunk.build import fill_module, parameters_of, told
+from mlx_engine.models.mlx_lm_trunk.listed_rotation import ListedRotation, listed_rotation
 from mlx_engine.models.mlx_lm_trunk.make_adapter import OpenTrunk, open_trunk, tried
 from mlx_engine.models.mlx_lm_trunk.text_config import flat_config
 from mlx_engine.models.weight_table import WeightTable
@@ -35,9 +36,12 @@ def build_stack(
     while f"layers.{count}.join.weight" in table:
         count += 1
     heads = [StackHead(definition, fields, table, n, opened.trunk) for n in range(count)]
-    left = table.take_all()
+    left, listed = table.take_all(), listed_rotation(flat)
+    plain = flat if listed is None else {**flat, "rope_scaling": None}
     for number, head in enumerate(heads):
-        head.layer = _open_layer(definition, flat, left, number, table)
+        head.layer = _open_layer(definition, plain, left, number, table)
+        if listed is not None and head.window is None:
+            head.layer["self_attn"].rope = ListedRotation(listed)
     return tried(lambda: StackAdapter(definition, opened, heads), trunk.origin)
 
 

@@ -16,7 +16,10 @@ from mlx_engine.models.weight_table import WeightTable
 
 
 class StackHead:
-    """models/contract.py's MtpHead. `layer` takes (x, mask, cache); it is put in afterwards."""
+    """models/contract.py's MtpHead. `layer` takes (x, mask, cache); it is put in afterwards.
+
+    window: tokens a row sees, its own included; None for all.
+    """
 
     layer: Module
 
@@ -31,7 +34,7 @@ class StackHead:
         name, eps = f"layers.{number}", fields.number(definition.eps, 1e-6)
         hidden, self.vocabulary = fields.count("hidden_size"), fields.count("vocab_size")
         sizes = definition.sizes(fields, number)
-        self._definition, self._window, self._embed = definition, sizes.window, trunk.embed
+        self._definition, self.window, self._embed = definition, sizes.window, trunk.embed
         self._embedding_norm = Norm.take(table, f"{name}.enorm", hidden, eps)
         self._hidden_norm = Norm.take(table, f"{name}.hnorm", hidden, eps)
         self._join = Linear.take(table, f"{name}.join", hidden, 2 * hidden)
@@ -44,7 +47,7 @@ class StackHead:
 
     def make_head_caches(self) -> LayerCaches:
         """An empty cache for the decoder layer."""
-        return LayerCaches([FullCache() if self._window is None else WindowCache(self._window)])
+        return LayerCaches([FullCache() if self.window is None else WindowCache(self.window)])
 
     def mtp_forward(self, tokens: mx.array, hidden: mx.array, caches: LayerCaches) -> mx.array:
         """Tokens [1, T] and the hidden states before them [1, T, H] -> the head's states."""

@@ -162,6 +162,24 @@ def test_packed_files_equal_their_values(tmp_path, kind):
     assert relative(found[1], wanted[1]) < 1e-4
 
 
+def test_step_with_its_rotation_listed_as_in_gguf(opened, drafted, tmp_path):
+    """Full layers, those of heads too, turn as the factors say."""
+    plain = 5e6 ** -(np.arange(0, 8, 2) / 8)
+    turned = StackReference("step3p5", values_of("step3p5")).periods(0, 8, 5e6).numpy()
+    listed = {
+        "rope_type": "listed",
+        "base": 5e6,
+        "factors": [float(factor) for factor in plain / turned],
+        "magnitude": 1.0,
+        "layers": [0, 3],
+    }
+    folder = write_stack(tmp_path / "m", "step3p5", None, {"rope_scaling": listed})
+    logits, drafts = found_in(folder)
+    assert max(listed["factors"]) > 1.5
+    assert relative(logits, opened("step3p5")[1].logits(TOKENS)) < 1e-5
+    assert relative(drafts, drafted("step3p5")) < 1e-5
+
+
 def as_mlx_stores_it(values):
     """Step's tensors under the names of mlx-lm's class, norms 1 + w."""
     made = {}
