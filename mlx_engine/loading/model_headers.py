@@ -1,7 +1,7 @@
 """Everything the headers of a model's files tell, before any weight is read."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mlx_engine.loading.assembled_tensors import assemble
@@ -11,6 +11,7 @@ from mlx_engine.loading.gguf_rounding import rounding_reasons
 from mlx_engine.loading.json_file import read_json_object
 from mlx_engine.loading.model_folder import ModelFiles
 from mlx_engine.loading.mtp_weights import HeadTensors, find_heads
+from mlx_engine.loading.repeated_tensors import without_repeats
 from mlx_engine.loading.safetensors_header import TensorInfo, merge_headers
 from mlx_engine.models.family import Family, Parts
 from mlx_engine.models.registry import family_for, is_known
@@ -49,13 +50,15 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
     _refuse_foreign_packing(config, architecture, files.config)
     origin = str(files.root)
     parts = _assembled(family.split(merge_headers(files.shards), config, origin))
+    found = find_heads(files, parts.head, family, config, heads)
+    needed = without_repeats(found.tensors, parts.trunk, family.repeats())
     return ModelHeaders(
         files=files,
         config=config,
         architecture=architecture,
         family=family,
         parts=parts,
-        heads=find_heads(files, parts.head, family, config, heads),
+        heads=replace(found, tensors=needed),
     )
 
 

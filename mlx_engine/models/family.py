@@ -116,6 +116,9 @@ class Family(Protocol):
         two ways, or be absent.
         """
 
+    def repeats(self) -> Mapping[str, str]:
+        """Matrices of heads that may repeat one of the trunk: their canonical names, and its."""
+
     def sign_of_no_heads(self, config: Mapping[str, object], origin: str) -> str:
         """What files show from which heads were dropped, in words."""
 

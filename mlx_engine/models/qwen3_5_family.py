@@ -62,6 +62,10 @@ class Qwen35Family:
         del present
         return self.shapes(config, origin).head
 
+    def repeats(self) -> dict[str, str]:
+        """None."""
+        return {}
+
     def sign_of_no_heads(self, config: Mapping[str, object], origin: str) -> str:
         """Their prefix."""
         del config, origin

@@ -62,6 +62,10 @@ class LibraryFamily:
         del config, present, origin
         return {}
 
+    def repeats(self) -> dict[str, str]:
+        """None."""
+        return {}
+
     def sign_of_no_heads(self, config: Mapping[str, object], origin: str) -> str:
         """Whatever a file may call them."""
         del config, origin

@@ -8,7 +8,7 @@ at position k-1 of the head's cache. The first head drafts every token, chained 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from mlx_engine.models.config_fields import ConfigFields
@@ -16,6 +16,8 @@ from mlx_engine.models.family import Shape
 
 State = Literal["normed", "residual"]
 """A hidden state after or before the norm that ends trunk or head."""
+
+OWN = {"embed_tokens": "model.embed_tokens", "shared_head.head": "lm_head"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +28,8 @@ class HeadDefinition:
     input. trunk_state, chain_state: what a head reads of the trunk, and of itself from the second
     draft on. norm_offset: 1 where norms are stored as w and used as 1 + w. layer: shapes of the
     decoder layer by name, given the names there are, for what may be stored in two forms. own:
-    tensors that are copies of the trunk's or trained on their own, and may be absent: then the
-    trunk's are taken. The cache is of the kind the decoder layer's class has.
+    matrices that are trained on their own, or repeat one of the trunk (named behind it), or are
+    absent: then the trunk's is taken. The cache is of the kind the decoder layer's class has.
     """
 
     model_type: str
@@ -37,4 +39,4 @@ class HeadDefinition:
     trunk_state: State = "normed"
     chain_state: State = "normed"
     norm_offset: int = 0
-    own: tuple[str, ...] = ("embed_tokens.weight", "shared_head.head.weight")
+    own: Mapping[str, str] = field(default_factory=lambda: dict(OWN))

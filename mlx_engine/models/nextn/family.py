@@ -49,16 +49,20 @@ class NextnFamily(LibraryFamily):
         """Those of the first head, in the form that is there."""
         fields = ConfigFields(flat_config(self._definition.model_type, config, origin), origin)
         hidden, vocabulary = fields.count("hidden_size"), fields.count("vocab_size")
-        names = bare(present)
+        names, own = bare(present), [f"{name}.weight" for name in self._definition.own]
         shapes: dict[str, Shape] = {
             "eh_proj.weight": (hidden, 2 * hidden),
             "enorm.weight": (hidden,),
             "hnorm.weight": (hidden,),
             "shared_head.norm.weight": (hidden,),
             **self._definition.layer(fields, names),
-            **{name: (vocabulary, hidden) for name in self._definition.own if name in names},
+            **{name: (vocabulary, hidden) for name in own if name in names},
         }
         return {f"{HEAD}.{name}": shape for name, shape in shapes.items()}
+
+    def repeats(self) -> dict[str, str]:
+        """Embedding and output head."""
+        return {f"{HEAD}.{name}": twin for name, twin in self._definition.own.items()}
 
     def sign_of_no_heads(self, config: Mapping[str, object], origin: str) -> str:
         """The layer that has none."""

@@ -10,7 +10,9 @@ from tiny_published import edit_config
 
 import mlx_engine
 from mlx_engine.loading.inspect_model import inspect_model
-from mlx_engine.values.errors import BadModelFile
+from mlx_engine.loading.load_model import load_model
+from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+from mlx_engine.values.options import LoadOptions
 
 HEAD = f"model.layers.{LAYER}."
 
@@ -97,6 +99,38 @@ def test_copies_of_the_trunks_may_be_absent(folder):
     without(place, f"{HEAD}embed_tokens")
     without(place, f"{HEAD}shared_head.head")
     assert inspect_model(place, place, None).mtp is None
+
+
+def repeated(arrays):
+    return arrays | {
+        f"{HEAD}embed_tokens.weight": arrays["model.embed_tokens.weight"],
+        f"{HEAD}shared_head.head.weight": arrays["lm_head.weight"],
+    }
+
+
+def changed(arrays):
+    """One number of the copy is another."""
+    name = f"{HEAD}shared_head.head.weight"
+    made = repeated(arrays)
+    return made | {name: made[name].at[-1, -1].add(1)}
+
+
+@pytest.mark.parametrize("change", [repeated, changed])
+def test_copies_of_the_trunks_are_not_kept_twice(folder, change):
+    place = folder()
+    rewrite(place, change)
+    model = load_model(place, LoadOptions(), place)
+    whole = model.adapter.vocabulary * model.adapter.hidden_size
+    held = [array for array in model.head_arrays if array.size == whole]
+    assert len(held) == (0 if change is repeated else 1)
+    model.read_heads()
+
+
+def test_fp8_is_refused_by_name(folder):
+    place = folder("deepseek_v3")
+    edit_config(place, quantization_config={"quant_method": "fp8"})
+    with pytest.raises(UnsupportedModel, match="fp8"):
+        mlx_engine.load(place)
 
 
 def test_more_heads_promised_than_present(folder):
