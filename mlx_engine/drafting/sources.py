@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from mlx_engine.drafting.block_draft import BlockDraft
 from mlx_engine.drafting.chain import Picking
 from mlx_engine.drafting.chained_mtp_draft import ChainedMtpDraft
 from mlx_engine.drafting.combined_draft import CombinedDraft, ModelSource
@@ -15,6 +16,7 @@ from mlx_engine.drafting.prompt_lookup_draft import PromptLookupDraft
 from mlx_engine.drafting.shared_cache_draft import SharedCacheDraft
 from mlx_engine.drafting.small_model_draft import SmallModelDraft
 from mlx_engine.models.contract import Adapter
+from mlx_engine.models.drafters.dflash import DFlash
 from mlx_engine.models.drafters.eagle3 import Eagle3
 from mlx_engine.models.drafters.gemma4_assistant import Gemma4Assistant
 from mlx_engine.models.drafters.kinds import Drafter
@@ -146,6 +148,8 @@ def _with_draft_model(
         return MtpDraft(drafter, rule, least, by="model")
     if isinstance(drafter, Gemma4Assistant):
         return SharedCacheDraft(drafter, rule, least)
+    if isinstance(drafter, DFlash):
+        return BlockDraft(drafter, rule, least)
     return SmallModelDraft(drafter, vocabulary, rule, least)
 
 
@@ -165,7 +169,7 @@ def has_lost_its_place(source: DraftSource) -> bool:
 
 def needs_hidden_states(source: DraftSource) -> bool:
     """Whether it has to be there when the target reads."""
-    return isinstance(model_part(source), MtpDraft | SharedCacheDraft)
+    return isinstance(model_part(source), MtpDraft | SharedCacheDraft | BlockDraft)
 
 
 def own_head(source: DraftSource) -> MtpDraft | None:
@@ -184,7 +188,7 @@ def follow_options(
 ) -> None:
     """Take over what may change between rounds."""
     part = model_part(source)
-    if isinstance(part, MtpDraft | SmallModelDraft | SharedCacheDraft):
+    if isinstance(part, MtpDraft | SmallModelDraft | SharedCacheDraft | BlockDraft):
         part.picking = Picking(new.rule, new.min_probability)
     is_same = (old.output, old.vocabulary) == (new.output, new.vocabulary)
     head = own_head(source)

@@ -13,6 +13,8 @@ from mlx_engine.loading.load_tensors import load_tensors
 from mlx_engine.loading.model_folder import ModelFiles
 from mlx_engine.loading.safetensors_header import TensorInfo, merge_headers
 from mlx_engine.models.contract import Adapter
+from mlx_engine.models.drafters.dflash import DFlash
+from mlx_engine.models.drafters.dflash_config import DFlashConfig, is_dflash
 from mlx_engine.models.drafters.eagle3 import Eagle3
 from mlx_engine.models.drafters.eagle3_config import Eagle3Config, is_eagle3, plain_name
 from mlx_engine.models.drafters.gemma4_assistant import Gemma4Assistant
@@ -24,7 +26,7 @@ from mlx_engine.models.mlx_lm_trunk.gemma4 import Gemma4Adapter
 from mlx_engine.models.weight_table import WeightTable
 from mlx_engine.values.errors import BadModelFile
 
-DrafterKind = Literal["eagle3", "gemma4-assistant"]
+DrafterKind = Literal["eagle3", "gemma4-assistant", "dflash"]
 _BUFFERS = ("t2d",)
 """Tensors that say again what others say."""
 
@@ -60,6 +62,8 @@ def read_drafter(files: ModelFiles) -> DrafterFiles | None:
 def _kind(config: Mapping[str, object], tensors: Mapping[str, TensorInfo]) -> DrafterKind | None:
     if config.get("model_type") in GEMMA4_ASSISTANTS:
         return "gemma4-assistant"
+    if is_dflash(config):
+        return "dflash"
     return "eagle3" if is_eagle3(tensors) else None
 
 
@@ -96,9 +100,16 @@ def _assistant(
     return Gemma4Assistant(sizes, table, numbers.get(_ORDERING), target)
 
 
+def _dflash(files: DrafterFiles, table: WeightTable, numbers: Numbers, target: Adapter) -> Drafter:
+    del numbers
+    lends = draft_target(target, files.origin)
+    return DFlash(DFlashConfig.read(files.config, files.origin), table, lends)
+
+
 _BUILD: Mapping[DrafterKind, Callable[[DrafterFiles, WeightTable, Numbers, Adapter], Drafter]] = {
     "eagle3": _eagle3,
     "gemma4-assistant": _assistant,
+    "dflash": _dflash,
 }
 
 

@@ -6,13 +6,11 @@ import mlx.core as mx
 import numpy as np
 import pytest
 import torch
+from looked_into import Target, opened
 from tiny_eagle3 import Reference, TinyEagle, tensors_of, write_tiny_eagle
-from tiny_published import VOCABULARY, publish
-from transformers import AutoModelForCausalLM
+from tiny_published import VOCABULARY, edit_config
 
 import mlx_engine
-from mlx_engine.loading.drafter_files import bring_in, build_drafter, read_drafter
-from mlx_engine.loading.locate_model import locate_model
 from mlx_engine.values.errors import BadModelFile, EngineError, UnsupportedModel
 from mlx_engine.values.options import LoadOptions
 
@@ -26,31 +24,6 @@ FORMS = {
 }
 
 
-class Target:
-    """A published tiny model, and the residuals that transformers sees in it."""
-
-    def __init__(self, name, folder):
-        self.tiny = publish(name, folder)
-        self.engine = mlx_engine.load(folder)
-        model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
-        self.tokens = self.tiny.tokens[:17]
-        seen = []
-        layers = model.model.layers
-        hooks = [layer.register_forward_pre_hook(
-            lambda _, args, kwargs: seen.append((args or tuple(kwargs.values()))[0][0].detach()),
-            with_kwargs=True) for layer in layers]  # fmt: skip
-        hooks.append(model.model.norm.register_forward_pre_hook(
-            lambda _, args: seen.append(args[0][0].detach())))  # fmt: skip
-        with torch.no_grad():
-            model(torch.tensor([self.tokens]))
-        self.residuals = seen  # seen[n + 1] is the output of layer n
-        self.embedding = model.get_input_embeddings().weight.detach()
-
-    @property
-    def adapter(self):
-        return self.engine.parts.adapter
-
-
 @pytest.fixture(scope="module")
 def targets(tmp_path_factory):
     made = {}
@@ -61,13 +34,6 @@ def targets(tmp_path_factory):
         return made[name]
 
     return get
-
-
-def opened(folder, adapter):
-    files = read_drafter(locate_model(folder, folder))
-    drafter = build_drafter(files, adapter)
-    bring_in(drafter, files.origin)
-    return drafter
 
 
 def found(drafter, tokens):
@@ -177,8 +143,6 @@ def test_what_does_not_fit_is_told(targets, tmp_path, name):
 
 
 def test_kinds_that_are_not_run(targets, tmp_path):
-    from tiny_published import edit_config
-
     folder = write_tiny_eagle(tmp_path / "d", TINY)
     edit_config(folder, num_hidden_layers=2)
     with pytest.raises(UnsupportedModel, match="2 layers"):

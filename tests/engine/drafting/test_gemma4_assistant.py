@@ -4,13 +4,12 @@ import mlx.core as mx
 import numpy as np
 import pytest
 import torch
+from looked_into import opened
 from tiny_gemma4 import CLUSTERS, VOCABULARY, WINDOW, change_tensors, drafted, write_pair
 from tiny_published import edit_config, publish
 
 import mlx_engine
 from mlx_engine.drafting.shared_cache_draft import SharedCacheDraft
-from mlx_engine.loading.drafter_files import bring_in, build_drafter, read_drafter
-from mlx_engine.loading.locate_model import locate_model
 from mlx_engine.values.errors import BadModelFile
 
 TOKENS = [int(t) for t in np.random.default_rng(2).integers(0, VOCABULARY, 3 * WINDOW)]
@@ -20,13 +19,6 @@ FORMS = {
     "plain output": {"ordered": False},
     "no shared layers, older config": {"shared": 0, "old": True},
 }
-
-
-def opened(folder, adapter):
-    files = read_drafter(locate_model(folder, folder))
-    drafter = build_drafter(files, adapter)
-    bring_in(drafter, files.origin)
-    return drafter
 
 
 def found(assistant, tokens, after=AFTER, chunk=5):

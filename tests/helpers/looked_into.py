@@ -1,0 +1,55 @@
+"""Tiny published targets with the residuals that transformers sees in them."""
+
+import mlx.core as mx
+import torch
+from tiny_published import publish
+from transformers import AutoModelForCausalLM
+
+import mlx_engine
+from mlx_engine.loading.drafter_files import bring_in, build_drafter, read_drafter
+from mlx_engine.loading.locate_model import locate_model
+
+
+class Target:
+    """residuals[n + 1]: the output of layer n [T, H], residuals[0] the embedding."""
+
+    def __init__(self, name, folder):
+        self.tiny = publish(name, folder)
+        self.engine = mlx_engine.load(folder)
+        model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
+        self.tokens = self.tiny.tokens[:17]
+        self.residuals = []
+
+        def hear(_, args, kwargs):
+            given = args or tuple(kwargs.values())
+            self.residuals.append(given[0][0].detach())
+
+        for part in (*model.model.layers, model.model.norm):
+            part.register_forward_pre_hook(hear, with_kwargs=True)
+        with torch.no_grad():
+            model(torch.tensor([self.tokens]))
+        self.embedding = model.get_input_embeddings().weight.detach()
+        self.output = model.get_output_embeddings().weight.detach()
+
+    @property
+    def adapter(self):
+        return self.engine.parts.adapter
+
+
+def opened(folder, adapter):
+    """The drafter in a folder, read."""
+    files = read_drafter(locate_model(folder, folder))
+    drafter = build_drafter(files, adapter)
+    bring_in(drafter, files.origin)
+    return drafter
+
+
+def hidden_of(drafter, tokens):
+    """The target's wide hidden states of tokens, read in two chunks."""
+    caches = drafter.target.make_caches()
+    parts = []
+    for part in (tokens[:5], tokens[5:]):
+        if part:
+            parts.append(drafter.target.forward(mx.array([part]), caches))
+            caches.keep(len(part))
+    return mx.concatenate(parts, axis=1)
