@@ -12,7 +12,8 @@ def main() -> int:
     """The exit status."""
     meant = meant_by(sys.argv[1:])
     if not isinstance(meant, OpenWindow):
-        return run(meant.arguments, real_outside(this_users_folders().logs))
+        folders = this_users_folders()
+        return run(meant.arguments, real_outside(folders.logs, folders.kernels_file))
     from app.run_window import run_window
 
     return run_window(meant.paths)

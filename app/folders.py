@@ -27,6 +27,11 @@ class Folders:
         return self.data / "chats.db"
 
     @property
+    def kernels_file(self) -> Path:
+        """What is remembered of the Metal kernels on this machine."""
+        return self.cache / "kernels.json"
+
+    @property
     def settings_file(self) -> Path:
         """The settings of the app."""
         return self.settings / "settings.json"

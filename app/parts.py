@@ -39,6 +39,7 @@ from app.values.errors import StoreError
 from app.window.widgets import make_widgets
 from app.worker.contract import ModelSource
 from app.worker.engine_worker import EngineWorker
+from app.worker.model_source import EngineModels
 
 
 class Parts(QObject):
@@ -59,7 +60,8 @@ class Parts(QObject):
         self.look = LookController(application, self.settings, self)
         self.store = _open_chats(folders.chats_file)
         self.widgets = make_widgets(self.look.theme, self.look.sizes)
-        self.worker = EngineWorker(machine.usable_bytes, source, self)
+        models = source or EngineModels(folders.kernels_file)
+        self.worker = EngineWorker(machine.usable_bytes, models, self)
         widgets, request = self.widgets, self.worker.request
         self.answers = Answers(self.store, request, parent=self)
         self.models = ModelController(request, self)

@@ -114,7 +114,8 @@ class Lanes:
     """The lanes of one machine and one wish; layers ask it when they are built.
 
     launcher: None where nothing can run kernels. exact: rows are to be exact. off: why a lane is
-    not used at all, by name. measured: by name, what was timed.
+    not used at all, by name. measured: by name, what was timed. asked: all work that layers have
+    asked for so far, to tell in the end which lanes a model uses.
     """
 
     launcher: Launcher | None
@@ -122,6 +123,7 @@ class Lanes:
     chip: Chip = NO_CHIP
     off: Mapping[LaneName, str] = field(default_factory=dict)
     measured: Mapping[LaneName, tuple[Measured, ...]] = field(default_factory=dict)
+    asked: dict[LaneName, set[Work]] = field(default_factory=dict, compare=False)
 
     def has(self, name: LaneName) -> bool:
         """Whether the lane is there for some work."""
@@ -132,8 +134,31 @@ class Lanes:
 
         With exact numerics all or none: the count must not decide.
         """
+        if not self.has(name):
+            return NO_ROWS
+        self.asked.setdefault(name, set()).add(work)
+        return self._rows(name, work)
+
+    def why_unused(self, name: LaneName) -> str:
+        """Why the layers built so far do not use a lane, "" when some do."""
+        if self.launcher is None:
+            return "There is no Metal here: stock operations are used."
+        if name in self.off:
+            return f"Switched off: {self.off[name]}."
+        asked = sorted(self.asked.get(name, ()))
+        if not asked:
+            return "No layer of this model can use it."
+        if any(self._rows(name, work) for work in asked):
+            return ""
+        misfits = [LANES[name].misfit(work) for work in asked]
+        if all(misfits):
+            return f"It does not fit this model: {misfits[0]}."
+        told = "measured" if self.measured.get(name) else "taken"
+        return f"Stock MLX is {told} to be as fast here."
+
+    def _rows(self, name: LaneName, work: Work) -> frozenset[int]:
         lane = LANES[name]
-        if not self.has(name) or lane.misfit(work):
+        if lane.misfit(work):
             return NO_ROWS
         if self.exact and lane.is_exact:
             return ALL_ROWS

@@ -12,6 +12,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from metal_kernels.lanes import Work
 from mlx_engine.built_in_model import built_in_model
 from mlx_engine.check_model import with_head_check, with_numerics
 from mlx_engine.decoding.answer import Answer
@@ -28,8 +29,10 @@ from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.drafting.round_plan import Learned
 from mlx_engine.drafting.sources import DraftKit
 from mlx_engine.drafting.teacher_forced import teacher_forced
+from mlx_engine.lanes.lanes_here import lane_states, lanes_here, launcher_here
 from mlx_engine.loading.draft_model import DraftModel, open_draft_model
 from mlx_engine.loading.load_model import LoadedModel, load_model
+from mlx_engine.sampling.position_noise import noise_by
 from mlx_engine.sampling.sampler import fresh_seed
 from mlx_engine.text.chat_template import PLAIN_STOP, fallback_template
 from mlx_engine.text.streaming_text import StreamingText
@@ -52,9 +55,11 @@ def open_engine(
     options: LoadOptions,
     on_progress: Callable[[int, int], None] | None = None,
     stop: Callable[[], bool] | None = None,
+    lane_verdict: Path | None = None,
 ) -> "Engine":
-    """Load a model and check its numerics on this machine. Raises EngineError."""
-    model = load_model(path, options, built_in_model(), on_progress, stop)
+    """Load a model, its kernels by `lane_verdict`, and check its numerics. Raises EngineError."""
+    lanes = lanes_here(launcher_here(), options.numerics, lane_verdict)
+    model = load_model(path, options, built_in_model(), on_progress, stop, lanes)
     return Engine(model, options, open_draft_model(options, model))
 
 
@@ -86,11 +91,13 @@ class Engine:
                 outputs=OutputShelf(model.adapter, model.tokenizer.special_ids),
             ),
             chunk=CHUNK_ON_METAL if mx.metal.is_available() else CHUNK_ON_CPU,
+            noise=noise_by(model.lanes.launcher_of("noise", Work("", model.adapter.vocabulary))),
         )
         self.description = replace(
             with_numerics(model, options.numerics),
             context_length=self._parts.context_length,
             can_switch_thinking=self._parts.template.can_switch_thinking,
+            lanes=lane_states(model.lanes),
         )
         self._checks_heads = options.check_heads and model.adapter.mtp_depth > 0
         if options.heads is not None:
@@ -178,6 +185,7 @@ class Engine:
             _Unattended(picked, control),
             fresh_seed() if picked.seed is None else picked.seed,
             self._parts.chunk,
+            self._parts.noise,
         )
         deque(answer.events(), maxlen=0)
         finished = answer.finished()

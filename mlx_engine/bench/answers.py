@@ -75,6 +75,7 @@ def open_answer(
         _Unchanged(sampling, control),
         SEED,
         parts.chunk,
+        parts.noise,
     )
     return Opened(answer, track)
 

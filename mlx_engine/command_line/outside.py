@@ -4,6 +4,7 @@ import io
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TextIO
 
@@ -56,10 +57,11 @@ class Outside:
         return self.stdin.isatty() and self.stdout.isatty()
 
 
-def real_outside(log_folder: Path | None = None) -> Outside:
+def real_outside(log_folder: Path | None = None, lane_verdict: Path | None = None) -> Outside:
     """The process's own streams and the real engine; loads no MLX yet.
 
-    What a terminal's encoding cannot show is shown as a question mark.
+    lane_verdict: where it is remembered which Metal kernels are sound here, None for nowhere. What
+    a terminal's encoding cannot show is shown as a question mark.
     """
     import mlx_engine
 
@@ -71,17 +73,17 @@ def real_outside(log_folder: Path | None = None) -> Outside:
         stdout=sys.stdout,
         stderr=sys.stderr,
         log_folder=log_folder,
-        load=mlx_engine.load,
+        load=partial(mlx_engine.load, lane_verdict=lane_verdict),
         inspect=mlx_engine.inspect,
-        examine=_examine,
+        examine=partial(_examine, lane_verdict),
         backend=_backend,
     )
 
 
-def _examine() -> Iterable[Finding]:
+def _examine(verdict: Path | None) -> Iterable[Finding]:
     from mlx_engine.doctor.examine import examine
 
-    return examine()
+    return examine(verdict)
 
 
 def _backend() -> str:

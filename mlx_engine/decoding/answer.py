@@ -15,6 +15,7 @@ from mlx_engine.decoding.tally import Tally
 from mlx_engine.decoding.track import Track
 from mlx_engine.drafting.contract import Offer
 from mlx_engine.drafting.draft_length import DraftLength
+from mlx_engine.sampling.position_noise import NoiseOfKeys, plain_noise
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.events import (
     Event,
@@ -96,6 +97,7 @@ class Answer:
         control: Control,
         seed: int,
         chunk: int,
+        noise: NoiseOfKeys = plain_noise,
     ) -> None:
         everything = opening.tokens
         self.tokens = list(opening.answered)
@@ -107,6 +109,7 @@ class Answer:
         self._text = text
         self._control = control
         self._chunk = chunk
+        self._noise = noise
         self._last = everything[-1]
         self._generated = 0
         self._tried = 0
@@ -236,7 +239,8 @@ class Answer:
 
     def _new_sampler(self, answered: Sequence[int]) -> Sampler:
         """A sampler that knows the prompt and the answer so far."""
-        sampler = Sampler(self._options, self._track.adapter.vocabulary, self.tally.seed)
+        vocabulary = self._track.adapter.vocabulary
+        sampler = Sampler(self._options, vocabulary, self.tally.seed, self._noise)
         sampler.begin(self._opening.prompt)
         sampler.commit(answered)
         return sampler

@@ -225,6 +225,7 @@ class Session:
             _Live(self),
             fresh_seed() if seed is None else seed,
             self._model.chunk,
+            self._model.noise,
         )
 
     def _rules(self) -> StopRules:

@@ -1,22 +1,24 @@
 """All checks in order; what one of them raises is its finding."""
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
 
 import mlx_engine
 from mlx_engine.doctor.built_in import check_built_in_model
 from mlx_engine.doctor.finding import Finding
+from mlx_engine.doctor.kernels import check_kernels
 from mlx_engine.doctor.machine import check_backend, check_memory, this_machine
 from mlx_engine.doctor.rows import check_rows
 from mlx_engine.doctor.versions import check_packages, check_python
-
-NO_KERNELS = "no custom kernels yet: stock MLX kernels in use"
+from mlx_engine.lanes.lanes_here import launcher_here
 
 Check = Callable[[], Iterable[Finding]]
 
 
-def examine() -> Iterator[Finding]:
-    """Findings as they are made."""
-    yield from run_checks(CHECKS)
+def examine(lane_verdict: Path | None = None) -> Iterator[Finding]:
+    """Findings as they are made. lane_verdict: where to write which kernels are sound and fast."""
+    yield from run_checks(checks(lane_verdict))
 
 
 def run_checks(checks: dict[str, Check]) -> Iterator[Finding]:
@@ -28,16 +30,16 @@ def run_checks(checks: dict[str, Check]) -> Iterator[Finding]:
             yield Finding(name, "fail", f"{type(error).__name__}: {error}")
 
 
-def _check_kernels() -> Finding:
-    return Finding("kernels", "ok", NO_KERNELS)
-
-
-CHECKS: dict[str, Check] = {
-    "python": lambda: [check_python()],
-    "packages": check_packages,
-    "backend": lambda: [check_backend(this_machine())],
-    "memory": lambda: [check_memory(this_machine())],
-    "kernels": lambda: [_check_kernels()],
-    "rows": check_rows,
-    "built-in": lambda: check_built_in_model(mlx_engine.load),
-}
+def checks(lane_verdict: Path | None) -> dict[str, Check]:
+    """By name, in order; the built-in model comes last and uses the kernels found to be sound."""
+    return {
+        "python": lambda: [check_python()],
+        "packages": check_packages,
+        "backend": lambda: [check_backend(this_machine())],
+        "memory": lambda: [check_memory(this_machine())],
+        "kernels": lambda: check_kernels(launcher_here(), lane_verdict),
+        "rows": check_rows,
+        "built-in": lambda: check_built_in_model(
+            partial(mlx_engine.load, lane_verdict=lane_verdict)
+        ),
+    }

@@ -6,10 +6,12 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
+from metal_kernels.lanes import NO_LANES, Lanes
 from mlx_engine.loading.describe_model import describe
 from mlx_engine.loading.element_type import cast_floats, element_bytes
 from mlx_engine.loading.evaluate_arrays import Progress, Stop, evaluate_arrays
 from mlx_engine.loading.gguf_part import GgufPart
+from mlx_engine.loading.heads_for_later import HeadsForLater
 from mlx_engine.loading.load_tensors import load_tensors
 from mlx_engine.loading.locate_model import locate_model
 from mlx_engine.loading.model_folder import ModelFiles
@@ -34,7 +36,8 @@ CPU_LAYOUT_LIMIT = 512 * 2**20
 class LoadedModel:
     """All that a conversation needs; a model without a template cannot chat.
 
-    The trunk is in memory, `head_arrays` are read when heads are first used.
+    The trunk is in memory, `head_arrays` are read when heads are first used. lanes: the kernels its
+    layers were built with.
     """
 
     adapter: Adapter
@@ -43,18 +46,23 @@ class LoadedModel:
     description: ModelDescription
     head_arrays: tuple[mx.array, ...] = ()
     head_origin: str = ""
+    heads_for_later: HeadsForLater | None = None
+    lanes: Lanes = NO_LANES
 
     def read_heads(self) -> None:
         """Bring the MTP heads into memory; free once they are. Raises BadModelFile, OutOfMemory."""
+        if self.heads_for_later is not None:
+            self.heads_for_later.fill()
         evaluate_arrays(self.head_arrays, self.head_origin, None, None)
 
 
 class _Weights(NamedTuple):
-    """Lazy canonical arrays; head None when there are no usable heads."""
+    """Lazy canonical arrays; head None when there are no usable heads. later: what fills them."""
 
     trunk: dict[str, mx.array]
     head: dict[str, mx.array] | None
     reasons: tuple[Reason, ...]
+    later: HeadsForLater | None = None
 
 
 class _Built(NamedTuple):
@@ -71,8 +79,11 @@ def load_model(
     built_in: Path,
     on_progress: Progress | None = None,
     stop: Stop | None = None,
+    lanes: Lanes = NO_LANES,
 ) -> LoadedModel:
     """Load from files, a path or a hub id; None for the model at `built_in`.
+
+    lanes: the kernels that layers may use.
 
     on_progress gets bytes done and in all; when stop() is true the load ends with LoadStopped.
     What cannot be right is found before the first weight is read. Raises EngineError.
@@ -88,8 +99,10 @@ def load_model(
     if options.head_bits is not None and weights.head is not None:
         weights = weights._replace(head=rounded_head(weights.head, options.head_bits))
     reasons = weights.reasons
-    for_cpu = not metal and 4 * description.parameters <= CPU_LAYOUT_LIMIT
-    built = _build(headers, weights, for_cpu=for_cpu)
+    no_kernels = not metal and lanes.launcher is None
+    for_cpu = no_kernels and 4 * description.parameters <= CPU_LAYOUT_LIMIT
+    built = _build(headers, weights, for_cpu=for_cpu, lanes=lanes)
+    later = weights.later
     del weights  # where the model has made others of them, these need not be kept as well
     repacked = headers.gguf is not None and not (cache and cache.was_read)
     to_come = None if repacked else on_progress  # repacked weights are there by now
@@ -103,7 +116,9 @@ def load_model(
     kept = cache.words if cache is not None else None
     described = replace(description, declined=declined, repack_cache=kept)
     origin = headers.heads.origin
-    return LoadedModel(built.adapter, tokenizer, template, described, built.head, origin)
+    return LoadedModel(
+        built.adapter, tokenizer, template, described, built.head, origin, later, lanes
+    )
 
 
 def _canonical_weights(
@@ -122,10 +137,10 @@ def _canonical_weights(
     if not heads.tensors:
         return _Weights(arrays, None, trunk.reasons)
     shift = _presumed_shift(heads, trunk.norm_shift)
-    read = load_tensors(heads.tensors, metal=metal, stop=stop, cache=cache)
-    head = family.canonical_head(read, heads.origin, shift)
+    later = HeadsForLater(heads.tensors, metal=metal, stop=stop, cache=cache)
+    head = family.canonical_head(later.arrays, heads.origin, shift)
     head_arrays = cast_floats(head.arrays, metal=metal)
-    return _Weights(arrays, head_arrays, trunk.reasons + head.reasons)
+    return _Weights(arrays, head_arrays, trunk.reasons + head.reasons, later)
 
 
 def _presumed_shift(heads: HeadTensors, trunk_shift: int) -> int | None:
@@ -135,11 +150,12 @@ def _presumed_shift(heads: HeadTensors, trunk_shift: int) -> int | None:
     return trunk_shift if heads.inside else None
 
 
-def _build(headers: ModelHeaders, weights: _Weights, *, for_cpu: bool) -> _Built:
+def _build(headers: ModelHeaders, weights: _Weights, *, for_cpu: bool, lanes: Lanes) -> _Built:
     origin = str(headers.files.root)
-    tables = [WeightTable(weights.trunk, origin, for_cpu=for_cpu)]
+    tables = [WeightTable(weights.trunk, origin, for_cpu=for_cpu, lanes=lanes)]
     if weights.head is not None:
-        tables.append(WeightTable(weights.head, headers.heads.origin, for_cpu=for_cpu))
+        its = headers.heads.origin
+        tables.append(WeightTable(weights.head, its, for_cpu=for_cpu, lanes=lanes))
     adapter = headers.family.build(headers.config, tables[0], tables[1] if tables[1:] else None)
     for table in tables:
         table.check_all_used()

@@ -20,7 +20,12 @@ from mlx_engine.models.contract import MtpHead
 from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.layers import Embedding, Linear, Norm
 from mlx_engine.models.qwen3_5_config import Qwen35Config
-from mlx_engine.models.qwen3_5_layers import AttentionLayer, RecurrentLayer, blank_recurrent_cache
+from mlx_engine.models.qwen3_5_layers import (
+    AttentionLayer,
+    RecurrentLayer,
+    blank_recurrent_cache,
+    delta_rule_for,
+)
 from mlx_engine.models.weight_table import WeightTable
 
 
@@ -41,7 +46,7 @@ class Qwen35:
 
     def __init__(self, sizes: Qwen35Config, trunk: WeightTable, head: WeightTable | None) -> None:
         hidden, vocabulary = sizes.hidden_size, sizes.vocab_size
-        self._sizes, self._lanes = sizes, trunk.lanes
+        self._sizes, self._delta_rule = sizes, delta_rule_for(sizes, trunk.lanes)
         matrix = trunk.take_matrix("embed_tokens", vocabulary, hidden)
         self._norm = Norm.take(trunk, "norm", hidden, sizes.rms_norm_eps)
         self._layers = [
@@ -86,7 +91,7 @@ class Qwen35:
     def make_caches(self) -> LayerCaches:
         """Empty caches for the trunk."""
         caches: list[LayerCache] = [
-            blank_recurrent_cache(self._sizes, layer.dtype, self._lanes)
+            blank_recurrent_cache(self._sizes, layer.dtype, self._delta_rule)
             if isinstance(layer, RecurrentLayer)
             else AttentionCache()
             for layer in self._layers

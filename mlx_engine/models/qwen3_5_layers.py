@@ -7,7 +7,7 @@ import mlx.core as mx
 from metal_kernels.lanes import Lanes, Work
 from mlx_engine.cache.attention_cache import AttentionCache
 from mlx_engine.cache.contract import LayerCache
-from mlx_engine.cache.delta_rule import DeltaInputs, delta_rule
+from mlx_engine.cache.delta_rule import DeltaInputs, DeltaRule, delta_rule
 from mlx_engine.cache.recurrent_cache import RecurrentCache
 from mlx_engine.models.attention import attention
 from mlx_engine.models.experts import ExpertFeedForward
@@ -19,7 +19,13 @@ L2_EPS = 1e-6
 """Added to the squared length of queries and keys (as the published model does)."""
 
 
-def blank_recurrent_cache(sizes: Qwen35Config, dtype: mx.Dtype, lanes: Lanes) -> RecurrentCache:
+def delta_rule_for(sizes: Qwen35Config, lanes: Lanes) -> DeltaRule:
+    """How recurrent layers run their blocks."""
+    work = Work("", sizes.linear_value_head_dim, sizes.linear_key_head_dim)
+    return delta_rule(lanes.launcher_of("delta", work))
+
+
+def blank_recurrent_cache(sizes: Qwen35Config, dtype: mx.Dtype, rule: DeltaRule) -> RecurrentCache:
     """A recurrent layer's cache before the first token."""
     rows = sizes.linear_conv_kernel_dim - 1
     state = (
@@ -28,8 +34,6 @@ def blank_recurrent_cache(sizes: Qwen35Config, dtype: mx.Dtype, lanes: Lanes) ->
         sizes.linear_value_head_dim,
         sizes.linear_key_head_dim,
     )
-    work = Work("", sizes.linear_value_head_dim, sizes.linear_key_head_dim)
-    rule = delta_rule(lanes.launcher_of("delta", work))
     return RecurrentCache(mx.zeros((1, rows, sizes.convolved_size), dtype), mx.zeros(state), rule)
 
 

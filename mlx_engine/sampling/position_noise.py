@@ -10,10 +10,16 @@ the token id become 32 bits through the two-multiplication hash "lowbias32" (Wel
 twice; this runs once per token and needs only 32-bit integers, as a GPU likes it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import mlx.core as mx
 import numpy as np
+
+from metal_kernels.kernel import Launcher
+from metal_kernels.noise import gumbel_noise as kernel_noise
+
+NoiseOfKeys = Callable[[mx.array, int], mx.array]
+"""Keys uint32 [R, 2] and V -> Gumbel noise float32 [R, V]."""
 
 _WORD = 2**64 - 1
 _GOLDEN = 0x9E3779B97F4A7C15  # 2**64 divided by the golden ratio
@@ -47,9 +53,16 @@ def _noise_of_keys(keys: mx.array, vocabulary: int) -> mx.array:
     return gumbel(token_bits(keys, vocabulary))
 
 
-# One fused kernel instead of some thirty. The CPU gains nothing from it and would need a C++
+# One fused operation instead of some thirty. The CPU gains nothing from it and would need a C++
 # compiler at run time.
-_fused_noise_of_keys = mx.compile(_noise_of_keys) if mx.metal.is_available() else _noise_of_keys
+plain_noise: NoiseOfKeys = mx.compile(_noise_of_keys) if mx.metal.is_available() else _noise_of_keys
+
+
+def noise_by(launcher: Launcher | None) -> NoiseOfKeys:
+    """By the kernel where there is something to run it; the bits are the same."""
+    if launcher is None:
+        return plain_noise
+    return lambda keys, vocabulary: kernel_noise(keys, vocabulary, launcher)
 
 
 def gumbel_noise(seed: int, positions: Sequence[int], vocabulary: int) -> mx.array:
@@ -57,7 +70,7 @@ def gumbel_noise(seed: int, positions: Sequence[int], vocabulary: int) -> mx.arr
 
     seed: 0 to 2**64-1. positions: R absolute token indices.
     """
-    return _fused_noise_of_keys(row_keys(seed, positions), vocabulary)
+    return plain_noise(row_keys(seed, positions), vocabulary)
 
 
 def _split_mix(word: int) -> int:

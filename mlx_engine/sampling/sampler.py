@@ -13,7 +13,7 @@ from mlx_engine.sampling.logit_filters import (
     repetition_penalty,
     temper,
 )
-from mlx_engine.sampling.position_noise import gumbel_noise, row_keys
+from mlx_engine.sampling.position_noise import NoiseOfKeys, plain_noise, row_keys
 from mlx_engine.sampling.token_history import TokenHistory
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import SamplingOptions
@@ -40,8 +40,15 @@ class Sampler:
     does not depend on the rows beside it.
     """
 
-    def __init__(self, options: SamplingOptions, vocabulary: int, seed: int) -> None:
+    def __init__(
+        self,
+        options: SamplingOptions,
+        vocabulary: int,
+        seed: int,
+        noise: NoiseOfKeys = plain_noise,
+    ) -> None:
         """seed: the effective one, 0 to 2**64-1. Raises BadOption for a bias outside V."""
+        self._noise = noise
         self._options = options
         self._vocabulary = vocabulary
         self._seed = seed
@@ -86,7 +93,7 @@ class Sampler:
         tempered = temper(self._penalised(logits, prefix), options.temperature)
         kept = filter_tempered(tempered, options.top_k, options.top_p, options.min_p)
         positions = range(position, position + logits.shape[0])
-        noise = gumbel_noise(self._seed, positions, self._vocabulary)
+        noise = self._noise(row_keys(self._seed, positions), self._vocabulary)
         return mx.argmax(kept + noise, axis=-1).astype(mx.int32)
 
     def pick_greedy(self, logits: mx.array, position: int, prefix: mx.array) -> mx.array:  # noqa: ARG002

@@ -1,12 +1,17 @@
 """Checks say ok, warn or fail for the right reason, and one that breaks does not end the rest."""
 
+from pathlib import Path
+
 import mlx.core as mx
 import pytest
+from metal_emulator import EmulatorLauncher
 from scripted_engine import NO_HEADS, Answer, ScriptedEngine
 
+from metal_kernels.trials.table import TRIALS
 from mlx_engine.doctor.built_in import check_built_in_model
-from mlx_engine.doctor.examine import CHECKS, run_checks
+from mlx_engine.doctor.examine import checks, run_checks
 from mlx_engine.doctor.finding import Finding
+from mlx_engine.doctor.kernels import check_kernels
 from mlx_engine.doctor.machine import (
     Machine,
     backend_words,
@@ -16,6 +21,7 @@ from mlx_engine.doctor.machine import (
 )
 from mlx_engine.doctor.rows import SHAPES, check_rows, dependent_row_counts, rows_finding
 from mlx_engine.doctor.versions import check_package, check_packages, check_python
+from mlx_engine.lanes.verdict import circumstances, read_verdict
 from mlx_engine.values.errors import ModelNotFound
 
 MAC = Machine("Metal", "Apple M4 Max", 64 * 10**9, 48 * 10**9)
@@ -103,6 +109,15 @@ def test_a_check_that_raises_is_a_finding() -> None:
     assert found == [Finding("a", "fail", "ZeroDivisionError: oh"), fine]
 
 
-def test_kernels_are_told_honestly() -> None:
-    (finding,) = CHECKS["kernels"]()
-    assert "no custom kernels yet" in finding.words
+def test_kernels_are_told_honestly(tmp_path: Path) -> None:
+    """Every check has a name; without Metal it is said what is used instead."""
+    assert list(checks(None))[-1] == "built-in"
+    (finding,) = check_kernels(None, None)
+    assert finding.state == "ok"
+    assert f"no Metal here: {len(TRIALS)} kernels checked by the emulator" in finding.words
+    file = tmp_path / "kernels.json"
+    noise = [trial for trial in TRIALS if trial.lane == "noise"]
+    found = list(check_kernels(EmulatorLauncher(check=False), file, noise, timed=False))
+    assert [one.name for one in found] == ["noise", "kernels"]
+    assert "1 of 1 right" in found[-1].words
+    assert read_verdict(file, circumstances()) is not None

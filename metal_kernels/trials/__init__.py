@@ -1,0 +1,1 @@
+"""Every kernel the engine uses, with inputs to try it on."""

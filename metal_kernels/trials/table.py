@@ -1,0 +1,57 @@
+"""The one list of kernels to try: for `headstart doctor`, for a first load, and for tests."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import mlx.core as mx
+
+from metal_kernels.lanes import LaneName, Work
+from metal_kernels.trials.case import Case
+from metal_kernels.trials.matrix_cases import (
+    experts_case,
+    gate_up_case,
+    mtp_input_case,
+    pick_case,
+    product_case,
+)
+from metal_kernels.trials.other_cases import attention_case, delta_case, noise_case
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One kernel with one format. checked: sizes to check it at; timed: sizes to time it at."""
+
+    lane: LaneName
+    checked: Work
+    timed: tuple[Work, ...]
+    make: Callable[[Work, mx.Dtype, int], Case]
+
+    @property
+    def words(self) -> str:
+        """Its name in a message."""
+        work = self.checked
+        return f"{self.lane} {work.form or work.inputs or ''}".rstrip()
+
+
+FORMS = (*(f"affine{bits}" for bits in (2, 3, 4, 5, 6, 8)), "mxfp4", "nvfp4", "dense")
+COMMON = ("affine4", "affine8", "dense")
+
+
+def _trials() -> Iterator[Trial]:
+    for form in FORMS:
+        sizes = (Work(form, 4096, 4096), Work(form, 12288, 4096))
+        yield Trial(
+            "products", Work(form, 45, 192), sizes if form != "affine5" else (), product_case
+        )
+    for form in COMMON:
+        yield Trial("gate-up", Work(form, 46, 192), (Work(form, 24576, 4096),), gate_up_case)
+        yield Trial("experts", Work(form, 21, 192), (Work(form, 512, 2048),), experts_case)
+        yield Trial("mtp-input", Work(form, 33, 256), (Work(form, 4096, 8192),), mtp_input_case)
+        yield Trial("pick", Work(form, 333, 192), (Work(form, 32768, 4096),), pick_case)
+    for size in (64, 128, 256):
+        yield Trial("attention", Work("", 150, size), (Work("", 8192, size),), attention_case)
+    yield Trial("delta", Work("", 40, 128), (Work("", 128, 128),), delta_case)
+    yield Trial("noise", Work("", 501, 0), (Work("", 151936, 0),), noise_case)
+
+
+TRIALS = tuple(_trials())

@@ -1,0 +1,1 @@
+"""Which kernels are sound and fast on this machine, remembered from one load to the next."""

@@ -1,0 +1,93 @@
+"""The lanes a load may use on this machine, by the stored verdict or by a quick check."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import mlx.core as mx
+
+from metal_kernels.chip import this_chip
+from metal_kernels.kernel import Launcher
+from metal_kernels.lanes import LANES, NO_LANES, LaneName, Lanes, Measured
+from metal_kernels.metal_launcher import MetalLauncher
+from metal_kernels.trials.table import TRIALS, Trial
+from mlx_engine.lanes.try_kernels import check, faster
+from mlx_engine.lanes.verdict import (
+    Circumstances,
+    Verdict,
+    circumstances,
+    read_verdict,
+    write_verdict,
+)
+from mlx_engine.values.lane_state import LaneState
+from mlx_engine.values.options import Numerics
+
+
+class Tried(NamedTuple):
+    """A kernel that was checked: what is wrong, "" for nothing; and what was timed, if it was."""
+
+    trial: Trial
+    wrong: str
+    measured: tuple[Measured, ...] = ()
+
+
+def launcher_here() -> Launcher | None:
+    """Of the GPU; None without Metal."""
+    return MetalLauncher() if mx.metal.is_available() else None
+
+
+def try_all(
+    launcher: Launcher, trials: Iterable[Trial] = TRIALS, *, timed: bool
+) -> Iterator[Tried]:
+    """Check every kernel, and time those that are right if `timed`, one by one."""
+    dtype = mx.bfloat16 if mx.metal.is_available() else mx.float32
+    for trial in trials:
+        wrong = check(trial, launcher, dtype)
+        works = trial.timed if timed and not wrong else ()
+        measured = tuple(faster(trial, work, launcher, dtype) for work in works)
+        yield Tried(trial, wrong, measured)
+
+
+def verdict_of(tried: Iterable[Tried]) -> Verdict:
+    """A lane is off as soon as one of its kernels is wrong."""
+    off: dict[LaneName, str] = {}
+    measured: dict[LaneName, tuple[Measured, ...]] = {}
+    for one in tried:
+        name = one.trial.lane
+        if one.wrong:
+            off.setdefault(name, f"on this GPU {one.trial.words} is wrong: {one.wrong}")
+        measured[name] = measured.get(name, ()) + one.measured
+    return Verdict(off, measured)
+
+
+def lanes_here(
+    launcher: Launcher | None,
+    numerics: Numerics,
+    stored: Path | None,
+    trials: Iterable[Trial] = TRIALS,
+) -> Lanes:
+    """Stock MLX without a launcher. stored: where the verdict lies, or is to be put."""
+    if launcher is None:
+        return NO_LANES
+    here = circumstances()
+    verdict = None if stored is None else read_verdict(stored, here)
+    if verdict is None:
+        verdict = verdict_of(try_all(launcher, trials, timed=False))
+        if stored is not None:
+            _remember(stored, verdict, here)
+    is_exact = numerics == "exact"
+    return Lanes(launcher, is_exact, this_chip(), verdict.off, verdict.measured)
+
+
+def _remember(file: Path, verdict: Verdict, here: Circumstances) -> None:
+    try:
+        write_verdict(file, verdict, here)
+    except OSError:
+        return  # the next load checks again
+
+
+def lane_states(lanes: Lanes) -> tuple[LaneState, ...]:
+    """Every lane: used by the model that was built with these lanes, or why not."""
+    return tuple(
+        LaneState(name, lane.words, lanes.why_unused(name)) for name, lane in LANES.items()
+    )

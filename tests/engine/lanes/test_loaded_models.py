@@ -1,0 +1,68 @@
+"""Files loaded with kernels to run on: what is in use is told, and drafting keeps the words."""
+
+from pathlib import Path
+
+import mlx.core as mx
+import pytest
+from lane_models import every_lane
+from metal_emulator import EmulatorLauncher
+from tiny_qwen3_5 import write_tiny_qwen3_5
+
+import mlx_engine
+from metal_kernels.lanes import LANES, Lanes
+from mlx_engine.engine import Engine
+from mlx_engine.loading.load_model import load_model
+from mlx_engine.values.lane_state import LaneState
+from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Heads of 32, which our attention does not take."""
+    path = tmp_path_factory.mktemp("tiny") / "model"
+    return write_tiny_qwen3_5(path, layout="mlx", bits=4, layers=4)
+
+
+def loaded(folder: Path, lanes: Lanes) -> Engine:
+    options = LoadOptions(check_heads=False)
+    return Engine(load_model(folder, options, folder, lanes=lanes), options)
+
+
+def states(engine: Engine) -> dict[str, LaneState]:
+    return {state.name: state for state in engine.description.lanes}
+
+
+def test_what_is_in_use_is_told(folder: Path) -> None:
+    lanes = every_lane(EmulatorLauncher(check=False), off={"gate-up": "it is wrong"})
+    engine = loaded(folder, lanes)
+    told = states(engine)
+    assert {name for name, state in told.items() if state.in_use} == {
+        *("products", "delta", "mtp-input", "pick", "noise"),
+    }
+    assert "heads of 32" in told["attention"].why_not
+    assert "Switched off: it is wrong" in told["gate-up"].why_not
+    assert "No layer of this model" in told["experts"].why_not
+    assert engine.description.numerics == "exact"
+    assert all(reason.code != "unpacked-for-cpu" for reason in engine.description.declined)
+    engine.close()
+
+
+def test_drafting_keeps_the_words(folder: Path) -> None:
+    engine = loaded(folder, every_lane(EmulatorLauncher(check=False)))
+    ways = [SamplingOptions(temperature=0), SamplingOptions(temperature=0.8, top_p=0.9, seed=5)]
+    for sampling in ways:
+        texts = [
+            engine.generate("ab", 5, sampling, DraftOptions(depth=depth), ignore_eos=True).tokens
+            for depth in (0, 2)
+        ]
+        assert texts[0] == texts[1]
+    engine.close()
+
+
+def test_without_metal_it_is_said(folder: Path) -> None:
+    engine = mlx_engine.load(folder, lane_verdict=folder / "kernels.json")
+    if not mx.metal.is_available():
+        assert {state.name for state in engine.description.lanes} == set(LANES)
+        assert "no Metal" in engine.description.lanes[0].why_not
+        assert not (folder / "kernels.json").exists()
+    engine.close()
