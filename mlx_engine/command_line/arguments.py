@@ -113,7 +113,8 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--draft-model",
         metavar="MODEL",
-        help="a small model with the same tokenizer, for --source model",
+        help="for --source model: a small model with the same tokenizer, or an EAGLE-3, DFlash or "
+        "Gemma 4 assistant model made for this one",
     )
     group.add_argument(
         "--repack-cache",

@@ -32,7 +32,8 @@ class LoadOptions:
     heads: a file or folder to take the MTP heads from, instead of looking in and beside the model.
     numerics: "exact" asks that a row's logits do not depend on the rows beside it.
     context_length: tokens at most, None for what the model was made for. draft_model: a small model
-    with the same tokenizer, as a path or hub id; it is read when drafting from it begins.
+    with the same tokenizer, or one made to read what this model computes (EAGLE-3, DFlash, Gemma
+    4's assistant), as a path or hub id; it is read when drafting from it begins.
     draft_misfit: whether one that does not fit is refused, or passed over with a reason. head_bits:
     MTP heads that are not quantised are rounded to this many bits, None for as they are.
     check_heads: try MTP heads on a short text when they are first read (at once where `heads` is

@@ -2,7 +2,8 @@
 
 The first table is measured on the built-in model, which is also its own draft model there: the
 figures of that row are an upper bound. Run: python tests/speed/draft_sources.py [TOKENS].
-The second is a model of real shapes (their published configs): weights read per drafted token.
+The second is a model of real shapes (their published configs): weights read per drafted token. The
+third is the same for draft models published apart, which tiny copies could say nothing of.
 """
 
 import sys
@@ -79,6 +80,52 @@ SHAPES = (
         151552,
     ),
 )
+DEPTH = 3
+
+
+@dataclass(frozen=True)
+class Apart:
+    """A draft model that reads its target: weights read once a round, and for every token."""
+
+    name: str
+    once: float
+    each: float
+    output: float
+
+    def per_token(self, kind: str) -> float:
+        return (self.once / DEPTH + self.each + self.output) * BYTES[kind] / 1e6
+
+
+def attention(hidden: int, heads: int, kept: int, size: int, inputs: int = 1) -> float:
+    """Weights of q, k, v (which read so many times the width) and o."""
+    return float(hidden * size * (inputs * (heads + 2 * kept) + heads))
+
+
+APART = (
+    # fc 3H*H; one layer that reads 2H, 32 and 8 heads, feed-forward of 14336; 32000 of the tokens
+    Apart(
+        "EAGLE-3, Llama-3.1-8B",
+        3 * 4096**2,
+        attention(4096, 32, 8, 128, inputs=2) + 3 * 4096 * 14336,
+        4096 * 32000,
+    ),
+    # fc 5H*H and five layers of Qwen3-8B's shape, all once a block; the target's output head,
+    # read once for all rows of the block
+    Apart(
+        "DFlash, Qwen3-8B",
+        5 * 4096**2 + 5 * (attention(4096, 32, 8, 128) + 3 * 4096 * 12288) + 4096 * 151936,
+        0,
+        0,
+    ),
+    # sizes presumed, not read from its config: 256 wide, four layers, target 1536 wide;
+    # 2048 centroids and the tokens of 32 of them
+    Apart(
+        "assistant, Gemma 4 E2B",
+        0,
+        3 * 1536 * 256 + 4 * (2 * 256 * 4 * 256 + 3 * 256 * 2048),
+        256 * (2048 + 32 * 262144 / 2048),
+    ),
+)
 BYTES = {"16-bit": 2.0, "8-bit": 1.0625, "4-bit": 0.5625, "3-bit": 0.4375}
 
 
@@ -123,6 +170,17 @@ def modelled() -> None:
         print(f"{shape.name:<18}{row}{few:>12.0f}{share:>12.0%}")
 
 
+def modelled_apart() -> None:
+    """Megabytes that one of DEPTH drafted tokens reads."""
+    kinds = ("16-bit", "8-bit", "4-bit")
+    print(f"\nMB read per drafted token at depth {DEPTH}; draft model published apart, in ...")
+    print(" " * 24 + "".join(f"{kind:>10}" for kind in kinds) + f"{'passes':>10}")
+    for model in APART:
+        row = "".join(f"{model.per_token(kind):>10.0f}" for kind in kinds)
+        print(f"{model.name:<24}{row}{DEPTH if model.each else 1:>10}")
+
+
 if __name__ == "__main__":
     measured(int(sys.argv[1]) if sys.argv[1:] else 96)
     modelled()
+    modelled_apart()

@@ -9,6 +9,7 @@ import torch
 from looked_into import Target, opened
 from tiny_eagle3 import Reference, TinyEagle, tensors_of, write_tiny_eagle
 from tiny_published import VOCABULARY, edit_config
+from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine
 from mlx_engine.values.errors import BadModelFile, EngineError, UnsupportedModel
@@ -159,3 +160,17 @@ def test_refused_or_passed_over(targets, tmp_path):
         mlx_engine.load(where, options=LoadOptions(draft_model=folder))
     engine = mlx_engine.load(where, options=LoadOptions(draft_model=folder, draft_misfit="plain"))
     assert engine.parts.drafting.small.why_not.code == "draft-model-misfit"
+
+
+def test_residuals_of_our_own_layers(tmp_path):
+    """Of Qwen3.5: from the embedding to the last layer, whose normed output is the hidden state."""
+    engine = mlx_engine.load(write_tiny_qwen3_5(tmp_path / "t"))
+    adapter = engine.parts.adapter
+    after = (adapter.layers - 1, -1, 0)
+    tokens = mx.array([[5, 1, 30, 17, 2]])
+    wide = adapter.forward_with(tokens, adapter.make_caches(), after)
+    hidden, last, embedded, first = mx.split(wide, 4, axis=-1)
+    assert mx.array_equal(hidden, adapter.forward(tokens, adapter.make_caches()))
+    assert mx.array_equal(hidden, adapter._norm(last))
+    assert mx.array_equal(embedded, adapter.embed(tokens))
+    assert mx.array_equal(first, adapter._layers[0](embedded, adapter.make_caches().layers[0]))
