@@ -6,6 +6,7 @@ are rotated together lie side by side; Hugging Face has all first ones, then all
 
 import re
 from dataclasses import replace
+from functools import cache
 
 from mlx_engine.loading.gguf_file import GgufFile
 from mlx_engine.loading.gguf_part import Placement
@@ -60,6 +61,7 @@ class LlamaGguf(TrunkGguf):
         return super()._named(block, rest)
 
 
+@cache
 def _side_by_side(heads: int, head: int) -> tuple[int, ...]:
     """Row s * head / 2 + j of a head is stored as its row 2 j + s."""
     return tuple(

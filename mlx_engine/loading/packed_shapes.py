@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from mlx_engine.loading.gguf_part import GgufPart
 from mlx_engine.loading.safetensors_header import TensorInfo
 from mlx_engine.models.family import Shape
 
@@ -15,10 +16,14 @@ def packed_shapes(
     """Weight name -> shape, for every weight with scales beside it.
 
     Widths of weight and scales leave bits and group size open between them; the config's
-    `quantization` has the group size, perhaps another one for single tensors.
+    `quantization` has the group size, perhaps another one for single tensors. GGUFs tell shapes.
     """
     shapes: dict[str, Shape] = {}
     for name, weight in tensors.items():
+        if isinstance(weight, GgufPart):
+            if weight.is_weight:
+                shapes[name] = weight.unpacked_shape
+            continue
         matrix = name.removesuffix(".weight")
         scales = tensors.get(f"{matrix}.scales")
         if scales is not None and name != matrix and weight.shape and scales.shape:

@@ -15,6 +15,8 @@ _ALIASES = {
     "num_key_value_heads": ("n_kv_heads", "num_kv_heads", "num_attention_groups"),
     "max_position_embeddings": ("n_positions", "n_ctx", "max_seq_len", "max_sequence_length"),
 }
+_EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts")
+_CHOSEN = ("num_experts_per_tok", "moe_top_k")
 _WINDOW_UNKNOWN = ("gemma2", "starcoder2")
 """Types whose windows mlx-lm's classes do not know: right only as far as the window reaches."""
 
@@ -43,8 +45,16 @@ def figures_of(model_type: str, config: Mapping[str, object], origin: str) -> Fi
         promised_heads=_promised_heads(fields),
         attention_values=_unpacked(fields) if model_type == "deepseek_v2" else _values(fields),
         state_elements=0,
+        asked_experts=_asked(fields),
         window_elements=windows.layers * windows.size * _windowed_values(model_type, flat, fields),
     )
+
+
+def _asked(fields: ConfigFields) -> float:
+    """The share of a layer's experts that one token is sent through; 1 where there are none."""
+    experts = next((fields.count(key) for key in _EXPERTS if fields.has(key)), 0)
+    chosen = next((fields.count(key) for key in _CHOSEN if fields.has(key)), 0)
+    return min(1.0, chosen / experts) if experts and chosen else 1.0
 
 
 def _promised_heads(fields: ConfigFields) -> int:

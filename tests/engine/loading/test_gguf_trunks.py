@@ -139,6 +139,15 @@ def test_logits_and_sizes(made, tmp_path, kind):
     engine.close()
 
 
+@pytest.mark.parametrize("kind", ["mixtral", "glm4_moe", "gpt_oss", "step3p5"])
+def test_experts_that_rest(made, tmp_path, kind):
+    """Two of four are asked."""
+    told = mlx_engine.inspect(convert(made(kind).folder, tmp_path / "m.gguf"))
+    groups = {group.name: group.parameters for group in told.groups}
+    trunk = told.parameters - groups.get("MTP head", 0)
+    assert told.active_parameters == trunk - groups["experts"] // 2
+
+
 @pytest.mark.parametrize("kind", JOINED)
 def test_joined_tensors(made, tmp_path, kind):
     """Queries, keys and values in one, gates and ups of experts in one."""
@@ -177,6 +186,7 @@ def test_packed_equals_unpacked(made, tmp_path, monkeypatch, kind, packed):
     monkeypatch.setattr("mlx_engine.loading.load_model.CPU_LAYOUT_LIMIT", 0)
     assert relative(logits(file, tiny.tokens), wanted) < 1e-4
     described = mlx_engine.inspect(file)
+    assert described.parameters == mlx_engine.inspect(tiny.folder).parameters
     if packed in (TYPES.Q8_0, TYPES.Q4_0):
         assert f"{packed.name} as " in described.quantisation
 
