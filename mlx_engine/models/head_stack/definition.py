@@ -40,16 +40,15 @@ class HeadSizes:
 class StackDefinition:
     """One architecture's entry. Its fields are read from a flat config (text_config.py).
 
-    heads: how many are published, where `num_nextn_predict_layers` does not say. most: how many are
-    run. names: finds number and name within a head in a tensor's published name. is_behind_trunk:
-    these numbers go on from the trunk's layers. renamed: published names within a head to ours.
-    is_fused: queries, keys and values may be published as one matrix. trunk_state, chain_state:
-    what a head reads of the trunk, and what it hands on. norm_offset: 1 where norms are published
-    as w and used as 1 + w. sizes and make_layer: of head i; the module takes (x, mask, cache).
+    most: how many heads are run. names: finds number and name within a head in a tensor's published
+    name. is_behind_trunk: these numbers go on from the trunk's layers. renamed: published names
+    within a head to ours. is_fused: queries, keys and values may be published as one matrix.
+    trunk_state, chain_state: what a head reads of the trunk, and what it hands on. norm_offset: 1
+    where norms are published as w and used as 1 + w. sizes and make_layer: of head i; the module
+    takes (x, mask, cache).
     """
 
     model_type: str
-    heads: int
     most: int
     names: str
     renamed: Mapping[str, str]
@@ -62,8 +61,3 @@ class StackDefinition:
     make_layer: Callable[[Mapping[str, object], int], Module]
     is_behind_trunk: bool = False
     is_fused: bool = False
-
-    def promised(self, fields: ConfigFields) -> int:
-        """Heads of the published model, as far as they are run."""
-        count = fields.count("num_nextn_predict_layers", self.heads, least=0)
-        return max(1, min(count, self.most))

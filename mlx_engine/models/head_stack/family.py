@@ -41,8 +41,7 @@ class StackFamily(LibraryFamily):
     def figures(self, config: Mapping[str, object], origin: str) -> Figures:
         """Sizes by the config."""
         fields = self._fields(config, origin)
-        count = self._definition.promised(fields)
-        heads = [self._definition.sizes(fields, number) for number in range(count)]
+        heads = [self._definition.sizes(fields, n) for n in range(self._definition.most)]
         caches = tuple(
             CacheSize(0, head.window * head.values) if head.window else CacheSize(head.values, 0)
             for head in heads
@@ -54,29 +53,21 @@ class StackFamily(LibraryFamily):
         parts, fields = super().split(raw, config, origin), self._fields(config, origin)
         layers, definition = fields.count("num_hidden_layers"), self._definition
         first = layers if definition.is_behind_trunk else 0
-        count = definition.promised(fields)
-        parts = names.heads_of_model(parts, definition, first, count, origin)
+        parts = names.heads_of_model(parts, definition, first, origin)
         return names.split_projections(parts, fields) if definition.is_fused else parts
 
     def split_heads_file(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
         """Tensors of a file given for its heads."""
         return names.heads_of_file(raw, self._definition, origin)
 
-    def shapes(self, config: Mapping[str, object], origin: str) -> Parts[Shape]:
-        """Of all heads the config promises; the trunk is checked while it is built."""
-        fields = self._fields(config, origin)
-        count = self._definition.promised(fields)
-        return Parts({}, self._shapes(fields, count), {})
-
     def head_shapes(
         self, config: Mapping[str, object], present: Collection[str], origin: str
     ) -> dict[str, Shape]:
         """Of as many heads as are there, the first in any case."""
-        fields = self._fields(config, origin)
         count = 1
         while any(name.startswith(f"layers.{count}.") for name in present):
             count += 1
-        return self._shapes(fields, min(count, self._definition.promised(fields)))
+        return self._shapes(self._fields(config, origin), count)
 
     def sign_of_no_heads(self, config: Mapping[str, object], origin: str) -> str:
         """Where they would be."""

@@ -47,7 +47,6 @@ def _make_layer(flat: Mapping[str, object], number: int) -> Module:
 
 MIMO = StackDefinition(
     model_type="mimo",
-    heads=1,
     most=1,
     names=r"(?:.*\.)?mtp_layers\.(\d{1,6})\.(.+)",
     renamed={

@@ -52,7 +52,6 @@ def _make_layer(flat: Mapping[str, object], number: int) -> Module:
 
 MIMO_V2_FLASH = StackDefinition(
     model_type="mimo_v2_flash",
-    heads=3,
     most=3,
     names=r"(?:.*\.)?mtp\.layers\.(\d{1,6})\.(.+)",
     renamed={

@@ -23,13 +23,15 @@ class _Place(NamedTuple):
 
 
 def heads_of_model(
-    parts: Parts[T], definition: StackDefinition, first: int, count: int, origin: str
+    parts: Parts[T], definition: StackDefinition, first: int, origin: str
 ) -> Parts[T]:
-    """Parts with heads as published, the first one numbered `first`; those from `count` on and
-    what no head needs are skipped.
+    """Parts with heads as published, the first one numbered `first`; more than are run are skipped.
+
+    How many there are is told by the tensors: configs say too few, too many or nothing.
     """
     placed = {name: _placed(name, definition) for name in parts.head}
-    return _sorted_out(parts, parts.head, placed, range(first, first + count), origin)
+    wanted = range(first, first + definition.most)
+    return _sorted_out(parts, parts.head, placed, wanted, origin)
 
 
 def heads_of_file(raw: Mapping[str, T], definition: StackDefinition, origin: str) -> Parts[T]:

@@ -82,7 +82,6 @@ def _lengthened(flat: Mapping[str, object], length: int) -> dict[str, object]:
 
 STEP3P5 = StackDefinition(
     model_type="step3p5",
-    heads=3,
     most=3,
     names=r"(?:.*\.)?layers\.(\d{1,6})\.(?:transformer\.|mtp_block\.)?(.+)",
     renamed={

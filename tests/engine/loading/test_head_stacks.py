@@ -43,6 +43,15 @@ def test_fewer_heads_than_promised_are_used_and_it_says_so(tmp_path, kind, prese
     engine.close()
 
 
+@pytest.mark.parametrize("count", [0, 1])
+@pytest.mark.parametrize("kind", CHAINED)
+def test_heads_count_by_their_tensors(tmp_path, kind, count):
+    changes = {"num_nextn_predict_layers": count}
+    engine = mlx_engine.load(write_stack(tmp_path / "m", kind, None, changes))
+    assert (engine.description.mtp_heads, engine.description.mtp) == (3, None)
+    engine.close()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_dropped_heads(tmp_path, kind):
     values = without(kind, *all_heads(kind))
