@@ -1,8 +1,8 @@
 """Slow looks at disks, beside the window: their results come back on its thread."""
 
-from collections.abc import Callable
-from contextlib import suppress
-from threading import Thread
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Lock, Thread
 from typing import TypeVar
 
 from PySide6.QtCore import QObject, Qt, Signal
@@ -24,6 +24,8 @@ class Beside(QObject):
         super().__init__(parent)
         self._newest = 0
         self._ended.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
+        self._door = _Door()
+        self.destroyed.connect(self._door.close)
 
     def run(self, look: Callable[[], T], use: Callable[[T], object]) -> None:
         """`look` on a thread of its own; then `use`, unless something newer was asked for."""
@@ -50,12 +52,32 @@ class Beside(QObject):
         Thread(target=work, name="disk", daemon=True).start()
 
     def _tell(self, number: int, use: Callable[[], object]) -> None:
-        with suppress(RuntimeError):  # the window is gone by now
-            self._ended.emit(number, use)
+        with self._door.open() as is_open:
+            if is_open:
+                self._ended.emit(number, use)
 
     def _deliver(self, number: int, use: Callable[[], object]) -> None:
         if number in (EACH, self._newest):
             use()
+
+
+class _Door:
+    """Closed when the object behind it is destroyed, which waits for who is in it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._is_open = True
+
+    @contextmanager
+    def open(self) -> Iterator[bool]:
+        """Whether the object is there; it stays so until the end of the block."""
+        with self._lock:
+            yield self._is_open
+
+    def close(self) -> None:
+        """The object is going."""
+        with self._lock:
+            self._is_open = False
 
 
 def _raiser(error: Exception) -> Callable[[], object]:

@@ -7,6 +7,8 @@ from pathlib import Path
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QApplication
 
+from app.clipboard import keep_clipboard
+from app.collector import Collector
 from app.engine_settings import for_model
 from app.folders import Folders
 from app.library.download import Hub
@@ -37,7 +39,9 @@ class App(QObject):
         hub: Hub | None = None,
     ) -> None:
         super().__init__()
+        self._collector = Collector(self)
         self.parts = Parts(application, folders, source, hub)
+        self.parts.models.loaded.connect(lambda _: self._collector.settle())
         self._end_catching = self.parts.mistakes.catch_all()
         self._is_closed = False
         self._connect_models()
@@ -85,6 +89,8 @@ class App(QObject):
         parts.worker.shutdown(LEAVE_S)
         parts.store.close()
         self._end_catching()
+        keep_clipboard()
+        self._collector.close()
 
     def _open_last(self, chat_id: int) -> None:
         listed = {chat.id for chat in self.parts.store.chats.listed()}
@@ -131,7 +137,7 @@ class App(QObject):
         transcript.link_clicked.connect(parts.files.open_link)
         widgets.start.asked.connect(chats.send)
         chats.opened.connect(self._show_chat)
-        chats.stored.connect(parts.listed.refresh)
+        chats.stored.connect(parts.listed.show_changed)
         parts.listed.chosen.connect(self._choose_chat)
         parts.listed.gone.connect(self._lose_chat)
         parts.files.imported.connect(self._choose_chat)
@@ -167,6 +173,7 @@ class App(QObject):
                 widgets.composer.set_theme,
                 widgets.library.set_theme,
                 widgets.library_page.set_theme,
+                widgets.compare_page.set_theme,
                 widgets.settings.set_theme,
                 widgets.settings_page.set_theme,
                 widgets.compare.set_theme,
@@ -274,7 +281,6 @@ class App(QObject):
         widgets, value = self.parts.widgets, self.parts.settings.value
         widgets.transcript.set_drafted_shown(value.show_drafted)
         widgets.window.set_motion(not value.reduce_motion)
-        widgets.overlay.set_motion(not value.reduce_motion)
 
     def _say_problem(self, words: str) -> None:
         self.parts.mistakes.note(words)

@@ -26,13 +26,13 @@ class ChatController(QObject):
 
     Signals:
         opened: another chat is on show, or this one has got a number.
-        stored: something changed that the list of chats shows.
+        stored: a chat in which something was said, which the list of chats shows.
         settings_shown: the ChatSettings of the chat on show.
         failed: why something could not be done, in words, and details or "".
     """
 
     opened = Signal()
-    stored = Signal()
+    stored = Signal(int)
     settings_shown = Signal(object)
     failed = Signal(str, str)
 
@@ -178,7 +178,7 @@ class ChatController(QObject):
         settings = engine_settings(chat.settings)
         self._answers.ask(question, past, settings, self._models.model_name)
         chat.reload()
-        self.stored.emit()
+        self.stored.emit(question.chat_id)
 
     def _remember_model(self) -> None:
         """Which model answers from now on, so that it can be offered when it is not in use."""
@@ -235,7 +235,7 @@ class ChatController(QObject):
             self.failed.emit(problem.words, problem.details)
         if answer.chat_id == self.chat.chat_id and self._try(self.chat.reload):
             self._transcript.finish(self._shown_end(answer))
-        self.stored.emit()
+        self.stored.emit(answer.chat_id)
 
     def _try(self, action: Callable[[], object]) -> bool:
         """Run what may fail in the store; False when it did."""

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
+from datetime import date
 
 from PySide6.QtCore import QObject, Signal
 
@@ -9,7 +10,7 @@ from app.store.day_groups import group_by_day
 from app.store.session_store import SessionStore
 from app.values.chats import ChatSummary, SearchHit
 from app.values.errors import StoreError
-from app.window.sidebar.listed_chats import ChatGroup, ListedChat
+from app.window.sidebar.listed_chats import PINNED, TODAY, ChatGroup, ListedChat
 from app.window.sidebar.sidebar import Sidebar
 
 
@@ -39,6 +40,7 @@ class ChatListController(QObject):
         self._clock = clock
         self._query = ""
         self._shows_bin = False
+        self._day = date.min
         self._connect()
 
     def _connect(self) -> None:
@@ -60,7 +62,24 @@ class ChatListController(QObject):
         except StoreError as error:
             self.failed.emit(str(error))
             return
+        self._day = date.fromtimestamp(self._clock())
         self._sidebar.show_groups(groups, is_bin=self._shows_bin)
+
+    def show_changed(self, chat_id: int) -> None:
+        """Something was said in a chat: bring its row up to date and to the top, where that is so.
+
+        On another day all headings change; a search or the bin is listed anew.
+        """
+        if self._shows_bin or self._query or date.fromtimestamp(self._clock()) != self._day:
+            self.refresh()
+            return
+        try:
+            chat = self._store.chats.get(chat_id)
+        except StoreError as error:
+            self.failed.emit(str(error))
+            return
+        if chat.deleted_at is None:
+            self._sidebar.show_first(PINNED if chat.pinned else TODAY, ListedChat(chat))
 
     def search(self, query: str) -> None:
         """List what has these words; all chats when there are none."""

@@ -24,7 +24,7 @@ class ChatModelController(QObject):
         self._line, self._chats, self._models = line, chats, models
         line.load_wanted.connect(self._load)
         chats.opened.connect(self.refresh)
-        chats.stored.connect(self.refresh)
+        chats.stored.connect(lambda _: self.refresh())
         for signal in (models.progressed, models.loaded, models.failed, models.cancelled):
             signal.connect(self.refresh)
         models.unloaded.connect(self.refresh)

@@ -89,6 +89,7 @@ class CommandController(QObject):
     def _connect_buttons(self) -> None:
         widgets, actions = self._widgets, self._widgets.actions
         window = widgets.window
+        widgets.sidebar.search_left.connect(widgets.composer.setFocus)
         widgets.sidebar.new_wanted.connect(actions["new-chat"].trigger)
         widgets.sidebar.library_wanted.connect(actions["library"].trigger)
         widgets.head.model_wanted.connect(actions["library"].trigger)
@@ -98,7 +99,7 @@ class CommandController(QObject):
         widgets.session.fold_wanted.connect(lambda: window.show_panel(None))
         widgets.strip.opened.connect(actions["drafting"].trigger)
         widgets.drafting_panel.closed.connect(lambda: window.show_panel("session"))
-        for page in (widgets.library_page, widgets.settings_page, widgets.compare):
+        for page in (widgets.library_page, widgets.settings_page, widgets.compare_page):
             page.closed.connect(self._back_to_chat)
         for view in (widgets.start, widgets.library):
             view.open_wanted.connect(actions["open"].trigger)
@@ -116,6 +117,7 @@ class CommandController(QObject):
         actions.check("sidebar", window.has_sidebar)
         actions.check("session", window.is_shown("session"))
         actions.check("drafting", window.is_shown("drafting"))
+        self._widgets.head.session.setVisible(not window.is_shown("session"))
         actions.check("drafted-words", settings.value.show_drafted)
         for scheme in ("system", "light", "dark"):
             actions.check(scheme, settings.value.theme == scheme)

@@ -49,6 +49,8 @@ class SessionController(QObject):
         panel.preset_saved.connect(self._save_preset)
         panel.preset_deleted.connect(self._delete_preset)
         panel.defaults_wanted.connect(self._make_default)
+        panel.fold_groups(settings.value.folded_groups)
+        panel.groups_folded.connect(self._keep_folded)
         chats.settings_shown.connect(self._show_settings)
         chats.opened.connect(self._show_chat)
         models.loaded.connect(self._use_model)
@@ -109,6 +111,9 @@ class SessionController(QObject):
         else:
             known = abilities(model, self._load_options)
             self._panel.show_model(facts_of(model, self._machine), known)
+
+    def _keep_folded(self, titles: tuple[str, ...]) -> None:
+        self._settings.change(replace(self._settings.value, folded_groups=titles))
 
     # presets and defaults
 

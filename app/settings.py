@@ -24,9 +24,9 @@ LARGEST_FILE = 16 * 2**20
 class AppSettings:
     """new_chat: what a new chat starts with. presets: the same under names of the user's.
 
-    window_state: geometry and panes, as Qt made it. recent_models: paths or hub ids, last used
-    first. model_folders: where models are looked for besides the usual places. last_chat: the one
-    that was open.
+    window_state: geometry and panes, as Qt made it. folded_groups: titles of the session panel that
+    are folded away. recent_models: paths or hub ids, last used first. model_folders: where models
+    are looked for besides the usual places. last_chat: the one that was open.
     """
 
     new_chat: ChatSettings = field(default_factory=ChatSettings)
@@ -35,6 +35,7 @@ class AppSettings:
     text_zoom: float = 1.0
     show_drafted: bool = False
     reduce_motion: bool = False
+    folded_groups: tuple[str, ...] = ("Sampling", "Presets")
     recent_models: tuple[str, ...] = ()
     model_folders: tuple[Path, ...] = ()
     window_state: bytes = b""

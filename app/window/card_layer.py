@@ -4,6 +4,7 @@ from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
+from app.window.motion import fade_in
 from app.window.theme import Theme, TypeSizes
 
 WIDTH = 460
@@ -28,7 +29,10 @@ class CardLayer(QWidget):
         """Show the card and give it the keys."""
         self._cover()
         self.raise_()
+        appears = self.isHidden()
         self.show()
+        if appears:
+            fade_in(self)
         self._card.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self._card.setFocus()
 

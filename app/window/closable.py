@@ -1,30 +1,33 @@
-"""A page with a button in its corner that closes it."""
+"""A page under its title, with a button that closes it."""
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QFrame, QGridLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
 from app.window.controls.icon_button import IconButton
+from app.window.controls.labels import label
 from app.window.theme import Theme, TypeSizes
-
-EDGE = 12
 
 
 class Closable(QFrame):
-    """Signal `closed`: the user is done with it. The page leaves its upper right corner free."""
+    """Signal `closed`: the user is done with it."""
 
     closed = Signal()
 
-    def __init__(self, page: QWidget, close_words: str, theme: Theme, sizes: TypeSizes) -> None:
+    def __init__(self, title: str, page: QWidget, theme: Theme, sizes: TypeSizes) -> None:
         super().__init__()
-        self._close = IconButton("close", close_words, theme, sizes)
+        self._close = IconButton("close", "Back to the chat", theme, sizes)
         self._close.clicked.connect(self.closed)
-        grid = QGridLayout(self)
-        grid.setContentsMargins(8, EDGE, EDGE, 8)
-        grid.addWidget(page, 0, 0)
-        grid.addWidget(self._close, 0, 0, Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignRight)
-        self._close.raise_()
-        self.setFocusProxy(page)
+        top = QHBoxLayout()
+        top.setContentsMargins(24, 8, 12, 8)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(page, 1)
+        column.insertLayout(0, top)
+        top.addWidget(label(title, "title"), 1)
+        top.addWidget(self._close)  # after the page, so that Tab comes by it last
+        self.setFocusProxy(page.focusProxy() or page)
 
     def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
         """Take other colours and sizes; the page is dressed on its own."""

@@ -13,7 +13,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QMainWindow, QStackedWidget, QVBoxLayout, QWidget
 
-from app.window.motion import fade_in
+from app.window.motion import MOVES, fade_in
 from app.window.theme import Theme, TypeSizes
 
 Page = Literal["chat", "library", "compare", "settings"]
@@ -70,7 +70,6 @@ class MainWindow(QMainWindow):
         self._wants_sidebar, self._wants_right = True, True
         self._panel_before_sidebar = False
         self._panel_width = PANEL_WIDTH
-        self._moves = False
         row = QHBoxLayout()
         row.setSpacing(0)
         for widget, stretch in ((self._sidebar, 0), (self._pages, 1), (self._right, 0)):
@@ -92,8 +91,8 @@ class MainWindow(QMainWindow):
         self._fold()
 
     def set_motion(self, moves: bool) -> None:
-        """Whether what unfolds fades in."""
-        self._moves = moves
+        """Whether what appears in this window fades in."""
+        self.setProperty(MOVES, moves)
 
     @property
     def page(self) -> Page:
@@ -169,7 +168,7 @@ class MainWindow(QMainWindow):
     def _show(self, side: QWidget, wanted: bool) -> None:
         appears = wanted and side.isHidden()
         side.setVisible(wanted)
-        if appears and self._moves:
+        if appears:
             fade_in(side)
 
     # Qt

@@ -4,12 +4,17 @@ from PySide6.QtCore import QEasingCurve, QPropertyAnimation
 from PySide6.QtWidgets import QGraphicsOpacityEffect, QStyle, QWidget
 
 FADE_MS = 120
+MOVES = "moves"
+"""The property of a window in which things fade in."""
 
 
 def fade_in(widget: QWidget) -> None:
-    """Let a widget that was just shown appear within FADE_MS; none where the style has none."""
+    """Let a widget that was just shown appear within FADE_MS.
+
+    At once where its window does not move, or the system's style has no animations.
+    """
     allowed = widget.style().styleHint(QStyle.StyleHint.SH_Widget_Animation_Duration)
-    if not allowed or not widget.isVisible():
+    if not widget.window().property(MOVES) or not allowed or not widget.isVisible():
         return
     effect = QGraphicsOpacityEffect(widget)
     widget.setGraphicsEffect(effect)

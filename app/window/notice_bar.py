@@ -5,6 +5,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton
 
 from app.window.controls.icon_button import IconButton
 from app.window.controls.labels import paragraph, set_role
+from app.window.motion import fade_in
 from app.window.theme import Theme, TypeSizes
 
 
@@ -50,7 +51,10 @@ class NoticeBar(QFrame):
         self._more.setVisible(bool(details))
         self._take.hide()
         self.setAccessibleDescription(words)
+        appears = self.isHidden()
         self.show()
+        if appears:
+            fade_in(self)
 
     def offer(self, words: str, model: str) -> None:
         """Show a notice of a model that can be loaded; `taken` brings its path."""

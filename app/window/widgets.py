@@ -40,6 +40,7 @@ class Widgets:
     chat_page: ChatPage
     library: LibraryView
     compare: CompareView
+    compare_page: Closable
     library_page: Closable
     settings: SettingsView
     settings_page: Closable
@@ -60,9 +61,10 @@ def make_widgets(theme: Theme, sizes: TypeSizes) -> Widgets:
     transcript = TranscriptView(theme, sizes)
     chat_page = ChatPage(head, notice, start, transcript, composer)
     library, compare = LibraryView(theme, sizes), CompareView(theme, sizes)
-    library_page = Closable(library, "Back to the chat", theme, sizes)
+    compare_page = Closable("Compare", compare, theme, sizes)
+    library_page = Closable("Models", library, theme, sizes)
     settings = SettingsView(theme, sizes)
-    settings_page = Closable(settings, "Back to the chat", theme, sizes)
+    settings_page = Closable("Settings", settings, theme, sizes)
     session, drafting = SessionPanel(theme, sizes), DraftingView(theme, sizes)
     drafting_panel = Titled("Drafting", drafting, "Close the Drafting view", theme, sizes)
     strip = StatusStrip(theme, sizes)
@@ -72,7 +74,7 @@ def make_widgets(theme: Theme, sizes: TypeSizes) -> Widgets:
             {
                 "chat": chat_page,
                 "library": library_page,
-                "compare": compare,
+                "compare": compare_page,
                 "settings": settings_page,
             },
             {"session": session, "drafting": drafting_panel},
@@ -95,6 +97,7 @@ def make_widgets(theme: Theme, sizes: TypeSizes) -> Widgets:
         chat_page=chat_page,
         library=library,
         compare=compare,
+        compare_page=compare_page,
         library_page=library_page,
         settings=settings,
         settings_page=settings_page,

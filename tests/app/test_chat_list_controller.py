@@ -135,3 +135,28 @@ def test_a_file_that_is_no_chat_is_refused_in_words(driven: Driven, tmp_path: Pa
     file.write_text("{}")
     driven.parts.files.import_from(file)
     assert "chat.json" in driven.widgets.notice.words()
+
+
+def test_a_chat_that_goes_on_moves_to_the_top(driven: Driven, source: ScriptedModels) -> None:
+    first = chat(driven, "First")
+    second = chat(driven, "Second")
+    chat(driven, "Third")
+    day = 86_400
+    for chat_id, days in ((first, 1), (second, 40)):
+        driven.parts.store.database.write(
+            "UPDATE chat SET updated_at = updated_at - ? WHERE id = ?", days * day, chat_id
+        )
+    driven.parts.listed.refresh()
+    before = listed(driven)
+    assert before[:4] == ["Today", "Third", "Yesterday", "First"]
+    driven.parts.chats.open(first)
+    driven.ask("More?")
+    assert listed(driven) == ["Today", "First", "Third", *before[4:]], "no heading without a chat"
+    driven.parts.listed.pin(second, True)
+    driven.parts.listed.pin(first, True)
+    driven.parts.chats.open(second)
+    driven.ask("And you?")
+    assert listed(driven) == ["Pinned", "Second", "First", "Today", "Third"]
+    told = listed(driven)
+    driven.parts.listed.refresh()
+    assert listed(driven) == told, "one row at a time comes to the same as all at once"

@@ -9,7 +9,7 @@ from app.window.compare.compare_pane import ComparePane
 from app.window.compare.same_words import common_length, common_words, gain, ratio, verdict
 from app.window.compare.verdict_card import VerdictCard
 from app.window.composer.message_box import LONGEST, MessageBox
-from app.window.controls.labels import label, paragraph
+from app.window.controls.labels import paragraph
 from app.window.theme import Theme, TypeSizes
 from mlx_engine.values.stats import GenerationStats
 
@@ -22,7 +22,7 @@ TOO_LONG = "That text is too long to compare with: choose a shorter one."
 
 
 class CompareView(QWidget):
-    """Signals: `run_wanted`(prompt), `stop_wanted`, `closed`.
+    """Signals: `run_wanted`(prompt), `stop_wanted`.
 
     The owner calls `begin`, then for each side `begin_side`, `add_text`, `show_speed` and
     `finish_side`; or `show_stopped`, `show_failed`.
@@ -30,7 +30,6 @@ class CompareView(QWidget):
 
     run_wanted = Signal(str)
     stop_wanted = Signal()
-    closed = Signal()
 
     def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
         super().__init__()
@@ -44,7 +43,6 @@ class CompareView(QWidget):
         self._prompt.setPlaceholderText("A prompt to run twice")
         self._run = QPushButton("Run")
         self._run.setProperty("role", "primary")
-        self._close = QPushButton("Back to the chat")
         self._verdict = VerdictCard(theme, sizes)
         self._panes: dict[Side, ComparePane] = {
             "on": ComparePane("Drafting on", True, theme, sizes),
@@ -52,29 +50,23 @@ class CompareView(QWidget):
         }
         self._lay_out()
         self.setFocusProxy(self._prompt)
-        self.setTabOrder(self._prompt, self._run)
-        self.setTabOrder(self._run, self._close)
         self._run.clicked.connect(self._press)
         self._prompt.send_wanted.connect(self._try_run)
         self._prompt.textChanged.connect(self._refresh)
         self._prompt.long_text_pasted.connect(lambda _: self._verdict.show_words(TOO_LONG))
-        self._close.clicked.connect(self.closed)
         self.set_theme(theme, sizes)
         self.show_ready()
 
     def _lay_out(self) -> None:
-        title, top, panes = QHBoxLayout(), QHBoxLayout(), QHBoxLayout()
-        title.addWidget(label("Compare", "title"), 1)
-        title.addWidget(self._close)
+        top, panes = QHBoxLayout(), QHBoxLayout()
         top.addWidget(self._prompt, 1)
         top.addWidget(self._run, 0, Qt.AlignmentFlag.AlignTop)
         panes.setSpacing(16)
         for pane in self._panes.values():
             panes.addWidget(pane, 1)
         column = QVBoxLayout(self)
-        column.setContentsMargins(24, 16, 24, 24)
+        column.setContentsMargins(24, 0, 24, 24)
         column.setSpacing(8)
-        column.addLayout(title)
         column.addWidget(paragraph(INTRODUCTION, "muted"))
         column.addLayout(top)
         column.addSpacing(4)

@@ -1,15 +1,21 @@
 """A group of controls under a heading that folds it away."""
 
-from PySide6.QtCore import QSize, Qt
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtWidgets import QLayout, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
 from app.window.controls.icon_button import icon_size
 from app.window.icons import icon
+from app.window.motion import fade_in
 from app.window.theme import Theme, TypeSizes
 
 
 class Group(QWidget):
-    """Heading with a chevron, and a column below it; add to it with `add`."""
+    """Heading with a chevron, and a column below it; add to it with `add`.
+
+    Signal `folded`(bool): it was unfolded or folded away.
+    """
+
+    folded = Signal(bool)
 
     def __init__(self, title: str, theme: Theme, sizes: TypeSizes, is_open: bool = True) -> None:
         super().__init__()
@@ -40,6 +46,11 @@ class Group(QWidget):
         """Whether its controls are on show."""
         return self._heading.isChecked()
 
+    @property
+    def title(self) -> str:
+        """Its heading."""
+        return self._heading.text()
+
     def open(self, is_open: bool) -> None:
         """Unfold or fold away."""
         self._heading.setChecked(is_open)
@@ -62,5 +73,8 @@ class Group(QWidget):
 
     def _fold(self, is_open: bool) -> None:
         self._body.setVisible(is_open)
+        if is_open:
+            fade_in(self._body)
         self._heading.setAccessibleDescription("open" if is_open else "folded away")
         self.set_theme(self._theme, self._sizes)
+        self.folded.emit(is_open)

@@ -61,7 +61,9 @@ class StatusStrip(QWidget):
     def show_figures(self, history: RoundHistory, figures: StripFigures) -> None:
         """Show the newest figures."""
         self._drafting.setText(state_in_short(history.state))
-        self._sparkline.show_values(history.acceptance_over_time)
+        recent = history.acceptance_over_time
+        self._sparkline.show_values(recent)
+        self._sparkline.setVisible(bool(recent))
         drafted = history.drafted
         self._acceptance.setText(f"{100 * history.accepted / drafted:.0f} %" if drafted else "")
         passes = history.tokens_per_pass

@@ -29,15 +29,10 @@ class DropOverlay(QWidget):
         super().__init__(parent)
         self._theme, self._sizes = theme, sizes
         self._plan = DropPlan("refused", "")
-        self._moves = False
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.setAccessibleName("Drop")
         self.hide()
         parent.installEventFilter(self)
-
-    def set_motion(self, moves: bool) -> None:
-        """Whether it fades in."""
-        self._moves = moves
 
     def show_plan(self, plan: DropPlan) -> None:
         """Cover the window and say what will happen."""
@@ -48,7 +43,7 @@ class DropOverlay(QWidget):
         self.raise_()
         self.show()
         self.update()
-        if appears and self._moves:
+        if appears:
             fade_in(self)
 
     def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:

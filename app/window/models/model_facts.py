@@ -102,7 +102,8 @@ class ModelFacts(QWidget):
 def what_in_words(facts: CardFacts) -> str:
     """Architecture, size, quantisation and context in one line."""
     parts = (facts.architecture, facts.parameters, facts.quantisation, facts.size, facts.context)
-    whole = (part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts if part)
+    unbroken = str.maketrans({" ": "\N{NO-BREAK SPACE}", "-": "\N{NON-BREAKING HYPHEN}"})
+    whole = (part.translate(unbroken) for part in parts if part)
     return "\N{NO-BREAK SPACE}· ".join(whole)
 
 

@@ -77,6 +77,7 @@ class DraftGroup(Group):
         self.add(effect)
         self.add(named("Source", self._source, self._why, self._others))
         self._model_row = named("Draft model", self._model)
+        self._model_row.setVisible(shows_effect)
         self.add(self._model_row)
         self.add(named("Depth", self._depth))
         self.add(self._probability)

@@ -30,7 +30,8 @@ class SessionPanel(QFrame):
     Signals: `system_changed`(str), `draft_changed`(DraftOptions), `sampling_changed`
     (SamplingOptions), `generation_changed`(GenerationOptions), `numerics_changed`(str),
     `draft_model_changed`(str), `thinking_changed`(bool | None); `preset_chosen`, `preset_saved`,
-    `preset_deleted`(name), `defaults_wanted`, `fold_wanted`.
+    `preset_deleted`(name), `defaults_wanted`, `fold_wanted`; `groups_folded` (titles of the groups
+    that are folded away now).
     """
 
     system_changed = Signal(str)
@@ -45,6 +46,7 @@ class SessionPanel(QFrame):
     preset_deleted = Signal(str)
     defaults_wanted = Signal()
     fold_wanted = Signal()
+    groups_folded = Signal(tuple)
 
     def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
         super().__init__()
@@ -103,10 +105,21 @@ class SessionPanel(QFrame):
         self._draft.draft_model_changed.connect(self.draft_model_changed)
         self._sampling.sampling_changed.connect(self.sampling_changed)
         self._sampling.generation_changed.connect(self.generation_changed)
+        for group in self._groups():
+            group.folded.connect(lambda _: self.groups_folded.emit(self.folded_groups()))
         self._presets.chosen.connect(self.preset_chosen)
         self._presets.saved.connect(self.preset_saved)
         self._presets.deleted.connect(self.preset_deleted)
         self._presets.defaults_wanted.connect(self.defaults_wanted)
+
+    def folded_groups(self) -> tuple[str, ...]:
+        """Titles of the groups that are folded away."""
+        return tuple(group.title for group in self._groups() if not group.is_open)
+
+    def fold_groups(self, titles: Sequence[str]) -> None:
+        """Fold these away, and show the others."""
+        for group in self._groups():
+            group.open(group.title not in titles)
 
     def show_settings(self, settings: SessionSettings) -> None:
         """Show a chat's settings; nothing is emitted."""

@@ -21,7 +21,7 @@ from app.window.theme import Theme, TypeSizes
 
 Index = QModelIndex | QPersistentModelIndex
 SIDE, INSET, RADIUS = 8, 10, 6
-TITLE_PADDING, HEADING_TOP, HEADING_BOTTOM = 15, 18, 6
+TITLE_PADDING, HEADING_TOP, HEADING_BOTTOM = 15, 10, 4
 DOT = 6
 TITLE_CHARACTERS = 100
 
@@ -105,11 +105,11 @@ class ChatDelegate(QStyledItemDelegate):
         painter.restore()
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:  # noqa: N802
-        """As high as its kind of row."""
+        """A heading is as high as a title, so that rows without snippets are all alike."""
         del option
         listed = index.data(CHAT_ROLE)
         if listed is None:
-            return QSize(80, self._heights.heading)
+            return QSize(80, self._heights.title)
         snippet = self._heights.snippet if listed.snippet else 0
         return QSize(80, self._heights.title + snippet)
 
@@ -138,8 +138,6 @@ class _Heights:
     def __init__(self, sizes: TypeSizes) -> None:
         self.title = QFontMetrics(_font(sizes.interface)).height() + TITLE_PADDING
         self.snippet = QFontMetrics(_font(sizes.small)).height() + 2
-        bold = QFontMetrics(_font(sizes.small, bold=True)).height()
-        self.heading = bold + HEADING_TOP + HEADING_BOTTOM
 
 
 def _font(pixels: int, *, bold: bool = False) -> QFont:

@@ -59,8 +59,17 @@ class ChatList(QListView):
     def show_groups(self, groups: Iterable[ChatGroup], *, is_bin: bool = False) -> None:
         """Show these chats, those in the bin if `is_bin`."""
         self._shows_bin = is_bin
+        place, shown = self.verticalScrollBar().value(), tuple(groups)
+        has_snippets = any(listed.snippet for group in shown for listed in group.chats)
+        self.setUniformItemSizes(not has_snippets)  # else each row is asked for its size
+        self._model.show_groups(shown)
+        self.show_current(self._current)
+        self.verticalScrollBar().setValue(place)
+
+    def show_first(self, heading: str, listed: ListedChat) -> None:
+        """Show a chat that was changed just now as the first under a heading."""
         place = self.verticalScrollBar().value()
-        self._model.show_groups(groups)
+        self._model.show_first(heading, listed)
         self.show_current(self._current)
         self.verticalScrollBar().setValue(place)
 

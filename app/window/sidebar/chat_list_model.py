@@ -12,7 +12,7 @@ from PySide6.QtCore import (
     Signal,
 )
 
-from app.window.sidebar.listed_chats import ChatGroup, ListedChat
+from app.window.sidebar.listed_chats import PINNED, ChatGroup, ListedChat
 
 Index = QModelIndex | QPersistentModelIndex
 CHAT_ROLE = Qt.ItemDataRole.UserRole
@@ -43,6 +43,39 @@ class ChatListModel(QAbstractListModel):
             self._rows.append(group.heading)
             self._rows.extend(group.chats)
         self.endResetModel()
+
+    def show_first(self, heading: str, listed: ListedChat) -> None:
+        """Show a chat, new or changed, as the first under a heading; the others stay as they are.
+
+        A heading that is not there yet comes before all others, but after those that are pinned.
+        """
+        row = self.index_of(listed.chat.id).row()
+        if row > 0 and self._rows[row - 1] == heading:
+            self._rows[row] = listed
+            self.dataChanged.emit(self.index(row), self.index(row))
+            return
+        if row >= 0:
+            self._remove(row)
+        if heading not in self._rows:
+            self._insert(self._after_pinned() if heading != PINNED else 0, heading)
+        self._insert(self._rows.index(heading) + 1, listed)
+
+    def _after_pinned(self) -> int:
+        headings = (n for n, row in enumerate(self._rows) if isinstance(row, str) and row != PINNED)
+        return next(headings, len(self._rows))
+
+    def _insert(self, row: int, what: str | ListedChat) -> None:
+        self.beginInsertRows(QModelIndex(), row, row)
+        self._rows.insert(row, what)
+        self.endInsertRows()
+
+    def _remove(self, row: int) -> None:
+        """A heading goes with its last chat."""
+        is_last = row + 1 == len(self._rows) or isinstance(self._rows[row + 1], str)
+        first = row - 1 if is_last and isinstance(self._rows[row - 1], str) else row
+        self.beginRemoveRows(QModelIndex(), first, row)
+        del self._rows[first : row + 1]
+        self.endRemoveRows()
 
     def show_answering(self, chat_ids: Iterable[int]) -> None:
         """Mark the chats that are being answered."""

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from app.values.chats import ChatSummary, TextRange
 
+PINNED, TODAY = "Pinned", "Today"
+"""Headings of the chats that come first."""
+
 
 @dataclass(frozen=True, slots=True)
 class ListedChat:

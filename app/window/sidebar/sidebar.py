@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from PySide6.QtCore import QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QAction
+from PySide6.QtGui import QAction, QKeyEvent
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
 from app.window.controls.icon_button import icon_size
 from app.window.icons import ICON, icon
 from app.window.sidebar.chat_list import ChatList
-from app.window.sidebar.listed_chats import ChatGroup
+from app.window.sidebar.listed_chats import ChatGroup, ListedChat
 from app.window.sidebar.undo_bar import UndoBar
 from app.window.theme import Theme, TypeSizes
 
@@ -32,12 +32,14 @@ class Sidebar(QFrame):
         search_changed: the text in the search field, once the user pauses.
         new_wanted, library_wanted: a new chat; the page of models.
         bin_wanted: show the bin (True), or the chats again.
+        search_left: Escape was pressed in the search field, which is empty now.
     """
 
     search_changed = Signal(str)
     new_wanted = Signal()
     library_wanted = Signal()
     bin_wanted = Signal(bool)
+    search_left = Signal()
 
     def __init__(self, theme: Theme, sizes: TypeSizes, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -115,6 +117,11 @@ class Sidebar(QFrame):
         self._bin.setChecked(is_bin)
         self._bin.blockSignals(False)
 
+    def show_first(self, heading: str, listed: ListedChat) -> None:
+        """A chat was changed just now: list it first under this heading."""
+        self.list.show_first(heading, listed)
+        self._empty.hide()
+
     def _words_for_nothing(self, *, is_bin: bool) -> str:
         if is_bin:
             return "The bin is empty. Deleted chats stay here for 30 days."
@@ -138,6 +145,16 @@ class Sidebar(QFrame):
     def clear_search(self) -> None:
         """List all chats again."""
         self._search.clear()
+
+    # Qt
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+        """Escape ends a search."""
+        if event.key() == Qt.Key.Key_Escape and self._search.hasFocus():
+            self.clear_search()
+            self.search_left.emit()
+        else:
+            super().keyPressEvent(event)
 
 
 def _row_button(words: str) -> QPushButton:

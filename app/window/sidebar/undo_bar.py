@@ -6,6 +6,7 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QWidget
 
 from app.window.controls.labels import ShortLabel
+from app.window.motion import fade_in
 
 SHOWN_MS = 10_000
 
@@ -37,6 +38,7 @@ class UndoBar(QFrame):
         self._words.show_text(words)
         self._undo = undo
         self.show()
+        fade_in(self)
         self._timer.start()
 
     def undo(self) -> None:

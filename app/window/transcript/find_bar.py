@@ -18,7 +18,6 @@ class FindBar(QFrame):
 
     def __init__(self, look: Look) -> None:
         super().__init__()
-        self.setProperty("role", "card")
         self.field = QLineEdit()
         self.field.setPlaceholderText("Find in this chat")
         self.field.setAccessibleName("Find in this chat")
@@ -35,7 +34,7 @@ class FindBar(QFrame):
         self._next.clicked.connect(lambda: self.step_wanted.emit(1))
         self._close.clicked.connect(self.closed)
         row = QHBoxLayout(self)
-        row.setContentsMargins(8, 6, 8, 6)
+        row.setContentsMargins(20, 2, 20, 6)
         row.setSpacing(4)
         for widget in (self.field, self.count, self._previous, self._next, self._close):
             row.addWidget(widget)

@@ -8,6 +8,7 @@ from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.values.chats import DraftedSpan
+from app.window.motion import fade_in
 from app.window.transcript.look import Look, keeps_height
 from app.window.transcript.rendered_html import MarkdownHtml
 from app.window.transcript.segment_column import SegmentColumn
@@ -99,6 +100,8 @@ class ThinkingSegment(QWidget):
                 self._body.finish()
         if self._body is not None:
             self._body.setVisible(is_open)
+            if is_open:
+                fade_in(self._body)
         self._dress()
         self.toggled.emit(is_open)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from PySide6.QtCore import QPoint, Qt, QTimer, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
 
@@ -59,11 +59,11 @@ class TranscriptView(QWidget):
         layout.setSpacing(0)
         self.offer = ModelOffer()
         layout.addWidget(self.offer)
-        layout.addWidget(self.column)
+        self.find_bar = FindBar(self._look)
+        layout.addWidget(self.find_bar, 0, Qt.AlignmentFlag.AlignRight)
+        layout.addWidget(self.column, 1)
         self.legend = DraftLegend(self._look)
         layout.addWidget(self.legend, 0, Qt.AlignmentFlag.AlignHCenter)
-        self.find_bar = FindBar(self._look)
-        self.find_bar.setParent(self)
         self.find_bar.query_changed.connect(self._find)
         self.find_bar.step_wanted.connect(self._step)
         self.find_bar.closed.connect(self.close_find)
@@ -123,8 +123,6 @@ class TranscriptView(QWidget):
     def open_find(self) -> None:
         """Show the bar to find text."""
         self.find_bar.show()
-        self.find_bar.raise_()
-        self._place()
         self.find_bar.field.setFocus()
         self.find_bar.field.selectAll()
         self._find(self.find_bar.field.text())
@@ -210,11 +208,8 @@ class TranscriptView(QWidget):
         self._place()
 
     def _place(self) -> None:
-        """Put the floating parts at their edges."""
-        for floating in (self.find_bar, self.jump):
-            floating.adjustSize()
-        bar = self.find_bar
-        bar.move(QPoint(self.width() - bar.width() - EDGE - 8, self.column.y() + EDGE))
+        """Put the floating button above the lower edge."""
+        self.jump.adjustSize()
         below = self.column.geometry().bottom() - self.jump.height() - EDGE
         self.jump.move((self.width() - self.jump.width()) // 2, below)
         self.jump.raise_()
@@ -222,6 +217,6 @@ class TranscriptView(QWidget):
     # Qt
 
     def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
-        """The floating parts keep to their edges."""
+        """The floating button keeps to its edge."""
         super().resizeEvent(event)
         self._place()

@@ -4,7 +4,7 @@ import pytest
 from PySide6.QtWidgets import QApplication, QLabel, QProxyStyle, QStyle
 from pytestqt.qtbot import QtBot
 
-from app.window.motion import FADE_MS, fade_in
+from app.window.motion import FADE_MS, MOVES, fade_in
 from app.window.theme import TypeSizes, load_theme
 from app.window.widgets import make_widgets
 
@@ -28,6 +28,7 @@ def label_with(qtbot: QtBot, milliseconds: int) -> QLabel:
     label, style = QLabel("words"), Durations(milliseconds)
     style.setParent(label)
     label.setStyle(style)
+    label.setProperty(MOVES, True)
     qtbot.addWidget(label)
     label.show()
     return label
