@@ -12,10 +12,10 @@ Other kernels take ACCUMULATE and say by three macros which rows of the matrix (
 of x (X_VALUE) and how many of the M rows (ROWS_HERE) it works on.
 
 A SIMD-group takes `R` weight rows and all M rows of x: a lane fetches a unit of each weight row,
-and each x it loads serves R rows. R * M accumulators, at most 24 a thread. Neighbouring lanes
-fetch neighbouring units, so a SIMD-group reads whole lines. Weight rows beyond N are read as the
-last one and not stored. Every product is an explicit fma: what a compiler contracts could depend
-on M.
+and each x it loads serves R rows. R * M accumulators, at most 24 a thread; beside them the units as
+floats and eight values of one row of x are live, whatever M is. Neighbouring lanes fetch
+neighbouring units, so a SIMD-group reads whole lines. Weight rows beyond N are read as the last one
+and not stored. Every product is an explicit fma: what a compiler contracts could depend on M.
 """
 
 import mlx.core as mx
@@ -59,25 +59,25 @@ for (int unit = lane; unit < units; unit += 32) {
   }
   for (int run = 0; run < RUNS; run++) {
     const int start = run_start(unit, run);
-    float x8[M][8];
-    float sum[M];
-    for (int m = 0; m < M; m++) {
-      sum[m] = 0;
-      for (int i = 0; i < 8; i++) {
-        x8[m][i] = m < ROWS_HERE ? X_VALUE(m, start + i) : 0.0f;
-        sum[m] += x8[m][i];
-      }
-    }
+    float q[R][8];
+    float2 scale_offset[R];
     for (int r = 0; r < R; r++) {
-      float q[8];
-      const float2 scale_offset = decode(fetched[r], run, q);
-      for (int m = 0; m < M; m++) {
-        if (m < ROWS_HERE) {
-          float dot = q[0] * x8[m][0];
+      scale_offset[r] = decode(fetched[r], run, q[r]);
+    }
+    for (int m = 0; m < M; m++) {
+      if (m < ROWS_HERE) {
+        float x8[8];
+        float sum = 0;
+        for (int i = 0; i < 8; i++) {
+          x8[i] = X_VALUE(m, start + i);
+          sum += x8[i];
+        }
+        for (int r = 0; r < R; r++) {
+          float dot = q[r][0] * x8[0];
           for (int i = 1; i < 8; i++) {
-            dot = fma(q[i], x8[m][i], dot);
+            dot = fma(q[r][i], x8[i], dot);
           }
-          total[r][m] = fma(scale_offset.x, dot, fma(scale_offset.y, sum[m], total[r][m]));
+          total[r][m] = fma(scale_offset[r].x, dot, fma(scale_offset[r].y, sum, total[r][m]));
         }
       }
     }

@@ -86,7 +86,7 @@ def per_key(report: Report, buffer: str) -> PerKey:
     return PerKey(traffic.times_read, traffic.bytes_loaded / traffic.size)
 
 
-KEYS, SIZE = 1024, 128
+KEYS, SIZE = 512, 128
 
 
 def our_attention(rows: int, heads: int) -> PerKey:

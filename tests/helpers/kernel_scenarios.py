@@ -51,8 +51,8 @@ class Breaking:
     found: whether any kernel had the text.
     """
 
-    def __init__(self, old: str = "", new: str = "") -> None:
-        self._inner = EmulatorLauncher(seconds=10)
+    def __init__(self, old: str = "", new: str = "", shuffle: int = 0) -> None:
+        self._inner = EmulatorLauncher(seconds=10, shuffle=shuffle)
         self._old, self._new = old, new
         self.found = False
 

@@ -53,7 +53,7 @@ def check(
     error, its = (np.abs(wide(array) - right).max() for array in (whole, plain))
     assert error <= 2 * its + 1e-6 * np.abs(right).max()
     rows = q.shape[1]
-    for few in range(1, 8) if rows == 8 and q.dtype == mx.float16 else {1, rows - 1} - {0}:
+    for few in range(1, 8) if rows == 8 and q.dtype == mx.float16 else {1, max(1, rows - 1)}:
         for first in {0, rows - few}:
             part = mx.contiguous(q[:, first : first + few])
             then = Place(place.end - rows + first + few, place.start, place.window)
@@ -106,7 +106,8 @@ def test_window_and_sinks(window: int) -> None:
 def test_quantised_caches(bits: int, size: int) -> None:
     sides = [mx.quantize(normal((1, 150, size), seed), bits=bits) for seed in (14, 15)]
     cache = tuple(array for side in sides for array in side)
-    check(normal((3, 3, size), 16), cache, affine_cache(bits), Place(149))
+    dtype = mx.bfloat16 if size == 128 else mx.float16
+    check(normal((3, 3, size), 16, dtype), cache, affine_cache(bits), Place(149))
 
 
 @pytest.mark.parametrize("rows", [1, 2, 4, 8])

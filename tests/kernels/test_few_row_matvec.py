@@ -16,7 +16,7 @@ from metal_kernels.weight_formats.iq4 import iq4_nl, iq4_xs
 from metal_kernels.weight_formats.k_quants import q2_k, q3_k, q6_k
 
 Arrays = tuple[mx.array, ...]
-ALL, SOME = range(1, 8), (1, 3)
+ALL, SOME = range(1, 8), (3,)
 """Counts of rows compared with eight. A row's order does not know the format: a few do for most."""
 
 

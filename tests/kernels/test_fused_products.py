@@ -21,6 +21,8 @@ from metal_kernels.weight_formats.fp4 import mxfp4
 
 WIDTH = 192
 FORMS = [affine(4, 64), affine(6, 32), mxfp4(), dense(mx.float16)]
+DTYPES = {"affine6": mx.bfloat16, "mxfp4": mx.float32}
+"""Of the rows, by format; float16 for the others."""
 
 
 def fewer(form: WeightFormat) -> Sequence[int]:
@@ -30,6 +32,10 @@ def fewer(form: WeightFormat) -> Sequence[int]:
 
 def normal(shape: tuple[int, ...], seed: int, dtype: mx.Dtype = mx.float16) -> mx.array:
     return mx.random.normal(shape, key=mx.random.key(seed)).astype(dtype)
+
+
+def rows_for(form: WeightFormat, shape: tuple[int, ...], seed: int) -> mx.array:
+    return normal(shape, seed, DTYPES.get(form.name, mx.float16))
 
 
 def stored(shape: tuple[int, ...], seed: int, form: WeightFormat) -> tuple[mx.array, ...]:
@@ -50,7 +56,7 @@ def wide(array: mx.array) -> np.ndarray:
 def test_gate_and_up(form: WeightFormat) -> None:
     launcher = EmulatorLauncher()
     outputs = 27
-    weights, x = stored((2 * outputs, WIDTH), 1, form), normal((8, WIDTH), 2)
+    weights, x = stored((2 * outputs, WIDTH), 1, form), rows_for(form, (8, WIDTH), 2)
     whole = few_row_gate_up.few_row_gate_up(x, weights, form, launcher)
     gate, up = np.split(wide(x) @ wide(form.dequantise(weights)).T, 2, axis=-1)
     truth = gate / (1 + np.exp(-gate)) * up
@@ -64,7 +70,7 @@ def test_gate_and_up(form: WeightFormat) -> None:
     product = (both[:, :outputs] * mx.sigmoid(both[:, :outputs]) * both[:, outputs:]).astype(
         x.dtype
     )
-    assert mx.allclose(whole, product, rtol=2e-3, atol=1e-6).item()
+    assert mx.allclose(whole, product, rtol=1e-2, atol=1e-6).item()
 
 
 @pytest.mark.parametrize("form", FORMS[:2], ids=lambda form: form.name)
@@ -97,7 +103,7 @@ def test_gate_and_up_read_weights_once() -> None:
 def test_mtp_input(form: WeightFormat) -> None:
     launcher = EmulatorLauncher()
     hidden = WIDTH // 2
-    e, h = normal((8, hidden), 5), 30 * normal((8, hidden), 6)
+    e, h = rows_for(form, (8, hidden), 5), 30 * rows_for(form, (8, hidden), 6)
     norms = mtp_input.Norms(
         normal((hidden,), 7, mx.float32), normal((hidden,), 8, mx.float32), 1e-6
     )
@@ -124,7 +130,7 @@ def test_experts(form: WeightFormat, a_pair_each: bool) -> None:
     chosen = np.array([random.permutation(5)[:3] for _ in range(8)]).astype(np.int32)
     experts = mx.array(chosen)
     weights = stored((5, 13, WIDTH), 10, form)
-    x = normal((24 if a_pair_each else 8, WIDTH), 11)
+    x = rows_for(form, (24 if a_pair_each else 8, WIDTH), 11)
     whole = expert_union_matvec.expert_union_matvec(x, experts, weights, form, launcher)
     its = [tuple(part[e] for part in weights) for e in chosen.reshape(-1)]
     dense_rows = np.stack([wide(form.dequantise(arrays)) for arrays in its])

@@ -5,7 +5,7 @@
 Weights: how often their lines are read in one launch; loads and floating point operations by
 weight, 4 bits, groups of 64, float16 rows. "fused" counts a multiply and the addition behind it
 once, as a compiler may join them in MLX's kernels; ours name every fused operation themselves.
-Keys: one key head, 1024 keys of 128; "-" is where MLX has no fused kernel. States: bytes of a
+Keys: one key head, 512 keys of 128; "-" is where MLX has no fused kernel. States: bytes of a
 round over the state's own, whatever was accepted.
 """
 
