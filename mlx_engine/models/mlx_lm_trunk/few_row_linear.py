@@ -1,0 +1,80 @@
+"""Linear layers of mlx-lm's models that send few rows through our kernel."""
+
+from typing import cast
+
+import mlx.core as mx
+from mlx.nn.layers.base import Module
+from mlx.nn.layers.linear import Linear
+from mlx.nn.layers.quantized import QuantizedLinear
+from mlx.utils import tree_flatten, tree_unflatten
+
+from metal_kernels.lanes import Lanes
+from mlx_engine.models.few_rows import FewRows
+from mlx_engine.models.weight_table import Matrix, Packing
+
+
+def use_lanes(model: Module, lanes: Lanes) -> None:
+    """Exchange every linear layer that the lanes have a kernel for; its parameters stay."""
+    leaves = model.leaf_modules()  # type: ignore[no-untyped-call]
+    flat: dict[str, Module] = dict(tree_flatten(leaves, is_leaf=Module.is_module))
+    made = {path: _few_row_layer(leaf, lanes) for path, leaf in flat.items()}
+    there = [(path, layer) for path, layer in made.items() if layer is not None]
+    if there:
+        model.update_modules(tree_unflatten(there))
+
+
+class FewRowLinear(Linear):
+    """`mlx.nn.Linear` with the same parameters and a kernel for few rows."""
+
+    def __init__(self, stock: Linear, few_rows: FewRows) -> None:
+        Module.__init__(self)  # type: ignore[no-untyped-call]
+        _take_parameters(self, stock)
+        self._few_rows = few_rows
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """Multiply."""
+        if self._few_rows.takes(x):
+            return _through(self, self._few_rows, x)
+        return super().__call__(x)
+
+
+class FewRowQuantizedLinear(QuantizedLinear):
+    """`mlx.nn.QuantizedLinear` with the same parameters and a kernel for few rows."""
+
+    def __init__(self, stock: QuantizedLinear, few_rows: FewRows) -> None:
+        Module.__init__(self)  # type: ignore[no-untyped-call]
+        _take_parameters(self, stock)
+        self.group_size, self.bits, self.mode = stock.group_size, stock.bits, stock.mode
+        self._few_rows = few_rows
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """Multiply."""
+        if self._few_rows.takes(x):
+            return _through(self, self._few_rows, x)
+        y: mx.array = super().__call__(x)  # type: ignore[no-untyped-call]
+        return y
+
+
+def _through(layer: Module, few_rows: FewRows, x: mx.array) -> mx.array:
+    y = few_rows.product(x)
+    return y + layer["bias"] if "bias" in layer else y
+
+
+def _take_parameters(layer: Module, stock: Module) -> None:
+    for name in stock:
+        layer[name] = stock[name]
+
+
+def _few_row_layer(leaf: Module, lanes: Lanes) -> Module | None:
+    """By exact type: what is derived from a kind may mean something else."""
+    if type(leaf) is Linear:
+        weight: mx.array = leaf["weight"]
+        dense = Matrix(weight, None, None, 0, 8 * weight.dtype.size, "dense")
+        few_rows = FewRows.of(dense, lanes, "products")
+        return None if few_rows is None else FewRowLinear(leaf, few_rows)
+    if type(leaf) is QuantizedLinear:
+        parts = (leaf["weight"], leaf["scales"], leaf.get("biases"))
+        packed = Matrix(*parts, leaf.group_size, leaf.bits, cast(Packing, leaf.mode))
+        few_rows = FewRows.of(packed, lanes, "products")
+        return None if few_rows is None else FewRowQuantizedLinear(leaf, few_rows)
+    return None
