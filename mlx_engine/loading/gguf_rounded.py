@@ -136,8 +136,9 @@ def by_gguf_package(name: str) -> ValuesOf:
     kind = GGMLQuantizationType[name]
 
     def values(blocks: Bytes) -> Floats:
+        # As one row, for the package goes on by sixteen rows at a time.
         with np.errstate(all="ignore"):  # a damaged scale is found afterwards, by its value
-            found: Floats = dequantize(blocks, kind).reshape(-1)
+            found: Floats = dequantize(blocks.reshape(1, -1), kind).reshape(-1)
             return found
 
     return values
