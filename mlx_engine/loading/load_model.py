@@ -1,0 +1,174 @@
+"""Files to a model that is ready to run, with every tensor accounted for."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import mlx.core as mx
+
+from metal_kernels.lanes import NO_LANES, Lanes
+from mlx_engine.loading.describe_model import describe
+from mlx_engine.loading.element_type import cast_floats, element_bytes
+from mlx_engine.loading.evaluate_arrays import Progress, Stop, evaluate_arrays
+from mlx_engine.loading.gguf_part import GgufPart
+from mlx_engine.loading.heads_for_later import HeadsForLater
+from mlx_engine.loading.load_tensors import load_tensors
+from mlx_engine.loading.locate_model import locate_model
+from mlx_engine.loading.model_folder import ModelFiles
+from mlx_engine.loading.model_headers import ModelHeaders, read_headers
+from mlx_engine.loading.mtp_weights import HeadTensors
+from mlx_engine.loading.repack_cache import RepackCache
+from mlx_engine.loading.rounded_head import rounded_head
+from mlx_engine.loading.text_parts import read_text_parts
+from mlx_engine.models.contract import Adapter
+from mlx_engine.models.weight_table import WeightTable
+from mlx_engine.text.chat_template import ChatTemplate
+from mlx_engine.text.tokenizer import Tokenizer
+from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.options import LoadOptions
+from mlx_engine.values.reason import Reason
+
+CPU_LAYOUT_LIMIT = 512 * 2**20
+"""Float32 bytes up to which weights are laid out anew where there is no Metal."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """All that a conversation needs; a model without a template cannot chat.
+
+    The trunk is in memory, `head_arrays` are read when heads are first used. lanes: the kernels its
+    layers were built with.
+    """
+
+    adapter: Adapter
+    tokenizer: Tokenizer
+    template: ChatTemplate | None
+    description: ModelDescription
+    head_arrays: tuple[mx.array, ...] = ()
+    head_origin: str = ""
+    heads_for_later: HeadsForLater | None = None
+    lanes: Lanes = NO_LANES
+
+    def read_heads(self) -> None:
+        """Bring the MTP heads into memory; free once they are. Raises BadModelFile, OutOfMemory."""
+        if self.heads_for_later is not None:
+            self.heads_for_later.fill()
+        evaluate_arrays(self.head_arrays, self.head_origin, None, None)
+
+
+class _Weights(NamedTuple):
+    """Lazy canonical arrays; head None when there are no usable heads. later: what fills them."""
+
+    trunk: dict[str, mx.array]
+    head: dict[str, mx.array] | None
+    reasons: tuple[Reason, ...]
+    later: HeadsForLater | None = None
+
+
+class _Built(NamedTuple):
+    """The model and every array it holds, those of the trunk and those of the head."""
+
+    adapter: Adapter
+    trunk: tuple[mx.array, ...]
+    head: tuple[mx.array, ...]
+
+
+def load_model(
+    source: ModelFiles | str | Path | None,
+    options: LoadOptions,
+    built_in: Path,
+    on_progress: Progress | None = None,
+    stop: Stop | None = None,
+    lanes: Lanes = NO_LANES,
+) -> LoadedModel:
+    """Load from files, a path or a hub id; None for the model at `built_in`.
+
+    lanes: the kernels that layers may use.
+
+    on_progress gets bytes done and in all; when stop() is true the load ends with LoadStopped.
+    What cannot be right is found before the first weight is read. Raises EngineError.
+    """
+    files = source if isinstance(source, ModelFiles) else locate_model(source, built_in)
+    headers = read_headers(files, options.heads)
+    metal = mx.metal.is_available()
+    description = describe(headers, options, element_bytes(headers.config, metal=metal))
+    tokenizer, template = read_text_parts(headers)
+    tokenizer.check_fits(description.vocabulary)
+    cache = None if options.repack_cache is None else RepackCache(options.repack_cache)
+    weights = _canonical_weights(headers, metal, on_progress, stop, cache)
+    if options.head_bits is not None and weights.head is not None:
+        weights = weights._replace(head=rounded_head(weights.head, options.head_bits))
+    reasons = weights.reasons
+    no_kernels = not metal and lanes.launcher is None
+    for_cpu = no_kernels and 4 * description.parameters <= CPU_LAYOUT_LIMIT
+    built = _build(headers, weights, for_cpu=for_cpu, lanes=lanes)
+    later = weights.later
+    del weights  # where the model has made others of them, these need not be kept as well
+    repacked = headers.gguf is not None and not (cache and cache.was_read)
+    to_come = None if repacked else on_progress  # repacked weights are there by now
+    evaluate_arrays(built.trunk, str(files.root), to_come, stop)
+    stays_packed = any(array.dtype == mx.uint32 for array in built.trunk)
+    unpacked = _unpacked(description) if for_cpu and not stays_packed else ()
+    plain_only = built.adapter.plain_only
+    declined = (*description.declined, *reasons, *unpacked, *((plain_only,) if plain_only else ()))
+    if cache is not None:
+        declined += cache.reasons
+    kept = cache.words if cache is not None else None
+    described = replace(description, declined=declined, repack_cache=kept)
+    origin = headers.heads.origin
+    return LoadedModel(
+        built.adapter, tokenizer, template, described, built.head, origin, later, lanes
+    )
+
+
+def _canonical_weights(
+    headers: ModelHeaders,
+    metal: bool,
+    on_progress: Progress | None,
+    stop: Stop | None,
+    cache: RepackCache | None,
+) -> _Weights:
+    family, heads, origin = headers.family, headers.heads, str(headers.files.root)
+    read = load_tensors(
+        headers.parts.trunk, metal=metal, on_progress=on_progress, stop=stop, cache=cache
+    )
+    trunk = family.canonical_trunk(read, origin)
+    arrays = cast_floats(trunk.arrays, metal=metal)
+    if not heads.tensors:
+        return _Weights(arrays, None, trunk.reasons)
+    shift = _presumed_shift(heads, trunk.norm_shift)
+    later = HeadsForLater(heads.tensors, metal=metal, stop=stop, cache=cache)
+    head = family.canonical_head(later.arrays, heads.origin, shift)
+    head_arrays = cast_floats(head.arrays, metal=metal)
+    return _Weights(arrays, head_arrays, trunk.reasons + head.reasons, later)
+
+
+def _presumed_shift(heads: HeadTensors, trunk_shift: int) -> int | None:
+    """How norms of the head are stored: GGUF always as used, 1 + w; else as the trunk beside it."""
+    if any(isinstance(info, GgufPart) for info in heads.tensors.values()):
+        return 1
+    return trunk_shift if heads.inside else None
+
+
+def _build(headers: ModelHeaders, weights: _Weights, *, for_cpu: bool, lanes: Lanes) -> _Built:
+    origin = str(headers.files.root)
+    tables = [WeightTable(weights.trunk, origin, for_cpu=for_cpu, lanes=lanes)]
+    if weights.head is not None:
+        its = headers.heads.origin
+        tables.append(WeightTable(weights.head, its, for_cpu=for_cpu, lanes=lanes))
+    adapter = headers.family.build(headers.config, tables[0], tables[1] if tables[1:] else None)
+    for table in tables:
+        table.check_all_used()
+    return _Built(adapter, tables[0].handed_out, tables[1].handed_out if tables[1:] else ())
+
+
+def _unpacked(description: ModelDescription) -> tuple[Reason, ...]:
+    """Says so where packed weights take more room than the file."""
+    megabytes = 4 * description.parameters / 1e6
+    if 1.05 * description.nbytes > 4 * description.parameters:
+        return ()
+    words = (
+        f"No Metal here: the weights are unpacked to float32 ({megabytes:,.0f} MB), which this "
+        "machine multiplies about twice as fast."
+    )
+    return (Reason("unpacked-for-cpu", words),)
