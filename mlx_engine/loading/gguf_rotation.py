@@ -6,6 +6,7 @@ from typing import NamedTuple
 from mlx_engine.loading.gguf_file import GgufFile
 from mlx_engine.loading.gguf_header import map_file
 from mlx_engine.loading.gguf_metadata import GgufMetadata
+from mlx_engine.models.mlx_lm_trunk.stretched_periods import Yarn, listed
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 _LISTED = "rope_freqs.weight"
@@ -67,22 +68,24 @@ def listed_rotation(file: GgufFile, metadata: GgufMetadata, rotated: int) -> dic
     rotated: elements of a head that are rotated. A list in the file (Llama 3's) is taken as it is.
     """
     stretch, base = stretch_of(file, metadata), base_of(metadata)
-    listed = listed_factors(file)
-    if stretch is not None and listed is not None:
+    given = listed_factors(file)
+    if stretch is not None and given is not None:
         raise _unknown(metadata, f"{stretch.kind} with a list of factors")
     found: dict[str, object] = {"rope_theta": base, "rope_scaling": None}
-    if listed is not None:
-        if len(listed) < rotated // 2:
+    if given is not None:
+        if len(given) < rotated // 2:
             raise BadModelFile(
-                f"{file.path}: {_LISTED} has {len(listed)} factors where {rotated // 2} are "
+                f"{file.path}: {_LISTED} has {len(given)} factors where {rotated // 2} are "
                 "needed. Get the file again."
             )
-        return found | {"rope_scaling": _listed(base, listed[: rotated // 2], 1.0)}
+        return found | {"rope_scaling": listed(base, given[: rotated // 2])}
     if stretch is None:
         return found
     if stretch.kind == "linear":
-        return found | {"rope_scaling": _listed(base, [stretch.factor] * (rotated // 2), 1.0)}
-    return found | {"rope_scaling": _yarn(stretch, base, rotated)}
+        return found | {"rope_scaling": listed(base, [stretch.factor] * (rotated // 2))}
+    yarn = Yarn(base, rotated, stretch.factor, stretch.trained, stretch.fast, stretch.slow)
+    magnitude = yarn.magnitude if stretch.magnitude is None else stretch.magnitude
+    return found | {"rope_scaling": listed(base, yarn.factors, magnitude)}
 
 
 def listed_factors(file: GgufFile) -> list[float] | None:
@@ -101,24 +104,6 @@ def listed_factors(file: GgufFile) -> list[float] | None:
             f"{file.path}: {_LISTED} holds values that cannot be factors. Get the file again."
         )
     return [float(value) for value in values]
-
-
-def _yarn(stretch: Stretch, base: float, rotated: int) -> dict[str, object]:
-    def turning(rotations: float) -> float:
-        """The pair that turns so often within the trained length."""
-        turns = stretch.trained / (rotations * 2 * math.pi)
-        return rotated * math.log(turns) / (2 * math.log(base))
-
-    low = max(0, math.floor(turning(stretch.fast)))
-    high = min(rotated - 1, math.ceil(turning(stretch.slow)))
-    shares = [min(1.0, max(0.0, (n - low) / max(high - low, 0.001))) for n in range(rotated // 2)]
-    factors = [1 / ((1 - share) + share / stretch.factor) for share in shares]
-    usual = 0.1 * math.log(stretch.factor) + 1.0 if stretch.factor > 1 else 1.0
-    return _listed(base, factors, usual if stretch.magnitude is None else stretch.magnitude)
-
-
-def _listed(base: float, factors: list[float], magnitude: float) -> dict[str, object]:
-    return {"rope_type": "listed", "base": base, "factors": factors, "magnitude": magnitude}
 
 
 def _linear(metadata: GgufMetadata, key: str) -> Stretch | None:

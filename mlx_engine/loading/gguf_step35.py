@@ -78,7 +78,11 @@ class Step35Gguf(TrunkGguf):
         if isinstance(scaling, dict):
             trunk = windowed[: self._main_blocks]
             scaling["layers"] = [n for n, flag in enumerate(trunk) if not flag]
-        return {"rope_theta": [local if w else base for w in windowed], "rope_scaling": scaling}
+        return {
+            "rope_theta": [local if w else base for w in windowed],
+            "rope_scaling": scaling,
+            "yarn_only_types": ["full_attention"],
+        }
 
     def _rotated(self) -> int:
         """Of full layers; the file tells twice as many."""

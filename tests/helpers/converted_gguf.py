@@ -149,7 +149,7 @@ def _changed(raw: Mapping[str, Floats], config: Config, *, old_latents: bool) ->
             yield Tensor(name, value)
     for name, experts in stacks.items():
         yield Tensor(name, np.stack([experts[n] for n in range(len(experts))]))
-    rope = config.get("rope_parameters")
+    rope = config.get("rope_parameters") or config.get("rope_scaling")
     if isinstance(rope, Mapping) and rope.get("rope_type") == "llama3":
         yield Tensor("rope_freqs.weight", _llama3_factors(rope, config))
 
@@ -199,15 +199,18 @@ def _latent_halves(name: str, value: Floats, config: Config) -> Iterator[Tensor]
 
 
 def _llama3_factors(rope: Mapping[str, float], config: Config) -> Floats:
-    size = config["head_dim"]
-    factors = []
-    for frequency in 1.0 / rope["rope_theta"] ** (np.arange(0, size, 2) / size):
+    """Step-3.5 rotates half of a head in its full layers; the list is filled up with ones."""
+    bases = config.get("rope_theta", rope.get("rope_theta"))
+    base, share = (bases[0], 0.5) if isinstance(bases, list) else (bases, 1.0)
+    size, factors = int(config["head_dim"] * share), []
+    for frequency in 1.0 / base ** (np.arange(0, size, 2) / size):
         length, trained = 2 * np.pi / frequency, rope["original_max_position_embeddings"]
         low, high = rope["low_freq_factor"], rope["high_freq_factor"]
         smooth = (trained / length - low) / (high - low)
         between = 1 / ((1 - smooth) / rope["factor"] + smooth)
         slow = length > trained / low
         factors.append(1 if length < trained / high else rope["factor"] if slow else between)
+    factors += [1.0] * (config["head_dim"] // 2 - len(factors))
     return np.array(factors, np.float32)
 
 

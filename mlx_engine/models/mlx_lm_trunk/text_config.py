@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.mlx_lm_trunk.stretched_periods import UNAWARE, listed_for_unaware
 from mlx_engine.models.mlx_lm_trunk.windows import windows_of
 
 _GEMMA3: dict[str, object] = {
@@ -52,6 +53,8 @@ def flat_config(model_type: str, config: Mapping[str, object], origin: str) -> d
     windows = windows_of(model_type, fields)
     if model_type in ("gemma3", "gemma3_text"):
         flat["sliding_window_pattern"] = windows.interval
+    if model_type in UNAWARE:
+        flat["rope_scaling"] = listed_for_unaware(flat, origin)
     if model_type == "deepseek_v2" and flat.get("rope_scaling") is None:
         flat["rope_scaling"] = {"type": "yarn", "rope_type": "yarn", "factor": 1.0}  # always asked
     if model_type == "mimo_v2_flash":

@@ -48,7 +48,10 @@ KINDS: dict[str, tuple[str, dict[str, object]]] = {
     "qwen2, tied": ("qwen2", {}),
     "qwen3": ("qwen3", {}),
     "qwen3_moe": ("qwen3_moe", {}),
+    "qwen3_moe, yarn": ("qwen3_moe", {"rope_parameters": YARN}),
+    "mixtral, linear": ("mixtral", {"rope_parameters": LINEAR}),
     "gemma3": ("gemma3_text", GEMMA),
+    "glm4_moe, yarn": ("glm4_moe", {"rope_parameters": YARN | {"partial_rotary_factor": 0.5}}),
     "gpt_oss": ("gpt_oss", {}),
     "glm4_moe": ("glm4_moe", {"attention_bias": True}),
     "glm4_moe_lite": ("glm4_moe_lite", {}),
@@ -123,6 +126,7 @@ def test_logits_and_sizes(made, tmp_path, kind):
     file = convert(tiny.folder, tmp_path / "m.gguf")
     engine = mlx_engine.load(file)
     assert relative(engine.logits(tiny.tokens), tiny.truth) < 1e-4
+    assert relative(logits(tiny.folder, tiny.tokens), tiny.truth) < 1e-4
     told, caches = engine.description, engine.parts.adapter.make_caches()
     engine.parts.adapter.forward(mx.array([tiny.tokens[:1]]), caches)
     values = sum(array.nbytes // array.shape[2] for cache in caches.layers
