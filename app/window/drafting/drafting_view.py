@@ -14,6 +14,7 @@ from app.window.drafting.round_history import RoundHistory
 from app.window.drafting.stage_bar import StageBar
 from app.window.drafting.state_words import state_in_words
 from app.window.theme import Theme, TypeSizes
+from mlx_engine.values.lane_state import LaneState
 from mlx_engine.values.reason import Reason
 
 
@@ -32,7 +33,7 @@ class DraftingView(QScrollArea):
         self._costs = CostCurve(theme, sizes)
         self._stages = StageBar(theme, sizes)
         self._gain = _paragraph()
-        self._reasons = _paragraph()
+        self._reasons, self._lanes = _paragraph(), _paragraph()
         self._column = QVBoxLayout()
         self._column.setContentsMargins(16, 16, 16, 16)
         self._column.setSpacing(8)
@@ -44,6 +45,7 @@ class DraftingView(QScrollArea):
         self._add("Where a round's time goes", self._stages)
         self._add("Gain in this chat", self._gain)
         self._add("Declined", self._reasons)
+        self._add("Metal kernels", self._lanes)
         self._column.addStretch(1)
         body = QWidget()
         for part in (self, body):
@@ -51,6 +53,7 @@ class DraftingView(QScrollArea):
         body.setLayout(self._column)
         self.setWidget(body)
         self.show_history(RoundHistory())
+        self.show_lanes(())
 
     def _add(self, title: str, content: QWidget) -> None:
         heading = QLabel(title)
@@ -81,6 +84,10 @@ class DraftingView(QScrollArea):
         self._stages.show_stages(history.stages)
         self._gain.setText(gain_in_words(history))
         self._reasons.setText(reasons_in_words((*declined, *history.reasons)))
+
+    def show_lanes(self, lanes: Sequence[LaneState]) -> None:
+        """Show which kernels of ours the model in use goes through, and why not the others."""
+        self._lanes.setText(lanes_in_words(lanes))
 
     def show_costs(self, verify_ms: Sequence[float], depth_in_use: int) -> None:
         """Show the measured cost of a pass of 1 row and more."""
@@ -116,6 +123,17 @@ def reasons_in_words(reasons: Iterable[Reason]) -> str:
     """Every path that was declined, a line each, no words twice."""
     lines = list(dict.fromkeys(reason.words for reason in reasons))
     return "\n".join(lines) if lines else "Nothing was declined."
+
+
+def lanes_in_words(lanes: Sequence[LaneState]) -> str:
+    """Those in use on one line; the others on a line for each reason."""
+    used = [lane.words for lane in lanes if lane.in_use]
+    lines = [f"In use: {', '.join(used)}."] if used else []
+    reasons = dict.fromkeys(lane.why_not for lane in lanes if not lane.in_use)
+    for why in reasons:
+        alike = [lane.words for lane in lanes if lane.why_not == why]
+        lines.append(why if len(alike) == len(lanes) else f"Not {', '.join(alike)}: {why}")
+    return "\n".join(lines) or "No model is in use."
 
 
 def _paragraph() -> QLabel:
