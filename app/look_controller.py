@@ -72,7 +72,9 @@ class LookController(QObject):
         font = application.font()
         font.setPixelSize(sizes.interface)
         application.setFont(font)
-        application.setStyleSheet(style_sheet(theme, sizes) + frame_style(theme, sizes))
+        sheet = style_sheet(theme, sizes) + frame_style(theme, sizes)
+        if application.styleSheet() != sheet:  # Qt polishes every widget, also for the same one
+            application.setStyleSheet(sheet)
         for dress in self._dresses:
             dress(theme, sizes)
 

@@ -49,7 +49,7 @@ def test_closing_in_the_middle_of_a_load_is_quick(driven: Driven, source: Script
     driven.until(lambda: "of 1.00 GB" in card_says(driven))
     started = time.perf_counter()
     driven.widgets.window.close()
-    assert time.perf_counter() - started < 2
+    assert time.perf_counter() - started < 10
     assert not driven.parts.worker.isRunning()
     assert str(POCKET) not in source.loaded
 

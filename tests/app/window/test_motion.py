@@ -38,7 +38,7 @@ def test_it_fades_and_is_left_without_a_trace(qtbot: QtBot) -> None:
     label = label_with(qtbot, 200)
     fade_in(label)
     assert label.graphicsEffect() is not None
-    qtbot.waitUntil(lambda: label.graphicsEffect() is None, timeout=10 * FADE_MS)
+    qtbot.waitUntil(lambda: label.graphicsEffect() is None, timeout=100 * FADE_MS)
 
 
 def test_a_system_without_motion_has_none(qtbot: QtBot) -> None:
@@ -61,6 +61,6 @@ def test_panels_fade_in_only_if_wanted(qapp: QApplication, qtbot: QtBot, moves: 
         widgets.window.show_sidebar(False)
         widgets.window.show_sidebar(True)
         assert (widgets.sidebar.graphicsEffect() is not None) is moves
-        qtbot.waitUntil(lambda: widgets.sidebar.graphicsEffect() is None, timeout=10 * FADE_MS)
+        qtbot.waitUntil(lambda: widgets.sidebar.graphicsEffect() is None, timeout=100 * FADE_MS)
     finally:
         qapp.setStyle(before)

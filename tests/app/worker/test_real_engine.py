@@ -155,5 +155,5 @@ def test_the_end_comes_quickly_in_the_middle_of_an_answer() -> None:
         room.put(LoadModel(None), ask(QUESTION, "last", "last 1", settings(1, 5000)))
         room.until(lambda value: has_round_of("last 1", value))
         started = time.perf_counter()
-    assert time.perf_counter() - started < 2
+    assert time.perf_counter() - started < 10
     assert not any(is_end(value) for value in room.replies)
