@@ -6,6 +6,7 @@ from typing import cast
 import mlx.core as mx
 
 from metal_kernels.kernel import Call, Source
+from metal_kernels.unrolled import unrolled
 
 
 class MetalLauncher:
@@ -35,8 +36,8 @@ class MetalLauncher:
                 name=source.name,
                 input_names=list(source.inputs),
                 output_names=list(source.outputs),
-                source=source.body,
-                header=source.header,
+                source=unrolled(source.body),
+                header=unrolled(source.header),
                 ensure_row_contiguous=source.row_contiguous,
             )
             # MLX's own stub calls it an object

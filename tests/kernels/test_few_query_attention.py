@@ -3,6 +3,7 @@
 import mlx.core as mx
 import numpy as np
 import pytest
+from kernel_launchers import kernel_launcher
 from metal_emulator import EmulatorLauncher
 
 from metal_kernels.few_query_attention import Place, few_query_attention, reference, takes
@@ -43,7 +44,7 @@ def check(
     place: Place,
     sinks: mx.array | None = None,
 ) -> None:
-    launcher = EmulatorLauncher()
+    launcher = kernel_launcher()
     scale = q.shape[2] ** -0.5
     half = len(form.buffers) // 2
     sides = [wide(form.dequantise(side)) for side in (cache[:half], cache[half:])]
@@ -124,9 +125,7 @@ def test_another_order_of_lanes_changes_nothing() -> None:
     cache = (normal((2, 256, 64), 20), normal((2, 256, 64), 21))
     q = normal((4, 4, 64), 22)
     results = [
-        few_query_attention(
-            q, cache, dense_cache(), Place(256), 0.1, EmulatorLauncher(shuffle=seed)
-        )
+        few_query_attention(q, cache, dense_cache(), Place(256), 0.1, kernel_launcher(shuffle=seed))
         for seed in (0, 1, 2)
     ]
     assert all(mx.array_equal(results[0], other).item() for other in results[1:])
@@ -138,4 +137,4 @@ def test_sizes_that_lanes_cannot_share_are_refused() -> None:
     assert not takes(80, 80, dense) and not takes(128, 80, dense) and not takes(96, 96, four)
     cache = (normal((1, 9, 80), 23), normal((1, 9, 80), 24))
     with pytest.raises(AssertionError):
-        few_query_attention(normal((1, 1, 80), 25), cache, dense, Place(9), 1.0, EmulatorLauncher())
+        few_query_attention(normal((1, 1, 80), 25), cache, dense, Place(9), 1.0, kernel_launcher())

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import mlx.core as mx
 import numpy as np
 import pytest
+from kernel_launchers import kernel_launcher
 from metal_emulator import EmulatorLauncher
 
 from metal_kernels.few_row_matvec import few_row_matvec, reference
@@ -31,7 +32,7 @@ def check(
     dtype: mx.Dtype,
     counts: Sequence[int] = SOME,
 ) -> None:
-    launcher = EmulatorLauncher()
+    launcher = kernel_launcher()
     x = normal((8, width), 5, dtype)
     weights = np.array(form.dequantise(arrays)).astype(np.float64)
     truth = np.array(x.astype(mx.float32)).astype(np.float64) @ weights.T
@@ -69,7 +70,7 @@ def test_another_order_of_lanes_changes_nothing() -> None:
     arrays = tuple(mx.quantize(normal((37, 320), 6, mx.float16), bits=4))
     x = normal((5, 320), 7, mx.float16)
     first, *others = (
-        few_row_matvec(x, arrays, affine(4, 64), EmulatorLauncher(shuffle=seed))
+        few_row_matvec(x, arrays, affine(4, 64), kernel_launcher(shuffle=seed))
         for seed in (0, 1, 2, 3)
     )
     assert all(mx.array_equal(first, other).item() for other in others)
@@ -96,7 +97,7 @@ def test_every_scale_of_four_bit_floats(form: WeightFormat) -> None:
     scales = mx.broadcast_to(mx.arange(256).astype(mx.uint8)[:, None], (256, groups))
     arrays = (mx.contiguous(words), mx.contiguous(scales))
     eye = mx.eye(32)[3:11].astype(mx.float32)
-    y = few_row_matvec(eye, arrays, form, EmulatorLauncher())
+    y = few_row_matvec(eye, arrays, form, kernel_launcher())
     truth = form.dequantise(arrays)[:, 3:11].T
     numbers = 255 if form.name == "mxfp4" else 256  # 255 is no number: NaN here, infinite in MLX
     assert mx.array_equal(y[:, :numbers], truth[:, :numbers], equal_nan=True).item()

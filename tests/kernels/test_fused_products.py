@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import mlx.core as mx
 import numpy as np
 import pytest
+from kernel_launchers import kernel_launcher
 from metal_emulator import EmulatorLauncher
 
 from metal_kernels import (
@@ -54,7 +55,7 @@ def wide(array: mx.array) -> np.ndarray:
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
 def test_gate_and_up(form: WeightFormat) -> None:
-    launcher = EmulatorLauncher()
+    launcher = kernel_launcher()
     outputs = 27
     weights, x = stored((2 * outputs, WIDTH), 1, form), rows_for(form, (8, WIDTH), 2)
     whole = few_row_gate_up.few_row_gate_up(x, weights, form, launcher)
@@ -77,7 +78,7 @@ def test_gate_and_up(form: WeightFormat) -> None:
 @pytest.mark.parametrize("residual", [False, True])
 def test_what_is_added(form: WeightFormat, residual: bool) -> None:
     """As if the product had been written and c added, for every count of rows."""
-    launcher = EmulatorLauncher()
+    launcher = kernel_launcher()
     weights, x = stored((27, WIDTH), 1, form), normal((8, WIDTH), 2)
     c = normal((8, 27) if residual else (27,), 3)
     product = few_row_matvec.few_row_matvec(x, weights, form, launcher)
@@ -101,7 +102,7 @@ def test_gate_and_up_read_weights_once() -> None:
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
 def test_mtp_input(form: WeightFormat) -> None:
-    launcher = EmulatorLauncher()
+    launcher = kernel_launcher()
     hidden = WIDTH // 2
     e, h = rows_for(form, (8, hidden), 5), 30 * rows_for(form, (8, hidden), 6)
     norms = mtp_input.Norms(
@@ -125,7 +126,7 @@ def test_mtp_input(form: WeightFormat) -> None:
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
 @pytest.mark.parametrize("a_pair_each", [False, True])
 def test_experts(form: WeightFormat, a_pair_each: bool) -> None:
-    launcher = EmulatorLauncher(shuffle=3)
+    launcher = kernel_launcher(shuffle=3)
     random = np.random.default_rng(1)
     chosen = np.array([random.permutation(5)[:3] for _ in range(8)]).astype(np.int32)
     experts = mx.array(chosen)

@@ -3,6 +3,7 @@
 import mlx.core as mx
 import numpy as np
 import pytest
+from kernel_launchers import kernel_launcher
 from metal_emulator import EmulatorLauncher
 
 from metal_kernels.gated_delta_block import Result, Rows, Steps, gated_delta_block, reference
@@ -62,7 +63,7 @@ def test_right_against_float64(key_heads: int, heads: int, size: int, value_size
     rows = new_rows(5, key_heads, heads, size, value_size)
     state = normal((heads, value_size, size), 6)
     right = truth(np.array(state).astype(np.float64), rows)
-    mine = gated_delta_block(state, NONE, no_steps(rows), rows, EmulatorLauncher())
+    mine = gated_delta_block(state, NONE, no_steps(rows), rows, kernel_launcher())
     plain = reference(state, 0, no_steps(rows), rows)
     assert np.abs(np.array(mine.y) - right).max() <= 2 * np.abs(plain.y - right).max() + 1e-6
     assert mx.array_equal(mine.settled, state).item()
@@ -73,7 +74,7 @@ def test_a_replayed_prefix_is_the_pass_itself(kept: int) -> None:
     """Eight rows of which `kept` stand, then three more: as if only those had ever been there."""
     rows = new_rows(11, 1, 2, 32, 16)
     state = normal((2, 16, 32), 7)
-    launcher = EmulatorLauncher()
+    launcher = kernel_launcher()
     block = gated_delta_block(state, NONE, no_steps(rows), part(rows, 0, 8), launcher)
     count = mx.array([kept], dtype=mx.int32)
     more = part(rows, 8, 11)

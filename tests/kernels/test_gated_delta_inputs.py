@@ -3,6 +3,7 @@
 import mlx.core as mx
 import numpy as np
 import pytest
+from kernel_launchers import kernel_launcher
 from metal_emulator import EmulatorLauncher
 
 from metal_kernels.gated_delta_inputs import (
@@ -75,7 +76,7 @@ def test_right_against_float64(sizes: tuple[int, int, int, int], dtype: mx.Dtype
     projected = new_rows(5, fixed, dtype)
     before = normal((7, fixed.taps.shape[0]), 7, dtype)
     kept = mx.array([2], dtype=mx.int32)
-    mine = gated_delta_inputs(projected, Window(before, kept), fixed, EmulatorLauncher(shuffle=1))
+    mine = gated_delta_inputs(projected, Window(before, kept), fixed, kernel_launcher(shuffle=1))
     plain = reference(projected, before, 2, fixed)
     right = truth(projected, wide(before)[2:5], fixed)
     for one, two, its in zip(mine.rows, plain.rows, right, strict=True):
@@ -88,7 +89,7 @@ def test_the_window_follows_what_was_kept_and_rows_do_not_matter() -> None:
     """Eight rows at once, then one after the other with a block of junk behind each."""
     fixed = layer((1, 2, 32, 16), mx.float16)
     rows = new_rows(8, fixed, mx.float16)
-    launcher = EmulatorLauncher()
+    launcher = kernel_launcher()
     none = mx.array([0], dtype=mx.int32)
     window = Window(normal((3, fixed.taps.shape[0]), 8, mx.float16), none)
     whole = gated_delta_inputs(rows, window, fixed, launcher)

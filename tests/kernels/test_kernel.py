@@ -3,9 +3,11 @@
 import mlx.core as mx
 import pytest
 
+from metal_kernels import few_row_matvec
 from metal_kernels.cost import NOTHING, Cost, Roof
 from metal_kernels.kernel import Call, Output, Source
 from metal_kernels.metal_launcher import MetalLauncher
+from metal_kernels.unrolled import unrolled
 
 DOUBLE = Source("double_it", ("x",), ("y",), "uint i = thread_position_in_grid.x; y[i] = 2 * x[i];")
 
@@ -34,3 +36,11 @@ def test_the_gpu_doubles_or_says_there_is_none() -> None:
         return
     with pytest.raises(RuntimeError, match="No Metal"):
         mx.eval(launcher.run(DOUBLE, double(x))[0])
+
+
+def test_loops_in_registers_are_marked_and_no_line_moves() -> None:
+    body = few_row_matvec.ACCUMULATE + "for (int t = 0; t < rows; t++) {}"
+    marked = unrolled(body)
+    assert marked.count("unroll(full)") == body.count("for (int ") - 2  # over units, over rows
+    assert marked.count("\n") == body.count("\n")
+    assert marked.replace('_Pragma("clang loop unroll(full)") ', "") == body

@@ -1,7 +1,7 @@
 """The noise kernel's bits are those of the plain ops and of the engine's own noise."""
 
 import mlx.core as mx
-from metal_emulator import EmulatorLauncher
+from kernel_launchers import kernel_launcher
 
 from metal_kernels.noise import gumbel_noise, reference
 from mlx_engine.sampling import position_noise
@@ -15,5 +15,5 @@ def test_the_plain_ops_and_the_engine_agree() -> None:
 
 def test_the_kernel_has_the_same_bits() -> None:
     keys = position_noise.row_keys(7, range(3, 9))
-    kernel = gumbel_noise(keys, 5001, EmulatorLauncher())
+    kernel = gumbel_noise(keys, 5001, kernel_launcher())
     assert mx.array_equal(kernel, reference(keys, 5001)).item()

@@ -3,6 +3,7 @@
 import mlx.core as mx
 import numpy as np
 import pytest
+from kernel_launchers import kernel_launcher
 from metal_emulator import EmulatorLauncher
 
 from metal_kernels.few_row_matvec import few_row_matvec
@@ -26,7 +27,7 @@ def keys(rows: int) -> mx.array:
 @pytest.mark.parametrize("outputs", [1, 31, 250, 1000])
 @pytest.mark.parametrize("noisy", [False, True])
 def test_what_the_written_logits_say(outputs: int, noisy: bool) -> None:
-    launcher = EmulatorLauncher()
+    launcher = kernel_launcher()
     form, weights = dense(mx.float16), (normal((outputs, WIDTH), outputs),)
     x = normal((8, WIDTH), 3)
     how = Choosing(keys=keys(8) if noisy else None, temperature=0.7)
@@ -50,7 +51,7 @@ def test_the_best_few_with_map_and_mask(top: int) -> None:
     how = Choosing(top, keys(3), 1.3, ids, mask)
     weights = tuple(mx.quantize(normal((300, WIDTH), 6), bits=4))
     arguments = (normal((3, WIDTH), 7), weights, affine(4, 64), how)
-    picked = vocabulary_pick(*arguments, EmulatorLauncher(shuffle=top))
+    picked = vocabulary_pick(*arguments, kernel_launcher(shuffle=top))
     assert mx.array_equal(picked, reference(*arguments)).item()
     assert mx.all(mask[picked] == 1).item()
 
@@ -60,7 +61,7 @@ def test_equal_values_go_by_token_id() -> None:
     ids = mx.arange(69, -1, -1).astype(mx.int32)
     how = Choosing(top=4, ids=ids)
     x = mx.ones((2, WIDTH), dtype=mx.float16)
-    picked = vocabulary_pick(x, weights, dense(mx.float16), how, EmulatorLauncher())
+    picked = vocabulary_pick(x, weights, dense(mx.float16), how, kernel_launcher())
     assert picked.tolist() == [[0, 1, 2, 3]] * 2
 
 
@@ -68,7 +69,7 @@ def test_fewer_tokens_than_asked_for() -> None:
     mask = mx.array([0, 1, 0, 0, 1, 0, 0, 0], dtype=mx.uint8)
     how = Choosing(top=3, mask=mask)
     x, weights = normal((1, WIDTH), 8), (normal((8, WIDTH), 9),)
-    picked = vocabulary_pick(x, weights, dense(mx.float16), how, EmulatorLauncher())
+    picked = vocabulary_pick(x, weights, dense(mx.float16), how, kernel_launcher())
     assert sorted(picked[0].tolist()) == [-1, 1, 4]
 
 
@@ -78,7 +79,7 @@ def test_logits_that_are_no_numbers_are_told(bad: float) -> None:
     weights[133, 5] = bad
     x = normal((2, WIDTH), 11)
     how = Choosing(top=2)
-    picked = vocabulary_pick(x, (weights,), dense(mx.float16), how, EmulatorLauncher())
+    picked = vocabulary_pick(x, (weights,), dense(mx.float16), how, kernel_launcher())
     assert picked.tolist() == [[-1, -1]] * 2
 
 

@@ -1,10 +1,11 @@
-"""Runs our kernels in the emulator, where the product runs them on the GPU."""
+"""Runs our kernels in the emulator, where the product runs them on the GPU: the same text."""
 
 import mlx.core as mx
 
 from metal_emulator.kernel import metal_kernel
 from metal_emulator.report import Report
 from metal_kernels.kernel import Call, Source
+from metal_kernels.unrolled import unrolled
 
 
 class EmulatorLauncher:
@@ -37,8 +38,8 @@ class EmulatorLauncher:
             name=source.name,
             input_names=source.inputs,
             output_names=source.outputs,
-            source=source.body,
-            header=source.header,
+            source=unrolled(source.body),
+            header=unrolled(source.header),
             ensure_row_contiguous=source.row_contiguous,
             shuffle=self._shuffle,
             check=self._check,

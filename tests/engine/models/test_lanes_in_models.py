@@ -15,6 +15,7 @@ from mlx_engine.drafting.dialled_draft import DialledDraft
 from mlx_engine.drafting.mtp_draft import MtpDraft
 from mlx_engine.drafting.no_draft import NoDraft
 from mlx_engine.models.qwen3_5 import Qwen35
+from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import SamplingOptions
 
 PROMPT = [5, 1, 30, 17, 2, 9, 9, 21, 4, 60, 61, 3]
@@ -81,6 +82,24 @@ def test_a_row_is_itself_in_every_pass(pair: Pair) -> None:
     for cut in range(1, MOST_ROWS):
         assert mx.array_equal(read([PROMPT, rows[:cut], rows[cut:]]), whole).item(), cut
     assert rows_are_exact(pair.mine)
+
+
+@pytest.mark.parametrize("way", ["greedy", "sampled"])
+def test_nine_rows_pick_what_each_picks_alone(pair: Pair, way: str) -> None:
+    rows, sampler = pair.mine.output_rows, Sampler(WAYS[way], VOCABULARY, 5)
+    hidden = mx.random.normal((1, MOST_ROWS, 64), key=mx.random.key(2))
+    how = sampler.choosing(20, MOST_ROWS)
+    assert rows is not None
+    assert how is not None
+    alone = [
+        rows.pick(hidden[:, row : row + 1], sampler.choosing(20 + row, 1) or how)
+        for row in range(MOST_ROWS)
+    ]
+    together = rows.pick(hidden, how)
+    assert together.tolist() == mx.concatenate(alone).tolist()
+    logits = pair.plain.logits(hidden)[0]
+    wanted = sampler.pick(logits, 20, mx.zeros((MOST_ROWS,), dtype=mx.int32))
+    assert together.tolist() == wanted.tolist()
 
 
 @pytest.mark.parametrize("way", WAYS)

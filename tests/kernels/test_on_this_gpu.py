@@ -1,0 +1,28 @@
+"""On a Mac: every kernel against its reference, and models on them with exact rows, on the GPU."""
+
+import mlx.core as mx
+import pytest
+from lane_models import Kind, every_lane, lane_model
+
+from metal_kernels.metal_launcher import MetalLauncher
+from metal_kernels.trials.table import TRIALS, Trial
+from mlx_engine.decoding.row_check import rows_are_exact
+from mlx_engine.lanes.try_kernels import check
+
+if not mx.metal.is_available():
+    pytest.skip("no Metal here", allow_module_level=True)
+
+
+@pytest.mark.parametrize("dtype", [mx.float32, mx.float16, mx.bfloat16], ids=str)
+@pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.words)
+def test_a_kernel(trial: Trial, dtype: mx.Dtype) -> None:
+    assert check(trial, MetalLauncher(), dtype) == ""
+
+
+@pytest.mark.parametrize("kind", ["dense", "experts"])
+def test_a_model(kind: Kind) -> None:
+    mine, plain = lane_model(kind, every_lane(MetalLauncher())), lane_model(kind)
+    tokens = mx.array([[5, 1, 30, 17, 2]])
+    logits = [model.logits(model.forward(tokens, model.make_caches())) for model in (mine, plain)]
+    assert mx.allclose(*logits, rtol=1e-3, atol=1e-3).item()
+    assert rows_are_exact(mine)
