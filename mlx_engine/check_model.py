@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from metal_kernels.lanes import LANES, Lanes
 from mlx_engine.decoding.row_check import rows_are_exact
 from mlx_engine.drafting.head_check import TEXT, measure_fit, misfit
 from mlx_engine.loading.load_model import LoadedModel
@@ -9,10 +10,9 @@ from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import Numerics
 from mlx_engine.values.reason import Reason
 
-ROWS_DIFFER = Reason(
-    "rows-differ",
+ROWS_DIFFER = (
     "Exact numerics were asked for, but on this machine a row's logits change with the rows beside "
-    "it: text with drafting may leave the plain text at near ties.",
+    "it: text with drafting may leave the plain text at near ties."
 )
 
 
@@ -23,7 +23,14 @@ def with_numerics(model: LoadedModel, wanted: Numerics) -> ModelDescription:
         return described
     if rows_are_exact(model.adapter):
         return replace(described, numerics="exact")
-    return replace(described, declined=(*described.declined, ROWS_DIFFER))
+    return replace(described, declined=(*described.declined, rows_differ(model.lanes)))
+
+
+def rows_differ(lanes: Lanes) -> Reason:
+    """Why numerics are not exact; names what has no kernel of ours, where others have one."""
+    stock = [lane.words for name, lane in LANES.items() if lane.is_exact and lanes.why_unused(name)]
+    told = f" Stock MLX runs its {' and '.join(stock)}." if stock and lanes.launcher else ""
+    return Reason("rows-differ", ROWS_DIFFER + told)
 
 
 def with_head_check(model: LoadedModel, description: ModelDescription) -> ModelDescription:

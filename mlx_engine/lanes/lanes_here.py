@@ -11,7 +11,7 @@ from metal_kernels.kernel import Launcher
 from metal_kernels.lanes import LANES, NO_LANES, LaneName, Lanes, Measured
 from metal_kernels.metal_launcher import MetalLauncher
 from metal_kernels.trials.table import TRIALS, Trial
-from mlx_engine.lanes.try_kernels import check, faster
+from mlx_engine.lanes.try_kernels import FEWER, check, faster
 from mlx_engine.lanes.verdict import (
     Circumstances,
     Verdict,
@@ -42,7 +42,7 @@ def try_all(
     """Check every kernel, and time those that are right if `timed`, one by one."""
     dtype = mx.bfloat16 if mx.metal.is_available() else mx.float32
     for trial in trials:
-        wrong = check(trial, launcher, dtype)
+        wrong = check(trial, launcher, dtype, FEWER if timed else FEWER[:1])
         works = trial.timed if timed and not wrong else ()
         measured = tuple(faster(trial, work, launcher, dtype) for work in works)
         yield Tried(trial, wrong, measured)

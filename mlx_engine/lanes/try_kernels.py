@@ -1,6 +1,6 @@
 """Tries kernels on this machine: against their references, and by the clock against stock MLX."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
 from typing import NamedTuple
@@ -36,15 +36,15 @@ class Timed(NamedTuple):
     stock: float
 
 
-def check(trial: Trial, launcher: Launcher, dtype: mx.Dtype) -> str:
-    """What is wrong with a kernel here, "" for nothing."""
+def check(trial: Trial, launcher: Launcher, dtype: mx.Dtype, fewer: Sequence[int] = FEWER) -> str:
+    """What is wrong with a kernel here, "" for nothing; every count of rows is built anew."""
     try:
-        return _check(trial.make(trial.checked, dtype, 1), launcher)
+        return _check(trial.make(trial.checked, dtype, 1), launcher, fewer)
     except Exception as error:
         return f"it does not run ({ascii(error)[:160]})"
 
 
-def _check(case: Case, launcher: Launcher) -> str:
+def _check(case: Case, launcher: Launcher, fewer: Sequence[int]) -> str:
     x = case.x(MOST)
     whole, right = case.ours(x, launcher), case.reference(x)
     whole = whole.reshape(right.shape)
@@ -55,7 +55,7 @@ def _check(case: Case, launcher: Launcher) -> str:
         apart = _apart(whole, right)
         if not apart <= TOLERANCE * ROUNDING[x.dtype]:
             return f"it lies {apart:.1e} of the largest value off its reference"
-    for rows in FEWER:
+    for rows in fewer:
         few = case.ours(x[:rows], launcher).reshape(rows, *right.shape[1:])
         if not mx.array_equal(few, whole[:rows]).item():
             return f"a row of {rows} is another beside {MOST - rows} more"

@@ -15,6 +15,7 @@ from metal_kernels.kernel import Call, Source
 from metal_kernels.lanes import ALL_ROWS, LANES, MOST_ROWS, NO_LANES, Lanes, Measured, Work
 from metal_kernels.trials.case import Case
 from metal_kernels.trials.table import TRIALS, Trial
+from mlx_engine.check_model import rows_differ
 from mlx_engine.doctor.kernels import check_kernels
 from mlx_engine.lanes.lanes_here import lane_states, lanes_here, try_all, verdict_of
 from mlx_engine.lanes.try_kernels import check, faster
@@ -194,3 +195,11 @@ def test_what_is_presumed_of_a_chip() -> None:
         Lanes(EmulatorLauncher(), False, Chip(16, "s", "")).rows("products", Work("dense", 8, 8))
         == set()
     )
+
+
+def test_what_stock_mlx_runs_is_named_when_rows_differ() -> None:
+    lanes = Lanes(EmulatorLauncher())
+    lanes.rows("products", Work("dense", 8, 8))
+    words = rows_differ(lanes).words
+    assert words.endswith("Stock MLX runs its attention and recurrent states.")
+    assert rows_differ(NO_LANES).words.endswith("at near ties.")

@@ -1,0 +1,88 @@
+"""Blocks by our kernel and by stock MLX: alike, whatever is cut, replayed or restored."""
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from kernel_launchers import kernel_launcher
+
+from mlx_engine.cache.delta_rule import DeltaInputs, KernelDelta, delta_rule
+from mlx_engine.cache.recurrent_cache import RecurrentCache
+
+KEY_HEADS, HEADS, SIZE, VALUE_SIZE = 1, 2, 16, 8
+
+
+def normal(shape: tuple[int, ...], seed: int) -> mx.array:
+    return mx.random.normal(shape, key=mx.random.key(seed))
+
+
+def block(rows: int, seed: int) -> tuple[mx.array, DeltaInputs, mx.array]:
+    queries = normal((1, rows, KEY_HEADS, SIZE), seed) / 4
+    inputs = DeltaInputs(
+        keys=normal((1, rows, KEY_HEADS, SIZE), seed + 1) / 4,
+        values=normal((1, rows, HEADS, VALUE_SIZE), seed + 2),
+        decay=mx.exp(-mx.abs(normal((1, rows, HEADS), seed + 3))),
+        beta=mx.sigmoid(normal((1, rows, HEADS), seed + 4)),
+    )
+    return queries, inputs, normal((1, rows + 3, 4), seed + 5)
+
+
+def caches() -> tuple[RecurrentCache, RecurrentCache]:
+    blank = mx.zeros((1, 3, 4)), mx.zeros((1, HEADS, VALUE_SIZE, SIZE))
+    kernel = KernelDelta(kernel_launcher(check=False))
+    return RecurrentCache(*blank), RecurrentCache(*blank, kernel)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_blocks_cut_anywhere(seed: int) -> None:
+    """Few rows go through the kernel, 10 and more through stock MLX, in any order."""
+    random = np.random.default_rng(seed)
+    pair = caches()
+    for number in range(7):
+        rows = int(random.choice([1, 2, 5, 9, 10, 13]))
+        kept = int(random.integers(0, rows + 1))
+        stock, mine = (cache.run(*block(rows, 10 * number)) for cache in pair)
+        assert mx.allclose(mine, stock, rtol=1e-4, atol=1e-5).item(), (number, rows)
+        for cache in pair:
+            cache.keep(kept)
+        assert pair[0].length == pair[1].length
+
+
+@pytest.mark.parametrize("rows", [4, 12])
+def test_a_boundary_is_come_back_to_bit_for_bit(rows: int) -> None:
+    _, cache = caches()
+    cache.run(*block(rows, 1))
+    cache.keep(3)
+    boundary = cache.snapshot()
+    first = cache.run(*block(2, 50))
+    cache.keep(2)
+    cache.run(*block(12, 60))
+    cache.keep(12)
+    cache.restore(boundary)
+    assert mx.array_equal(cache.run(*block(2, 50)), first).item()
+    assert boundary.nbytes == sum(array.nbytes for array in boundary_arrays(boundary))
+
+
+def boundary_arrays(boundary: object) -> list[mx.array]:
+    cache = caches()[1]
+    cache.restore(boundary)  # type: ignore[arg-type]
+    return cache.arrays()
+
+
+def test_steps_kept_one_by_one_or_together_end_in_one_state() -> None:
+    """What drafting promises: however rows came about, the next prompt finds the same bits."""
+    queries, inputs, convolved = block(6, 7)
+    _, together = caches()
+    _, alone = caches()
+    together.run(queries, inputs, convolved)
+    together.keep(5)
+    for row in range(5):
+        part = slice(row, row + 1)
+        one = DeltaInputs(*(array[:, part] for array in inputs))
+        alone.run(queries[:, part], one, convolved[:, row : row + 4])
+        alone.keep(1)
+    prompt = block(12, 30)
+    assert mx.array_equal(together.run(*prompt), alone.run(*prompt)).item()
+
+
+def test_stock_without_a_launcher() -> None:
+    assert not isinstance(delta_rule(None), KernelDelta)
