@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QPalette
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QLineEdit
 from pytestqt.qtbot import QtBot
+from scripted_engine import Answer
 from windows import Driven, running, scripted
 
 from app.look_controller import scheme_for
@@ -112,3 +113,25 @@ def test_panels_have_room_for_larger_text_from_the_start(
         assert again.widgets.sidebar.width() > usual
         again.widgets.actions["actual-size"].trigger()
         assert again.widgets.sidebar.minimumWidth() == usual
+
+
+def test_escape_in_a_search_leaves_the_answer_alone(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    source = scripted(Answer("word " * 400, pause_s=0.02))
+    with running(qapp, qtbot, tmp_path, source) as driven:
+        widgets = driven.widgets
+        driven.send("Talk.")
+        driven.until(lambda: len(driven.shown) == 2)
+        widgets.window.activateWindow()
+        for name, field in (("find", widgets.transcript.find_bar.field), ("search", None)):
+            widgets.actions[name].trigger()  # type: ignore[index]
+            focus = field or QApplication.focusWidget()
+            assert focus is not None
+            qtbot.keyClicks(focus, "zebra")
+            qtbot.keyClick(focus, Qt.Key.Key_Escape)
+            assert driven.parts.chats.running is not None
+            assert not widgets.transcript.find_bar.isVisible()
+        assert isinstance(focus, QLineEdit) and focus.text() == ""
+        widgets.actions["stop"].trigger()
+        driven.until_answered()

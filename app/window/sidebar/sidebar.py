@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from PySide6.QtCore import QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QAction, QKeyEvent
 from PySide6.QtWidgets import (
     QFrame,
@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.window.controls.icon_button import icon_size
+from app.window.escape import closes
 from app.window.icons import ICON, icon
 from app.window.sidebar.chat_list import ChatList
 from app.window.sidebar.listed_chats import ChatGroup, ListedChat
@@ -147,6 +148,13 @@ class Sidebar(QFrame):
         self._search.clear()
 
     # Qt
+
+    def event(self, event: QEvent) -> bool:
+        """Escape in the search field is ours before it stops an answer."""
+        if closes(event) and self._search.hasFocus():
+            event.accept()
+            return True
+        return bool(super().event(event))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
         """Escape ends a search."""

@@ -1,11 +1,12 @@
 """The bar to find text in a chat."""
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QLineEdit
 
 from app.window.controls.icon_button import IconButton
 from app.window.controls.labels import label, tabular
+from app.window.escape import closes
 from app.window.transcript.look import Look
 
 
@@ -53,6 +54,13 @@ class FindBar(QFrame):
             button.set_theme(look.theme, look.sizes)
 
     # Qt
+
+    def event(self, event: QEvent) -> bool:
+        """Escape is ours before it stops an answer."""
+        if closes(event):
+            event.accept()
+            return True
+        return bool(super().event(event))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
         """Return goes on, Shift-Return back, Escape closes."""
