@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 from chat_templates import QWEN
@@ -122,21 +123,17 @@ def session_of(
 
 
 class Failing:
-    """An adapter that works until told to fail: a `fault` is called before each trunk pass."""
+    """An adapter that works until told to fail: a `fault` is called before each trunk pass.
+
+    Whatever else the contract asks for is the real adapter's.
+    """
 
     def __init__(self, adapter: Adapter) -> None:
         self._adapter = adapter
-        self.vocabulary = adapter.vocabulary
-        self.hidden_size = adapter.hidden_size
-        self.mtp_depth = adapter.mtp_depth
-        self.plain_only = adapter.plain_only
-        self.later_heads = adapter.later_heads
-        self.make_caches = adapter.make_caches
-        self.make_head_caches = adapter.make_head_caches
-        self.mtp_forward = adapter.mtp_forward
-        self.mtp_logits = adapter.mtp_logits
-        self.mtp_output = adapter.mtp_output
         self.faults: Iterator[BaseException | float | None] = iter(())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._adapter, name)
 
     def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
         """A pass; its fault is an error to raise after it, or a number to spoil its result."""
@@ -145,9 +142,6 @@ class Failing:
         if isinstance(fault, BaseException):
             raise fault
         return hidden if fault is None else hidden * fault
-
-    def logits(self, hidden: mx.array) -> mx.array:
-        return self._adapter.logits(hidden)
 
 
 def failing_engine(folder: Path) -> tuple[Engine, Failing]:

@@ -30,11 +30,6 @@ def small(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tiny_folder(tmp_path_factory.mktemp("model") / "m")
-
-
-@pytest.fixture(scope="module")
 def engine(folder, small):
     return mlx_engine.load(folder, options=LoadOptions(draft_model=small))
 

@@ -3,22 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from session_runs import FEW_WORDS, PICKS, listen, session_of, tiny_folder
+from session_runs import FEW_WORDS, PICKS, listen, session_of
 
 import mlx_engine
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.errors import BadOption, BadPrompt, EngineMisuse, PromptTooLong
 from mlx_engine.values.options import GenerationOptions, LoadOptions, SamplingOptions
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tiny_folder(tmp_path_factory.mktemp("model") / "m")
-
-
-@pytest.fixture(scope="module")
-def engine(folder):
-    return mlx_engine.load(folder)
 
 
 @pytest.fixture(scope="module")

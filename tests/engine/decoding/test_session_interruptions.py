@@ -11,7 +11,6 @@ from session_runs import (
     listen,
     session_of,
     thinking_folder,
-    tiny_folder,
 )
 
 import mlx_engine
@@ -25,16 +24,6 @@ from mlx_engine.values.events import (
 from mlx_engine.values.options import GenerationOptions
 
 LONG = "The lazy dog sleeps. " * 22
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tiny_folder(tmp_path_factory.mktemp("model") / "m")
-
-
-@pytest.fixture(scope="module")
-def engine(folder):
-    return mlx_engine.load(folder)
 
 
 @pytest.mark.parametrize("from_thread", [True, False])

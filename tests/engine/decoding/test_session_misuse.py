@@ -8,7 +8,6 @@ from session_runs import (
     goes_on_as_a_fresh_one,
     listen,
     session_of,
-    tiny_folder,
 )
 
 import mlx_engine
@@ -17,18 +16,6 @@ from mlx_engine.values.errors import EngineMisuse
 from mlx_engine.values.events import (
     GenerationFinished,
 )
-
-LONG = "The lazy dog sleeps. " * 22
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tiny_folder(tmp_path_factory.mktemp("model") / "m")
-
-
-@pytest.fixture(scope="module")
-def engine(folder):
-    return mlx_engine.load(folder)
 
 
 def test_one_answer_at_a_time(engine):

@@ -15,16 +15,6 @@ LENGTH = 24
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tiny_folder(tmp_path_factory.mktemp("model") / "m")
-
-
-@pytest.fixture(scope="module")
-def engine(folder):
-    return mlx_engine.load(folder)
-
-
-@pytest.fixture(scope="module")
 def plain(engine):
     session = session_of(engine, depth=0, max_tokens=LENGTH)
     return listen(session, session.send("hi"))

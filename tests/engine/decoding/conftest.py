@@ -1,0 +1,16 @@
+"""The tiny model and an engine of it, anew for each file of tests."""
+
+import pytest
+from session_runs import tiny_folder
+
+import mlx_engine
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny_folder(tmp_path_factory.mktemp("model") / "m")
+
+
+@pytest.fixture(scope="module")
+def engine(folder):
+    return mlx_engine.load(folder)
