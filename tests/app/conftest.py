@@ -15,7 +15,7 @@ def qapp_args() -> list[str]:
     return ["tests", "-platform", "offscreen"]
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _no_collection_on_other_threads() -> Iterator[None]:
     """As app.collector has it: a window in a cycle must not end on the thread of a download."""
     gc.disable()
