@@ -15,14 +15,10 @@ from numpy.typing import NDArray
 from metal_kernels.lanes import Work
 from mlx_engine.built_in_model import built_in_model
 from mlx_engine.check_model import with_head_check, with_numerics
-from mlx_engine.decoding.answer import Answer
 from mlx_engine.decoding.conversable import Conversable, SessionSettings
 from mlx_engine.decoding.draft_control import DraftControl
-from mlx_engine.decoding.opening import Opening
 from mlx_engine.decoding.session import Session
-from mlx_engine.decoding.stop_rules import StopRules
-from mlx_engine.drafting.contract import Offer
-from mlx_engine.drafting.draft_length import DraftLength
+from mlx_engine.decoding.unattended import unattended_answer
 from mlx_engine.drafting.draft_output import OutputShelf
 from mlx_engine.drafting.pass_costs import CostMeter
 from mlx_engine.drafting.round_costs import PassCosts
@@ -33,9 +29,7 @@ from mlx_engine.lanes.lanes_here import lane_states, lanes_here, launcher_here
 from mlx_engine.loading.draft_model import DraftModel, open_draft_model
 from mlx_engine.loading.load_model import LoadedModel, load_model
 from mlx_engine.sampling.position_noise import noise_by
-from mlx_engine.sampling.sampler import fresh_seed
 from mlx_engine.text.chat_template import PLAIN_STOP, fallback_template
-from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.values.conversation import Generation
 from mlx_engine.values.errors import BadPrompt, EngineMisuse, PromptTooLong
 from mlx_engine.values.options import (
@@ -171,21 +165,13 @@ class Engine:
         options = GenerationOptions(max_tokens, tuple(stop), ignore_eos)
         tokens = self._prompt(self.tokenize(prompt) if isinstance(prompt, str) else prompt)
         control = self._control(draft, self._generated)
-        picked = sampling or self.description.sampling
-        answer = Answer(
+        answer = unattended_answer(
+            self._parts,
+            tokens,
+            sampling or self.description.sampling,
+            options,
             control.track_for_answer(),
-            Opening(tuple(tokens)),
-            len(tokens) - 1,
-            StopRules(
-                frozenset() if ignore_eos else self._parts.tokenizer.end_ids,
-                options.max_tokens,
-                self._parts.context_length,
-            ),
-            StreamingText(self._parts.tokenizer, options.stop, split_thinking=False),
-            _Unattended(picked, control),
-            fresh_seed() if picked.seed is None else picked.seed,
-            self._parts.chunk,
-            self._parts.noise,
+            control,
         )
         deque(answer.events(), maxlen=0)
         finished = answer.finished()
@@ -280,20 +266,3 @@ class Engine:
                 "An engine belongs to the thread that loaded it: call it from there "
                 "(Session.stop alone may be called from anywhere)."
             )
-
-
-class _Unattended:
-    """Settings of an answer nobody changes while it runs."""
-
-    def __init__(self, sampling: SamplingOptions, control: DraftControl) -> None:
-        self._sampling = sampling
-        self._drafting = control
-
-    def stopped(self) -> bool:
-        return False
-
-    def sampling(self) -> SamplingOptions:
-        return self._sampling
-
-    def length(self, offers: Sequence[Offer]) -> DraftLength:
-        return self._drafting.length(offers)

@@ -8,13 +8,11 @@ from typing import NamedTuple
 from mlx_engine.bench.subject import PLAIN, Subject
 from mlx_engine.decoding.answer import Answer
 from mlx_engine.decoding.draft_control import DraftControl
-from mlx_engine.decoding.opening import Opening
-from mlx_engine.decoding.stop_rules import StopRules
 from mlx_engine.decoding.track import Track
+from mlx_engine.decoding.unattended import unattended_answer
 from mlx_engine.drafting.round_plan import Learned
-from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.values.events import RoundFinished
-from mlx_engine.values.options import DraftOptions, SamplingOptions
+from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
 
 SEED = 1
 GREEDY = SamplingOptions(temperature=0, seed=SEED)
@@ -37,20 +35,6 @@ class Opened:
     track: Track
 
 
-class _Unchanged:
-    """Settings of an answer nobody touches."""
-
-    def __init__(self, sampling: SamplingOptions, control: DraftControl) -> None:
-        self._sampling = sampling
-        self.length = control.length
-
-    def stopped(self) -> bool:
-        return False
-
-    def sampling(self) -> SamplingOptions:
-        return self._sampling
-
-
 def open_answer(
     subject: Subject,
     prompt: Sequence[int],
@@ -60,23 +44,13 @@ def open_answer(
     *,
     ignore_eos: bool,
 ) -> Opened:
-    """An answer of at most `tokens` tokens, set up as `Engine.generate` does."""
+    """An answer of at most `tokens` tokens, as of `Engine.generate`."""
     parts = subject.parts
     learned = Learned(lambda: subject.pass_costs, parts.drafting.small_share)
     control = DraftControl(draft, parts.drafting, learned)
     track = control.track_for_answer()
-    end_ids = frozenset[int]() if ignore_eos else parts.tokenizer.end_ids
-    answer = Answer(
-        track,
-        Opening(tuple(prompt)),
-        len(prompt) - 1,
-        StopRules(end_ids, tokens, parts.context_length),
-        StreamingText(parts.tokenizer, (), split_thinking=False),
-        _Unchanged(sampling, control),
-        SEED,
-        parts.chunk,
-        parts.noise,
-    )
+    generation = GenerationOptions(tokens, ignore_eos=ignore_eos)
+    answer = unattended_answer(parts, prompt, sampling, generation, track, control)
     return Opened(answer, track)
 
 
