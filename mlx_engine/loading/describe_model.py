@@ -5,6 +5,7 @@ from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
+from mlx_engine.loading.fp8_tensors import bytes_in_file
 from mlx_engine.loading.gguf_part import GgufPart
 from mlx_engine.loading.model_folder import ModelFiles
 from mlx_engine.loading.model_headers import ModelHeaders
@@ -186,7 +187,10 @@ def _loaded(
         nbytes = tensor.nbytes + (scale.nbytes if scale is not None else 0)
         return _Weight("mxfp4, groups of 32", 2 * prod(tensor.shape), nbytes, True)
     if scales is None:
-        return _Weight(_dense_words(tensor), prod(tensor.shape), tensor.nbytes, _is_matrix(tensor))
+        in_file, words = bytes_in_file(tensor), _dense_words(tensor)
+        words = words if in_file is None else f"fp8 as {words}"
+        elements = prod(tensor.shape)
+        return _Weight(words, elements, tensor.nbytes, _is_matrix(tensor), in_file)
     biases = tensors.get(f"{matrix}.biases")
     nbytes = tensor.nbytes + scales.nbytes + (biases.nbytes if biases is not None else 0)
     shape = shapes.get(name)

@@ -8,6 +8,7 @@ import mlx.core as mx
 
 from mlx_engine.loading.element_type import cast_floats
 from mlx_engine.loading.evaluate_arrays import evaluate_arrays
+from mlx_engine.loading.fp8_tensors import join_fp8
 from mlx_engine.loading.json_file import read_json_object
 from mlx_engine.loading.load_tensors import load_tensors
 from mlx_engine.loading.model_folder import ModelFiles
@@ -54,7 +55,8 @@ def read_drafter(files: ModelFiles) -> DrafterFiles | None:
     """The headers, if the files are of such a kind; None for models that run by themselves."""
     if files.kind == "gguf":
         return None
-    config, tensors = read_json_object(files.config), merge_headers(files.shards)
+    config = read_json_object(files.config)
+    tensors = join_fp8(merge_headers(files.shards), config, str(files.config))
     kind = _kind(config, tensors)
     return DrafterFiles(kind, str(files.root), config, tensors) if kind else None
 

@@ -6,12 +6,16 @@ import mlx.core as mx
 
 from mlx_engine.loading.assembled_tensors import AssembledTensor
 from mlx_engine.loading.evaluate_arrays import Progress, Stop
+from mlx_engine.loading.fp8_tensors import Fp8Tensor
+from mlx_engine.loading.fp8_weights import unpacked_fp8
 from mlx_engine.loading.gguf_part import GgufPart
 from mlx_engine.loading.gguf_weights import load_gguf_arrays
 from mlx_engine.loading.repack_cache import RepackCache
 from mlx_engine.loading.safetensors_header import TensorInfo
 from mlx_engine.loading.safetensors_weights import load_arrays
 from mlx_engine.models.stored_forms import Run
+
+_HALVES = {"BF16": mx.bfloat16, "F16": mx.float16}
 
 
 def load_tensors(
@@ -26,13 +30,9 @@ def load_tensors(
 
     Others of GGUF are made now, with progress, and given to the cache.
     """
-    assembled = {key: info for key, info in tensors.items() if isinstance(info, AssembledTensor)}
-    stored = {name: info for made in assembled.values() for name, info in made.stored.items()}
     packed = {key: info for key, info in tensors.items() if isinstance(info, GgufPart)}
-    plain = {key: info for key, info in tensors.items() if key not in packed | assembled}
-    arrays = load_arrays(plain) if plain else {}
-    pieces = load_arrays(stored) if stored else {}
-    arrays |= {key: _put_together(made, pieces) for key, made in assembled.items()}
+    rest = {key: info for key, info in tensors.items() if key not in packed}
+    arrays = _load_lazily(rest, metal=metal)
     if not packed:
         return arrays
     kept = None if cache is None else cache.read(packed, metal=metal)
@@ -42,6 +42,29 @@ def load_tensors(
     if cache is not None:
         cache.write(packed, repacked, metal=metal)
     return arrays | repacked
+
+
+def _load_lazily(tensors: Mapping[str, TensorInfo], *, metal: bool) -> dict[str, mx.array]:
+    assembled = {key: info for key, info in tensors.items() if isinstance(info, AssembledTensor)}
+    stored = {name: info for made in assembled.values() for name, info in made.stored.items()}
+    pieces = _load_lazily(stored, metal=metal) if stored else {}
+    in_fp8 = {key: info for key, info in tensors.items() if isinstance(info, Fp8Tensor)}
+    plain = {key: info for key, info in tensors.items() if key not in assembled | in_fp8}
+    arrays = load_arrays(plain)
+    arrays |= _load_fp8(in_fp8, metal=metal)
+    return arrays | {key: _put_together(made, pieces) for key, made in assembled.items()}
+
+
+def _load_fp8(tensors: Mapping[str, Fp8Tensor], *, metal: bool) -> dict[str, mx.array]:
+    """Unpacked to their 16 bits with Metal, which need not be those of the file; else float32."""
+    codes = load_arrays({key: info.codes for key, info in tensors.items()})
+    scales = load_arrays({key: info.scales for key, info in tensors.items()})
+    return {
+        key: unpacked_fp8(
+            codes[key], scales[key], info.block, _HALVES[info.dtype] if metal else mx.float32
+        )
+        for key, info in tensors.items()
+    }
 
 
 def _put_together(tensor: AssembledTensor, stored: Mapping[str, mx.array]) -> mx.array:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mlx_engine.loading.assembled_tensors import assemble
+from mlx_engine.loading.fp8_tensors import fp8_reasons, join_fp8
 from mlx_engine.loading.gguf_file import GgufFile
 from mlx_engine.loading.gguf_model import check_trunk, read_gguf_model
 from mlx_engine.loading.gguf_rounding import rounding_reasons
@@ -49,7 +50,8 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
     family = family_for(architecture)
     _refuse_foreign_packing(config, architecture, files.config)
     origin = str(files.root)
-    parts = _assembled(family.split(merge_headers(files.shards), config, origin))
+    tensors = join_fp8(merge_headers(files.shards), config, str(files.config))
+    parts = _assembled(family.split(tensors, config, origin))
     found = find_heads(files, parts.head, family, config, heads)
     needed = without_repeats(found.tensors, parts.trunk, family.repeats())
     return ModelHeaders(
@@ -59,6 +61,7 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
         family=family,
         parts=parts,
         heads=replace(found, tensors=needed),
+        rounded=fp8_reasons((*parts.trunk.values(), *needed.values())),
     )
 
 
@@ -102,12 +105,29 @@ def _model_type(config: Mapping[str, object], origin: Path) -> str:
 
 
 def _refuse_foreign_packing(config: Mapping[str, object], architecture: str, origin: Path) -> None:
-    """Quantisation that is not MLX's names its method: fp8, gptq, awq, ..."""
+    """Quantisation that is neither MLX's nor fp8 names its method: gptq, awq, ..."""
     for key in ("quantization_config", "compression_config"):
         packing = config.get(key)
-        method = packing.get("quant_method") if isinstance(packing, Mapping) else None
+        if not isinstance(packing, Mapping) or _is_fp8(packing):
+            continue
+        method, form = packing.get("quant_method"), packing.get("format")
         if method is not None and (architecture, method) not in _PUBLISHED_PACKED:
+            named = (
+                ascii(method)[:40]
+                if form is None
+                else f"{ascii(method)[:40]} as {ascii(form)[:40]}"
+            )
             raise UnsupportedModel(
-                f"{origin}: weights are packed by {ascii(method)[:40]}, which this version does "
+                f"{origin}: weights are packed by {named}, which this version does "
                 "not run. Take an MLX conversion of the model, or the original in 16 bits."
             )
+
+
+def _is_fp8(packing: Mapping[str, object]) -> bool:
+    """Values e4m3 with factors beside them, as DeepSeek and as compressed-tensors write them."""
+    if packing.get("quant_method") == "fp8":
+        return packing.get("fmt") in (None, "e4m3", "e4m3fn", "float8_e4m3fn")
+    return (packing.get("quant_method"), packing.get("format")) == (
+        "compressed-tensors",
+        "float-quantized",
+    )

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mlx_engine.loading.assembled_tensors import assemble
+from mlx_engine.loading.fp8_tensors import join_fp8
 from mlx_engine.loading.gguf_model import read_gguf_model
 from mlx_engine.loading.gguf_part import GgufPart
 from mlx_engine.loading.model_folder import (
@@ -77,7 +78,7 @@ def find_heads(
     if given is not None:
         return _given_heads(given, needs)
     problem: Reason | None = None
-    for candidate in _candidates(files, own, family):
+    for candidate in _candidates(files, own, needs):
         found = _if_usable(candidate, needs)
         if found.why_not is None:
             return found
@@ -99,7 +100,7 @@ def _not_run(files: ModelFiles, own: Mapping[str, TensorInfo], given: Path | Non
 
 
 def _given_heads(place: Path, needs: _Needs) -> HeadTensors:
-    candidate = _read(place, _files_at(place), needs.family)
+    candidate = _read(place, _files_at(place), needs)
     if not candidate.tensors:
         raise BadModelFile(f"{place}: no MTP heads in there. Give the file or folder of the heads.")
     misfit = _misfit(candidate, needs.shapes(candidate.tensors))
@@ -109,21 +110,22 @@ def _given_heads(place: Path, needs: _Needs) -> HeadTensors:
 
 
 def _candidates(
-    files: ModelFiles, own: Mapping[str, TensorInfo], family: Family
+    files: ModelFiles, own: Mapping[str, TensorInfo], needs: _Needs
 ) -> Iterator[_Candidate]:
     """Heads inside the shards, beside them, and in folders named like this one with -MTP."""
     if own:
         yield _Candidate(own, files.root, True)
     for path in files.heads:
-        yield _read_if_sound(path, (path,), family)
+        yield _read_if_sound(path, (path,), needs)
     root = files.root.absolute()
     for sibling in sorted(root.parent.glob(f"{_literal(root.name)}-[Mm][Tt][Pp]*")):
         if sibling.is_dir():
-            yield _read_if_sound(sibling, safetensors_in(sibling), family)
+            yield _read_if_sound(sibling, safetensors_in(sibling), needs)
 
 
-def _read(origin: Path, paths: tuple[Path, ...], family: Family) -> _Candidate:
-    parts = family.split_heads_file(_tensors(paths), str(origin))
+def _read(origin: Path, paths: tuple[Path, ...], needs: _Needs) -> _Candidate:
+    tensors = join_fp8(_tensors(paths), needs.config, needs.origin)
+    parts = needs.family.split_heads_file(tensors, str(origin))
     return _Candidate(assemble(parts.head, parts.head_recipes), origin, False)
 
 
@@ -133,10 +135,10 @@ def _tensors(paths: tuple[Path, ...]) -> Mapping[str, TensorInfo]:
     return merge_headers(paths)
 
 
-def _read_if_sound(origin: Path, paths: tuple[Path, ...], family: Family) -> _Candidate:
+def _read_if_sound(origin: Path, paths: tuple[Path, ...], needs: _Needs) -> _Candidate:
     """Files nobody asked for must not keep a sound model from loading."""
     try:
-        return _read(origin, paths, family)
+        return _read(origin, paths, needs)
     except EngineError as error:
         return _Candidate({}, origin, False, str(error))
 

@@ -33,9 +33,10 @@ BYTES_OF = {
     "U16": 2,
     "U8": 1,
     "BOOL": 1,
+    "F8_E4M3": 1,
     "C64": 8,
 }
-_NOT_RUN_HERE = ("F8_E4M3", "F8_E5M2", "F8_E8M0", "F6_E2M3", "F6_E3M2", "F4")
+_NOT_RUN_HERE = ("F8_E5M2", "F8_E8M0", "F6_E2M3", "F6_E3M2", "F4")
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,7 +177,17 @@ def test_config_that_is_none(tmp_path: Path, content: bytes | None) -> None:
     [
         ({"model_type": "gpt5", "text_config": {}}, "'gpt5'.*qwen3_5"),
         ({"model_type": "qwen3_5_mtp"}, "MTP heads only"),
-        ({"quantization_config": {"quant_method": "fp8"}}, "packed by 'fp8'"),
+        ({"quantization_config": {"quant_method": "gptq"}}, "packed by 'gptq', which"),
+        ({"quantization_config": {"quant_method": "fp8", "fmt": "e5m2"}}, "packed by 'fp8'"),
+        (
+            {
+                "compression_config": {
+                    "quant_method": "compressed-tensors",
+                    "format": "int-quantized",
+                }
+            },
+            "packed by 'compressed-tensors' as 'int-quantized'",
+        ),
     ],
 )
 def test_sound_models_we_do_not_run(tmp_path: Path, change: dict, message: str) -> None:

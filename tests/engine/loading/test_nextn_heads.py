@@ -11,7 +11,7 @@ from tiny_published import edit_config
 import mlx_engine
 from mlx_engine.loading.inspect_model import inspect_model
 from mlx_engine.loading.load_model import load_model
-from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.options import LoadOptions
 
 HEAD = f"model.layers.{LAYER}."
@@ -124,13 +124,6 @@ def test_copies_of_the_trunks_are_not_kept_twice(folder, change):
     held = [array for array in model.head_arrays if array.size == whole]
     assert len(held) == (0 if change is repeated else 1)
     model.read_heads()
-
-
-def test_fp8_is_refused_by_name(folder):
-    place = folder("deepseek_v3")
-    edit_config(place, quantization_config={"quant_method": "fp8"})
-    with pytest.raises(UnsupportedModel, match="fp8"):
-        mlx_engine.load(place)
 
 
 def test_more_heads_promised_than_present(folder):

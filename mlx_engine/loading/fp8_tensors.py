@@ -1,0 +1,152 @@
+"""Weights stored in fp8 with scales beside them, told from headers as the weights they become."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
+from mlx_engine.loading.assembled_tensors import AssembledTensor
+from mlx_engine.loading.safetensors_header import BYTES_OF, TensorInfo
+from mlx_engine.values.errors import BadModelFile
+from mlx_engine.values.reason import Reason
+
+_CODES = "F8_E4M3"
+_SCALES = ("F32", "BF16", "F16")
+_SCALE_ENDINGS = ("_scale_inv", "_scale")
+"""After the weight's own name; both are factors, whatever "inv" says."""
+
+_STRAYS = ("_scale_inv", ".weight_scale")
+_OF_ACTIVATIONS = (".input_scale", ".activation_scale", ".k_scale", ".v_scale")
+"""For machines that multiply in fp8; weights that are unpacked need none of them."""
+
+
+class Block(NamedTuple):
+    """Rows and columns of a weight that share one scale."""
+
+    rows: int
+    columns: int
+
+
+_USUAL = Block(128, 128)
+
+
+@dataclass(frozen=True, slots=True)
+class Fp8Tensor(TensorInfo):
+    """A weight [..., N, K] with dtype, shape and nbytes as it is unpacked to 16 bits.
+
+    codes: its bytes. scales: factors for its blocks, [..., N / rows, K / columns] rounded up, flat
+    or with ones where an axis has one block.
+    """
+
+    codes: TensorInfo
+    scales: TensorInfo
+    block: Block
+
+
+def join_fp8(
+    tensors: Mapping[str, TensorInfo], config: Mapping[str, object], origin: str
+) -> dict[str, TensorInfo]:
+    """The same tensors, those in fp8 joined with their scales under the weight's name.
+
+    config: of the model, for the size of blocks; origin: its name in messages. BadModelFile, naming
+    the tensor, for weights and scales that lack or do not fit each other. Scales of activations are
+    left out.
+    """
+    packed = [name for name, info in tensors.items() if info.dtype == _CODES]
+    if not packed:
+        return dict(tensors)
+    block, dtype = _block(config, origin), _sixteen_bits(tensors)
+    kept = {name: info for name, info in tensors.items() if not name.endswith(_OF_ACTIVATIONS)}
+    for name in packed:
+        there = [name + ending for ending in _SCALE_ENDINGS if name + ending in kept]
+        if len(there) != 1:
+            found = " and ".join(there) or f"no {name}{_SCALE_ENDINGS[0]}"
+            raise _bad(tensors[name], f"there is {found}, where one tensor of scales belongs")
+        kept[name] = _joined(tensors[name], kept.pop(there[0]), block, dtype)
+    for name, info in kept.items():
+        if name.endswith(_STRAYS):
+            raise _bad(info, "these are the scales of a weight that is not there in fp8")
+    return kept
+
+
+def bytes_in_file(tensor: TensorInfo) -> int | None:
+    """What a tensor that is made of fp8 weights takes in the file, scales included; else None."""
+    if isinstance(tensor, Fp8Tensor):
+        return tensor.codes.nbytes + tensor.scales.nbytes
+    if not isinstance(tensor, AssembledTensor):
+        return None
+    stored = [bytes_in_file(source) for source in tensor.sources]
+    if all(nbytes is None for nbytes in stored):
+        return None
+    pairs = zip(stored, tensor.sources, strict=True)
+    whole = sum(source.nbytes if nbytes is None else nbytes for nbytes, source in pairs)
+    loaded = sum(source.nbytes for source in tensor.sources)
+    return round(whole * tensor.nbytes / max(1, loaded))
+
+
+def fp8_reasons(tensors: Iterable[TensorInfo]) -> tuple[Reason, ...]:
+    """Says that weights are unpacked, and what it costs; nothing where none is in fp8."""
+    sizes = [(info.nbytes, bytes_in_file(info)) for info in tensors]
+    ours = [(loaded, stored) for loaded, stored in sizes if stored is not None]
+    if not ours:
+        return ()
+    loaded, stored = (sum(column) for column in zip(*ours, strict=True))
+    words = (
+        f"Weights in fp8 are unpacked to 16 bits ({loaded / max(1, stored):.1f} times the room "
+        "they take in the file), because MLX does not multiply by their form. Each value times its "
+        "scale is rounded to the nearest, by 0.2% at most. Without Metal they become float32."
+    )
+    return (Reason("unpacked-fp8", words),)
+
+
+def _joined(codes: TensorInfo, scales: TensorInfo, usual: Block, dtype: str) -> Fp8Tensor:
+    block = _sharing(codes.shape, scales.shape, usual)
+    if block is None or scales.dtype not in _SCALES:
+        found = f"{list(codes.shape)} has {scales.dtype} scales {list(scales.shape)}"
+        raise _bad(codes, f"{found}, which do not fit blocks of {usual.rows} by {usual.columns}")
+    nbytes = prod(codes.shape) * BYTES_OF[dtype]
+    return Fp8Tensor(codes.name, dtype, codes.shape, nbytes, codes.file, codes, scales, block)
+
+
+def _sharing(weight: tuple[int, ...], scales: tuple[int, ...], usual: Block) -> Block | None:
+    """One scale for each block, each row or each matrix, as the shape of the scales has it."""
+    if len(weight) < 2 or 0 in weight:
+        return None
+    *stack, rows, columns = weight
+    forms = {
+        (*stack,): Block(rows, columns),
+        (*stack, 1): Block(rows, columns),
+        (*stack, 1, 1): Block(rows, columns),
+        (*stack, rows): Block(1, columns),
+        (*stack, rows, 1): Block(1, columns),
+        (*stack, -(-rows // usual.rows), -(-columns // usual.columns)): usual,
+    }
+    return forms.get(scales)
+
+
+def _block(config: Mapping[str, object], origin: str) -> Block:
+    """`weight_block_size` of the quantisation, which may be absent or null."""
+    packing = config.get("quantization_config")
+    size = packing.get("weight_block_size") if isinstance(packing, Mapping) else None
+    if size is None:
+        return _USUAL
+    if isinstance(size, list) and len(size) == 2:
+        rows, columns = size
+        if all(type(one) is int and 0 < one < 2**31 for one in size):
+            return Block(rows, columns)
+    raise BadModelFile(
+        f"{origin}: weight_block_size is {ascii(size)[:60]}, which should be two counts above 0. "
+        "Get the config again from where the weights come from."
+    )
+
+
+def _sixteen_bits(tensors: Mapping[str, TensorInfo]) -> str:
+    """The type of the weights beside those in fp8, so that a model computes in one type."""
+    beside = [info.dtype for name, info in tensors.items() if not name.endswith(_SCALE_ENDINGS)]
+    return "F16" if "F16" in beside and "BF16" not in beside else "BF16"
+
+
+def _bad(info: TensorInfo, why: str) -> BadModelFile:
+    return BadModelFile(
+        f"{info.file}: {info.name} is stored in fp8, but {why}. Get the file again."
+    )
