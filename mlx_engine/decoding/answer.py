@@ -167,8 +167,7 @@ class Answer:
         self._length = self._control.length(self._track.source.offers(self._last))
         choice = self._length.next()
         read = len(self._track.read)
-        room = min(self._rules.deepest(self._generated, read), self._track.source.limit)
-        depth = min(choice.depth, room)
+        depth = min(choice.depth, self._rules.deepest(self._generated, read))
         played = play(self._track, self._last, depth, self._sampler, choice.by)
         # what was asked for counts where a model worked for it: it may have ended its draft early
         self._tried = depth if played.draft_passes else played.drafted

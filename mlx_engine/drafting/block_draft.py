@@ -68,7 +68,7 @@ class BlockDraft:
     def offers(self, last: int) -> tuple[Offer, ...]:
         """A block, at any place but the very first."""
         del last
-        return (Offer("model"),) if self.length else ()
+        return (Offer("model", limit=self.limit),) if self.length else ()
 
     def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
         """`wanted.depth` tokens of one block, lazy unless min_probability is set."""

@@ -46,11 +46,6 @@ class CombinedDraft:
         self._first: DraftedBy | None = None
 
     @property
-    def limit(self) -> int:
-        """Of the deeper one."""
-        return max(self.lookup.limit, self.model.limit)
-
-    @property
     def length(self) -> int:
         """Tokens observed."""
         return self.model.length

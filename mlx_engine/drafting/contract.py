@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 import mlx.core as mx
 
 from mlx_engine.sampling.sampler import Sampler
-from mlx_engine.values.options import DraftedBy
+from mlx_engine.values.options import MAX_DEPTH, DraftedBy
 
 
 class Draft(NamedTuple):
@@ -32,12 +32,13 @@ class Offer(NamedTuple):
     """What could draft now.
 
     chance: the source's own estimate that a token stands, None when it has none. is_long: it
-    repeats a long piece of text, and so is to be preferred.
+    repeats a long piece of text, and so is to be preferred. limit: the deepest draft it can make.
     """
 
     by: DraftedBy
     chance: float | None = None
     is_long: bool = False
+    limit: int = MAX_DEPTH
 
 
 class Proposal(NamedTuple):
@@ -67,10 +68,6 @@ class SourceSnapshot(Protocol):
 
 class DraftSource(Protocol):
     """Follows one conversation and guesses how it goes on."""
-
-    @property
-    def limit(self) -> int:
-        """The deepest draft it can make."""
 
     @property
     def length(self) -> int:

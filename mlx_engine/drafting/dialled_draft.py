@@ -7,7 +7,6 @@ import mlx.core as mx
 from mlx_engine.drafting.contract import Draft, Offer, Proposal
 from mlx_engine.drafting.no_draft import NoDraft
 from mlx_engine.sampling.sampler import Sampler
-from mlx_engine.values.options import MAX_DEPTH
 
 
 class DialledDraft(NoDraft):
@@ -16,8 +15,6 @@ class DialledDraft(NoDraft):
     right: for each round, how many of the first drafted tokens are the true ones; the next is
     wrong for certain. Past the end of `truth`, or of `right`, every token is wrong.
     """
-
-    limit = MAX_DEPTH
 
     def __init__(self, truth: Sequence[int], right: Iterator[int], vocabulary: int) -> None:
         super().__init__()

@@ -136,24 +136,26 @@ class PayingLength:
         """Begin the costs anew; what is known of acceptance stays."""
         self._costs = RoundCosts(costs)
 
-    def gains(self, chance: float | None = None) -> list[float]:
+    def gains(self, chance: float | None = None, limit: int = MAX_DEPTH) -> list[float]:
         """[k] -> expected tokens per second at depth k over those of plain decoding.
 
-        chance: that a token stands, where the source knows better than past rounds.
+        chance: that a token stands, where the source knows better than past rounds. limit: the
+        deepest draft to be had.
         """
         if chance is None:
-            return self._gains(self.acceptance.expected())
-        return self._gains([sum(chance**n for n in range(k + 1)) for k in range(MAX_DEPTH + 1)])
+            return self._gains(self.acceptance.expected())[: limit + 1]
+        tokens = [sum(chance**n for n in range(k + 1)) for k in range(MAX_DEPTH + 1)]
+        return self._gains(tokens)[: limit + 1]
 
-    def best(self, chance: float | None = None) -> int:
+    def best(self, chance: float | None = None, limit: int = MAX_DEPTH) -> int:
         """The depth that pays most by what is known now; 0 when none does."""
-        gains = self.gains(chance)
+        gains = self.gains(chance, limit)
         best = gains.index(max(gains))
         return best if gains[best] >= WORTH_IT else 0
 
-    def next(self, chance: float | None = None) -> Choice:
+    def next(self, chance: float | None = None, limit: int = MAX_DEPTH) -> Choice:
         """The best depth now, or a round to learn from; a known chance needs no probing."""
-        best = self.best(chance)
+        best = self.best(chance, limit)
         if best > 0:
             return Choice(0, MEASURING) if self._costs.wants_plain else Choice(best, None)
         if chance is not None:

@@ -115,7 +115,7 @@ class MtpDraft:
     def offers(self, last: int) -> tuple[Offer, ...]:
         """A chain, at any place but the very first."""
         del last
-        return () if self._newest is None or self.is_lost else (Offer(self.by),)
+        return () if self._newest is None or self.is_lost else (Offer(self.by, limit=self.limit),)
 
     def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
         """A chain of `wanted.depth` tokens, lazy unless min_probability is set."""

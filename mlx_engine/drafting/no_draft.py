@@ -18,7 +18,6 @@ class LengthSnapshot(NamedTuple):
 class NoDraft:
     """Counts tokens and holds nothing."""
 
-    limit = 0
     nbytes = 0
 
     def __init__(self, length: int = 0) -> None:

@@ -6,7 +6,7 @@ from time import perf_counter
 import mlx.core as mx
 
 from mlx_engine.drafting.round_costs import PassCosts
-from mlx_engine.models.contract import Adapter
+from mlx_engine.models.contract import Adapter, MtpHead
 from mlx_engine.values.options import MAX_DEPTH
 
 CONTEXT = 32
@@ -30,7 +30,6 @@ class CostMeter:
         self._adapter = adapter
         self._read_heads = read_heads
         self._verify_ms = [float("inf")] * (MAX_DEPTH + 1)
-        self._head_ms = float("inf")
         self._heads_are_read = False
         self._passes: Iterator[None] = self._timed()
         self._is_begun = False
@@ -55,8 +54,8 @@ class CostMeter:
         self._heads_are_read = True
         costs = self.costs_now()
         if costs is not PRESUMED:
-            self._time_head()
-            self._costs = costs._replace(draft_ms=self._head_ms)
+            first, *later = self._head_passes()
+            self._costs = costs._replace(draft_ms=first, later_ms=tuple(later))
 
     def costs_now(self) -> PassCosts:
         """What was measured; presumed while a measurement waits to go on; else measured now."""
@@ -87,15 +86,23 @@ class CostMeter:
                 self._verify_ms[rows - 1] = min(self._verify_ms[rows - 1], verify(rows))
                 yield
 
-    def _time_head(self) -> None:
-        adapter, caches = self._adapter, self._adapter.make_head_caches()
+    def _head_passes(self) -> list[float]:
+        """Milliseconds of a pass of each head, over as many rows as its turn has at the least."""
         token = mx.zeros((1, 1), dtype=mx.int32)
-        state = adapter.forward(token, adapter.make_caches())
+        state = self._adapter.forward(token, self._adapter.make_caches())
         mx.eval(state)
+        heads = (self._adapter, *self._adapter.later_heads)
+        return [_pass_ms(head, state, rows) for rows, head in enumerate(heads, 1)]
 
-        for _ in range(REPEATS + 1):
-            started = perf_counter()
-            states = adapter.mtp_forward(token, state, caches)
-            mx.eval(mx.argmax(adapter.mtp_logits(states), axis=-1))
-            caches.keep(0)
-            self._head_ms = min(self._head_ms, 1000 * (perf_counter() - started))
+
+def _pass_ms(head: MtpHead, state: mx.array, rows: int) -> float:
+    caches, fastest = head.make_head_caches(), float("inf")
+    tokens, hidden = mx.zeros((1, rows), dtype=mx.int32), mx.repeat(state, rows, axis=1)
+    mx.eval(tokens, hidden)
+    for _ in range(REPEATS + 1):  # the first one warms up
+        started = perf_counter()
+        states = head.mtp_forward(tokens, hidden, caches)
+        mx.eval(mx.argmax(head.mtp_logits(states[:, -1:]), axis=-1))
+        caches.keep(0)
+        fastest = min(fastest, 1000 * (perf_counter() - started))
+    return fastest

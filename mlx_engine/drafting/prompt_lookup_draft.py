@@ -14,7 +14,6 @@ from mlx_engine.drafting.contract import Draft, Offer, Proposal, SourceSnapshot,
 from mlx_engine.drafting.ngram_index import LONGEST, SHORTEST, Match, NgramIndex
 from mlx_engine.drafting.no_draft import LengthSnapshot
 from mlx_engine.sampling.sampler import Sampler
-from mlx_engine.values.options import MAX_DEPTH
 
 LONG = 8
 """Tokens of a match that is preferred to a model's own drafts."""
@@ -69,8 +68,6 @@ def _class_of(length: int) -> int:
 
 class PromptLookupDraft:
     """Follows the text on the host; works with any model."""
-
-    limit = MAX_DEPTH
 
     def __init__(self) -> None:
         self._index = NgramIndex()

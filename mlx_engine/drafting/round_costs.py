@@ -21,10 +21,20 @@ ENOUGH_PLAIN = 5
 
 
 class PassCosts(NamedTuple):
-    """Milliseconds measured on this machine: verify_ms[r-1] for a pass of r rows; one head pass."""
+    """Milliseconds measured on this machine: verify_ms[r-1] for a pass of r rows; one head pass.
+
+    later_ms: a pass of each head after the first, where heads take turns.
+    """
 
     verify_ms: tuple[float, ...]
     draft_ms: float
+    later_ms: tuple[float, ...] = ()
+
+    def drafting_ms(self, depth: int) -> float:
+        """Of a draft of `depth` tokens: a pass each."""
+        if not self.later_ms:
+            return depth * self.draft_ms
+        return sum((self.draft_ms, *self.later_ms)[:depth])
 
 
 class RoundCosts:
@@ -35,7 +45,7 @@ class RoundCosts:
     """
 
     def __init__(self, costs: PassCosts) -> None:
-        self._measured = [ms + k * costs.draft_ms for k, ms in enumerate(costs.verify_ms)]
+        self._measured = [ms + costs.drafting_ms(k) for k, ms in enumerate(costs.verify_ms)]
         self._mean = [0.0] * len(self._measured)
         self._rounds = [0.0] * len(self._measured)
         self._since_plain = 0

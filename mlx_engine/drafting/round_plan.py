@@ -46,11 +46,10 @@ class Learned:
             length.took(0, milliseconds)
 
     def _of_source(self, costs: PassCosts, by: DraftedBy) -> PassCosts:
-        if by == "prompt-lookup":
-            return costs._replace(draft_ms=0.0)
-        if by == "model":
-            return costs._replace(draft_ms=self._small_share * costs.verify_ms[0])
-        return costs
+        if by == "mtp":
+            return costs
+        share = self._small_share if by == "model" else 0.0
+        return PassCosts(costs.verify_ms, share * costs.verify_ms[0])
 
 
 class RoundPlan:
@@ -82,8 +81,10 @@ class RoundPlan:
         self._by = offer.by
         length = self._learned.of(offer.by)
         if self._depth == "auto":
-            return length.next(offer.chance)._replace(by=offer.by)
-        return Choice(self._depth, None, self._best(offer), offer.by)
+            return length.next(offer.chance, offer.limit)._replace(by=offer.by)
+        depth = min(self._depth, offer.limit)
+        why = _too_deep(offer.limit) if depth < self._depth else None
+        return Choice(depth, why, self._best(offer), offer.by)
 
     def learn(self, drafted: int, accepted: int) -> None:
         """For the source that drafted."""
@@ -98,7 +99,12 @@ class RoundPlan:
             self._learned.played_plain(milliseconds)
 
     def _best(self, offer: Offer) -> int:
-        return self._learned.of(offer.by).best(offer.chance)
+        return self._learned.of(offer.by).best(offer.chance, offer.limit)
 
     def _gain(self, offer: Offer) -> float:
-        return max(self._learned.of(offer.by).gains(offer.chance))
+        return max(self._learned.of(offer.by).gains(offer.chance, offer.limit))
+
+
+def _too_deep(limit: int) -> Reason:
+    tokens = "1 token" if limit == 1 else f"{limit} tokens"
+    return Reason("source-limit", f"{tokens} at a time is the most that can be drafted here.")

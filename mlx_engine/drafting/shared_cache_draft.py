@@ -17,7 +17,7 @@ from mlx_engine.drafting.contract import Draft, Offer, Proposal, SourceSnapshot,
 from mlx_engine.models.drafters.gemma4_assistant import Gemma4Assistant, SeenRows, TargetRows
 from mlx_engine.models.mlx_lm_trunk.gemma4 import SharedLayer
 from mlx_engine.sampling.sampler import Sampler
-from mlx_engine.values.options import MAX_DEPTH, DraftRule
+from mlx_engine.values.options import DraftRule
 
 
 class SharedCacheSnapshot(NamedTuple):
@@ -35,8 +35,6 @@ class SharedCacheSnapshot(NamedTuple):
 
 class SharedCacheDraft:
     """Chains on the assistant's own states; picking may change between rounds."""
-
-    limit = MAX_DEPTH
 
     def __init__(
         self,

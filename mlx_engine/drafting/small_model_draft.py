@@ -15,7 +15,7 @@ from mlx_engine.drafting.contract import Draft, Offer, Proposal, SourceSnapshot,
 from mlx_engine.models.contract import Adapter
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.errors import UnsupportedModel
-from mlx_engine.values.options import MAX_DEPTH, DraftRule
+from mlx_engine.values.options import DraftRule
 
 FLUSH_ROWS = 64
 """Tokens that may wait for the next draft before they are read without one."""
@@ -39,8 +39,6 @@ class SmallModelDraft:
     vocabulary: rows of the target's logits; the small model may have more or fewer unused ones.
     UnsupportedModel for a small model that cannot take back what the target rejects.
     """
-
-    limit = MAX_DEPTH
 
     def __init__(
         self,

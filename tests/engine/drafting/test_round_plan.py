@@ -82,3 +82,26 @@ def test_costs_measured_later_replace_presumed_ones():
 def test_a_small_model_costs_its_share():
     cheap, dear = Learned(lambda: FLAT, 0.02), Learned(lambda: FLAT, 0.9)
     assert cheap.of("model").best() > dear.of("model").best()
+
+
+def test_no_deeper_than_the_source_can(learned):
+    """With the reason where the user asked for more, and nothing learned of what was not tried."""
+    few = Offer("mtp", limit=2)
+    assert plan((few,), learned).next()[:2] == (2, None)
+    choice = plan((few,), learned, depth=4).next()
+    assert (choice.depth, choice.why.code, choice.auto) == (2, "source-limit", 2)
+    assert plan((few,), learned, depth=2).next().why is None
+    assert plan((MTP, copy(0.9)), learned, depth=4).next().depth == 4
+
+
+def test_a_source_is_judged_by_drafts_it_can_make(learned):
+    """Deep copies promise more than a head that drafts one token, though that one stands."""
+    assert plan((Offer("mtp", limit=8), copy(0.7)), learned).next().by == "mtp"
+    assert plan((Offer("mtp", limit=1), copy(0.7)), learned).next().by == "prompt-lookup"
+
+
+def test_heads_that_take_turns_cost_a_pass_each():
+    costs = PassCosts((10.0,) * 4, 1.0, (2.0, 4.0))
+    assert [costs.drafting_ms(depth) for depth in range(4)] == [0, 1, 3, 7]
+    assert PassCosts((10.0,) * 4, 1.0).drafting_ms(3) == 3
+    assert Learned(lambda: costs, 0.1)._of_source(costs, "model").drafting_ms(3) == 3
