@@ -1,4 +1,8 @@
-"""Blocks of GGUF that are affine in runs of 32 -> MLX's codes, scales and biases, bit for bit.
+"""Blocks of GGUF that are affine in runs of 32 or more -> MLX's codes, scales and biases.
+
+With float32 scales the values stay the same bit for bit. With float16 ones scale and bias are each
+the nearest: within 2^-11 of themselves, which is 2^-11 of a value where the bias is a power of two
+times the scale, and otherwise 2^-11 of |scale * code| + |bias|.
 
 Layouts as in gguf-py's quants.py and ggml-quants.c. Blocks come as bytes [n, bytes of a block]
 without gaps; codes are written to bytes [n * bytes of a block's codes], also without gaps.
@@ -21,7 +25,9 @@ from mlx_engine.loading.gguf_bits import (
     halves,
     pack_5,
     put_runs,
+    sixteen_times,
     split_halves,
+    two_bit_codes,
 )
 
 _CODEBOOK = np.array(
@@ -40,16 +46,21 @@ _ENTRIES_OF_PAIRS = (
 
 
 class Rule(NamedTuple):
-    """w = scale * code + bias; scales and biases [n, runs of 32]."""
+    """w = scale * code + bias; scales and biases [n, runs of a block], runs of equal length."""
 
     scales: Floats
     biases: Floats
 
 
+def centred(scales: Floats, middle: int) -> Rule:
+    """For codes that stand for code - middle."""
+    return Rule(scales, scales * np.float32(-middle))
+
+
 def q4_0(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
     """d (q - 8)."""
     split_halves(column(blocks, 2, 16, scratch), 16, codes, scratch)
-    return _centred(halves(blocks, 0), 8)
+    return centred(halves(blocks, 0), 8)
 
 
 def q4_1(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
@@ -61,7 +72,7 @@ def q4_1(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
 def q5_0(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
     """d (q - 16), with 32 fifth bits before the halves."""
     _five_bits(blocks, 2, codes, scratch)
-    return _centred(halves(blocks, 0), 16)
+    return centred(halves(blocks, 0), 16)
 
 
 def q5_1(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
@@ -73,7 +84,7 @@ def q5_1(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
 def q8_0(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
     """d q, q from -128 to 127."""
     np.bitwise_xor(column(blocks, 2, 32, scratch), np.uint8(_MIDDLE), out=codes)
-    return _centred(halves(blocks, 0), _MIDDLE)
+    return centred(halves(blocks, 0), _MIDDLE)
 
 
 def q4_k(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
@@ -90,10 +101,28 @@ def q5_k(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
     return _six_bit_rule(blocks, scratch)
 
 
+def q3_k(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
+    """d (sc - 32) (q - 4), sc of four low and two high bits for 16 elements, q of three bits.
+
+    The products are whole numbers from -124 to 128: codes of eight bits, one scale for 256.
+    """
+    four = column(blocks, 96, 8, scratch).reshape(-1, 8)
+    two = column(blocks, 104, 4, scratch).reshape(-1, 1, 4)
+    two = two >> np.array([[0], [2], [4], [6]], np.uint8)
+    six = (two.reshape(-1, 16) & np.uint8(3)) * np.uint8(16)
+    six |= np.concatenate([four & np.uint8(15), four >> np.uint8(4)], axis=1)
+    three = two_bit_codes(column(blocks, 32, 64, scratch), scratch)
+    add_bits(three, column(blocks, 0, 32, scratch), 1, 2, scratch)
+    factors = (six - np.uint8(32)).reshape(-1)  # modulo 256, as all that follows
+    np.multiply(three, sixteen_times(factors, scratch), out=codes)
+    codes += sixteen_times(np.uint8(124) - np.uint8(4) * factors, scratch)
+    return centred(halves(blocks, 108), 124)
+
+
 def iq4_nl(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
     """d K[q] with a codebook K of integers, which become codes of eight bits."""
     _look_up(column(blocks, 2, 16, scratch), codes, scratch)
-    return _centred(halves(blocks, 0), _MIDDLE)
+    return centred(halves(blocks, 0), _MIDDLE)
 
 
 def iq4_xs(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
@@ -104,7 +133,7 @@ def iq4_xs(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
     low = np.stack([four & np.uint8(15), four >> np.uint8(4)], axis=-1)
     six = low.reshape(-1, 8) | (high.astype(np.uint8) << np.uint8(4))
     _look_up(column(blocks, 8, 128, scratch), codes, scratch)
-    return _centred(halves(blocks, 0) * (six.astype(np.float32) - np.float32(32)), _MIDDLE)
+    return centred(halves(blocks, 0) * (six.astype(np.float32) - np.float32(32)), _MIDDLE)
 
 
 AFFINE: dict[str, Callable[[Bytes, Bytes, Scratch], Rule]] = {
@@ -113,16 +142,12 @@ AFFINE: dict[str, Callable[[Bytes, Bytes, Scratch], Rule]] = {
     "Q5_0": q5_0,
     "Q5_1": q5_1,
     "Q8_0": q8_0,
+    "Q3_K": q3_k,
     "Q4_K": q4_k,
     "Q5_K": q5_k,
     "IQ4_NL": iq4_nl,
     "IQ4_XS": iq4_xs,
 }
-
-
-def _centred(scales: Floats, middle: int) -> Rule:
-    """For codes that stand for code - middle."""
-    return Rule(scales, scales * np.float32(-middle))
 
 
 def _five_bits(blocks: Bytes, place: int, codes: Bytes, scratch: Scratch) -> None:

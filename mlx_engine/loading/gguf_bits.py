@@ -17,6 +17,7 @@ Floats = NDArray[np.float32]
 
 _HALVES = np.arange(2**16, dtype=np.uint16).view(np.float16).astype(np.float32)
 _EACH = 0x0101010101010101
+_SIXTEEN = np.repeat(np.arange(256, dtype=np.uint8), 16).view("V16")
 
 
 class Scratch:
@@ -121,6 +122,27 @@ def add_bits(codes: Bytes, planes: Bytes, bits: int, as_bit: int, scratch: Scrat
     every &= _each((2**bits - 1) << as_bit)
     every |= codes.view("<u8")
     codes[:] = added
+
+
+def bit_fields(
+    words: NDArray[np.unsignedinteger], bits: int, count: int, scratch: Scratch
+) -> NDArray[np.uint16]:
+    """The `count` lowest fields of `bits` bits of each word, the lowest first, [words * count]."""
+    kind, mask = words.dtype.type, 2**bits - 1
+    found = scratch.bytes(f"fields {bits}", 2 * count * words.size).view(np.uint16)
+    moved = scratch.bytes("moved", words.nbytes).view(words.dtype)
+    for place in range(count):
+        np.right_shift(words, kind(bits * place), out=moved)
+        moved &= kind(mask)
+        found[place::count] = moved
+    return found
+
+
+def sixteen_times(data: Bytes, scratch: Scratch) -> Bytes:
+    """Each byte sixteen times."""
+    found = scratch.bytes("sixteen", 16 * data.size)
+    np.take(_SIXTEEN, data, out=found.view("V16"), mode="clip")
+    return found
 
 
 def two_bit_codes(data: Bytes, scratch: Scratch) -> Bytes:

@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 
 from mlx_engine.loading.gguf_affine import AFFINE
 from mlx_engine.loading.gguf_bits import Bytes, Scratch, column, split_halves
+from mlx_engine.loading.gguf_lattice import LATTICE
 from mlx_engine.loading.gguf_plan import BlockPlan
 from mlx_engine.loading.gguf_rounded import OutOfRangeError, Rounding
+from mlx_engine.loading.gguf_ternary import TERNARY
 from mlx_engine.loading.gguf_types import BlockType
 
 # At a time, so that what is made on the way stays in the cache: bytes of blocks whose codes are
@@ -18,6 +20,7 @@ from mlx_engine.loading.gguf_types import BlockType
 _CHUNK_BYTES, _CHUNK_VALUES = 2**20, 2**18
 _CHUNKS_AT_ONCE = 8  # between two looks at whether the load is still wanted
 _THREADS = 2  # more only wait for each other between NumPy calls
+_EXACT = AFFINE | LATTICE | TERNARY
 _E8M0_NAN, _UE4M3_ZERO, _UE4M3_SIGN = 255, 0x7F, 0x80
 
 
@@ -107,14 +110,17 @@ def _empty(
 
 
 def _store(values: NDArray[Any], target: NDArray[Any]) -> None:
-    """Raises NotNumbersError, and OutOfRangeError when the target's type cannot hold them."""
+    """Each as often as the target has groups for it.
+
+    Raises NotNumbersError, and OutOfRangeError when the target's type cannot hold them.
+    """
     if target.dtype != np.uint8:
         largest = max(abs(float(values.max())), abs(float(values.min())))
         if not largest < np.inf:
             raise NotNumbersError
         if largest > float(np.finfo(target.dtype).max):
             raise OutOfRangeError
-    target[:] = values.reshape(target.shape)
+    target.reshape(values.size, -1)[:] = values.reshape(-1, 1)
 
 
 def _converter(kind: BlockType, plan: BlockPlan, dtype: type[np.floating]) -> _Converter:
@@ -125,7 +131,7 @@ def _converter(kind: BlockType, plan: BlockPlan, dtype: type[np.floating]) -> _C
     if plan.becomes == "nvfp4":
         return lambda blocks, codes: _nvfp4(blocks, codes, scratch)
     if plan.exact:
-        affine = AFFINE[kind.name]
+        affine = _EXACT[kind.name]
         return lambda blocks, codes: _Rule(*affine(blocks, codes, scratch))
     rounding = Rounding(kind.name, dtype)
     return lambda blocks, codes: _Rule(*rounding(blocks, codes))

@@ -76,6 +76,7 @@ def parts_of(stored: GgufTensor, place: Placement, factor: GgufTensor | None) ->
             f"{stored.file}: {stored.name} {list(stored.shape)} is stored as {stored.type.name}, "
             "though it is no matrix. Get the file again."
         )
+    plan = _within_heads(plan, stored, place)
     _check_order(stored, place, plan)
     if plan.becomes == "dense":
         dtype = "F32" if stored.type.name == "F64" else stored.type.name
@@ -91,6 +92,18 @@ def parts_of(stored: GgufTensor, place: Placement, factor: GgufTensor | None) ->
     yield _part(f"{base}.scales", dtype, (groups,), size, stored, place, plan)
     if affine:
         yield _part(f"{base}.biases", dtype, (groups,), size, stored, place, plan)
+
+
+def _within_heads(plan: BlockPlan, stored: GgufTensor, place: Placement) -> BlockPlan:
+    """Groups of 32 where columns change places by heads that do not hold larger ones whole."""
+    heads = place.column_heads
+    if (
+        heads is None
+        or plan.group_size <= 32
+        or stored.shape[-1] % (plan.group_size * len(heads)) == 0
+    ):
+        return plan
+    return plan._replace(group_size=32)
 
 
 def _part(

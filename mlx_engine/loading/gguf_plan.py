@@ -1,9 +1,10 @@
 """What each element type of GGUF becomes in MLX, and whether it stays the same bit for bit.
 
-MLX packs affine weights in groups of 32 at least, with a code of 2 to 6 or 8 bits. Types with an
-affine rule for each run of 32 keep their codes; IQ4's codebook of 16 integers fits eight bits
-exactly. Types whose scales hold for 16 elements, and those of lattice codebooks, are computed and
-rounded to 8 bits anew.
+MLX packs affine weights in groups of 32, 64 or 128, with a code of 2 to 6 or 8 bits. Types with an
+affine rule for each run of 32 keep their codes. Codebooks and lattices of whole numbers become as
+many bits as their range takes; so do the products of Q3_K and IQ1_M with the scales of 16 elements,
+which leave one scale for a block of 256. The rest, where scales of 16 elements have no common step
+that fits eight bits, is computed and rounded to 8 bits anew.
 """
 
 from typing import Literal, NamedTuple
@@ -44,15 +45,18 @@ PLANS = {
     "F32": BlockPlan("dense", 32, 0, exact=True),
     "F16": BlockPlan("dense", 16, 0, exact=True),
     "BF16": BlockPlan("dense", 16, 0, exact=True),
-    **dict.fromkeys(("Q4_0", "Q4_1", "Q4_K"), BlockPlan("affine", 4, 32, exact=True)),
+    **dict.fromkeys(("TQ1_0", "TQ2_0"), BlockPlan("affine", 2, 128, exact=True)),
+    "IQ1_S": BlockPlan("affine", 2, 32, exact=True),
+    **dict.fromkeys(("Q4_0", "Q4_1", "Q4_K", "IQ3_S"), BlockPlan("affine", 4, 32, exact=True)),
     **dict.fromkeys(("Q5_0", "Q5_1", "Q5_K"), BlockPlan("affine", 5, 32, exact=True)),
-    **dict.fromkeys(("Q8_0", "IQ4_NL", "IQ4_XS"), BlockPlan("affine", 8, 32, exact=True)),
-    "Q8_K": ROUNDED,
+    "IQ3_XXS": BlockPlan("affine", 6, 32, exact=True),
+    **dict.fromkeys(
+        ("Q8_0", "IQ4_NL", "IQ4_XS", "IQ2_XXS"), BlockPlan("affine", 8, 32, exact=True)
+    ),
+    **dict.fromkeys(("Q3_K", "IQ1_M"), BlockPlan("affine", 8, 128, exact=True)),
     "MXFP4": BlockPlan("mxfp4", 4, 32, exact=True),
     "NVFP4": BlockPlan("nvfp4", 4, 16, exact=True),
-    **dict.fromkeys(("Q2_K", "Q3_K", "Q6_K"), ROUNDED),
-    **dict.fromkeys(("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S"), ROUNDED),
-    **dict.fromkeys(("IQ3_XXS", "IQ3_S", "TQ1_0", "TQ2_0"), ROUNDED),
+    **dict.fromkeys(("Q2_K", "Q6_K", "Q8_K", "IQ2_XS", "IQ2_S"), ROUNDED),
 }
 
 

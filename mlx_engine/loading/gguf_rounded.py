@@ -6,12 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlx_engine.loading.gguf_bits import Bytes, Floats, Scratch, column
+from mlx_engine.loading.gguf_bits import Bytes, Floats, Scratch
+from mlx_engine.loading.gguf_lattice import LATTICE_RUNS
 from mlx_engine.loading.gguf_runs import RUN, RUNS, Runs
 from mlx_engine.loading.gguf_types import BlockType
 
 GROUP = 32
 _STEPS = np.float32(255)
+_RUNS = RUNS | LATTICE_RUNS
 ValuesOf = Callable[[Bytes], Floats]
 """Blocks [n, bytes] -> their values [n * elements]."""
 
@@ -30,13 +32,15 @@ class RoundedRule(NamedTuple):
 class Rounding:
     """Values, from the least to the greatest of each group of 32, in 255 steps.
 
-    Codes are chosen for the scales as they will be kept, so an error is at most half a step and the
-    rounding of scale and bias to `dtype`. Not for two threads at once.
+    Codes are chosen for the scales as they will be kept. An error is at most half a step, what
+    rounding to `dtype` takes from the reach of 255 steps and the bias, and a few float32 roundings
+    (10^-6 together) of the group's greatest value: close to a tie either code may be chosen. Not
+    for two threads at once.
     """
 
     def __init__(self, name: str, dtype: type[np.floating]) -> None:
         """name: of the blocks' type; dtype: of the scales, float32 or float16."""
-        self._runs_of = RUNS.get(name)
+        self._runs_of = _RUNS.get(name)
         self._values_of = None if self._runs_of is not None else values_of(name)
         self._dtype = dtype
         self._scratch = Scratch()
@@ -114,18 +118,8 @@ def relative_error(blocks: Bytes, kind: BlockType) -> float:
 
 def values_of(name: str) -> ValuesOf:
     """For blocks of type `name`."""
-    if name == "Q8_K":
-        return q8_k
-    runs_of = RUNS.get(name)
+    runs_of = _RUNS.get(name)
     return by_gguf_package(name) if runs_of is None else lambda blocks: _of_runs(runs_of, blocks)
-
-
-def q8_k(blocks: Bytes) -> Floats:
-    """d q with a float32 d; a working type of ggml that no file should have."""
-    scale = column(blocks, 0, 4, Scratch()).view("<f4")
-    codes = column(blocks, 4, 256, Scratch()).view(np.int8).reshape(-1, 256)
-    values: Floats = codes * scale[:, None]
-    return values.reshape(-1)
 
 
 def by_gguf_package(name: str) -> ValuesOf:

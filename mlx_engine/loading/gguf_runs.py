@@ -1,4 +1,4 @@
-"""K blocks of GGUF with a rule for every 16 elements, as signed codes and their rules."""
+"""Blocks of GGUF with a rule for every 16 elements, as signed codes and their rules."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -36,18 +36,6 @@ def q6_k(blocks: Bytes, scratch: Scratch) -> Runs:
     return _centred(codes, 32, halves(blocks, 208) * scales.astype(np.float32))
 
 
-def q3_k(blocks: Bytes, scratch: Scratch) -> Runs:
-    """d (sc - 32) (q - 4), sc of four low and two high bits for 16 elements."""
-    four = column(blocks, 96, 8, scratch).reshape(-1, 8)
-    two = column(blocks, 104, 4, scratch).reshape(-1, 1, 4)
-    two = two >> np.array([[0], [2], [4], [6]], np.uint8)
-    six = (two.reshape(-1, 16) & np.uint8(3)) * np.uint8(16)
-    six |= np.concatenate([four & np.uint8(15), four >> np.uint8(4)], axis=1)
-    codes = two_bit_codes(column(blocks, 32, 64, scratch), scratch)
-    add_bits(codes, column(blocks, 0, 32, scratch), 1, 2, scratch)
-    return _centred(codes, 4, halves(blocks, 108) * (six.astype(np.float32) - np.float32(32)))
-
-
 def q2_k(blocks: Bytes, scratch: Scratch) -> Runs:
     """d sc q - dmin m, sc and m of four bits for 16 elements."""
     both = column(blocks, 0, 16, scratch).reshape(-1, 16)
@@ -57,7 +45,14 @@ def q2_k(blocks: Bytes, scratch: Scratch) -> Runs:
     return Runs(codes.view(np.int8), scales.reshape(-1), offsets.reshape(-1))
 
 
-RUNS: dict[str, Callable[[Bytes, Scratch], Runs]] = {"Q2_K": q2_k, "Q3_K": q3_k, "Q6_K": q6_k}
+def q8_k(blocks: Bytes, scratch: Scratch) -> Runs:
+    """d q with a float32 d for 256; a working type of ggml that no file should have."""
+    scales = np.repeat(column(blocks, 0, 4, scratch).view("<f4"), 256 // RUN)
+    codes = column(blocks, 4, 256, scratch).view(np.int8)
+    return Runs(codes, scales, np.zeros_like(scales))
+
+
+RUNS: dict[str, Callable[[Bytes, Scratch], Runs]] = {"Q2_K": q2_k, "Q6_K": q6_k, "Q8_K": q8_k}
 
 
 def _centred(codes: Bytes, middle: int, scales: Floats) -> Runs:

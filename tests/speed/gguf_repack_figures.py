@@ -86,7 +86,8 @@ def edge_blocks(kind: BlockType) -> NDArray[np.uint8]:
             elif kind.name == "NVFP4":
                 block[0, :4] &= 0x7F
             elif kind.name == "IQ1_M":
-                block[0, 55] &= 0x3F
+                fours = np.array(half, "<f2").view("<u2") >> np.arange(0, 16, 4, dtype="<u2") & 15
+                block[:, 49::2] = block[:, 49::2] & 15 | (fours << 4).astype(np.uint8)
             rows.append(block)
     return np.concatenate(rows)
 

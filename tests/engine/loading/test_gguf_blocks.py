@@ -51,6 +51,12 @@ def random_blocks(name: str, rows: int, blocks: int, seed: int) -> NDArray[np.ui
     return data.reshape(rows, -1)
 
 
+def spread_half(block: NDArray[np.uint8], half: float) -> None:
+    """Into the highest four bits of the last four words of an IQ1_M block."""
+    fours = np.array(half, "<f2").view("<u2") >> np.arange(0, 16, 4, dtype="<u2") & 15
+    block[:, 49::2] = block[:, 49::2] & 15 | (fours << 4).astype(np.uint8)
+
+
 def values(packed: PackedTensor, name: str) -> NDArray[np.float32]:
     """What MLX makes of it, in float32."""
     plan = PLANS[name]
@@ -94,8 +100,11 @@ def edge_blocks(name: str) -> NDArray[np.uint8]:
     for fill in (0x00, 0xFF, 0x0F, 0xF0, 0x80, 0x7F):
         for half in (0.0, -0.0, 6e-8, -6e-8, 6.1e-5, 1.0, -1.0, 500.0, -500.0):
             block = np.full((1, KINDS[name].nbytes), fill, np.uint8)
-            for place in HALVES.get(name, (0,)):
-                block[0, place : place + 2] = np.array([half], "<f2").view(np.uint8)
+            if name == "IQ1_M":
+                spread_half(block, half)
+            else:
+                for place in HALVES.get(name, (0,)):
+                    block[0, place : place + 2] = np.array([half], "<f2").view(np.uint8)
             if name == "MXFP4":
                 block[0, 0] = {0x00: 1, 0xFF: 253}.get(fill, fill)
             if name == "NVFP4":
@@ -108,6 +117,45 @@ def edge_blocks(name: str) -> NDArray[np.uint8]:
 def test_exact_types_at_the_edges(name: str) -> None:
     blocks = edge_blocks(name)
     np.testing.assert_array_equal(values(packed_of(name, blocks), name), reference(blocks, name))
+
+
+def test_which_types_are_exact() -> None:
+    assert set(ROUNDED) == {"Q2_K", "Q6_K", "Q8_K", "IQ2_XS", "IQ2_S"}
+
+
+@pytest.mark.parametrize("name", ["IQ1_S", "IQ1_M", "IQ2_XXS", "IQ3_XXS", "IQ3_S", "TQ1_0"])
+def test_every_entry_of_a_table(name: str) -> None:
+    blocks = random_blocks(name, 100, 40, seed=7)
+    np.testing.assert_array_equal(values(packed_of(name, blocks), name), reference(blocks, name))
+
+
+@pytest.mark.parametrize("name", [name for name in EXACT if PLANS[name].group_size == 128])
+def test_groups_of_128_may_be_of_32(name: str) -> None:
+    """Where heads that change places are narrower."""
+    blocks = random_blocks(name, 5, 3, seed=8)
+    wide, plan = packed_of(name, blocks), PLANS[name]._replace(group_size=32)
+    narrow = repack(blocks, KINDS[name], plan, np.float32)
+    np.testing.assert_array_equal(narrow.weight, wide.weight)
+    assert wide.biases is not None
+    np.testing.assert_array_equal(narrow.scales, np.repeat(wide.scales, 4, axis=1))
+    np.testing.assert_array_equal(narrow.biases, np.repeat(wide.biases, 4, axis=1))
+
+
+@pytest.mark.parametrize("name", [name for name in EXACT if PLANS[name].becomes == "affine"])
+def test_half_precision_scales_of_exact_types_are_the_nearest(name: str) -> None:
+    """Scale and bias are off by 2^-11 at most, and a value by as much of their sum."""
+    blocks = random_blocks(name, 20, 4, seed=9)
+    kept, exact = packed_of(name, blocks, np.float16), packed_of(name, blocks)
+    assert kept.scales.dtype == np.float16
+    np.testing.assert_array_equal(kept.weight, exact.weight)
+    assert exact.biases is not None and kept.biases is not None
+    wide = PackedTensor(
+        kept.weight, kept.scales.astype(np.float32), kept.biases.astype(np.float32)
+    )  # or MLX would compute in half precision as well
+    top, size = 2 ** PLANS[name].bits - 1, PLANS[name].group_size
+    limit = 2.0**-11 * (np.abs(exact.scales) * float(top) + np.abs(exact.biases)) + 1e-5
+    apart = np.abs(values(wide, name) - reference(blocks, name))
+    assert (apart <= np.repeat(limit, size, axis=1)).all()
 
 
 @pytest.mark.parametrize("name", ROUNDED)
