@@ -13,8 +13,9 @@ import mlx.core as mx
 
 from metal_kernels import few_row_matvec
 from metal_kernels.cost import Cost
-from metal_kernels.few_row_matvec import ACCUMULATE, GROUPS_TOGETHER
-from metal_kernels.kernel import Call, Launcher, Output, Parameter, Source
+from metal_kernels.few_row_matvec import ACCUMULATE
+from metal_kernels.kernel import Launcher, Output, Parameter
+from metal_kernels.row_kernel import Cut, RowKernel, run_rows, weight_rows
 from metal_kernels.weight_formats.contract import WeightFormat
 
 SETUP = """
@@ -57,6 +58,9 @@ for (int r = 0; r < R; r++) {
 """
 
 
+KERNEL = RowKernel("expert_union_matvec", SETUP + ACCUMULATE + STORE, before=("x", "experts"))
+
+
 def expert_union_matvec(
     x: mx.array,
     experts: mx.array,
@@ -67,33 +71,14 @@ def expert_union_matvec(
     """x [M, K], one row a token, or [M * top, K], one a pair; experts int32 [M, top], distinct in a
     row; weights [E, N, ...] -> y [M * top, N] of x's dtype.
     """
-    rows, top = experts.shape
-    pairs, outputs = rows * top, weights[0].shape[1]
-    together = few_row_matvec.weight_rows(rows)
-    simds = -(-outputs // together)
-    source = Source(
-        name=f"expert_union_matvec_{form.name}",
-        inputs=("x", "experts", *form.buffers),
-        outputs=("y",),
-        body=SETUP + ACCUMULATE + STORE,
-        header=form.header,
-    )
-    call = Call(
-        inputs=(x, experts.reshape(-1), *weights),
-        outputs=(Output((pairs, outputs), x.dtype),),
-        grid=(32 * -(-simds // GROUPS_TOGETHER) * GROUPS_TOGETHER, pairs, 1),
-        threadgroup=(32 * GROUPS_TOGETHER, 1, 1),
-        parameters=(
-            Parameter("T", x.dtype),
-            Parameter("M", rows),
-            Parameter("R", together),
-            Parameter("SIMDS", GROUPS_TOGETHER),
-            Parameter("PAIRS", pairs),
-            Parameter("PAIRS_PER_X", pairs // x.shape[0]),
-            *form.parameters,
-        ),
-    )
-    return launcher.run(source, call)[0]
+    count, top = experts.shape
+    pairs, outputs = count * top, weights[0].shape[1]
+    together = weight_rows(count)
+    cut = Cut(count, together, -(-outputs // together), deep=pairs)
+    extra = (Parameter("PAIRS", pairs), Parameter("PAIRS_PER_X", pairs // x.shape[0]))
+    inputs = (x, experts.reshape(-1), *weights)
+    out = Output((pairs, outputs), x.dtype)
+    return run_rows(KERNEL, form, inputs, (out,), cut, launcher, extra)[0]
 
 
 def reference(

@@ -10,8 +10,9 @@ import mlx.core as mx
 
 from metal_kernels import few_row_matvec
 from metal_kernels.cost import Cost
-from metal_kernels.few_row_matvec import ACCUMULATE, GROUPS_TOGETHER
-from metal_kernels.kernel import Call, Launcher, Output, Parameter, Source
+from metal_kernels.few_row_matvec import ACCUMULATE
+from metal_kernels.kernel import Launcher, Output
+from metal_kernels.row_kernel import Cut, RowKernel, run_rows, weight_rows
 from metal_kernels.weight_formats.contract import WeightFormat
 
 SETUP = """
@@ -38,34 +39,18 @@ for (int r = 0; r < R / 2; r++) {
 """
 
 
+KERNEL = RowKernel("few_row_gate_up", SETUP + ACCUMULATE + STORE)
+
+
 def few_row_gate_up(
     x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat, launcher: Launcher
 ) -> mx.array:
     """x [M, K], weights of both [2N, K] -> [M, N] of x's dtype."""
-    rows, outputs = x.shape[0], weights[0].shape[0] // 2
-    together = few_row_matvec.weight_rows(rows) // 2 * 2
-    simds = -(-outputs // (together // 2))
-    source = Source(
-        name=f"few_row_gate_up_{form.name}",
-        inputs=("x", *form.buffers),
-        outputs=("y",),
-        body=SETUP + ACCUMULATE + STORE,
-        header=form.header,
-    )
-    call = Call(
-        inputs=(x, *weights),
-        outputs=(Output((rows, outputs), x.dtype),),
-        grid=(32 * -(-simds // GROUPS_TOGETHER) * GROUPS_TOGETHER, 1, 1),
-        threadgroup=(32 * GROUPS_TOGETHER, 1, 1),
-        parameters=(
-            Parameter("T", x.dtype),
-            Parameter("M", rows),
-            Parameter("R", together),
-            Parameter("SIMDS", GROUPS_TOGETHER),
-            *form.parameters,
-        ),
-    )
-    return launcher.run(source, call)[0]
+    count, outputs = x.shape[0], weights[0].shape[0] // 2
+    pairs = weight_rows(count) // 2
+    cut = Cut(count, 2 * pairs, -(-outputs // pairs))
+    out = Output((count, outputs), x.dtype)
+    return run_rows(KERNEL, form, (x, *weights), (out,), cut, launcher)[0]
 
 
 def reference(x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat) -> mx.array:

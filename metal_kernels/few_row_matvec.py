@@ -21,13 +21,9 @@ and not stored. Every product is an explicit fma: what a compiler contracts coul
 import mlx.core as mx
 
 from metal_kernels.cost import Cost
-from metal_kernels.kernel import Call, Launcher, Output, Parameter, Source
+from metal_kernels.kernel import Launcher, Output
+from metal_kernels.row_kernel import Cut, RowKernel, run_rows, weight_rows
 from metal_kernels.weight_formats.contract import WeightFormat
-
-MOST_ROWS = 8
-MOST_ACCUMULATORS = 24
-GROUPS_TOGETHER = 2
-"""SIMD-groups of a threadgroup; they share nothing."""
 
 SETUP = """
 const int K = x_shape[1];
@@ -97,40 +93,18 @@ for (int r = 0; r < R; r++) {
 """
 
 
+KERNEL = RowKernel("few_row_matvec", SETUP + FIRST + ACCUMULATE + STORE)
+
+
 def few_row_matvec(
     x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat, launcher: Launcher
 ) -> mx.array:
     """x [M, K] (M 1 to 8, K a multiple of form.unit) -> y [M, N] of x's dtype, row-contiguous."""
-    rows, outputs = x.shape[0], weights[0].shape[0]
-    together = weight_rows(rows)
-    source = Source(
-        name=f"few_row_matvec_{form.name}",
-        inputs=("x", *form.buffers),
-        outputs=("y",),
-        body=SETUP + FIRST + ACCUMULATE + STORE,
-        header=form.header,
-    )
-    simds = -(-outputs // together)
-    call = Call(
-        inputs=(x, *weights),
-        outputs=(Output((rows, outputs), x.dtype),),
-        grid=(32 * -(-simds // GROUPS_TOGETHER) * GROUPS_TOGETHER, 1, 1),
-        threadgroup=(32 * GROUPS_TOGETHER, 1, 1),
-        parameters=(
-            Parameter("T", x.dtype),
-            Parameter("M", rows),
-            Parameter("R", together),
-            Parameter("SIMDS", GROUPS_TOGETHER),
-            *form.parameters,
-        ),
-    )
-    return launcher.run(source, call)[0]
-
-
-def weight_rows(rows: int) -> int:
-    """R: weight rows of a SIMD-group when x has `rows` rows."""
-    assert 1 <= rows <= MOST_ROWS, rows
-    return min(4, MOST_ACCUMULATORS // rows)
+    count, outputs = x.shape[0], weights[0].shape[0]
+    together = weight_rows(count)
+    cut = Cut(count, together, -(-outputs // together))
+    out = Output((count, outputs), x.dtype)
+    return run_rows(KERNEL, form, (x, *weights), (out,), cut, launcher)[0]
 
 
 def reference(x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat) -> mx.array:

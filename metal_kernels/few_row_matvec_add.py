@@ -11,8 +11,9 @@ import mlx.core as mx
 
 from metal_kernels import few_row_matvec
 from metal_kernels.cost import Cost
-from metal_kernels.few_row_matvec import ACCUMULATE, FIRST, GROUPS_TOGETHER, SETUP
-from metal_kernels.kernel import Call, Launcher, Output, Parameter, Source
+from metal_kernels.few_row_matvec import ACCUMULATE, FIRST, SETUP
+from metal_kernels.kernel import Launcher, Output, Parameter
+from metal_kernels.row_kernel import Cut, RowKernel, run_rows, weight_rows
 from metal_kernels.weight_formats.contract import WeightFormat
 
 STORE = """
@@ -28,6 +29,9 @@ for (int r = 0; r < R; r++) {
 """
 
 
+KERNEL = RowKernel("few_row_matvec_add", SETUP + FIRST + ACCUMULATE + STORE, after=("c",))
+
+
 def few_row_matvec_add(
     x: mx.array,
     weights: tuple[mx.array, ...],
@@ -36,31 +40,12 @@ def few_row_matvec_add(
     launcher: Launcher,
 ) -> mx.array:
     """x [M, K], c [N] or [M, N] of any floating dtype -> y [M, N] of x's dtype."""
-    rows, outputs = x.shape[0], weights[0].shape[0]
-    together = few_row_matvec.weight_rows(rows)
-    source = Source(
-        name=f"few_row_matvec_add_{form.name}",
-        inputs=("x", *form.buffers, "c"),
-        outputs=("y",),
-        body=SETUP + FIRST + ACCUMULATE + STORE,
-        header=form.header,
-    )
-    simds = -(-outputs // together)
-    call = Call(
-        inputs=(x, *weights, c),
-        outputs=(Output((rows, outputs), x.dtype),),
-        grid=(32 * -(-simds // GROUPS_TOGETHER) * GROUPS_TOGETHER, 1, 1),
-        threadgroup=(32 * GROUPS_TOGETHER, 1, 1),
-        parameters=(
-            Parameter("T", x.dtype),
-            Parameter("M", rows),
-            Parameter("R", together),
-            Parameter("SIMDS", GROUPS_TOGETHER),
-            Parameter("EACH_ROW", c.ndim == 2),
-            *form.parameters,
-        ),
-    )
-    return launcher.run(source, call)[0]
+    count, outputs = x.shape[0], weights[0].shape[0]
+    together = weight_rows(count)
+    cut = Cut(count, together, -(-outputs // together))
+    out = Output((count, outputs), x.dtype)
+    extra = (Parameter("EACH_ROW", c.ndim == 2),)
+    return run_rows(KERNEL, form, (x, *weights, c), (out,), cut, launcher, extra)[0]
 
 
 def reference(

@@ -15,8 +15,9 @@ import mlx.core as mx
 
 from metal_kernels import few_row_matvec
 from metal_kernels.cost import Cost
-from metal_kernels.few_row_matvec import ACCUMULATE, FIRST, GROUPS_TOGETHER, STORE
-from metal_kernels.kernel import Call, Launcher, Output, Parameter, Source
+from metal_kernels.few_row_matvec import ACCUMULATE, FIRST, STORE
+from metal_kernels.kernel import Launcher, Output
+from metal_kernels.row_kernel import Cut, RowKernel, run_rows, weight_rows
 from metal_kernels.weight_formats.contract import WeightFormat
 
 SETUP = """
@@ -55,6 +56,13 @@ class Norms(NamedTuple):
     eps: float
 
 
+KERNEL = RowKernel(
+    "mtp_input",
+    SETUP + FIRST + ACCUMULATE + STORE,
+    before=("e", "h", "e_norm", "h_norm", "eps"),
+)
+
+
 def mtp_input(
     e: mx.array,
     h: mx.array,
@@ -64,30 +72,12 @@ def mtp_input(
     launcher: Launcher,
 ) -> mx.array:
     """e, h [M, H] of one dtype, weights [N, 2H] -> [M, N]."""
-    rows, outputs = e.shape[0], weights[0].shape[0]
-    together = few_row_matvec.weight_rows(rows)
-    simds = -(-outputs // together)
-    source = Source(
-        name=f"mtp_input_{form.name}",
-        inputs=("e", "h", "e_norm", "h_norm", "eps", *form.buffers),
-        outputs=("y",),
-        body=SETUP + FIRST + ACCUMULATE + STORE,
-        header=form.header,
-    )
-    call = Call(
-        inputs=(e, h, norms.embedding, norms.hidden, mx.array(norms.eps), *weights),
-        outputs=(Output((rows, outputs), e.dtype),),
-        grid=(32 * -(-simds // GROUPS_TOGETHER) * GROUPS_TOGETHER, 1, 1),
-        threadgroup=(32 * GROUPS_TOGETHER, 1, 1),
-        parameters=(
-            Parameter("T", e.dtype),
-            Parameter("M", rows),
-            Parameter("R", together),
-            Parameter("SIMDS", GROUPS_TOGETHER),
-            *form.parameters,
-        ),
-    )
-    return launcher.run(source, call)[0]
+    count, outputs = e.shape[0], weights[0].shape[0]
+    together = weight_rows(count)
+    cut = Cut(count, together, -(-outputs // together))
+    inputs = (e, h, norms.embedding, norms.hidden, mx.array(norms.eps), *weights)
+    out = Output((count, outputs), e.dtype)
+    return run_rows(KERNEL, form, inputs, (out,), cut, launcher)[0]
 
 
 def reference(

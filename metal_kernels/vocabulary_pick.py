@@ -18,16 +18,12 @@ import mlx.core as mx
 import numpy as np
 
 from metal_kernels.cost import Cost
-from metal_kernels.few_row_matvec import (
-    ACCUMULATE,
-    GROUPS_TOGETHER,
-    SETUP,
-    weight_rows,
-)
+from metal_kernels.few_row_matvec import ACCUMULATE, SETUP
 from metal_kernels.few_row_matvec import reference as matvec_reference
 from metal_kernels.kernel import Call, Launcher, Output, Parameter, Source
 from metal_kernels.noise import HEADER as NOISE_HEADER
 from metal_kernels.noise import reference as noise_reference
+from metal_kernels.row_kernel import Cut, RowKernel, run_rows, weight_rows
 from metal_kernels.weight_formats.contract import WeightFormat
 
 THREADS = 256
@@ -160,6 +156,16 @@ for (int k = 0; k < TOP; k++) {
 """
 
 
+CANDIDATES = RowKernel(
+    "vocabulary_candidates",
+    SETUP + BEGIN + ACCUMULATE + TAKE,
+    after=("keys", "ids", "mask", "inverse_temperature"),
+    outputs=("values", "tokens"),
+    header=NOISE_HEADER + HEADER,
+)
+PICK = Source("vocabulary_pick", ("values", "tokens"), ("picked",), SECOND, HEADER)
+
+
 class Choosing(NamedTuple):
     """How tokens are chosen.
 
@@ -182,53 +188,36 @@ def vocabulary_pick(
     launcher: Launcher,
 ) -> mx.array:
     """x [M, K] -> tokens int32 [M, top]; -1 where there are no more, or a logit is not finite."""
-    rows, outputs = x.shape[0], weights[0].shape[0]
-    together = weight_rows(rows)
+    count, outputs = x.shape[0], weights[0].shape[0]
+    together = weight_rows(count)
     tiles = 32 // together
-    simds = -(-outputs // (together * tiles))
-    found = Output((rows, simds * how.top), mx.float32)
-    first = Call(
-        inputs=(
-            x,
-            *weights,
-            _unused(mx.uint32) if how.keys is None else how.keys,
-            _unused(mx.int32) if how.ids is None else how.ids,
-            _unused(mx.uint8) if how.mask is None else how.mask,
-            mx.array(1 / how.temperature, dtype=mx.float32),
-        ),
-        outputs=(found, Output(found.shape, mx.int32)),
-        grid=(32 * -(-simds // GROUPS_TOGETHER) * GROUPS_TOGETHER, 1, 1),
-        threadgroup=(32 * GROUPS_TOGETHER, 1, 1),
-        parameters=(
-            Parameter("T", x.dtype),
-            Parameter("M", rows),
-            Parameter("R", together),
-            Parameter("SIMDS", GROUPS_TOGETHER),
-            Parameter("TILES", tiles),
-            Parameter("SIMD_COUNT", simds),
-            Parameter("TOP", how.top),
-            Parameter("NOISY", how.keys is not None),
-            Parameter("MAPPED", how.ids is not None),
-            Parameter("MASKED", how.mask is not None),
-            *form.parameters,
-        ),
+    cut = Cut(count, together, -(-outputs // (together * tiles)))
+    inputs = (
+        x,
+        *weights,
+        _unused(mx.uint32) if how.keys is None else how.keys,
+        _unused(mx.int32) if how.ids is None else how.ids,
+        _unused(mx.uint8) if how.mask is None else how.mask,
+        mx.array(1 / how.temperature, dtype=mx.float32),
     )
-    source = Source(
-        name=f"vocabulary_candidates_{form.name}",
-        inputs=("x", *form.buffers, "keys", "ids", "mask", "inverse_temperature"),
-        outputs=("values", "tokens"),
-        body=SETUP + BEGIN + ACCUMULATE + TAKE,
-        header=NOISE_HEADER + HEADER + form.header,
+    extra = (
+        Parameter("TILES", tiles),
+        Parameter("SIMD_COUNT", cut.simds),
+        Parameter("TOP", how.top),
+        Parameter("NOISY", how.keys is not None),
+        Parameter("MAPPED", how.ids is not None),
+        Parameter("MASKED", how.mask is not None),
     )
+    found = (count, cut.simds * how.top)
+    outs = (Output(found, mx.float32), Output(found, mx.int32))
     second = Call(
-        inputs=launcher.run(source, first),
-        outputs=(Output((rows, how.top), mx.int32),),
-        grid=(THREADS * rows, 1, 1),
+        inputs=run_rows(CANDIDATES, form, inputs, outs, cut, launcher, extra),
+        outputs=(Output((count, how.top), mx.int32),),
+        grid=(THREADS * count, 1, 1),
         threadgroup=(THREADS, 1, 1),
         parameters=(Parameter("TOP", how.top), Parameter("THREADS", THREADS)),
     )
-    pick = Source("vocabulary_pick", ("values", "tokens"), ("picked",), SECOND, HEADER)
-    return launcher.run(pick, second)[0]
+    return launcher.run(PICK, second)[0]
 
 
 def _unused(dtype: mx.Dtype) -> mx.array:

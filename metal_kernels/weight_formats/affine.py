@@ -5,6 +5,8 @@ values are exactly BITS bytes, so a unit never shares a byte with another. 2, 4 
 as words of 16 and 32 bits, 3, 5 and 6 byte by byte (a unit then starts at an odd address).
 """
 
+from functools import cache
+
 import mlx.core as mx
 
 from metal_kernels.kernel import Parameter
@@ -79,6 +81,7 @@ float2 decode(thread const AffineUnit<BITS>& it, int run, thread float* q) {
 """
 
 
+@cache
 def affine(bits: int, group: int) -> WeightFormat:
     """uint32 w [N, K * bits / 32], floating scales and biases [N, K / group]."""
     assert bits in BITS, bits

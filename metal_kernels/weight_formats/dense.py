@@ -1,5 +1,7 @@
 """A matrix as plain numbers: float32, float16 or bfloat16, rows of K values."""
 
+from functools import cache
+
 import mlx.core as mx
 
 from metal_kernels.weight_formats.contract import WeightFormat
@@ -38,6 +40,7 @@ float2 decode(thread const DenseUnit<W>& it, int run, thread float* q) {
 """
 
 
+@cache
 def dense(dtype: mx.Dtype) -> WeightFormat:
     """w [N, K] of `dtype`."""
     return WeightFormat(

@@ -4,6 +4,8 @@ A value is E2M1, scale * {0, 0.5, 1, 1.5, 2, 3, 4, 6} with a sign in bit 3, low 
 without an offset. OCP Microscaling Formats 1.0; MLX's packing of both.
 """
 
+from functools import cache
+
 import mlx.core as mx
 
 from metal_kernels.weight_formats.contract import WeightFormat
@@ -82,11 +84,13 @@ Fp4Unit fetch_fp4(W w, S scales, int row, int unit, int K) {
 )
 
 
+@cache
 def mxfp4() -> WeightFormat:
     """uint32 w [N, K / 8], uint8 scales [N, K / 32]."""
     return _fp4("mxfp4", 32, MXFP4)
 
 
+@cache
 def nvfp4() -> WeightFormat:
     """uint32 w [N, K / 8], uint8 scales [N, K / 16]."""
     return _fp4("nvfp4", 16, NVFP4)

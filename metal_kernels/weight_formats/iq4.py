@@ -9,6 +9,8 @@ The low nibbles of 16 bytes are the first 16 values, the high ones the next: a u
 eight. Layouts: ggml-common.h and the gguf package.
 """
 
+from functools import cache
+
 import mlx.core as mx
 import numpy as np
 from gguf import GGMLQuantizationType
@@ -87,11 +89,13 @@ Iq4Unit fetch_iq4(W w, int row, int unit, int K) {
 )
 
 
+@cache
 def iq4_nl() -> WeightFormat:
     """uint8 w [N, K / 32 * 18]."""
     return _iq4(GGMLQuantizationType.IQ4_NL, 18 / 32, IQ4_NL)
 
 
+@cache
 def iq4_xs() -> WeightFormat:
     """uint8 w [N, K / 256 * 136]."""
     return _iq4(GGMLQuantizationType.IQ4_XS, 136 / 256, IQ4_XS)

@@ -14,6 +14,8 @@ uses every bit of them. Blocks start at even addresses, so everything is read as
 Layouts: ggml-common.h and the gguf package.
 """
 
+from functools import cache
+
 import mlx.core as mx
 import numpy as np
 from gguf import GGMLQuantizationType
@@ -172,16 +174,19 @@ inline float2 decode(thread const Q2Unit& it, int run, thread float* q) {
 )
 
 
+@cache
 def q6_k() -> WeightFormat:
     """uint8 w [N, K / 256 * 210]."""
     return _k_quant(GGMLQuantizationType.Q6_K, 210, Q6_K)
 
 
+@cache
 def q3_k() -> WeightFormat:
     """uint8 w [N, K / 256 * 110]."""
     return _k_quant(GGMLQuantizationType.Q3_K, 110, Q3_K)
 
 
+@cache
 def q2_k() -> WeightFormat:
     """uint8 w [N, K / 256 * 84]."""
     return _k_quant(GGMLQuantizationType.Q2_K, 84, Q2_K)

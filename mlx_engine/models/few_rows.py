@@ -7,10 +7,11 @@ import mlx.core as mx
 
 from metal_kernels.expert_union_matvec import expert_union_matvec
 from metal_kernels.few_row_gate_up import few_row_gate_up
-from metal_kernels.few_row_matvec import MOST_ROWS, few_row_matvec
+from metal_kernels.few_row_matvec import few_row_matvec
 from metal_kernels.kernel import Launcher
 from metal_kernels.lanes import LaneName, Lanes, Work
 from metal_kernels.mtp_input import Norms, mtp_input
+from metal_kernels.row_kernel import MOST_ROWS
 from metal_kernels.vocabulary_pick import Choosing, vocabulary_pick
 from metal_kernels.weight_formats.affine import affine
 from metal_kernels.weight_formats.contract import WeightFormat
