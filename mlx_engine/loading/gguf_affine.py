@@ -106,14 +106,16 @@ def q3_k(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
 
     The products are whole numbers from -124 to 128: codes of eight bits, one scale for 256.
     """
-    four = column(blocks, 96, 8, scratch).reshape(-1, 8)
-    two = column(blocks, 104, 4, scratch).reshape(-1, 1, 4)
-    two = two >> np.array([[0], [2], [4], [6]], np.uint8)
-    six = (two.reshape(-1, 16) & np.uint8(3)) * np.uint8(16)
-    six |= np.concatenate([four & np.uint8(15), four >> np.uint8(4)], axis=1)
+    four = column(blocks, 96, 8, scratch).view("<u4").reshape(-1, 2)
+    two = column(blocks, 104, 4, scratch).view("<u4")
+    six = scratch.bytes("six", 16 * len(blocks)).view("<u4").reshape(-1, 4)
+    for place in range(4):
+        low = four[:, place % 2] >> np.uint32(4 * (place // 2)) & _FOUR
+        high = (two >> np.uint32(2 * place)) << np.uint32(4) & _TWO
+        six[:, place] = low | high
     three = two_bit_codes(column(blocks, 32, 64, scratch), scratch)
     add_bits(three, column(blocks, 0, 32, scratch), 1, 2, scratch)
-    factors = (six - np.uint8(32)).reshape(-1)  # modulo 256, as all that follows
+    factors = six.view(np.uint8).reshape(-1) - np.uint8(32)  # modulo 256, as all that follows
     np.multiply(three, sixteen_times(factors, scratch), out=codes)
     codes += sixteen_times(np.uint8(124) - np.uint8(4) * factors, scratch)
     return centred(halves(blocks, 108), 124)

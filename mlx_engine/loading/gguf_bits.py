@@ -165,6 +165,17 @@ def pack_5(codes: Bytes, target: Bytes, scratch: Scratch) -> None:
     target.view("V5")[:] = field(codes.reshape(-1, 8), "V5", 0)
 
 
+def pack_6(fours: NDArray[np.uint32], target: Bytes, scratch: Scratch) -> None:
+    """Words holding four 6-bit codes, two words in six bytes; eats fours."""
+    eight = fours.view("<u8")
+    stay = scratch.bytes("moved", fours.nbytes).view("<u8")
+    np.bitwise_and(eight, np.uint64(0xFFFFFF), out=stay)
+    eight ^= stay
+    eight >>= np.uint64(8)
+    eight |= stay
+    target.view("V6")[:] = field(eight.view(np.uint8).reshape(-1, 8), "V6", 0)
+
+
 def _each(byte: int) -> np.uint64:
     """Eight times the same byte."""
     return np.uint64(byte * _EACH)

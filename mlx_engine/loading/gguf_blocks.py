@@ -15,8 +15,8 @@ from mlx_engine.loading.gguf_rounded import OutOfRangeError, Rounding
 from mlx_engine.loading.gguf_ternary import TERNARY
 from mlx_engine.loading.gguf_types import BlockType
 
-# At a time, so that what is made on the way stays in the cache: bytes of blocks whose codes are
-# kept, values of those that are rounded.
+# At a time, so that what is made on the way stays in the cache: bytes of blocks, or of their codes
+# where those are more, that stay exact; values of those that are rounded.
 _CHUNK_BYTES, _CHUNK_VALUES = 2**20, 2**18
 _CHUNKS_AT_ONCE = 8  # between two looks at whether the load is still wanted
 _THREADS = 2  # more only wait for each other between NumPy calls
@@ -70,7 +70,8 @@ def repack(
     """
     inputs = rows.shape[1] // kind.nbytes * kind.elements
     made = _empty(len(rows), inputs, plan, dtype, new)
-    chunk = _CHUNK_BYTES // rows.shape[1] if plan.exact else _CHUNK_VALUES // inputs
+    exact_row = max(rows.shape[1], inputs * plan.bits // 8)
+    chunk = _CHUNK_BYTES // exact_row if plan.exact else _CHUNK_VALUES // inputs
     step = max(1, chunk)
 
     def work(convert: _Converter, starts: range) -> None:
@@ -120,7 +121,9 @@ def _store(values: NDArray[Any], target: NDArray[Any]) -> None:
             raise NotNumbersError
         if largest > float(np.finfo(target.dtype).max):
             raise OutOfRangeError
-    target.reshape(values.size, -1)[:] = values.reshape(-1, 1)
+    groups, kept = target.reshape(values.size, -1), values.reshape(-1).astype(target.dtype)
+    for place in range(groups.shape[1]):
+        groups[:, place] = kept
 
 
 def _converter(kind: BlockType, plan: BlockPlan, dtype: type[np.floating]) -> _Converter:

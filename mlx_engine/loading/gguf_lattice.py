@@ -17,8 +17,8 @@ from mlx_engine.loading.gguf_bits import (
     Scratch,
     bit_fields,
     column,
-    field,
     halves,
+    pack_6,
     sixteen_times,
 )
 from mlx_engine.loading.gguf_runs import Runs
@@ -99,9 +99,9 @@ def iq3_xxs(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
     signs = np.take(tables.minus_fours_by_parity(), bit_fields(last, 7, 4, scratch), mode="clip")
     index = signs.view("<u2")
     index |= column(blocks, 2, 64, scratch)
-    fours = scratch.bytes("fours", 4 * index.size)
-    np.take(tables.signed_fours_of_6_bits(), index, out=fours.view("<u4"), mode="clip")
-    codes.view("V3")[:] = field(fours.reshape(-1, 4), "V3", 0)
+    fours = scratch.bytes("fours", 4 * index.size).view("<u4")
+    np.take(tables.signed_fours_of_6_bits(), index, out=fours, mode="clip")
+    pack_6(fours, codes, scratch)
     steps = (last >> np.uint32(28)).astype(np.float32) + _HALF
     return centred(halves(blocks, 0) * steps.reshape(-1, 8), 32)
 

@@ -16,7 +16,7 @@ Becomes = Literal["dense", "affine", "mxfp4", "nvfp4"]
 
 
 class BlockPlan(NamedTuple):
-    """exact: the same values, given float32 scales; else within half a step of 8 bits a group.
+    """exact: the same values, given float32 scales; else rounded to 255 steps a group of 32.
 
     bits: of a code, or of an element when dense. group_size: 0 when dense.
     """

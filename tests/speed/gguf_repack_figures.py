@@ -28,7 +28,7 @@ from mlx_engine.loading.gguf_types import BLOCK_TYPES, BlockType
 
 KINDS = {kind.name: kind for kind in BLOCK_TYPES.values()}
 PACKED = [n for n, plan in PLANS.items() if plan.becomes != "dense" and n != "Q8_K"]
-FEWEST_MEGABYTES, MEGABYTES, ROUNDS = 1, 12, 5
+FEWEST_MEGABYTES, MEGABYTES, ROUNDS = 4, 12, 5
 WAYS = ("memcpy", "dequantize", "float32", "float16")
 HALVES = dict.fromkeys(("Q4_1", "Q5_1", "Q4_K", "Q5_K"), (0, 2)) | {
     "Q2_K": (80, 82),

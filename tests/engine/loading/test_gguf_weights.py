@@ -40,8 +40,8 @@ def loaded(
     parts = parts_of(header.tensors["w.weight"], place, header.tensors.get("w.scale"))
     arrays = load_gguf_arrays({part.name: part for part in parts}, False, None, None)
     packed = [arrays[f"w.{name}"] for name in ("weight", "scales", "biases")]
-    bits = 32 * packed[0].shape[1] // 256
-    return np.array(mx.dequantize(*packed, group_size=32, bits=bits, dtype=mx.float32))
+    bits, size = 32 * packed[0].shape[1] // 256, 256 // packed[1].shape[1]
+    return np.array(mx.dequantize(*packed, group_size=size, bits=bits, dtype=mx.float32))
 
 
 def test_a_factor_beside_nvfp4(tmp_path: Path) -> None:
@@ -50,11 +50,12 @@ def test_a_factor_beside_nvfp4(tmp_path: Path) -> None:
     assert np.abs(found - wanted).max() < 0.005 * np.abs(wanted).max()
 
 
-@pytest.mark.parametrize("kind", [KINDS.Q8_0, KINDS.Q5_0])
-def test_heads_of_columns(tmp_path: Path, kind: KINDS) -> None:
-    order = (2, 0, 3, 1)
+@pytest.mark.parametrize("order", [(2, 0, 3, 1), (1, 0)])
+@pytest.mark.parametrize("kind", [KINDS.Q8_0, KINDS.Q5_0, KINDS.TQ1_0, KINDS.TQ2_0])
+def test_heads_of_columns(tmp_path: Path, kind: KINDS, order: tuple[int, ...]) -> None:
+    """Heads of 64 and of 128 columns; TQ has groups of 128 where heads hold them whole."""
     found = loaded(tmp_path / "m.gguf", kind, Placement("w.weight", column_heads=order))
-    wanted = dequantize(blocks_of(kind), kind).reshape(6, 4, 64)[:, list(order)]
+    wanted = dequantize(blocks_of(kind), kind).reshape(6, len(order), -1)[:, list(order)]
     np.testing.assert_array_equal(found, wanted.reshape(6, 256))
 
 
