@@ -82,7 +82,9 @@ class Engine:
                 heads=model.description.mtp,
                 read_heads=self._use_heads,
                 small=small,
-                outputs=OutputShelf(model.adapter, model.tokenizer.special_ids),
+                outputs=OutputShelf(
+                    model.adapter, model.tokenizer.special_ids, model.tokenizer.encode_plain
+                ),
             ),
             chunk=CHUNK_ON_METAL if mx.metal.is_available() else CHUNK_ON_CPU,
             noise=noise_by(model.lanes.launcher_of("noise", Work("", model.adapter.vocabulary))),

@@ -1,12 +1,16 @@
 """Output heads that only drafts go through, cheaper to read than the model's own."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain, islice
 from time import perf_counter
 from typing import Protocol
 from weakref import WeakValueDictionary
 
 import mlx.core as mx
 
+from mlx_engine.drafting.frequent_tokens import count_tokens
 from mlx_engine.models.contract import Adapter, MtpHead
 from mlx_engine.models.layers import Linear
 from mlx_engine.models.weight_table import Matrix
@@ -122,16 +126,21 @@ def _seconds(output: DraftOutputHead, states: mx.array, head: MtpHead | None) ->
 class FrequentOutput:
     """The rows of frequent tokens, of control tokens, and of tokens the conversation has.
 
-    Which tokens are frequent is told by their ids: byte-pair vocabularies number their tokens by
-    the order of merging, which is that of frequency. All other logits are -inf.
+    frequent: the most frequent first. Where there are fewer than `size`, the lowest numbers fill
+    up: byte-pair vocabularies number their tokens in the order of merging. All other logits are
+    -inf.
     """
 
     in_effect: DraftOutput = "frequent"
 
-    def __init__(self, adapter: MtpHead, size: int, always: Iterable[int]) -> None:
+    def __init__(
+        self, adapter: MtpHead, size: int, always: Iterable[int], frequent: Iterable[int]
+    ) -> None:
         self._adapter = adapter
-        self._kept = {token for token in always if token < adapter.vocabulary}
-        self._kept.update(range(min(size, adapter.vocabulary)))
+        vocabulary = adapter.vocabulary
+        ranked = dict.fromkeys(chain((t for t in frequent if t < vocabulary), range(vocabulary)))
+        self._kept = set(islice(ranked, size))
+        self._kept.update(token for token in always if token < vocabulary)
         self._new: set[int] = set()
         self._ids: mx.array | None = None
         self._rows: Linear | None = None
@@ -166,13 +175,21 @@ class FrequentOutput:
         self._rows = _rows_of(output.matrix, self._ids)
 
 
-def make_output(options: DraftOptions, adapter: MtpHead, always: Iterable[int]) -> DraftOutputHead:
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """always: tokens that a reduced vocabulary must have. frequent: tokens, most frequent first."""
+
+    always: frozenset[int] = frozenset()
+    frequent: Callable[[], Sequence[int]] = tuple
+
+
+def make_output(options: DraftOptions, adapter: MtpHead, tokens: Vocabulary) -> DraftOutputHead:
     """The output head the options ask for; the model's own where it has no copy to offer."""
     matrix = adapter.mtp_output.matrix if adapter.mtp_output else None
     if matrix is None or options.output == "full":
         return FullOutput(adapter)
     if options.output == "frequent":
-        return FrequentOutput(adapter, options.vocabulary, always)
+        return FrequentOutput(adapter, options.vocabulary, tokens.always, tokens.frequent())
     if _inputs(matrix) % GROUP:
         return FullOutput(adapter)
     if options.output == "auto":
@@ -183,12 +200,15 @@ def make_output(options: DraftOptions, adapter: MtpHead, always: Iterable[int]) 
 class OutputShelf:
     """Output heads of one model; copies are shared by all chats and freed with the last of them.
 
-    always: tokens that a reduced vocabulary must have.
+    always: tokens that a reduced vocabulary must have. encode: a text -> its tokens, to count which
+    are frequent when that is first asked for.
     """
 
-    def __init__(self, adapter: Adapter, always: Iterable[int]) -> None:
+    def __init__(
+        self, adapter: Adapter, always: Iterable[int], encode: Callable[[str], list[int]]
+    ) -> None:
         self._heads: tuple[MtpHead, ...] = (adapter, *adapter.later_heads)
-        self._always = frozenset(always)
+        self._tokens = Vocabulary(frozenset(always), cache(lambda: count_tokens(encode)))
         self._shared = WeakValueDictionary[tuple[DraftOutput, int], DraftOutputHead]()
 
     def take(self, options: DraftOptions) -> tuple[DraftOutputHead, ...]:
@@ -206,7 +226,7 @@ class OutputShelf:
         key = (options.output, matrix)
         if matrix not in made:
             shared = None if options.output == "frequent" else self._shared.get(key)
-            made[matrix] = shared or make_output(options, head, self._always)
+            made[matrix] = shared or make_output(options, head, self._tokens)
             self._shared[key] = made[matrix]
         return made[matrix]
 

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from tiny_adapter import TinySizes, tiny_adapter
 
-from mlx_engine.drafting.draft_output import NEW_TOKENS, FrequentOutput, make_output
+from mlx_engine.drafting.draft_output import NEW_TOKENS, FrequentOutput, Vocabulary, make_output
+from mlx_engine.drafting.frequent_tokens import MOST_CHARACTERS, count_tokens
 from mlx_engine.values.options import DraftOptions
 
 SIZES = TinySizes(layers=2, hidden=64, vocabulary=700)
@@ -21,8 +22,9 @@ def states():
     return mx.array(np.random.default_rng(0).normal(size=(1, 5, 64)).astype(np.float32))
 
 
-def output(adapter, kind, size=256, always=()):
-    return make_output(DraftOptions(output=kind, vocabulary=size), adapter, always)
+def output(adapter, kind, size=256, always=(), frequent=()):
+    tokens = Vocabulary(frozenset(always), lambda: frequent)
+    return make_output(DraftOptions(output=kind, vocabulary=size), adapter, tokens)
 
 
 @pytest.mark.parametrize(("kind", "close"), [("full", 1e-6), ("4-bit", 0.15), ("3-bit", 0.35)])
@@ -51,6 +53,29 @@ def test_fewer_rows_are_the_rows(adapter, states):
     found = np.array(head.logits(states))
     np.testing.assert_allclose(found[..., 300], true[..., 300], rtol=1e-5, atol=1e-5)
     assert head.size == 256 + 1 + NEW_TOKENS
+
+
+def test_what_is_counted_goes_before_low_numbers(adapter, states):
+    head = output(adapter, "frequent", always=[650], frequent=(9999, 5, *range(400, 654)))
+    kept = [0, *range(5, 6), *range(400, 654), 650]
+    found = np.array(head.logits(states))
+    assert np.isneginf(np.delete(found, kept, axis=-1)).all()
+    assert np.isfinite(found[..., kept]).all()
+    assert head.size == 256
+
+
+def test_counting_is_bounded_and_the_most_frequent_comes_first():
+    texts = []
+
+    def encode(text):
+        texts.append(text)
+        return [ord(letter) for letter in text]
+
+    counted = count_tokens(encode)
+    assert 400_000 < sum(map(len, texts)) <= MOST_CHARACTERS
+    assert counted[0] == ord(" ")
+    assert counted.index(ord("e")) < counted.index(ord("z"))
+    assert any("def " in text for text in texts)
 
 
 def test_auto_takes_the_one_measured_to_be_faster(adapter, states):

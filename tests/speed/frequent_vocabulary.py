@@ -1,0 +1,68 @@
+"""Prints the acceptance of drafts through reduced vocabularies, by token number and by count.
+
+python tests/speed/frequent_vocabulary.py [MODEL]: tokens drafted and accepted at depth 2, greedy,
+for prose, code and a third language; and what counting costs.
+"""
+
+import sys
+from collections import deque
+from dataclasses import replace
+from time import perf_counter
+
+import mlx_engine
+from mlx_engine.decoding.conversable import Conversable
+from mlx_engine.decoding.draft_control import DraftControl
+from mlx_engine.decoding.unattended import unattended_answer
+from mlx_engine.drafting.draft_output import OutputShelf
+from mlx_engine.drafting.frequent_tokens import count_tokens
+from mlx_engine.drafting.round_costs import PassCosts
+from mlx_engine.drafting.round_plan import Learned
+from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
+
+PROMPTS = (
+    "<|im_start|>user\nTell me a short story about a fox.<|im_end|>\n<|im_start|>assistant\n",
+    "def fibonacci(n):\n",
+    "Der Fuchs und der Hund",
+)
+GREEDY = SamplingOptions(temperature=0, seed=1)
+
+
+def acceptance(model: Conversable, costs: PassCosts, draft: DraftOptions) -> str:
+    """Accepted of drafted over all prompts."""
+    drafted = accepted = 0
+    for prompt in PROMPTS:
+        control = DraftControl(draft, model.drafting, Learned(lambda: costs))
+        tokens = model.tokenizer.encode(prompt)
+        limits = GenerationOptions(120, ignore_eos=True)
+        track = control.track_for_answer()
+        answer = unattended_answer(model, tokens, GREEDY, limits, track, control)
+        deque(answer.events(), maxlen=0)
+        drafted += answer.tally.stats().drafted
+        accepted += answer.tally.stats().accepted
+    return f"{accepted}/{drafted} ({100 * accepted / max(1, drafted):.1f} %)"
+
+
+def main(path: str | None) -> None:
+    """Both vocabularies at three sizes, and the whole one."""
+    engine = mlx_engine.load(path)
+    parts = engine.parts
+    tokenizer = parts.tokenizer
+    started = perf_counter()
+    counted = count_tokens(tokenizer.encode_plain)
+    milliseconds = 1000 * (perf_counter() - started)
+    print(f"counting: {milliseconds:.0f} ms, {len(counted)} of {parts.adapter.vocabulary} tokens")
+    costs = engine.pass_costs
+    print(f"full: {acceptance(parts, costs, DraftOptions(depth=2))}")
+    shelves = {
+        "by number": OutputShelf(parts.adapter, tokenizer.special_ids, lambda text: []),
+        "by count": parts.drafting.outputs,
+    }
+    for size in (256, 512, 1024):
+        for name, shelf in shelves.items():
+            draft = DraftOptions(depth=2, output="frequent", vocabulary=size)
+            model = replace(parts, drafting=replace(parts.drafting, outputs=shelf))
+            print(f"{size} {name}: {acceptance(model, costs, draft)}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if sys.argv[1:] else None)
