@@ -121,7 +121,8 @@ def _store(values: NDArray[Any], target: NDArray[Any]) -> None:
             raise NotNumbersError
         if largest > float(np.finfo(target.dtype).max):
             raise OutOfRangeError
-    groups, kept = target.reshape(values.size, -1), values.reshape(-1).astype(target.dtype)
+    kept = values.reshape(-1).astype(target.dtype, copy=False)
+    groups = target.reshape(kept.size, -1)
     for place in range(groups.shape[1]):
         groups[:, place] = kept
 
