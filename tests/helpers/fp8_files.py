@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 Tensors = dict[str, torch.Tensor]
 
 _LINEAR = re.compile(
-    r".*\.((q|k|v|o|q_a|q_b|kv_b|gate|up|down|gate_up)_proj|kv_a_proj_with_mqa|in_proj_(qkv|z)"
+    r".*\.((q|k|v|o|q_a|q_b|kv_b|gate|up|down|gate_up)_proj|kv_a_proj_with_mqa|in_proj_(qkvz?|z|ba)"
     r"|out_proj|fc|eh_proj)(\.weight)?"
 )
 

@@ -10,7 +10,10 @@ import pytest
 import tiny_nextn
 import torch
 from fp8_files import Pair, by_matrix, by_rows, change, pair_by, pair_of
+from looked_into import opened
 from safetensors.torch import load_file
+from tiny_eagle3 import TinyEagle, write_tiny_eagle
+from tiny_head_stacks import publish_mimo, publish_step
 from tiny_qwen3_5 import write_tiny_qwen3_5
 from tiny_qwen_experts import write_tiny_experts
 
@@ -42,11 +45,25 @@ def joined_experts(folder):
     return write_tiny_experts(folder, "qwen3_5_moe", experts="joined")
 
 
+def fused_projections(folder):
+    """Their rows are sorted out after they are unpacked."""
+    return write_tiny_experts(folder, "qwen3_next")
+
+
 def deepseek(folder):
     return tiny_nextn.publish("deepseek_v3", folder, own=True).folder
 
 
-MAKERS = (dense, dense_with_heads_beside, single_experts, joined_experts, deepseek)
+MAKERS = (
+    dense,
+    dense_with_heads_beside,
+    single_experts,
+    joined_experts,
+    fused_projections,
+    deepseek,
+    publish_mimo,
+    publish_step,
+)
 
 
 @pytest.fixture
@@ -260,3 +277,15 @@ def test_headers_changed_at_random_are_refused_or_loaded(pair):
         except BadModelFile:
             refused += 1
     assert refused > 40
+
+
+def test_a_drafter_in_fp8(tmp_path):
+    """Every array it reads is that of its twin."""
+    target = mlx_engine.load(dense(tmp_path / "target"))
+    tiny = TinyEagle(target_hidden=64, vocabulary=target.description.vocabulary)
+    pair = pair_of(write_tiny_eagle(tmp_path / "source", tiny), tmp_path, (24, 40))
+    mine, true = (opened(folder, target.parts.adapter).arrays for folder in pair)
+    assert len(mine) == len(true) > 8
+    for one, other in zip(mine, true, strict=True):
+        np.testing.assert_array_equal(np.array(one), np.array(other))
+    target.close()
