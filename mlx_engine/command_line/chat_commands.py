@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlx_engine.command_line.chat import Chat
-from mlx_engine.command_line.figures import acceptance_lines, stage_lines, summary_lines
+from mlx_engine.command_line.figures import (
+    acceptance_lines,
+    source_lines,
+    stage_lines,
+    summary_lines,
+)
 from mlx_engine.command_line.option_text import (
     change_draft,
     change_sampling,
@@ -71,7 +76,8 @@ def _stats(chat: Chat, _rest: str) -> None:
     if not stats.passes:
         chat.screen.note("There are no figures yet: send a message first.", WARNING)
         return
-    blocks = (summary_lines(stats), acceptance_lines(stats), stage_lines(stats))
+    sources = source_lines(stats, chat.session.draft_output)
+    blocks = (summary_lines(stats), sources, acceptance_lines(stats), stage_lines(stats))
     for line in (line for block in blocks for line in block):
         chat.screen.note(line)
 

@@ -6,7 +6,7 @@ from typing import Protocol
 from mlx_engine.values import chat_contract
 from mlx_engine.values.conversation import Generation
 from mlx_engine.values.events import Event
-from mlx_engine.values.options import DraftOptions, SamplingOptions
+from mlx_engine.values.options import DraftOptions, DraftOutput, SamplingOptions
 from mlx_engine.values.reason import Reason
 
 
@@ -16,6 +16,10 @@ class ChatSession(chat_contract.ChatSession, Protocol):
     @property
     def why_not_drafting(self) -> Reason | None:
         """Why nothing is drafted whatever the depth; None when drafting can run."""
+
+    @property
+    def draft_output(self) -> DraftOutput | None:
+        """The output head that MTP heads draft with; None without them."""
 
     def send(self, text: str) -> Iterator[Event]:
         """Add a message and answer it."""

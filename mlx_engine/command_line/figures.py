@@ -1,6 +1,7 @@
 """The figures of an answer as lines of text; knows no terminal."""
 
 from mlx_engine.values.events import FinishReason
+from mlx_engine.values.options import DraftOutput
 from mlx_engine.values.stats import GenerationStats, RoundStats
 from mlx_engine.values.words import percent_words, size_words
 
@@ -59,6 +60,16 @@ def acceptance_lines(stats: GenerationStats) -> list[str]:
         f"depth {depth} {bar(won / tried if tried else 0.0)} "
         f"{percent_words(won, tried):>5} ({won}/{tried})"
         for depth, (won, tried) in enumerate(zip(padded, stats.drafted_by_depth, strict=False), 1)
+    ]
+
+
+def source_lines(stats: GenerationStats, output: DraftOutput | None) -> list[str]:
+    """Who drafted how many tokens, and those that stood; output: the head that MTP drafts with."""
+    heads = {"mtp": f", output head {output}"} if output else {}
+    return [
+        f"drafted by {part.source}: accepted {part.accepted}/{part.drafted} "
+        f"({percent_words(part.accepted, part.drafted)}){heads.get(part.source, '')}"
+        for part in stats.by_source
     ]
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from mlx_engine.values.stats import GenerationStats, RoundStats, count_by_depth
+from mlx_engine.values.stats import GenerationStats, RoundStats, count_by_depth, sum_by_source
 
 
 @dataclass(slots=True)
@@ -42,6 +42,7 @@ class Tally:
             peak_memory_bytes=self.peak_memory_bytes,
             seed=self.seed,
             accept_ms=sum(r.accept_ms for r in rounds),
+            by_source=sum_by_source(rounds),
         )
 
 

@@ -40,12 +40,22 @@ class RoundStats:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceStats:
+    """Tokens that one source drafted, and those of them that stood."""
+
+    source: DraftedBy = "mtp"
+    drafted: int = 0
+    accepted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class GenerationStats:
     """Sums over one answer.
 
     drafted_by_depth[d-1] counts the rounds in which a d-th token was drafted,
     accepted_by_depth[d-1] those in which it stood. passes: passes of the target model after the
-    prompt. seed: the one in effect.
+    prompt. seed: the one in effect. by_source: who drafted, in the order of their first drafts;
+    empty also where only the sums are known.
     """
 
     prompt_tokens: int = 0
@@ -66,11 +76,24 @@ class GenerationStats:
     peak_memory_bytes: int = 0
     seed: int = 0
     accept_ms: float = 0.0
+    by_source: tuple[SourceStats, ...] = ()
 
     @property
     def acceptance(self) -> float:
         """Accepted over drafted, 0 when nothing was drafted."""
         return self.accepted / self.drafted if self.drafted else 0.0
+
+
+def sum_by_source(rounds: Iterable[RoundStats]) -> tuple[SourceStats, ...]:
+    """For each source that drafted, in the order of first drafts."""
+    sums: dict[DraftedBy, SourceStats] = {}
+    for r in rounds:
+        if r.source is not None:
+            old = sums.get(r.source, SourceStats(r.source, 0, 0))
+            sums[r.source] = SourceStats(
+                r.source, old.drafted + r.drafted, old.accepted + r.accepted
+            )
+    return tuple(sums.values())
 
 
 def count_by_depth(lengths: Iterable[int]) -> tuple[int, ...]:

@@ -84,6 +84,8 @@ def check_figures(said: Said) -> None:
     stats = said.finished.stats
     assert stats.generated_tokens == sum(r.emitted for r in said.rounds)
     assert stats.passes == len(said.rounds)
+    assert sum(part.drafted for part in stats.by_source) == stats.drafted
+    assert sum(part.accepted for part in stats.by_source) == stats.accepted
     for r in said.rounds:
         assert 0 <= r.accepted <= r.drafted <= r.depth or r.drafted == 0
         assert r.accepted <= r.emitted <= r.accepted + 1

@@ -1,5 +1,7 @@
 """Messages as a tree: branches are kept, the selected one is shown, answers grow in place."""
 
+import json
+
 import hypothesis.strategies as st
 import pytest
 from chat_stores import Clock, finished, talk, texts
@@ -7,6 +9,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from app.store.chats import Chats
+from app.store.message_rows import stats_from, stats_to_json
 from app.store.messages import Messages
 from app.store.open_database import open_in_memory
 from app.store.search import Search
@@ -14,6 +17,7 @@ from app.store.session_store import SessionStore
 from app.values.chat_settings import ChatSettings
 from app.values.chats import DraftedSpan
 from app.values.errors import NoSuchChat
+from mlx_engine.values.stats import GenerationStats, SourceStats
 
 
 def test_regenerating_keeps_the_old_answer(store: SessionStore) -> None:
@@ -224,3 +228,11 @@ class Tree(RuleBasedStateMachine):
 
 TestTree = Tree.TestCase
 TestTree.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
+
+
+def test_figures_of_each_source_are_kept_and_older_ones_read() -> None:
+    stats = GenerationStats(drafted=9, by_source=(SourceStats("prompt-lookup", 9, 4),))
+    written = json.loads(stats_to_json(stats) or "")
+    assert stats_from(written) == stats
+    del written["by_source"]
+    assert stats_from(written) == GenerationStats(drafted=9)

@@ -6,10 +6,11 @@ from mlx_engine.command_line.figures import (
     acceptance_lines,
     bar,
     ending_words,
+    source_lines,
     stage_lines,
     status_line,
 )
-from mlx_engine.values.stats import GenerationStats
+from mlx_engine.values.stats import GenerationStats, SourceStats
 from mlx_engine.values.words import (
     count_words,
     percent_words,
@@ -32,6 +33,7 @@ STATS = GenerationStats(
     verify_ms=219.0,
     host_ms=0.0,
     accept_ms=36.5,
+    by_source=(SourceStats("prompt-lookup", 12, 4), SourceStats("mtp", 200, 170)),
 )
 
 
@@ -51,6 +53,14 @@ def test_every_depth_has_a_bar() -> None:
     assert lines[0].endswith("91 % (91/100)")
     assert lines[2].endswith("0 % (0/32)")
     assert acceptance_lines(GenerationStats()) == ["Nothing was drafted."]
+
+
+def test_every_source_has_its_sums() -> None:
+    assert source_lines(STATS, "4-bit") == [
+        "drafted by prompt-lookup: accepted 4/12 (33 %)",
+        "drafted by mtp: accepted 170/200 (85 %), output head 4-bit",
+    ]
+    assert source_lines(GenerationStats(), None) == []
 
 
 def test_stages_are_milliseconds_a_pass() -> None:
