@@ -16,7 +16,7 @@ from mlx_engine.bench.subject import Subject, pinned
 from mlx_engine.decoding.track import Track
 from mlx_engine.decoding.verify import pick, verify
 from mlx_engine.drafting.contract import Proposal
-from mlx_engine.drafting.sources import make_source
+from mlx_engine.drafting.sources import make_source, why_no_model
 from mlx_engine.sampling.sampler import Sampler
 
 CONTEXT = 32
@@ -41,7 +41,9 @@ def own_graph(subject: Subject, depth: int) -> Graph:
     """What a round after a short prompt writes down before anything is computed."""
     adapter = subject.parts.adapter
     prompt = long_prompt(subject, CONTEXT)
-    track = Track(adapter, make_source(pinned(depth), subject.parts.drafting))
+    options, kit = pinned(depth), subject.parts.drafting
+    source = make_source(options, kit, has_model=why_no_model(options, kit) is None)
+    track = Track(adapter, source)
     track.commit(prompt[:-1], adapter.forward(mx.array([prompt[:-1]]), track.caches))
     track.mark()
     sampler = Sampler(GREEDY, adapter.vocabulary, SEED)

@@ -4,17 +4,20 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mlx_engine.decoding.track import Track
-from mlx_engine.drafting.contract import Offer
+from mlx_engine.drafting.combined_draft import CombinedDraft
+from mlx_engine.drafting.contract import DraftSource, Offer
 from mlx_engine.drafting.draft_length import DraftLength, FixedLength
 from mlx_engine.drafting.no_draft import NoDraft
 from mlx_engine.drafting.round_plan import Learned, RoundPlan
 from mlx_engine.drafting.sources import (
     NEXT_ROUND,
     NO_MATCH,
+    OFF,
     UNREAD,
     DraftKit,
     follow_options,
     has_lost_its_place,
+    looks_up,
     make_source,
     model_of,
     needs_hidden_states,
@@ -22,17 +25,16 @@ from mlx_engine.drafting.sources import (
     own_head,
     target_for,
     why_no_model,
-    why_not,
 )
 from mlx_engine.values.errors import EngineError
-from mlx_engine.values.options import DraftOptions, DraftOutput, DraftSourceName
+from mlx_engine.values.options import DraftedBy, DraftOptions, DraftOutput
 from mlx_engine.values.reason import Reason
 
 
 class _Unreadable(NamedTuple):
-    """A source whose weights could not be read."""
+    """A model that cannot draft, as was found when it was first needed."""
 
-    source: DraftSourceName
+    model: DraftedBy | None
     why: Reason
 
 
@@ -53,9 +55,22 @@ class DraftControl:
 
     def why_not(self) -> Reason | None:
         """Why the options cannot draft; None when they can."""
-        if self._unreadable is not None and self._unreadable.source == self.options.source:
-            return self._unreadable.why
-        return why_not(self.options, self._kit)
+        if self.options.source == "none":
+            return OFF
+        if looks_up(self.options):
+            return self._kit.adapter.plain_only
+        return self._why_no_model()
+
+    def _why_no_model(self) -> Reason | None:
+        """Why the model that the options name cannot draft, alone or beside prompt lookup."""
+        found = self._unreadable
+        if found is not None and found.model == model_of(self.options):
+            return found.why
+        return why_no_model(self.options, self._kit)
+
+    def _make_source(self) -> DraftSource:
+        has_model = self._why_no_model() is None
+        return make_source(self.options, self._kit, has_model=has_model)
 
     def output_in_effect(self) -> DraftOutput | None:
         """The output head that drafts go through; None while no MTP head drafts."""
@@ -75,7 +90,7 @@ class DraftControl:
 
     def _give_up(self, error: EngineError) -> None:
         why = Reason("draft-unreadable", f"Nothing is drafted: {error}")
-        self._unreadable = _Unreadable(self.options.source, why)
+        self._unreadable = _Unreadable(model_of(self.options), why)
 
     def _heads_are_there(self) -> bool:
         """Read them, if a draft in mid-answer is the first that needs them."""
@@ -90,12 +105,12 @@ class DraftControl:
         is_possible = self.why_not() is None
         drafts = is_possible and options.depth != 0
         is_new = track is None or self._made.source != options.source
-        if drafts and model_of(options) == "mtp" and not why_no_model(options, self._kit):
+        if drafts and model_of(options) == "mtp" and self._why_no_model() is None:
             self._kit.read_heads()
         if (is_possible and is_new and (drafts or model_of(options) != "model")) or (
             drafts and track is not None and has_lost_its_place(track.source)
         ):
-            source = make_source(options, self._kit)
+            source = self._make_source()
             if track is None or needs_hidden_states(source):
                 track = Track(target_for(source, self._kit), source)
             else:
@@ -127,23 +142,26 @@ class DraftControl:
         if reason is not None or options.depth == 0:
             return FixedLength(0, reason)
         if self._track is not None and self._can_begin_now():
-            self._track.follow(make_source(options, self._kit), self._kit.adapter)
+            self._track.follow(self._make_source(), self._kit.adapter)
             self._made = options
             return FixedLength(0, NEXT_ROUND)
         if source is None or has_lost_its_place(source) or options.source != self._made.source:
             return FixedLength(0, UNREAD)
         if own_head(source) is not None and not self._heads_are_there():
-            return FixedLength(0, self.why_not())
+            return FixedLength(0, self._why_no_model())
         if options != self._made:
             follow_options(source, self._made, options, self._kit)
             self._made = options
-        nothing = why_no_model(options, self._kit) or NO_MATCH
+        nothing = self._why_no_model() or NO_MATCH
         return RoundPlan(offers, self._learned, options.depth, nothing)
 
     def _can_begin_now(self) -> bool:
-        """Whether the options ask for another source, and it needs nothing but the tokens."""
-        is_plain = self._track is not None and isinstance(self._track.source, NoDraft)
-        is_asked = is_plain or self.options.source != self._made.source
-        return is_asked and (
-            model_of(self.options) is None or why_no_model(self.options, self._kit) is not None
+        """Whether the options ask for another source, and it needs nothing but the tokens.
+
+        Also where prompt lookup goes on without a model that turns out not to draft.
+        """
+        source = self._track.source if self._track else None
+        is_asked = (
+            isinstance(source, NoDraft | CombinedDraft) or self.options.source != self._made.source
         )
+        return is_asked and (model_of(self.options) is None or self._why_no_model() is not None)

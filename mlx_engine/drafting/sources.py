@@ -102,20 +102,14 @@ def why_no_model(options: DraftOptions, kit: DraftKit) -> Reason | None:
     return None
 
 
-def why_not(options: DraftOptions, kit: DraftKit) -> Reason | None:
-    """Why nothing can be drafted with these options; None when something can."""
-    if options.source == "none":
-        return OFF
-    if looks_up(options):
-        return kit.adapter.plain_only
-    return why_no_model(options, kit)
+def make_source(options: DraftOptions, kit: DraftKit, *, has_model: bool) -> DraftSource:
+    """The source for a new conversation; opens the small model. Raises EngineError.
 
-
-def make_source(options: DraftOptions, kit: DraftKit) -> DraftSource:
-    """The source for a new conversation; opens the small model. Raises EngineError."""
+    has_model: the model that the options name can draft (why_no_model).
+    """
     if kit.adapter.plain_only is not None:
         return NoDraft()
-    model = None if why_no_model(options, kit) else _make_model(options, kit)
+    model = _make_model(options, kit) if has_model else None
     if looks_up(options):
         return PromptLookupDraft() if model is None else CombinedDraft(model)
     return model or NoDraft()

@@ -7,7 +7,10 @@ from tiny_published import VOCABULARY, publish
 from tiny_tokenizer import make_tiny_tokenizer
 
 import mlx_engine
-from mlx_engine.values.options import DraftOptions, LoadOptions
+from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
+
+SAME_AGAIN = SamplingOptions(temperature=0, logit_bias={78: 100.0})
+"""One token over and over."""
 
 
 def test_a_draft_model_that_cannot_take_back(tmp_path):
@@ -28,5 +31,14 @@ def test_a_draft_model_that_cannot_take_back(tmp_path):
     assert why is not None
     assert why.code == "draft-unreadable"
     assert "Give another draft model" in why.words
+    session.draft = DraftOptions(source="prompt-lookup+model", depth=2)
+    said = listen(session, session.regenerate())
+    assert said.tokens == plain.tokens
+    assert session.why_not_drafting is None
+    fresh = session_of(engine, SAME_AGAIN, depth=0, max_tokens=16)
+    fresh.draft = session.draft
+    copied = listen(fresh, fresh.send("The fox"))
+    assert "prompt-lookup" in {r.source for r in copied.rounds}
+    assert {r.why.code for r in copied.rounds if r.why} <= {"draft-unreadable"}
     session.draft = PLAIN
     engine.close()

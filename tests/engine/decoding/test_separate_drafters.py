@@ -90,7 +90,7 @@ def test_cut_at_every_count(engine):
     wanted = run(kit.adapter, PROMPT, NoDraft(), 0, options=options, max_tokens=30).tokens
     stood = set()
     for length in (*range(1, 12), 30):
-        source = make_source(DraftOptions(source="model", depth=4), kit)
+        source = make_source(DraftOptions(source="model", depth=4), kit, has_model=True)
         target = target_for(source, kit)
         ran = run(
             target, PROMPT, source, CyclingLength([4, 2, 0, 4, 1]), options=options,
