@@ -9,7 +9,7 @@ from mlx_engine.command_line.figures import status_line
 from mlx_engine.command_line.given_options import draft_options, sampling_options
 from mlx_engine.command_line.open_model import opened_model
 from mlx_engine.command_line.outside import Outside
-from mlx_engine.command_line.screen import make_screen
+from mlx_engine.command_line.screen import WARNING, make_screen
 from mlx_engine.values.conversation import Generation
 from mlx_engine.values.errors import BadPrompt
 
@@ -19,11 +19,14 @@ def generate(arguments: Namespace, outside: Outside) -> int:
     screen = make_screen(outside.stderr, outside.stderr, plain=False)
     prompt = arguments.prompt if arguments.prompt is not None else _read_prompt(outside)
     with opened_model(arguments, outside, screen) as engine:
+        draft, why_no_heads = draft_options(arguments), engine.description.mtp
+        if why_no_heads is not None and "mtp" in draft.source and draft.depth != 0:
+            screen.note(why_no_heads.words, WARNING)
         made = engine.generate(
             prompt,
             max_tokens=arguments.max_tokens,
             sampling=sampling_options(arguments, engine.description.sampling),
-            draft=draft_options(arguments),
+            draft=draft,
             stop=tuple(arguments.stop),
             ignore_eos=arguments.ignore_eos,
         )

@@ -1,0 +1,145 @@
+"""Heads and draft models that do not fit: a clear reason, then plain decoding or refusal."""
+
+import io
+from pathlib import Path
+
+import mlx.core as mx
+import pytest
+from session_runs import PICKS, listen, session_of
+from tiny_eagle3 import TinyEagle, write_tiny_eagle
+from tiny_gemma4 import write_pair
+from tiny_published import publish
+from tiny_qwen3_5 import write_tiny_qwen3_5
+from tiny_tokenizer import make_tiny_tokenizer
+
+import mlx_engine
+from mlx_engine.command_line.outside import Outside
+from mlx_engine.command_line.run import run
+from mlx_engine.engine import open_engine
+from mlx_engine.values.errors import EngineError
+from mlx_engine.values.options import DraftOptions, LoadOptions
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory):
+    return write_tiny_qwen3_5(tmp_path_factory.mktemp("target") / "t", heads="none")
+
+
+@pytest.fixture(scope="module")
+def plain(target):
+    return mlx_engine.load(target).generate([1, 2, 3], 5, PICKS).tokens
+
+
+def command(*arguments):
+    """Status and what was said to the user."""
+    out, err = io.StringIO(), io.StringIO()
+    world = Outside(
+        stdin=io.StringIO(),
+        stdout=out,
+        stderr=err,
+        log_folder=None,
+        load=lambda path=None, *, options=None, on_progress=None: open_engine(
+            path, options or LoadOptions(), on_progress
+        ),
+        inspect=mlx_engine.inspect,
+        examine=list,
+        backend=lambda: "CPU",
+    )
+    status = run([str(argument) for argument in arguments], world)
+    assert "Traceback" not in err.getvalue()
+    return status, " ".join(err.getvalue().split())
+
+
+def heads_of(folder, **changes):
+    """A file of heads alone, from a model of these sizes."""
+    write_tiny_qwen3_5(folder / "whole", heads="beside", **changes)
+    return folder / "whole" / "mtp.safetensors"
+
+
+def incomplete(folder):
+    place = heads_of(folder)
+    arrays = dict(mx.load(str(place)))
+    mx.eval(arrays)
+    arrays.pop(next(name for name in sorted(arrays) if name.endswith("fc.weight")))
+    mx.save_safetensors(str(folder / "heads.safetensors"), arrays)
+    return folder / "heads.safetensors"
+
+
+GIVEN_HEADS = {
+    "of a wider model": (lambda folder: heads_of(folder, hidden=128), "another model"),
+    "a tensor is missing": (incomplete, "fc.weight"),
+    "no heads in there": (
+        lambda folder: write_tiny_qwen3_5(folder / "m", heads="none"),
+        "lack the tensor",
+    ),
+    "not there": (lambda folder: folder / "nowhere.safetensors", "nowhere"),
+}
+
+
+@pytest.mark.parametrize("case", GIVEN_HEADS)
+def test_given_heads_that_do_not_fit(target, plain, tmp_path, case):
+    make, says = GIVEN_HEADS[case]
+    place = make(tmp_path)
+    status, said = command("generate", target, "--heads", place, "--prompt", "a")
+    if status == 0:
+        engine = mlx_engine.load(target, options=LoadOptions(heads=place))
+        assert says in engine.description.mtp.words
+        assert says in said
+        assert engine.generate([1, 2, 3], 5, PICKS).tokens == plain
+        return
+    assert status == 2
+    assert says in said
+    with pytest.raises(EngineError, match=says):
+        mlx_engine.load(target, options=LoadOptions(heads=place))
+
+
+def other_tokens(folder):
+    write_tiny_qwen3_5(folder / "small", heads="none")
+    make_tiny_tokenizer(folder / "small", vocabulary=290)
+    return folder / "small"
+
+
+def assistant(folder):
+    return write_pair(folder, ordered=False).assistant
+
+
+DRAFT_MODELS = {
+    "another tokenizer": (other_tokens, "its tokens are others"),
+    "EAGLE-3 of a wider target": (lambda f: write_tiny_eagle(f / "d", TinyEagle(96, 300)), "d"),
+    "EAGLE-3 with other tokens": (lambda f: write_tiny_eagle(f / "d", TinyEagle(64, 512)), "d"),
+    "assistant of a Gemma 4": (assistant, "assistant of a Gemma 4 model"),
+    "not there": (lambda folder: folder / "nowhere", "nowhere"),
+}
+
+
+@pytest.mark.parametrize("case", DRAFT_MODELS)
+def test_draft_models_that_do_not_fit(target, plain, tmp_path, case):
+    make, says = DRAFT_MODELS[case]
+    place: Path = make(tmp_path)
+    status, said = command("generate", target, "--draft-model", place, "--prompt", "a")
+    assert status == 2
+    assert says in said
+    assert place.name in said or "tokens" in said
+    options = LoadOptions(draft_model=place, draft_misfit="plain")
+    engine = mlx_engine.load(target, options=options)
+    session = session_of(engine, depth=0, max_tokens=4)
+    session.draft = DraftOptions(source="model", depth=2)
+    assert session.why_not_drafting.code == "draft-model-misfit"
+    rounds = listen(session, session.send("hi")).rounds
+    assert {(r.drafted, r.why.code) for r in rounds} == {(0, "draft-model-misfit")}
+    made = engine.generate([1, 2, 3], 5, PICKS, DraftOptions(source="model", depth=2))
+    assert made.tokens == plain
+
+
+def test_promised_heads_that_are_not_there(target):
+    """Plain, and the chat says why."""
+    status, said = command("chat", target, "--once", "hi", "--max-tokens", "4")
+    assert status == 0
+    assert "this conversion dropped the heads" in said
+
+
+def test_an_assistant_on_a_target_without_shared_layers(tmp_path):
+    """Given to a model of another family that can lend features, too."""
+    folder = publish("llama", tmp_path / "t").folder
+    with pytest.raises(EngineError, match="assistant of a Gemma 4"):
+        mlx_engine.load(folder, options=LoadOptions(draft_model=assistant(tmp_path / "pair")))
