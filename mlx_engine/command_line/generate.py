@@ -19,9 +19,10 @@ def generate(arguments: Namespace, outside: Outside) -> int:
     screen = make_screen(outside.stderr, outside.stderr, plain=False)
     prompt = arguments.prompt if arguments.prompt is not None else _read_prompt(outside)
     with opened_model(arguments, outside, screen) as engine:
-        draft, why_no_heads = draft_options(arguments), engine.description.mtp
-        if why_no_heads is not None and "mtp" in draft.source and draft.depth != 0:
-            screen.note(why_no_heads.words, WARNING)
+        draft = draft_options(arguments)
+        why_not = engine.session(draft=draft).why_not_drafting
+        if why_not is not None and draft.source != "none" and draft.depth != 0:
+            screen.note(why_not.words, WARNING)
         made = engine.generate(
             prompt,
             max_tokens=arguments.max_tokens,

@@ -143,3 +143,9 @@ def test_an_assistant_on_a_target_without_shared_layers(tmp_path):
     folder = publish("llama", tmp_path / "t").folder
     with pytest.raises(EngineError, match="assistant of a Gemma 4"):
         mlx_engine.load(folder, options=LoadOptions(draft_model=assistant(tmp_path / "pair")))
+
+
+def test_a_source_without_its_draft_model(target):
+    status, said = command("generate", target, "--source", "model", "--prompt", "a")
+    assert status == 0
+    assert "No draft model was given" in said

@@ -77,7 +77,7 @@ def test_generate_prints_the_text(outside: FakeOutside) -> None:
     assert outside.run("generate", "m.gguf", "--prompt", "Hello") == 0
     assert outside.out == "You said: Hello\n"
     assert "tok/s" in outside.err
-    session = outside.engine.sessions[0]
+    session = outside.engine.sessions[-1]
     assert session.generation.max_tokens == 256
 
 
@@ -90,7 +90,7 @@ def test_generate_reads_stdin_and_prints_json(outside: FakeOutside) -> None:
     assert set(report["stats"]) == names | {"acceptance"}
     assert report["text"] == "You said: from\na pipe\n"
     assert outside.err == ""
-    limits = outside.engine.sessions[0].generation
+    limits = outside.engine.sessions[-1].generation
     assert (limits.stop, limits.ignore_eos) == (("z",), True)
 
 
