@@ -12,11 +12,21 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from metal_kernels.chip import NO_CHIP, Chip
-from metal_kernels.few_query_attention import SIZES
+from metal_kernels.few_query_attention import takes
 from metal_kernels.kernel import Launcher
+from metal_kernels.key_value_formats import dense_cache
 
 LaneName = Literal[
-    "products", "attention", "delta", "gate-up", "experts", "mtp-input", "pick", "noise"
+    "products",
+    "attention",
+    "delta",
+    "delta-inputs",
+    "gate-up",
+    "product-add",
+    "experts",
+    "mtp-input",
+    "pick",
+    "noise",
 ]
 MOST_ROWS = 9
 """Rows of the longest verify pass: the newest token and eight drafts."""
@@ -66,7 +76,7 @@ def _whole_units(work: Work) -> str:
 
 
 def _attention_sizes(work: Work) -> str:
-    fits = work.inputs in SIZES and work.outputs in SIZES
+    fits = takes(work.inputs, work.outputs, dense_cache())
     return "" if fits else f"heads of {work.inputs} are not among the sizes it takes"
 
 
@@ -100,7 +110,9 @@ LANES: Mapping[LaneName, Lane] = MappingProxyType(
         "products": Lane("matrix products", True, _whole_units, _where_stock_reads_again),
         "attention": Lane("attention", True, _attention_sizes, _always),
         "delta": Lane("recurrent states", True, _state_sizes, _always),
+        "delta-inputs": Lane("what recurrent states read", False, _any_work, _always),
         "gate-up": Lane("gate and up in one", False, _whole_units, _always),
+        "product-add": Lane("products onto the residual", False, _whole_units, _always),
         "experts": Lane("experts read once", False, _whole_units, _never),
         "mtp-input": Lane("the heads' input", False, _whole_units, _always),
         "pick": Lane("choosing without logits", False, _whole_units, _always),

@@ -6,6 +6,7 @@ import mlx.core as mx
 
 from metal_kernels import few_row_gate_up as gate_up
 from metal_kernels import few_row_matvec as matvec
+from metal_kernels import few_row_matvec_add as adding
 from metal_kernels import mtp_input as mtp
 from metal_kernels import vocabulary_pick as picking
 from metal_kernels.expert_union_matvec import expert_union_matvec
@@ -73,6 +74,18 @@ def product_case(work: Work, dtype: mx.Dtype, seed: int) -> Case:
         lambda x, by: matvec.few_row_matvec(x, it.arrays, it.form, by),
         lambda x: matvec.reference(x, it.arrays, it.form),
         it.stock,
+    )
+
+
+def product_add_case(work: Work, dtype: mx.Dtype, seed: int) -> Case:
+    """x times a matrix, onto a residual."""
+    it = _matrix(work.form, (work.outputs, work.inputs), dtype, seed)
+    residual = normal((9, work.outputs), 6, dtype)
+    return Case(
+        lambda rows: normal((rows, work.inputs), 5, dtype),
+        lambda x, by: adding.few_row_matvec_add(x, it.arrays, residual[: len(x)], it.form, by),
+        lambda x: adding.reference(x, it.arrays, residual[: len(x)], it.form),
+        lambda x: residual[: len(x)] + it.stock(x),
     )
 
 

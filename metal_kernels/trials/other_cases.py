@@ -1,11 +1,9 @@
-"""Cases of attention, of the delta rule and of noise."""
+"""Cases of attention and of noise."""
 
 import mlx.core as mx
 
 from metal_kernels.few_query_attention import Place, few_query_attention
 from metal_kernels.few_query_attention import reference as attention_reference
-from metal_kernels.gated_delta_block import Rows, Steps, gated_delta_block
-from metal_kernels.gated_delta_block import reference as delta_reference
 from metal_kernels.kernel import Launcher
 from metal_kernels.key_value_formats import dense_cache
 from metal_kernels.lanes import Work
@@ -46,47 +44,6 @@ def attention_case(work: Work, dtype: mx.Dtype, seed: int) -> Case:
         return attention_reference(q, cache, dense_cache(), place(x), size**-0.5).swapaxes(0, 1)
 
     return Case(lambda rows: normal((rows, HEADS * SHARED, size), 5, dtype), ours, reference, stock)
-
-
-def delta_case(work: Work, dtype: mx.Dtype, seed: int) -> Case:
-    """Three steps to replay, then the rows; x are the values."""
-    del dtype
-    heads = 2 * HEADS
-    state = normal((heads, work.outputs, work.inputs), seed)
-
-    def unit(shape: tuple[int, ...], seed: int) -> mx.array:
-        normed: mx.array = mx.fast.rms_norm(normal(shape, seed), None, 1e-6)
-        return normed * float(shape[-1] ** -0.5)
-
-    last = Steps(
-        unit((3, HEADS, work.inputs), 11),
-        normal((3, heads, work.outputs), 12),
-        mx.exp(-mx.abs(normal((3, heads), 13))),
-    )
-
-    def rows_of(x: mx.array) -> Rows:
-        count = len(x)
-        return Rows(
-            unit((9, HEADS, work.inputs), 14)[:count],
-            unit((9, HEADS, work.inputs), 15)[:count],
-            x,
-            mx.exp(-mx.abs(normal((9, heads), 16)))[:count],
-            mx.sigmoid(normal((9, heads), 17))[:count],
-        )
-
-    def stock(x: mx.array) -> mx.array:
-        rows = [part[None] for part in rows_of(x)]
-        queries, keys, values, decay, beta = rows
-        y, _ = mx.fast.gated_delta_update(queries, keys, values, decay, beta, state[None])
-        return y[0]
-
-    kept = mx.array([3], dtype=mx.int32)
-    return Case(
-        lambda rows: normal((rows, heads, work.outputs), 5),
-        lambda x, by: gated_delta_block(state, kept, last, rows_of(x), by).y,
-        lambda x: delta_reference(state, 3, last, rows_of(x)).y,
-        stock,
-    )
 
 
 def noise_case(work: Work, dtype: mx.Dtype, seed: int) -> Case:

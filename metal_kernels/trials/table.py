@@ -12,9 +12,11 @@ from metal_kernels.trials.matrix_cases import (
     gate_up_case,
     mtp_input_case,
     pick_case,
+    product_add_case,
     product_case,
 )
-from metal_kernels.trials.other_cases import attention_case, delta_case, noise_case
+from metal_kernels.trials.other_cases import attention_case, noise_case
+from metal_kernels.trials.recurrent_cases import delta_case, delta_inputs_case
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +47,16 @@ def _trials() -> Iterator[Trial]:
         )
     for form in COMMON:
         yield Trial("gate-up", Work(form, 46, 192), (Work(form, 24576, 4096),), gate_up_case)
+        yield Trial(
+            "product-add", Work(form, 43, 192), (Work(form, 4096, 12288),), product_add_case
+        )
         yield Trial("experts", Work(form, 21, 192), (Work(form, 512, 2048),), experts_case)
         yield Trial("mtp-input", Work(form, 33, 256), (Work(form, 4096, 8192),), mtp_input_case)
         yield Trial("pick", Work(form, 333, 192), (Work(form, 32768, 4096),), pick_case)
     for size in (64, 128, 256):
         yield Trial("attention", Work("", 150, size), (Work("", 8192, size),), attention_case)
     yield Trial("delta", Work("", 40, 128), (Work("", 128, 128),), delta_case)
+    yield Trial("delta-inputs", Work("", 40, 48), (Work("", 128, 128),), delta_inputs_case)
     yield Trial("noise", Work("", 501, 0), (Work("", 151936, 0),), noise_case)
 
 

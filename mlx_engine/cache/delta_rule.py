@@ -141,7 +141,8 @@ class KernelSteps:
         """The state after them: the kernel's own, beside a row that nobody asks for."""
         keys, delta, decay = (mx.zeros((1, *part.shape[1:])) for part in self.steps)
         row = Rows(keys, keys, delta, decay, decay)
-        return gated_delta_block(state[0], self.kept, self.steps, row, self.launcher).settled[None]
+        done = gated_delta_block(state.squeeze(0), self.kept, self.steps, row, self.launcher)
+        return done.settled[None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +157,13 @@ class KernelDelta:
         """Take `replay` and then the block."""
         if queries.shape[1] > MOST_ROWS:
             return StockDelta().run(queries, inputs, state, replay)
-        rows = Rows(*(array[0] for array in (queries, *inputs)))
+        # squeezed: an index would copy
+        rows = Rows(*(array.squeeze(0) for array in (queries, *inputs)))
         if not isinstance(replay, KernelSteps):
             state = state if replay is None else replay.settled(state)
             replay = self._no_steps(rows)
-        done = gated_delta_block(state[0], replay.kept, replay.steps, rows, self.launcher)
+        state = state.squeeze(0)
+        done = gated_delta_block(state, replay.kept, replay.steps, rows, self.launcher)
         steps = Steps(rows.keys, done.delta, rows.decay)
         whole = KernelSteps(steps, queries.shape[1], self.launcher)
         return DeltaBlock(done.y[None], done.settled[None], None, whole)

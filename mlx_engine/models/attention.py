@@ -53,9 +53,10 @@ class FewQueryAttention:
         if rows > MOST_ROWS:
             return StockAttention(self.scale)(queries, keys, values, cache)
         buffers = cache.append(keys, values)
+        # squeezed: an index would copy the whole cache
         attended = few_query_attention(
-            mx.contiguous(queries[0]),
-            (buffers.keys[0], buffers.values[0]),
+            mx.contiguous(queries.squeeze(0)),
+            (buffers.keys.squeeze(0), buffers.values.squeeze(0)),
             dense_cache(),
             Place(cache.length + rows),
             self.scale,

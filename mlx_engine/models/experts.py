@@ -108,6 +108,10 @@ class ExpertFeedForward:
         shared = mx.sigmoid(self.shared_gate(rows)) * self.shared(rows)
         return (answers.sum(axis=-2) + shared).reshape(x.shape)
 
+    def onto(self, residual: mx.array, x: mx.array) -> mx.array:
+        """residual + what comes of x."""
+        return residual + self(x)
+
     def _ask(self, rows: mx.array, chosen: mx.array) -> mx.array:
         """[R, H] and experts [R, n] -> their answers [R, n, H]."""
         return self._through(rows[:, None], chosen, in_order=False)

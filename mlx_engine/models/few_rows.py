@@ -8,6 +8,7 @@ import mlx.core as mx
 from metal_kernels.expert_union_matvec import expert_union_matvec
 from metal_kernels.few_row_gate_up import few_row_gate_up
 from metal_kernels.few_row_matvec import few_row_matvec
+from metal_kernels.few_row_matvec_add import few_row_matvec_add
 from metal_kernels.kernel import Launcher
 from metal_kernels.lanes import LaneName, Lanes, Work
 from metal_kernels.mtp_input import Norms, mtp_input
@@ -55,6 +56,18 @@ class FewRows:
             lambda part: few_row_matvec(rows[part], self.arrays, self.form, self.launcher),
         )
         return made.reshape(*x.shape[:-1], -1)
+
+    def product_onto(self, residual: mx.array, x: mx.array) -> mx.array:
+        """residual [..., N] and x [..., K] -> [..., N], the bits of `residual + product(x)`."""
+        rows = x.reshape(-1, x.shape[-1])
+        onto = residual.reshape(len(rows), -1)
+        made = _by_eights(
+            len(rows),
+            lambda part: few_row_matvec_add(
+                rows[part], self.arrays, onto[part], self.form, self.launcher
+            ),
+        )
+        return made.reshape(residual.shape)
 
     def gate_up(self, x: mx.array) -> mx.array:
         """x [..., K] by gates above ups [2 N, K] -> silu(gate) * up [..., N]."""

@@ -49,6 +49,26 @@ class Linear:
 
 
 @dataclass(frozen=True, slots=True)
+class ResidualLinear:
+    """A matrix whose product goes onto the residual, and one kernel for both where rows are few."""
+
+    linear: Linear
+    few_rows: FewRows | None
+
+    @staticmethod
+    def take(table: WeightTable, name: str, outputs: int, inputs: int) -> "ResidualLinear":
+        """Take `name` from the table."""
+        linear = Linear.take(table, name, outputs, inputs)
+        return ResidualLinear(linear, FewRows.of(linear.matrix, table.lanes, "product-add"))
+
+    def __call__(self, residual: mx.array, x: mx.array) -> mx.array:
+        """residual [..., N] and x [..., K] -> residual + x W^T."""
+        if self.few_rows is not None and self.few_rows.takes(x):
+            return self.few_rows.product_onto(residual, x)
+        return residual + self.linear(x)
+
+
+@dataclass(frozen=True, slots=True)
 class Embedding:
     """Token ids [..., T] -> rows [..., T, H]; unpacks only the rows it is asked for."""
 
@@ -94,19 +114,23 @@ class GatedFeedForward:
     """down(silu(gate(x)) * up(x)) (arXiv 2002.05202)."""
 
     gated: "GateAndUp | GateUp"
-    down: Linear
+    down: ResidualLinear
 
     @staticmethod
     def take(table: WeightTable, name: str, hidden: int, inner: int) -> "GatedFeedForward":
         """Take `name`.{gate,up,down}_proj from the table."""
         return GatedFeedForward(
             gated=_take_gated(table, name, hidden, inner),
-            down=Linear.take(table, f"{name}.down_proj", hidden, inner),
+            down=ResidualLinear.take(table, f"{name}.down_proj", hidden, inner),
         )
 
     def __call__(self, x: mx.array) -> mx.array:
         """Feed forward."""
-        return self.down(self.gated(x))
+        return self.down.linear(self.gated(x))
+
+    def onto(self, residual: mx.array, x: mx.array) -> mx.array:
+        """residual + what comes of x."""
+        return self.down(residual, self.gated(x))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,22 +1,19 @@
 """The two layer kinds of Qwen3.5: a Gated DeltaNet layer and a gated attention layer."""
 
-import math
-
 import mlx.core as mx
 
+from metal_kernels.gated_delta_inputs import Fixed, Projected
 from metal_kernels.lanes import Lanes, Work
 from mlx_engine.cache.attention_cache import AttentionCache
 from mlx_engine.cache.contract import LayerCache
-from mlx_engine.cache.delta_rule import DeltaInputs, DeltaRule, delta_rule
+from mlx_engine.cache.delta_rule import DeltaRule, delta_rule
 from mlx_engine.cache.recurrent_cache import RecurrentCache
 from mlx_engine.models.attention import attention
 from mlx_engine.models.experts import ExpertFeedForward
-from mlx_engine.models.layers import GatedFeedForward, Linear, Norm, silu
+from mlx_engine.models.layers import GatedFeedForward, Linear, Norm, ResidualLinear, silu
 from mlx_engine.models.qwen3_5_config import Qwen35Config
+from mlx_engine.models.recurrent_inputs import recurrent_inputs
 from mlx_engine.models.weight_table import WeightTable
-
-L2_EPS = 1e-6
-"""Added to the squared length of queries and keys (as the published model does)."""
 
 
 def delta_rule_for(sizes: Qwen35Config, lanes: Lanes) -> DeltaRule:
@@ -62,7 +59,7 @@ class AttentionLayer:
         self._queries = Linear.take(table, f"{inner}.q_proj", 2 * heads * size, hidden)
         self._keys = Linear.take(table, f"{inner}.k_proj", kv_heads * size, hidden)
         self._values = Linear.take(table, f"{inner}.v_proj", kv_heads * size, hidden)
-        self._out = Linear.take(table, f"{inner}.o_proj", hidden, heads * size)
+        self._out = ResidualLinear.take(table, f"{inner}.o_proj", hidden, heads * size)
         self._query_norm = Norm.take(table, f"{inner}.q_norm", size, eps)
         self._key_norm = Norm.take(table, f"{inner}.k_norm", size, eps)
         self._second_norm = Norm.take(table, f"{name}.post_attention_layernorm", hidden, eps)
@@ -77,10 +74,11 @@ class AttentionLayer:
     def __call__(self, x: mx.array, cache: LayerCache) -> mx.array:
         """[1, T, H] -> [1, T, H]."""
         assert isinstance(cache, AttentionCache)
-        x = x + self._attend(self._norm(x), cache)
-        return x + self._feed_forward(self._second_norm(x))
+        x = self._out(x, self._attend(self._norm(x), cache))
+        return self._feed_forward.onto(x, self._second_norm(x))
 
     def _attend(self, x: mx.array, cache: AttentionCache) -> mx.array:
+        """[1, T, H] -> what the output projection takes."""
         rows = x.shape[1]
         # every head's part of q_proj is its query followed by its gate
         both = self._queries(x).reshape(1, rows, self._heads, 2 * self._size)
@@ -91,7 +89,7 @@ class AttentionLayer:
         keys = self._rotate(self._key_norm(keys).transpose(0, 2, 1, 3), cache.length)
         attended = self._attention(queries, keys, values.transpose(0, 2, 1, 3), cache)
         gated = attended.transpose(0, 2, 1, 3) * mx.sigmoid(gate)
-        return self._out(gated.reshape(1, rows, self._heads * self._size))
+        return gated.reshape(1, rows, self._heads * self._size)
 
     def _rotate(self, x: mx.array, offset: int) -> mx.array:
         return mx.fast.rope(
@@ -113,17 +111,22 @@ class RecurrentLayer:
         hidden, eps = sizes.hidden_size, sizes.rms_norm_eps
         heads, inner = sizes.linear_num_value_heads, f"{name}.linear_attn"
         channels, kernel = sizes.convolved_size, sizes.linear_conv_kernel_dim
-        self._sizes = sizes
         self._norm = Norm.take(table, f"{name}.input_layernorm", hidden, eps)
         self._in_qkv = Linear.take(table, f"{inner}.in_proj_qkv", channels, hidden)
         self._in_gate = Linear.take(table, f"{inner}.in_proj_z", sizes.value_size, hidden)
         self._in_beta = Linear.take(table, f"{inner}.in_proj_b", heads, hidden)
         self._in_decay = Linear.take(table, f"{inner}.in_proj_a", heads, hidden)
-        self._taps = table.take(f"{inner}.conv1d.weight", (channels, kernel, 1))
-        self._decay_bias = table.take(f"{inner}.dt_bias", (heads,)).astype(mx.float32)
-        self._decay_rate = -mx.exp(table.take(f"{inner}.A_log", (heads,)).astype(mx.float32))
+        fixed = Fixed(
+            taps=table.take(f"{inner}.conv1d.weight", (channels, kernel, 1)).squeeze(-1),
+            decay_bias=table.take(f"{inner}.dt_bias", (heads,)).astype(mx.float32),
+            decay_rate=-mx.exp(table.take(f"{inner}.A_log", (heads,)).astype(mx.float32)),
+            key_heads=sizes.linear_num_key_heads,
+            key_size=sizes.linear_key_head_dim,
+            value_size=sizes.linear_value_head_dim,
+        )
+        self._inputs = recurrent_inputs(table.lanes, fixed)
         self._head_norm = Norm.take(table, f"{inner}.norm", sizes.linear_value_head_dim, eps)
-        self._out = Linear.take(table, f"{inner}.out_proj", hidden, sizes.value_size)
+        self._out = ResidualLinear.take(table, f"{inner}.out_proj", hidden, sizes.value_size)
         self._second_norm = Norm.take(table, f"{name}.post_attention_layernorm", hidden, eps)
         self._feed_forward = _take_feed_forward(sizes, table, f"{name}.mlp", has_experts)
 
@@ -136,37 +139,14 @@ class RecurrentLayer:
     def __call__(self, x: mx.array, cache: LayerCache) -> mx.array:
         """[1, T, H] -> [1, T, H]."""
         assert isinstance(cache, RecurrentCache)
-        x = x + self._recur(self._norm(x), cache)
-        return x + self._feed_forward(self._second_norm(x))
+        x = self._out(x, self._recur(self._norm(x), cache))
+        return self._feed_forward.onto(x, self._second_norm(x))
 
     def _recur(self, x: mx.array, cache: RecurrentCache) -> mx.array:
-        sizes, rows = self._sizes, x.shape[1]
-        heads, size = sizes.linear_num_value_heads, sizes.linear_value_head_dim
-        before = mx.concatenate([cache.window, self._in_qkv(x)], axis=1)
-        # causal and depthwise: every channel by its own taps
-        convolved = mx.conv1d(before, self._taps, groups=sizes.convolved_size)
-        both, values = mx.split(silu(convolved).astype(mx.float32), [2 * sizes.key_size], axis=-1)
-        key_heads, key_size = sizes.linear_num_key_heads, sizes.linear_key_head_dim
-        units = _unit(both.reshape(1, rows, 2 * key_heads, key_size))
-        inputs = DeltaInputs(
-            keys=units[:, :, key_heads:],
-            values=values.reshape(1, rows, heads, size),
-            decay=self._decay(x),
-            beta=mx.sigmoid(self._in_beta(x).astype(mx.float32)),
-        )
-        queries = units[:, :, :key_heads] * key_size**-0.5
-        outputs = self._head_norm(cache.run(queries, inputs, before))
-        gate = silu(self._in_gate(x).astype(mx.float32)).reshape(1, rows, heads, size)
-        return self._out((outputs * gate).astype(x.dtype).reshape(1, rows, sizes.value_size))
-
-    def _decay(self, x: mx.array) -> mx.array:
-        """exp(-exp(A_log) * softplus(a + dt_bias)), float32 [1, T, value heads]."""
-        step = self._in_decay(x).astype(mx.float32) + self._decay_bias
-        softplus = mx.logaddexp(step, mx.array(0.0))
-        return mx.exp(self._decay_rate * softplus)
-
-
-def _unit(x: mx.array) -> mx.array:
-    """x / sqrt(sum(x^2) + eps) over the last axis, through rms_norm's mean."""
-    size = x.shape[-1]
-    return mx.fast.rms_norm(x, None, L2_EPS / size) / math.sqrt(size)
+        """[1, T, H] -> what the output projection takes."""
+        gate = silu(self._in_gate(x).astype(mx.float32))
+        projected = Projected(self._in_qkv(x), self._in_decay(x), self._in_beta(x))
+        queries, steps, convolved = self._inputs(projected, cache.window)
+        outputs = self._head_norm(cache.run(queries, steps, convolved))
+        gated = outputs.reshape(gate.shape) * gate
+        return gated.astype(x.dtype)

@@ -37,7 +37,7 @@ def test_what_is_in_use_is_told(folder: Path) -> None:
     engine = loaded(folder, lanes)
     told = states(engine)
     assert {name for name, state in told.items() if state.in_use} == {
-        *("products", "delta", "mtp-input", "pick", "noise"),
+        *("products", "product-add", "delta", "delta-inputs", "mtp-input", "pick", "noise"),
     }
     assert "heads of 32" in told["attention"].why_not
     assert "Switched off: it is wrong" in told["gate-up"].why_not

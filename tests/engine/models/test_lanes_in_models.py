@@ -5,11 +5,14 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 import pytest
+from graph_operations import operations
 from lane_models import VOCABULARY, Kind, every_lane, lane_model
 from metal_emulator import EmulatorLauncher
 from plain_run import CyclingLength, run
 
 from metal_kernels.lanes import LANES, MOST_ROWS
+from mlx_engine.cache.layer_caches import LayerCaches
+from mlx_engine.cache.recurrent_cache import RecurrentCache
 from mlx_engine.decoding.row_check import rows_are_exact
 from mlx_engine.drafting.dialled_draft import DialledDraft
 from mlx_engine.drafting.mtp_draft import MtpDraft
@@ -25,9 +28,13 @@ WAYS = {
     "sampled": SamplingOptions(temperature=0.8),
     "filtered": SamplingOptions(temperature=0.8, top_k=7, repetition_penalty=1.2),
 }
+EVERYWHERE = (
+    "few_row_matvec_affine few_row_matvec_add few_row_gate_up gated_delta_inputs "
+    "gated_delta_block mtp_input "
+)
 KERNELS = {
-    "dense": "few_row_matvec few_row_gate_up attention_parts gated_delta_block mtp_input",
-    "experts": "expert_union_matvec few_row_matvec few_row_gate_up gated_delta_block mtp_input",
+    "dense": EVERYWHERE + "attention_parts",
+    "experts": EVERYWHERE + "expert_union_matvec",
 }
 
 
@@ -82,6 +89,44 @@ def test_a_row_is_itself_in_every_pass(pair: Pair) -> None:
     for cut in range(1, MOST_ROWS):
         assert mx.array_equal(read([PROMPT, rows[:cut], rows[cut:]]), whole).item(), cut
     assert rows_are_exact(pair.mine)
+
+
+@pytest.mark.parametrize("rows", [1, 8, 9])
+def test_adding_in_the_product_changes_no_bit(pair: Pair, rows: int) -> None:
+    apart = lane_model(pair.kind, every_lane(pair.launcher, off={"product-add": "for this test"}))
+    mine, its = (logits_of(model, PROMPT[:rows]) for model in (pair.mine, apart))
+    assert mx.array_equal(mine, its).item()
+
+
+def after_a_block(model: Qwen35, block: list[int], kept: int) -> LayerCaches:
+    caches = model.make_caches()
+    for part, stands in ((PROMPT, len(PROMPT)), (block, kept)):
+        if part:
+            mx.eval(model.forward(mx.array([part]), caches))
+            caches.keep(stands)
+    return caches
+
+
+def window_of(caches: LayerCaches) -> mx.array:
+    return next(one.window for one in caches.layers if isinstance(one, RecurrentCache))
+
+
+@pytest.mark.parametrize("kept", range(MOST_ROWS + 1))
+def test_a_block_that_was_cut_leaves_what_its_rows_alone_leave(pair: Pair, kept: int) -> None:
+    """Windows and logits after any prefix, from there, and from a snapshot of it."""
+    rows = [7, 3, 90, 11, 12, 4, 4, 50, 8]
+    cut = after_a_block(pair.mine, rows, kept)
+    alone = after_a_block(pair.mine, rows[:kept], kept)
+    plain = after_a_block(pair.plain, rows, kept)
+    assert mx.array_equal(window_of(cut), window_of(alone)).item()
+    assert mx.allclose(window_of(cut), window_of(plain), rtol=1e-4, atol=1e-4).item()
+    snapshot, seen = cut.snapshot(), []
+    for caches in (cut, alone, cut):
+        seen.append(pair.mine.logits(pair.mine.forward(mx.array([[6, 2]]), caches)))
+        caches.keep(1)
+        cut.restore(snapshot)
+    assert mx.array_equal(seen[0], seen[1]).item()
+    assert mx.array_equal(seen[0], seen[2]).item()
 
 
 @pytest.mark.parametrize("way", ["greedy", "sampled"])
@@ -142,6 +187,18 @@ def test_turns_return_to_a_boundary(pair: Pair) -> None:
     assert mx.array_equal(
         pair.mine.logits(pair.mine.forward(token, first.track.caches)), once
     ).item()
+
+
+def test_a_pass_copies_nothing_and_takes_fewer_launches() -> None:
+    """Counted in the graph of one row: operations that are no views, a kernel's call as one."""
+    both = {"delta-inputs": "for this test", "product-add": "for this test"}
+    apart, without_inputs, together = (
+        operations({name: both[name] for name in off}) for off in (both, ("delta-inputs",), ())
+    )
+    assert without_inputs.total() == apart.total() - 2 * 2  # out and down projections, two layers
+    assert together.total() <= without_inputs.total() - 11
+    assert together["Convolution"] == 0
+    assert together["Gather"] == 3  # the embedding's: an index on a first axis would be another
 
 
 def test_without_a_lane_stock_does_its_work() -> None:
