@@ -95,10 +95,12 @@ def load(
     """Open a model: a folder, a file in it, or a hub id; None for the built-in model.
 
     heads: where to take the MTP heads from, when not in or beside the model. draft_model: a small
-    model with the same tokenizer, for DraftOptions(source="model"). on_progress gets
-    bytes done and in all; stop is asked several times a second, and LoadStopped is raised when it
-    says so. lane_verdict: a file that remembers which Metal kernels are sound on this machine
-    (`headstart doctor` writes it); without one they are checked anew. The engine belongs to the thread that calls this. Raises EngineError.
+    model with the same tokenizer, or one made for this model (EAGLE-3, DFlash, Gemma 4's
+    assistant), for DraftOptions(source="model"). on_progress gets bytes done and in all; stop is
+    asked several times a second, and LoadStopped is raised when it says so. lane_verdict: a file
+    that remembers which Metal kernels are sound on this machine (`headstart doctor` writes it);
+    without one they are checked anew. The engine belongs to the thread that calls this. Raises
+    EngineError.
     """
     from mlx_engine.engine import open_engine
 

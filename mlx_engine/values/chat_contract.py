@@ -9,7 +9,7 @@ from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
 from mlx_engine.values.stats import GenerationStats
 
-SessionType = TypeVar("SessionType", covariant=True)
+SessionT_co = TypeVar("SessionT_co", covariant=True)
 
 
 class ChatSession(Protocol):
@@ -40,7 +40,7 @@ class ChatSession(Protocol):
         """End the running answer after the present round; what was said stays."""
 
 
-class ChatEngine(Protocol[SessionType]):
+class ChatEngine(Protocol[SessionT_co]):
     """A loaded model and its conversations."""
 
     @property
@@ -54,7 +54,7 @@ class ChatEngine(Protocol[SessionType]):
         draft: DraftOptions | None = None,
         generation: GenerationOptions | None = None,
         thinking: bool | None = None,
-    ) -> SessionType:
+    ) -> SessionT_co:
         """Begin a conversation; what is None is as the model recommends."""
 
     def close(self) -> None:
