@@ -20,7 +20,7 @@ def verify(adapter: Adapter, caches: LayerCaches, last: int, drafted: mx.array) 
     """Run [last, d1..dk] as one block; the caller decides how many rows the caches keep."""
     tokens = mx.concatenate([mx.array([last], dtype=mx.int32), drafted])
     hidden = adapter.forward(tokens[None], caches)
-    return Verified(adapter.logits(hidden)[0], hidden)
+    return Verified(adapter.logits(hidden).squeeze(0), hidden)
 
 
 class Picked(NamedTuple):

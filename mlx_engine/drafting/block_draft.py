@@ -82,7 +82,7 @@ class BlockDraft:
 
     def draft_logits(self, state: mx.array) -> mx.array:
         """Of the first of the states [1, rows left, H], [1, V]."""
-        return self._drafter.logits(state[:, :1])[0]
+        return self._drafter.logits(state[:, :1]).squeeze(0)
 
     def read_drafted(self, token: mx.array, state: mx.array) -> mx.array:
         """The states left; what was drafted does not change them."""

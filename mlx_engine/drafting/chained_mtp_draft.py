@@ -123,7 +123,7 @@ class ChainedMtpDraft(MtpDraft):
         turn = len(self._drafted)
         if turn == 0:
             return super().draft_logits(state)
-        return self.later_outputs[turn - 1].logits(state, self._later[turn - 1].head)[0]
+        return self.later_outputs[turn - 1].logits(state, self._later[turn - 1].head).squeeze(0)
 
     def read_drafted(self, token: mx.array, state: mx.array) -> mx.array:
         """The next head's turn: true rows it has not read, and everything drafted."""

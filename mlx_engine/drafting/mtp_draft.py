@@ -132,7 +132,7 @@ class MtpDraft:
 
     def draft_logits(self, state: mx.array) -> mx.array:
         """The head's state [1, 1, H] through its output head, [1, V]."""
-        return self.output.logits(state)[0]
+        return self.output.logits(state).squeeze(0)
 
     def read_drafted(self, token: mx.array, state: mx.array) -> mx.array:
         """One more step on the head's own state."""

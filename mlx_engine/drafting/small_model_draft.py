@@ -100,7 +100,7 @@ class SmallModelDraft:
 
     def draft_logits(self, state: mx.array) -> mx.array:
         """Logits [1, V] of the target's vocabulary; what the small model lacks is -inf."""
-        logits = self._adapter.logits(state)[0]
+        logits = self._adapter.logits(state).squeeze(0)
         missing = self._vocabulary - logits.shape[1]
         if missing <= 0:
             return logits[:, : self._vocabulary]
