@@ -57,6 +57,17 @@ class FewRows:
         )
         return made.reshape(*x.shape[:-1], -1)
 
+    def product_onto_bias(self, bias: mx.array, x: mx.array) -> mx.array:
+        """bias [N] and x [..., K] -> [..., N], the bits of `product(x) + bias`."""
+        rows = x.reshape(-1, x.shape[-1])
+        made = _by_eights(
+            len(rows),
+            lambda part: few_row_matvec_add(
+                rows[part], self.arrays, bias, self.form, self.launcher
+            ),
+        )
+        return made.reshape(*x.shape[:-1], -1)
+
     def product_onto(self, residual: mx.array, x: mx.array) -> mx.array:
         """residual [..., N] and x [..., K] -> [..., N], the bits of `residual + product(x)`."""
         rows = x.reshape(-1, x.shape[-1])

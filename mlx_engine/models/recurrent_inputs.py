@@ -80,9 +80,10 @@ class FewRowInputs:
         """One launch."""
         if projected.channels.shape[1] > MOST_ROWS:
             return StockInputs(self.fixed)(projected, window)
+        before = window.squeeze(0).astype(projected.channels.dtype)
         rows, after = gated_delta_inputs(
             Projected(*(array.squeeze(0) for array in projected)),
-            Window(window.squeeze(0), self.none_kept),
+            Window(before, self.none_kept),
             self.fixed,
             self.launcher,
         )

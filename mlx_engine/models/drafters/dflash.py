@@ -70,7 +70,7 @@ class _Layer:
     def __call__(self, x: mx.array, cache: ContextCache) -> mx.array:
         """A block [1, B, H] behind what the cache holds -> [1, B, H]; nothing is remembered."""
         x = x + self._attend(self.norm(x), cache)
-        return x + self.feed_forward(self.second_norm(x))
+        return self.feed_forward.onto(x, self.second_norm(x))
 
     def _attend(self, x: mx.array, cache: ContextCache) -> mx.array:
         rows, start = x.shape[1], cache.length
@@ -170,9 +170,4 @@ def _check_sizes(sizes: DFlashConfig, target: DraftTarget, origin: str) -> None:
         "hidden states are": (sizes.hidden, adapter.hidden_size),
         "vocabulary is": (sizes.vocabulary, adapter.vocabulary),
     }
-    for what, (wanted, there) in pairs.items():
-        if wanted != there:
-            raise BadModelFile(
-                f"{origin}: was made for a target whose {what} {wanted} wide; here it is {there}. "
-                "It belongs to another model: take the one for this model."
-            )
+    check_widths(pairs, origin)

@@ -61,7 +61,7 @@ class _Layer:
         residual = normed if self.sizes.norm_before_residual else state
         joined = mx.concatenate([self.embedding_norm(embedded), normed], axis=-1)
         x = residual + self._attend(joined, cache)
-        return x + self.feed_forward(self.second_norm(x))
+        return self.feed_forward.onto(x, self.second_norm(x))
 
     def _attend(self, x: mx.array, cache: AttentionCache) -> mx.array:
         sizes, rows = self.sizes, x.shape[1]
@@ -177,15 +177,10 @@ def _check_sizes(
 ) -> None:
     adapter = target.adapter
     pairs = {
-        "hidden states": (sizes.target_hidden, adapter.hidden_size),
-        "vocabulary": (sizes.vocabulary, adapter.vocabulary),
+        "hidden states are": (sizes.target_hidden, adapter.hidden_size),
+        "vocabulary is": (sizes.vocabulary, adapter.vocabulary),
     }
-    for what, (wanted, there) in pairs.items():
-        if wanted != there:
-            raise BadModelFile(
-                f"{origin}: was made for a target whose {what} is {wanted} wide; this one's is "
-                f"{there}. It belongs to another model: take the one for this model."
-            )
+    check_widths(pairs, origin)
     is_reduced = sizes.draft_vocabulary != sizes.vocabulary
     if is_reduced and (d2t is None or d2t.shape != (sizes.draft_vocabulary,)):
         raise BadModelFile(

@@ -1,5 +1,6 @@
 """Linear layers of mlx-lm's models that send few rows through our kernel."""
 
+from dataclasses import dataclass
 from typing import cast
 
 import mlx.core as mx
@@ -23,10 +24,29 @@ def use_lanes(model: Module, lanes: Lanes) -> None:
         model.update_modules(tree_unflatten(there))
 
 
+@dataclass(frozen=True, slots=True)
+class BiasedFewRows:
+    """A product and its bias; adding: the kernel for both, None for an addition of its own."""
+
+    bias: mx.array
+    plain: FewRows
+    adding: FewRows | None
+
+    def takes(self, x: mx.array) -> bool:
+        """Whether x [..., K] has a count of rows that the product's kernel is for."""
+        return self.plain.takes(x)
+
+    def product(self, x: mx.array) -> mx.array:
+        """x [..., K] -> [..., N]."""
+        if self.adding is not None and self.adding.takes(x):
+            return self.adding.product_onto_bias(self.bias, x)
+        return self.plain.product(x) + self.bias
+
+
 class FewRowLinear(Linear):
     """`mlx.nn.Linear` with the same parameters and a kernel for few rows."""
 
-    def __init__(self, stock: Linear, few_rows: FewRows) -> None:
+    def __init__(self, stock: Linear, few_rows: FewRows | BiasedFewRows) -> None:
         Module.__init__(self)  # type: ignore[no-untyped-call]
         _take_parameters(self, stock)
         self._few_rows = few_rows
@@ -34,14 +54,14 @@ class FewRowLinear(Linear):
     def __call__(self, x: mx.array) -> mx.array:
         """Multiply."""
         if self._few_rows.takes(x):
-            return _through(self, self._few_rows, x)
+            return self._few_rows.product(x)
         return super().__call__(x)
 
 
 class FewRowQuantizedLinear(QuantizedLinear):
     """`mlx.nn.QuantizedLinear` with the same parameters and a kernel for few rows."""
 
-    def __init__(self, stock: QuantizedLinear, few_rows: FewRows) -> None:
+    def __init__(self, stock: QuantizedLinear, few_rows: FewRows | BiasedFewRows) -> None:
         Module.__init__(self)  # type: ignore[no-untyped-call]
         _take_parameters(self, stock)
         self.group_size, self.bits, self.mode = stock.group_size, stock.bits, stock.mode
@@ -50,14 +70,9 @@ class FewRowQuantizedLinear(QuantizedLinear):
     def __call__(self, x: mx.array) -> mx.array:
         """Multiply."""
         if self._few_rows.takes(x):
-            return _through(self, self._few_rows, x)
+            return self._few_rows.product(x)
         y: mx.array = super().__call__(x)  # type: ignore[no-untyped-call]
         return y
-
-
-def _through(layer: Module, few_rows: FewRows, x: mx.array) -> mx.array:
-    y = few_rows.product(x)
-    return y + layer["bias"] if "bias" in layer else y
 
 
 def _take_parameters(layer: Module, stock: Module) -> None:
@@ -70,11 +85,18 @@ def _few_row_layer(leaf: Module, lanes: Lanes) -> Module | None:
     if type(leaf) is Linear:
         weight: mx.array = leaf["weight"]
         dense = Matrix(weight, None, None, 0, 8 * weight.dtype.size, "dense")
-        few_rows = FewRows.of(dense, lanes, "products")
+        few_rows = _few_rows(leaf, dense, lanes)
         return None if few_rows is None else FewRowLinear(leaf, few_rows)
     if type(leaf) is QuantizedLinear:
         parts = (leaf["weight"], leaf["scales"], leaf.get("biases"))
         packed = Matrix(*parts, leaf.group_size, leaf.bits, cast(Packing, leaf.mode))
-        few_rows = FewRows.of(packed, lanes, "products")
+        few_rows = _few_rows(leaf, packed, lanes)
         return None if few_rows is None else FewRowQuantizedLinear(leaf, few_rows)
     return None
+
+
+def _few_rows(leaf: Module, matrix: Matrix, lanes: Lanes) -> FewRows | BiasedFewRows | None:
+    plain = FewRows.of(matrix, lanes, "products")
+    if plain is None or "bias" not in leaf:
+        return plain
+    return BiasedFewRows(leaf["bias"], plain, FewRows.of(matrix, lanes, "product-add"))
