@@ -105,8 +105,14 @@ def assistant(folder):
 
 DRAFT_MODELS = {
     "another tokenizer": (other_tokens, "its tokens are others"),
-    "EAGLE-3 of a wider target": (lambda f: write_tiny_eagle(f / "d", TinyEagle(96, 300)), "d"),
-    "EAGLE-3 with other tokens": (lambda f: write_tiny_eagle(f / "d", TinyEagle(64, 512)), "d"),
+    "EAGLE-3 of a wider target": (
+        lambda folder: write_tiny_eagle(folder / "d", TinyEagle(96, 300)),
+        "a target whose hidden states are 96 wide",
+    ),
+    "EAGLE-3 with other tokens": (
+        lambda folder: write_tiny_eagle(folder / "d", TinyEagle(64, 512)),
+        "a target whose vocabulary is 512 wide",
+    ),
     "assistant of a Gemma 4": (assistant, "assistant of a Gemma 4 model"),
     "not there": (lambda folder: folder / "nowhere", "nowhere"),
 }

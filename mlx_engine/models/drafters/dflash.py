@@ -17,10 +17,9 @@ from mlx_engine.cache.window_cache import WindowCache
 from mlx_engine.models.drafters.dflash_config import DFlashConfig
 from mlx_engine.models.drafters.feature_adapter import FeatureAdapter
 from mlx_engine.models.drafters.rotation import Rotation
-from mlx_engine.models.drafters.target import DraftTarget
+from mlx_engine.models.drafters.target import DraftTarget, check_widths
 from mlx_engine.models.layers import GatedFeedForward, Linear, Norm
 from mlx_engine.models.weight_table import WeightTable
-from mlx_engine.values.errors import BadModelFile
 
 ContextCache = FullCache | WindowCache
 

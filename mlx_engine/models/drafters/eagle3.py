@@ -16,7 +16,7 @@ from mlx_engine.cache.layer_caches import LayerCaches
 from mlx_engine.models.drafters.eagle3_config import Eagle3Config
 from mlx_engine.models.drafters.feature_adapter import FeatureAdapter
 from mlx_engine.models.drafters.rotation import Rotation
-from mlx_engine.models.drafters.target import DraftTarget
+from mlx_engine.models.drafters.target import DraftTarget, check_widths
 from mlx_engine.models.layers import Embedding, GatedFeedForward, Linear, Norm
 from mlx_engine.models.weight_table import WeightTable
 from mlx_engine.values.errors import BadModelFile

@@ -18,6 +18,7 @@ from mlx.nn.layers.activations import gelu_approx
 from mlx_engine.models.drafters.feature_adapter import FeatureAdapter
 from mlx_engine.models.drafters.gemma4_assistant_config import AssistantConfig
 from mlx_engine.models.drafters.rotation import Rotation
+from mlx_engine.models.drafters.target import check_widths
 from mlx_engine.models.layers import Embedding, Linear, Norm
 from mlx_engine.models.mlx_lm_trunk.gemma4 import Gemma4Adapter, SharedLayer
 from mlx_engine.models.weight_table import WeightTable
@@ -161,7 +162,7 @@ class Gemma4Assistant:
     def logits(self, state: mx.array) -> mx.array:
         """A state [1, 1, H] -> float32 logits [1, V]; tokens not looked into are -inf."""
         if self._centroids is None or self._token_ordering is None:
-            return self._output(state)[0].astype(mx.float32)
+            return self._output(state).squeeze(0).astype(mx.float32)
         sizes, fit = self._sizes, self._centroids(state)[0, 0]
         best = mx.argpartition(-fit, sizes.chosen - 1)[: sizes.chosen]
         tokens = self._token_ordering.reshape(sizes.centroids, -1)[best].reshape(-1)
@@ -189,12 +190,7 @@ def _checked_layers(
         "keys of full layers are": (sizes.full_size, full.size),
         "keys of sliding layers are": (sizes.sliding_size, sliding.size),
     }
-    for what, (wanted, there) in pairs.items():
-        if wanted != there:
-            raise BadModelFile(
-                f"{origin}: was made for a target whose {what} {wanted} wide; here it is {there}. "
-                "It belongs to another model: take the one for this model."
-            )
+    check_widths(pairs, origin)
     if sizes.heads % full.heads or sizes.heads % sliding.heads:
         raise BadModelFile(f"{origin}: its {sizes.heads} heads cannot share the target's keys.")
     if sizes.centroids and (ordering is None or ordering.shape != (sizes.vocabulary,)):

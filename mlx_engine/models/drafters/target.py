@@ -1,6 +1,6 @@
 """What a target lends to draft models: its embedding, its output head, features of its layers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import mlx.core as mx
@@ -59,3 +59,13 @@ def draft_target(adapter: Adapter, origin: str) -> DraftTarget:
         f"{origin}: draft models of this kind read inner layers of their target, which this "
         "version cannot hand out for this architecture. Draft with a small model or prompt lookup."
     )
+
+
+def check_widths(pairs: Mapping[str, tuple[int, int]], origin: str) -> None:
+    """What a drafter was made for, and what is here; BadModelFile names the first misfit."""
+    for what, (wanted, there) in pairs.items():
+        if wanted != there:
+            raise BadModelFile(
+                f"{origin}: was made for a target whose {what} {wanted} wide; here it is {there}. "
+                "It belongs to another model: take the one for this model."
+            )

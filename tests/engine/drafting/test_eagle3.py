@@ -124,7 +124,7 @@ def test_a_target_without_use_is_as_before(targets, tmp_path):
 
 BAD = {
     "vocabulary": (replace(TINY, vocabulary=VOCABULARY - 1), {}, "vocabulary is 299 wide"),
-    "width": (replace(TINY, target_hidden=32, own_embedding=True), {}, "hidden states is 32"),
+    "width": (replace(TINY, target_hidden=32, own_embedding=True), {}, "hidden states are 32"),
     "layers": (replace(TINY, layers=(0, 1, 3)), {}, "reads layer 3 of its target, which has 3"),
     "two layers": (replace(TINY, layers=(0, 1)), {}, "fc.weight has the shape"),
     "no d2t": (TINY, {"d2t": None}, "d2t \\[120\\] is missing"),
