@@ -15,6 +15,7 @@ from metal_kernels.chip import NO_CHIP, Chip
 from metal_kernels.few_query_attention import takes
 from metal_kernels.kernel import Launcher
 from metal_kernels.key_value_formats import dense_cache
+from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 
 LaneName = Literal[
     "products",
@@ -100,6 +101,8 @@ def _where_stock_reads_again(work: Work, chip: Chip) -> frozenset[int]:
     """
     if work.form == "dense":
         return NO_ROWS
+    if work.form in BLOCK_FORMS:  # stock MLX cannot read them, only unpack them for every product
+        return ALL_ROWS
     if chip.generation < 15 and work.form.startswith("affine"):
         return frozenset(range(2, MOST_ROWS + 1))
     return frozenset(range(3 if work.form in ("affine2", "affine3") else 6, MOST_ROWS + 1))

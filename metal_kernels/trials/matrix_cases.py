@@ -18,6 +18,7 @@ from metal_kernels.weight_formats.affine import affine
 from metal_kernels.weight_formats.contract import WeightFormat
 from metal_kernels.weight_formats.dense import dense
 from metal_kernels.weight_formats.fp4 import mxfp4, nvfp4
+from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 
 GROUP, CHOSEN = 64, 2
 """Weights of a scale; experts of a row."""
@@ -41,6 +42,8 @@ class _Matrix(NamedTuple):
         """x times it by stock MLX."""
         if self.mode == "dense":
             return x @ self.arrays[0].T
+        if self.mode in BLOCK_FORMS:
+            return x @ self.form.dequantise(self.arrays).astype(x.dtype).T
         return mx.quantized_matmul(
             x,
             self.arrays[0],
@@ -57,6 +60,9 @@ def _matrix(form: str, shape: tuple[int, ...], dtype: mx.Dtype, seed: int) -> _M
     values = (normal(shape, seed, dtype) * shape[-1] ** -0.5).astype(dtype)
     if form == "dense":
         return _Matrix((values,), dense(dtype), 0, 0, "dense")
+    if form in BLOCK_FORMS:
+        made = BLOCK_FORMS[form]()
+        return _Matrix((_blocks(made, shape, seed),), made, 0, 0, form)
     if form.startswith("affine"):
         bits = int(form.removeprefix("affine"))
         packed = mx.quantize(values, group_size=GROUP, bits=bits)
@@ -64,6 +70,13 @@ def _matrix(form: str, shape: tuple[int, ...], dtype: mx.Dtype, seed: int) -> _M
     group, made = (32, mxfp4()) if form == "mxfp4" else (16, nvfp4())
     packed = mx.quantize(values, group_size=group, bits=4, mode=form)
     return _Matrix(tuple(packed), made, 4, group, form)
+
+
+def _blocks(form: WeightFormat, shape: tuple[int, ...], seed: int) -> mx.array:
+    """Random bytes without the top bits that make a float16 large, infinite or no number."""
+    lead, inputs = shape[:-1], shape[-1]
+    width = round(form.nbytes(inputs))
+    return mx.random.randint(0, 32, (*lead, width), key=mx.random.key(seed)).astype(mx.uint8)
 
 
 def product_case(work: Work, dtype: mx.Dtype, seed: int) -> Case:

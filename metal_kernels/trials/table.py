@@ -17,6 +17,7 @@ from metal_kernels.trials.matrix_cases import (
 )
 from metal_kernels.trials.other_cases import attention_case, noise_case
 from metal_kernels.trials.recurrent_cases import delta_case, delta_inputs_case
+from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ def _trials() -> Iterator[Trial]:
         yield Trial(
             "products", Work(form, 45, 192), sizes if form != "affine5" else (), product_case
         )
+    for form in BLOCK_FORMS:  # untimed: stock MLX has nothing to set against them
+        yield Trial("products", Work(form, 45, 512), (), product_case)
     for form in COMMON:
         yield Trial("gate-up", Work(form, 46, 192), (Work(form, 24576, 4096),), gate_up_case)
         yield Trial(

@@ -14,13 +14,12 @@ uses every bit of them. Blocks start at even addresses, so everything is read as
 Layouts: ggml-common.h and the gguf package.
 """
 
+from collections.abc import Callable
 from functools import cache
 
 import mlx.core as mx
-import numpy as np
-from gguf import GGMLQuantizationType
-from gguf.quants import dequantize
 
+from metal_kernels.weight_formats import gguf_values
 from metal_kernels.weight_formats.contract import WeightFormat
 
 BLOCK = 256
@@ -177,31 +176,30 @@ inline float2 decode(thread const Q2Unit& it, int run, thread float* q) {
 @cache
 def q6_k() -> WeightFormat:
     """uint8 w [N, K / 256 * 210]."""
-    return _k_quant(GGMLQuantizationType.Q6_K, 210, Q6_K)
+    return _k_quant("q6_k", 210, Q6_K, gguf_values.q6_k)
 
 
 @cache
 def q3_k() -> WeightFormat:
     """uint8 w [N, K / 256 * 110]."""
-    return _k_quant(GGMLQuantizationType.Q3_K, 110, Q3_K)
+    return _k_quant("q3_k", 110, Q3_K, gguf_values.q3_k)
 
 
 @cache
 def q2_k() -> WeightFormat:
     """uint8 w [N, K / 256 * 84]."""
-    return _k_quant(GGMLQuantizationType.Q2_K, 84, Q2_K)
+    return _k_quant("q2_k", 84, Q2_K, gguf_values.q2_k)
 
 
-def _k_quant(kind: GGMLQuantizationType, size: int, header: str) -> WeightFormat:
-    def dequantise(arrays: tuple[mx.array, ...]) -> mx.array:
-        return mx.array(dequantize(np.array(arrays[0]), kind))
-
+def _k_quant(
+    name: str, size: int, header: str, values: Callable[[mx.array], mx.array]
+) -> WeightFormat:
     return WeightFormat(
-        name=kind.name.lower(),
+        name=name,
         buffers=("w",),
         unit=32,
         header=header,
         parameters=(),
-        dequantise=dequantise,
+        dequantise=lambda arrays: values(arrays[0]),
         nbytes=lambda k: k / BLOCK * size,
     )

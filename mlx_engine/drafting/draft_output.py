@@ -10,10 +10,11 @@ from weakref import WeakValueDictionary
 
 import mlx.core as mx
 
+from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 from mlx_engine.drafting.frequent_tokens import count_tokens
 from mlx_engine.models.contract import Adapter, MtpHead
 from mlx_engine.models.layers import Linear
-from mlx_engine.models.weight_table import Matrix
+from mlx_engine.models.matrix import Matrix, rows_of, values_of
 from mlx_engine.values.options import DraftOptions, DraftOutput
 
 GROUP = 64
@@ -190,7 +191,7 @@ def make_output(options: DraftOptions, adapter: MtpHead, tokens: Vocabulary) -> 
         return FullOutput(adapter)
     if options.output == "frequent":
         return FrequentOutput(adapter, options.vocabulary, tokens.always, tokens.frequent())
-    if _inputs(matrix) % GROUP:
+    if matrix.inputs % GROUP:
         return FullOutput(adapter)
     if options.output == "auto":
         return CheaperOutput(adapter)
@@ -231,38 +232,19 @@ class OutputShelf:
         return made[matrix]
 
 
-def _inputs(matrix: Matrix) -> int:
-    columns = int(matrix.weight.shape[1])
-    return columns if matrix.scales is None else columns * 32 // matrix.bits
-
-
-def _dense(matrix: Matrix) -> mx.array:
-    if matrix.scales is None:
-        return matrix.weight
-    return mx.dequantize(
-        matrix.weight,
-        matrix.scales,
-        matrix.biases,
-        group_size=matrix.group_size,
-        bits=matrix.bits,
-        mode=matrix.mode,
-    )
-
-
 def _requantised(matrix: Matrix, bits: int) -> Linear:
-    weight, scales, biases = mx.quantize(_dense(matrix), group_size=GROUP, bits=bits)
+    dense = matrix.weight if matrix.mode == "dense" else values_of(matrix, matrix.dtype)
+    weight, scales, biases = mx.quantize(dense, group_size=GROUP, bits=bits)
     mx.eval(weight, scales, biases)
     return Linear(Matrix(weight, scales, biases, GROUP, bits, "affine"))
 
 
 def _rows_of(matrix: Matrix, ids: mx.array) -> Linear:
-    """Rows may be picked in any packing, because none reaches across two."""
-    is_columns = matrix.scales is None and not mx.metal.is_available()
-    weight = matrix.weight[ids]
-    rows = matrix._replace(
-        weight=mx.contiguous(weight.T).T if is_columns else weight,
-        scales=None if matrix.scales is None else matrix.scales[ids],
-        biases=None if matrix.biases is None else matrix.biases[ids],
-    )
+    """A copy of some rows, which stock MLX multiplies by: in 8 bits what it cannot read."""
+    rows = rows_of(matrix, ids)
+    if rows.mode in BLOCK_FORMS and rows.inputs % GROUP == 0:
+        return _requantised(rows, 8)
+    if rows.mode == "dense" and not mx.metal.is_available():
+        rows = rows._replace(weight=mx.contiguous(rows.weight.T).T)
     mx.eval([part for part in (rows.weight, rows.scales, rows.biases) if part is not None])
     return Linear(rows)

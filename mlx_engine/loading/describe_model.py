@@ -169,6 +169,10 @@ def _weight(
     if not isinstance(tensor, GgufPart):
         return loaded
     words, kind = loaded.storage, tensor.stored.type.name
+    if tensor.plan.becomes == "blocks":
+        words = f"kept as {kind} blocks (our kernel)"
+        size = prod(tensor.unpacked_shape)
+        return _Weight(words, size, tensor.nbytes, True, tensor.file_nbytes)
     if tensor.plan.becomes != "dense":
         words = f"{kind} as {tensor.plan.words}"
     return loaded._replace(storage=words, file_nbytes=tensor.file_nbytes)

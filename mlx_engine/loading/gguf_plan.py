@@ -12,13 +12,14 @@ from typing import Literal, NamedTuple
 from mlx_engine.loading.gguf_types import BlockType
 from mlx_engine.values.errors import UnsupportedModel
 
-Becomes = Literal["dense", "affine", "mxfp4", "nvfp4"]
+Becomes = Literal["dense", "affine", "mxfp4", "nvfp4", "blocks"]
 
 
 class BlockPlan(NamedTuple):
     """exact: the same values, given float32 scales; else rounded to 255 steps a group of 32.
 
-    bits: of a code, or of an element when dense. group_size: 0 when dense.
+    bits: of a code, or of an element when dense. group_size: 0 when dense. blocks: the bytes of the
+    file, for our kernels, with no bits or groups to tell.
     """
 
     becomes: Becomes

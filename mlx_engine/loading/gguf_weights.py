@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlx_engine.loading.evaluate_arrays import Progress, Stop
+from mlx_engine.loading.gguf_block_scales import has_only_numbers
 from mlx_engine.loading.gguf_blocks import NotNumbersError, repack
 from mlx_engine.loading.gguf_header import GgufTensor, map_file
 from mlx_engine.loading.gguf_part import GgufPart
@@ -66,12 +67,23 @@ def _arrays(
         if part.plan.becomes == "dense":
             yield _Named(key, _dense(part, data, metal=metal))
             return
+        if part.plan.becomes == "blocks":
+            yield _Named(key, _blocks(part, data))
+            return
         yield from _packed(key, part, files, between, metal=metal)
     except NotNumbersError as error:
         raise BadModelFile(
             f"{part.file}: {part.stored.name} holds values that are not numbers. The file is "
             "damaged: get it again."
         ) from error
+
+
+def _blocks(part: GgufPart, data: mmap) -> mx.array:
+    """As they lie in the file, uint8 [N, bytes of a row]."""
+    rows = _rows_of(part.stored.blocks(data), part)
+    if not has_only_numbers(rows, part.stored.type):
+        raise NotNumbersError
+    return mx.array(np.ascontiguousarray(rows))
 
 
 def _packed(

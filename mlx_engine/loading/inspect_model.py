@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mlx_engine.loading.describe_model import describe
+from mlx_engine.loading.gguf_kept import any_of_ours, keep_blocks
 from mlx_engine.loading.locate_model import locate_model
 from mlx_engine.loading.model_headers import read_headers
 from mlx_engine.values.model_description import Footprint, ModelDescription
@@ -18,10 +19,12 @@ def inspect_model(
 ) -> ModelDescription:
     """What would be loaded from `path` (None: from `built_in`), with Metal; for GGUF also without.
 
+    With Metal our kernels are taken to be in use: they alone read some blocks of a GGUF.
+
     Raises EngineError.
     """
     headers, options = read_headers(locate_model(path, built_in), heads), LoadOptions(heads=heads)
-    with_metal = describe(headers, options, _HALF)
+    with_metal = describe(keep_blocks(headers, any_of_ours), options, _HALF)
     if headers.gguf is None:
         return with_metal
     wide = describe(headers, options, _FLOAT)

@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.lanes import NO_LANES, Lanes
+from metal_kernels.lanes import NO_LANES, Lanes, Work
 from mlx_engine.loading.describe_model import describe
 from mlx_engine.loading.element_type import cast_floats, element_bytes
 from mlx_engine.loading.evaluate_arrays import Progress, Stop, evaluate_arrays
+from mlx_engine.loading.gguf_kept import keep_blocks
 from mlx_engine.loading.gguf_part import GgufPart
 from mlx_engine.loading.heads_for_later import HeadsForLater
 from mlx_engine.loading.load_tensors import load_tensors
@@ -89,7 +90,7 @@ def load_model(
     What cannot be right is found before the first weight is read. Raises EngineError.
     """
     files = source if isinstance(source, ModelFiles) else locate_model(source, built_in)
-    headers = read_headers(files, options.heads)
+    headers = _as_lanes_read(read_headers(files, options.heads), lanes)
     metal = mx.metal.is_available()
     description = describe(headers, options, element_bytes(headers.config, metal=metal))
     tokenizer, template = read_text_parts(headers)
@@ -119,6 +120,17 @@ def load_model(
     return LoadedModel(
         built.adapter, tokenizer, template, described, built.head, origin, later, lanes
     )
+
+
+def _as_lanes_read(headers: ModelHeaders, lanes: Lanes) -> ModelHeaders:
+    """Blocks of a GGUF stay where even a single row goes through a kernel that reads them."""
+    if not lanes.has("products"):
+        return headers
+
+    def is_read(kind: str, outputs: int, inputs: int) -> bool:
+        return 1 in lanes.rows("products", Work(kind.lower(), outputs, inputs))
+
+    return keep_blocks(headers, is_read)
 
 
 def _canonical_weights(

@@ -19,7 +19,7 @@ def rounded_head(arrays: Mapping[str, mx.array], bits: HeadBits) -> dict[str, mx
     packed: dict[str, mx.array] = {}
     for name, array in arrays.items():
         matrix = name.removesuffix(".weight")
-        is_dense = array.ndim == 2 and f"{matrix}.scales" not in arrays
+        is_dense = array.ndim == 2 and mx.issubdtype(array.dtype, mx.floating)
         if not is_dense or name.endswith(ROUTERS) or array.shape[1] % GROUP:
             packed[name] = array
             continue

@@ -8,7 +8,8 @@ from metal_kernels.lanes import Lanes
 from mlx_engine.models.expert_sizes import ExpertSizes
 from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.layers import GatedFeedForward, Linear, silu
-from mlx_engine.models.weight_table import Matrix, WeightTable
+from mlx_engine.models.matrix import Matrix
+from mlx_engine.models.weight_table import WeightTable
 
 SORTED_FROM_ROWS = 32
 """Rows from which on they are sorted by expert, so that a GPU reads every expert once."""

@@ -10,6 +10,7 @@ from metal_kernels.few_row_gate_up import few_row_gate_up
 from metal_kernels.few_row_matvec import few_row_matvec
 from metal_kernels.few_row_matvec_add import few_row_matvec_add
 from metal_kernels.kernel import Launcher
+from metal_kernels.lanes import MOST_ROWS as MOST_OF_A_PASS
 from metal_kernels.lanes import LaneName, Lanes, Work
 from metal_kernels.mtp_input import Norms, mtp_input
 from metal_kernels.row_kernel import MOST_ROWS
@@ -18,7 +19,13 @@ from metal_kernels.weight_formats.affine import affine
 from metal_kernels.weight_formats.contract import WeightFormat
 from metal_kernels.weight_formats.dense import dense
 from metal_kernels.weight_formats.fp4 import mxfp4, nvfp4
-from mlx_engine.models.weight_table import Matrix
+from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
+from mlx_engine.models.matrix import Matrix
+
+MOST_OF_BLOCKS = 32
+"""Rows up to which blocks go eight by eight through a kernel: by the bytes, reading them four times
+takes a fraction of unpacking them for stock MLX. Presumed, not measured.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,8 @@ class FewRows:
         if form is None or lanes.launcher is None:
             return None
         counts = lanes.rows(lane, work_of(matrix, form))
+        if counts and matrix.mode in BLOCK_FORMS:
+            counts |= frozenset(range(MOST_OF_A_PASS + 1, MOST_OF_BLOCKS + 1))
         parts = (matrix.weight, matrix.scales, matrix.biases)
         arrays = tuple(part for part in parts if part is not None)
         return FewRows(arrays, form, lanes.launcher, counts) if counts else None
@@ -131,14 +140,13 @@ def format_of(matrix: Matrix) -> WeightFormat | None:
         return dense(matrix.weight.dtype)
     if matrix.mode == "affine":
         return affine(matrix.bits, matrix.group_size)
-    return {"mxfp4": mxfp4, "nvfp4": nvfp4}[matrix.mode]() if matrix.mode != "mxfp8" else None
+    known: dict[str, Callable[[], WeightFormat]] = {"mxfp4": mxfp4, "nvfp4": nvfp4, **BLOCK_FORMS}
+    return known[matrix.mode]() if matrix.mode in known else None
 
 
 def work_of(matrix: Matrix, form: WeightFormat) -> Work:
     """Its sizes unpacked."""
-    outputs, width = matrix.weight.shape[-2:]
-    inputs = width if matrix.scales is None else width * 32 // matrix.bits
-    return Work(form.name, outputs, inputs)
+    return Work(form.name, matrix.weight.shape[-2], matrix.inputs)
 
 
 def _by_eights(rows: int, run: Callable[[slice], mx.array]) -> mx.array:

@@ -6,7 +6,8 @@ import mlx.core as mx
 
 from metal_kernels.lanes import Lanes
 from mlx_engine.models.few_rows import FewRows
-from mlx_engine.models.weight_table import Matrix, WeightTable
+from mlx_engine.models.matrix import Matrix, rows_of, values_of
+from mlx_engine.models.weight_table import WeightTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,10 @@ class Linear:
         if self.few_rows is not None and self.few_rows.takes(x):
             return self.few_rows.product(x)
         matrix = self.matrix
-        if matrix.scales is None:
+        if matrix.mode == "dense":
             return x @ matrix.weight.T
+        if matrix.scales is None:
+            return x @ values_of(matrix, x.dtype).T
         return mx.quantized_matmul(
             x,
             matrix.weight,
@@ -77,19 +80,8 @@ class Embedding:
 
     def __call__(self, tokens: mx.array) -> mx.array:
         """Look up."""
-        matrix = self.matrix
-        rows = matrix.weight[tokens]
-        if matrix.scales is None:
-            return rows
-        return mx.dequantize(
-            rows,
-            matrix.scales[tokens],
-            None if matrix.biases is None else matrix.biases[tokens],
-            group_size=matrix.group_size,
-            bits=matrix.bits,
-            mode=matrix.mode,
-            dtype=self.dtype,
-        )
+        rows = rows_of(self.matrix, tokens)
+        return rows.weight if rows.mode == "dense" else values_of(rows, self.dtype)
 
 
 @dataclass(frozen=True, slots=True)

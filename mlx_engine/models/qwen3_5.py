@@ -55,7 +55,7 @@ class Qwen35:
             )
             for n in range(sizes.num_hidden_layers)
         ]
-        dtype = matrix.weight.dtype if matrix.scales is None else self._layers[0].dtype
+        dtype = matrix.dtype if matrix.mode == "dense" else self._layers[0].dtype
         self._embedding = Embedding(matrix, dtype)
         tied = sizes.tie_word_embeddings
         output = matrix if tied else trunk.take_matrix("lm_head", vocabulary, hidden)

@@ -68,8 +68,7 @@ class AttentionLayer:
     @property
     def dtype(self) -> mx.Dtype:
         """Element type the layer works in."""
-        matrix = self._queries.matrix
-        return (matrix.weight if matrix.scales is None else matrix.scales).dtype
+        return self._queries.matrix.dtype
 
     def __call__(self, x: mx.array, cache: LayerCache) -> mx.array:
         """[1, T, H] -> [1, T, H]."""
@@ -133,8 +132,7 @@ class RecurrentLayer:
     @property
     def dtype(self) -> mx.Dtype:
         """Element type the layer works in."""
-        matrix = self._in_qkv.matrix
-        return (matrix.weight if matrix.scales is None else matrix.scales).dtype
+        return self._in_qkv.matrix.dtype
 
     def __call__(self, x: mx.array, cache: LayerCache) -> mx.array:
         """[1, T, H] -> [1, T, H]."""

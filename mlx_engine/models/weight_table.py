@@ -1,61 +1,29 @@
 """Named weights of a trunk or a head, each taken exactly once by the model built on them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import mlx.core as mx
 
 from metal_kernels.lanes import NO_LANES, Lanes
+from metal_kernels.weight_formats.gguf_blocks import BlockName, blocks_in
+from mlx_engine.models.matrix import Matrix, Packing, laid_out_for_cpu
 from mlx_engine.values.errors import BadModelFile
-
-Packing = Literal["dense", "affine", "mxfp4", "mxfp8", "nvfp4"]
 
 _AFFINE_BITS = (2, 3, 4, 5, 6, 8)
 _AFFINE_GROUPS = (32, 64, 128)
 _NAMES_IN_A_MESSAGE = 6
 
 
-class Matrix(NamedTuple):
-    """A weight of N outputs by K inputs, dense or in one of MLX's packings.
-
-    dense: `weight` is floating [N, K], no scales and biases, group_size 0, bits of an element.
-    else: `weight` is uint32 [N, K * bits / 32], `scales` [N, K / group_size] (floating for affine,
-    uint8 for the others), `biases` like scales for affine and None for the others. A stack of E
-    such matrices has one more axis in front.
-    """
-
-    weight: mx.array
-    scales: mx.array | None
-    biases: mx.array | None
-    group_size: int
-    bits: int
-    mode: Packing
-
-
-def laid_out_for_cpu(matrix: Matrix) -> Matrix:
-    """The same matrix dense in float32, its columns contiguous.
-
-    MLX's CPU backend (0.32.4) multiplies by such a matrix about twice as fast as by a packed one or
-    by one whose rows are contiguous; a row's result still does not depend on the rows beside it.
-    """
-    weight = matrix.weight
-    if matrix.scales is not None:
-        weight = mx.dequantize(
-            weight,
-            matrix.scales,
-            matrix.biases,
-            group_size=matrix.group_size,
-            bits=matrix.bits,
-            mode=matrix.mode,
-            dtype=mx.float32,
-        )
-    columns = mx.contiguous(weight.swapaxes(-1, -2))
-    return Matrix(columns.swapaxes(-1, -2), None, None, 0, 32, "dense")
-
-
 def _concatenated(parts: Sequence[mx.array | None]) -> mx.array | None:
     there = [part for part in parts if part is not None]
     return mx.concatenate(there) if there else None
+
+
+def _blocks(weight: mx.array, shape: tuple[int, ...]) -> BlockName | None:
+    """Those of a GGUF in which uint8 [N, bytes of a row] is a matrix of this shape."""
+    is_matrix = weight.ndim == 2 and weight.shape[:-1] == shape[:-1] and weight.dtype == mx.uint8
+    return blocks_in(weight.shape[-1], shape[-1]) if is_matrix else None
 
 
 class _Layout(NamedTuple):
@@ -166,6 +134,9 @@ class WeightTable:
     def _take_stored(self, name: str, shape: tuple[int, ...]) -> Matrix:
         weight = self._remove(f"{name}.weight")
         if f"{name}.scales" not in self._left:
+            blocks = _blocks(weight, shape)
+            if blocks is not None:
+                return Matrix(weight, None, None, 0, 0, blocks)
             self._require_shape(f"{name}.weight", weight, shape)
             self._require_floating(f"{name}.weight", weight)
             return Matrix(weight, None, None, 0, weight.dtype.size * 8, "dense")

@@ -11,7 +11,7 @@ from mlx.utils import tree_flatten, tree_unflatten
 
 from metal_kernels.lanes import Lanes
 from mlx_engine.models.few_rows import FewRows
-from mlx_engine.models.weight_table import Matrix, Packing
+from mlx_engine.models.matrix import Matrix, Packing
 
 
 def use_lanes(model: Module, lanes: Lanes) -> None:

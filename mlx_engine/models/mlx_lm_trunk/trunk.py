@@ -9,8 +9,8 @@ from mlx.nn.layers.linear import Identity
 
 from mlx_engine.cache.layer_caches import LayerCaches
 from mlx_engine.models.layers import Linear
+from mlx_engine.models.matrix import Matrix
 from mlx_engine.models.mlx_lm_trunk.caches import as_the_class_has_them
-from mlx_engine.models.weight_table import Matrix
 
 
 @dataclass(frozen=True, slots=True)

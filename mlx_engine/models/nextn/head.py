@@ -47,7 +47,7 @@ def _own_embedding(table: WeightTable, vocabulary: int, hidden: int) -> Embeddin
     if f"{name}.weight" not in table:
         return None
     matrix = table.take_matrix(name, vocabulary, hidden)
-    return Embedding(matrix, (matrix.weight if matrix.scales is None else matrix.scales).dtype)
+    return Embedding(matrix, matrix.dtype)
 
 
 def _own_output(table: WeightTable, vocabulary: int, hidden: int) -> Linear | None:

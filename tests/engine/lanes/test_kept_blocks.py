@@ -1,0 +1,177 @@
+"""GGUF blocks that kernels read stay as they are: exact values, exact rows, the same words."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from gguf import GGMLQuantizationType as Types
+from kept_gguf import HIDDEN, blocks_of, write_kept_gguf
+from lane_models import every_lane
+from metal_emulator import EmulatorLauncher
+
+import mlx_engine
+from metal_kernels.lanes import ALL_ROWS, NO_LANES, Lanes, Work
+from mlx_engine.drafting.draft_output import Vocabulary, make_output
+from mlx_engine.engine import Engine
+from mlx_engine.loading.gguf_kept import any_of_ours, keep_blocks
+from mlx_engine.loading.gguf_part import GgufPart
+from mlx_engine.loading.load_model import LoadedModel, load_model
+from mlx_engine.loading.locate_model import locate_model
+from mlx_engine.loading.model_headers import read_headers
+from mlx_engine.models.few_rows import MOST_OF_BLOCKS
+from mlx_engine.values.errors import BadModelFile
+from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
+
+OPTIONS = LoadOptions(check_heads=False)
+TOKENS = [(7 * n + n * n) % 290 for n in range(MOST_OF_BLOCKS + 8)]
+
+
+def opened(file: Path, lanes: Lanes = NO_LANES) -> LoadedModel:
+    model = load_model(file, OPTIONS, file, lanes=lanes)
+    model.read_heads()
+    return model
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_kept_gguf(tmp_path_factory.mktemp("kept") / "model.gguf", blocks=True)
+
+
+@pytest.fixture(scope="module")
+def kept(file: Path) -> LoadedModel:
+    return opened(file, every_lane(EmulatorLauncher(check=False)))
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
+    """On the values of the same blocks, in float32."""
+    return opened(write_kept_gguf(tmp_path_factory.mktemp("v") / "model.gguf", blocks=False))
+
+
+def logits(model: LoadedModel, *passes: list[int]) -> mx.array:
+    its, made = model.adapter, []
+    caches = its.make_caches()
+    for tokens in passes:
+        made.append(its.logits(its.forward(mx.array([tokens]), caches)))
+        caches.keep(len(tokens))
+    return mx.concatenate(made, axis=1)
+
+
+@pytest.mark.parametrize("count", [1, 9, 11, len(TOKENS)])
+def test_logits_are_those_of_the_values(kept: LoadedModel, plain: LoadedModel, count: int) -> None:
+    mine, wanted = (logits(model, TOKENS[:count]) for model in (kept, plain))
+    assert mx.abs(wanted).max().item() > 0.5
+    assert mx.allclose(mine, wanted, rtol=1e-4, atol=1e-4).item()
+
+
+def test_head_and_embedding_are_those_of_the_values(kept: LoadedModel, plain: LoadedModel) -> None:
+    tokens = mx.array([TOKENS])
+    mine, wanted = (model.adapter.embed(tokens) for model in (kept, plain))
+    assert mx.array_equal(mine, wanted).item()
+    for count in (3, len(TOKENS)):
+        hidden = mx.random.normal((1, count, HIDDEN), key=mx.random.key(1))
+        mine, wanted = (
+            model.adapter.mtp_logits(
+                model.adapter.mtp_forward(
+                    tokens[:, :count], hidden, model.adapter.make_head_caches()
+                )
+            )
+            for model in (kept, plain)
+        )
+        assert mx.allclose(mine, wanted, rtol=1e-4, atol=1e-4).item()
+
+
+def test_a_row_is_itself_in_every_pass(kept: LoadedModel) -> None:
+    prompt, rows = TOKENS, TOKENS[3:12]
+    whole = logits(kept, prompt, rows)
+    launcher = kept.lanes.launcher
+    assert isinstance(launcher, EmulatorLauncher)
+    served = {report.kernel for report in launcher.reports}
+    wanted = "matvec_q6_k matvec_q3_k matvec_q2_k matvec_add_iq4_nl gate_up_iq4_xs"
+    assert {f"few_row_{name}" for name in wanted.split()} <= served
+    for cut in (1, 3, 8):
+        assert mx.array_equal(logits(kept, prompt, rows[:cut], rows[cut:]), whole).item(), cut
+
+
+def test_drafting_keeps_the_words(file: Path) -> None:
+    engine = Engine(opened(file, every_lane(EmulatorLauncher(check=False))), OPTIONS)
+    sampling = SamplingOptions(temperature=0.8, seed=5)
+    texts = [
+        engine.generate("ab", 5, sampling, DraftOptions(depth=depth), ignore_eos=True).tokens
+        for depth in (0, 2)
+    ]
+    assert texts[0] == texts[1]
+    assert len(set(texts[0])) > 2
+    engine.close()
+
+
+@pytest.mark.parametrize("output", ["4-bit", "frequent"])
+def test_cheaper_outputs_are_made_of_blocks(
+    kept: LoadedModel, plain: LoadedModel, output: str
+) -> None:
+    states = mx.random.normal((1, 2, HIDDEN), key=mx.random.key(3))
+    options = DraftOptions(output=output, vocabulary=256)
+    mine, wanted = (
+        make_output(
+            options, model.adapter, Vocabulary(frozenset({1, 2}), lambda: range(60))
+        ).logits(states)
+        for model in (kept, plain)
+    )
+    finite = mx.where(mx.isfinite(wanted), mine - wanted, 0)
+    assert mx.abs(finite).max().item() < 0.02 * mx.abs(mx.nan_to_num(wanted, neginf=0)).max().item()
+
+
+def test_it_is_told(file: Path, kept: LoadedModel) -> None:
+    described, looked_at = kept.description, mlx_engine.inspect(file)
+    groups = {group.name: group for group in described.groups}
+    assert groups["embedding"].storage == "kept as Q6_K blocks (our kernel)"
+    assert groups["embedding"].parameters == 300 * HIDDEN
+    assert groups["embedding"].nbytes == groups["embedding"].file_nbytes == 300 * 210
+    assert "kept as IQ4_XS blocks (our kernel)" in described.quantisation
+    assert {reason.code for reason in described.declined} == set()
+    assert looked_at.quantisation == described.quantisation
+    assert looked_at.without_metal is not None
+    assert looked_at.without_metal.nbytes > looked_at.nbytes
+
+
+def test_bytes_are_those_of_the_file(file: Path, kept: LoadedModel) -> None:
+    wanted = blocks_of(Types.Q6_K, (300, HIDDEN), len("token_embd.weight") + 300)
+    output = kept.adapter.mtp_output
+    assert output is not None
+    np.testing.assert_array_equal(np.array(output.matrix.weight), wanted)
+
+
+def test_the_kernel_is_presumed_faster_at_every_count() -> None:
+    lanes = Lanes(EmulatorLauncher(), exact=False)
+    assert lanes.rows("products", Work("iq4_xs", 256, 256)) == ALL_ROWS
+
+
+@pytest.mark.parametrize("off", [True, False])
+def test_without_the_lane_all_is_as_ever(file: Path, off: bool) -> None:
+    launcher = EmulatorLauncher(check=False)
+    lanes = every_lane(launcher, off={"products": "it is wrong"}) if off else NO_LANES
+    described = opened(file, lanes).description
+    assert "kept" not in described.quantisation
+    assert "Q6_K as 8-bit affine, groups of 32, rounded" in described.quantisation
+    assert {reason.code for reason in described.declined} >= {"rounded-q6-k", "rounded-q2-k"}
+
+
+def test_columns_that_change_places_and_stacks_do_not_stay(file: Path) -> None:
+    headers, name = read_headers(locate_model(file, file)), "layers.0.mlp.down_proj.weight"
+    part = headers.parts.trunk[name]
+    assert isinstance(part, GgufPart)
+    turned = replace(part.place, column_heads=(1, 0))
+    stack = replace(part.stored, shape=(2, HIDDEN // 2, HIDDEN))
+    for other in (part, replace(part, place=turned), replace(part, stored=stack)):
+        headers.parts.trunk[name] = other
+        kept = keep_blocks(headers, any_of_ours).parts.trunk
+        assert (f"{name.removesuffix('weight')}scales" not in kept) == (other is part)
+        assert (kept[name].dtype == "U8") == (other is part)
+
+
+def test_a_scale_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    file = write_kept_gguf(tmp_path / "model.gguf", blocks=True, bad_scale=True)
+    with pytest.raises(BadModelFile, match=r"ffn_down.*not numbers"):
+        opened(file, every_lane(EmulatorLauncher(check=False)))
