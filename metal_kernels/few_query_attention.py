@@ -14,6 +14,7 @@ key a row does not see changes nothing of it, so neither M nor what follows can 
 Nothing is a mask array: a row knows where it ends.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import mlx.core as mx
@@ -140,6 +141,12 @@ for (int i = 0; i < VALUE_EACH; i++) {
 """
 
 
+PARTIAL = ("part", "tops", "sums")
+MERGE_PLAIN = Source("attention_merge", PARTIAL, ("y",), MERGE + WITHOUT_SINKS + MERGE_BLOCKS)
+SUNK = MERGE + WITH_SINKS + MERGE_BLOCKS
+MERGE_WITH_SINKS = Source("attention_merge_with_sinks", (*PARTIAL, "sinks"), ("y",), SUNK)
+
+
 class Place(NamedTuple):
     """Where a pass stands. start: absolute position of the buffers' first row. end: one past the
     newest position, so the buffers hold `end - start` rows that count. window: 0 for none.
@@ -199,15 +206,20 @@ def few_query_attention(
             *form.parameters,
         ),
     )
-    source = Source(
+    source = _parts_source(form)
+    return _merge(launcher.run(source, parts), q, value_size, sinks, launcher)
+
+
+@cache
+def _parts_source(form: KeyValueFormat) -> Source:
+    return Source(
         name=f"attention_parts_{form.name}",
         inputs=("q", *form.buffers, "places", "scale"),
-        outputs=("part", "tops", "sums"),
+        outputs=PARTIAL,
         body=form.mention + PARTS,
         header=BLOCK_START + form.header,
         row_contiguous=False,
     )
-    return _merge(launcher.run(source, parts), q, value_size, sinks, launcher)
 
 
 def _merge(
@@ -219,12 +231,7 @@ def _merge(
 ) -> mx.array:
     heads, rows, _ = q.shape
     extra = () if sinks is None else (sinks,)
-    source = Source(
-        name="attention_merge" if sinks is None else "attention_merge_with_sinks",
-        inputs=("part", "tops", "sums") + (("sinks",) if extra else ()),
-        outputs=("y",),
-        body=MERGE + (WITH_SINKS if extra else WITHOUT_SINKS) + MERGE_BLOCKS,
-    )
+    source = MERGE_PLAIN if sinks is None else MERGE_WITH_SINKS
     call = Call(
         inputs=(*parts, *extra),
         outputs=(Output((heads, rows, value_size), q.dtype),),

@@ -6,6 +6,7 @@ Rows may lie `*_strides` apart, so that a view of a longer buffer is read withou
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import mlx.core as mx
 
@@ -75,6 +76,7 @@ class KeyValueFormat:
     dequantise: Callable[[tuple[mx.array, ...]], mx.array]
 
 
+@cache
 def dense_cache() -> KeyValueFormat:
     """k [Hkv, capacity, D], v [Hkv, capacity, DV], floating."""
     return KeyValueFormat(
@@ -89,6 +91,7 @@ def dense_cache() -> KeyValueFormat:
     )
 
 
+@cache
 def affine_cache(bits: int, group: int = 64) -> KeyValueFormat:
     """Keys as uint32 k, k_scales, k_biases, then values alike; 4 or 8 bits, as `mx.quantize`."""
     assert bits in (4, 8), bits

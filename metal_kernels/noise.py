@@ -52,10 +52,24 @@ def gumbel_noise(keys: mx.array, vocabulary: int, launcher: Launcher) -> mx.arra
 
 def reference(keys: mx.array, vocabulary: int) -> mx.array:
     """The same by plain ops."""
+    return gumbel(token_bits(keys, vocabulary))
+
+
+def token_bits(keys: mx.array, vocabulary: int) -> mx.array:
+    """32 random bits for each row and token, uint32 [R, vocabulary], from keys uint32 [R, 2]."""
     tokens = mx.arange(vocabulary, dtype=mx.uint32)
-    bits = _mix(_mix(tokens ^ keys[:, :1]) + keys[:, 1:])
+    return _mix(_mix(tokens ^ keys[:, :1]) + keys[:, 1:])
+
+
+def gumbel(bits: mx.array) -> mx.array:
+    """Random bits uint32 -> Gumbel(0, 1) float32, always finite, between -2.9 and 22.9.
+
+    The uniform v is exact where it is small, and small v is where the noise is large: so the upper
+    tail, which decides unlikely picks, keeps its full precision.
+    """
     uniform = (bits.astype(mx.float32) + 0.5) * 2.0**-32
-    return -mx.log(-mx.log1p(-mx.minimum(uniform, 1 - 2.0**-24)))
+    below_one = mx.minimum(uniform, 1 - 2.0**-24)  # the largest bits round up to 1
+    return -mx.log(-mx.log1p(-below_one))
 
 
 def _mix(word: mx.array) -> mx.array:

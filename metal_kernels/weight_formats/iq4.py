@@ -9,12 +9,10 @@ The low nibbles of 16 bytes are the first 16 values, the high ones the next: a u
 eight. Layouts: ggml-common.h and the gguf package.
 """
 
-from collections.abc import Callable
 from functools import cache
 
-import mlx.core as mx
-
 from metal_kernels.weight_formats import gguf_values
+from metal_kernels.weight_formats.block_format import block_format
 from metal_kernels.weight_formats.contract import WeightFormat
 
 SHARED = """
@@ -91,24 +89,10 @@ Iq4Unit fetch_iq4(W w, int row, int unit, int K) {
 @cache
 def iq4_nl() -> WeightFormat:
     """uint8 w [N, K / 32 * 18]."""
-    return _iq4("iq4_nl", 18 / 32, IQ4_NL, gguf_values.iq4_nl)
+    return block_format("iq4_nl", 18 / 32, IQ4_NL, gguf_values.iq4_nl)
 
 
 @cache
 def iq4_xs() -> WeightFormat:
     """uint8 w [N, K / 256 * 136]."""
-    return _iq4("iq4_xs", 136 / 256, IQ4_XS, gguf_values.iq4_xs)
-
-
-def _iq4(
-    name: str, each: float, header: str, values: Callable[[mx.array], mx.array]
-) -> WeightFormat:
-    return WeightFormat(
-        name=name,
-        buffers=("w",),
-        unit=32,
-        header=header,
-        parameters=(),
-        dequantise=lambda arrays: values(arrays[0]),
-        nbytes=lambda k: k * each,
-    )
+    return block_format("iq4_xs", 136 / 256, IQ4_XS, gguf_values.iq4_xs)

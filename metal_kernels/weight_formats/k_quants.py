@@ -14,12 +14,10 @@ uses every bit of them. Blocks start at even addresses, so everything is read as
 Layouts: ggml-common.h and the gguf package.
 """
 
-from collections.abc import Callable
 from functools import cache
 
-import mlx.core as mx
-
 from metal_kernels.weight_formats import gguf_values
+from metal_kernels.weight_formats.block_format import block_format
 from metal_kernels.weight_formats.contract import WeightFormat
 
 BLOCK = 256
@@ -176,30 +174,16 @@ inline float2 decode(thread const Q2Unit& it, int run, thread float* q) {
 @cache
 def q6_k() -> WeightFormat:
     """uint8 w [N, K / 256 * 210]."""
-    return _k_quant("q6_k", 210, Q6_K, gguf_values.q6_k)
+    return block_format("q6_k", 210 / BLOCK, Q6_K, gguf_values.q6_k)
 
 
 @cache
 def q3_k() -> WeightFormat:
     """uint8 w [N, K / 256 * 110]."""
-    return _k_quant("q3_k", 110, Q3_K, gguf_values.q3_k)
+    return block_format("q3_k", 110 / BLOCK, Q3_K, gguf_values.q3_k)
 
 
 @cache
 def q2_k() -> WeightFormat:
     """uint8 w [N, K / 256 * 84]."""
-    return _k_quant("q2_k", 84, Q2_K, gguf_values.q2_k)
-
-
-def _k_quant(
-    name: str, size: int, header: str, values: Callable[[mx.array], mx.array]
-) -> WeightFormat:
-    return WeightFormat(
-        name=name,
-        buffers=("w",),
-        unit=32,
-        header=header,
-        parameters=(),
-        dequantise=lambda arrays: values(arrays[0]),
-        nbytes=lambda k: k / BLOCK * size,
-    )
+    return block_format("q2_k", 84 / BLOCK, Q2_K, gguf_values.q2_k)

@@ -17,6 +17,7 @@ import numpy as np
 
 from metal_kernels.kernel import Launcher
 from metal_kernels.noise import gumbel_noise as kernel_noise
+from metal_kernels.noise import reference as noise_of_keys
 
 NoiseOfKeys = Callable[[mx.array, int], mx.array]
 """Keys uint32 [R, 2] and V -> Gumbel noise float32 [R, V]."""
@@ -32,30 +33,9 @@ def row_keys(seed: int, positions: Sequence[int]) -> mx.array:
     return mx.array(np.array([[key & 0xFFFFFFFF, key >> 32] for key in keys], dtype=np.uint32))
 
 
-def token_bits(keys: mx.array, vocabulary: int) -> mx.array:
-    """32 random bits for each row and token, uint32 [R, vocabulary], from keys uint32 [R, 2]."""
-    tokens = mx.arange(vocabulary, dtype=mx.uint32)
-    return _lowbias32(_lowbias32(tokens ^ keys[:, :1]) + keys[:, 1:])
-
-
-def gumbel(bits: mx.array) -> mx.array:
-    """Random bits uint32 -> Gumbel(0, 1) float32, always finite, between -2.9 and 22.9.
-
-    The uniform v is exact where it is small, and small v is where the noise is large: so the upper
-    tail, which decides unlikely picks, keeps its full precision.
-    """
-    uniform = (bits.astype(mx.float32) + 0.5) * 2.0**-32
-    below_one = mx.minimum(uniform, 1 - 2.0**-24)  # the largest bits round up to 1
-    return -mx.log(-mx.log1p(-below_one))
-
-
-def _noise_of_keys(keys: mx.array, vocabulary: int) -> mx.array:
-    return gumbel(token_bits(keys, vocabulary))
-
-
 # One fused operation instead of some thirty. The CPU gains nothing from it and would need a C++
 # compiler at run time.
-plain_noise: NoiseOfKeys = mx.compile(_noise_of_keys) if mx.metal.is_available() else _noise_of_keys
+plain_noise: NoiseOfKeys = mx.compile(noise_of_keys) if mx.metal.is_available() else noise_of_keys
 
 
 def noise_by(launcher: Launcher | None) -> NoiseOfKeys:
@@ -78,9 +58,3 @@ def _split_mix(word: int) -> int:
     word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
     word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & _WORD
     return word ^ (word >> 31)
-
-
-def _lowbias32(word: mx.array) -> mx.array:
-    word = (word ^ (word >> 16)) * mx.array(0x7FEB352D, mx.uint32)
-    word = (word ^ (word >> 15)) * mx.array(0x846CA68B, mx.uint32)
-    return word ^ (word >> 16)

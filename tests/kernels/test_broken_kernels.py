@@ -8,6 +8,8 @@ failure, too.
 
 import kernel_scenarios as scenarios
 import pytest
+from broken_products import BROKEN as BROKEN_PRODUCTS
+from broken_products import SCENARIOS as PRODUCTS
 from kernel_scenarios import Breaking, Broken, Scenario, caught_by
 
 SCENARIOS: dict[str, Scenario] = {
@@ -261,21 +263,27 @@ BROKEN = [
     Broken("noise", "half left out", " + 0.5f", "", "numbers"),
 ]
 
+ALL = SCENARIOS | PRODUCTS
 
-@pytest.mark.parametrize("kernel", SCENARIOS)
+
+@pytest.mark.parametrize("kernel", ALL)
 @pytest.mark.parametrize("shuffle", [0, 1, 2])
 def test_a_sound_one_passes_in_any_order_of_lanes(kernel: str, shuffle: int) -> None:
-    assert caught_by(SCENARIOS[kernel], Breaking(shuffle=shuffle)) == "nothing"
+    assert caught_by(ALL[kernel], Breaking(shuffle=shuffle)) == "nothing"
 
 
-@pytest.mark.parametrize("broken", BROKEN, ids=lambda one: f"{one.kernel}: {one.what}")
+@pytest.mark.parametrize(
+    "broken", BROKEN + BROKEN_PRODUCTS, ids=lambda one: f"{one.kernel}: {one.what}"
+)
 def test_a_broken_one_is_caught(broken: Broken) -> None:
     launcher = Breaking(broken.old, broken.new)
-    caught = caught_by(SCENARIOS[broken.kernel], launcher)
+    caught = caught_by(ALL[broken.kernel], launcher)
     assert launcher.found, "no kernel has this text any more"
     assert caught == broken.caught
 
 
 def test_each_is_broken_in_three_ways() -> None:
-    counts = {kernel: sum(one.kernel == kernel for one in BROKEN) for kernel in SCENARIOS}
+    counts = {
+        kernel: sum(one.kernel == kernel for one in BROKEN + BROKEN_PRODUCTS) for kernel in ALL
+    }
     assert min(counts.values()) >= 3, counts

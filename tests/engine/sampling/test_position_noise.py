@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mlx_engine.sampling.position_noise import gumbel, gumbel_noise, row_keys, token_bits
+from metal_kernels.noise import gumbel, token_bits
+from mlx_engine.sampling.position_noise import gumbel_noise, row_keys
 
 WORD, HALF = 2**64 - 1, 2**32 - 1
 GOLDEN = 0x9E3779B97F4A7C15
