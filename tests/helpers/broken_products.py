@@ -1,4 +1,4 @@
-"""The few-row product and every weight format broken on purpose: rows for test_broken_kernels.py."""
+"""The few-row product and every weight format, broken on purpose: for test_broken_kernels.py."""
 
 import mlx.core as mx
 import numpy as np

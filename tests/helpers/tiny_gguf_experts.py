@@ -6,7 +6,8 @@ from typing import Literal
 
 import gguf
 import numpy as np
-from gguf.quants import dequantize, quantize
+from converted_gguf import packed
+from gguf.quants import dequantize
 from gguf_files import RawTensor, gguf_bytes
 from tiny_gguf import Floats, converted, file_name, sizes_metadata, vocabulary_metadata
 from tiny_qwen3_5 import is_shifted_norm
@@ -128,25 +129,10 @@ def _raw(
     value = np.ascontiguousarray(value, np.float32)
     if quantised is None or "exps" not in name:
         return RawTensor(name, 0, value.shape, value.tobytes())
-    blocks = _blocks(value, quantised)
+    blocks = packed(value, quantised)
     if form == "packed":
         return RawTensor(name, quantised.value, value.shape, blocks.tobytes())
     return RawTensor(name, 0, value.shape, dequantize(blocks, quantised).tobytes())
-
-
-def _blocks(value: Floats, quantised: gguf.GGMLQuantizationType) -> np.ndarray:
-    """Packed values; types that the gguf package cannot pack get random bits, with a small d."""
-    try:
-        return quantize(value, quantised)
-    except NotImplementedError:
-        elements, nbytes = gguf.GGML_QUANT_SIZES[quantised]
-        shape = (*value.shape[:-1], value.shape[-1] // elements, nbytes)
-        blocks = np.random.default_rng(value.size).integers(0, 256, shape, np.uint8)
-        small = np.array([1e-4], np.float16).view(np.uint8)
-        at = {"Q4_K": (0, 2), "Q6_K": (208,)}[quantised.name]
-        for place in at:
-            blocks[..., place : place + 2] = small
-        return blocks.reshape(*value.shape[:-1], -1)
 
 
 def _metadata(path: Path, kind: Kind, sizes: Mapping[str, int] | None) -> dict[str, object]:
