@@ -7,12 +7,11 @@ import pytest
 from layout_rules import (
     project_files,
     stray_top_level,
-    too_long,
     without_first_sentence,
     wrong_arrows,
     wrong_libraries,
 )
-from readme_tree import expected_tree
+from rooms import circles, imports, room_map, sizes
 
 ROOT = Path(__file__).parents[1]
 FOREIGN = [
@@ -27,10 +26,6 @@ def test_arrows() -> None:
 
 def test_libraries() -> None:
     assert wrong_libraries(ROOT) == []
-
-
-def test_no_file_is_too_long() -> None:
-    assert too_long(ROOT) == []
 
 
 def test_top_level() -> None:
@@ -143,11 +138,6 @@ def test_a_wrong_library_is_seen(tmp_path: Path, file: str, line: str) -> None:
     assert wrong_libraries(write_tree(tmp_path, {file: line}))
 
 
-def test_a_long_file_is_seen(tmp_path: Path) -> None:
-    files = {"tests/a.py": "1\n" * 301, "app/b.py": "1\n" * 300, "build/c.py": "1\n" * 400}
-    assert too_long(write_tree(tmp_path, files)) == ["tests/a.py: 301 lines"]
-
-
 def test_a_stray_entry_is_seen(tmp_path: Path) -> None:
     files = {"scripts/a.sh": "", "app/a.py": "", "x.egg-info/a": "", ".ci/run": "", "LICENSE": ""}
     assert stray_top_level(write_tree(tmp_path, files)) == {"scripts"}
@@ -165,15 +155,32 @@ def test_a_foreign_line_is_seen(tmp_path: Path, line: str) -> None:
     ]
 
 
-def test_the_readme_tree_lists_modules_under_their_rooms(tmp_path: Path) -> None:
+def test_the_map_lists_packages_and_no_files(tmp_path: Path) -> None:
     files = {
         "app/__init__.py": '"""The program. More."""',
         "app/window/view.py": '"""Shows it."""',
         "app/start.py": '"""Starts it.\n\nLonger."""',
     }
-    assert expected_tree(write_tree(tmp_path, files)).splitlines() == [
-        "app/         The program.",
-        "  start.py   Starts it.",
-        "  window/    A room.",
-        "    view.py  Shows it.",
+    assert room_map(write_tree(tmp_path, files)).splitlines() == [
+        "app/       The program.",
+        "  window/  A room.",
     ]
+
+
+def test_a_circle_is_seen(tmp_path: Path) -> None:
+    files = {
+        "app/window/a.py": "from app.window import b",
+        "app/window/b.py": "def f():\n    from app.window.c import g",
+        "app/window/c.py": "import app.window.a",
+        "app/window/d.py": "from app.window import a",
+    }
+    a, b, c = (f"app.window.{name}" for name in "abc")
+    assert circles(imports(write_tree(tmp_path, files))) == [[a, b, c, a]]
+
+
+def test_what_is_worth_a_look_is_told(tmp_path: Path) -> None:
+    files = {"app/long.py": "1\n" * 401, "app/b.py": "import app.long\nimport app.short"}
+    told = sizes(write_tree(tmp_path, files | {"app/short.py": "1\n", "app/c.py": "import app.b"}))
+    assert told.splitlines()[0] == "app: 5 files, 406 lines"
+    assert "401 lines: app.long" in told
+    assert "1 lines, only for app.b: app.short" in told

@@ -1,11 +1,11 @@
-"""The README's tree is the modules' own words, and its test command is the one CI runs."""
+"""The README's map is the packages' own words, and its test command is the one CI runs."""
 
 from pathlib import Path
 
-from readme_tree import expected_tree
+from rooms import room_map
 
 ROOT = Path(__file__).parents[1]
-HINT = "paste what `python tests/helpers/readme_tree.py` prints between two fences of README.md"
+HINT = "paste what `python tests/helpers/rooms.py` prints between two fences of README.md"
 TEST_COMMAND = (
     "python3 -m venv .venv && .venv/bin/pip install -q -e '.[test]' && .venv/bin/pytest -n 2"
 )
@@ -16,8 +16,8 @@ def fenced_blocks(text: str) -> list[str]:
     return [block.partition("\n")[2].rstrip("\n") for block in text.split("```")[1::2]]
 
 
-def test_the_tree_is_what_the_modules_say() -> None:
-    assert expected_tree(ROOT) in fenced_blocks((ROOT / "README.md").read_text()), HINT
+def test_the_map_is_what_the_packages_say() -> None:
+    assert room_map(ROOT) in fenced_blocks((ROOT / "README.md").read_text()), HINT
 
 
 def test_the_test_command_is_there() -> None:

@@ -7,7 +7,6 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 PACKAGES = ("app", "mlx_engine", "metal_kernels")
-LINE_CAP = 300
 TOP_LEVEL = {"pyproject.toml", "README.md", "LICENSE", "assets", "tests", *PACKAGES}
 
 VALUES = "mlx_engine.values"
@@ -68,7 +67,7 @@ MAY_NOT_IMPORT: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """One source file; `name` is dotted, without a trailing __init__."""
+    """One source file; `path` from the root, `name` dotted, without a trailing __init__."""
 
     path: Path
     name: str
@@ -84,9 +83,10 @@ def modules(root: Path) -> list[Module]:
     found = []
     for package in PACKAGES:
         for path in sorted((root / package).rglob("*.py")):
-            parts = path.relative_to(root).with_suffix("").parts
+            place = path.relative_to(root)
+            parts = place.with_suffix("").parts
             name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-            found.append(Module(path, name, ast.parse(path.read_text(encoding="utf-8"))))
+            found.append(Module(place, name, ast.parse(path.read_text(encoding="utf-8"))))
     return found
 
 
@@ -108,6 +108,11 @@ def imported_names(module: Module, known: set[str]) -> Iterator[str]:
             for alias in node.names:
                 inner = f"{base}.{alias.name}" if base else alias.name
                 yield inner if inner in known else base
+
+
+def imported_modules(module: Module, known: set[str]) -> set[str]:
+    """Modules of ours that a module imports."""
+    return {name for name in imported_names(module, known) if name in known}
 
 
 def _base_of(module: Module, node: ast.ImportFrom) -> str:
@@ -209,16 +214,6 @@ def project_files(root: Path) -> Iterator[Path]:
             )
         else:
             yield entry
-
-
-def too_long(root: Path) -> list[str]:
-    """Python files over the cap, with their length."""
-    lengths = (
-        (path, path.read_bytes().count(b"\n"))
-        for path in project_files(root)
-        if path.suffix == ".py"
-    )
-    return [f"{path.relative_to(root)}: {n} lines" for path, n in lengths if n > LINE_CAP]
 
 
 def stray_top_level(root: Path) -> set[str]:
