@@ -64,6 +64,18 @@ def test_describing_a_model_loads_no_mlx():
     assert run_python(code).split() == ["qwen3_5", "False"]
 
 
+def test_the_built_in_model_runs_without_mlx_lm():
+    """What takes seconds to import is left to the models that need it."""
+    code = (
+        "import sys, mlx_engine\n"
+        "engine = mlx_engine.load()\n"
+        "made = engine.generate('Hello', max_tokens=4)\n"
+        "heavy = {'mlx_lm', 'transformers', 'torch', 'huggingface_hub', 'gguf', 'rich'}\n"
+        "print(len(made.tokens), *sorted(heavy & set(sys.modules)))"
+    )
+    assert run_python(code).split() == ["4"]
+
+
 @pytest.mark.parametrize(
     ("kind", "names"),
     [

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 import mlx.core as mx
 from mlx.nn.layers.base import Module
-from mlx_lm.models.rope_utils import initialize_rope
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.mlx_lm_trunk.text_config import with_rotation
@@ -20,6 +19,8 @@ class Rotation:
     @staticmethod
     def read(config: Mapping[str, object], size: int, origin: str) -> "Rotation":
         """By rope_theta and rope_scaling, or rope_parameters; UnsupportedModel for other kinds."""
+        from mlx_lm.models.rope_utils import initialize_rope  # on use: it brings torch along
+
         flat = with_rotation(config, origin)
         fields = ConfigFields(flat, origin)
         scaling = flat.get("rope_scaling")

@@ -1,9 +1,11 @@
-"""Our caches in the place of those that an mlx-lm class would make for its layers."""
+"""Our caches in the place of those that an mlx-lm class would make for its layers.
+
+mlx-lm is imported on use: it brings transformers and torch along.
+"""
 
 from collections.abc import Sequence
 
 from mlx.nn.layers.base import Module
-from mlx_lm.models.cache import KVCache, RotatingKVCache, make_prompt_cache
 
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.full_cache import FullCache
@@ -17,12 +19,16 @@ def kept_caches(model: Module, window: int | None = None) -> LayerCaches:
 
     window: the layers see so many tokens, although the class makes caches for all of them.
     """
+    from mlx_lm.models.cache import make_prompt_cache
+
     wanted = make_prompt_cache(model)
     return LayerCaches([_ours(cache, window) for cache in wanted])
 
 
 def whole_caches(model: Module) -> LayerCaches:
     """Empty caches of mlx-lm's own; nothing can be drafted with them."""
+    from mlx_lm.models.cache import make_prompt_cache
+
     return LayerCaches([WholeBlockCache(cache) for cache in make_prompt_cache(model)])
 
 
@@ -40,6 +46,8 @@ def as_the_class_has_them(caches: LayerCaches, rows: int) -> Sequence[LayerCache
 
 def _ours(cache: LibraryCache, window: int | None) -> LayerCache:
     """By exact type: what is derived from a kind may mean something else."""
+    from mlx_lm.models.cache import KVCache, RotatingKVCache
+
     if type(cache) is KVCache:
         return FullCache() if window is None else WindowCache(window)
     if type(cache) is RotatingKVCache and cache.keep == 0:
