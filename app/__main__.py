@@ -2,8 +2,8 @@
 
 import sys
 
-from app.folders import this_users_folders
-from app.launch import OpenWindow, meant_by
+from app.start.folders import this_users_folders
+from app.start.launch import OpenWindow, meant_by
 from mlx_engine.command_line.outside import real_outside
 from mlx_engine.command_line.run import run
 

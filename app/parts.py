@@ -5,33 +5,33 @@ from pathlib import Path
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QApplication
 
-from app.answers import Answers
-from app.card_controller import CardController
-from app.chat_controller import ChatController
-from app.chat_list_controller import ChatListController
-from app.chat_model_controller import ChatModelController
-from app.chat_on_show import ChatOnShow
-from app.command_controller import CommandController
-from app.compare_controller import CompareController
-from app.composer_controller import ComposerController
-from app.downloads import Downloads
-from app.drop_controller import DropController
-from app.engine_settings import for_model
-from app.file_controller import FileController
-from app.folders import Folders
-from app.kept_settings import KeptSettings
+from app.control.answers import Answers
+from app.control.card import CardController
+from app.control.chat import ChatController
+from app.control.chat_list import ChatListController
+from app.control.chat_model import ChatModelController
+from app.control.chat_on_show import ChatOnShow
+from app.control.commands import CommandController
+from app.control.compare import CompareController
+from app.control.composer import ComposerController
+from app.control.downloads import Downloads
+from app.control.drops import DropController
+from app.control.engine_settings import for_model
+from app.control.files import FileController
+from app.control.kept_settings import KeptSettings
+from app.control.library import LibraryController, all_places
+from app.control.live_figures import LiveFigures
+from app.control.look import LookController
+from app.control.models import ModelController
+from app.control.reply_router import router
+from app.control.session import SessionController
+from app.control.settings import SettingsController
+from app.control.stop import StopController
 from app.library.download import Hub
 from app.library.machine import this_machine
 from app.library.read_card import read_card
-from app.library_controller import LibraryController, all_places
-from app.live_figures import LiveFigures
-from app.look_controller import LookController
-from app.mistakes import Mistakes
-from app.model_controller import ModelController
-from app.reply_router import router
-from app.session_controller import SessionController
-from app.settings_controller import SettingsController
-from app.stop_controller import StopController
+from app.start.folders import Folders
+from app.start.mistakes import Mistakes
 from app.store.answer_figures import AnswerFigures, answer_figures
 from app.store.session_store import SessionStore, open_passing_store, open_store
 from app.values.chat_settings import ChatSettings

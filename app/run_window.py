@@ -9,10 +9,10 @@ from pathlib import Path
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
 
-from app.build_app import App
-from app.folders import this_users_folders
-from app.open_files import OpenFiles, as_typed
-from app.single_instance import SingleInstance
+from app.app import App
+from app.start.folders import this_users_folders
+from app.start.open_files import OpenFiles, as_typed
+from app.start.single_instance import SingleInstance
 from app.window.icons import app_icon
 
 LOOK_MS = 200

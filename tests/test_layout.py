@@ -93,7 +93,7 @@ CONTRACT = {"mlx_engine/cache/contract.py": "", "mlx_engine/values/errors.py": "
         ("app/window/a.py", "from mlx_engine import load"),
         ("app/window/a.py", "from app.store import database"),
         ("app/store/a.py", "from app.worker import engine_worker"),
-        ("app/chat_controller.py", "from mlx_engine.cache import contract"),
+        ("app/control/chat.py", "from mlx_engine.cache import contract"),
         ("mlx_engine/attic/a.py", ""),
     ],
 )
@@ -113,7 +113,7 @@ def test_a_wrong_arrow_is_seen(tmp_path: Path, file: str, line: str) -> None:
         ("mlx_engine/command_line/a.py", "import mlx_engine\nfrom mlx_engine import load"),
         ("app/window/a.py", "from mlx_engine.values import errors\nfrom PySide6 import QtCore"),
         ("app/worker/a.py", "from mlx_engine import load"),
-        ("app/build_app.py", "from app.chat_controller import ChatController"),
+        ("app/app.py", "from app.control.chat import ChatController"),
     ],
 )
 def test_a_right_arrow_is_let_through(tmp_path: Path, file: str, line: str) -> None:
@@ -130,7 +130,7 @@ def test_a_right_arrow_is_let_through(tmp_path: Path, file: str, line: str) -> N
         ("mlx_engine/decoding/a.py", "from PySide6.QtCore import QObject"),
         ("mlx_engine/decoding/a.py", "from mlx_lm.models import qwen3"),
         ("app/store/a.py", "from PySide6 import QtCore"),
-        ("app/settings.py", "import PySide6"),
+        ("app/values/a.py", "import PySide6"),
         ("app/window/a.py", "import mlx.core"),
     ],
 )

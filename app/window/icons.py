@@ -4,7 +4,7 @@ from PySide6.QtCore import QByteArray, QSize, Qt
 from PySide6.QtGui import QColor, QIcon, QPainter, QPixmap, QPixmapCache
 from PySide6.QtSvg import QSvgRenderer
 
-from app.asset_files import asset_path
+from app.start.asset_files import asset_path
 
 ICON = 16
 """Pixels at a zoom of 1."""

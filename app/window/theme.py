@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Literal
 
-from app.asset_files import asset_path
+from app.start.asset_files import asset_path
 
 Scheme = Literal["light", "dark"]
 

@@ -17,7 +17,7 @@ def qapp_args() -> list[str]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _no_collection_on_other_threads() -> Iterator[None]:
-    """As app.collector has it: a window in a cycle must not end on the thread of a download."""
+    """As app.start has it: a window in a cycle must not end on the thread of a download."""
     gc.disable()
     yield
     gc.enable()

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 from windows import folders_in
 
-from app.build_app import App
+from app.app import App
 from app.values.chats import StoredMessage
 from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
 

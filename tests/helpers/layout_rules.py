@@ -21,6 +21,7 @@ BELOW_ENGINE = {"metal_kernels"} | _rooms(
 )
 ENGINE_LEVEL = {"mlx_engine"} | _rooms("bench doctor")
 PUBLIC = {"mlx_engine", VALUES}
+APP_ROOMS = {"app.values", "app.start", "app.store", "app.library", "app.worker", "app.window"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "metal_kernels": set(),
@@ -37,17 +38,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "mlx_engine.command_line": {VALUES} | ENGINE_LEVEL,
     "mlx_engine.__main__": {"mlx_engine.command_line"},
     "app.values": {VALUES},
-    "app.asset_files": set(),
-    "app.folders": set(),
-    "app.settings": PUBLIC | {"app.folders", "app.values"},
+    "app.start.asset_files": set(),
+    "app.start.folders": set(),
+    "app.start": {VALUES, "app.values", "app.start.asset_files", "app.start.folders"},
     "app.store": PUBLIC | {"app.values"},
     "app.library": PUBLIC | {"app.values"},
     "app.worker": PUBLIC | {"app.values"},
-    "app.window": {VALUES, "app.values", "app.asset_files"},
-    "app.__main__": PUBLIC | {"app", "app.folders", "mlx_engine.command_line"},
-    "app": PUBLIC
-    | {f"app.{room}" for room in ("asset_files", "folders", "settings")}
-    | {f"app.{room}" for room in ("values", "store", "library", "worker", "window")},
+    "app.window": {VALUES, "app.values", "app.start.asset_files"},
+    "app.control": PUBLIC | APP_ROOMS,
+    "app.__main__": PUBLIC | {"app", "app.start", "app.start.folders", "mlx_engine.command_line"},
+    "app": PUBLIC | APP_ROOMS | {"app.control", "app.start.folders"},
 }
 """Room -> other rooms of ours it may import; a room not listed here is itself a mistake."""
 
@@ -60,7 +60,7 @@ MAY_NOT_IMPORT: dict[str, tuple[str, ...]] = {
     "mlx_engine.command_line": (*MLX, *QT),
     "app": MLX,
     **dict.fromkeys(("app.values", "app.store", "app.library"), (*MLX, *QT)),
-    **dict.fromkeys(("app.settings", "app.folders", "app.asset_files"), (*MLX, *QT)),
+    **dict.fromkeys(("app.start.folders", "app.start.asset_files"), (*MLX, *QT)),
 }
 """Package prefix -> other people's packages nothing below it may import."""
 
@@ -92,6 +92,8 @@ def modules(root: Path) -> list[Module]:
 
 def room_of(name: str) -> str:
     """The most specific room a module belongs to: "mlx_engine.cache.contract" is of the cache."""
+    if name in MAY_IMPORT:
+        return name
     parts = name.split(".")
     if parts[0] == "metal_kernels":
         return "metal_kernels"

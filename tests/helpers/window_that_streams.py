@@ -19,8 +19,8 @@ sys.path.insert(0, str(ROOT))
 from PySide6.QtCore import QTimer  # noqa: E402
 from PySide6.QtWidgets import QApplication  # noqa: E402
 
-from app.build_app import App  # noqa: E402
-from app.folders import Folders  # noqa: E402
+from app.app import App  # noqa: E402
+from app.start.folders import Folders  # noqa: E402
 from mlx_engine.values.options import GenerationOptions, SamplingOptions  # noqa: E402
 
 QUESTION = "Tell me everything."

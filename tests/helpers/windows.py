@@ -10,9 +10,9 @@ from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from scripted_models import ScriptedModels, WorkerEngine, described
 
-from app.build_app import App
-from app.folders import Folders
+from app.app import App
 from app.library.download import Hub
+from app.start.folders import Folders
 
 PATIENCE_MS = 20_000
 

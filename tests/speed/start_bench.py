@@ -16,8 +16,8 @@ import json, sys, time
 from pathlib import Path
 began = time.perf_counter()
 from PySide6.QtWidgets import QApplication
-from app.build_app import App
-from app.folders import Folders
+from app.app import App
+from app.start.folders import Folders
 imported = time.perf_counter()
 place = Path(sys.argv[1])
 qt = QApplication(["bench", "-platform", "offscreen"])

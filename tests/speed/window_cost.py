@@ -20,9 +20,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "helpers"))
 from scripted_engine import Answer
 from scripted_models import ScriptedModels, WorkerEngine, described
 
-from app.build_app import App
-from app.engine_settings import engine_settings
-from app.folders import Folders
+from app.app import App
+from app.control.engine_settings import engine_settings
+from app.start.folders import Folders
 from app.values.chat_settings import ChatSettings
 from app.worker.replies import AnswerEvents, Reply
 from app.worker.requests import Ask

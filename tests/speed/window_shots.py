@@ -17,8 +17,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QApplication
 
-from app.build_app import App
-from app.folders import Folders
+from app.app import App
+from app.start.folders import Folders
 from app.values.chat_settings import ChatSettings
 from app.window.main_window import Page
 from app.window.theme import Scheme

@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtGui import QColor, QIcon, QPalette
 from PySide6.QtWidgets import QPushButton, QWidget
 
-from app.asset_files import asset_path
+from app.start.asset_files import asset_path
 from app.window.icons import app_icon, icon, pixmap
 from app.window.palette import palette_of
 from app.window.style_sheet import mixed, style_sheet

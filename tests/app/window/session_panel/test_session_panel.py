@@ -9,7 +9,7 @@ from PySide6.QtCore import QMimeData, Qt
 from PySide6.QtWidgets import QLabel, QLineEdit, QPlainTextEdit, QToolButton, QWidget
 from scripted_engine import DESCRIPTION, NO_HEADS
 
-from app.abilities import abilities
+from app.control.abilities import abilities
 from app.window.controls.choices import DropDown
 from app.window.drafting.drafting_values import DraftingNow
 from app.window.session_panel.panel_values import SessionSettings, SourceAbility

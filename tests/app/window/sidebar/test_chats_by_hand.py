@@ -11,7 +11,7 @@ from PySide6.QtGui import QContextMenuEvent
 from PySide6.QtWidgets import QApplication, QLineEdit, QMenu, QPushButton
 from pytestqt.qtbot import QtBot
 
-from app.chat_list_controller import ChatListController
+from app.control.chat_list import ChatListController
 from app.store.session_store import SessionStore, open_store
 from app.values.chat_settings import ChatSettings
 from app.window.sidebar.sidebar import Sidebar

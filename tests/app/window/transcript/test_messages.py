@@ -13,7 +13,7 @@ from shown_transcript import (
     stream,
 )
 
-from app.asset_files import asset_path
+from app.start.asset_files import asset_path
 from app.values.chats import DraftedSpan
 from app.window.transcript.code_segment import CodeSegment
 from app.window.transcript.shown_message import ShownMessage

@@ -1,0 +1,128 @@
+"""The card of a model that was dropped or chosen: its facts, its load, what went wrong."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from PySide6.QtCore import QObject, QTimer
+
+from app.control.model_values import card_facts, model_name
+from app.control.models import ModelController
+from app.library.machine import Machine
+from app.library.model_card import ModelCard
+from app.library.read_card import NoCard
+from app.start.beside import Beside
+from app.window.card_layer import CardLayer
+from app.window.models.model_card_view import ModelCardView
+from app.window.models.model_values import CardFacts
+from app.worker.replies import LoadFailed, LoadProgress
+
+ReadCard = Callable[[str | Path | None, Machine, str | Path | None], ModelCard | NoCard]
+PATIENCE_MS = 120
+"""How long headers may take before the card says that they are being read."""
+
+
+class CardController(QObject):
+    """Shows one card at a time; headers are read beside the window, for disks may be slow."""
+
+    def __init__(
+        self,
+        card: ModelCardView,
+        layer: CardLayer,
+        models: ModelController,
+        machine: Machine,
+        read_card: ReadCard,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._card, self._layer = card, layer
+        self._models, self._machine, self._read_card = models, machine, read_card
+        self._path: str | None = None
+        self._heads: str | None = None
+        self._problem = ""
+        self._disk = Beside(self)
+        self._slow = QTimer(self, singleShot=True, interval=PATIENCE_MS)
+        self._slow.timeout.connect(self._show_looking)
+        card.load_wanted.connect(self._load)
+        card.cancel_wanted.connect(self._cancel)
+        card.closed.connect(self._close)
+        models.progressed.connect(self._progress)
+        models.loaded.connect(lambda _: self._close_loaded())
+        models.failed.connect(self._fail)
+        models.cancelled.connect(self._offer_again)
+
+    def offer(self, path: str | None) -> None:
+        """Show what a model is, ready to be loaded; None is the built-in one."""
+        self._look(path, None)
+
+    def offer_heads(self, heads: str) -> None:
+        """Show the model in use as it would be with these heads."""
+        if self._models.in_use is not None:
+            self._look(self._models.in_use.path, heads)
+
+    def _look(self, path: str | None, heads: str | None, problem: str = "") -> None:
+        """problem: what is wrong with it, whatever its headers say."""
+        self._path, self._heads, self._problem = path, heads, problem
+        self._disk.run(lambda: self._read_card(path, self._machine, heads), self._show)
+        self._slow.start()
+
+    def _show_looking(self) -> None:
+        self._card.show_looking(model_name(self._path))
+        self._layer.open()
+
+    def _show(self, card: ModelCard | NoCard) -> None:
+        self._slow.stop()
+        if isinstance(card, NoCard):
+            self._card.show_offered(_nothing_known(self._path))
+            self._card.show_failed(self._problem or card.words)
+        else:
+            name = card.name if self._path else model_name(None)
+            self._card.show_offered(replace(card_facts(card), name=name))
+            if self._problem:
+                self._card.show_failed(self._problem)
+        self._layer.open()
+
+    def _close(self) -> None:
+        """Away with the card, also with one that is only now being read."""
+        self._disk.forget()
+        self._slow.stop()
+        self._layer.hide()
+
+    def _close_loaded(self) -> None:
+        """What was loaded at the start leaves the card of something else alone."""
+        in_use = self._models.in_use
+        if in_use is not None and in_use.path == self._path:
+            self._close()
+
+    def _load(self) -> None:
+        if self._heads is not None:
+            self._models.load_heads(Path(self._heads))
+        else:
+            self._models.load_path(self._path)
+
+    def _cancel(self) -> None:
+        self._card.show_cancelling()
+        self._models.cancel()
+
+    def _progress(self, progress: LoadProgress) -> None:
+        if self._shows(progress.path):
+            self._card.show_loading(progress.done, progress.total)
+
+    def _fail(self, failed: LoadFailed) -> None:
+        """A load that nobody watched opens the card too: its words say what to do."""
+        if self._shows(failed.path):
+            self._card.show_failed(failed.problem.words)
+        else:
+            self._look(failed.path, None, failed.problem.words)
+
+    def _offer_again(self) -> None:
+        if self._layer.isVisible():
+            self._look(self._path, self._heads)
+
+    def _shows(self, path: str | None) -> bool:
+        return self._layer.isVisible() and self._path == path
+
+
+def _nothing_known(path: str | None) -> CardFacts:
+    """The card of something that cannot be read: "Try again" is possible, it may be repaired."""
+    return CardFacts(model_name(path), "", "", "", "", "", "It cannot be loaded as it is.", False)

@@ -1,0 +1,247 @@
+"""The chat on show: joins the transcript with the store and the engine."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from PySide6.QtCore import QObject, Signal
+
+from app.control.answers import Answers
+from app.control.chat_on_show import ChatOnShow
+from app.control.engine_settings import engine_settings
+from app.control.models import ModelController
+from app.control.running_answer import Growth, RunningAnswer
+from app.control.shown_messages import shown_answer, shown_turn
+from app.values.chat_settings import ChatSettings
+from app.values.chats import StoredMessage, Turn
+from app.values.errors import StoreError
+from app.window.transcript.shown_message import ShownMessage
+from app.window.transcript.transcript_view import TranscriptView
+from app.worker.replies import Problem
+from app.worker.requests import ChangeSettings, CloseChat, Request
+from mlx_engine.values.stats import GenerationStats
+
+
+class ChatController(QObject):
+    """One chat is on show at a time; answers in others go on.
+
+    Signals:
+        opened: another chat is on show, or this one has got a number.
+        stored: a chat in which something was said, which the list of chats shows.
+        settings_shown: the ChatSettings of the chat on show.
+        failed: why something could not be done, in words, and details or "".
+    """
+
+    opened = Signal()
+    stored = Signal(int)
+    settings_shown = Signal(object)
+    failed = Signal(str, str)
+
+    def __init__(
+        self,
+        chat: ChatOnShow,
+        answers: Answers,
+        models: ModelController,
+        transcript: TranscriptView,
+        request: Callable[[Request], None],
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.chat = chat
+        self._answers = answers
+        self._models = models
+        self._transcript = transcript
+        self._request = request
+        answers.grown.connect(self._grow)
+        answers.ended.connect(self._end)
+
+    # which chat
+
+    def begin(self, settings: ChatSettings) -> None:
+        """Show a new, empty chat."""
+        self.chat.begin(settings)
+        self._show()
+
+    def open(self, chat_id: int, message_id: int | None = None) -> None:
+        """Show a stored chat, at a message of it if one is named."""
+        if self._try(lambda: self._open(chat_id, message_id)):
+            self._show()
+            if message_id is not None:
+                self._scroll_to(message_id)
+
+    def _open(self, chat_id: int, message_id: int | None) -> None:
+        self.chat.open(chat_id)
+        if message_id is not None and message_id not in {t.message.id for t in self.chat.turns}:
+            self.chat.select(message_id)
+
+    def _scroll_to(self, message_id: int) -> None:
+        view = self._transcript.column.view(message_id)
+        if view is not None:
+            self._transcript.column.ensureWidgetVisible(view)
+
+    def forget(self, chat_id: int) -> None:
+        """A chat was thrown away: end its answer and free its cache."""
+        self._answers.stop(chat_id)
+        self._request(CloseChat(str(chat_id)))
+
+    @property
+    def running(self) -> RunningAnswer | None:
+        """The answer the chat on show waits for."""
+        return self._answers.of_chat(self.chat.chat_id)
+
+    @property
+    def last_stats(self) -> GenerationStats | None:
+        """Figures of the newest finished answer on show."""
+        found = (t.message.stats for t in reversed(self.chat.turns) if t.message.stats)
+        return next(found, None)
+
+    # what the user does
+
+    def send(self, text: str) -> bool:
+        """Ask; False when it could not be asked."""
+        if self.running is not None or not self._has_model():
+            return False
+        before = len(self.chat.turns)
+        if not self._try(lambda: self._ask(self.chat.add_question(text))):
+            return False
+        for message in self._shown()[before:]:
+            self._transcript.add_message(message)
+        self._tell_opened()
+        return True
+
+    def regenerate(self, message_id: int | None = None) -> None:
+        """Answer a question again, the last one by default; the old answer stays as a branch."""
+        last = self.chat.last_question
+        asked = last if message_id is None else self.chat.question_before(message_id)
+        if asked is None or self.running is not None or not self._has_model():
+            return
+        if self._try(lambda: self._ask(asked)):
+            self._show()
+
+    def edit(self, message_id: int, text: str) -> None:
+        """A question is asked in other words; an answer is only changed. Both as branches."""
+        if self.running is not None:
+            return
+        is_answer = self.chat.turn(message_id).message.role == "assistant"
+        if not is_answer and not self._has_model():
+            return
+        if self._try(lambda: self._edit(message_id, text)):
+            self._show()
+
+    def _edit(self, message_id: int, text: str) -> None:
+        edited = self.chat.edit(message_id, text)
+        if edited.role == "user":
+            self._ask(edited)
+
+    def continue_answer(self, message_id: int | None = None) -> None:
+        """Go on with the last answer, where it was cut."""
+        last = self.chat.last_answer
+        named = message_id is None or (last is not None and last.id == message_id)
+        is_last = last is not None and self.chat.turns[-1].message.id == last.id
+        if last is None or not named or not is_last or self.running or not self._has_model():
+            return
+        past = self.chat.past(last.id)
+        settings = engine_settings(self.chat.settings)
+        if self._try(lambda: self._answers.go_on(last, past, settings)):
+            self._show()
+
+    def show_branch(self, message_id: int, step: int) -> None:
+        """Show the next (1) or previous (-1) version of a message."""
+        if self.running is None and self._try(lambda: self.chat.show_branch(message_id, step)):
+            self._show()
+
+    def stop(self) -> None:
+        """End the answer on show; what there is of it stays."""
+        if self.chat.chat_id is not None:
+            self._answers.stop(self.chat.chat_id)
+
+    def change_settings(self, settings: ChatSettings) -> None:
+        """From the next round on, for this chat only; another way of loading loads anew."""
+        if not self._try(lambda: self.chat.change_settings(settings)):
+            return
+        self.settings_shown.emit(settings)
+        if self.chat.chat_id is not None:
+            self._request(ChangeSettings(str(self.chat.chat_id), engine_settings(settings)))
+        self._models.use_options(settings.load)
+
+    def show_again(self) -> None:
+        """After the store changed beneath."""
+        if self._try(self.chat.reload):
+            self._show()
+
+    # how it is done
+
+    def _ask(self, question: StoredMessage) -> None:
+        chat = self.chat
+        self._models.use_options(chat.settings.load)
+        self._remember_model()
+        past = chat.past(question.id)
+        settings = engine_settings(chat.settings)
+        self._answers.ask(question, past, settings, self._models.model_name)
+        chat.reload()
+        self.stored.emit(question.chat_id)
+
+    def _remember_model(self) -> None:
+        """Which model answers from now on, so that it can be offered when it is not in use."""
+        current = self._models.loading or self._models.in_use
+        path = current.path if current else None
+        if self.chat.settings.model_path != path:
+            self.chat.change_settings(replace(self.chat.settings, model_path=path))
+
+    def _has_model(self) -> bool:
+        if self._models.description is None and self._models.loading is None:
+            self.failed.emit("No model is loaded: open or drop one, then ask again.", "")
+            return False
+        return True
+
+    def _show(self) -> None:
+        self._transcript.show_messages(self._shown())
+        self._tell_opened()
+
+    def _tell_opened(self) -> None:
+        self.settings_shown.emit(self.chat.settings)
+        self.opened.emit()
+
+    def _shown(self) -> tuple[ShownMessage, ...]:
+        running = self.running
+        return tuple(
+            shown_answer(running, turn)
+            if running is not None and turn.message.id == running.message_id
+            else self._shown_turn(turn)
+            for turn in self.chat.turns
+        )
+
+    def _shown_turn(self, turn: Turn) -> ShownMessage:
+        return shown_turn(turn, is_last=turn is self.chat.turns[-1])
+
+    def _shown_end(self, answer: RunningAnswer) -> ShownMessage:
+        """All that was shown stays on show, also when a full disk took only some of it."""
+        return replace(
+            self._shown_turn(self.chat.turn(answer.message_id)),
+            text=answer.answer.text,
+            thinking=answer.thinking.text,
+            spans=tuple(answer.answer.spans),
+        )
+
+    def _grow(self, answer: RunningAnswer, growth: Growth) -> None:
+        if answer.chat_id == self.chat.chat_id and answer.finished is None:
+            if growth.pieces:
+                self._transcript.append_pieces(answer.message_id, growth.pieces)
+            if growth.ends_thinking:
+                seconds = answer.thinking_seconds
+                self._transcript.finish_thinking(answer.message_id, seconds)
+
+    def _end(self, answer: RunningAnswer, problem: Problem | None) -> None:
+        if problem is not None and problem.kind == "bug":
+            self.failed.emit(problem.words, problem.details)
+        if answer.chat_id == self.chat.chat_id and self._try(self.chat.reload):
+            self._transcript.finish(self._shown_end(answer))
+        self.stored.emit(answer.chat_id)
+
+    def _try(self, action: Callable[[], object]) -> bool:
+        """Run what may fail in the store; False when it did."""
+        try:
+            action()
+        except StoreError as error:
+            self.failed.emit(str(error), "")
+            return False
+        return True

@@ -1,0 +1,167 @@
+"""Connects every command of the menus with what carries it out, and keeps them true."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from PySide6.QtCore import QObject
+
+from app.control.chat import ChatController
+from app.control.chat_list import ChatListController
+from app.control.files import FileController
+from app.control.kept_settings import KeptSettings
+from app.control.look import LookController
+from app.control.stop import StopController
+from app.window.actions import Name
+from app.window.main_window import Panel
+from app.window.widgets import Widgets
+
+
+class CommandController(QObject):
+    """Menus, shortcuts and the buttons that mean the same."""
+
+    def __init__(
+        self,
+        widgets: Widgets,
+        chats: ChatController,
+        listed: ChatListController,
+        look: LookController,
+        files: FileController,
+        stops: StopController,
+        settings: KeptSettings,
+        new_chat: Callable[[], None],
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._widgets, self._chats, self._listed = widgets, chats, listed
+        self._look, self._files, self._settings = look, files, settings
+        self._new_chat, self._stops = new_chat, stops
+        self._connect()
+        self._connect_buttons()
+        widgets.window.folded.connect(self.refresh)
+        settings.changed.connect(self.refresh)
+        stops.changed.connect(self.refresh)
+        chats.opened.connect(self.refresh)
+        self.refresh()
+
+    def _connect(self) -> None:
+        widgets, chats, look = self._widgets, self._chats, self._look
+        window, transcript = widgets.window, widgets.transcript
+        commands: dict[Name, Callable[[], object]] = {
+            "new-chat": self._new_chat,
+            "open": self._files.choose,
+            "library": lambda: window.show_page("library"),
+            "import-chat": self._files.import_chat,
+            "export-chat": lambda: self._with_chat(self._files.export_chat),
+            "settings": lambda: window.show_page("settings"),
+            "quit": window.close,
+            "copy-answer": transcript.copy_last_answer,
+            "find": transcript.open_find,
+            "search": self._search,
+            "undo-delete": widgets.sidebar.undo,
+            "stop": self._stops.stop,
+            "regenerate": chats.regenerate,
+            "continue": chats.continue_answer,
+            "compare": self._compare,
+            "rename-chat": lambda: self._with_chat(widgets.sidebar.list.rename),
+            "pin-chat": self._pin,
+            "duplicate-chat": lambda: self._with_chat(self._listed.duplicate),
+            "delete-chat": lambda: self._with_chat(self._listed.delete),
+            "previous-chat": lambda: widgets.sidebar.list.choose_neighbour(-1),
+            "next-chat": lambda: widgets.sidebar.list.choose_neighbour(1),
+            "sidebar": lambda: window.show_sidebar(not window.has_sidebar),
+            "session": lambda: self._toggle("session"),
+            "drafting": lambda: self._toggle("drafting"),
+            "drafted-words": self._toggle_drafted_words,
+            "bin": lambda: self._listed.show_bin(widgets.actions["bin"].isChecked()),
+            "latest": transcript.column.follow,
+            "larger": lambda: look.zoom(1),
+            "smaller": lambda: look.zoom(-1),
+            "actual-size": lambda: look.zoom(0),
+            "system": lambda: look.choose("system"),
+            "light": lambda: look.choose("light"),
+            "dark": lambda: look.choose("dark"),
+            "log": self._files.show_log,
+            "about": self._files.show_about,
+        }
+        for name, command in commands.items():
+            widgets.actions[name].triggered.connect(_without_arguments(command))
+
+    def _connect_buttons(self) -> None:
+        widgets, actions = self._widgets, self._widgets.actions
+        window = widgets.window
+        widgets.sidebar.search_left.connect(widgets.composer.setFocus)
+        widgets.sidebar.new_wanted.connect(actions["new-chat"].trigger)
+        widgets.sidebar.library_wanted.connect(actions["library"].trigger)
+        widgets.head.model_wanted.connect(actions["library"].trigger)
+        widgets.head.sidebar.clicked.connect(actions["sidebar"].trigger)
+        widgets.head.session.clicked.connect(actions["session"].trigger)
+        widgets.head.compare.clicked.connect(actions["compare"].trigger)
+        widgets.session.fold_wanted.connect(lambda: window.show_panel(None))
+        widgets.strip.opened.connect(actions["drafting"].trigger)
+        widgets.drafting_panel.closed.connect(lambda: window.show_panel("session"))
+        for page in (widgets.library_page, widgets.settings_page, widgets.compare_page):
+            page.closed.connect(self._back_to_chat)
+        for view in (widgets.start, widgets.library):
+            view.open_wanted.connect(actions["open"].trigger)
+
+    def refresh(self) -> None:
+        """Make checks and availability true."""
+        actions, window, settings = self._widgets.actions, self._widgets.window, self._settings
+        is_answering = self._chats.running is not None
+        has_chat = self._chats.chat.chat_id is not None
+        actions.enable(self._stops.has_work, "stop")
+        actions.enable(has_chat and not is_answering, "regenerate", "continue")
+        actions.enable(
+            has_chat, "rename-chat", "pin-chat", "duplicate-chat", "delete-chat", "export-chat"
+        )
+        actions.check("sidebar", window.has_sidebar)
+        actions.check("session", window.is_shown("session"))
+        actions.check("drafting", window.is_shown("drafting"))
+        self._widgets.head.session.setVisible(not window.is_shown("session"))
+        actions.check("drafted-words", settings.value.show_drafted)
+        for scheme in ("system", "light", "dark"):
+            actions.check(scheme, settings.value.theme == scheme)
+
+    def _back_to_chat(self) -> None:
+        self._widgets.window.show_page("chat")
+        self._widgets.composer.setFocus()
+
+    def _with_chat(self, action: Callable[[int], object]) -> None:
+        if self._chats.chat.chat_id is not None:
+            action(self._chats.chat.chat_id)
+
+    def _toggle(self, panel: Panel) -> None:
+        """Away if it is there; the Drafting view gives way to the panel it came over."""
+        window = self._widgets.window
+        if not window.is_shown(panel):
+            window.show_panel(panel)
+        else:
+            window.show_panel("session" if panel == "drafting" else None)
+
+    def _toggle_drafted_words(self) -> None:
+        settings = self._settings.value
+        self._settings.change(replace(settings, show_drafted=not settings.show_drafted))
+
+    def _pin(self) -> None:
+        pinned = self._widgets.actions["pin-chat"].isChecked()
+        self._with_chat(lambda chat_id: self._listed.pin(chat_id, pinned))
+
+    def _compare(self) -> None:
+        """With the last question as the prompt, to begin with."""
+        asked = self._chats.chat.last_question
+        if asked is not None:
+            self._widgets.compare.show_prompt(asked.text)
+        self._widgets.window.show_page("compare")
+
+    def _search(self) -> None:
+        self._widgets.window.show_sidebar(True)
+        self._widgets.sidebar.start_search()
+
+
+def _without_arguments(command: Callable[[], object]) -> Callable[[], None]:
+    """`triggered` brings whether the action is checked, which no command here wants."""
+
+    def run() -> None:
+        command()
+
+    return run

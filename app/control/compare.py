@@ -1,0 +1,156 @@
+"""Runs one prompt with drafting and without, one after the other, with the same seed."""
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import groupby
+
+from PySide6.QtCore import QObject, Signal
+
+from app.control.engine_settings import engine_settings
+from app.control.models import ModelController
+from app.control.running_answer import RunningAnswer
+from app.values.chat_settings import ChatSettings
+from app.window.compare.compare_view import CompareView, Side
+from app.worker.replies import AnswerEvents, AnswerFailed, AnswerWithdrawn
+from app.worker.requests import Ask, CloseChat, Request, StopAnswer
+from mlx_engine.values.conversation import Message
+from mlx_engine.values.options import DraftOptions
+
+CHAT_IDS: dict[Side, str] = {"on": "compare-on", "off": "compare-off"}
+NO_MODEL = "Open or drop a model first."
+AnswerReply = AnswerEvents | AnswerFailed | AnswerWithdrawn
+
+
+class CompareController(QObject):
+    """The two answers are kept out of the store; their caches go when both are complete.
+
+    Signal `changed`: a comparison began or is over.
+    """
+
+    changed = Signal()
+
+    def __init__(
+        self,
+        view: CompareView,
+        models: ModelController,
+        request: Callable[[Request], None],
+        settings: Callable[[], ChatSettings],
+        parent: QObject | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(parent)
+        self._view, self._models, self._request = view, models, request
+        self._settings, self._clock = settings, clock
+        self._waiting: list[Ask] = []
+        self._running: Side | None = None
+        self._answer = RunningAnswer(0, 0)
+        view.run_wanted.connect(self.run)
+        view.stop_wanted.connect(self.stop)
+        models.loaded.connect(lambda _: self.refresh())
+        models.unloaded.connect(lambda _: self.refresh())
+        self.refresh()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a side is being answered."""
+        return self._running is not None
+
+    def refresh(self) -> None:
+        """Say whether something can be run."""
+        if self._running is None:
+            self._view.show_ready("" if self._models.description else NO_MODEL)
+
+    def run(self, prompt: str) -> None:
+        """Answer `prompt` twice, as the chat on show would."""
+        if self._running is not None or self._models.description is None:
+            return
+        settings = self._settings()
+        own = settings.sampling.seed
+        seed = secrets.randbits(63) if own is None else own
+        sampling = replace(settings.sampling, seed=seed)
+        self._view.begin(seed)
+        drafts: dict[Side, DraftOptions] = {
+            "on": _drafting(settings.draft),
+            "off": DraftOptions(source="none"),
+        }
+        said = (Message("user", prompt),)
+        self._waiting = [
+            Ask(
+                CHAT_IDS[side],
+                side,
+                said,
+                engine_settings(replace(settings, sampling=sampling, draft=draft)),
+            )
+            for side, draft in drafts.items()
+        ]
+        self._next()
+
+    def stop(self) -> None:
+        """End the side that runs; the other one does not begin."""
+        if self._running is not None:
+            self._waiting.clear()
+            self._request(StopAnswer(CHAT_IDS[self._running]))
+
+    def take(self, reply: AnswerReply) -> bool:
+        """A reply of the engine's thread; False when it is about an answer of somebody else."""
+        side = next((side for side, chat_id in CHAT_IDS.items() if chat_id == reply.chat_id), None)
+        if side is None:
+            return False
+        match reply:
+            case AnswerEvents():
+                self._grow(side, reply)
+            case AnswerFailed():
+                self._leave()
+                self._view.show_failed(reply.problem.words)
+            case AnswerWithdrawn():
+                self._end_early()
+        return True
+
+    def _grow(self, side: Side, reply: AnswerEvents) -> None:
+        growth = self._answer.take(reply.events, self._clock())
+        for channel, pieces in groupby(growth.pieces, lambda piece: piece.channel):
+            text = "".join(piece.text for piece in pieces)
+            self._view.add_text(side, text, channel == "thinking")
+        finished, speed = self._answer.finished, self._answer.tokens_per_second
+        if finished is None and speed is not None:
+            self._view.show_speed(side, speed)
+        elif finished is not None and finished.reason == "stopped":
+            self._end_early()
+        elif finished is not None:
+            self._view.finish_side(side, finished.stats)
+            self._next(side)
+
+    def _end_early(self) -> None:
+        self._leave()
+        self._view.show_stopped()
+
+    def _next(self, done: Side | None = None) -> None:
+        """The side that waits; one that was stopped just as the first ended does not."""
+        if not self._waiting and done == "off":
+            self._leave()
+        elif not self._waiting:
+            self._end_early()
+        else:
+            self._ask_next()
+
+    def _ask_next(self) -> None:
+        ask = self._waiting.pop(0)
+        self._running = "on" if ask.chat_id == CHAT_IDS["on"] else "off"
+        self._answer = RunningAnswer(0, 0)
+        self.changed.emit()
+        self._view.begin_side(self._running)
+        self._request(ask)
+
+    def _leave(self) -> None:
+        self._running = None
+        self._waiting.clear()
+        self.changed.emit()
+        for chat_id in CHAT_IDS.values():
+            self._request(CloseChat(chat_id))
+
+
+def _drafting(draft: DraftOptions) -> DraftOptions:
+    """The chat's own drafting, or the automatic one where the chat has it switched off."""
+    return DraftOptions() if draft.source == "none" or draft.depth == 0 else draft

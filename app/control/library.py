@@ -1,0 +1,175 @@
+"""Joins the page of models with what is on the disk, what is recent, and downloads."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtWidgets import QFileDialog
+
+from app.control.downloads import Downloads
+from app.control.kept_settings import KeptSettings
+from app.control.model_values import library_entry
+from app.library.advice import advice
+from app.library.find_models import RECENT, FoundHere, Place, look_around, usual_places
+from app.library.hub_link import HubModel, read_hub_link
+from app.library.machine import Machine
+from app.start.beside import Beside
+from app.start.reveal import reveal
+from app.values.app_settings import (
+    with_model_folder,
+    with_recent_model,
+    without_model_folder,
+    without_recent_model,
+)
+from app.window.models.first_run_view import FirstRunView
+from app.window.models.library_view import LibraryView
+from app.window.models.model_values import LibraryEntry, OwnFolder
+from mlx_engine.values.model_description import ModelDescription
+
+BUILT_IN = "built-in"
+NO_MODEL = "This is neither a link to a model on the hub nor a name such as Qwen/Qwen3.5-4B."
+POCKET = LibraryEntry(
+    BUILT_IN, "Pocket model", "Built in", "7 MB · 1 drafting head", has_file=False
+)
+QUESTIONS = (
+    "How does drafting work?",
+    "How do I read a file line by line?",
+    "What does os.path.join do?",
+)
+
+
+class LibraryController(QObject):
+    """Folders are searched beside the window, for disks may be slow.
+
+    Signals:
+        chosen: the path of a model to load, None for the built-in one.
+        arrived: name and path of a model whose download is complete.
+    """
+
+    chosen = Signal(object)
+    arrived = Signal(str, str)
+
+    def __init__(
+        self,
+        library: LibraryView,
+        start: FirstRunView,
+        downloads: Downloads,
+        settings: KeptSettings,
+        places: Sequence[Place],
+        machine: Machine,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._library, self._start = library, start
+        self._downloads, self._settings = downloads, settings
+        self._places = tuple(places)
+        self._disk = Beside(self)
+        self._arrived: dict[str, str] = {}
+        self._connect()
+        start.show_questions(QUESTIONS)
+        start.show_advice(advice(machine))
+        self._show_folders(())
+
+    def _connect(self) -> None:
+        library, downloads = self._library, self._downloads
+        library.chosen.connect(self._choose)
+        library.get_wanted.connect(self._get)
+        library.pause_wanted.connect(downloads.pause)
+        library.resume_wanted.connect(downloads.resume)
+        library.cancel_wanted.connect(downloads.cancel)
+        library.file_chosen.connect(downloads.choose)
+        library.load_wanted.connect(lambda key: self.chosen.emit(self._arrived[key]))
+        library.reveal_wanted.connect(self._reveal)
+        library.forget_wanted.connect(self._forget)
+        library.folders.add_wanted.connect(self._ask_folder)
+        library.folders.remove_wanted.connect(self.remove_folder)
+        self._start.chosen.connect(self._choose)
+        downloads.changed.connect(library.show_downloads)
+        downloads.came.connect(self._arrive)
+
+    def refresh(self) -> None:
+        """Look again; the page shows what is known until then."""
+        value = self._settings.value
+        recent = tuple(path for path in value.recent_models if path != BUILT_IN)
+        places, own = self._places, value.model_folders
+        self._disk.run(lambda: look_around(places, own, recent), self._show)
+
+    def remember(self, model: ModelDescription, path: str | None) -> None:
+        """A model was loaded from there."""
+        self._start.show_built_in(path is None)
+        used = BUILT_IN if path is None else model.path
+        self._settings.change(with_recent_model(self._settings.value, used))
+
+    def get(self, model: HubModel) -> None:
+        """Say what a download would fetch, ready to begin."""
+        self._library.show_problem("")
+        self._downloads.look(model)
+
+    def add_folder(self, folder: str) -> None:
+        """Look for models there too, from now on."""
+        self._settings.change(with_model_folder(self._settings.value, Path(folder)))
+        self._show_folders(())
+        self.refresh()
+
+    def remove_folder(self, folder: str) -> None:
+        """Look there no more; its files stay as they are."""
+        self._settings.change(without_model_folder(self._settings.value, Path(folder)))
+        self._show_folders(())
+        self.refresh()
+
+    def close(self) -> None:
+        """The program ends."""
+        self._disk.forget()
+        self._downloads.stop_all()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a thread of a download still runs."""
+        return self._downloads.is_running
+
+    def _show(self, found: FoundHere) -> None:
+        entries = list(dict.fromkeys((POCKET, *map(library_entry, found.models))))
+        self._library.show_entries(entries)
+        self._start.show_recent([entry for entry in entries if entry.place == RECENT])
+        self._show_folders(found.missing)
+
+    def _show_folders(self, missing: Sequence[Path]) -> None:
+        own = self._settings.value.model_folders
+        gone = "it is not there now"
+        self._library.folders.show_folders(
+            [OwnFolder(str(folder), gone if folder in missing else "") for folder in own]
+        )
+
+    def _choose(self, path: str) -> None:
+        self.chosen.emit(None if path == BUILT_IN else path)
+
+    def _get(self, text: str) -> None:
+        link = read_hub_link(text)
+        if isinstance(link, HubModel):
+            self.get(link)
+        else:
+            self._library.show_problem(link or NO_MODEL)
+
+    def _arrive(self, key: str, path: str) -> None:
+        self._arrived[key] = path
+        self.arrived.emit(key.partition("@")[0], path)
+        self.refresh()
+
+    def _ask_folder(self) -> None:
+        folder = QFileDialog.getExistingDirectory(self._library, "Look for models in")
+        if folder:
+            self.add_folder(folder)
+
+    def _reveal(self, path: str) -> None:
+        if not reveal(path):
+            self._library.show_problem(f"{path} is no longer there.")
+
+    def _forget(self, path: str) -> None:
+        self._settings.change(without_recent_model(self._settings.value, path))
+        self.refresh()
+
+
+def all_places(hub_models: Path, home: Path) -> tuple[Place, ...]:
+    """The hub's cache where it really is, and the other usual places."""
+    hub = Place("Hugging Face", hub_models, "hub-cache")
+    return (hub, *(place for place in usual_places(home) if place.layout != "hub-cache"))

@@ -1,0 +1,149 @@
+"""Joins the session panel with the settings of the chat on show, the presets and the defaults."""
+
+from dataclasses import replace
+from typing import cast
+
+from PySide6.QtCore import QObject
+
+from app.control.abilities import abilities
+from app.control.chat import ChatController
+from app.control.kept_settings import KeptSettings
+from app.control.live_figures import LiveFigures
+from app.control.model_values import facts_of
+from app.control.models import ModelController
+from app.control.settings import session_settings
+from app.library.machine import Machine
+from app.values.app_settings import with_preset, without_preset
+from app.values.chat_settings import ChatSettings, as_preset
+from app.window.session_panel.session_panel import SessionPanel
+from app.worker.replies import DraftOutputInUse
+from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.options import DraftOutput, LoadOptions, Numerics
+
+
+class SessionController(QObject):
+    """The panel shows the chat on show and nothing else; what it changes goes to that chat only."""
+
+    def __init__(
+        self,
+        panel: SessionPanel,
+        chats: ChatController,
+        models: ModelController,
+        figures: LiveFigures,
+        settings: KeptSettings,
+        machine: Machine,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._panel, self._chats, self._models = panel, chats, models
+        self._figures, self._settings, self._machine = figures, settings, machine
+        self._outputs: dict[str, DraftOutput | None] = {}
+        panel.system_changed.connect(lambda text: self._change(system=text))
+        panel.draft_changed.connect(lambda draft: self._change(draft=draft))
+        panel.sampling_changed.connect(lambda sampling: self._change(sampling=sampling))
+        panel.generation_changed.connect(lambda options: self._change(generation=options))
+        panel.numerics_changed.connect(self._change_numerics)
+        panel.draft_model_changed.connect(self._change_draft_model)
+        panel.thinking_changed.connect(lambda thinking: self._change(thinking=thinking))
+        panel.preset_chosen.connect(self._use_preset)
+        panel.preset_saved.connect(self._save_preset)
+        panel.preset_deleted.connect(self._delete_preset)
+        panel.defaults_wanted.connect(self._make_default)
+        panel.fold_groups(settings.value.folded_groups)
+        panel.groups_folded.connect(self._keep_folded)
+        chats.settings_shown.connect(self._show_settings)
+        chats.opened.connect(self._show_chat)
+        models.loaded.connect(self._use_model)
+        models.drafts_through.connect(self._take_output)
+        models.described.connect(lambda _: self._show_model(models.description))
+        models.unloaded.connect(lambda _: self._show_model(None))
+        self._show_presets()
+        self._show_model(None)
+
+    def show_now(self) -> None:
+        """After a round or an answer: what drafting did in it."""
+        self._panel.show_drafting(self._figures.history.state)
+
+    def _take_output(self, reply: DraftOutputInUse) -> None:
+        """The output head that a chat's drafts go through; the panel shows that of its chat."""
+        self._outputs[reply.chat_id] = reply.output
+        self._show_output()
+
+    def _show_output(self) -> None:
+        self._panel.show_output(self._outputs.get(str(self._chats.chat.chat_id)))
+
+    def _change(self, **changes: object) -> None:
+        settings = self._chats.chat.settings
+        self._chats.change_settings(replace(settings, **changes))  # type: ignore[arg-type]
+
+    def _change_draft_model(self, place: str) -> None:
+        """Loads the model anew, with this one beside it; one that does not fit is a reason."""
+        load = self._chats.chat.settings.load
+        wanted = replace(load, draft_model=place or None, draft_misfit="plain")
+        self._change(load=wanted)
+
+    def _change_numerics(self, numerics: str) -> None:
+        load = self._chats.chat.settings.load
+        self._change(load=replace(load, numerics=cast(Numerics, numerics)))
+
+    def _show_settings(self, settings: ChatSettings) -> None:
+        self._panel.show_settings(session_settings(settings))
+        self._show_presets()
+
+    def _show_chat(self) -> None:
+        stats = self._chats.last_stats
+        self._panel.show_last_seed(stats.seed if stats else None)
+        self._show_output()
+
+    @property
+    def _load_options(self) -> LoadOptions | None:
+        """How the model in use was loaded."""
+        return self._models.in_use.options if self._models.in_use else None
+
+    def _use_model(self, model: ModelDescription) -> None:
+        """What was in effect with another one says nothing any more."""
+        self._outputs.clear()
+        self._show_model(model)
+
+    def _show_model(self, model: ModelDescription | None) -> None:
+        if model is None:
+            self._panel.show_model(None, None)
+        else:
+            known = abilities(model, self._load_options)
+            self._panel.show_model(facts_of(model, self._machine), known)
+
+    def _keep_folded(self, titles: tuple[str, ...]) -> None:
+        self._settings.change(replace(self._settings.value, folded_groups=titles))
+
+    # presets and defaults
+
+    def _use_preset(self, name: str) -> None:
+        preset = self._settings.value.presets.get(name)
+        if preset is not None:
+            kept = self._chats.chat.settings
+            load = replace(kept.load, numerics=preset.load.numerics)
+            self._chats.change_settings(
+                replace(preset, model_path=kept.model_path, load=load, preset=name)
+            )
+
+    def _save_preset(self, name: str) -> None:
+        preset = as_preset(self._chats.chat.settings)
+        self._settings.change(with_preset(self._settings.value, name, preset))
+        self._change(preset=name)
+
+    def _delete_preset(self, name: str) -> None:
+        self._settings.change(without_preset(self._settings.value, name))
+        self._change(preset=None)
+
+    def _make_default(self) -> None:
+        settings = self._chats.chat.settings
+        chosen = replace(as_preset(settings), preset=settings.preset)
+        self._settings.change(replace(self._settings.value, new_chat=chosen))
+
+    def _show_presets(self) -> None:
+        """The chat's own stays named after it was changed by hand."""
+        settings, presets = self._chats.chat.settings, self._settings.value.presets
+        current = presets.get(settings.preset or "")
+        is_changed = current is not None and as_preset(current) != as_preset(settings)
+        name = None if current is None else settings.preset
+        self._panel.show_presets(tuple(presets), name, is_changed)

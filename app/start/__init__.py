@@ -1,0 +1,1 @@
+"""What surrounds the window: one instance, folders, assets, the log, files from outside."""

@@ -1,0 +1,25 @@
+"""The only reader of assets/: where the pictures, fonts, colours and built-in model lie.
+
+An installed package carries them as app/assets; in a checkout they are the assets/ folder beside
+app/.
+"""
+
+from pathlib import Path
+
+APP_FOLDER = Path(__file__).parents[1]
+
+
+def asset_folder(app_folder: Path = APP_FOLDER) -> Path:
+    """The folder of all assets; FileNotFoundError when the installation lost it."""
+    for folder in (app_folder / "assets", app_folder.parent / "assets"):
+        if folder.is_dir():
+            return folder
+    raise FileNotFoundError(f"{app_folder / 'assets'} is missing: install Headstart again.")
+
+
+def asset_path(name: str, app_folder: Path = APP_FOLDER) -> Path:
+    """The file or folder `name` ("icons/app.svg"); FileNotFoundError when there is none."""
+    path = asset_folder(app_folder) / name
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is missing: install Headstart again.")
+    return path

@@ -1,0 +1,139 @@
+"""A comparison comes to its end whatever happens in its middle."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+from scripted_engine import DESCRIPTION, Answer
+from windows import running, scripted
+
+from app.control.compare import CHAT_IDS, CompareController
+from app.control.models import ModelController
+from app.values.chat_settings import ChatSettings
+from app.window.compare.compare_pane import ComparePane
+from app.window.compare.compare_view import CompareView, Side
+from app.window.theme import TypeSizes, load_theme
+from app.worker.replies import (
+    AnswerEvents,
+    AnswerFailed,
+    LoadProgress,
+    ModelLoaded,
+    Problem,
+)
+from app.worker.requests import Ask, CloseChat, StopAnswer
+from mlx_engine.values.events import (
+    FinishReason,
+    GenerationFinished,
+    PromptProgress,
+    RoundFinished,
+    TextPiece,
+)
+from mlx_engine.values.options import DraftOptions, SamplingOptions
+from mlx_engine.values.stats import GenerationStats, RoundStats
+
+
+class Comparison:
+    """A controller whose engine is the test."""
+
+    def __init__(self, qtbot: QtBot) -> None:
+        self.asked: list[Any] = []
+        self.now = 0.0
+        self.view = CompareView(load_theme("light"), TypeSizes())
+        qtbot.addWidget(self.view)
+        models = ModelController(self.asked.append)
+        sampling = SamplingOptions(seed=5)
+        self.settings = ChatSettings(draft=DraftOptions(depth=0), sampling=sampling)
+        self.controller = CompareController(
+            self.view, models, self.asked.append, lambda: self.settings, clock=lambda: self.now
+        )
+        models.take(ModelLoaded(None, replace(DESCRIPTION, mtp_heads=0)))
+
+    def say(self, side: Side, *events: Any) -> None:
+        assert self.controller.take(AnswerEvents(CHAT_IDS[side], side, events))
+
+    def end(self, side: Side, reason: FinishReason = "end") -> None:
+        stats = GenerationStats(generated_tokens=3, tokens_per_second=20.0, seed=5)
+        self.say(side, TextPiece("three"), GenerationFinished(reason, stats, "three"))
+
+    def pane(self, title: str) -> str:
+        panes = self.view.findChildren(ComparePane)
+        return next(p.accessibleDescription() for p in panes if p.accessibleName() == title)
+
+
+@pytest.fixture
+def comparison(qtbot: QtBot) -> Comparison:
+    made = Comparison(qtbot)
+    made.controller.run("Count.")
+    return made
+
+
+def test_both_sides_have_the_seed_and_their_own_drafting(comparison: Comparison) -> None:
+    comparison.end("on")
+    comparison.end("off")
+    asks = [request for request in comparison.asked if isinstance(request, Ask)]
+    assert [ask.settings.draft for ask in asks] == [DraftOptions(), DraftOptions(source="none")]
+    assert {ask.settings.sampling.seed for ask in asks if ask.settings.sampling} == {5}
+    assert not comparison.controller.is_running
+    closed = {r.chat_id for r in comparison.asked if isinstance(r, CloseChat)}
+    assert closed == set(CHAT_IDS.values())
+
+
+def test_speed_is_shown_while_it_runs(comparison: Comparison) -> None:
+    a_round = RoundFinished(RoundStats(0, 1, 1, 1, 2, 1.0, 1.0, 1.0))
+    comparison.say("on", PromptProgress(4, 4))
+    assert comparison.pane("Drafting on") == "Drafting on, Reading the prompt"
+    comparison.say("on", TextPiece("Why", "thinking"), TextPiece(" so"), a_round)
+    comparison.now = 0.5
+    comparison.say("on", TextPiece(" and"), a_round)
+    assert comparison.pane("Drafting on") == "Drafting on, 4.0 tok/s, Running"
+
+
+def test_a_stop_that_comes_as_the_first_side_ends(comparison: Comparison) -> None:
+    comparison.controller.stop()
+    assert isinstance(comparison.asked[-1], StopAnswer)
+    comparison.end("on")
+    assert not comparison.controller.is_running
+    assert comparison.pane("Drafting off") == "Drafting off, Stopped"
+    comparison.controller.run("Again.")
+    assert comparison.controller.is_running
+
+
+def test_an_error_in_the_second_side_keeps_the_first(comparison: Comparison) -> None:
+    comparison.end("on")
+    comparison.say("off", TextPiece("thr"))
+    problem = Problem("known", "OutOfMemory", "Memory ran out: choose a smaller model.")
+    comparison.controller.take(AnswerFailed(CHAT_IDS["off"], "off", problem))
+    assert not comparison.controller.is_running
+    assert comparison.pane("Drafting on").startswith("Drafting on, 20.0 tok/s")
+    assert comparison.pane("Drafting off") == "Drafting off, Failed"
+
+
+def test_answers_of_chats_are_left_alone(comparison: Comparison) -> None:
+    assert not comparison.controller.take(AnswerEvents("7", "8", (TextPiece("x"),)))
+
+
+def test_the_stop_command_ends_what_runs(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> None:
+    source = scripted(Answer("word " * 500, pause_s=0.01), Answer("word " * 500, pause_s=0.01))
+    with running(qapp, qtbot, tmp_path, source) as driven:
+        parts, stop = driven.parts, driven.widgets.actions["stop"]
+        assert not stop.isEnabled()
+        driven.send("Go on.")
+        assert stop.isEnabled()
+        driven.until(lambda: len(parts.chats.chat.turns) == 2)
+        stop.trigger()
+        driven.until_answered()
+        assert not stop.isEnabled()
+        parts.compare.run("Why?")
+        assert stop.isEnabled()
+        stop.trigger()
+        driven.until(lambda: not parts.compare.is_running)
+        assert not stop.isEnabled()
+        parts.models.load_path(None)
+        parts.models.progressed.emit(LoadProgress(None, 0, 0))
+        assert stop.isEnabled()
+        stop.trigger()
+        driven.until(lambda: parts.models.loading is None)
+        driven.until(lambda: not stop.isEnabled())

@@ -1,0 +1,83 @@
+"""Downloads run beside the window, pause, go on, and say what is wrong."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fake_hub import FakeHub, serving
+from pytestqt.qtbot import QtBot
+
+from app.control.downloads import Downloads, key_of
+from app.library.download import Hub
+from app.library.hub_link import HubModel
+from app.window.models.model_values import DownloadFigures
+
+pytestmark = pytest.mark.qt_log_level_fail("WARNING")
+MODEL = HubModel("org/small")
+WEIGHTS = bytes(range(256)) * 40_000
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeHub]:
+    files = {"config.json": b"{}", "tokenizer.json": b"{}", "model.safetensors": WEIGHTS}
+    with serving(FakeHub({"org/small": files})) as made:
+        yield made
+
+
+@pytest.fixture
+def downloads(qtbot: QtBot, fake: FakeHub, tmp_path: Path) -> Iterator[Downloads]:
+    made = Downloads(Hub(tmp_path / "hub", fake.endpoint, token=False))
+    yield made
+    made.stop_all()
+
+
+class Seen:
+    """The newest figures of all downloads, and where models came to lie."""
+
+    def __init__(self, downloads: Downloads) -> None:
+        self.figures: tuple[DownloadFigures, ...] = ()
+        self.came: list[str] = []
+        downloads.changed.connect(self._take)
+        downloads.came.connect(lambda _, path: self.came.append(path))
+
+    def _take(self, figures: tuple[DownloadFigures, ...]) -> None:
+        self.figures = figures
+
+    def phase(self) -> str:
+        return self.figures[0].phase if self.figures else ""
+
+
+def test_a_model_comes_whole(downloads: Downloads, qtbot: QtBot) -> None:
+    seen = Seen(downloads)
+    downloads.start(MODEL)
+    downloads.start(MODEL)
+    qtbot.waitUntil(lambda: bool(seen.came), timeout=20_000)
+    assert len(seen.figures) == 1
+    assert seen.phase() == "done"
+    assert (Path(seen.came[0]) / "model.safetensors").read_bytes() == WEIGHTS
+
+
+def test_a_pause_keeps_what_came(downloads: Downloads, qtbot: QtBot, fake: FakeHub) -> None:
+    seen = Seen(downloads)
+    downloads.start(MODEL)
+    downloads.pause(key_of(MODEL))
+    qtbot.waitUntil(lambda: seen.phase() in ("paused", "done"), timeout=20_000)
+    qtbot.waitUntil(lambda: not downloads.is_running, timeout=20_000)
+    downloads.resume(key_of(MODEL))
+    qtbot.waitUntil(lambda: seen.phase() == "done", timeout=20_000)
+
+
+def test_an_unknown_model_is_said_in_words(downloads: Downloads, qtbot: QtBot) -> None:
+    seen = Seen(downloads)
+    downloads.start(HubModel("org/nothing"))
+    qtbot.waitUntil(lambda: seen.phase() == "failed", timeout=20_000)
+    assert "no such model" in seen.figures[0].words
+
+
+def test_a_cancelled_one_is_listed_no_more(downloads: Downloads, qtbot: QtBot) -> None:
+    seen = Seen(downloads)
+    downloads.start(MODEL)
+    downloads.cancel(key_of(MODEL))
+    assert seen.figures == ()
+    qtbot.waitUntil(lambda: not downloads.is_running, timeout=20_000)
+    assert seen.figures == ()

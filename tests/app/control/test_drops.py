@@ -1,0 +1,148 @@
+"""Whatever is dragged over the window and let go there, through Qt's own events."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from model_files import gguf, model_folder, safetensors
+from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
+from PySide6.QtGui import QDragEnterEvent, QDragLeaveEvent, QDropEvent
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+from scripted_models import WorkerEngine, described
+from windows import Driven, running, scripted
+
+pytestmark = pytest.mark.qt_log_level_fail("WARNING")
+POCKET = Path(__file__).parents[3] / "assets" / "pocket_model"
+BUTTON, KEYS = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+ACTION = Qt.DropAction.CopyAction
+
+
+@pytest.fixture
+def driven(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> Iterator[Driven]:
+    source = scripted()
+    source.engines[str(tmp_path / "Small-4bit")] = WorkerEngine(
+        description=described("Small-4bit", 10**9)
+    )
+    shutil.copytree(POCKET, tmp_path / "Small-4bit", ignore=shutil.ignore_patterns("training"))
+    with running(qapp, qtbot, tmp_path / "home", source) as one:
+        yield one
+
+
+def mime_of(*things: Path | str) -> QMimeData:
+    """Files as the Finder drags them; a text as a browser does."""
+    mime = QMimeData()
+    if isinstance(things[0], str):
+        mime.setText(things[0])
+    else:
+        mime.setUrls([QUrl.fromLocalFile(str(thing)) for thing in things])
+    return mime
+
+
+def drag(driven: Driven, mime: QMimeData) -> str:
+    """Hover; what the overlay says."""
+    overlay = driven.widgets.overlay
+    QApplication.sendEvent(driven.widgets.window, QDragLeaveEvent())
+    event = QDragEnterEvent(QPoint(300, 300), ACTION, mime, BUTTON, KEYS)
+    QApplication.sendEvent(driven.widgets.window, event)
+    driven.until(
+        lambda: overlay.isVisible() and "Looking at it" not in overlay.accessibleDescription()
+    )
+    return overlay.accessibleDescription()
+
+
+def drop(driven: Driven, mime: QMimeData) -> None:
+    event = QDropEvent(QPointF(300, 300), ACTION, mime, BUTTON, KEYS)
+    QApplication.sendEvent(driven.widgets.window, event)
+    assert not driven.widgets.overlay.isVisible()
+
+
+def test_what_leaves_again_does_nothing(driven: Driven, tmp_path: Path) -> None:
+    link = mime_of("https://huggingface.co/org/small")
+    assert drag(driven, link).startswith("Download org/small Its size is shown before it starts")
+    assert "Load Small-4bit" in drag(driven, mime_of(tmp_path / "Small-4bit"))
+    QApplication.sendEvent(driven.widgets.window, QDragLeaveEvent())
+    assert not driven.widgets.overlay.isVisible()
+    assert not driven.widgets.layer.isVisible()
+
+
+def test_a_model_folder_or_a_file_of_it(driven: Driven, tmp_path: Path) -> None:
+    for name in ("model.safetensors", "config.json", ""):
+        mime = mime_of(tmp_path / "Small-4bit" / name)
+        assert drag(driven, mime).startswith("Load Small-4bit Opened where it lies")
+    drop(driven, mime)
+    driven.until(driven.widgets.layer.isVisible)
+    driven.widgets.card.load_wanted.emit()
+    driven.until(lambda: driven.parts.models.model_name == "Small-4bit")
+
+
+def test_files_of_one_model_at_once_and_one_shard_for_all(driven: Driven, tmp_path: Path) -> None:
+    second = [gguf(tmp_path / f"m-0000{number}-of-00002.gguf") for number in (1, 2)][1]
+    assert drag(driven, mime_of(second)).startswith("Load m-00001-of-00002.gguf")
+    mime = mime_of(*sorted((tmp_path / "Small-4bit").iterdir()))
+    assert drag(driven, mime).startswith("Load Small-4bit")
+    drop(driven, mime)
+    driven.until(driven.widgets.layer.isVisible)
+
+
+def test_heads_for_the_model_in_use(driven: Driven, tmp_path: Path) -> None:
+    mime = mime_of(safetensors(tmp_path / "mtp.safetensors", ["mtp.fc.weight"]))
+    assert drag(driven, mime).startswith("Use mtp.safetensors as drafting heads for Pocket model")
+    drop(driven, mime)
+    driven.until(driven.widgets.layer.isVisible)
+
+
+def test_a_folder_of_several_models_is_for_the_library(driven: Driven, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        model_folder(tmp_path / "many" / name)
+    mime = mime_of(tmp_path / "many")
+    assert drag(driven, mime).startswith("Add many to the library 2 models")
+    drop(driven, mime)
+    driven.until(lambda: driven.widgets.window.page == "library")
+    assert driven.parts.settings.value.model_folders == (tmp_path / "many",)
+
+
+def test_texts_together_with_one_that_is_none(driven: Driven, tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("a.py", "b.md", "c.png")]
+    for path, content in zip(paths, ("x = 1\n", "# b", "\x89PNG"), strict=True):
+        path.write_text(content, encoding="latin-1")
+    said = drag(driven, mime_of(*paths))
+    assert said.startswith("Attach 2 files 9 B of text")
+    assert "c.png is a picture" in said
+    drop(driven, mime_of(*paths))
+    driven.until(lambda: len(driven.widgets.composer.attachments()) == 2)
+    assert "c.png is a picture" in driven.widgets.notice.words()
+
+
+def test_two_models_are_one_too_many(driven: Driven, tmp_path: Path) -> None:
+    mime = mime_of(tmp_path / "Small-4bit", gguf(tmp_path / "other.gguf"))
+    assert drag(driven, mime).startswith("Drop one model at a time")
+    drop(driven, mime)
+    driven.until(lambda: "one model at a time" in driven.widgets.notice.words())
+
+
+USELESS = {
+    "cut.gguf": (b"<html>", "does not start as a GGUF"),
+    "half.gguf.part": (b"GGUF", "not downloaded to its end"),
+    "pytorch_model.bin": (b"PK", "could run code"),
+    "photo.jpg": (b"\xff\xd8\xff", "a picture"),
+    "latin.txt": (b"caf\xe9", "not text in UTF-8 or UTF-16"),
+}
+
+
+def test_files_of_no_use(driven: Driven, tmp_path: Path) -> None:
+    for name, (content, why) in USELESS.items():
+        (tmp_path / name).write_bytes(content)
+        said = drag(driven, mime_of(tmp_path / name))
+        assert said.startswith("This cannot be used")
+        assert why in said
+        drop(driven, mime_of(tmp_path / name))
+        driven.until(lambda why=why: why in driven.widgets.notice.words())
+
+
+def test_two_files_opened_one_after_the_other_both_count(driven: Driven, tmp_path: Path) -> None:
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text(name)
+        driven.parts.drops.take([str(tmp_path / name)])
+    driven.until(lambda: len(driven.widgets.composer.attachments()) == 2)

@@ -1,0 +1,129 @@
+"""What goes wrong with models and the engine is said, logged, and not in the way of the end."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QApplication, QLabel, QPushButton
+from pytestqt.qtbot import QtBot
+from scripted_engine import Answer
+from scripted_models import ScriptedModels, WorkerEngine, described
+from windows import Driven, running, scripted
+
+from app.window.crash_box import CrashBox
+
+pytestmark = pytest.mark.qt_log_level_fail("WARNING")
+POCKET = Path(__file__).parents[3] / "assets" / "pocket_model"
+
+
+@pytest.fixture
+def source() -> ScriptedModels:
+    made = scripted()
+    made.engines[str(POCKET)] = WorkerEngine(description=described("Large", 10**9))
+    return made
+
+
+@pytest.fixture
+def driven(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path, source: ScriptedModels
+) -> Iterator[Driven]:
+    with running(qapp, qtbot, tmp_path, source) as one:
+        yield one
+
+
+def card_says(driven: Driven) -> str:
+    return " ".join(label.text() for label in driven.widgets.card.findChildren(QLabel))
+
+
+def offer(driven: Driven, path: Path) -> None:
+    driven.parts.cards.offer(str(path))
+    driven.until(driven.widgets.layer.isVisible)
+
+
+def test_closing_in_the_middle_of_a_load_is_quick(driven: Driven, source: ScriptedModels) -> None:
+    source.pause_s, source.slices = 0.02, 1000
+    offer(driven, POCKET)
+    driven.widgets.card.load_wanted.emit()
+    driven.until(lambda: "of 1.00 GB" in card_says(driven))
+    started = time.perf_counter()
+    driven.widgets.window.close()
+    assert time.perf_counter() - started < 10
+    assert not driven.parts.worker.isRunning()
+    assert str(POCKET) not in source.loaded
+
+
+def test_a_model_whose_file_is_deleted_under_its_card(
+    driven: Driven, source: ScriptedModels
+) -> None:
+    offer(driven, POCKET)
+    del source.engines[str(POCKET)]
+    driven.widgets.card.load_wanted.emit()
+    driven.until(lambda: "no such file or folder" in card_says(driven))
+    assert driven.parts.models.model_name == "Pocket model"
+    driven.widgets.card.closed.emit()
+    assert driven.ask("Still there?") == "You said: Still there?"
+
+
+def test_the_card_of_one_model_is_left_alone_by_the_load_of_another(
+    driven: Driven, source: ScriptedModels, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.gguf"
+    source.engines[str(other)] = WorkerEngine(description=described("Other", 10**9))
+    offer(driven, POCKET)
+    driven.parts.models.load_path(str(other))
+    driven.until(lambda: driven.parts.models.model_name == "Other")
+    assert driven.widgets.layer.isVisible()
+    assert "pocket_model" in card_says(driven)
+
+
+def test_a_bug_in_an_answer_has_details_to_copy_and_is_in_the_log(
+    driven: Driven, source: ScriptedModels, tmp_path: Path, qtbot: QtBot
+) -> None:
+    source.engines["None"].answers.append(Answer("Half", error=KeyError("lost")))
+    driven.send("Why?")
+    driven.until(lambda: "KeyError" in driven.widgets.notice.words())
+    buttons = driven.widgets.notice.findChildren(QPushButton)
+    next(button for button in buttons if button.text() == "Details").click()
+    box = driven.widgets.window.findChild(CrashBox)
+    assert box.isVisible()
+    box.copy_button.click()
+    assert "scripted_engine.py" in QGuiApplication.clipboard().text()
+    box.accept()
+    assert "KeyError: 'lost'" in (tmp_path / "logs" / "headstart.log").read_text()
+    assert driven.ask("And now?") == "You said: And now?"
+
+
+def test_a_bug_outside_of_answers_opens_the_crash_box(
+    driven: Driven, source: ScriptedModels
+) -> None:
+    source.engines[str(POCKET)] = WorkerEngine(
+        description=described("Large", 10**9), passes_left=1, pass_s=-1.0
+    )
+    driven.parts.models.load_path(str(POCKET))
+    driven.until(lambda: driven.widgets.window.findChild(CrashBox) is not None)
+    box = driven.widgets.window.findChild(CrashBox)
+    assert box.isVisible()
+    box.accept()
+    assert driven.ask("Still there?") == "You said: Still there?"
+
+
+def test_tokens_of_an_attachment_are_counted_while_an_answer_runs(
+    driven: Driven, source: ScriptedModels, tmp_path: Path
+) -> None:
+    source.engines["None"].answers.append(Answer("word " * 3000, pause_s=0.005))
+    driven.send("Go")
+    driven.until(lambda: bool(driven.parts.figures.history.tokens_per_pass_over_time))
+    note = tmp_path / "note.py"
+    note.write_text("print('hello')\n")
+    driven.parts.drops.take([str(note)])
+    composer = driven.widgets.composer
+    driven.until(
+        lambda: any(
+            label.text().endswith("B · 4 tokens") for label in composer.findChildren(QLabel)
+        )
+    )
+    assert driven.parts.chats.running is not None
+    driven.parts.chats.stop()
+    driven.until_answered()

@@ -1,0 +1,137 @@
+"""Colours, text size, panels and commands: chosen, applied, remembered."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QPalette
+from PySide6.QtWidgets import QApplication, QLineEdit
+from pytestqt.qtbot import QtBot
+from scripted_engine import Answer
+from windows import Driven, running, scripted
+
+from app.control.look import scheme_for
+from app.window.theme import load_theme
+
+pytestmark = pytest.mark.qt_log_level_fail("WARNING")
+
+
+@pytest.fixture
+def driven(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> Iterator[Driven]:
+    with running(qapp, qtbot, tmp_path, scripted()) as one:
+        yield one
+
+
+@pytest.mark.parametrize(
+    ("wish", "system", "scheme"),
+    [
+        ("system", Qt.ColorScheme.Dark, "dark"),
+        ("system", Qt.ColorScheme.Light, "light"),
+        ("system", Qt.ColorScheme.Unknown, "light"),
+        ("light", Qt.ColorScheme.Dark, "light"),
+        ("dark", Qt.ColorScheme.Unknown, "dark"),
+    ],
+)
+def test_the_scheme_is_the_user_s_or_the_system_s(wish, system, scheme) -> None:
+    assert scheme_for(wish, system) == scheme
+
+
+def test_dark_dresses_the_application(driven: Driven, qapp: QApplication) -> None:
+    driven.ask("A message to be dressed")
+    driven.widgets.actions["dark"].trigger()
+    page = qapp.palette().color(QPalette.ColorRole.Window).name()
+    assert page == load_theme("dark").page.lower()
+    assert driven.widgets.actions["dark"].isChecked()
+    assert not driven.widgets.actions["light"].isChecked()
+    driven.widgets.actions["light"].trigger()
+    page = qapp.palette().color(QPalette.ColorRole.Window).name()
+    assert page == load_theme("light").page.lower()
+
+
+def test_text_grows_and_shrinks(driven: Driven, qapp: QApplication) -> None:
+    usual = qapp.font().pixelSize()
+    driven.widgets.actions["larger"].trigger()
+    driven.widgets.actions["larger"].trigger()
+    assert driven.parts.settings.value.text_zoom == 1.2
+    assert qapp.font().pixelSize() > usual
+    driven.widgets.actions["actual-size"].trigger()
+    assert qapp.font().pixelSize() == usual
+
+
+def test_panels_and_choices_are_remembered(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    with running(qapp, qtbot, tmp_path, scripted()) as first:
+        first.widgets.actions["sidebar"].trigger()
+        first.widgets.actions["drafted-words"].trigger()
+        first.widgets.actions["session"].trigger()
+    with running(qapp, qtbot, tmp_path, scripted()) as again:
+        assert not again.widgets.window.has_sidebar
+        assert again.widgets.window.panel is None
+        assert again.widgets.actions["drafted-words"].isChecked()
+        assert not again.widgets.actions["sidebar"].isChecked()
+
+
+def test_the_strip_opens_the_drafting_view_and_closes_it(driven: Driven) -> None:
+    driven.ask("Draft something")
+    driven.widgets.strip.opened.emit()
+    assert driven.widgets.window.panel == "drafting"
+    driven.widgets.strip.opened.emit()
+    assert driven.widgets.window.panel == "session"
+
+
+def test_stop_is_there_only_while_something_runs(driven: Driven) -> None:
+    actions = driven.widgets.actions
+    assert not actions["stop"].isEnabled()
+    driven.send("Go")
+    assert actions["stop"].isEnabled()
+    driven.until_answered()
+    assert not actions["stop"].isEnabled()
+    assert actions["regenerate"].isEnabled()
+
+
+def test_a_mistake_in_a_slot_is_kept_and_told(driven: Driven) -> None:
+    driven.parts.mistakes.take(ValueError, ValueError("oops"), None)
+    assert "ValueError: oops" in driven.parts.mistakes.log_file.read_text()
+    boxes = [w for w in QApplication.topLevelWidgets() if w.windowTitle().endswith("a mistake")]
+    assert boxes
+    for box in boxes:
+        box.close()
+
+
+def test_panels_have_room_for_larger_text_from_the_start(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    with running(qapp, qtbot, tmp_path, scripted()) as first:
+        usual = first.widgets.sidebar.width()
+        settings = first.parts.settings
+        settings.change(replace(settings.value, text_zoom=1.5))
+        assert first.widgets.sidebar.minimumWidth() > usual
+    with running(qapp, qtbot, tmp_path, scripted()) as again:
+        assert again.widgets.sidebar.width() > usual
+        again.widgets.actions["actual-size"].trigger()
+        assert again.widgets.sidebar.minimumWidth() == usual
+
+
+def test_escape_in_a_search_leaves_the_answer_alone(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    source = scripted(Answer("word " * 400, pause_s=0.02))
+    with running(qapp, qtbot, tmp_path, source) as driven:
+        widgets = driven.widgets
+        driven.send("Talk.")
+        driven.until(lambda: len(driven.shown) == 2)
+        widgets.window.activateWindow()
+        for name, field in (("find", widgets.transcript.find_bar.field), ("search", None)):
+            widgets.actions[name].trigger()  # type: ignore[index]
+            focus = field or QApplication.focusWidget()
+            assert focus is not None
+            qtbot.keyClicks(focus, "zebra")
+            qtbot.keyClick(focus, Qt.Key.Key_Escape)
+            assert driven.parts.chats.running is not None
+            assert not widgets.transcript.find_bar.isVisible()
+        assert isinstance(focus, QLineEdit) and focus.text() == ""
+        widgets.actions["stop"].trigger()
+        driven.until_answered()

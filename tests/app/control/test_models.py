@@ -1,0 +1,197 @@
+"""Models: loaded at the start, dropped, refused, used with other heads, compared, remembered."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QApplication, QLabel, QWidget
+from pytestqt.qtbot import QtBot
+from scripted_engine import Answer
+from scripted_models import MISFIT, Doubting, ScriptedModels, WorkerEngine, described
+from windows import Driven, running, scripted
+
+from app.control.library import BUILT_IN
+from app.worker.replies import DraftOutputInUse
+from app.worker.requests import LoadModel
+from mlx_engine.values.errors import BadModelFile
+from mlx_engine.values.options import LoadOptions
+
+pytestmark = pytest.mark.qt_log_level_fail("WARNING")
+POCKET = Path(__file__).parents[3] / "assets" / "pocket_model"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A folder that looks like a model, whose engine is scripted."""
+    folder = tmp_path / "Small-4bit"
+    shutil.copytree(POCKET, folder, ignore=shutil.ignore_patterns("training"))
+    return folder
+
+
+@pytest.fixture
+def source(model: Path) -> ScriptedModels:
+    made = scripted()
+    made.engines[str(model)] = WorkerEngine(description=described("Small-4bit", 10**9))
+    return made
+
+
+@pytest.fixture
+def driven(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path, source: ScriptedModels
+) -> Iterator[Driven]:
+    with running(qapp, qtbot, tmp_path / "home", source) as one:
+        yield one
+
+
+def test_the_built_in_model_is_loaded_first_and_the_last_one_after(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path, source: ScriptedModels, model: Path
+) -> None:
+    with running(qapp, qtbot, tmp_path, source) as first:
+        assert first.parts.settings.value.recent_models == (BUILT_IN,)
+        first.parts.models.load_path(str(model))
+        first.until(lambda: first.parts.models.model_name == "Small-4bit")
+        path = first.parts.settings.value.recent_models[0]
+    source.engines[path] = source.engines[str(model)]
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).touch()
+    with running(qapp, qtbot, tmp_path, source) as again:
+        assert again.parts.models.model_name == "Small-4bit"
+    Path(path).unlink()
+    with running(qapp, qtbot, tmp_path, source) as without:
+        assert without.parts.models.model_name == "Pocket model"
+        assert "no longer there" in without.widgets.notice.words()
+
+
+def test_a_dropped_model_shows_its_card_and_loads(driven: Driven, model: Path) -> None:
+    window = driven.widgets.window
+    window.dragged.emit([str(model)])
+    driven.until(driven.widgets.overlay.isVisible)
+    assert "Load Small-4bit" in driven.widgets.overlay.accessibleDescription()
+    window.drag_left.emit()
+    assert not driven.widgets.overlay.isVisible()
+    window.dropped.emit([str(model)])
+    driven.until(driven.widgets.layer.isVisible)
+    driven.widgets.card.load_wanted.emit()
+    driven.until(lambda: driven.parts.models.model_name == "Small-4bit")
+    assert not driven.widgets.layer.isVisible()
+
+
+def test_a_load_that_fails_leaves_the_model_in_use(
+    driven: Driven, source: ScriptedModels, model: Path
+) -> None:
+    source.broken[str(model)] = BadModelFile("model.safetensors: ends too early.")
+    driven.parts.drops.take([str(model)])
+    driven.until(driven.widgets.layer.isVisible)
+    driven.widgets.card.load_wanted.emit()
+    driven.until(lambda: driven.parts.models.loading is None)
+    assert driven.widgets.layer.isVisible()
+    assert driven.parts.models.model_name == "Pocket model"
+    driven.widgets.card.closed.emit()
+    assert driven.ask("Still there?") == "You said: Still there?"
+
+
+def test_a_load_can_be_cancelled(driven: Driven, source: ScriptedModels, model: Path) -> None:
+    source.pause_s = 0.2
+    driven.parts.drops.take([str(model)])
+    driven.until(driven.widgets.layer.isVisible)
+    driven.widgets.card.load_wanted.emit()
+    driven.widgets.card.cancel_wanted.emit()
+    driven.until(lambda: driven.parts.models.loading is None)
+    assert driven.parts.models.model_name == "Pocket model"
+    assert str(model) not in source.loaded
+
+
+def test_what_cannot_be_used_is_refused_with_its_reason(driven: Driven, tmp_path: Path) -> None:
+    picture = tmp_path / "photo.bin"
+    picture.write_bytes(b"\x00" * 50)
+    driven.parts.drops.hover([str(picture)])
+    driven.until(driven.widgets.overlay.isVisible)
+    assert "cannot be used" in driven.widgets.overlay.accessibleDescription()
+    driven.parts.drops.take([str(picture)])
+    driven.until(lambda: bool(driven.widgets.notice.words()))
+    assert "photo.bin" in driven.widgets.notice.words()
+
+
+def label_texts(driven: Driven) -> list[str]:
+    return [label.text() for label in driven.widgets.composer.findChildren(QLabel)]
+
+
+def test_texts_are_attached_and_sent_with_the_message(driven: Driven, tmp_path: Path) -> None:
+    note = tmp_path / "note.py"
+    note.write_text("print('hello')\n")
+    driven.parts.drops.take([str(note)])
+    driven.until(lambda: bool(driven.widgets.composer.attachments()))
+    assert [a.name for a in driven.widgets.composer.attachments()] == ["note.py"]
+    driven.until(lambda: any("4 tok" in text for text in label_texts(driven)))
+    driven.send("What does it print?")
+    driven.until_answered()
+    assert driven.shown[0] == "note.py:\n\n```py\nprint('hello')\n```\n\nWhat does it print?"
+    assert driven.widgets.composer.attachments() == ()
+
+
+def test_other_numerics_load_the_model_anew(driven: Driven, source: ScriptedModels) -> None:
+    driven.widgets.session.numerics_changed.emit("fast")
+    fast = LoadModel(None, None, LoadOptions(numerics="fast"))
+    driven.until(lambda: driven.parts.models.in_use == fast)
+    assert source.loaded == ["None", "None"]
+
+
+def test_comparing_runs_both_ways_and_keeps_nothing(driven: Driven, source: ScriptedModels) -> None:
+    source.engines["None"].answers.extend([Answer("Same words here"), Answer("Same words here")])
+    driven.widgets.actions["compare"].trigger()
+    assert driven.widgets.window.page == "compare"
+    driven.parts.compare.run("Why?")
+    driven.until(lambda: not driven.parts.compare.is_running)
+    on, off = source.engines["None"].sessions[-2:]
+    assert on.draft.source == "mtp"
+    assert off.draft.source == "none"
+    assert on.sampling.seed == off.sampling.seed is not None
+    assert driven.parts.store.chats.listed() == ()
+    assert driven.ask("And the chat?") == "You said: And the chat?"
+
+
+def test_comparing_can_be_stopped(driven: Driven, source: ScriptedModels) -> None:
+    source.engines["None"].answers.append(Answer("word " * 500, pause_s=0.01))
+    driven.parts.compare.run("Why?")
+    driven.until(lambda: bool(source.engines["None"].sessions))
+    driven.widgets.compare.stop_wanted.emit()
+    driven.until(lambda: not driven.parts.compare.is_running)
+    assert len(source.engines["None"].sessions) == 1
+
+
+def test_costs_are_measured_for_the_drafting_view(driven: Driven) -> None:
+    driven.widgets.window.show_panel("drafting")
+    driven.until(lambda: bool(driven.parts.figures.costs))
+    assert driven.parts.figures.costs == (10.0, 11.0, 12.5)
+
+
+def test_heads_that_turn_out_not_to_fit_are_said_everywhere(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    doubting = Doubting([], described("pocket_model", 7_000_000))
+    with running(qapp, qtbot, tmp_path, ScriptedModels({"None": doubting})) as driven:
+        panel, notice = driven.widgets.session, driven.widgets.notice
+        driven.widgets.window.show_panel("drafting")
+        driven.ask("Why?")
+        assert notice.words() == MISFIT.words
+        assert MISFIT.words in words_of(driven.widgets.drafting)
+        assert "1 MTP head, seemingly of another model" in words_of(panel)
+        assert driven.parts.models.model_name == "Pocket model"
+        notice.hide()
+        driven.ask("And?")
+        assert notice.words() == "", "it is said once"
+
+
+def test_the_output_head_in_use_is_said(driven: Driven, source: ScriptedModels) -> None:
+    driven.ask("Why?")
+    driven.parts.models.drafts_through.emit(
+        DraftOutputInUse(str(driven.parts.chats.chat.chat_id), "4-bit")
+    )
+    assert "In effect: a copy in 4 bits." in words_of(driven.widgets.session)
+    driven.parts.begin_chat()
+    assert "In effect: a copy in 4 bits." not in words_of(driven.widgets.session)
+
+
+def words_of(widget: QWidget) -> list[str]:
+    return [label.text() for label in widget.findChildren(QLabel) if not label.isHidden()]

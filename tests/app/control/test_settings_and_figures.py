@@ -1,0 +1,88 @@
+"""Settings of the app reach new chats only; figures of a chat are there again after a restart."""
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QApplication, QPushButton
+from pytestqt.qtbot import QtBot
+from scripted_engine import Answer
+from windows import running, scripted
+
+from app.control.settings import session_settings
+from app.values.chat_settings import ChatSettings
+from app.window.drafting.drafting_values import LastAnswer
+from app.window.drafting.drafting_view import summary
+from app.window.session_panel.panel_values import SessionSettings
+from app.window.settings_page.settings_values import Appearance
+from mlx_engine.values.options import DraftOptions, SamplingOptions
+
+pytestmark = pytest.mark.qt_log_level_fail("WARNING")
+WORDS = "one two three four five six seven eight nine ten eleven twelve"
+
+
+def test_settings_open_a_page_and_reach_new_chats(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    with running(qapp, qtbot, tmp_path, scripted(Answer(WORDS))) as driven:
+        parts, widgets = driven.parts, driven.widgets
+        driven.ask("Count.")
+        mine = parts.chats.chat.settings
+        widgets.actions["settings"].trigger()
+        assert widgets.window.page == "settings"
+        wanted = SessionSettings("Be kind.", DraftOptions(depth=2), thinking=False)
+        widgets.settings.new_chat.changed.emit(wanted)
+        widgets.settings.appearance.changed.emit(Appearance("dark", reduce_motion=True))
+        assert parts.settings.value.theme == "dark"
+        assert parts.settings.value.reduce_motion
+        assert parts.chats.chat.settings == mine, "a chat that exists keeps its own"
+        parts.begin_chat()
+        assert widgets.window.page == "chat"
+        begun = parts.chats.chat.settings
+        assert (begun.system, begun.draft.depth, begun.thinking) == ("Be kind.", 2, False)
+        assert parts.models.description is not None
+        assert begun.sampling == parts.models.description.sampling, "the model's own"
+
+
+def test_a_preset_follows_its_chat(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> None:
+    with running(qapp, qtbot, tmp_path, scripted(Answer(WORDS))) as driven:
+        panel, chats = driven.widgets.session, driven.parts.chats
+        driven.ask("Count.")
+        number = chats.chat.chat_id
+        assert number is not None
+        panel.preset_saved.emit("Mine")
+        assert chats.chat.settings.preset == "Mine"
+        panel.sampling_changed.emit(SamplingOptions(temperature=0.1))
+        save = next(b for b in panel.findChildren(QPushButton) if "Save the changes" in b.text())
+        assert not save.isHidden()
+        driven.parts.begin_chat()
+        assert save.isHidden(), "another chat knows nothing of it"
+        chats.open(number)
+        assert not save.isHidden()
+        save.click()
+        assert save.isHidden()
+        assert driven.parts.settings.value.presets["Mine"].sampling.temperature == 0.1
+
+
+def test_figures_outlive_the_program(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> None:
+    with running(qapp, qtbot, tmp_path, scripted(Answer(WORDS))) as driven:
+        driven.ask("Count.")
+        before = driven.parts.figures.history
+        assert isinstance(before.state, LastAnswer)
+        assert before.drafted
+        assert " now" not in summary(before)
+    with running(qapp, qtbot, tmp_path, scripted(Answer(WORDS))) as driven:
+        after = driven.parts.figures.history
+        assert after is not before
+        assert after.depths == before.depths
+        assert after.tokens_per_pass_by_answer == before.tokens_per_pass_by_answer
+        assert after.stages.total_ms == pytest.approx(before.stages.total_ms)
+        assert after.state == before.state
+        driven.ask("Again.")
+        assert len(after.tokens_per_pass_by_answer) == 2
+        assert after.drafted > before.drafted
+
+
+def test_the_page_and_the_panel_read_settings_alike() -> None:
+    settings = ChatSettings(system="s", thinking=True, draft=DraftOptions(depth=1))
+    shown = session_settings(settings)
+    assert (shown.system, shown.thinking, shown.draft.depth) == ("s", True, 1)

@@ -1,0 +1,118 @@
+"""A disk that takes its time holds up neither the window nor the end of the program."""
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication, QLabel
+from pytestqt.qtbot import QtBot
+from windows import Driven, running, scripted
+
+from app.control.card import CardController
+from app.library.dropped import Dropped, Refused
+from app.library.machine import Machine, this_machine
+from app.library.model_card import ModelCard
+from app.library.read_card import NoCard, read_card
+from app.start.beside import Beside
+
+pytestmark = pytest.mark.qt_log_level_fail("WARNING")
+
+
+@pytest.fixture
+def driven(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> Iterator[Driven]:
+    with running(qapp, qtbot, tmp_path, scripted()) as one:
+        yield one
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """A disk answers once it is set."""
+    made = threading.Event()
+    yield made
+    made.set()
+
+
+@pytest.fixture
+def cards(driven: Driven, gate: threading.Event) -> CardController:
+    def slowly(
+        path: str | Path | None, machine: Machine, heads: str | Path | None
+    ) -> ModelCard | NoCard:
+        gate.wait()
+        return read_card(None, machine, heads)
+
+    widgets, models = driven.widgets, driven.parts.models
+    return CardController(widgets.card, widgets.layer, models, this_machine(), slowly, driven.parts)
+
+
+def said(driven: Driven) -> list[str]:
+    return [label.text() for label in driven.widgets.card.findChildren(QLabel)]
+
+
+def test_a_card_says_that_it_is_looking_and_then_what_it_saw(
+    driven: Driven, cards: CardController, gate: threading.Event
+) -> None:
+    started = time.perf_counter()
+    cards.offer("/volumes/far/Qwen-27B")
+    assert time.perf_counter() - started < 0.05
+    driven.until(driven.widgets.layer.isVisible)
+    assert "Looking at the files" in said(driven)
+    assert "Qwen-27B" in said(driven)
+    gate.set()
+    driven.until(lambda: "1 MTP head" in said(driven))
+    assert "Looking at the files" not in said(driven)
+
+
+def test_a_card_that_was_closed_meanwhile_stays_closed(
+    driven: Driven, cards: CardController, gate: threading.Event, qtbot: QtBot
+) -> None:
+    cards.offer("/volumes/far/Qwen-27B")
+    driven.until(driven.widgets.layer.isVisible)
+    qtbot.keyClick(driven.widgets.card, Qt.Key.Key_Escape)
+    assert not driven.widgets.layer.isVisible()
+    gate.set()
+    qtbot.wait(50)
+    assert not driven.widgets.layer.isVisible()
+
+
+def test_what_hovers_is_looked_at_beside_the_window(
+    driven: Driven, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slowly(texts: Sequence[str]) -> tuple[Dropped, ...]:
+        gate.wait()
+        return (Refused("It is nothing."),)
+
+    monkeypatch.setattr("app.control.drops.all_of", slowly)
+    overlay = driven.widgets.overlay
+    driven.parts.drops.hover(["/volumes/far/x"])
+    driven.until(overlay.isVisible)
+    assert overlay.accessibleDescription().startswith("Looking at it")
+    gate.set()
+    driven.until(lambda: "It is nothing." in overlay.accessibleDescription())
+
+
+def test_a_disk_that_hangs_does_not_hold_up_the_end(driven: Driven, cards: CardController) -> None:
+    cards.offer("/volumes/far/Qwen-27B")
+    driven.until(driven.widgets.layer.isVisible)
+    started = time.perf_counter()
+    driven.widgets.window.close()
+    assert time.perf_counter() - started < 2
+
+
+def test_only_the_newest_look_counts_and_mistakes_come_back(
+    qapp: QApplication, qtbot: QtBot
+) -> None:
+    beside, seen = Beside(), list[int]()
+    for number in range(5):
+        beside.run(lambda number=number: number, seen.append)
+    qtbot.waitUntil(lambda: bool(seen))
+    assert seen == [4]
+    for number in range(3):
+        beside.run_each(lambda number=number: number, seen.append)
+    qtbot.waitUntil(lambda: len(seen) == 4)
+    with qtbot.captureExceptions() as raised:
+        beside.run(lambda: 1 // 0, seen.append)
+        qtbot.waitUntil(lambda: bool(raised))
+    assert raised[0][0] is ZeroDivisionError

@@ -1,0 +1,104 @@
+"""A second launch hands its paths to the first window."""
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QObject, QUrl
+from PySide6.QtGui import QFileOpenEvent
+from pytestqt.qtbot import QtBot
+
+from app.start.launch import OpenWindow, RunCommand, meant_by
+from app.start.open_files import OpenFiles, as_typed
+from app.start.single_instance import SingleInstance, paths_in
+
+pytestmark = pytest.mark.qt_log_level_fail("WARNING")
+
+
+@pytest.fixture
+def first(qtbot: QtBot, tmp_path: Path) -> Iterator[SingleInstance]:
+    made = SingleInstance(tmp_path)
+    assert made.listen()
+    yield made
+    made.close()
+
+
+def hand_over_elsewhere(folder: Path, paths: list[str]) -> threading.Thread:
+    thread = threading.Thread(target=lambda: SingleInstance(folder).hand_over(paths))
+    thread.start()
+    return thread
+
+
+def test_paths_arrive_in_the_first_window(
+    first: SingleInstance, tmp_path: Path, qtbot: QtBot
+) -> None:
+    with qtbot.waitSignal(first.called) as heard:
+        thread = hand_over_elsewhere(tmp_path, ["/models/ünï code.gguf", "b"])
+    thread.join()
+    assert heard.args == [["/models/ünï code.gguf", "b"]]
+
+
+def test_without_a_first_window_nothing_is_handed_over(qtbot: QtBot, tmp_path: Path) -> None:
+    assert SingleInstance(tmp_path).hand_over(["a"]) is False
+
+
+def test_another_profile_is_another_window(first: SingleInstance, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    assert SingleInstance(other).hand_over(["a"]) is False
+
+
+def test_what_a_crash_left_behind_is_replaced(first: SingleInstance, tmp_path: Path) -> None:
+    second = SingleInstance(tmp_path)
+    assert second.listen()
+    second.close()
+
+
+@pytest.mark.parametrize(
+    "message", [b"", b"no json", b'{"a": 1}', b"[1, null]", b"\xff\xfe", b'"text"']
+)
+def test_odd_messages_bring_no_paths(message: bytes) -> None:
+    assert paths_in(message) == []
+
+
+def test_a_file_opened_in_the_finder_is_passed_on(qtbot: QtBot) -> None:
+    files = OpenFiles()
+    event = QFileOpenEvent(QUrl.fromLocalFile("/models/a.gguf"))
+    with qtbot.waitSignal(files.opened) as heard:
+        assert files.eventFilter(QObject(), event)
+    assert heard.args == [["/models/a.gguf"]]
+
+
+def test_arguments_become_whole_paths(tmp_path: Path) -> None:
+    (tmp_path / "a.gguf").touch()
+    typed = as_typed(["a.gguf", "Qwen/Qwen3.5-4B"], tmp_path)
+    assert typed == [os.fspath(tmp_path / "a.gguf"), "Qwen/Qwen3.5-4B"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "display", "meant"),
+    [
+        ([], True, OpenWindow(())),
+        ([], False, RunCommand(("chat",))),
+        (["app"], False, OpenWindow(())),
+        (["app", "x.gguf"], True, OpenWindow(("x.gguf",))),
+        (["x.gguf"], True, OpenWindow(("x.gguf",))),
+        (["chat", "x.gguf"], True, RunCommand(("chat", "x.gguf"))),
+        (["--help"], True, RunCommand(("--help",))),
+    ],
+)
+def test_what_arguments_mean(
+    arguments: list[str], display: bool, meant: OpenWindow | RunCommand
+) -> None:
+    assert meant_by(arguments, display=display) == meant
+
+
+def test_deciding_loads_no_qt() -> None:
+    import subprocess
+
+    code = "import sys, app.__main__; sys.exit(any('PySide6' in m for m in sys.modules))"
+    root = Path(__file__).parents[3]
+    assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0
