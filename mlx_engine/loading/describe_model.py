@@ -6,7 +6,7 @@ from math import prod
 from typing import NamedTuple
 
 from mlx_engine.loading.fp8_tensors import bytes_in_file
-from mlx_engine.loading.gguf_part import GgufPart
+from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.model_folder import ModelFiles
 from mlx_engine.loading.model_headers import ModelHeaders
 from mlx_engine.loading.packed_shapes import packed_shapes

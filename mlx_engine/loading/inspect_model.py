@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mlx_engine.loading.describe_model import describe
-from mlx_engine.loading.gguf_kept import any_of_ours, keep_blocks
+from mlx_engine.loading.gguf.kept import any_of_ours, keep_blocks
 from mlx_engine.loading.locate_model import locate_model
 from mlx_engine.loading.model_headers import read_headers
 from mlx_engine.values.model_description import Footprint, ModelDescription

@@ -10,8 +10,8 @@ from metal_kernels.lanes import NO_LANES, Lanes, Work
 from mlx_engine.loading.describe_model import describe
 from mlx_engine.loading.element_type import cast_floats, element_bytes
 from mlx_engine.loading.evaluate_arrays import Progress, Stop, evaluate_arrays
-from mlx_engine.loading.gguf_kept import keep_blocks
-from mlx_engine.loading.gguf_part import GgufPart
+from mlx_engine.loading.gguf.kept import keep_blocks
+from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.heads_for_later import HeadsForLater
 from mlx_engine.loading.load_tensors import load_tensors
 from mlx_engine.loading.locate_model import locate_model

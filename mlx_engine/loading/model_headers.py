@@ -6,9 +6,9 @@ from pathlib import Path
 
 from mlx_engine.loading.assembled_tensors import assemble
 from mlx_engine.loading.fp8_tensors import fp8_reasons, join_fp8
-from mlx_engine.loading.gguf_file import GgufFile
-from mlx_engine.loading.gguf_model import check_trunk, read_gguf_model
-from mlx_engine.loading.gguf_rounding import rounding_reasons
+from mlx_engine.loading.gguf.model import check_trunk, read_gguf_model
+from mlx_engine.loading.gguf.rounding import rounding_reasons
+from mlx_engine.loading.gguf.split_file import GgufFile
 from mlx_engine.loading.json_file import read_json_object
 from mlx_engine.loading.model_folder import ModelFiles
 from mlx_engine.loading.mtp_weights import HeadTensors, find_heads

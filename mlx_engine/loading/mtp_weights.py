@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from mlx_engine.loading.assembled_tensors import assemble
 from mlx_engine.loading.fp8_tensors import join_fp8
-from mlx_engine.loading.gguf_model import read_gguf_model
-from mlx_engine.loading.gguf_part import GgufPart
+from mlx_engine.loading.gguf.model import read_gguf_model
+from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.model_folder import (
     UNSAFE_ENDINGS,
     ModelFiles,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from mlx_engine.loading.gguf_part import GgufPart
+from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.safetensors_header import TensorInfo
 from mlx_engine.models.family import Shape
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from gguf_files import RawTensor, gguf_bytes
 
-from mlx_engine.loading.gguf_header import parse_gguf_header
+from mlx_engine.loading.gguf.header import parse_gguf_header
 from mlx_engine.values.errors import EngineError
 
 SAMPLE = gguf_bytes(

@@ -22,9 +22,9 @@ from gguf import GGMLQuantizationType
 from gguf.quants import dequantize
 from numpy.typing import NDArray
 
-from mlx_engine.loading.gguf_blocks import repack
-from mlx_engine.loading.gguf_plan import PLANS
-from mlx_engine.loading.gguf_types import BLOCK_TYPES, BlockType
+from mlx_engine.loading.gguf.plan import PLANS
+from mlx_engine.loading.gguf.repack import repack
+from mlx_engine.loading.gguf.types import BLOCK_TYPES, BlockType
 
 KINDS = {kind.name: kind for kind in BLOCK_TYPES.values()}
 PACKED = [n for n, plan in PLANS.items() if plan.becomes != "dense" and n != "Q8_K"]

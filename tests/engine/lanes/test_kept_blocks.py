@@ -15,8 +15,8 @@ import mlx_engine
 from metal_kernels.lanes import ALL_ROWS, NO_LANES, Lanes, Work
 from mlx_engine.drafting.draft_output import Vocabulary, make_output
 from mlx_engine.engine import Engine
-from mlx_engine.loading.gguf_kept import any_of_ours, keep_blocks
-from mlx_engine.loading.gguf_part import GgufPart
+from mlx_engine.loading.gguf.kept import any_of_ours, keep_blocks
+from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.load_model import LoadedModel, load_model
 from mlx_engine.loading.locate_model import locate_model
 from mlx_engine.loading.model_headers import read_headers

@@ -12,9 +12,10 @@ from tiny_gguf import write_tiny_gguf
 
 import mlx_engine
 from mlx_engine import DraftOptions, LoadOptions, SamplingOptions
-from mlx_engine.loading import gguf_weights, heads_for_later
-from mlx_engine.loading.gguf_part import GgufPart
-from mlx_engine.loading.gguf_weights import load_gguf_arrays
+from mlx_engine.loading import heads_for_later
+from mlx_engine.loading.gguf import weights
+from mlx_engine.loading.gguf.part import GgufPart
+from mlx_engine.loading.gguf.weights import load_gguf_arrays
 from mlx_engine.loading.heads_for_later import HeadsForLater
 from mlx_engine.loading.locate_model import locate_model
 from mlx_engine.loading.model_headers import read_headers
@@ -31,13 +32,13 @@ def all_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
 def repacked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Tensors repacked so far."""
     seen: list[str] = []
-    repack = gguf_weights.repack
+    repack = weights.repack
 
     def seeing(rows, kind, *rest):  # type: ignore[no-untyped-def]
         seen.append(kind.name)
         return repack(rows, kind, *rest)
 
-    monkeypatch.setattr(gguf_weights, "repack", seeing)
+    monkeypatch.setattr(weights, "repack", seeing)
     yield seen
 
 

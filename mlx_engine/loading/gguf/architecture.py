@@ -1,0 +1,257 @@
+"""What GGUFs of models that mlx-lm's classes run have in common: names, sizes, joined tensors."""
+
+from collections.abc import Mapping
+from typing import ClassVar, NamedTuple
+
+from mlx_engine.loading.gguf.depth import BLOCK, main_blocks
+from mlx_engine.loading.gguf.metadata import GgufMetadata
+from mlx_engine.loading.gguf.names import ATTENTION, DENSE, HEAD, OUTSIDE
+from mlx_engine.loading.gguf.part import Change, Placement
+from mlx_engine.loading.gguf.rotation import listed_rotation
+from mlx_engine.loading.gguf.split_file import GgufFile
+from mlx_engine.models.stored_forms import Run
+from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+
+_WIDEST = 2**20  # orders of rows are listed, so a wild number would hang
+_NOT_RUN = (
+    "attention.scale",
+    "attention.clamp_kqv",
+    "attention.max_alibi_bias",
+    "attention.temperature_scale",
+    "attn_logit_softcapping",
+    "embedding_scale",
+    "final_logit_softcapping",
+    "logit_scale",
+    "residual_scale",
+    "router_logit_softcapping",
+)
+"""Keys of variants that the classes know nothing of; 0 and 1 mean that they are not used."""
+
+
+class Rows(NamedTuple):
+    """How many rows of a block's joined attn_qkv are queries, keys and values."""
+
+    queries: int
+    keys: int
+    values: int
+
+
+class TrunkGguf:
+    """Names and config of one file; BadModelFile when its metadata contradict themselves."""
+
+    model_type = ""
+    names: ClassVar[Mapping[str, str]] = ATTENTION | DENSE
+    head_names: ClassVar[Mapping[str, str]] = HEAD
+    rotates_whole_heads = True
+
+    def __init__(self, file: GgufFile) -> None:
+        self._file = file
+        self._metadata = GgufMetadata(file.path, file.metadata)
+        self._main_blocks = main_blocks(file.tensors, self._metadata)
+        self._check_variant()
+        self._check_depth()
+
+    def config(self) -> dict[str, object]:
+        """What config.json would say."""
+        count = self._metadata.count
+        return {
+            "model_type": self.model_type,
+            "vocab_size": self._rows("token_embd.weight"),
+            "hidden_size": count("embedding_length"),
+            "intermediate_size": count("feed_forward_length", 0),
+            "num_hidden_layers": self._main_blocks,
+            "num_attention_heads": self._heads,
+            "num_key_value_heads": self._kept_heads(0),
+            "head_dim": self._head,
+            "rms_norm_eps": self._metadata.number("attention.layer_norm_rms_epsilon", 1e-6),
+            "max_position_embeddings": count("context_length"),
+            "tie_word_embeddings": "output.weight" not in self._file.tensors,
+            "num_nextn_predict_layers": count("nextn_predict_layers", 0),
+            "dtype": "float16",
+            **self._rotation(),
+            **self._own(),
+        }
+
+    def place(self, name: str) -> tuple[Placement, ...]:
+        """Where a tensor of the file belongs; a name of no meaning here stays as it is."""
+        base, _, kind = name.rpartition(".")
+        if base in OUTSIDE:
+            return (Placement(f"{OUTSIDE[base]}.{kind}", change=self._change(name)),)
+        if name == "rope_freqs.weight":  # its values are in the config
+            return ()
+        found = BLOCK.fullmatch(name)
+        if found is None:
+            return (Placement(name),)
+        block, rest = int(found[1]), found[2]
+        layer = self._layer(block)
+        if rest.startswith("attn_qkv."):
+            return self._joined_attention(block, layer, rest.removeprefix("attn_qkv."))
+        if rest == "ffn_gate_up_exps.weight":
+            return tuple(
+                Placement(layer + self._named(block, f"ffn_{part}_exps.weight"), run=Run(n, 2))
+                for n, part in enumerate(("gate", "up"))
+            )
+        return (self._in_layer(block, layer + self._named(block, rest), rest),)
+
+    def _own(self) -> dict[str, object]:
+        """What the config of this architecture says beside that of all."""
+        return {}
+
+    def _rotation(self) -> dict[str, object]:
+        return listed_rotation(self._file, self._metadata, self._rotated())
+
+    def _rotated(self) -> int:
+        """Elements of a head that are rotated."""
+        rotated = self._metadata.count("rope.dimension_count", self._head)
+        if not 0 < rotated <= self._head or rotated % 2:
+            what = f"{rotated} rotated elements in heads of {self._head}"
+            raise self._cannot_be(what, "rope.dimension_count")
+        return rotated
+
+    def _in_layer(self, block: int, name: str, rest: str) -> Placement:
+        """The tensor `rest` of a block."""
+        del block
+        return Placement(name, change=self._change(rest))
+
+    def _change(self, name: str) -> Change:
+        """What makes the values of this tensor ours."""
+        del name
+        return "none"
+
+    def _layer(self, block: int) -> str:
+        """What our names of a block begin with."""
+        return f"model.layers.{block}."
+
+    def _named(self, block: int, rest: str) -> str:
+        names = {**self.names, **self.head_names} if block >= self._main_blocks else self.names
+        base, _, kind = rest.rpartition(".")
+        if rest in names:
+            return names[rest]
+        return f"{names[base]}.{kind}" if base in names else rest
+
+    def _joined_attention(self, block: int, layer: str, kind: str) -> tuple[Placement, ...]:
+        rows = self._joined_rows(block)
+        total, start, places = sum(rows), 0, []
+        for part, size in zip("qkv", rows, strict=True):
+            place = self._in_layer(block, f"{layer}self_attn.{part}_proj.{kind}", f"attn_{part}.")
+            order = range(size) if place.rows is None else place.rows
+            places.append(Placement(place.name, tuple(start + row for row in order), total))
+            start += size
+        return tuple(places)
+
+    def _joined_rows(self, block: int) -> Rows:
+        heads, kept = self._heads_of(block), self._kept_heads(block)
+        values = self._metadata.count("attention.value_length", self._head)
+        return Rows(heads * self._head, kept * self._head, kept * values)
+
+    @property
+    def _heads(self) -> int:
+        """Of the first block."""
+        return self._heads_of(0)
+
+    def _heads_of(self, block: int) -> int:
+        """Query heads of a block."""
+        heads = self._metadata.count_at("attention.head_count", block)
+        if not heads:
+            raise self._cannot_be(f"no heads in block {block}", "attention.head_count")
+        return heads
+
+    def _kept_heads(self, block: int) -> int:
+        """Key and value heads of a block."""
+        heads = self._heads_of(block)
+        kept = self._metadata.count_at("attention.head_count_kv", block, heads)
+        if not kept or heads % kept:
+            raise self._cannot_be(
+                f"{heads} heads for {kept} key heads in block {block}", "attention.head_count_kv"
+            )
+        return kept
+
+    @property
+    def _head(self) -> int:
+        """Elements of a head of queries and keys."""
+        width = self._metadata.count("embedding_length")
+        head = self._metadata.count("attention.key_length", width // self._heads)
+        if head % 2 or not 0 < head * self._heads <= _WIDEST:
+            raise self._cannot_be(f"{self._heads} heads of {head}", "attention.key_length")
+        return head
+
+    def _experts(self, all_key: str, chosen_key: str, width_key: str) -> dict[str, object]:
+        """How many there are and are asked, and their width, under the names of the class."""
+        experts, chosen = self._least_one("expert_count"), self._least_one("expert_used_count")
+        if chosen > experts:
+            raise self._cannot_be(f"{chosen} of {experts} experts asked", "expert_used_count")
+        width = self._metadata.count("expert_feed_forward_length", self._expert_width())
+        return {all_key: experts, chosen_key: chosen, width_key: width}
+
+    def _expert_scores(self) -> dict[str, object]:
+        """How scores of the experts asked are weighted, under DeepSeek's names."""
+        metadata = self._metadata
+        groups = max(1, metadata.count("expert_group_count", 1))
+        return {
+            "n_group": groups,
+            "topk_group": max(1, metadata.count("expert_group_used_count", groups)),
+            "routed_scaling_factor": metadata.number("expert_weights_scale", 0.0) or 1.0,
+            "norm_topk_prob": metadata.flag("expert_weights_norm"),
+        }
+
+    def _dense_blocks(self) -> int:
+        """Blocks before the first with experts."""
+        blocks = range(self._main_blocks)
+        found = (block for block in blocks if self._block_has(block, "ffn_gate_inp.weight"))
+        return next(found, self._main_blocks)
+
+    def _expert_width(self) -> int:
+        """Older files tell it by their tensors only."""
+        for name, tensor in self._file.tensors.items():
+            if name.endswith("ffn_up_exps.weight") and len(tensor.shape) == 3:
+                return tensor.shape[1]
+        return 0
+
+    def _least_one(self, key: str) -> int:
+        value = self._metadata.count(key)
+        if not value:
+            raise self._cannot_be("0", key)
+        return value
+
+    def _has(self, ending: str) -> bool:
+        """Whether any block of the trunk has this tensor."""
+        return any(self._block_has(block, ending) for block in range(self._main_blocks))
+
+    def _block_has(self, block: int, ending: str) -> bool:
+        return f"blk.{block}.{ending}" in self._file.tensors
+
+    def _rows(self, name: str) -> int:
+        tensor = self._file.tensors.get(name)
+        if tensor is None:
+            raise BadModelFile(
+                f"{self._file.path}: the tensor {name} is missing. Get the file again."
+            )
+        return tensor.shape[0]
+
+    def _check_variant(self) -> None:
+        for key in _NOT_RUN:
+            if self._metadata.number(key, 0.0) not in (0.0, 1.0):
+                raise UnsupportedModel(
+                    f"{self._file.path}: uses {self._metadata.architecture}.{key}, which this "
+                    "version does not run. Take another model."
+                )
+
+        if self.rotates_whole_heads and self._rotated() != self._head:
+            what = f"{self._rotated()} rotated elements in heads of {self._head}"
+            raise self._cannot_be(what, "rope.dimension_count")
+
+    def _check_depth(self) -> None:
+        """Blocks that the metadata promise are there; a file of heads alone has none of them."""
+        found = {int(match[1]) for match in map(BLOCK.fullmatch, self._file.tensors) if match}
+        if 0 not in found:
+            return
+        missing = next((n for n in range(self._main_blocks) if n not in found), None)
+        if missing is not None:
+            promised = f"{self._main_blocks} blocks where there is no block {missing}"
+            raise self._cannot_be(promised, "block_count")
+
+    def _cannot_be(self, what: str, key: str) -> BadModelFile:
+        return BadModelFile(
+            f"{self._file.path}: {what} ({self._metadata.architecture}.{key}) cannot be. Get the "
+            "file again."
+        )

@@ -1,0 +1,132 @@
+"""GGUF architecture `deepseek2`: DeepSeek V2, V3 and R1, Kimi K2, GLM-4.7-Flash (latent attention).
+
+Keys and values come from one latent by `kv_b_proj`; newer files have its halves apart, the keys'
+transposed, as mlx-lm's classes do, and count one key head in place of all.
+"""
+
+from typing import ClassVar
+
+from mlx_engine.loading.gguf.architecture import TrunkGguf
+from mlx_engine.loading.gguf.glm4_moe import SIGMOID
+from mlx_engine.loading.gguf.names import ATTENTION, DENSE, EXPERTS, SHARED
+from mlx_engine.loading.gguf.rotation import base_of, listed_factors, stretch_of
+from mlx_engine.loading.gguf.split_file import GgufFile
+from mlx_engine.values.errors import UnsupportedModel
+
+_SOFTMAX = 1
+_GLM_TOKENIZERS = ("glm4", "chatglm-bpe")
+_LOG = 0.1  # by which the converter multiplies yarn's mscale_all_dim
+
+
+class Deepseek2Gguf(TrunkGguf):
+    """Names and config of one file."""
+
+    rotates_whole_heads = False
+    names: ClassVar = (
+        ATTENTION
+        | DENSE
+        | EXPERTS
+        | SHARED
+        | {
+            "attn_q_a": "self_attn.q_a_proj",
+            "attn_q_a_norm": "self_attn.q_a_layernorm",
+            "attn_q_b": "self_attn.q_b_proj",
+            "attn_kv_a_mqa": "self_attn.kv_a_proj_with_mqa",
+            "attn_kv_a_norm": "self_attn.kv_a_layernorm",
+            "attn_kv_b": "self_attn.kv_b_proj",
+            "attn_k_b": "self_attn.embed_q",
+            "attn_v_b": "self_attn.unembed_out",
+        }
+    )
+
+    def __init__(self, file: GgufFile) -> None:
+        super().__init__(file)
+        self.model_type = self._class()
+
+    def _own(self) -> dict[str, object]:
+        count, nope = self._metadata.count, self._head - self._rotated()
+        if nope < 1:
+            what = f"{self._rotated()} rotated elements in heads of {self._head}"
+            raise self._cannot_be(what, "rope.dimension_count")
+        own: dict[str, object] = {
+            "num_key_value_heads": self._heads,
+            "q_lora_rank": count("attention.q_lora_rank", 0) or None,
+            "kv_lora_rank": self._least_one("attention.kv_lora_rank"),
+            "qk_rope_head_dim": self._rotated(),
+            "qk_nope_head_dim": nope,
+            "v_head_dim": self._own_length("value_length"),
+            "n_shared_experts": count("expert_shared_count", 0) or None,
+            "first_k_dense_replace": self._dense_blocks(),
+            "attention_bias": False,
+        }
+        if not count("expert_count", 0):
+            return own | {"n_routed_experts": None}
+        scores = self._expert_scores()
+        own |= self._experts("n_routed_experts", "num_experts_per_tok", "moe_intermediate_size")
+        if self.model_type != "deepseek_v2":
+            return own | scores
+        if scores["norm_topk_prob"]:
+            raise UnsupportedModel(
+                f"{self._file.path}: weighs softmax scores of experts anew (expert_weights_norm), "
+                "which this version does not. Take another model."
+            )
+        grouped = scores["n_group"] != scores["topk_group"]
+        return own | scores | {"topk_method": "group_limited_greedy" if grouped else "greedy"}
+
+    def _rotation(self) -> dict[str, object]:
+        """YaRN touches the size of scores as well, which the classes see to by themselves."""
+        stretch = stretch_of(self._file, self._metadata)
+        found: dict[str, object] = {"rope_theta": base_of(self._metadata), "rope_scaling": None}
+        if listed_factors(self._file) is not None or (
+            stretch is not None and (stretch.kind != "yarn" or stretch.magnitude is not None)
+        ):
+            raise UnsupportedModel(
+                f"{self._file.path}: stretches its context in a way this version does not for "
+                "this architecture. Take the model without it."
+            )
+        if stretch is None:
+            return found
+        everywhere = self._metadata.number("rope.scaling.yarn_log_multiplier", 0.0) / _LOG
+        scaling = {
+            "rope_type": "yarn",
+            "factor": stretch.factor,
+            "original_max_position_embeddings": round(stretch.trained),
+            "beta_fast": stretch.fast,
+            "beta_slow": stretch.slow,
+            "mscale": everywhere or 1.0,
+            "mscale_all_dim": everywhere,
+        }
+        return found | {"rope_scaling": scaling}
+
+    def _class(self) -> str:
+        """GLM's files are told by their tokenizer; scores by softmax are V2's."""
+        metadata = self._metadata
+        is_glm = metadata.text("tokenizer.ggml.pre") in _GLM_TOKENIZERS
+        usual = SIGMOID if is_glm or self._has("exp_probs_b.bias") else _SOFTMAX
+        gating = metadata.count("expert_gating_func", 0) or usual
+        if gating not in (SIGMOID, _SOFTMAX) or (gating == _SOFTMAX and is_glm):
+            raise UnsupportedModel(
+                f"{self._file.path}: chooses experts in a way this version does not "
+                "(expert_gating_func). Take another model."
+            )
+        if gating == _SOFTMAX and metadata.count("expert_count", 0):
+            return "deepseek_v2"
+        return "glm4_moe_lite" if is_glm else "deepseek_v3"
+
+    def _rotated(self) -> int:
+        return self._least_one("rope.dimension_count")
+
+    @property
+    def _head(self) -> int:
+        """Of queries and keys once they have been made of the latent."""
+        return self._own_length("key_length")
+
+    def _kept_heads(self, block: int) -> int:
+        del block
+        return self._heads
+
+    def _own_length(self, key: str) -> int:
+        """Newer files tell the length in the latent by this key, and the own one by another."""
+        whole = f"attention.{key}"
+        newer = f"{whole}_mla"
+        return self._least_one(newer if self._metadata.has(newer) else whole)

@@ -1,0 +1,75 @@
+"""A GGUF file as loading sees a model: a config, and tensors under Hugging Face's names."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlx_engine.loading.gguf.architectures import ARCHITECTURES, GgufArchitecture
+from mlx_engine.loading.gguf.metadata import GgufMetadata
+from mlx_engine.loading.gguf.part import GgufPart, parts_of
+from mlx_engine.loading.gguf.split_file import GgufFile, read_gguf
+from mlx_engine.models.family import Shape
+from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+
+_NOT_MODELS = ("clip", "mmproj")
+
+
+@dataclass(frozen=True, slots=True)
+class GgufModel:
+    """tensors: by Hugging Face name, scales and biases included; config: made of the metadata."""
+
+    file: GgufFile
+    architecture: str
+    config: Mapping[str, object]
+    tensors: Mapping[str, GgufPart]
+
+
+def read_gguf_model(path: Path) -> GgufModel:
+    """Headers only. BadModelFile for damage, UnsupportedModel for what this version cannot run."""
+    file = read_gguf(path)
+    if not file.tensors:
+        raise BadModelFile(f"{path}: holds no tensors, so there is no model in it.")
+    architecture = GgufMetadata(path, file.metadata).architecture
+    made = _known(architecture, path)(file)
+    tensors: dict[str, GgufPart] = {}
+    for name, stored in file.tensors.items():
+        if name.endswith((".scale", ".input_scale")):
+            continue
+        factor = file.tensors.get(f"{name.removesuffix('.weight')}.scale")
+        for place in made.place(name):
+            tensors |= {part.name: part for part in parts_of(stored, place, factor)}
+    return GgufModel(file, architecture, made.config(), tensors)
+
+
+def check_trunk(
+    model: GgufModel, trunk: Mapping[str, GgufPart], wanted: Mapping[str, Shape]
+) -> None:
+    """BadModelFile when the trunk lacks a tensor or has one of another shape."""
+    path = model.file.path
+    if not any(name.removeprefix("model.").startswith("layers.0.") for name in trunk):
+        raise UnsupportedModel(
+            f"{path}: holds no layers of a model, perhaps MTP heads only. Open the model they "
+            "belong to and give them as its heads."
+        )
+    for name, shape in wanted.items():
+        part = trunk.get(name)
+        if part is None:
+            raise BadModelFile(f"{path}: the tensor for {name} is missing. Get the file again.")
+        if part.unpacked_shape != shape:
+            raise BadModelFile(
+                f"{path}: {part.stored.name} has the shape {list(part.stored.shape)} where the "
+                f"metadata ask for {list(shape)}. Get the file again."
+            )
+
+
+def _known(architecture: str, path: Path) -> Callable[[GgufFile], GgufArchitecture]:
+    found = ARCHITECTURES.get(architecture)
+    if found is not None:
+        return found
+    if architecture in _NOT_MODELS:
+        raise UnsupportedModel(f"{path}: holds the eyes of a model, not its text part. Open that.")
+    raise UnsupportedModel(
+        f"{path}: a GGUF of architecture {ascii(architecture)[:60]}; this version runs "
+        f"{', '.join(ARCHITECTURES)} from GGUF. Take an MLX or Hugging Face folder of the model, "
+        "or another model."
+    )

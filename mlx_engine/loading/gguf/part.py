@@ -1,0 +1,142 @@
+"""A tensor of a GGUF file as one of the arrays it becomes: packed weight, scales or biases."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Literal
+
+from mlx_engine.loading.gguf.header import GgufTensor
+from mlx_engine.loading.gguf.plan import ROUNDED, BlockPlan, plan_of
+from mlx_engine.loading.safetensors_header import TensorInfo
+from mlx_engine.models.stored_forms import Run
+from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+
+Change = Literal["none", "log of minus", "less one", "a last axis", "a first axis"]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a tensor belongs, by the name Hugging Face files give it, and what was done to it.
+
+    rows: our row i is the file's row rows[i]; file_rows: how many it has, None for as many as ours.
+    run: of a stack of matrices, the rows of each that are ours. column_heads: like rows, for equal
+    runs of columns. change: what makes the file's values ours.
+    """
+
+    name: str
+    rows: tuple[int, ...] | None = None
+    file_rows: int | None = None
+    run: Run | None = None
+    column_heads: tuple[int, ...] | None = None
+    change: Change = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class GgufPart(TensorInfo):
+    """dtype, shape and nbytes are those of the array made of it, with the scales Metal gets.
+
+    stored: what is in the file. factor: a number in the file all values are multiplied by.
+    """
+
+    stored: GgufTensor
+    place: Placement
+    plan: BlockPlan
+    factor: GgufTensor | None
+
+    @property
+    def unpacked_shape(self) -> tuple[int, ...]:
+        """Of the weight as numbers."""
+        shape, place = self.stored.shape, self.place
+        if place.rows is not None:
+            shape = (len(place.rows), *shape[1:])
+        if place.run is not None:
+            shape = (*shape[:-2], shape[-2] // place.run.of, shape[-1])
+        if place.change == "a last axis":
+            return (*shape, 1)
+        return (1, *shape) if place.change == "a first axis" else shape
+
+    @property
+    def file_nbytes(self) -> int:
+        """Its share of what is stored."""
+        return self.stored.nbytes * prod(self.unpacked_shape) // prod(self.stored.shape)
+
+    @property
+    def is_weight(self) -> bool:
+        """False for the scales and biases that come with a weight."""
+        return not self.name.endswith((".scales", ".biases"))
+
+
+def parts_of(stored: GgufTensor, place: Placement, factor: GgufTensor | None) -> Iterator[GgufPart]:
+    """The arrays one tensor becomes; UnsupportedModel when it has no form in MLX."""
+    plan = plan_of(stored.type, stored.name, stored.file)
+    if factor is not None:
+        plan = ROUNDED
+    if plan.becomes != "dense" and len(stored.shape) not in (2, 3):
+        raise UnsupportedModel(
+            f"{stored.file}: {stored.name} {list(stored.shape)} is stored as {stored.type.name}, "
+            "though it is no matrix. Get the file again."
+        )
+    plan = _within_heads(plan, stored, place)
+    _check_order(stored, place, plan)
+    if plan.becomes == "dense":
+        dtype = "F32" if stored.type.name == "F64" else stored.type.name
+        yield _part(place.name, dtype, (), plan.bits // 8, stored, place, plan)
+        return
+    inputs = stored.shape[-1]
+    words, groups = inputs * plan.bits // 32, inputs // plan.group_size
+    base = place.name.removesuffix(".weight")
+    weight = _part(place.name, "U32", (words,), 4, stored, place, plan)
+    yield replace(weight, factor=factor)
+    affine = plan.becomes == "affine"
+    dtype, size = ("F16", 2) if affine else ("U8", 1)
+    yield _part(f"{base}.scales", dtype, (groups,), size, stored, place, plan)
+    if affine:
+        yield _part(f"{base}.biases", dtype, (groups,), size, stored, place, plan)
+
+
+def _within_heads(plan: BlockPlan, stored: GgufTensor, place: Placement) -> BlockPlan:
+    """Groups of 32 where columns change places by heads that do not hold larger ones whole."""
+    heads = place.column_heads
+    if (
+        heads is None
+        or plan.group_size <= 32
+        or stored.shape[-1] % (plan.group_size * len(heads)) == 0
+    ):
+        return plan
+    return plan._replace(group_size=32)
+
+
+def _part(
+    name: str,
+    dtype: str,
+    row: tuple[int, ...],
+    element: int,
+    stored: GgufTensor,
+    place: Placement,
+    plan: BlockPlan,
+) -> GgufPart:
+    """row: what a row of the unpacked weight becomes, () for itself."""
+    part = GgufPart(name, dtype, (), 0, stored.file, stored, place, plan, None)
+    shape = (*part.unpacked_shape[:-1], *row) if row else part.unpacked_shape
+    return replace(part, shape=shape, nbytes=prod(shape) * element)
+
+
+def _check_order(stored: GgufTensor, place: Placement, plan: BlockPlan) -> None:
+    """UnsupportedModel when rows or columns cannot be put in our order without unpacking."""
+    inputs, heads, fits = stored.shape[-1], place.column_heads, True
+    rows = stored.shape[0] if place.rows is None else place.file_rows or len(place.rows)
+    if stored.shape[0] != rows:
+        raise BadModelFile(
+            f"{stored.file}: {stored.name} has the shape {list(stored.shape)} where the metadata "
+            f"ask for {rows} rows. Get the file again."
+        )
+    if place.run is not None:
+        fits = len(stored.shape) == 3 and stored.shape[-2] % place.run.of == 0
+    if heads is not None:
+        width, rest = divmod(inputs, len(heads))
+        fits = fits and not rest and (plan.group_size == 0 or width % 32 == 0)
+    if not fits:
+        raise UnsupportedModel(
+            f"{stored.file}: {stored.name} {list(stored.shape)} has heads whose order cannot be "
+            "changed while it is packed. Take the model in 16 bits, or its folder."
+        )

@@ -1,0 +1,171 @@
+"""Arrays of GGUF tensors, read and repacked one tensor after another."""
+
+from collections.abc import Callable, Iterator, Mapping
+from mmap import mmap
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from mlx_engine.loading.evaluate_arrays import Progress, Stop
+from mlx_engine.loading.gguf.block_scales import has_only_numbers
+from mlx_engine.loading.gguf.header import GgufTensor, map_file
+from mlx_engine.loading.gguf.part import GgufPart
+from mlx_engine.loading.gguf.repack import NotNumbersError, repack
+from mlx_engine.loading.mlx_memory import MlxMemory
+from mlx_engine.values.errors import BadModelFile, LoadStopped
+
+_FORMS: dict[str, str] = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+
+
+class _Named(NamedTuple):
+    name: str
+    array: mx.array
+
+
+def load_gguf_arrays(
+    parts: Mapping[str, GgufPart], metal: bool, on_progress: Progress | None, stop: Stop | None
+) -> dict[str, mx.array]:
+    """Key -> array for every weight with its scales and biases; floats as Metal or the CPU likes.
+
+    The keys may be other than the parts' names. Scales are float16 with Metal, float32 without.
+    on_progress gets bytes of the file done and in all. Raises BadModelFile naming the tensor, and
+    LoadStopped.
+    """
+    files = {file: map_file(file) for file in {part.file for part in parts.values()}}
+    weights = {key: part for key, part in parts.items() if part.is_weight}
+    total, done = sum(part.file_nbytes for part in weights.values()), 0
+    arrays: dict[str, mx.array] = {}
+
+    def between() -> None:
+        if stop is not None and stop():
+            raise LoadStopped(f"{next(iter(files))}: loading was stopped.")
+
+    for key, part in weights.items():
+        if on_progress is not None:
+            on_progress(done, total)
+        between()
+        arrays.update(_arrays(key, part, files, between, metal=metal))
+        done += part.file_nbytes
+    if on_progress is not None:
+        on_progress(total, total)
+    return arrays
+
+
+def _arrays(
+    key: str,
+    part: GgufPart,
+    files: Mapping[Path, mmap],
+    between: Callable[[], None],
+    *,
+    metal: bool,
+) -> Iterator[_Named]:
+    try:
+        data = files[part.file]
+        if part.plan.becomes == "dense":
+            yield _Named(key, _dense(part, data, metal=metal))
+            return
+        if part.plan.becomes == "blocks":
+            yield _Named(key, _blocks(part, data))
+            return
+        yield from _packed(key, part, files, between, metal=metal)
+    except NotNumbersError as error:
+        raise BadModelFile(
+            f"{part.file}: {part.stored.name} holds values that are not numbers. The file is "
+            "damaged: get it again."
+        ) from error
+
+
+def _blocks(part: GgufPart, data: mmap) -> mx.array:
+    """As they lie in the file, uint8 [N, bytes of a row]."""
+    rows = _rows_of(part.stored.blocks(data), part)
+    if not has_only_numbers(rows, part.stored.type):
+        raise NotNumbersError
+    return mx.array(np.ascontiguousarray(rows))
+
+
+def _packed(
+    key: str,
+    part: GgufPart,
+    files: Mapping[Path, mmap],
+    between: Callable[[], None],
+    *,
+    metal: bool,
+) -> Iterator[_Named]:
+    place, stored = part.place, part.stored
+    rows = _rows_of(stored.blocks(files[stored.file]), part)
+    dtype = np.float16 if metal else np.float32
+    memory = MlxMemory()
+    made = repack(rows, stored.type, part.plan, dtype, between, memory.new)
+    factor = None if part.factor is None else _factor(part.factor, part.unpacked_shape[:-1])
+    base = key.removesuffix(".weight")
+    lead = part.unpacked_shape[:-1]
+    yield _Named(key, memory.array(_in_order(made.weight, place.column_heads)).reshape(*lead, -1))
+    for name, values in (("scales", made.scales), ("biases", made.biases)):
+        if values is not None:
+            ordered = memory.array(_in_order(values, place.column_heads)).reshape(*lead, -1)
+            yield _Named(f"{base}.{name}", _times(ordered, factor))
+
+
+def _times(scales: mx.array, factor: mx.array | None) -> mx.array:
+    return scales if factor is None else scales * factor.astype(scales.dtype)
+
+
+def _rows_of(rows: NDArray[Any], part: GgufPart) -> NDArray[Any]:
+    """The rows [all rows of the file, ...] that are ours, in our order."""
+    place = part.place
+    if place.rows is not None:
+        rows = rows[np.array(place.rows)]
+    if place.run is not None:
+        stacked = rows.reshape(part.stored.shape[0], place.run.of, -1, *rows.shape[1:])
+        rows = stacked[:, place.run.number].reshape(-1, *rows.shape[1:])
+    return rows
+
+
+def _in_order(array: NDArray[np.generic], heads: tuple[int, ...] | None) -> NDArray[np.generic]:
+    """Equal runs of columns in another order."""
+    if heads is None:
+        return array
+    split = array.reshape(len(array), len(heads), -1)
+    return split[:, np.array(heads)].reshape(array.shape)
+
+
+def _dense(part: GgufPart, data: mmap, *, metal: bool) -> mx.array:
+    """Floats as the file has them; float32 without Metal and for what has no type of its own."""
+    stored, place = part.stored, part.place
+    kind = stored.type.name
+    raw = np.frombuffer(data, np.uint8, stored.nbytes, stored.offset).view(_FORMS[kind])
+    inputs = stored.shape[-1] if len(stored.shape) > 1 else 1
+    values = _rows_of(raw.reshape(-1, inputs), part)
+    if kind != "BF16" and not np.isfinite(values).all():
+        raise NotNumbersError
+    values = _in_order(values, place.column_heads)
+    if place.change == "log of minus":
+        values = _log_of_minus(values)
+    elif kind == "F64":
+        values = values.astype(np.float32)
+    array = mx.array(np.ascontiguousarray(values).reshape(part.unpacked_shape))
+    if kind == "BF16":
+        array = array.view(mx.bfloat16)
+    if place.change == "less one":
+        array = array.astype(mx.float32) - 1
+    return array if metal else array.astype(mx.float32)
+
+
+def _factor(stored: GgufTensor, lead: tuple[int, ...]) -> mx.array:
+    """One for the whole tensor, or for a stack [E, N, K] one for each matrix, [E, 1, 1]."""
+    raw = stored.blocks(map_file(stored.file))
+    values = raw.view("<f4").reshape(-1) if stored.type.name == "F32" else np.empty(0)
+    each = len(lead) == 2 and values.size == lead[0]
+    if not (each or values.size == 1) or not np.isfinite(values).all():
+        raise NotNumbersError
+    return mx.array(values.reshape(-1, 1, 1) if each else values)
+
+
+def _log_of_minus(values: NDArray[np.generic]) -> NDArray[np.generic]:
+    wide = values.astype(np.float64)
+    if not (wide < 0).all():
+        raise NotNumbersError
+    return np.log(-wide).astype(np.float32)

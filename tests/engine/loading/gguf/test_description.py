@@ -1,0 +1,50 @@
+"""What is told of a GGUF: sizes as it is held in memory, and reasons in the file's own words."""
+
+from pathlib import Path
+from typing import Literal
+
+import mlx.core as mx
+import pytest
+from tiny_gguf import write_tiny_gguf
+
+import mlx_engine
+from mlx_engine.loading.describe_model import describe
+from mlx_engine.loading.gguf.weights import load_gguf_arrays
+from mlx_engine.loading.locate_model import locate_model
+from mlx_engine.loading.model_headers import ModelHeaders, read_headers
+from mlx_engine.values.options import LoadOptions
+
+
+def headers_of(path: Path) -> ModelHeaders:
+    return read_headers(locate_model(path, path.parent))
+
+
+@pytest.mark.parametrize("form", ["dense", "packed"])
+def test_sizes_are_those_of_the_arrays(tmp_path: Path, form: Literal["dense", "packed"]) -> None:
+    headers = headers_of(write_tiny_gguf(tmp_path / "m.gguf", form=form))
+    parts = {**headers.parts.trunk, **{f"head.{k}": v for k, v in headers.heads.tensors.items()}}
+    for metal, element in ((False, 4), (True, 2)):
+        arrays = load_gguf_arrays(parts, metal, None, None)
+        held = sum(array.nbytes for array in arrays.values())
+        assert describe(headers, LoadOptions(), element).nbytes == held
+    assert held < 2 * describe(headers, LoadOptions(), 4).nbytes
+
+
+@pytest.mark.skipif(mx.metal.is_available(), reason="sizes with Metal are those of inspect")
+def test_a_loaded_model_tells_what_it_holds(tmp_path: Path) -> None:
+    path = write_tiny_gguf(tmp_path / "m.gguf", form="packed")
+    model = mlx_engine.load(path)
+    told = model.description
+    model.close()
+    inspected = mlx_engine.inspect(path)
+    assert told.nbytes > inspected.nbytes
+    assert inspected.without_metal is not None
+    assert told.memory_needed(9) == inspected.without_metal.memory_needed(9)
+
+
+def test_dropped_heads_are_told_in_the_words_of_the_file(tmp_path: Path) -> None:
+    why = mlx_engine.inspect(write_tiny_gguf(tmp_path / "m.gguf", heads="none")).mtp
+    assert why is not None
+    assert "m.gguf promise 1 MTP head (nextn_predict_layers)" in why.words
+    assert "mtp." not in why.words
+    assert "config" not in why.words

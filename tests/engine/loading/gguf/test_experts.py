@@ -1,0 +1,156 @@
+"""GGUFs of Qwens with experts: the numbers of the folder, packed experts, heads from elsewhere."""
+
+import re
+from pathlib import Path
+
+import gguf
+import mlx.core as mx
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tiny_gguf_experts import ARCHITECTURES, write_tiny_gguf_experts
+from tiny_qwen_experts import CHOSEN, COUNT, INNER, KINDS, Kind, write_tiny_experts
+
+import mlx_engine
+from mlx_engine.loading.gguf.model import read_gguf_model
+from mlx_engine.loading.gguf.weights import load_gguf_arrays
+from mlx_engine.values.errors import EngineError
+
+TOKENS = [5, 9, 200, 31, 77, 8, 150, 2, 2, 64]
+TYPES = gguf.GGMLQuantizationType
+
+pytestmark = pytest.mark.parametrize("kind", KINDS)
+
+
+def numbers(path: Path, heads: Path | None = None) -> NDArray[np.float32]:
+    """Logits and draft logits, one below the other."""
+    engine = mlx_engine.load(path, heads=heads)
+    found = np.concatenate([engine.logits(TOKENS), engine.draft_logits(TOKENS)[0]])
+    engine.close()
+    return found
+
+
+@pytest.mark.parametrize(("experts", "projection"), [(False, False), (True, False), (True, True)])
+def test_the_numbers_are_those_of_the_folder(
+    tmp_path: Path, kind: Kind, experts: bool, projection: bool
+) -> None:
+    folder = write_tiny_experts(tmp_path / "folder", kind, seed=3)
+    file = write_tiny_gguf_experts(
+        tmp_path / "m.gguf", kind, seed=3, joined_experts=experts, joined_projection=projection
+    )
+    np.testing.assert_allclose(numbers(file), numbers(folder), atol=1e-5)
+
+
+@pytest.mark.parametrize("quantised", [TYPES.Q8_0, TYPES.MXFP4, TYPES.Q4_0])
+@pytest.mark.parametrize("is_unpacked", [False, True])
+def test_packed_experts(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: Kind,
+    quantised: gguf.GGMLQuantizationType,
+    is_unpacked: bool,
+) -> None:
+    """As the same values in float32, kept packed or laid out for the CPU."""
+    if not is_unpacked:
+        monkeypatch.setattr("mlx_engine.loading.load_model.CPU_LAYOUT_LIMIT", 0)
+    packed, plain = tmp_path / "packed.gguf", tmp_path / "plain.gguf"
+    joined = quantised is TYPES.Q8_0
+    write_tiny_gguf_experts(packed, kind, quantised=quantised, joined_experts=joined)
+    write_tiny_gguf_experts(plain, kind, quantised=quantised, form="as packed")
+    np.testing.assert_allclose(numbers(packed), numbers(plain), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("quantised", "bound"), [(TYPES.Q4_K, 1e-6), (TYPES.Q6_K, 1e-2), (TYPES.BF16, 1e-6)]
+)
+def test_stacks_of_k_quants(
+    tmp_path: Path, kind: Kind, quantised: gguf.GGMLQuantizationType, bound: float
+) -> None:
+    """RMS against the gguf package; Q6_K is rounded to 8 bits."""
+    size = {"hidden_size": 256, "moe_intermediate_size": 256}
+    joined = kind == "qwen3_next"
+    file = write_tiny_gguf_experts(
+        tmp_path / "m.gguf", kind, quantised=quantised, joined_experts=joined, sizes=size
+    )
+    plain = write_tiny_gguf_experts(
+        tmp_path / "p.gguf", kind, quantised=quantised, form="as packed", joined_experts=joined,
+        sizes=size,
+    )  # fmt: skip
+    for part in ("gate", "up", "down"):
+        found, wanted = (_stack(one, f"mlp.switch_mlp.{part}_proj") for one in (file, plain))
+        off = np.sqrt(((found - wanted) ** 2).mean() / (wanted**2).mean())
+        assert off < bound
+
+
+def _stack(path: Path, name: str) -> NDArray[np.float32]:
+    tensors = read_gguf_model(path).tensors
+    wanted = {n.partition(f"layers.1.{name}.")[2]: part for n, part in tensors.items()}
+    arrays = load_gguf_arrays({f"x.{n}": p for n, p in wanted.items() if n}, False, None, None)
+    if "x.scales" not in arrays:
+        return np.array(arrays["x.weight"])
+    parts = (arrays["x.weight"], arrays["x.scales"], arrays["x.biases"])
+    bits = wanted["weight"].plan.bits
+    return np.array(mx.dequantize(*parts, group_size=32, bits=bits))
+
+
+def test_heads_from_elsewhere(tmp_path: Path, kind: Kind) -> None:
+    """Grafted from a GGUF onto a folder and the other way round, and beside a GGUF."""
+    whole = write_tiny_gguf_experts(tmp_path / "whole.gguf", kind)
+    wanted = numbers(whole)
+    folder = write_tiny_experts(tmp_path / "folder", kind)
+    place = tmp_path / "bare"
+    place.mkdir()
+    bare = write_tiny_gguf_experts(place / "bare.gguf", kind, heads="none")
+    described = mlx_engine.inspect(bare)
+    assert (described.mtp_heads, described.mtp and described.mtp.code) == (0, "heads-dropped")
+    bare_folder = write_tiny_experts(tmp_path / "b", kind, heads=False)
+    for trunk, heads in ((bare, folder), (bare_folder, whole), (bare_folder, folder)):
+        np.testing.assert_allclose(numbers(trunk, heads), wanted, atol=1e-5)
+    sidecar = write_tiny_gguf_experts(place / "mtp-bare.gguf", kind, heads="only")
+    np.testing.assert_allclose(numbers(bare), wanted, atol=1e-5)
+    np.testing.assert_allclose(numbers(bare_folder, sidecar), wanted, atol=1e-5)
+
+
+def test_inspect_counts_experts(tmp_path: Path, kind: Kind) -> None:
+    file = write_tiny_gguf_experts(tmp_path / "m.gguf", kind, quantised=TYPES.Q8_0)
+    described = mlx_engine.inspect(file)
+    groups = {group.name: group for group in described.groups}
+    assert groups["experts"].parameters == 4 * 3 * COUNT * INNER * 64
+    assert groups["experts"].storage == "Q8_0 as 8-bit affine, groups of 32"
+    assert groups["experts"].file_nbytes == 4 * 3 * COUNT * INNER * 64 * 34 // 32
+    assert described.architecture == ARCHITECTURES[kind]
+    assert described.mtp_heads == 1
+    folder = mlx_engine.inspect(write_tiny_experts(tmp_path / "f", kind))
+    assert described.parameters == folder.parameters
+    resting = groups["experts"].parameters * (COUNT - CHOSEN) // COUNT
+    heads = groups["MTP head"].parameters
+    assert described.active_parameters == described.parameters - heads - resting
+    assert folder.active_parameters == described.active_parameters
+    joined = mlx_engine.inspect(
+        write_tiny_gguf_experts(
+            tmp_path / "j.gguf", kind, quantised=TYPES.Q8_0, joined_experts=True
+        )
+    )
+    assert (joined.parameters, joined.nbytes) == (described.parameters, described.nbytes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "without", "message"),
+    [
+        ({"expert_count": 0}, "", "num_experts=0"),
+        ({"expert_used_count": 7}, "", "num_experts_per_tok=7"),
+        ({"expert_count": 8}, "", "ffn_gate_inp"),
+        ({"expert_feed_forward_length": 16}, "", "ffn_gate_exps"),
+        ({}, "blk.1.ffn_up_exps.weight", "layers.1.mlp.switch_mlp.up_proj"),
+        ({}, "blk.1.ffn_gate_inp_shexp.weight", "shared_expert_gate"),
+        ({"expert_count": "x"}, "", "expert_count is 'x'"),
+    ],
+)
+def test_what_cannot_run_is_named(
+    tmp_path: Path, kind: Kind, changes: dict[str, object], without: str, message: str
+) -> None:
+    named = {f"{ARCHITECTURES[kind]}.{key}": value for key, value in changes.items()}
+    file = write_tiny_gguf_experts(tmp_path / "m.gguf", kind, changes=named, without=without)
+    with pytest.raises(EngineError, match=re.escape(message)) as caught:
+        mlx_engine.load(file)
+    assert str(file) in str(caught.value)

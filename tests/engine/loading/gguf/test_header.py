@@ -1,0 +1,222 @@
+import struct
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+from gguf_files import RawTensor, RawValue, gguf_bytes
+from gguf_fuzz import SAMPLE, survives
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlx_engine.loading.gguf.header import map_file, read_gguf_header
+from mlx_engine.loading.gguf.split_file import read_gguf
+from mlx_engine.loading.gguf.types import BLOCK_TYPES
+from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+
+F32 = RawTensor("a.weight", 0, (2, 4), bytes(range(32)))
+Q8 = RawTensor("b.weight", 8, (1, 64), bytes(range(68)))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "model.gguf"
+
+
+def test_the_types_are_those_of_the_gguf_package() -> None:
+    sizes = {t.value: (t.name, *size) for t, size in gguf.GGML_QUANT_SIZES.items()}
+    assert {number: tuple(block) for number, block in BLOCK_TYPES.items()} == sizes
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_reads_metadata_of_every_kind(file: Path, version: int) -> None:
+    values = {
+        "u8": np.uint8(255),
+        "i64": np.int64(-(2**62)),
+        "f64": np.float64(0.1),
+        "yes": True,
+        "text": "Привет 🎉",
+        "numbers": np.arange(5, dtype=np.int16),
+        "texts": ["", "a", "\u0120b"],
+        "nested": [["x"], ["y", "z"]],
+        "empty": [],
+        "future.key": 7,
+    }
+    file.write_bytes(gguf_bytes(values, [F32, Q8], version=version))
+    header = read_gguf_header(file)
+    numbers = header.metadata["numbers"]
+    assert isinstance(numbers, np.ndarray)
+    assert numbers.tolist() == [0, 1, 2, 3, 4]
+    plain = {key: value for key, value in header.metadata.items() if key != "numbers"}
+    assert plain == {key: value for key, value in values.items() if key != "numbers"}
+    assert [*header.tensors] == ["a.weight", "b.weight"]
+    tensor = header.tensors["b.weight"]
+    assert (tensor.type.name, tensor.shape, tensor.nbytes) == ("Q8_0", (1, 64), 68)
+    assert tensor.blocks(map_file(file)).tobytes() == Q8.data
+
+
+def test_what_the_gguf_package_writes_is_read(file: Path) -> None:
+    writer = gguf.GGUFWriter(file, "llama")
+    writer.add_custom_alignment(64)
+    writer.add_tensor("w", np.arange(12, dtype=np.float32).reshape(3, 4))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    header = read_gguf_header(file)
+    assert header.metadata["general.architecture"] == "llama"
+    tensor = header.tensors["w"]
+    assert tensor.blocks(map_file(file)).view(np.float32).tolist()[2] == [8, 9, 10, 11]
+
+
+def nested(depth: int) -> RawValue:
+    inner = struct.pack("<IQ", 9, 1) * depth + struct.pack("<IQ", 8, 0)
+    return RawValue(struct.pack("<I", 9) + inner)
+
+
+def array(kind: int, count: int) -> RawValue:
+    return RawValue(struct.pack("<IIQ", 9, kind, count))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "cannot be read"),
+        (b"GG", "not a GGUF"),
+        (b"GGML" + bytes(40), "not a GGUF"),
+        (b"GGUF\x03\x00\x00\x00", "byte 8.*cut short"),
+        (gguf_bytes({}, pair_count=2**63), "claims 9223372036854775808 metadata"),
+        (gguf_bytes({"a": 1}, tensor_count=2**63), "claims 9223372036854775808 tensors"),
+        (gguf_bytes({"a": 1}, [F32], tensor_count=2), "byte .*a tensor is named"),
+        (gguf_bytes({b"\xff": 1}), "byte .*not UTF-8"),
+        (gguf_bytes({"a": RawValue(struct.pack("<IQ", 8, 2**63))}), "text of 92233720368"),
+        (gguf_bytes({"a": RawValue(struct.pack("<IQ2s", 8, 2, b"\xc3\x28"))}), "not UTF-8"),
+        (gguf_bytes({"a": RawValue(struct.pack("<I", 13))}), "unknown type 13"),
+        (gguf_bytes({"a": array(4, 2**63)}), "array of 9223372036854775808 numbers"),
+        (gguf_bytes({"a": array(8, 2**63)}), "array of 9223372036854775808 items"),
+        (gguf_bytes({"a": array(9, 2**63)}), "array of 9223372036854775808 items"),
+        (gguf_bytes({"a": array(99, 1)}), "array of the unknown type 99"),
+        (gguf_bytes({"a": nested(40)}), "arrays inside arrays"),
+        (gguf_bytes({"a": RawValue(struct.pack("<IB", 7, 2))}), "2 where 0 or 1"),
+        (gguf_bytes({"a": 1, b"a": 2}), "'a' is there twice"),
+        (gguf_bytes({"general.alignment": 0}, [F32]), "alignment is 0"),
+        (gguf_bytes({"general.alignment": 48}, [F32]), "alignment is 48"),
+        (gguf_bytes({"general.alignment": 2**31}, [F32]), "alignment is 2147483648"),
+        (gguf_bytes({"general.alignment": "x"}, [F32]), "alignment is 'x'"),
+        (gguf_bytes({}, [F32, F32]), "a.weight is there twice"),
+        (gguf_bytes({}, [F32, Q8._replace(offset=0)]), "overlap"),
+        (gguf_bytes({}, [F32._replace(offset=8)]), "a.weight begins at 8"),
+        (gguf_bytes({}, [F32._replace(offset=2**63)]), "a.weight should end"),
+        (gguf_bytes({}, [F32, Q8])[:-1], "b.weight should end.*cut short"),
+        (gguf_bytes({}, [F32._replace(shape=(0, 4))]), "a.weight has the shape"),
+        (gguf_bytes({}, [F32._replace(shape=())]), "a.weight has 0 dimensions"),
+        (gguf_bytes({}, [F32._replace(shape=(1,) * 5)]), "a.weight has 5 dimensions"),
+        (gguf_bytes({}, [F32._replace(shape=(2**62, 2**62))]), "a.weight has the shape"),
+        (gguf_bytes({}, [Q8._replace(shape=(1, 48))]), "row of b.weight has 48"),
+        (gguf_bytes({}, [F32._replace(name="")]), "named ''"),
+        (gguf_bytes({}, [F32._replace(name="a\n")]), r"named 'a\\n'"),
+        (gguf_bytes({}, [F32._replace(name=b"\xff")]), "not UTF-8"),
+        (gguf_bytes({}, [F32._replace(name="n" * 301)]), "name of 301 bytes"),
+    ],
+)
+def test_damage_is_named(file: Path, content: bytes, message: str) -> None:
+    file.write_bytes(content)
+    with pytest.raises(BadModelFile, match=message) as caught:
+        read_gguf(file)
+    assert str(file) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (gguf_bytes({}, version=1), "version 1"),
+        (gguf_bytes({}, version=77), "version 77"),
+        (gguf_bytes({}, version=3 << 24), "big endian"),
+        (gguf_bytes({}, [F32._replace(type=99)]), "a.weight is stored as type 99"),
+        (gguf_bytes({}, [F32._replace(type=31)]), "a.weight .*abandoned type Q4_0_4_4"),
+    ],
+)
+def test_what_is_sound_but_not_read_is_named(file: Path, content: bytes, message: str) -> None:
+    file.write_bytes(content)
+    with pytest.raises(UnsupportedModel, match=message) as caught:
+        read_gguf(file)
+    assert str(file) in str(caught.value)
+
+
+def parts(folder: Path, numbers: list[int], count: int = 3, total: int = 3) -> list[Path]:
+    """One tensor in each part; numbers: what the parts say of themselves."""
+    paths = []
+    for place, number in enumerate(numbers):
+        split = {
+            "split.no": np.uint16(number),
+            "split.count": np.uint16(count),
+            "split.tensors.count": np.int32(total),
+        }
+        own = {"general.architecture": "llama", **split} if place == 0 else split
+        path = folder / f"m-{place + 1:05}-of-{len(numbers):05}.gguf"
+        path.write_bytes(gguf_bytes(own, [F32._replace(name=f"t{number}")]))
+        paths.append(path)
+    return paths
+
+
+def test_parts_are_put_together_whichever_is_opened(tmp_path: Path) -> None:
+    for path in parts(tmp_path, [0, 1, 2]):
+        file = read_gguf(path)
+        assert file.metadata["general.architecture"] == "llama"
+        assert {name: tensor.file.name for name, tensor in file.tensors.items()} == {
+            f"t{n}": f"m-{n + 1:05}-of-00003.gguf" for n in range(3)
+        }
+
+
+def test_wrong_parts_are_refused(tmp_path: Path) -> None:
+    paths = parts(tmp_path, [0, 1, 1])
+    with pytest.raises(BadModelFile, match="part 2 of 3, its name says part 3"):
+        read_gguf(paths[0])
+    paths = parts(tmp_path, [0, 1, 2], total=4)
+    with pytest.raises(BadModelFile, match="3 tensors where 4"):
+        read_gguf(paths[1])
+    paths[2].unlink()
+    with pytest.raises(BadModelFile, match=r"m-00003-of-00003\.gguf: missing"):
+        read_gguf(paths[0])
+    renamed = paths[0].rename(tmp_path / "other.gguf")
+    with pytest.raises(BadModelFile, match="one of 3 parts, but is not named so"):
+        read_gguf(renamed)
+
+
+def test_a_wild_split_count_ends_at_once(file: Path) -> None:
+    named = file.with_name("m-00001-of-99999.gguf")
+    named.write_bytes(gguf_bytes({"split.count": 99999}))
+    with pytest.raises(BadModelFile, match=r"m-00002-of-99999\.gguf: missing"):
+        read_gguf(named)
+
+
+FUZZ = settings(max_examples=700, deadline=None)
+HEAD = len(SAMPLE) - 320
+
+
+def test_every_flipped_bit_and_every_cut() -> None:
+    for bit in range(HEAD * 8):
+        changed = bytearray(SAMPLE)
+        changed[bit // 8] ^= 1 << bit % 8
+        survives(bytes(changed))
+    for cut in range(1, len(SAMPLE)):
+        survives(SAMPLE[:cut])
+
+
+@FUZZ
+@given(st.dictionaries(st.integers(0, HEAD - 1), st.integers(0, 255), max_size=8))
+def test_overwritten_bytes(changes: dict[int, int]) -> None:
+    content = bytearray(SAMPLE)
+    for place, byte in changes.items():
+        content[place] = byte
+    survives(bytes(content))
+
+
+@FUZZ
+@given(
+    st.integers(0, HEAD - 8),
+    st.sampled_from([0, 1, 2**31, 2**32 - 1, 2**32, 2**61, 2**63 - 1, 2**63, 2**64 - 1]),
+)
+def test_wild_numbers_anywhere(place: int, number: int) -> None:
+    wild = SAMPLE[:place] + struct.pack("<Q", number) + SAMPLE[place + 8 :]
+    survives(wild)

@@ -1,0 +1,187 @@
+"""GGUF models as a whole: the same numbers as the folder, heads from everywhere, clear refusals."""
+
+import contextlib
+import random
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tiny_gguf import write_tiny_gguf
+from tiny_qwen3_5 import write_tiny_qwen3_5
+
+import mlx_engine
+from mlx_engine import DraftOptions, LoadOptions, SamplingOptions
+from mlx_engine.loading.gguf.header import GgufTensor
+from mlx_engine.loading.gguf.part import Placement, parts_of
+from mlx_engine.loading.gguf.types import BLOCK_TYPES
+from mlx_engine.loading.load_model import load_model
+from mlx_engine.values.errors import BadModelFile, EngineError, LoadStopped, UnsupportedModel
+
+TOKENS = [5, 9, 200, 31, 77, 8, 150, 2, 2, 64]
+
+
+def logits(path: Path, heads: Path | None = None) -> NDArray[np.float32]:
+    engine = mlx_engine.load(path, heads=heads)
+    found = engine.logits(TOKENS)
+    engine.close()
+    return found
+
+
+def draft_logits(path: Path, heads: Path | None = None) -> NDArray[np.float32]:
+    engine = mlx_engine.load(path, heads=heads)
+    found = engine.draft_logits(TOKENS)
+    engine.close()
+    return found
+
+
+def test_the_numbers_are_those_of_the_folder(tmp_path: Path) -> None:
+    folder = write_tiny_qwen3_5(tmp_path / "folder", seed=3)
+    file = write_tiny_gguf(tmp_path / "model.gguf", seed=3)
+    np.testing.assert_allclose(logits(file), logits(folder), atol=1e-5)
+    np.testing.assert_allclose(draft_logits(file), draft_logits(folder), atol=1e-5)
+
+
+def test_packed_rows_are_put_in_order_too(tmp_path: Path) -> None:
+    packed = write_tiny_gguf(tmp_path / "packed.gguf", form="packed")
+    plain = write_tiny_gguf(tmp_path / "plain.gguf", form="as packed")
+    np.testing.assert_allclose(logits(packed), logits(plain), atol=1e-5)
+    np.testing.assert_allclose(draft_logits(packed), draft_logits(plain), atol=1e-5)
+
+
+def test_a_conversation_works(tmp_path: Path) -> None:
+    engine = mlx_engine.load(write_tiny_gguf(tmp_path / "model.gguf"))
+    session = engine.session(sampling=SamplingOptions(temperature=0), draft=DraftOptions(depth=2))
+    assert list(session.send("The dog"))
+    assert session.stats.drafted > 0
+    engine.close()
+
+
+def test_heads_beside_and_given(tmp_path: Path) -> None:
+    whole = write_tiny_gguf(tmp_path / "whole.gguf")
+    wanted = draft_logits(whole)
+    other = tmp_path / "other"
+    other.mkdir()
+    trunk = write_tiny_gguf(other / "model.gguf", heads="none")
+    described = mlx_engine.inspect(trunk)
+    assert (described.mtp_heads, described.mtp and described.mtp.code) == (0, "heads-dropped")
+    folder = write_tiny_qwen3_5(tmp_path / "folder")
+    for heads in (whole, folder):
+        np.testing.assert_allclose(draft_logits(trunk, heads), wanted, atol=1e-5)
+    bare = write_tiny_qwen3_5(tmp_path / "bare", heads="none")
+    np.testing.assert_allclose(draft_logits(bare, whole), wanted, atol=1e-5)
+    write_tiny_gguf(other / "mtp-model.gguf", heads="only")
+    assert mlx_engine.inspect(trunk).mtp_heads == 1
+    np.testing.assert_allclose(draft_logits(trunk), wanted, atol=1e-5)
+    np.testing.assert_allclose(logits(trunk), logits(whole), atol=1e-5)
+
+
+def test_stale_claims_of_heads(tmp_path: Path) -> None:
+    metadata = {"qwen35.block_count": 4, "qwen35.nextn_predict_layers": 1}
+    trunk = write_tiny_gguf(tmp_path / "m.gguf", heads="none", changes=metadata)
+    described = mlx_engine.inspect(trunk)
+    assert (described.layers, described.mtp_heads) == (4, 0)
+    none = write_tiny_gguf(tmp_path / "n.gguf", heads="none", claimed_heads=0)
+    reason = mlx_engine.inspect(none).mtp
+    assert reason is not None
+    assert reason.code == "no-heads"
+
+
+def test_heads_that_are_not_whole(tmp_path: Path) -> None:
+    file = write_tiny_gguf(tmp_path / "m.gguf", without="blk.4.attn_q.weight")
+    reason = mlx_engine.inspect(file).mtp
+    assert reason is not None
+    assert reason.code == "heads-incomplete"
+    assert logits(file).shape == (len(TOKENS), 300)
+
+
+def test_inspect_tells_types_and_bytes(tmp_path: Path) -> None:
+    described = mlx_engine.inspect(write_tiny_gguf(tmp_path / "m.gguf", form="packed"))
+    embedding = next(group for group in described.groups if group.name == "embedding")
+    assert embedding.storage == "Q8_0 as 8-bit affine, groups of 32"
+    assert embedding.file_nbytes == 300 * 2 * 34
+    assert embedding.nbytes == 300 * (64 + 2 * 4)
+    assert (described.name, described.architecture) == ("m", "qwen35")
+    assert described.context_length == 512
+    assert described.declined == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "without", "kind", "message"),
+    [
+        ({"general.architecture": "mamba"}, "", UnsupportedModel, "'mamba'.*runs qwen35"),
+        ({"general.architecture": "clip"}, "", UnsupportedModel, "eyes"),
+        ({"general.architecture": 5}, "", BadModelFile, r"general\.architecture is 5"),
+        ({"qwen35.ssm.group_count": 0}, "", BadModelFile, "4 value heads for 0 key heads"),
+        ({"qwen35.ssm.inner_size": 2**31 - 4}, "", BadModelFile, "in a width of 2147483644"),
+        ({"qwen35.embedding_length": "x"}, "", BadModelFile, "embedding_length is 'x'"),
+        ({"qwen35.embedding_length": 32}, "", BadModelFile, r"token_embd\.weight has the shape"),
+        ({"qwen35.attention.head_count": 0}, "", BadModelFile, "num_attention_heads=0"),
+        ({"qwen35.rope.scaling.type": "yarn"}, "", UnsupportedModel, "rope scaling 'yarn'"),
+        (
+            {"qwen35.rope.dimension_count": 34},
+            "",
+            BadModelFile,
+            "34 rotated elements in heads of 32",
+        ),
+        ({"qwen35.rope.dimension_count": 7}, "", BadModelFile, "7 rotated"),
+        ({"qwen35.ssm.state_size": 8}, "", EngineError, "attn_qkv.*shape|order cannot"),
+        ({}, "token_embd.weight", BadModelFile, r"token_embd\.weight is missing"),
+        ({}, "blk.1.ffn_up.weight", BadModelFile, r"layers\.1\.mlp\.up_proj"),
+        ({"tokenizer.ggml.pre": "new"}, "", EngineError, "pre-tokenizer 'new'"),
+    ],
+)
+def test_what_cannot_run_is_named(
+    tmp_path: Path, changes: dict[str, object], without: str, kind: type, message: str
+) -> None:
+    file = write_tiny_gguf(tmp_path / "m.gguf", changes=changes, without=without)
+    with pytest.raises(kind, match=message) as caught:
+        mlx_engine.load(file)
+    assert str(file) in str(caught.value)
+
+
+def test_a_packed_vector_is_refused(tmp_path: Path) -> None:
+    stored = GgufTensor("blk.0.attn_norm.weight", BLOCK_TYPES[8], (64,), 68, tmp_path, 0)
+    with pytest.raises(UnsupportedModel, match=r"attn_norm\.weight .*no matrix"):
+        list(parts_of(stored, Placement("layers.0.input_layernorm.weight"), None))
+
+
+def test_mutated_metadata_never_crash(tmp_path: Path) -> None:
+    file = write_tiny_gguf(tmp_path / "m.gguf", form="packed")
+    sound, draw = file.read_bytes(), random.Random(1)
+    places = [match.start() for match in re.finditer(rb"qwen35\.", sound)]
+    for _ in range(150):
+        changed = bytearray(sound)
+        start = draw.choice(places) + draw.randrange(60)
+        number = draw.choice([0, 1, 3, 7, 34, 2**15, 2**31, 2**32 - 1])
+        changed[start : start + 4] = number.to_bytes(4, "little")
+        file.write_bytes(changed)
+        with contextlib.suppress(EngineError):
+            mlx_engine.inspect(file)
+
+
+def test_heads_alone_are_no_model(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedModel, match="MTP heads only"):
+        mlx_engine.load(write_tiny_gguf(tmp_path / "mtp-m.gguf", heads="only"))
+
+
+def test_values_that_are_not_numbers(tmp_path: Path) -> None:
+    file = write_tiny_gguf(tmp_path / "m.gguf", form="packed")
+    content = bytearray(file.read_bytes())
+    content[-40 * 34 :: 34] = b"\xff" * len(content[-40 * 34 :: 34])
+    content[-40 * 34 + 1 :: 34] = b"\xff" * len(content[-40 * 34 + 1 :: 34])
+    file.write_bytes(bytes(content))
+    with pytest.raises(BadModelFile, match="not numbers"):
+        mlx_engine.load(file)
+
+
+def test_progress_and_stopping(tmp_path: Path) -> None:
+    file = write_tiny_gguf(tmp_path / "m.gguf", form="packed")
+    seen: list[tuple[int, int]] = []
+    mlx_engine.load(file, on_progress=lambda done, total: seen.append((done, total))).close()
+    assert seen[0][0] == 0
+    assert seen[-1][0] == seen[-1][1] > 0
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    with pytest.raises(LoadStopped):
+        load_model(file, LoadOptions(), tmp_path, stop=lambda: True)

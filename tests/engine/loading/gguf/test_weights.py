@@ -1,0 +1,65 @@
+"""Arrays of single GGUF tensors: a factor beside a tensor, heads of columns in another order."""
+
+from pathlib import Path
+
+import gguf
+import mlx.core as mx
+import numpy as np
+import pytest
+from gguf.quants import dequantize, quantize
+from gguf_files import RawTensor, gguf_bytes
+from numpy.typing import NDArray
+
+from mlx_engine.loading.gguf.header import read_gguf_header
+from mlx_engine.loading.gguf.part import Placement, parts_of
+from mlx_engine.loading.gguf.weights import load_gguf_arrays
+from mlx_engine.values.errors import UnsupportedModel
+
+KINDS = gguf.GGMLQuantizationType
+VALUES = np.random.default_rng(0).normal(0, 1, (6, 256)).astype(np.float32)
+
+
+def blocks_of(kind: KINDS) -> NDArray[np.uint8]:
+    """VALUES in blocks; for NVFP4, which the package does not write, random ones."""
+    if kind != KINDS.NVFP4:
+        return quantize(VALUES, kind)
+    blocks = np.random.default_rng(1).integers(0, 256, (24, 36), dtype=np.uint8)
+    blocks[:, :4] = 0x30 + blocks[:, :4] % 16
+    return blocks.reshape(6, 144)
+
+
+def loaded(
+    file: Path, kind: KINDS, place: Placement, factor: float | None = None
+) -> NDArray[np.float32]:
+    """What MLX makes of VALUES after a trip through a file, in float32."""
+    tensors = [RawTensor("w.weight", kind.value, VALUES.shape, blocks_of(kind).tobytes())]
+    if factor is not None:
+        tensors.append(RawTensor("w.scale", 0, (1,), np.float32(factor).tobytes()))
+    file.write_bytes(gguf_bytes({}, tensors))
+    header = read_gguf_header(file)
+    parts = parts_of(header.tensors["w.weight"], place, header.tensors.get("w.scale"))
+    arrays = load_gguf_arrays({part.name: part for part in parts}, False, None, None)
+    packed = [arrays[f"w.{name}"] for name in ("weight", "scales", "biases")]
+    bits, size = 32 * packed[0].shape[1] // 256, 256 // packed[1].shape[1]
+    return np.array(mx.dequantize(*packed, group_size=size, bits=bits, dtype=mx.float32))
+
+
+def test_a_factor_beside_nvfp4(tmp_path: Path) -> None:
+    found = loaded(tmp_path / "m.gguf", KINDS.NVFP4, Placement("w.weight"), 0.37)
+    wanted = dequantize(blocks_of(KINDS.NVFP4), KINDS.NVFP4) * np.float32(0.37)
+    assert np.abs(found - wanted).max() < 0.005 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("order", [(2, 0, 3, 1), (1, 0)])
+@pytest.mark.parametrize("kind", [KINDS.Q8_0, KINDS.Q5_0, KINDS.TQ1_0, KINDS.TQ2_0])
+def test_heads_of_columns(tmp_path: Path, kind: KINDS, order: tuple[int, ...]) -> None:
+    """Heads of 64 and of 128 columns; TQ has groups of 128 where heads hold them whole."""
+    found = loaded(tmp_path / "m.gguf", kind, Placement("w.weight", column_heads=order))
+    wanted = dequantize(blocks_of(kind), kind).reshape(6, len(order), -1)[:, list(order)]
+    np.testing.assert_array_equal(found, wanted.reshape(6, 256))
+
+
+def test_heads_narrower_than_a_group(tmp_path: Path) -> None:
+    narrow = Placement("w.weight", column_heads=tuple(range(16)))
+    with pytest.raises(UnsupportedModel, match="order cannot be"):
+        loaded(tmp_path / "m.gguf", KINDS.Q8_0, narrow)
