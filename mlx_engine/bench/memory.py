@@ -12,7 +12,7 @@ from mlx_engine.bench.prompts import long_prompt
 from mlx_engine.bench.report import MemoryReport, MemorySample
 from mlx_engine.bench.subject import Subject
 from mlx_engine.cache.layer_caches import LayerCaches
-from mlx_engine.cache.recurrent_cache import RecurrentSnapshot
+from mlx_engine.cache.recurrent import RecurrentSnapshot
 from mlx_engine.values.events import RoundFinished
 from mlx_engine.values.options import DraftOptions
 from mlx_engine.values.stats import RoundStats

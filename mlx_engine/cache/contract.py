@@ -26,6 +26,10 @@ class LayerCache(Protocol):
     """
 
     @property
+    def keeps_any_prefix(self) -> bool:
+        """Whether `keep` takes every number of rows, not just 0 and all."""
+
+    @property
     def length(self) -> int:
         """Committed tokens."""
 

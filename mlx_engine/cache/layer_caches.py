@@ -6,7 +6,6 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from mlx_engine.cache.contract import LayerCache, LayerSnapshot
-from mlx_engine.cache.whole_block_cache import WholeBlockCache
 
 
 class CachesSnapshot(NamedTuple):
@@ -40,7 +39,7 @@ class LayerCaches:
     @property
     def keeps_any_prefix(self) -> bool:
         """Whether `keep` takes every number of rows; without that nothing can be drafted."""
-        return not any(isinstance(layer, WholeBlockCache) for layer in self.layers)
+        return all(layer.keeps_any_prefix for layer in self.layers)
 
     def keep(self, rows: int) -> None:
         """Commit the first `rows` rows of the last block in every layer."""

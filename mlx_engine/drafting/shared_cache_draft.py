@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from mlx_engine.cache.attention_cache import KeysValues
-from mlx_engine.cache.full_cache import FullCache
+from mlx_engine.cache.attention import AttentionCache, KeysValues
 from mlx_engine.cache.layer_caches import CachesSnapshot, LayerCaches
-from mlx_engine.cache.window_cache import WindowCache
+from mlx_engine.cache.window import WindowCache
 from mlx_engine.drafting.chain import Picking, draft_chain
 from mlx_engine.drafting.contract import Draft, Offer, Proposal, SourceSnapshot, empty_draft
 from mlx_engine.models.drafters.gemma4_assistant import Gemma4Assistant, SeenRows, TargetRows
@@ -46,7 +45,7 @@ class SharedCacheDraft:
         assert window is not None
         self._assistant = assistant
         self._window = window
-        self._full, self._sliding = FullCache(), WindowCache(window)
+        self._full, self._sliding = AttentionCache(), WindowCache(window)
         self._caches = LayerCaches([self._full, self._sliding])
         self._newest: mx.array | None = None
         self._rows: TargetRows | None = None

@@ -9,7 +9,7 @@ from metal_kernels.few_query_attention import Place, few_query_attention
 from metal_kernels.kernel import Launcher
 from metal_kernels.key_value_formats import dense_cache
 from metal_kernels.lanes import MOST_ROWS, Lanes, Work
-from mlx_engine.cache.attention_cache import AttentionCache
+from mlx_engine.cache.attention import AttentionCache
 
 
 class Attend(Protocol):

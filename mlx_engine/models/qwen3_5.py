@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import mlx.core as mx
 
 from metal_kernels.mtp_input import Norms
-from mlx_engine.cache.attention_cache import AttentionCache
+from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.layer_caches import LayerCaches
 from mlx_engine.models.contract import MtpHead

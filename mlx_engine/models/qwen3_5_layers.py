@@ -4,10 +4,9 @@ import mlx.core as mx
 
 from metal_kernels.gated_delta_inputs import Fixed, Projected
 from metal_kernels.lanes import Lanes, Work
-from mlx_engine.cache.attention_cache import AttentionCache
+from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.contract import LayerCache
-from mlx_engine.cache.delta_rule import DeltaRule, delta_rule
-from mlx_engine.cache.recurrent_cache import RecurrentCache
+from mlx_engine.cache.recurrent import DeltaRule, RecurrentCache, delta_rule
 from mlx_engine.models.attention import attention
 from mlx_engine.models.experts import ExpertFeedForward
 from mlx_engine.models.layers import GatedFeedForward, Linear, Norm, ResidualLinear, silu

@@ -15,7 +15,7 @@ from metal_kernels.gated_delta_inputs import (
 )
 from metal_kernels.kernel import Launcher
 from metal_kernels.lanes import MOST_ROWS, Lanes, Work
-from mlx_engine.cache.delta_rule import DeltaInputs
+from mlx_engine.cache.recurrent import DeltaInputs
 from mlx_engine.models.layers import silu
 
 

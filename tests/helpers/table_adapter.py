@@ -20,6 +20,7 @@ class LengthCache:
     """Counts tokens; the rows of a block are told by the adapter."""
 
     nbytes = 0
+    keeps_any_prefix = True
 
     def __init__(self) -> None:
         self.length = 0

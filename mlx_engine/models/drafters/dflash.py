@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-from mlx_engine.cache.attention_cache import KeysValues
-from mlx_engine.cache.full_cache import FullCache
+from mlx_engine.cache.attention import AttentionCache, KeysValues
 from mlx_engine.cache.layer_caches import LayerCaches
-from mlx_engine.cache.window_cache import WindowCache
+from mlx_engine.cache.window import WindowCache
 from mlx_engine.models.drafters.dflash_config import DFlashConfig
 from mlx_engine.models.drafters.feature_adapter import FeatureAdapter
 from mlx_engine.models.drafters.rotation import Rotation
@@ -21,7 +20,7 @@ from mlx_engine.models.drafters.target import DraftTarget, check_widths
 from mlx_engine.models.layers import GatedFeedForward, Linear, Norm
 from mlx_engine.models.weight_table import WeightTable
 
-ContextCache = FullCache | WindowCache
+ContextCache = AttentionCache | WindowCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +132,7 @@ class DFlash:
     def make_caches(self) -> LayerCaches:
         """Empty caches for what each layer remembers of the target's tokens."""
         return LayerCaches(
-            [FullCache() if window is None else WindowCache(window)
+            [AttentionCache() if window is None else WindowCache(window)
              for window in self._sizes.windows]
         )  # fmt: skip
 
@@ -141,7 +140,7 @@ class DFlash:
         """Write what the target's features [1, T, F] mean to each layer, and keep it."""
         context = self._join_norm(self._fc(features))
         for layer, cache in zip(self._layers, caches.layers, strict=True):
-            assert isinstance(cache, FullCache | WindowCache)
+            assert isinstance(cache, AttentionCache | WindowCache)
             layer.remember(context, cache)
         caches.keep(features.shape[1])
 
@@ -153,7 +152,7 @@ class DFlash:
         masks = mx.full((self.most,), self._sizes.mask_token, dtype=token.dtype)
         x = self._embed(mx.concatenate([token, masks])[None]) * self._sizes.scale
         for layer, cache in zip(self._layers, caches.layers, strict=True):
-            assert isinstance(cache, FullCache | WindowCache)
+            assert isinstance(cache, AttentionCache | WindowCache)
             x = layer(x, cache)
         return self._norm(x)[:, 1:]
 

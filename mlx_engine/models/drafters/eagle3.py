@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import mlx.core as mx
 import numpy as np
 
-from mlx_engine.cache.attention_cache import AttentionCache
+from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.layer_caches import LayerCaches
 from mlx_engine.models.drafters.eagle3_config import Eagle3Config
 from mlx_engine.models.drafters.feature_adapter import FeatureAdapter

@@ -5,9 +5,9 @@ from __future__ import annotations
 import mlx.core as mx
 from mlx.nn.layers.base import Module
 
-from mlx_engine.cache.full_cache import FullCache
+from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.layer_caches import LayerCaches
-from mlx_engine.cache.window_cache import WindowCache
+from mlx_engine.cache.window import WindowCache
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.head_stack.definition import StackDefinition
 from mlx_engine.models.layers import Linear, Norm
@@ -47,12 +47,12 @@ class StackHead:
 
     def make_head_caches(self) -> LayerCaches:
         """An empty cache for the decoder layer."""
-        return LayerCaches([FullCache() if self.window is None else WindowCache(self.window)])
+        return LayerCaches([AttentionCache() if self.window is None else WindowCache(self.window)])
 
     def mtp_forward(self, tokens: mx.array, hidden: mx.array, caches: LayerCaches) -> mx.array:
         """Tokens [1, T] and the hidden states before them [1, T, H] -> the head's states."""
         (cache,) = caches.layers
-        assert isinstance(cache, FullCache | WindowCache)
+        assert isinstance(cache, AttentionCache | WindowCache)
         both = [self._embedding_norm(self._embed(tokens)), self._hidden_norm(hidden)]
         ordered = both if self._definition.is_embedding_first else both[::-1]
         joined = self._join(mx.concatenate(ordered, axis=-1))

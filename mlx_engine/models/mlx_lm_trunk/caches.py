@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from mlx.nn.layers.base import Module
 
+from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.contract import LayerCache
-from mlx_engine.cache.full_cache import FullCache
 from mlx_engine.cache.layer_caches import LayerCaches
-from mlx_engine.cache.whole_block_cache import LibraryCache, WholeBlockCache
-from mlx_engine.cache.window_cache import WindowCache
+from mlx_engine.cache.whole_block import LibraryCache, WholeBlockCache
+from mlx_engine.cache.window import WindowCache
 
 
 def kept_caches(model: Module, window: int | None = None) -> LayerCaches:
@@ -49,7 +49,7 @@ def _ours(cache: LibraryCache, window: int | None) -> LayerCache:
     from mlx_lm.models.cache import KVCache, RotatingKVCache
 
     if type(cache) is KVCache:
-        return FullCache() if window is None else WindowCache(window)
+        return AttentionCache() if window is None else WindowCache(window)
     if type(cache) is RotatingKVCache and cache.keep == 0:
         return WindowCache(cache.max_size)
     return WholeBlockCache(cache)

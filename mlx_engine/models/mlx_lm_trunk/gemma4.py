@@ -8,10 +8,9 @@ from typing import NamedTuple
 import mlx.core as mx
 from mlx.nn.layers.base import Module
 
-from mlx_engine.cache.attention_cache import KeysValues
-from mlx_engine.cache.full_cache import FullCache
+from mlx_engine.cache.attention import AttentionCache, KeysValues
 from mlx_engine.cache.layer_caches import LayerCaches
-from mlx_engine.cache.window_cache import WindowCache
+from mlx_engine.cache.window import WindowCache
 from mlx_engine.models.mlx_lm_trunk.adapters import TrunkAdapter
 from mlx_engine.models.mlx_lm_trunk.caches import as_the_class_has_them, kept_caches
 from mlx_engine.models.mlx_lm_trunk.trunk import Trunk, take_apart
@@ -67,7 +66,7 @@ class Gemma4Adapter(TrunkAdapter):
         heard = []
         for number in (self.full.number, self.sliding.number):
             cache = caches.layers[number]
-            assert isinstance(cache, FullCache | WindowCache)
+            assert isinstance(cache, AttentionCache | WindowCache)
             heard.append(_Overheard(cache))
             handed[number] = heard[-1]
         hidden = self.trunk.norm(self.trunk.layers(tokens, handed))
@@ -77,7 +76,7 @@ class Gemma4Adapter(TrunkAdapter):
 class _Overheard:
     """A cache as an mlx-lm class knows it, which remembers the rows of one block."""
 
-    def __init__(self, cache: FullCache | WindowCache) -> None:
+    def __init__(self, cache: AttentionCache | WindowCache) -> None:
         self._cache = cache
         self._block: KeysValues | None = None
         self.make_mask = cache.make_mask

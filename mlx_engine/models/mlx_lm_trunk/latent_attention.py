@@ -11,7 +11,7 @@ from typing import Protocol
 import mlx.core as mx
 from mlx.nn.layers.base import Module
 
-from mlx_engine.cache.attention_cache import KeysValues
+from mlx_engine.cache.attention import KeysValues
 
 LATENT = ("deepseek_v3", "glm4_moe_lite")
 """Types whose layers attend this way."""

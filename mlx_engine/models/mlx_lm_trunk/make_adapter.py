@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeVar
 
 import mlx.core as mx
 
-from mlx_engine.cache.window_cache import WindowCache
+from mlx_engine.cache.window import WindowCache
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.contract import Adapter
 from mlx_engine.models.mlx_lm_trunk.adapters import MakeCaches, TrunkAdapter, WholeAdapter

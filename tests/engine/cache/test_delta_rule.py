@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 from kernel_launchers import kernel_launcher
 
-from mlx_engine.cache.delta_rule import DeltaInputs, KernelDelta, delta_rule
-from mlx_engine.cache.recurrent_cache import RecurrentCache
+from mlx_engine.cache.recurrent import DeltaInputs, KernelDelta, RecurrentCache, delta_rule
 
 KEY_HEADS, HEADS, SIZE, VALUE_SIZE = 1, 2, 16, 8
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_adapter import TinySizes, tiny_adapter
 
-from mlx_engine.cache.attention_cache import GROWTH, AttentionCache
-from mlx_engine.cache.recurrent_cache import DeltaInputs, RecurrentCache
+from mlx_engine.cache.attention import GROWTH, AttentionCache
+from mlx_engine.cache.recurrent import DeltaInputs, RecurrentCache
 
 TEXT = [int(t) for t in np.random.default_rng(1).integers(0, 61, 80)]
 

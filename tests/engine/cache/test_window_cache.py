@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlx_engine.cache.full_cache import FullCache
+from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.layer_caches import LayerCaches
-from mlx_engine.cache.whole_block_cache import WholeBlockCache
-from mlx_engine.cache.window_cache import SLACK, STEP, WindowCache
+from mlx_engine.cache.whole_block import WholeBlockCache
+from mlx_engine.cache.window import SLACK, STEP, WindowCache
 
 SIZE = 4
 TEXT = np.random.default_rng(0).normal(0, 1, (3, 400, SIZE)).astype(np.float32)
@@ -106,7 +106,7 @@ def test_bytes_stay_bounded():
 @pytest.mark.parametrize("rows", [1, 5])
 @pytest.mark.parametrize("window", [None, 3])
 def test_masks_of_the_full_cache(rows, window):
-    cache = FullCache()
+    cache = AttentionCache()
     cache.write(mx.zeros((1, 1, 4, 2)), mx.zeros((1, 1, 4, 2)))
     cache.keep(4)
     mask = cache.make_mask(rows, return_array=True, window_size=window)
@@ -146,4 +146,4 @@ def test_whole_blocks_are_kept_or_forgotten():
     caches.restore(start)
     assert caches.length == 0
     assert library.state[0].tolist() == [0, 0, 0]
-    assert LayerCaches([FullCache(), WindowCache(3)]).keeps_any_prefix
+    assert LayerCaches([AttentionCache(), WindowCache(3)]).keeps_any_prefix

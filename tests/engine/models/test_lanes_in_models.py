@@ -12,7 +12,7 @@ from plain_run import CyclingLength, run
 
 from metal_kernels.lanes import LANES, MOST_ROWS
 from mlx_engine.cache.layer_caches import LayerCaches
-from mlx_engine.cache.recurrent_cache import RecurrentCache
+from mlx_engine.cache.recurrent import RecurrentCache
 from mlx_engine.decoding.row_check import rows_are_exact
 from mlx_engine.drafting.dialled_draft import DialledDraft
 from mlx_engine.drafting.mtp_draft import MtpDraft

@@ -38,6 +38,8 @@ class WholeBlockCache:
     place is copied once a pass.
     """
 
+    keeps_any_prefix = False
+
     def __init__(self, library: LibraryCache) -> None:
         self.library = library
         self._length = 0

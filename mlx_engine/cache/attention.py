@@ -1,6 +1,6 @@
-"""Keys and values of one attention layer; keeping a prefix moves an offset."""
+"""Keys and values of one attention layer, and who sees whom; keeping a prefix moves an offset."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import mlx.core as mx
 
@@ -8,6 +8,10 @@ from mlx_engine.cache.contract import LayerSnapshot
 
 GROWTH = 256
 """Rows by which the buffers grow: one copy every 256 tokens, at most 255 rows unused."""
+
+
+Mask = mx.array | Literal["causal"] | None
+"""Bool [rows, keys] with true for "sees"; "causal": the rows are the last ones; None: all seen."""
 
 
 class KeysValues(NamedTuple):
@@ -27,9 +31,13 @@ class AttentionSnapshot(NamedTuple):
 class AttentionCache:
     """Keys and values in buffers that grow by steps; rows past `length` are scratch.
 
-    Buffers are written in place when nobody else holds them (MLX donates them), so callers must
-    not keep what `write` and `append` return beyond the pass.
+    To a class of mlx-lm's it is what `mlx_lm.models.cache.KVCache` is (offset, update_and_fetch,
+    make_mask). Multi-head latent attention stores its latent as keys and its rotated part as
+    values, which may differ in size. Buffers are written in place when nobody else holds them (MLX
+    donates them), so callers must not keep what `write` and `append` return beyond the pass.
     """
+
+    keeps_any_prefix = True
 
     def __init__(self) -> None:
         self._buffers: KeysValues | None = None
@@ -60,6 +68,31 @@ class AttentionCache:
         buffers.values[:, :, self._length : end] = values
         self._buffers = buffers
         return buffers
+
+    @property
+    def offset(self) -> int:
+        """Position of the next row: committed ones and those of the block."""
+        return self._length + self._block
+
+    def update_and_fetch(self, keys: mx.array, values: mx.array) -> KeysValues:
+        """`write` under mlx-lm's name."""
+        return self.write(keys, values)
+
+    def make_mask(
+        self,
+        N: int,  # noqa: N803
+        return_array: bool = False,
+        window_size: int | None = None,
+    ) -> Mask:
+        """Who sees whom in a block of N rows about to be written; N is mlx-lm's name for it."""
+        if window_size is None and (N == 1 or not return_array):
+            return None if N == 1 else "causal"
+        return causal_mask(self.offset, N, 0, window_size)
+
+    def shown(self) -> KeysValues:
+        """Keys and values of all committed tokens, of which there is one at least."""
+        assert self._buffers is not None
+        return KeysValues(*(buffer[:, :, : self._length] for buffer in self._buffers))
 
     def _room_for(self, end: int, keys: mx.array, values: mx.array) -> KeysValues:
         capacity = self._buffers.keys.shape[2] if self._buffers else 0
@@ -92,6 +125,17 @@ class AttentionCache:
     def arrays(self) -> list[mx.array]:
         """Both buffers."""
         return list(self._buffers) if self._buffers else []
+
+
+def causal_mask(start: int, rows: int, first_key: int, window: int | None) -> mx.array:
+    """Rows at positions start, start + 1, ...; keys from position first_key to the last row's.
+
+    window: how many keys a row sees, its own included; None for all before it.
+    """
+    queries = mx.arange(start, start + rows)[:, None]
+    keys = mx.arange(first_key, start + rows)[None]
+    seen = keys <= queries
+    return seen if window is None else seen & (keys > queries - window)
 
 
 def _blank(like: mx.array, rows: int) -> mx.array:

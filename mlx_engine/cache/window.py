@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from mlx_engine.cache.attention_cache import KeysValues
+from mlx_engine.cache.attention import KeysValues, Mask, causal_mask
 from mlx_engine.cache.contract import LayerSnapshot
-from mlx_engine.cache.masks import Mask, causal_mask
 
 STEP = 64
 """At most this many rows out of the window are seen (and masked) by a block."""
@@ -40,6 +39,8 @@ class WindowCache:
     window: tokens a row sees, itself included. Bytes stay under those of window + STEP + SLACK
     rows and one block.
     """
+
+    keeps_any_prefix = True
 
     def __init__(self, window: int) -> None:
         self._window = window
