@@ -7,7 +7,6 @@ from pathlib import Path
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QApplication
 
-from app.control.engine_settings import for_model
 from app.control.library import BUILT_IN
 from app.control.model_values import model_name
 from app.library.download import Hub
@@ -15,6 +14,7 @@ from app.parts import Parts
 from app.start.clipboard import keep_clipboard
 from app.start.collector import Collector
 from app.start.folders import Folders
+from app.values.chat_settings import for_model
 from app.window.crash_box import CrashBox
 from app.worker.contract import ModelSource
 from app.worker.replies import LoadProgress

@@ -16,7 +16,6 @@ from app.control.compare import CompareController
 from app.control.composer import ComposerController
 from app.control.downloads import Downloads
 from app.control.drops import DropController
-from app.control.engine_settings import for_model
 from app.control.files import FileController
 from app.control.kept_settings import KeptSettings
 from app.control.library import LibraryController, all_places
@@ -34,7 +33,7 @@ from app.start.folders import Folders
 from app.start.mistakes import Mistakes
 from app.store.answer_figures import AnswerFigures, answer_figures
 from app.store.session_store import SessionStore, open_passing_store, open_store
-from app.values.chat_settings import ChatSettings
+from app.values.chat_settings import ChatSettings, for_model
 from app.values.errors import StoreError
 from app.window.widgets import make_widgets
 from app.worker.contract import ModelSource

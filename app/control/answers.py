@@ -8,11 +8,11 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from app.control.running_answer import RunningAnswer
 from app.store.answer_saver import AnswerSaver
 from app.store.session_store import SessionStore
+from app.values.chat_settings import ChatSettings
 from app.values.chats import StoredMessage
 from app.values.errors import StoreError
 from app.worker.replies import AnswerEvents, AnswerFailed, AnswerWithdrawn, Problem
 from app.worker.requests import Ask, ContinueAnswer, Request, StopAnswer
-from app.worker.requests import ChatSettings as EngineSettings
 from mlx_engine.values.conversation import Message
 
 TICK_MS = 500
@@ -66,7 +66,7 @@ class Answers(QObject):
         self,
         question: StoredMessage,
         past: tuple[Message, ...],
-        settings: EngineSettings,
+        settings: ChatSettings,
         model: str,
     ) -> RunningAnswer:
         """Answer `question`, the last of `past`. Raises StoreError before anything is asked."""
@@ -77,7 +77,7 @@ class Answers(QObject):
         return answer
 
     def go_on(
-        self, cut: StoredMessage, past: tuple[Message, ...], settings: EngineSettings
+        self, cut: StoredMessage, past: tuple[Message, ...], settings: ChatSettings
     ) -> RunningAnswer:
         """Continue the answer `cut`, the last of `past`, in place. Raises StoreError."""
         so_far = cut.text, cut.thinking, cut.spans, cut.thinking_seconds

@@ -6,15 +6,14 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer
 
-from app.control.model_values import card_facts, model_name
+from app.control.model_values import model_name
 from app.control.models import ModelController
 from app.library.machine import Machine
-from app.library.model_card import ModelCard
 from app.library.read_card import NoCard
 from app.start.beside import Beside
+from app.values.model_card import ModelCard
 from app.window.card_layer import CardLayer
 from app.window.models.model_card_view import ModelCardView
-from app.window.models.model_values import CardFacts
 from app.worker.replies import LoadFailed, LoadProgress
 
 ReadCard = Callable[[str | Path | None, Machine, str | Path | None], ModelCard | NoCard]
@@ -77,7 +76,7 @@ class CardController(QObject):
             self._card.show_failed(self._problem or card.words)
         else:
             name = card.name if self._path else model_name(None)
-            self._card.show_offered(replace(card_facts(card), name=name))
+            self._card.show_offered(replace(card, name=name))
             if self._problem:
                 self._card.show_failed(self._problem)
         self._layer.open()
@@ -123,6 +122,6 @@ class CardController(QObject):
         return self._layer.isVisible() and self._path == path
 
 
-def _nothing_known(path: str | None) -> CardFacts:
+def _nothing_known(path: str | None) -> ModelCard:
     """The card of something that cannot be read: "Try again" is possible, it may be repaired."""
-    return CardFacts(model_name(path), "", "", "", "", "", "It cannot be loaded as it is.", False)
+    return ModelCard(model_name(path), "", "", "", "", "", "It cannot be loaded as it is.", False)

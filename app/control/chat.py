@@ -7,7 +7,6 @@ from PySide6.QtCore import QObject, Signal
 
 from app.control.answers import Answers
 from app.control.chat_on_show import ChatOnShow
-from app.control.engine_settings import engine_settings
 from app.control.models import ModelController
 from app.control.running_answer import Growth, RunningAnswer
 from app.control.shown_messages import shown_answer, shown_turn
@@ -140,8 +139,7 @@ class ChatController(QObject):
         if last is None or not named or not is_last or self.running or not self._has_model():
             return
         past = self.chat.past(last.id)
-        settings = engine_settings(self.chat.settings)
-        if self._try(lambda: self._answers.go_on(last, past, settings)):
+        if self._try(lambda: self._answers.go_on(last, past, self.chat.settings)):
             self._show()
 
     def show_branch(self, message_id: int, step: int) -> None:
@@ -160,7 +158,7 @@ class ChatController(QObject):
             return
         self.settings_shown.emit(settings)
         if self.chat.chat_id is not None:
-            self._request(ChangeSettings(str(self.chat.chat_id), engine_settings(settings)))
+            self._request(ChangeSettings(str(self.chat.chat_id), settings))
         self._models.use_options(settings.load)
 
     def show_again(self) -> None:
@@ -175,8 +173,7 @@ class ChatController(QObject):
         self._models.use_options(chat.settings.load)
         self._remember_model()
         past = chat.past(question.id)
-        settings = engine_settings(chat.settings)
-        self._answers.ask(question, past, settings, self._models.model_name)
+        self._answers.ask(question, past, chat.settings, self._models.model_name)
         chat.reload()
         self.stored.emit(question.chat_id)
 

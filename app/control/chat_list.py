@@ -1,16 +1,17 @@
 """Joins the sidebar and the store: the list, its search, its bin, and what is done with a chat."""
 
 import time
+from calendar import month_name
 from collections.abc import Callable, Iterable
-from datetime import date
+from datetime import date, datetime, timedelta, tzinfo
+from datetime import time as clock_time
+from typing import NamedTuple
 
 from PySide6.QtCore import QObject, Signal
 
-from app.store.day_groups import group_by_day
 from app.store.session_store import SessionStore
-from app.values.chats import ChatSummary, SearchHit
+from app.values.chats import PINNED, TODAY, ChatGroup, ChatSummary, ListedChat
 from app.values.errors import StoreError
-from app.window.sidebar.listed_chats import PINNED, TODAY, ChatGroup, ListedChat
 from app.window.sidebar.sidebar import Sidebar
 
 
@@ -141,9 +142,8 @@ class ChatListController(QObject):
             return _one_group("Bin", self._store.chats.in_bin())
         if self._query:
             hits = self._store.search.find(self._query)
-            return (ChatGroup("Found", tuple(map(_found, hits))),) if hits else ()
-        days = group_by_day(self._store.chats.listed(), self._clock())
-        return tuple(ChatGroup(day.heading, tuple(map(ListedChat, day.chats))) for day in days)
+            return (ChatGroup("Found", hits),) if hits else ()
+        return group_by_day(self._store.chats.listed(), self._clock())
 
 
 def _one_group(heading: str, chats: Iterable[ChatSummary]) -> tuple[ChatGroup, ...]:
@@ -151,5 +151,44 @@ def _one_group(heading: str, chats: Iterable[ChatSummary]) -> tuple[ChatGroup, .
     return (ChatGroup(heading, listed),) if listed else ()
 
 
-def _found(hit: SearchHit) -> ListedChat:
-    return ListedChat(hit.chat, hit.title_ranges, hit.snippet, hit.snippet_ranges, hit.message_id)
+def group_by_day(
+    chats: Iterable[ChatSummary], now: float, zone: tzinfo | None = None
+) -> tuple[ChatGroup, ...]:
+    """Groups in the order of `chats`, by calendar days of `zone`, None for the machine's own."""
+    today = datetime.fromtimestamp(now, zone).date()
+    groups: dict[str, list[ListedChat]] = {}
+    day = _Day("", 0, 0)
+    for chat in chats:
+        if not chat.pinned and not day.start <= chat.updated_at < day.end:
+            day = _day_of(chat.updated_at, today, zone)
+        groups.setdefault(PINNED if chat.pinned else day.heading, []).append(ListedChat(chat))
+    return tuple(ChatGroup(heading, tuple(group)) for heading, group in groups.items())
+
+
+class _Day(NamedTuple):
+    """A calendar day from `start` up to `end`, seconds since 1970; neighbours often share one."""
+
+    heading: str
+    start: float
+    end: float
+
+
+def _day_of(moment: float, today: date, zone: tzinfo | None) -> _Day:
+    day = datetime.fromtimestamp(moment, zone).date()
+    start, end = (
+        datetime.combine(one, clock_time(), zone).timestamp() for one in (day, day + timedelta(1))
+    )
+    return _Day(_heading(day, today), start, end)
+
+
+def _heading(day: date, today: date) -> str:
+    age = (today - day).days
+    for oldest, heading in (
+        (0, TODAY),
+        (1, "Yesterday"),
+        (7, "Last 7 days"),
+        (30, "Last 30 days"),
+    ):
+        if age <= oldest:
+            return heading
+    return f"{month_name[day.month]} {day.year}"

@@ -5,9 +5,9 @@ from pathlib import Path
 from PySide6.QtCore import QObject
 
 from app.control.chat import ChatController
-from app.control.engine_settings import load_request
 from app.control.models import BUILT_IN_NAME, ModelController
 from app.window.transcript.model_offer import ModelOffer
+from app.worker.requests import LoadModel
 
 
 class ChatModelController(QObject):
@@ -47,5 +47,8 @@ class ChatModelController(QObject):
         return current is not None and (current.path == path or self._models.model_name == name)
 
     def _load(self) -> None:
-        self._models.load(load_request(self._chats.chat.settings))
+        settings = self._chats.chat.settings
+        heads = settings.load.heads
+        known = None if heads is None else str(heads)
+        self._models.load(LoadModel(settings.model_path, known, settings.load))
         self.refresh()

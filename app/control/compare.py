@@ -8,7 +8,6 @@ from itertools import groupby
 
 from PySide6.QtCore import QObject, Signal
 
-from app.control.engine_settings import engine_settings
 from app.control.models import ModelController
 from app.control.running_answer import RunningAnswer
 from app.values.chat_settings import ChatSettings
@@ -81,7 +80,7 @@ class CompareController(QObject):
                 CHAT_IDS[side],
                 side,
                 said,
-                engine_settings(replace(settings, sampling=sampling, draft=draft)),
+                replace(settings, sampling=sampling, draft=draft),
             )
             for side, draft in drafts.items()
         ]

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
 
-from app.values.app_settings import AppSettings, read_settings, save_settings
+from app.store.settings_file import read_settings, save_settings
+from app.values.app_settings import AppSettings
 from app.values.errors import SettingsNotSaved
 
 

@@ -14,36 +14,9 @@ from app.library.dropped import (
 )
 from app.library.find_models import RECENT
 from app.library.found_model import FoundModel
-from app.library.machine import Machine
-from app.library.model_card import ModelCard, make_card
-from app.window.models.model_values import CardFacts, DropPlan, LibraryEntry, MemoryFigures
+from app.window.models.model_values import DropPlan, LibraryEntry
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import size_words
-
-
-def card_facts(card: ModelCard) -> CardFacts:
-    """The lines of a card."""
-    memory = card.memory
-    return CardFacts(
-        name=card.name,
-        architecture=card.architecture,
-        parameters=card.parameters,
-        quantisation=card.quantisation,
-        size=card.size,
-        context=card.context,
-        heads=card.heads,
-        has_heads=card.has_heads,
-        memory=MemoryFigures(
-            memory.weights, memory.short_cache, memory.usable, memory.fit, memory.words
-        ),
-        notes=card.notes,
-        groups=card.groups,
-    )
-
-
-def facts_of(model: ModelDescription, machine: Machine) -> CardFacts:
-    """The model in use."""
-    return card_facts(make_card(model, machine))
 
 
 def library_entry(found: FoundModel) -> LibraryEntry:

@@ -9,10 +9,9 @@ from app.control.abilities import abilities
 from app.control.chat import ChatController
 from app.control.kept_settings import KeptSettings
 from app.control.live_figures import LiveFigures
-from app.control.model_values import facts_of
 from app.control.models import ModelController
-from app.control.settings import session_settings
 from app.library.machine import Machine
+from app.library.model_card import make_card
 from app.values.app_settings import with_preset, without_preset
 from app.values.chat_settings import ChatSettings, as_preset
 from app.window.session_panel.session_panel import SessionPanel
@@ -87,7 +86,7 @@ class SessionController(QObject):
         self._change(load=replace(load, numerics=cast(Numerics, numerics)))
 
     def _show_settings(self, settings: ChatSettings) -> None:
-        self._panel.show_settings(session_settings(settings))
+        self._panel.show_settings(settings)
         self._show_presets()
 
     def _show_chat(self) -> None:
@@ -110,7 +109,7 @@ class SessionController(QObject):
             self._panel.show_model(None, None)
         else:
             known = abilities(model, self._load_options)
-            self._panel.show_model(facts_of(model, self._machine), known)
+            self._panel.show_model(make_card(model, self._machine), known)
 
     def _keep_folded(self, titles: tuple[str, ...]) -> None:
         self._settings.change(replace(self._settings.value, folded_groups=titles))

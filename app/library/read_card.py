@@ -5,7 +5,8 @@ from pathlib import Path
 
 import mlx_engine
 from app.library.machine import Machine
-from app.library.model_card import ModelCard, make_card
+from app.library.model_card import make_card
+from app.values.model_card import ModelCard
 from mlx_engine.values.errors import EngineError
 
 

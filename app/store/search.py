@@ -9,7 +9,7 @@ from app.store.chats import SUMMARY_COLUMNS, summary_from_row
 from app.store.database import Database
 from app.store.row_values import text_of
 from app.store.words import WordFinder, match_expression, query_words
-from app.values.chats import SearchHit, TextRange
+from app.values.chats import ListedChat, TextRange
 
 HITS = 50
 BEFORE, SNIPPET = 30, 140
@@ -27,7 +27,7 @@ class Search:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def find(self, query: str, limit: int = HITS) -> tuple[SearchHit, ...]:
+    def find(self, query: str, limit: int = HITS) -> tuple[ListedChat, ...]:
         """Chats with all words of `query`, those with them in the title first, then the newest.
 
         A word is found by its beginning, in scripts without spaces anywhere; nothing in a query is
@@ -38,13 +38,13 @@ class Search:
             return ()
         matching, finder = match_expression(words), WordFinder(words)
         hits = {
-            chat.id: SearchHit(chat, tuple(finder.ranges(chat.title)))
+            chat.id: ListedChat(chat, tuple(finder.ranges(chat.title)))
             for chat in map(summary_from_row, self._database.rows(_IN_TITLES, matching, limit))
         }
         for row in self._newest_messages(matching, limit):
             chat_id = row["id"]
             if chat_id in hits or len(hits) < limit:
-                hit = hits.get(chat_id) or SearchHit(summary_from_row(row))
+                hit = hits.get(chat_id) or ListedChat(summary_from_row(row))
                 hits[chat_id] = self._with_message(hit, row["message"], finder)
         return tuple(hits.values())
 
@@ -58,7 +58,7 @@ class Search:
             if len(seen) == limit:
                 return
 
-    def _with_message(self, hit: SearchHit, message_id: int, finder: WordFinder) -> SearchHit:
+    def _with_message(self, hit: ListedChat, message_id: int, finder: WordFinder) -> ListedChat:
         row = self._database.row("SELECT text FROM message WHERE id = ?", message_id)
         snippet = cut_snippet("" if row is None else text_of(row["text"]), finder)
         return replace(

@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass, field, replace
 
 from app.values.typed_json import Reading, encode, read_fields
+from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import (
     DraftOptions,
     GenerationOptions,
@@ -48,3 +49,10 @@ def as_preset(settings: ChatSettings) -> ChatSettings:
     """What a preset keeps of a chat: nothing that names its model, or the preset itself."""
     load = LoadOptions(numerics=settings.load.numerics)
     return replace(settings, model_path=None, load=load, preset=None)
+
+
+def for_model(settings: ChatSettings, model: ModelDescription | None) -> ChatSettings:
+    """Settings of a new chat: sampling the user never touched is what the model recommends."""
+    if model is None or settings.sampling != SamplingOptions():
+        return settings
+    return replace(settings, sampling=model.sampling)

@@ -12,6 +12,10 @@ from mlx_engine.values.stats import GenerationStats
 MessageState = Literal["partial", "done", "stopped"]
 
 
+PINNED, TODAY = "Pinned", "Today"
+"""Headings of the chats that come first."""
+
+
 class TextRange(NamedTuple):
     """Characters `start` up to but not including `end`, as Python counts them."""
 
@@ -97,11 +101,27 @@ class Chat:
 
 
 @dataclass(frozen=True, slots=True)
-class SearchHit:
-    """A chat in which all words were found; message_id None when only its title has them."""
+class ListedChat:
+    """A chat in the sidebar; the rest says where a search found its words.
+
+    message_id: a message that has them all, None when only the title has, or nothing was searched.
+    """
 
     chat: ChatSummary
     title_ranges: tuple[TextRange, ...] = ()
-    message_id: int | None = None
     snippet: str = ""
     snippet_ranges: tuple[TextRange, ...] = ()
+    message_id: int | None = None
+
+    @property
+    def title(self) -> str:
+        """What is shown of a chat that nobody has named yet, too."""
+        return self.chat.title or "New chat"
+
+
+@dataclass(frozen=True, slots=True)
+class ChatGroup:
+    """A heading ("Today") and the chats under it."""
+
+    heading: str
+    chats: tuple[ListedChat, ...]

@@ -1,7 +1,7 @@
 """Sessions of recent chats, dropped by least recent use when their caches grow too large."""
 
+from app.values.chat_settings import ChatSettings
 from app.worker.contract import ChatEngine, ChatSession
-from app.worker.requests import ChatSettings
 from mlx_engine.values.model_description import ModelDescription
 
 MOST_CHATS = 16
@@ -42,9 +42,10 @@ class KeptChats:
         session = self._sessions.get(chat_id)
         if session is None:
             return
-        if session.system != settings.system:
-            session.system = settings.system
-        session.sampling = settings.sampling or self._engine.description.sampling
+        system = settings.system.strip() or None
+        if session.system != system:
+            session.system = system
+        session.sampling = settings.sampling
         session.draft = settings.draft
         session.generation = settings.generation
 

@@ -7,24 +7,9 @@ next round. Whatever is asked goes before measuring, which then goes on.
 
 from dataclasses import dataclass, field
 
+from app.values.chat_settings import ChatSettings
 from mlx_engine.values.conversation import Message
-from mlx_engine.values.options import (
-    DraftOptions,
-    GenerationOptions,
-    LoadOptions,
-    SamplingOptions,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ChatSettings:
-    """How a chat is answered; sampling None and thinking None are what the model recommends."""
-
-    system: str | None = None
-    sampling: SamplingOptions | None = None
-    draft: DraftOptions = field(default_factory=DraftOptions)
-    generation: GenerationOptions = field(default_factory=GenerationOptions)
-    thinking: bool | None = None
+from mlx_engine.values.options import LoadOptions
 
 
 @dataclass(frozen=True, slots=True)

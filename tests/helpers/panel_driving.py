@@ -3,19 +3,19 @@
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QLineEdit
 
+from app.values.chat_settings import ChatSettings
 from app.window.session_panel.panel_values import (
     ModelAbilities,
-    SessionSettings,
     SourceAbility,
 )
-from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
+from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions, SamplingOptions
 
-FULL = SessionSettings(
+FULL = ChatSettings(
     system="Be brief.",
     draft=DraftOptions("mtp", 2, 0.25, "greedy"),
     sampling=SamplingOptions(0.3, 40, 0.9, 0.05, 1.1, 0.2, -0.3, {17: -5.0}, 99),
     generation=GenerationOptions(200, ("END", "\n\n")),
-    numerics="fast",
+    load=LoadOptions(numerics="fast"),
 )
 WHY = "This model has no MTP heads; it runs without drafting."
 CAN = ModelAbilities((SourceAbility("mtp", 3),), "exact", "", SamplingOptions(0.6, top_k=20))

@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from app.values.chat_settings import ChatSettings
 from app.worker.contract import ModelSource
 from app.worker.engine_loop import serve
 from app.worker.inbox import Inbox
 from app.worker.replies import AnswerEvents, AnswerFailed, Reply
-from app.worker.requests import Ask, ChatSettings, Request, Shutdown
+from app.worker.requests import Ask, Request, Shutdown
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.events import Event, GenerationFinished, RoundFinished, TextPiece
 

@@ -21,7 +21,6 @@ from scripted_engine import Answer
 from scripted_models import ScriptedModels, WorkerEngine, described
 
 from app.app import App
-from app.control.engine_settings import engine_settings
 from app.start.folders import Folders
 from app.values.chat_settings import ChatSettings
 from app.worker.replies import AnswerEvents, Reply
@@ -69,7 +68,7 @@ def unseen(application: QApplication, app: App) -> float:
     worker.replied.disconnect(app.parts.route)
     worker.replied.connect(look)
     began = time.perf_counter()
-    worker.request(Ask("x", "0", (Message("user", QUESTION),), engine_settings(SETTINGS)))
+    worker.request(Ask("x", "0", (Message("user", QUESTION),), SETTINGS))
     work_until(application, lambda: bool(ends))
     worker.replied.disconnect(look)
     worker.replied.connect(app.parts.route)

@@ -3,8 +3,8 @@
 from PySide6.QtCore import QRectF
 from PySide6.QtGui import QPainter
 
+from app.values.model_card import MemorySum
 from app.window.drafting.chart import Chart
-from app.window.models.model_values import MemoryFigures
 from app.window.theme import Theme, TypeSizes
 
 BAR = 6
@@ -16,9 +16,9 @@ class MemoryBar(Chart):
     def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
         super().__init__(theme, sizes)
         self.setAccessibleName("Memory")
-        self._memory: MemoryFigures | None = None
+        self._memory: MemorySum | None = None
 
-    def show_memory(self, memory: MemoryFigures | None) -> None:
+    def show_memory(self, memory: MemorySum | None) -> None:
         """Show this sum."""
         self._memory = memory
         self.refresh()
@@ -40,8 +40,9 @@ class MemoryBar(Chart):
             return
         colours = {"fits": self.theme.accent, "tight": self.theme.warning}
         colour = colours.get(self._memory.fit, self.theme.error)
-        scale = self.width() / max(self._memory.usable, self._memory.weights + self._memory.cache)
-        both = QRectF(0, 0, (self._memory.weights + self._memory.cache) * scale, BAR)
+        needed = self._memory.weights + self._memory.short_cache
+        scale = self.width() / max(self._memory.usable, needed)
+        both = QRectF(0, 0, needed * scale, BAR)
         painter.setBrush(self.colour(colour, 0.5))
         painter.drawRoundedRect(both, BAR / 2, BAR / 2)
         painter.setBrush(self.colour(colour))

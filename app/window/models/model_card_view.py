@@ -4,10 +4,10 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout
 
+from app.values.model_card import ModelCard
 from app.window.controls.figures import bytes_of
 from app.window.controls.labels import label, paragraph, say, tabular
 from app.window.models.model_facts import ModelFacts
-from app.window.models.model_values import CardFacts
 from app.window.theme import Theme, TypeSizes
 
 STEPS = 1000
@@ -51,7 +51,7 @@ class ModelCardView(QFrame):
         self._is_loading = False
         self.show_offered(None)
 
-    def show_offered(self, facts: CardFacts | None) -> None:
+    def show_offered(self, facts: ModelCard | None) -> None:
         """A model that can be loaded; one that does not fit into memory "anyway"."""
         self.facts.show_facts(facts)
         memory = facts.memory if facts is not None else None

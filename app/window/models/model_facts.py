@@ -3,22 +3,22 @@
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
+from app.values.model_card import ModelCard
 from app.window.controls.icon_button import icon_size
 from app.window.controls.labels import ShortLabel, label, paragraph, say, set_role, tabular
 from app.window.icons import pixmap
 from app.window.models.memory_bar import MemoryBar
-from app.window.models.model_values import CardFacts
 from app.window.theme import Theme, TypeSizes
 from mlx_engine.values.model_description import TensorGroup
 from mlx_engine.values.words import size_words
 
 
 class ModelFacts(QWidget):
-    """Shows CardFacts; how its groups of tensors are stored is shown on demand."""
+    """Shows a ModelCard; how its groups of tensors are stored is shown on demand."""
 
     def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
         super().__init__()
-        self._facts: CardFacts | None = None
+        self._facts: ModelCard | None = None
         self._name = ShortLabel(Qt.TextElideMode.ElideMiddle)
         self._name.setProperty("role", "heading")
         self._what = paragraph("", "muted")
@@ -51,7 +51,7 @@ class ModelFacts(QWidget):
         self.set_theme(theme, sizes)
         self.show_facts(None)
 
-    def show_facts(self, facts: CardFacts | None) -> None:
+    def show_facts(self, facts: ModelCard | None) -> None:
         """Show a model, None for no model."""
         self._facts = facts
         self._name.show_text(facts.name if facts else "No model is loaded")
@@ -99,7 +99,7 @@ class ModelFacts(QWidget):
         layout.addWidget(self._storage)
 
 
-def what_in_words(facts: CardFacts) -> str:
+def what_in_words(facts: ModelCard) -> str:
     """Architecture, size, quantisation and context in one line."""
     parts = (facts.architecture, facts.parameters, facts.quantisation, facts.size, facts.context)
     unbroken = str.maketrans({" ": "\N{NO-BREAK SPACE}", "-": "\N{NON-BREAKING HYPHEN}"})

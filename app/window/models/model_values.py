@@ -1,40 +1,9 @@
-"""What the window shows of a model, a model on disk, a download and a drop: plain values."""
+"""What the window shows of a model on disk, a download and a drop: plain values."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-from mlx_engine.values.model_description import TensorGroup
-
-Fit = Literal["fits", "tight", "too-large"]
 Phase = Literal["looking", "offered", "choice", "waiting", "running", "paused", "failed", "done"]
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryFigures:
-    """Bytes, and the same as one sum in words; `usable` is what a model may use on this Mac."""
-
-    weights: int
-    cache: int
-    usable: int
-    fit: Fit
-    words: str
-
-
-@dataclass(frozen=True, slots=True)
-class CardFacts:
-    """Lines of a model's card; `heads` says how it drafts, or why it does not."""
-
-    name: str
-    architecture: str
-    parameters: str
-    quantisation: str
-    size: str
-    context: str
-    heads: str
-    has_heads: bool
-    memory: MemoryFigures | None = None
-    notes: tuple[str, ...] = ()
-    groups: tuple[TensorGroup, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,30 +1,8 @@
-"""What the session panel shows, as plain values."""
+"""What the model in use can be asked for, as the session panel shows it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from mlx_engine.values.options import (
-    DraftOptions,
-    DraftSourceName,
-    GenerationOptions,
-    Numerics,
-    SamplingOptions,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class SessionSettings:
-    """Everything a chat answers with that can be set in the panel.
-
-    draft_model: a path or hub id, "" for none.
-    """
-
-    system: str = ""
-    draft: DraftOptions = field(default_factory=DraftOptions)
-    sampling: SamplingOptions = field(default_factory=SamplingOptions)
-    generation: GenerationOptions = field(default_factory=GenerationOptions)
-    numerics: Numerics = "exact"
-    thinking: bool | None = None
-    draft_model: str = ""
+from mlx_engine.values.options import DraftSourceName, Numerics, SamplingOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,16 @@ from collections.abc import Sequence
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
+from app.values.chat_settings import ChatSettings
+from app.values.model_card import ModelCard
 from app.window.controls.group import Group
 from app.window.controls.icon_button import IconButton
 from app.window.controls.labels import label
 from app.window.controls.text_field import TextField
 from app.window.drafting.drafting_values import DraftingState
 from app.window.models.model_facts import ModelFacts
-from app.window.models.model_values import CardFacts
 from app.window.session_panel.draft_group import DraftGroup
-from app.window.session_panel.panel_values import ModelAbilities, SessionSettings
+from app.window.session_panel.panel_values import ModelAbilities
 from app.window.session_panel.presets_group import PresetsGroup
 from app.window.session_panel.sampling_group import SamplingGroup
 from app.window.session_panel.thinking_field import ThinkingField
@@ -121,14 +122,15 @@ class SessionPanel(QFrame):
         for group in self._groups():
             group.open(group.title not in titles)
 
-    def show_settings(self, settings: SessionSettings) -> None:
+    def show_settings(self, settings: ChatSettings) -> None:
         """Show a chat's settings; nothing is emitted."""
         self._system.show_text(settings.system)
         self._thinking.show_thinking(settings.thinking)
-        self._draft.show_settings(settings.draft, settings.numerics, settings.draft_model)
+        load = settings.load
+        self._draft.show_settings(settings.draft, load.numerics, str(load.draft_model or ""))
         self._sampling.show_settings(settings.sampling, settings.generation)
 
-    def show_model(self, facts: CardFacts | None, abilities: ModelAbilities | None) -> None:
+    def show_model(self, facts: ModelCard | None, abilities: ModelAbilities | None) -> None:
         """Show the model in use and what it can be asked for; None for no model."""
         self._facts.show_facts(facts)
         self._thinking.setVisible(abilities is not None and abilities.can_switch_thinking)

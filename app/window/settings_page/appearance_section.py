@@ -5,24 +5,24 @@ from dataclasses import replace
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QPushButton, QWidget
 
+from app.values.app_settings import AppSettings
 from app.window.controls.choices import Option, Segments
 from app.window.controls.labels import label, tabular
 from app.window.controls.tick import Tick
-from app.window.settings_page.settings_values import Appearance
 from app.window.theme import Theme, TypeSizes
 
 COLOURS = (Option("system", "As the system"), Option("light", "Light"), Option("dark", "Dark"))
 
 
 class AppearanceSection(QWidget):
-    """Signals: `changed`(Appearance), and `zoom_wanted`(int) in steps, 0 for the normal size."""
+    """Signals: `changed`(AppSettings), and `zoom_wanted`(int) in steps, 0 for the normal size."""
 
     changed = Signal(object)
     zoom_wanted = Signal(int)
 
     def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
         super().__init__()
-        self._shown = Appearance()
+        self._shown = AppSettings()
         self._colours = Segments("Colours")
         self._colours.show_options(COLOURS)
         self._size = label()
@@ -39,7 +39,7 @@ class AppearanceSection(QWidget):
         _add_row(grid, 1, "Text size", self._size_row())
         grid.addWidget(self._drafted, 2, 1)
         grid.addWidget(self._motion, 3, 1)
-        self._colours.chosen.connect(lambda value: self._take(colours=value))
+        self._colours.chosen.connect(lambda value: self._take(theme=value))
         self._drafted.clicked.connect(lambda is_on: self._take(show_drafted=is_on))
         self._motion.clicked.connect(lambda is_on: self._take(reduce_motion=is_on))
         self.show_appearance(self._shown)
@@ -58,14 +58,14 @@ class AppearanceSection(QWidget):
         line.addStretch(1)
         return row
 
-    def show_appearance(self, appearance: Appearance) -> None:
+    def show_appearance(self, settings: AppSettings) -> None:
         """Show what holds now; nothing is emitted."""
-        self._shown = appearance
-        self._colours.select(appearance.colours)
-        self._size.setText(f"{100 * appearance.zoom:.0f} %")
-        self._size.setAccessibleName(f"Text size {100 * appearance.zoom:.0f} %")
-        self._drafted.setChecked(appearance.show_drafted)
-        self._motion.setChecked(appearance.reduce_motion)
+        self._shown = settings
+        self._colours.select(settings.theme)
+        self._size.setText(f"{100 * settings.text_zoom:.0f} %")
+        self._size.setAccessibleName(f"Text size {100 * settings.text_zoom:.0f} %")
+        self._drafted.setChecked(settings.show_drafted)
+        self._motion.setChecked(settings.reduce_motion)
 
     def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
         """Take other colours and sizes."""

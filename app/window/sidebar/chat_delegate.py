@@ -14,9 +14,8 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QLineEdit, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
-from app.values.chats import TextRange
+from app.values.chats import ListedChat, TextRange
 from app.window.sidebar.chat_list_model import ANSWERING_ROLE, CHAT_ROLE
-from app.window.sidebar.listed_chats import ListedChat
 from app.window.theme import Theme, TypeSizes
 
 Index = QModelIndex | QPersistentModelIndex

@@ -6,9 +6,9 @@ from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QKeyEvent
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QListView, QMenu, QWidget
 
+from app.values.chats import ChatGroup, ListedChat
 from app.window.sidebar.chat_delegate import ChatDelegate
 from app.window.sidebar.chat_list_model import ChatListModel
-from app.window.sidebar.listed_chats import ChatGroup, ListedChat
 from app.window.theme import Theme, TypeSizes
 
 

@@ -12,7 +12,7 @@ from PySide6.QtCore import (
     Signal,
 )
 
-from app.window.sidebar.listed_chats import PINNED, ChatGroup, ListedChat
+from app.values.chats import PINNED, ChatGroup, ListedChat
 
 Index = QModelIndex | QPersistentModelIndex
 CHAT_ROLE = Qt.ItemDataRole.UserRole

@@ -14,11 +14,11 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.values.chats import ChatGroup, ListedChat
 from app.window.controls.icon_button import icon_size
 from app.window.escape import closes
 from app.window.icons import ICON, icon
 from app.window.sidebar.chat_list import ChatList
-from app.window.sidebar.listed_chats import ChatGroup, ListedChat
 from app.window.sidebar.undo_bar import UndoBar
 from app.window.theme import Theme, TypeSizes
 

@@ -1,5 +1,6 @@
 """Settings of the app reach new chats only; figures of a chat are there again after a restart."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,12 +9,9 @@ from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from windows import running, scripted
 
-from app.control.settings import session_settings
 from app.values.chat_settings import ChatSettings
 from app.window.drafting.drafting_values import LastAnswer
 from app.window.drafting.drafting_view import summary
-from app.window.session_panel.panel_values import SessionSettings
-from app.window.settings_page.settings_values import Appearance
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
@@ -29,9 +27,10 @@ def test_settings_open_a_page_and_reach_new_chats(
         mine = parts.chats.chat.settings
         widgets.actions["settings"].trigger()
         assert widgets.window.page == "settings"
-        wanted = SessionSettings("Be kind.", DraftOptions(depth=2), thinking=False)
+        wanted = ChatSettings(system="Be kind.", draft=DraftOptions(depth=2), thinking=False)
         widgets.settings.new_chat.changed.emit(wanted)
-        widgets.settings.appearance.changed.emit(Appearance("dark", reduce_motion=True))
+        wish = replace(parts.settings.value, theme="dark", reduce_motion=True)
+        widgets.settings.appearance.changed.emit(wish)
         assert parts.settings.value.theme == "dark"
         assert parts.settings.value.reduce_motion
         assert parts.chats.chat.settings == mine, "a chat that exists keeps its own"
@@ -80,9 +79,3 @@ def test_figures_outlive_the_program(qapp: QApplication, qtbot: QtBot, tmp_path:
         driven.ask("Again.")
         assert len(after.tokens_per_pass_by_answer) == 2
         assert after.drafted > before.drafted
-
-
-def test_the_page_and_the_panel_read_settings_alike() -> None:
-    settings = ChatSettings(system="s", thinking=True, draft=DraftOptions(depth=1))
-    shown = session_settings(settings)
-    assert (shown.system, shown.thinking, shown.draft.depth) == ("s", True, 1)

@@ -14,9 +14,9 @@ from windows import Driven, running, scripted
 from app.control.card import CardController
 from app.library.dropped import Dropped, Refused
 from app.library.machine import Machine, this_machine
-from app.library.model_card import ModelCard
 from app.library.read_card import NoCard, read_card
 from app.start.beside import Beside
+from app.values.model_card import ModelCard
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 

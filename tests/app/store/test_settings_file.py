@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 from chat_stores import without_rights
 
+from app.store.settings_file import read_settings, save_settings
 from app.values.app_settings import (
     LARGEST_ZOOM,
     RECENT_MODELS,
     SMALLEST_ZOOM,
     AppSettings,
-    read_settings,
-    save_settings,
     with_preset,
     with_recent_model,
     without_preset,

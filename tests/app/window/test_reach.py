@@ -9,8 +9,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 from shown_transcript import LIVE, STATS, of, settle, show, stream
 
-from app.values.chats import ChatSummary, DraftedSpan
-from app.window.sidebar.listed_chats import ChatGroup, ListedChat
+from app.values.chats import ChatGroup, ChatSummary, DraftedSpan, ListedChat
 from app.window.sidebar.sidebar import Sidebar
 from app.window.theme import TypeSizes, load_theme
 from app.window.transcript.shown_message import ShownMessage

@@ -3,8 +3,9 @@
 from scripted_models import MISFIT, Doubting, ScriptedModels, described
 from served import ask, served
 
+from app.values.chat_settings import ChatSettings
 from app.worker.replies import DraftOutputInUse, ModelChanged
-from app.worker.requests import ChangeSettings, ChatSettings, LoadModel
+from app.worker.requests import ChangeSettings, LoadModel
 from mlx_engine.values.options import DraftOptions
 
 

@@ -4,6 +4,7 @@ from scripted_engine import Answer, ScriptedEngine
 from scripted_models import ScriptedModels, WorkerEngine
 from served import ask, served
 
+from app.values.chat_settings import ChatSettings
 from app.worker.replies import (
     AnswerEvents,
     AnswerFailed,
@@ -16,7 +17,6 @@ from app.worker.replies import (
 )
 from app.worker.requests import (
     ChangeSettings,
-    ChatSettings,
     CloseChat,
     ContinueAnswer,
     CountTokens,

@@ -5,11 +5,11 @@ import threading
 import pytest
 from served import ask
 
+from app.values.chat_settings import ChatSettings
 from app.worker.inbox import Inbox
 from app.worker.requests import (
     CancelLoad,
     ChangeSettings,
-    ChatSettings,
     CloseChat,
     LoadModel,
     MeasureCosts,

@@ -3,8 +3,8 @@
 from scripted_engine import Answer, ScriptedEngine
 from scripted_models import WorkerEngine, described
 
+from app.values.chat_settings import ChatSettings
 from app.worker.kept_chats import MOST_CHATS, KeptChats
-from app.worker.requests import ChatSettings
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
 TOKENS = 100
@@ -51,8 +51,10 @@ def test_settings_change_on_the_session_at_hand() -> None:
     engine = engine_of(0)
     chats = KeptChats(engine, 0)
     session = chats.open("a", SETTINGS)
-    assert session.sampling == engine.description.sampling
-    changed = ChatSettings("Be brief.", SamplingOptions(0.1), DraftOptions(depth=2))
+    assert (session.system, session.sampling) == (None, SETTINGS.sampling)
+    changed = ChatSettings(
+        system=" Be brief.", sampling=SamplingOptions(0.1), draft=DraftOptions(depth=2)
+    )
     assert chats.open("a", changed) is session
     assert (session.system, session.sampling, session.draft) == (
         "Be brief.",

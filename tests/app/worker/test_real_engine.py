@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from served import Served, ask, is_end, message_id_of, served
 
+from app.values.chat_settings import ChatSettings
 from app.worker.contract import ChatEngine, Progress, Stop
 from app.worker.model_source import EngineModels
 from app.worker.replies import (
@@ -22,7 +23,6 @@ from app.worker.requests import (
     Ask,
     CancelLoad,
     ChangeSettings,
-    ChatSettings,
     ContinueAnswer,
     LoadModel,
     StopAnswer,

@@ -8,6 +8,7 @@ from typing import get_args
 import pytest
 from scripted_engine import DESCRIPTION
 
+from app.values.chat_settings import ChatSettings
 from app.worker.replies import (
     AnswerEvents,
     AnswerFailed,
@@ -29,7 +30,6 @@ from app.worker.requests import (
     Ask,
     CancelLoad,
     ChangeSettings,
-    ChatSettings,
     CloseChat,
     ContinueAnswer,
     CountTokens,

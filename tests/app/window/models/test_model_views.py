@@ -7,6 +7,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton, QToolButton, QWidget
 
+from app.values.model_card import MemorySum, ModelCard
 from app.window.models.download_row import DownloadRow, progress_in_words
 from app.window.models.drop_overlay import DropOverlay
 from app.window.models.first_run_view import FirstRunView
@@ -15,19 +16,17 @@ from app.window.models.library_view import LibraryView
 from app.window.models.memory_bar import MemoryBar
 from app.window.models.model_card_view import ModelCardView
 from app.window.models.model_values import (
-    CardFacts,
     DownloadFigures,
     DropPlan,
     LibraryEntry,
-    MemoryFigures,
 )
 from app.window.theme import TypeSizes, load_theme
 from mlx_engine.values.model_description import TensorGroup
 
 GB = 10**9
-FITS = MemoryFigures(18 * GB, GB, 48 * GB, "fits", "18 + 1 = 19 of 48 GB: fits")
-TOO_LARGE = MemoryFigures(60 * GB, GB, 48 * GB, "too-large", "61 of 48 GB: does not fit")
-FACTS = CardFacts(
+FITS = MemorySum(18 * GB, 4096, GB, 262144, 9 * GB, 48 * GB, 262144, "fits")
+TOO_LARGE = MemorySum(60 * GB, 4096, GB, 262144, 9 * GB, 48 * GB, 0, "too-large")
+FACTS = ModelCard(
     "Qwen", "qwen3_5", "27B parameters", "Q4_K_M", "18 GB", "256k tokens", "1 MTP head", True,
     FITS, ("A note.",), (TensorGroup("experts", 3, "4-bit affine, groups of 64", 10, 12 * GB),),
 )  # fmt: skip

@@ -5,8 +5,8 @@ from dataclasses import replace
 from panel_driving import CAN, FULL, find, type_into
 from PySide6.QtWidgets import QPushButton, QToolButton
 
+from app.values.chat_settings import ChatSettings
 from app.window.controls.choices import DropDown
-from app.window.session_panel.panel_values import SessionSettings
 from app.window.session_panel.thinking_field import ThinkingField
 from mlx_engine.values.options import SamplingOptions
 
@@ -66,5 +66,5 @@ def test_thinking_is_offered_where_the_template_knows_it(panel, heard):
     find(panel, QToolButton, "Thinking: Off").click()
     find(panel, QToolButton, "Thinking: Model's way").click()
     assert heard == [("thinking_changed", False), ("thinking_changed", None)]
-    panel.show_settings(SessionSettings(thinking=True))
+    panel.show_settings(ChatSettings(thinking=True))
     assert find(panel, QToolButton, "Thinking: On").isChecked()

@@ -10,9 +10,10 @@ from PySide6.QtWidgets import QLabel, QLineEdit, QPlainTextEdit, QToolButton, QW
 from scripted_engine import DESCRIPTION, NO_HEADS
 
 from app.control.abilities import abilities
+from app.values.chat_settings import ChatSettings
 from app.window.controls.choices import DropDown
 from app.window.drafting.drafting_values import DraftingNow
-from app.window.session_panel.panel_values import SessionSettings, SourceAbility
+from app.window.session_panel.panel_values import SourceAbility
 from app.window.session_panel.session_panel import SessionPanel
 from app.window.style_sheet import style_sheet
 from app.window.theme import TypeSizes, load_theme
@@ -27,7 +28,7 @@ from mlx_engine.values.options import (
 
 
 def test_showing_settings_says_nothing(qtbot, panel, heard):
-    for settings in (FULL, SessionSettings(), FULL):
+    for settings in (FULL, ChatSettings(), FULL):
         panel.show_settings(settings)
     panel.show_model(None, CANNOT)
     panel.show_drafting(DraftingNow(2))
@@ -90,7 +91,7 @@ def test_mistakes_are_shown_and_not_sent(qtbot, panel, heard, field, text, words
     type_into(qtbot, panel, field, text)
     assert heard == []
     assert any(words in shown for shown in shown_words(panel))
-    panel.show_settings(SessionSettings())
+    panel.show_settings(ChatSettings())
     assert not any(words in shown for shown in shown_words(panel))
 
 
@@ -141,14 +142,14 @@ def test_a_paste_too_long_for_a_field_is_refused_in_words(panel):
 
 def test_text_of_one_chat_never_reaches_the_next(qtbot, panel, heard):
     find(panel, QPlainTextEdit, "System prompt").setPlainText("Half a sen")
-    panel.show_settings(SessionSettings(system="Another chat"))
+    panel.show_settings(ChatSettings(system="Another chat"))
     qtbot.wait(350)
     assert heard == []
 
 
 def test_an_echo_of_what_was_typed_does_not_disturb_the_typing(panel):
     """The owner may answer every change by showing the settings again."""
-    settings = [SessionSettings()]
+    settings = [ChatSettings()]
 
     def echo(**changes):
         settings[0] = dataclasses.replace(settings[0], **changes)
@@ -166,7 +167,7 @@ def test_an_echo_of_what_was_typed_does_not_disturb_the_typing(panel):
 
 
 def test_depths_of_this_model(panel, qtbot, heard):
-    panel.show_settings(SessionSettings())
+    panel.show_settings(ChatSettings())
     names = [b.accessibleName() for b in panel.findChildren(QToolButton) if not b.isHidden()]
     assert "Depth: 3" in names
     assert "Depth: 4" not in names
@@ -177,7 +178,7 @@ def test_depths_of_this_model(panel, qtbot, heard):
 
 def test_what_the_model_cannot_do_is_disabled_with_the_reason(panel):
     panel.show_model(None, CANNOT)
-    panel.show_settings(SessionSettings())
+    panel.show_settings(ChatSettings())
     controls = [
         find(panel, QToolButton, "Depth: Auto"),
         find(panel, QToolButton, "Draft rule: Greedy"),
@@ -203,7 +204,7 @@ def test_switching_the_source(panel, heard):
 
 
 def test_numerics(panel, heard):
-    panel.show_settings(SessionSettings())
+    panel.show_settings(ChatSettings())
     find(panel, QToolButton, "Numerics: Fast").click()
     assert heard == [("numerics_changed", "fast")]
     assert "In effect: exact, until the model is loaded again." in shown_words(panel)
@@ -241,7 +242,7 @@ def test_the_output_head_is_chosen_where_mtp_heads_draft(panel, heard):
     output = find(panel, DropDown, "Output head for drafts")
     output.activated.emit(output.findData("4-bit"))
     assert heard == [("draft_changed", DraftOptions(output="4-bit"))]
-    panel.show_settings(SessionSettings(draft=DraftOptions("prompt-lookup")))
+    panel.show_settings(ChatSettings(draft=DraftOptions("prompt-lookup")))
     assert not output.isVisibleTo(panel)
 
 

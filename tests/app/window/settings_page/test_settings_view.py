@@ -4,9 +4,9 @@ import pytest
 from panel_driving import FULL, find
 from PySide6.QtWidgets import QLabel, QPlainTextEdit, QPushButton, QToolButton
 
+from app.values.app_settings import AppSettings
+from app.values.chat_settings import ChatSettings
 from app.window.controls.tick import Tick
-from app.window.session_panel.panel_values import SessionSettings
-from app.window.settings_page.settings_values import Appearance
 from app.window.settings_page.settings_view import SettingsView
 from app.window.theme import TypeSizes, load_theme
 
@@ -29,7 +29,9 @@ def heard(view):
 
 
 def test_showing_says_nothing(qtbot, view, heard):
-    view.appearance.show_appearance(Appearance("dark", 1.4, True, True))
+    view.appearance.show_appearance(
+        AppSettings(theme="dark", text_zoom=1.4, show_drafted=True, reduce_motion=True)
+    )
     view.new_chat.show_settings(FULL)
     view.set_theme(load_theme("dark"), TypeSizes().zoomed(1.4))
     qtbot.wait(350)
@@ -44,8 +46,8 @@ def test_appearance(view, heard):
     find(view, QPushButton, "Larger text").click()
     find(view, QPushButton, "Normal text size").click()
     assert heard == [
-        Appearance("dark"),
-        Appearance("dark", reduce_motion=True),
+        AppSettings(theme="dark"),
+        AppSettings(theme="dark", reduce_motion=True),
         1,
         0,
     ]
@@ -57,9 +59,9 @@ def test_what_new_chats_begin_with(qtbot, view, heard):
     find(view, QPlainTextEdit, "System prompt of new chats").setPlainText("Be kind.")
     qtbot.waitUntil(lambda: bool(heard))
     find(view, QToolButton, "Thinking: Off").click()
-    assert heard[-1] == SessionSettings(system="Be kind.", thinking=False)
+    assert heard[-1] == ChatSettings(system="Be kind.", thinking=False)
     reset.click()
-    assert heard[-1] == SessionSettings()
+    assert heard[-1] == ChatSettings()
     assert find(view, QPlainTextEdit, "System prompt of new chats").toPlainText() == ""
 
 

@@ -7,8 +7,7 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QLineEdit
 from pytestqt.qtbot import QtBot
 
-from app.values.chats import ChatSummary, TextRange
-from app.window.sidebar.listed_chats import ChatGroup, ListedChat
+from app.values.chats import ChatGroup, ChatSummary, ListedChat, TextRange
 from app.window.sidebar.sidebar import Sidebar
 from app.window.theme import TypeSizes, load_theme
 

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
-from app.store.day_groups import group_by_day
+from app.control.chat_list import group_by_day
 from app.values.chats import ChatSummary
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -57,7 +57,7 @@ def test_pinned_ones_have_their_own_group_and_order_is_kept() -> None:
     whens = [datetime(2026, 3, day, 12, tzinfo=UTC) for day in (20, 10, 20, 19)]
     chats = [chat(whens[0], True), chat(whens[1], True), chat(whens[2]), chat(whens[3])]
     groups = group_by_day(chats, now.timestamp(), UTC)
-    assert [(group.heading, group.chats) for group in groups] == [
+    assert [(group.heading, tuple(c.chat for c in group.chats)) for group in groups] == [
         ("Pinned", (chats[0], chats[1])),
         ("Today", (chats[2],)),
         ("Yesterday", (chats[3],)),
