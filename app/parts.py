@@ -28,17 +28,16 @@ from app.control.settings import SettingsController
 from app.control.stop import StopController
 from app.library.download import Hub
 from app.library.machine import this_machine
-from app.library.read_card import read_card
+from app.library.model_card import read_card
 from app.start.folders import Folders
 from app.start.mistakes import Mistakes
-from app.store.answer_figures import AnswerFigures, answer_figures
+from app.store.messages import AnswerFigures, answer_figures
 from app.store.session_store import SessionStore, open_passing_store, open_store
 from app.values.chat_settings import ChatSettings, for_model
 from app.values.errors import StoreError
 from app.window.widgets import make_widgets
 from app.worker.contract import ModelSource
-from app.worker.engine_worker import EngineWorker
-from app.worker.model_source import EngineModels
+from app.worker.engine_worker import EngineModels, EngineWorker
 
 
 class Parts(QObject):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from app.control.running_answer import RunningAnswer
-from app.store.answer_saver import AnswerSaver
+from app.store.messages import AnswerSaver
 from app.store.session_store import SessionStore
 from app.values.chat_settings import ChatSettings
 from app.values.chats import StoredMessage

@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, QTimer
 from app.control.model_values import model_name
 from app.control.models import ModelController
 from app.library.machine import Machine
-from app.library.read_card import NoCard
+from app.library.model_card import NoCard
 from app.start.beside import Beside
 from app.values.model_card import ModelCard
 from app.window.card_layer import CardLayer

@@ -7,8 +7,7 @@ from PySide6.QtCore import QObject, QThread, Signal
 
 from app.library.download import Hub, download, plan_download
 from app.library.download_errors import ChoiceNeededError, DownloadError, DownloadStoppedError
-from app.library.hub_files import GgufChoice
-from app.library.hub_link import HubModel
+from app.library.hub import GgufChoice, HubModel
 from app.window.models.model_values import DownloadFigures, FileChoice
 from mlx_engine.values.words import size_words
 

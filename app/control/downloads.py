@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.control.download_threads import FetchThread, HubThread, LookThread
 from app.library.download import Hub
-from app.library.hub_link import HubModel
+from app.library.hub import HubModel
 from app.window.models.model_values import DownloadFigures, Phase
 
 LEAVE_S = 1.5

@@ -9,10 +9,9 @@ from PySide6.QtWidgets import QFileDialog
 from app.control.downloads import Downloads
 from app.control.kept_settings import KeptSettings
 from app.control.model_values import library_entry
-from app.library.advice import advice
 from app.library.find_models import RECENT, FoundHere, Place, look_around, usual_places
-from app.library.hub_link import HubModel, read_hub_link
-from app.library.machine import Machine
+from app.library.hub import HubModel, read_hub_link
+from app.library.machine import Machine, advice
 from app.start.beside import Beside
 from app.start.reveal import reveal
 from app.values.app_settings import (

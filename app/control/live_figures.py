@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from PySide6.QtCore import QObject
 
 from app.control.running_answer import Growth, RunningAnswer
-from app.store.answer_figures import AnswerFigures
+from app.store.messages import AnswerFigures
 from app.window.drafting.drafting_view import DraftingView
 from app.window.drafting.round_history import RoundHistory
 from app.window.drafting.status_strip import StatusStrip, StripFigures

@@ -12,8 +12,7 @@ from app.library.dropped import (
     DroppedText,
     Refused,
 )
-from app.library.find_models import RECENT
-from app.library.found_model import FoundModel
+from app.library.find_models import RECENT, FoundModel
 from app.window.models.model_values import DropPlan, LibraryEntry
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import size_words

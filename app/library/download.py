@@ -8,8 +8,7 @@ from pathlib import Path
 
 from app.library.download_errors import ChoiceNeededError, DownloadError, in_words
 from app.library.fetch_file import Fetch, partial_bytes
-from app.library.hub_files import HubFile, NoModelThereError, SeveralModelsError, needed_files
-from app.library.hub_link import HubModel
+from app.library.hub import HubFile, HubModel, NoModelThereError, SeveralModelsError, needed_files
 from mlx_engine.values.words import size_words
 
 _COMMIT = re.compile("[0-9a-f]{40}")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from app.library.hub_files import GgufChoice
+from app.library.hub import GgufChoice
 
 
 class DownloadError(Exception):

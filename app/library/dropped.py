@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from app.library.find_models import Place, find_models
-from app.library.hub_link import HubModel, read_hub_link
+from app.library.hub import HubModel, read_hub_link
 from app.library.text_file import read_text_file
 from app.library.weight_files import (
     GGUF,

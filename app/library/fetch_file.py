@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from app.library.download_errors import DownloadError, DownloadStoppedError
-from app.library.hub_files import HubFile
+from app.library.hub import HubFile
 
 PIECE = 2**20
 PARTIAL_CONTENT = 206

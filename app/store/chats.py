@@ -5,12 +5,29 @@ import time
 from collections.abc import Callable
 
 from app.store.database import Database
-from app.store.row_values import seconds_of, text_of
-from app.store.titles import clean_title
+from app.store.rows import seconds_of, text_of
 from app.values.chat_settings import ChatSettings, settings_from_json, settings_to_json
 from app.values.chats import ChatSummary
 from app.values.errors import NoSuchChat
 from app.values.typed_json import Reading
+
+MAX_TITLE = 200
+FIRST_WORDS = 60
+
+
+def clean_title(text: str) -> str:
+    """One line, not endless."""
+    return " ".join(text.split())[:MAX_TITLE]
+
+
+def title_from(text: str) -> str:
+    """The first line with words in it, cut after a word."""
+    line = clean_title(next((line for line in text.splitlines() if line.strip()), ""))
+    if len(line) <= FIRST_WORDS:
+        return line
+    head, space, _ = line[: FIRST_WORDS + 1].rpartition(" ")
+    return (head if len(head) > FIRST_WORDS // 2 and space else line[:FIRST_WORDS]) + "…"
+
 
 DAYS_IN_BIN = 30
 SUMMARY_COLUMNS = (

@@ -2,14 +2,23 @@
 
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
+from app.store.chats import title_from
 from app.store.database import Database
-from app.store.message_rows import message_from_row, spans_to_json, stats_to_json
-from app.store.titles import title_from
+from app.store.rows import (
+    content_of,
+    message_from_row,
+    spans_to_json,
+    stats_from,
+    stats_to_json,
+    text_of,
+)
 from app.values.chats import DraftedSpan, StoredMessage, Turn
 from app.values.errors import NoSuchChat
 from mlx_engine.values.conversation import Role
 from mlx_engine.values.events import FinishReason, GenerationFinished
+from mlx_engine.values.stats import GenerationStats
 
 _PATH = """WITH RECURSIVE path (id, height) AS (
         SELECT leaf, 0 FROM chat WHERE id = ?
@@ -207,3 +216,78 @@ def _turn(message: StoredMessage, siblings: list[int]) -> Turn:
 def _must_be_there(changed: int, message_id: int) -> None:
     if not changed:
         raise NoSuchChat(f"Message {message_id} is not there any more: open the chat again.")
+
+
+MOST = 500
+
+
+class AnswerFigures(NamedTuple):
+    """What one answer cost and won, and the name of the model that gave it."""
+
+    model: str
+    stats: GenerationStats
+
+
+def answer_figures(database: Database, chat_id: int) -> tuple[AnswerFigures, ...]:
+    """The newest finished answers of every branch, oldest first. Raises StoreError."""
+    rows = database.rows(
+        """SELECT model, stats FROM message
+            WHERE chat = ? AND stats IS NOT NULL ORDER BY id DESC LIMIT ?""",
+        chat_id,
+        MOST,
+    )
+    read = ((text_of(row["model"]), stats_from(content_of(row["stats"]))) for row in rows)
+    return tuple(AnswerFigures(model, stats) for model, stats in read if stats is not None)[::-1]
+
+
+SAVE_EVERY_S = 0.5
+
+
+class AnswerSaver:
+    """Keeps the newest text of one answer and saves it when the last save is long enough ago.
+
+    Call `show` with each change and `tick` from a timer at least once a second: a model may pause
+    right after a piece of text that is not saved yet. A save that fails raises StoreError and is
+    tried again after the same time; the answer goes on. End with Messages.finish_answer.
+    """
+
+    def __init__(
+        self,
+        messages: Messages,
+        message_id: int,
+        every_s: float = SAVE_EVERY_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._messages = messages
+        self._message_id = message_id
+        self._every_s = every_s
+        self._clock = clock
+        self._last_try = clock()
+        self._unsaved = False
+        self._text, self._thinking = "", ""
+        self._spans: Sequence[DraftedSpan] = ()
+        self._thinking_seconds: float | None = None
+
+    def show(
+        self,
+        text: str,
+        thinking: str = "",
+        spans: Sequence[DraftedSpan] = (),
+        thinking_seconds: float | None = None,
+    ) -> None:
+        """All of the answer so far."""
+        self._text, self._thinking, self._spans = text, thinking, spans
+        self._thinking_seconds = thinking_seconds
+        self._unsaved = True
+        self.tick()
+
+    def tick(self) -> None:
+        """Save what is new, if it is time."""
+        now = self._clock()
+        if not self._unsaved or now - self._last_try < self._every_s:
+            return
+        self._last_try = now
+        self._messages.save_partial(
+            self._message_id, self._text, self._thinking, self._spans, self._thinking_seconds
+        )
+        self._unsaved = False

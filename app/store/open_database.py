@@ -24,9 +24,15 @@ from app.store.connection import (
     primary_code,
 )
 from app.store.database import Database, look_closer_file
-from app.store.migrations import APPLICATION_ID, MIGRATIONS, Migration, migrate
 from app.store.salvage import TABLES, salvage, set_aside
-from app.store.search_index import index_opens, make_index_again
+from app.store.schema import (
+    APPLICATION_ID,
+    MIGRATIONS,
+    Migration,
+    index_opens,
+    make_index_again,
+    migrate,
+)
 from app.values.errors import StoreDamaged, StoreForeign, StoreReadOnly
 
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

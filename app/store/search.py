@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from app.store.chats import SUMMARY_COLUMNS, summary_from_row
 from app.store.database import Database
-from app.store.row_values import text_of
+from app.store.rows import text_of
 from app.store.words import WordFinder, match_expression, query_words
 from app.values.chats import ListedChat, TextRange
 

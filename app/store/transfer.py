@@ -13,16 +13,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from app.store.message_rows import REASONS, spans_from, stats_from
-from app.store.new_rows import NewMessage, insert_chat
-from app.store.row_values import duration_of, text_of
+from app.store.chats import title_from
+from app.store.rows import (
+    REASONS,
+    duration_of,
+    spans_from,
+    spans_to_json,
+    stats_from,
+    stats_to_json,
+    text_of,
+)
 from app.store.session_store import SessionStore
-from app.store.titles import title_from
 from app.values.chat_settings import ChatSettings
-from app.values.chats import StoredMessage
+from app.values.chats import DraftedSpan, StoredMessage
 from app.values.errors import BadChatFile
 from app.values.typed_json import encode, read_fields
 from mlx_engine.values.conversation import Message
+from mlx_engine.values.events import FinishReason
 from mlx_engine.values.saved_chat import (
     SavedChat,
     chat_as_content,
@@ -31,6 +38,64 @@ from mlx_engine.values.saved_chat import (
     chat_from_markdown,
     message_from_content,
 )
+from mlx_engine.values.stats import GenerationStats
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """parent: the place of an earlier one in the same sequence. created_at: None for now."""
+
+    parent: int | None
+    message: Message
+    model: str = ""
+    stopped: bool = False
+    finish_reason: FinishReason | None = None
+    stats: GenerationStats | None = None
+    spans: tuple[DraftedSpan, ...] = ()
+    created_at: float | None = None
+    thinking_seconds: float | None = None
+    problem: str = ""
+
+
+def insert_chat(
+    store: SessionStore,
+    title: str,
+    settings: ChatSettings,
+    messages: Sequence[NewMessage],
+    leaf: int,
+) -> int:
+    """Its id; `leaf` is the place of the selected message, -1 for none. Raises StoreError."""
+    database = store.database
+    with database.transaction():
+        chat_id = store.chats.create(settings, title)
+        now = store.chats.get(chat_id).created_at
+        ids: list[int] = []
+        for new in messages:
+            ids.append(
+                database.insert(
+                    """INSERT INTO message (chat, parent, role, state, finish_reason, model,
+                        created_at, text, thinking, spans, stats, thinking_seconds, problem)
+                        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+                    chat_id,
+                    None if new.parent is None else ids[new.parent],
+                    new.message.role,
+                    "stopped" if new.stopped else "done",
+                    new.finish_reason,
+                    new.model,
+                    now if new.created_at is None else new.created_at,
+                    new.message.text,
+                    new.message.thinking,
+                    spans_to_json(new.spans),
+                    stats_to_json(new.stats),
+                    new.thinking_seconds,
+                    new.problem,
+                )
+            )
+        if leaf >= 0:
+            database.write("UPDATE chat SET leaf = ? WHERE id = ?", ids[leaf], chat_id)
+    database.checkpoint()
+    return chat_id
+
 
 LARGEST_FILE = 256 * 2**20
 _SECONDS_IN_REASON = 1e11

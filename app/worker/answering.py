@@ -2,17 +2,105 @@
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
+from dataclasses import replace
+from time import monotonic
 from typing import cast
 
-from app.worker.batcher import Batcher
 from app.worker.contract import ChatSession
-from app.worker.effects import Effects
-from app.worker.interruptions import Interruptions
-from app.worker.kept_chats import KeptChats
-from app.worker.problems import problem_of
-from app.worker.replies import AnswerEvents, AnswerFailed, Reply
+from app.worker.inbox import Interruptions
+from app.worker.model_in_use import KeptChats
+from app.worker.replies import (
+    INTERVAL_S,
+    AnswerEvents,
+    AnswerFailed,
+    DraftOutputInUse,
+    ModelChanged,
+    Pace,
+    Reply,
+    problem_of,
+)
 from app.worker.requests import Ask, ChangeSettings, CloseChat, CountTokens, Question, StopAnswer
-from mlx_engine.values.events import Event
+from mlx_engine.values.events import (
+    Event,
+    GenerationFinished,
+    PromptProgress,
+    RoundFinished,
+    TextPiece,
+)
+from mlx_engine.values.options import DraftOutput
+
+
+class Batcher:
+    """For one answer. The first event, the first round and the last event do not wait.
+
+    Text waits for the end of its round, which follows at once, so no word is held back longer
+    than one round past the interval.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float] = monotonic, interval_s: float = INTERVAL_S
+    ) -> None:
+        self._pace = Pace(clock, interval_s)
+        self._has_round = False
+        self._progress: PromptProgress | None = None
+        self._pieces: list[TextPiece] = []
+        self._rounds: list[RoundFinished] = []
+
+    def add(self, event: Event) -> tuple[Event, ...]:
+        """The batch that is due with this event, empty when none is."""
+        match event:
+            case PromptProgress():
+                self._progress = event
+                return self._if_due(at_once=event.done >= event.total)
+            case TextPiece():
+                self._add_text(event)
+                return ()
+            case RoundFinished():
+                self._rounds.append(event)
+                is_first, self._has_round = not self._has_round, True
+                return self._if_due(at_once=is_first)
+            case GenerationFinished():
+                return (*self.rest(), event)
+
+    def rest(self) -> tuple[Event, ...]:
+        """Everything not yet handed out: the newest progress, then text, then rounds."""
+        progress = () if self._progress is None else (self._progress,)
+        batch: tuple[Event, ...] = (*progress, *self._pieces, *self._rounds)
+        self._progress, self._pieces, self._rounds = None, [], []
+        return batch
+
+    def _add_text(self, piece: TextPiece) -> None:
+        """Pieces of the same channel, drafter and depth become one."""
+        last = self._pieces[-1] if self._pieces else None
+        if last is not None and replace(last, text="") == replace(piece, text=""):
+            self._pieces[-1] = replace(last, text=last.text + piece.text)
+        else:
+            self._pieces.append(piece)
+
+    def _if_due(self, *, at_once: bool) -> tuple[Event, ...]:
+        return self.rest() if self._pace.is_due(at_once=at_once) else ()
+
+
+class Effects:
+    """MTP heads are tried when they are first read, and an output head is chosen by measuring:
+    both happen inside an answer.
+    """
+
+    def __init__(
+        self, chat_id: str, session: ChatSession, chats: KeptChats, reply: Callable[[Reply], None]
+    ) -> None:
+        self._chat_id, self._session, self._chats, self._reply = chat_id, session, chats, reply
+        self._output: DraftOutput | None = None
+
+    def tell(self) -> None:
+        """Reply what has changed since the last time; call it as often as is liked."""
+        description = self._chats.new_description()
+        if description is not None:
+            self._reply(ModelChanged(description))
+        output = self._session.draft_output
+        if output != self._output:
+            self._output = output
+            self._reply(DraftOutputInUse(self._chat_id, output))
 
 
 class Answering:

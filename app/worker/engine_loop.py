@@ -4,11 +4,17 @@ from collections.abc import Callable
 
 from app.worker.answering import Answering
 from app.worker.contract import ChatEngine, ModelSource
-from app.worker.inbox import Inbox
-from app.worker.interruptions import Interruptions
+from app.worker.inbox import Inbox, Interruptions
 from app.worker.model_in_use import ModelInUse
-from app.worker.problems import no_model, problem_of
-from app.worker.replies import AnswerFailed, CostsMeasured, Reply, TokensCounted, WorkerFailed
+from app.worker.replies import (
+    AnswerFailed,
+    CostsMeasured,
+    Reply,
+    TokensCounted,
+    WorkerFailed,
+    no_model,
+    problem_of,
+)
 from app.worker.requests import (
     Ask,
     CancelLoad,

@@ -1,12 +1,41 @@
 """The engine's thread as a Qt object: values go into a slot and come out of a signal."""
 
+from pathlib import Path
+
 from PySide6.QtCore import QObject, QThread, Signal, Slot
 
-from app.worker.contract import ModelSource
+from app.worker.contract import ChatEngine, ModelSource, Progress, Stop
 from app.worker.engine_loop import serve
 from app.worker.inbox import Inbox
-from app.worker.model_source import EngineModels
-from app.worker.requests import Request, Shutdown
+from app.worker.requests import LoadModel, Request, Shutdown
+from mlx_engine.values.model_description import ModelDescription
+
+
+class EngineModels:
+    """The real ModelSource. lane_verdict: what is remembered of the Metal kernels here."""
+
+    def __init__(self, lane_verdict: Path | None = None) -> None:
+        self._lane_verdict = lane_verdict
+
+    def inspect(self, request: LoadModel) -> ModelDescription:
+        """The description from file headers. Raises EngineError."""
+        import mlx_engine
+
+        return mlx_engine.inspect(request.path, heads=request.heads)
+
+    def load(self, request: LoadModel, on_progress: Progress, stop: Stop) -> ChatEngine:
+        """The engine, bound to the calling thread. Raises EngineError."""
+        import mlx_engine
+
+        return mlx_engine.load(
+            request.path,
+            heads=request.heads,
+            options=request.options,
+            on_progress=on_progress,
+            stop=stop,
+            lane_verdict=self._lane_verdict,
+        )
+
 
 SHUTDOWN_S = 2.0
 

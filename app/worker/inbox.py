@@ -1,10 +1,65 @@
-"""Requests on their way to the engine's thread; putting one never waits."""
+"""Requests on their way to the engine's thread: putting one never waits, some cannot wait."""
 
 from collections import deque
+from collections.abc import Callable, Iterable
 from threading import Condition
+from typing import NamedTuple
 
-from app.worker.requests import Request, Shutdown
-from app.worker.urgent import Sifted, sift
+from app.worker.replies import AnswerWithdrawn, LoadCancelled, Reply
+from app.worker.requests import (
+    CancelLoad,
+    ChangeSettings,
+    CloseChat,
+    CountTokens,
+    LoadModel,
+    Question,
+    Request,
+    Shutdown,
+    StopAnswer,
+)
+
+Urgent = StopAnswer | CloseChat | CancelLoad | ChangeSettings | CountTokens
+BRIEF = 200_000
+"""Characters that are counted in the middle of an answer: a few hundredths of a second."""
+
+
+class Sifted(NamedTuple):
+    """stay: wait on, in order. urgent: act on now. withdrawn: asked for, then taken back."""
+
+    stay: tuple[Request, ...]
+    urgent: tuple[Urgent, ...]
+    withdrawn: tuple[Question | LoadModel, ...]
+
+
+def sift(waiting: Iterable[Request], chat_id: str | None) -> Sifted:
+    """What cannot wait while chat_id (None: no chat) is being answered.
+
+    A stop, close or cancel takes back only what was asked before it. Settings of another chat
+    wait: its questions before them carry their own. Long texts wait to be counted.
+    """
+    stay: list[Request] = []
+    urgent: list[Urgent] = []
+    withdrawn: list[Question | LoadModel] = []
+    for request in waiting:
+        match request:
+            case StopAnswer() | CloseChat() | CancelLoad():
+                urgent.append(request)
+                void = [asked for asked in stay if _takes_back(request, asked)]
+                withdrawn += [asked for asked in void if isinstance(asked, Question | LoadModel)]
+                stay = [asked for asked in stay if asked not in void]
+            case ChangeSettings() if request.chat_id == chat_id:
+                urgent.append(request)
+            case CountTokens() if chat_id is not None and sum(map(len, request.texts)) <= BRIEF:
+                urgent.append(request)
+            case _:
+                stay.append(request)
+    return Sifted(tuple(stay), tuple(urgent), tuple(withdrawn))
+
+
+def _takes_back(request: StopAnswer | CloseChat | CancelLoad, asked: Request) -> bool:
+    if isinstance(request, CancelLoad):
+        return isinstance(asked, LoadModel)
+    return isinstance(asked, Question) and asked.chat_id == request.chat_id
 
 
 class Inbox:
@@ -45,3 +100,29 @@ class Inbox:
         """Whether Shutdown waits."""
         with self._changed:
             return bool(self._waiting) and isinstance(self._waiting[0], Shutdown)
+
+
+class Interruptions:
+    """Looked at between two events of an answer or two slices of a load."""
+
+    def __init__(self, inbox: Inbox, reply: Callable[[Reply], None]) -> None:
+        self._inbox = inbox
+        self._reply = reply
+
+    def new(self, chat_id: str | None) -> tuple[Urgent, ...]:
+        """Requests to act on now; those that they withdraw are answered here."""
+        sifted = self._inbox.sift(chat_id)
+        for request in sifted.withdrawn:
+            if isinstance(request, LoadModel):
+                self._reply(LoadCancelled(request.path))
+            else:
+                self._reply(AnswerWithdrawn(request.chat_id, request.message_id))
+        return sifted.urgent
+
+    def is_idle(self) -> bool:
+        """Whether nothing at all waits."""
+        return self._inbox.is_empty()
+
+    def is_ending(self) -> bool:
+        """Whether the whole thread is to end."""
+        return self._inbox.is_ending()

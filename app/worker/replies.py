@@ -1,8 +1,12 @@
-"""What the engine's thread reports: frozen values that can cross a process border."""
+"""What the engine's thread reports, and how often: values that can cross a process border."""
 
+import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
+from time import monotonic
 from typing import Literal
 
+from mlx_engine.values.errors import EngineError
 from mlx_engine.values.events import Event
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import DraftOutput
@@ -141,3 +145,39 @@ Reply = (
     | AnswerWithdrawn
     | WorkerFailed
 )
+
+
+def problem_of(error: Exception) -> Problem:
+    """Known when the engine says in words what to do, else a bug with its traceback."""
+    code = type(error).__name__
+    if isinstance(error, EngineError):
+        return Problem("known", code, str(error))
+    words = f"Headstart made a mistake ({code}: {error}). What was answered so far is kept."
+    return Problem("bug", code, words, "".join(traceback.format_exception(error)))
+
+
+def no_model() -> Problem:
+    """Asked for an answer before any model was loaded."""
+    return Problem("known", "NoModel", "No model is loaded: open one, then ask again.")
+
+
+INTERVAL_S = 1 / 30
+
+
+class Pace:
+    """For one answer or one load; the first thing is due at once."""
+
+    def __init__(
+        self, clock: Callable[[], float] = monotonic, interval_s: float = INTERVAL_S
+    ) -> None:
+        self._clock = clock
+        self._interval = interval_s
+        self._due_at = float("-inf")
+
+    def is_due(self, *, at_once: bool = False) -> bool:
+        """Whether to tell now; if so, the next time is an interval later."""
+        now = self._clock()
+        if now < self._due_at and not at_once:
+            return False
+        self._due_at = now + self._interval
+        return True

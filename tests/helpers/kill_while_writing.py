@@ -12,7 +12,7 @@ from app.store.session_store import open_store
 WRITER = """
 import sys, time
 from pathlib import Path
-from app.store.answer_saver import AnswerSaver
+from app.store.messages import AnswerSaver
 from app.store.session_store import open_store
 from app.values.chat_settings import ChatSettings
 

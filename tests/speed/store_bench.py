@@ -11,8 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from app.store.new_rows import NewMessage, insert_chat  # noqa: E402
 from app.store.session_store import SessionStore, open_store  # noqa: E402
+from app.store.transfer import NewMessage, insert_chat  # noqa: E402
 from app.values.chat_settings import ChatSettings  # noqa: E402
 from app.values.chats import DraftedSpan  # noqa: E402
 from mlx_engine.values.conversation import Message  # noqa: E402

@@ -9,7 +9,7 @@ from pytestqt.qtbot import QtBot
 
 from app.control.downloads import Downloads, key_of
 from app.library.download import Hub
-from app.library.hub_link import HubModel
+from app.library.hub import HubModel
 from app.window.models.model_values import DownloadFigures
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")

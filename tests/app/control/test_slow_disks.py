@@ -14,7 +14,7 @@ from windows import Driven, running, scripted
 from app.control.card import CardController
 from app.library.dropped import Dropped, Refused
 from app.library.machine import Machine, this_machine
-from app.library.read_card import NoCard, read_card
+from app.library.model_card import NoCard, read_card
 from app.start.beside import Beside
 from app.values.model_card import ModelCard
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from app.library.advice import GB_A_BILLION, SIZES, advice, largest_size
-from app.library.machine import Machine, usable_bytes
+from app.library.machine import GB_A_BILLION, SIZES, Machine, advice, largest_size, usable_bytes
 
 SOLD = {8: 4, 16: 9, 24: 9, 32: 27, 36: 27, 48: 35, 64: 35, 96: 35, 128: 122, 192: 122}
 

@@ -15,7 +15,7 @@ from app.library.download_errors import (
     DownloadError,
     DownloadStoppedError,
 )
-from app.library.hub_link import HubModel
+from app.library.hub import HubModel
 from mlx_engine.loading.hub import cached_folder
 
 MODEL = HubModel("org/small")

@@ -17,7 +17,7 @@ from app.library.dropped import (
     all_of,
     what_is,
 )
-from app.library.hub_link import HubModel
+from app.library.hub import HubModel
 from app.library.text_file import LARGEST
 
 

@@ -8,13 +8,13 @@ from model_files import COMMIT, gguf, hub_model, model_folder, safetensors
 
 from app.library.find_models import (
     RECENT,
+    FoundModel,
     Place,
     find_models,
     look_around,
     recall,
     usual_places,
 )
-from app.library.found_model import FoundModel
 
 GGUF_BYTES = b"GGUF\x03\x00\x00\x00"
 

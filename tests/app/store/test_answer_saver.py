@@ -2,7 +2,7 @@
 
 from chat_stores import Clock, talk
 
-from app.store.answer_saver import AnswerSaver
+from app.store.messages import AnswerSaver
 from app.store.session_store import SessionStore
 from app.values.chats import DraftedSpan
 

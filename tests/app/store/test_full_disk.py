@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from chat_stores import ROOT, finished, talk, texts
 
-from app.store.answer_saver import AnswerSaver
+from app.store.messages import AnswerSaver
 from app.store.session_store import SessionStore, open_store
 from app.store.transfer import export_chat
 from app.values.chat_settings import ChatSettings

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from chat_stores import python, talk, texts, without_rights
 
-from app.store.migrations import MIGRATIONS
+from app.store.schema import MIGRATIONS
 from app.store.session_store import SessionStore, open_passing_store, open_store
 from app.values.chat_settings import ChatSettings
 from app.values.errors import (

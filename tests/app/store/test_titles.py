@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.store.titles import FIRST_WORDS, MAX_TITLE, clean_title, title_from
+from app.store.chats import FIRST_WORDS, MAX_TITLE, clean_title, title_from
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from itertools import groupby, pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.worker.batcher import INTERVAL_S, Batcher
+from app.worker.answering import INTERVAL_S, Batcher
 from mlx_engine.values.events import (
     Event,
     GenerationFinished,

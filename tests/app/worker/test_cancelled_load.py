@@ -11,7 +11,7 @@ from served import served
 from tiny_qwen3_5 import PREFIXES, tiny_config
 from tiny_tokenizer import make_tiny_tokenizer
 
-from app.worker.model_source import EngineModels
+from app.worker.engine_worker import EngineModels
 from app.worker.replies import LoadCancelled, LoadFailed, LoadProgress, ModelLoaded, Reply
 from app.worker.requests import CancelLoad, LoadModel
 from mlx_engine.models.qwen3_5_config import Qwen35Config

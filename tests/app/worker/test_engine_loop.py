@@ -5,6 +5,7 @@ from scripted_models import ScriptedModels, WorkerEngine
 from served import ask, served
 
 from app.values.chat_settings import ChatSettings
+from app.worker.inbox import BRIEF
 from app.worker.replies import (
     AnswerEvents,
     AnswerFailed,
@@ -24,7 +25,6 @@ from app.worker.requests import (
     MeasureCosts,
     StopAnswer,
 )
-from app.worker.urgent import BRIEF
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.errors import NumericsError
 from mlx_engine.values.events import GenerationFinished, RoundFinished

@@ -4,7 +4,7 @@ from scripted_engine import Answer, ScriptedEngine
 from scripted_models import WorkerEngine, described
 
 from app.values.chat_settings import ChatSettings
-from app.worker.kept_chats import MOST_CHATS, KeptChats
+from app.worker.model_in_use import MOST_CHATS, KeptChats
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
 TOKENS = 100

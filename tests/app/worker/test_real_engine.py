@@ -9,7 +9,7 @@ from served import Served, ask, is_end, message_id_of, served
 
 from app.values.chat_settings import ChatSettings
 from app.worker.contract import ChatEngine, Progress, Stop
-from app.worker.model_source import EngineModels
+from app.worker.engine_worker import EngineModels
 from app.worker.replies import (
     AnswerEvents,
     AnswerFailed,

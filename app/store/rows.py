@@ -1,17 +1,41 @@
-"""A row of the message table to a value and back; what a row has wrong becomes its default."""
+"""Rows of the message table to values and back; what a row has wrong becomes its default."""
 
 import json
 import sqlite3
 from collections.abc import Sequence
 from typing import Any, get_args
 
-from app.store.row_values import content_of, duration_of, seconds_of, text_of
 from app.values.chats import DraftedSpan, MessageState, StoredMessage
 from app.values.typed_json import encode, read_fields
 from mlx_engine.values.conversation import Role
 from mlx_engine.values.events import FinishReason
 from mlx_engine.values.options import DraftedBy
 from mlx_engine.values.stats import GenerationStats
+
+
+def text_of(value: object) -> str:
+    """Empty for anything but text."""
+    return value if isinstance(value, str) else ""
+
+
+def seconds_of(value: object) -> float:
+    """Seconds since 1970 of this or the coming centuries, else 0."""
+    return float(value) if isinstance(value, int | float) and 0 <= value < 1e11 else 0.0
+
+
+def duration_of(value: object) -> float | None:
+    """Seconds something took, None for anything else."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value < 1e9 else None  # type: ignore[operator, arg-type]
+
+
+def content_of(value: object) -> Any:
+    """What a column of JSON holds, None when it cannot be read."""
+    try:
+        return json.loads(text_of(value) or "null")
+    except (ValueError, RecursionError):
+        return None
+
 
 ROLES: tuple[Role, ...] = get_args(Role)
 STATES: tuple[MessageState, ...] = get_args(MessageState)
