@@ -9,8 +9,6 @@ from types import CodeType
 from jinja2 import Template
 from jinja2.exceptions import TemplateError
 
-from mlx_engine.text.template_budget import TemplateBudget
-from mlx_engine.text.template_rewrite import CountingRewrite
 from mlx_engine.text.template_sandbox import TemplateSandbox
 from mlx_engine.text.tokenizer_files import CONFIG, named_special_tokens, read_object
 from mlx_engine.values.conversation import Message
@@ -64,11 +62,6 @@ class ChatTemplate:
         return None
 
     @property
-    def supports_thinking(self) -> bool:
-        """Whether the template knows of thinking."""
-        return "enable_thinking" in self.source or "<think>" in self.source
-
-    @property
     def can_switch_thinking(self) -> bool:
         """Whether `thinking` changes what `render` makes: the template asks for its variable."""
         return "enable_thinking" in self.source
@@ -113,11 +106,9 @@ class ChatTemplate:
     ) -> str:
         size = len(self.source) + sum(map(len, _texts(messages)))
         sandbox = TemplateSandbox(
-            TemplateBudget(
-                steps=200_000 + 500 * len(messages),
-                characters=2**23 + 64 * size,
-                seconds=0.5 + 0.002 * len(messages),
-            )
+            steps=200_000 + 500 * len(messages),
+            characters=2**23 + 64 * size,
+            seconds=0.5 + 0.002 * len(messages),
         )
         sandbox.globals |= {"raise_exception": _refuse, "strftime_now": self._strftime_now}
         variables: dict[str, object] = {
@@ -141,10 +132,8 @@ class ChatTemplate:
                 f"{self.origin}: the chat template has {len(self.source)} characters, more than the"
                 f" {LONGEST_SOURCE} that are read: use a shorter one."
             )
-        sandbox = TemplateSandbox(TemplateBudget(steps=0, characters=0, seconds=0))
         try:
-            tree = CountingRewrite().visit(sandbox.parse(self.source))
-            return sandbox.compile(tree)
+            return TemplateSandbox().compiled(self.source)
         except Exception as error:
             raise self._failed(error) from error
 

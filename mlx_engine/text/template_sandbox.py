@@ -1,52 +1,57 @@
-"""A Jinja environment in which a chat template can neither reach Python nor use up the machine."""
+"""A Jinja environment in which a chat template can neither reach Python nor use up the machine.
+
+Jinja's own sandbox keeps a template from Python. What a template costs is limited by three rules:
+every loop round, call, filter and comparison is a step, and steps end; every text and list is paid
+for by its length when it is made, and what a list unfolds to is limited, so that no operation on
+values there are takes long; what can make much from little is refused before it runs.
+"""
 
 import functools
-from collections.abc import Callable, Generator, Mapping
-from types import BuiltinMethodType, MethodType
+import inspect
+import json
+import re
+import time
+from collections.abc import (
+    Callable,
+    ItemsView,
+    Iterable,
+    Iterator,
+    KeysView,
+    Mapping,
+    Sequence,
+    Sized,
+    ValuesView,
+)
+from types import BuiltinMethodType, CodeType, MethodType
 from typing import Any, cast
 
-from jinja2 import nodes, pass_context
+from jinja2 import Environment, nodes, pass_context
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, LoopControlExtension
+from jinja2.nodes import EvalContext
 from jinja2.parser import Parser
 from jinja2.runtime import Context, LoopContext, Macro, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Cycler, Joiner, Namespace
+from jinja2.visitor import NodeTransformer
 
-from mlx_engine.text.template_budget import TemplateBudget
-from mlx_engine.text.template_text import TemplateText
-
-FILTERS = frozenset(
-    """
+ELEMENT = 16  # characters that an element of a list, or a number in it, counts as
+WIDEST_NUMBER = 2048  # bits
+FILTERS = """
     abs capitalize count d default dictsort e escape first float format groupby indent int items
     join last length list lower map max min reject rejectattr replace reverse safe select
     selectattr sort string title tojson trim unique upper wordcount
-    """.split()  # noqa: SIM905 - one name a line would be a page
-)
-TEXT_METHODS = frozenset(
-    """
-    capitalize casefold count endswith find format format_map index isalnum isalpha isascii
-    isdecimal isdigit islower isnumeric isspace istitle isupper join lower lstrip partition
-    removeprefix removesuffix replace rfind rindex rpartition rsplit rstrip split splitlines
-    startswith strip swapcase title upper
-    """.split()  # noqa: SIM905 - one name a line would be a page
-)
-METHODS: Mapping[type, frozenset[str]] = {
-    str: TEXT_METHODS,
-    list: frozenset({"count", "index", "copy"}),
-    tuple: frozenset({"count", "index"}),
-    dict: frozenset({"get", "items", "keys", "values", "copy"}),
-}
-RUNTIME_OBJECTS = (LoopContext, Namespace, Macro, Cycler, Joiner)
-METHOD_TYPES = (BuiltinMethodType, MethodType)
-LISTED = (str, list, tuple, dict, range)
+"""
+GROWING = """
+    * center expandtabs indent join ljust lstrip replace rfind rindex rjust rpartition rsplit rstrip
+    strip tojson translate trim zfill
+"""
+"""What may take or make as much as the text times an argument (a number by its value)."""
+FORMATTING = frozenset(("%", "format", "format_map"))
+WIDE_FIELD = re.compile(r"\d{4}|\*|\{[^{}]*\{")
+"""In a format; without it no field is wider than its value or 999 characters."""
+ATTRIBUTES_OF = (str, list, tuple, dict, LoopContext, Namespace, Macro, Cycler, Joiner)
 PRINTABLE = (str, int, float, type(None), list, tuple, dict, Undefined)
-NOT_READING = frozenset(
-    """
-    count d default first items join last length list map reject rejectattr reverse select
-    selectattr tojson
-    """.split()  # noqa: SIM905 - one name a line would be a page
-)
 
 
 class GenerationTag(Extension):
@@ -60,17 +65,43 @@ class GenerationTag(Extension):
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
-class TemplateSandbox(ImmutableSandboxedEnvironment):
-    """An environment for one rendering (or one compilation), paid for from `budget`.
+class _Counting(NodeTransformer):
+    """Wraps loops, and what makes or compares values without a call, in the sandbox's methods.
 
-    Works for templates that went through CountingRewrite. Only filters, methods and types named in
-    this file can be used: every value is paid for by size when it is made, so no single operation
-    on values is long, and what multiplies sizes is paid for before it is done.
+    They are reached as attributes of the environment, which no template can spell or replace.
     """
 
-    intercepted_binops = frozenset({"+", "*", "**", "%"})
+    def generic_visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> nodes.Node:
+        """The same node, or the call around it."""
+        super().generic_visit(node, *args, **kwargs)
+        match node:
+            case nodes.For():
+                node.iter = _call("rounds", node.iter)
+            case nodes.Concat():
+                return _call("joined", *node.nodes)
+            case nodes.TemplateData():
+                return _call("made", nodes.Const(node.data))
+            case nodes.Compare() | nodes.Test() | nodes.List() | nodes.Dict():
+                return _call("made", node)
+            case nodes.Getitem(arg=nodes.Slice()) | nodes.Tuple(ctx="load"):
+                return _call("made", node)
+        return node
 
-    def __init__(self, budget: TemplateBudget) -> None:
+
+def _call(method: str, *arguments: Any) -> nodes.Call:
+    return nodes.Call(nodes.EnvironmentAttribute(method), list(arguments), [], None, None)
+
+
+class TemplateSandbox(ImmutableSandboxedEnvironment):
+    """An environment for one rendering, or for one compilation, which needs no limits.
+
+    characters: all text that is made, and 16 for each element of a list. seconds: processor time of
+    this thread, so that a busy or sleeping machine does not count. SecurityError at a limit.
+    """
+
+    intercepted_binops = frozenset(("+", "*", "**", "%"))
+
+    def __init__(self, steps: int = 0, characters: int = 0, seconds: float = 0.0) -> None:
         super().__init__(
             trim_blocks=True,
             lstrip_blocks=True,
@@ -79,114 +110,144 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             optimized=False,
             cache_size=0,
         )
-        self.budget = budget
-        self.text = TemplateText(budget, self.getitem)
-        filters = cast(dict[str, Callable[..., Any]], self.filters) | self.text.filters
-        tests = cast(dict[str, Callable[..., Any]], self.tests)
-        self.filters = {name: self._counted(name, filters[name]) for name in FILTERS}
-        self.tests = {name: self._counted(name, test) for name, test in tests.items()}
+        self._steps = steps
+        self._characters = characters
+        self._until = time.thread_time() + seconds
+        self._sizes: dict[int, tuple[object, int]] = {}
+        filters = cast(dict[str, Callable[..., Any]], self.filters)
+        filters |= {"tojson": self._to_json, "safe": str}
+        self.filters = {name: self._limited(name, filters[name]) for name in FILTERS.split()}
         del self.globals["lipsum"]
 
-    def count_items(self, items: Any) -> Any:
-        """The `items` of a loop, each paid for as a step."""
-        known = items if isinstance(items, LISTED) else [*items]
-        self.budget.step(len(known))
-        return known
+    def compiled(self, source: str) -> CodeType:
+        """For `Template.from_code`, in this or another sandbox. Raises TemplateSyntaxError."""
+        return self.compile(_Counting().visit(self.parse(source)))
 
-    def count_made(self, value: Any) -> Any:
-        """A `value` that was just made."""
-        self.budget.make(value)
+    def rounds(self, items: Iterable[Any]) -> Iterator[Any]:
+        """The `items` of a loop, each a step."""
+        for item in items:
+            self._step()
+            yield item
+
+    def made(self, value: Any) -> Any:
+        """A `value` that one step has made, paid for."""
+        self._step()
+        if isinstance(value, Iterator | KeysView | ValuesView | ItemsView):
+            value = [*value]
+        if isinstance(value, int) and value.bit_length() > WIDEST_NUMBER:
+            raise SecurityError("it computes with numbers of thousands of digits")
+        if isinstance(value, Sized):
+            self._pay(min(self.size(value), ELEMENT * len(value)))
         return value
 
-    def count_read(self, value: Any) -> Any:
-        """A `value` that is about to be walked through."""
-        self.budget.check(value)
-        return value
-
-    def join_text(self, *values: Any) -> str:
+    def joined(self, *values: Any) -> str:
         """What `~` does."""
         for value in values:
-            self.budget.characters(self.budget.check(value))
+            self._pay(self.size(value))
         return "".join(map(str, values))
 
-    def call(
-        self,
-        __context: Context,
-        __obj: Any,
-        *args: Any,
-        **kwargs: Any,
-    ) -> Any:
-        """Every call a template makes is a step; what it makes is paid for."""
-        self.budget.step()
+    def size(self, value: Any) -> int:
+        """Characters that `value` unfolds to; that of a list is known from its elements'."""
+        if isinstance(value, str | bytes):
+            return len(value)
+        if isinstance(value, Namespace | LoopContext):
+            raise SecurityError("it shows or compares a namespace or a loop")
+        if not isinstance(value, Mapping | Sequence):
+            return ELEMENT + (value.bit_length() // 3 if isinstance(value, int) else 0)
+        if id(value) not in self._sizes:
+            inside = [*value.keys(), *value.values()] if isinstance(value, Mapping) else value
+            size = ELEMENT + sum(map(self.size, inside))
+            self._refuse_beyond(size)
+            self._sizes[id(value)] = value, size  # kept, so that the id stays its own
+        return self._sizes[id(value)][1]
+
+    def call(self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
+        """Every call a template makes."""
         if isinstance(__obj, MethodType) and __obj.__self__ is self:
             return __obj(*args)
-        for value in args:
-            if isinstance(value, tuple) or isinstance(__obj, METHOD_TYPES):
-                self.budget.characters(self.budget.check(value))
-        if isinstance(__obj, BuiltinMethodType) and isinstance(__obj.__self__, str):
-            args = self.text.pay_for_text_method(__obj.__self__, __obj.__name__, args)
-        return self.count_made(super().call(__context, __obj, *args, **kwargs))
+        self._step()
+        method = inspect.unwrap(__obj)  # the sandbox wraps str.format
+        if isinstance(__obj, LoopContext):
+            args = (self.rounds(args[0]), *args[1:])
+        elif isinstance(method, BuiltinMethodType):
+            self._foresee(method.__name__, method.__self__, *args, *kwargs.values())
+        for value in (*args, *kwargs.values()):
+            if not isinstance(value, Namespace | LoopContext):
+                self.size(value)
+        made = super().call(__context, __obj, *args, **kwargs)
+        return made if isinstance(made, Namespace) else self.made(made)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """Operators that can make something large from something small."""
         numbers = isinstance(left, int | float) and isinstance(right, int | float)
-        if numbers and operator in ("*", "**"):
-            _refuse_wide_numbers(operator, left, right)
-        elif operator == "%" and isinstance(left, str):
-            self.text.pay_for_format(left, right)
-        elif operator == "*":
-            count = left if isinstance(left, int) else right
-            self.budget.characters(self.text.size_of_sequences(left, right) * max(1, int(count)))
-        self.budget.step()
-        return self.count_made(super().call_binop(context, operator, left, right))
+        if not numbers:
+            if isinstance(left, int):  # 3 * "ab"
+                left, right = right, left
+            self._foresee(operator, left, right)
+        elif operator == "**" and max(abs(left), abs(right)) > 64:
+            raise SecurityError("it computes with numbers of hundreds of digits")
+        return self.made(super().call_binop(context, operator, left, right))
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Only the methods named in this file; no attributes of anything else but Jinja's own."""
-        if not super().is_safe_attribute(obj, attr, value):
-            return False
-        allowed = (names for kind, names in METHODS.items() if isinstance(obj, kind))
-        return attr in next(allowed, frozenset()) or isinstance(obj, RUNTIME_OBJECTS)
+        """Only the very types named above have attributes for a template."""
+        return type(obj) in ATTRIBUTES_OF and super().is_safe_attribute(obj, attr, value)
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> Undefined:
         """Refuses at once, where Jinja would wait until the value is used."""
         raise SecurityError(f"it asks for {attribute!r} of a {type(obj).__name__}")
 
-    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """`format` of text, paid for before it runs."""
-        wrapped = super().wrap_str_format(value)
-        if wrapped is None:
-            return None
-
-        def paid(*args: Any, **kwargs: Any) -> str:
-            self.text.pay_for_format(value.__self__, [args, kwargs])
-            return str(wrapped(*args, **kwargs))
-
-        return paid
-
     @pass_context
     def _shown(self, _context: Context, value: Any) -> Any:
         if not isinstance(value, PRINTABLE):
             raise SecurityError(f"it shows a {type(value).__name__}, which is not text")
-        self.budget.characters(self.budget.check(value))
+        self._pay(self.size(value))
         return value
 
-    def _counted(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        reads = name not in NOT_READING
+    def _limited(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A filter, which may be called by another filter or for a block of text."""
 
         @functools.wraps(function)
-        def counted(*args: Any, **kwargs: Any) -> Any:
-            self.budget.step()
-            listed = [[*arg] if isinstance(arg, Generator) else arg for arg in args]
-            for value in listed if reads else ():
-                self.budget.check(value)
-            return self.count_made(function(*listed, **kwargs))
+        def limited(*args: Any, **kwargs: Any) -> Any:
+            given = [a for a in args if not isinstance(a, Context | EvalContext | Environment)]
+            self._foresee(name, *given, *kwargs.values())
+            return self.made(function(*args, **kwargs))
 
-        return counted
+        return limited
 
+    def _foresee(self, name: str, value: Any, *others: Any) -> None:
+        """Refuses a filter, method or operator that may make more than is left to make."""
+        factors = [ELEMENT]
+        if name in FORMATTING:
+            if not isinstance(value, str) or WIDE_FIELD.search(value):
+                raise SecurityError("it formats with a width that is not a small number")
+            factors.append(1000)
+        if name in GROWING.split() or name in FORMATTING:
+            factors += [abs(o) if isinstance(o, int) else self.size(o) for o in others]
+        self._refuse_beyond(self.size(value) * max(factors))
 
-def _refuse_wide_numbers(operator: str, left: float, right: float) -> None:
-    widths = [n.bit_length() for n in (left, right) if isinstance(n, int)]
-    if max(widths, default=0) > 256 or (operator == "**" and sum(widths) > 64 + 6):
-        raise SecurityError("it computes with numbers of hundreds of digits")
-    if operator == "**" and isinstance(right, int) and right > 64:
-        raise SecurityError("it computes with numbers of hundreds of digits")
+    def _step(self) -> None:
+        self._steps -= 1
+        if self._steps < 0 or time.thread_time() > self._until:
+            raise SecurityError("it does not come to an end")
+
+    def _pay(self, characters: int) -> None:
+        self._refuse_beyond(characters)
+        self._characters -= characters
+
+    def _refuse_beyond(self, characters: int) -> None:
+        if characters > self._characters:
+            raise SecurityError("it makes more text than any prompt needs")
+
+    def _to_json(
+        self,
+        value: Any,
+        ensure_ascii: bool = False,
+        indent: int | str | None = None,
+        separators: tuple[str, str] | None = None,
+        sort_keys: bool = False,
+    ) -> str:
+        """As transformers' filter: no HTML escapes."""
+        encoder = json.JSONEncoder(
+            ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+        )
+        return "".join(map(self.made, encoder.iterencode(value)))

@@ -31,6 +31,12 @@ ENDLESS = [
     "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
     "{{ " + "[" * 5000 + "]" * 5000 + " }}",
     "{% if 1 %}" * 500 + "{% endif %}" * 500,
+    "{{ ('a' * 400000).rfind('ab' ~ 'a' * 200000) }}",
+    "{{ (('<!---->' * 70000) | safe).striptags() }}",
+    "{% autoescape true %}{% set a %}{{ '<!---->' * 100000 }}{% endset %}{% endautoescape %}"
+    "{{ a.striptags() }}",
+    "{% set a = 'x' * 2000000 %}{% set b = 'x' * 1000000 ~ 'x' * 1000000 %}"
+    "{% for i in range(99999) %}{% if a == b %}{% endif %}{% endfor %}",
 ]
 GROW = "{% set ns = namespace(a=START) %}{% for i in range(60) %}{% set ns.a = STEP %}{% endfor %}"
 KEEP = "{% set ns = namespace(a=[]) %}{% for i in range(99999) %}{% set ns.a = STEP %}{% endfor %}"
@@ -67,6 +73,9 @@ HUGE = [
     "{{ [1] | slice(10**9) | list }}",
     "{{ lipsum(n=10**9) }}",
     "{{ 10**(10**10) }}",
+    "{{ ('\u4e2d' * 7000000) | list | length }}",
+    "{{ ('xx ' * 2000000).split() | length }}",
+    "{% for i in range(9999) %}{{ loop | join('x' * 400000) | length }}{% endfor %}",
     "{{ 9**99 ** 99 }}",
     "{{ 1.5 | round(10**9, 'ceil') }}",
     "{{ (('f' * 8000000) | int(0, 16)) // (('e' * 4000000) | int(0, 16)) > 1 }}",
