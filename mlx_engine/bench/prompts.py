@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mlx_engine.bench.subject import Subject
-from mlx_engine.text.chat_prompt import tokenize_chat
+from mlx_engine.text.chat_template import tokenize_chat
 from mlx_engine.values.conversation import Message
 
 HELD_OUT = "held_out.json"

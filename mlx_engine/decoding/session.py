@@ -11,7 +11,7 @@ from mlx_engine.decoding.opening import NOTHING_SAID, Opening, stable_length
 from mlx_engine.decoding.stop_rules import StopRules
 from mlx_engine.decoding.tally import Tally
 from mlx_engine.sampling.sampler import fresh_seed
-from mlx_engine.text.chat_prompt import tokenize_chat
+from mlx_engine.text.chat_template import tokenize_chat
 from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.errors import BadChatTemplate, BadPrompt, EngineMisuse, PromptTooLong

@@ -1,6 +1,7 @@
-"""Renders messages as the prompt text a model was trained on."""
+"""Messages to the prompt a model was trained on: rendered by its template, then as tokens."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
@@ -9,7 +10,9 @@ from types import CodeType
 from jinja2 import Template
 from jinja2.exceptions import TemplateError
 
+from mlx_engine.text.streaming_text import THINKING_MARKERS
 from mlx_engine.text.template_sandbox import TemplateSandbox
+from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.text.tokenizer_files import CONFIG, named_special_tokens, read_object
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.errors import BadChatTemplate, BadPrompt
@@ -163,7 +166,7 @@ def fallback_template() -> ChatTemplate:
 
 def opens_thinking(prompt: str) -> bool:
     """Whether a rendered generation prompt ends just inside a think block, as Qwen3.5's does."""
-    return prompt.rstrip().endswith("<think>")
+    return prompt.rstrip().endswith(tuple(opening for opening, _ in THINKING_MARKERS))
 
 
 def unused_characters(texts: Sequence[str], count: int) -> str:
@@ -210,3 +213,49 @@ def _default_source(value: object, path: Path) -> str | None:
 
 def _refuse(message: str) -> None:
     raise TemplateError(message)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatPrompt:
+    """A rendered conversation; thinking_open: the answer to it begins inside a think block."""
+
+    text: str
+    tokens: tuple[int, ...]
+    thinking_open: bool
+
+
+def tokenize_chat(
+    template: ChatTemplate,
+    tokenizer: Tokenizer,
+    messages: Sequence[Message],
+    *,
+    add_generation_prompt: bool = True,
+    thinking: bool | None = None,
+    continue_last: bool = False,
+) -> ChatPrompt:
+    """Renders and encodes `messages`; raises what `ChatTemplate.render` and `encode` raise.
+
+    Where no message spells a control token, the tokens are those of the rendered text. Where one
+    does, that word is cut in its middle: the halves are encoded apart, so the model reads the same
+    characters as ordinary text. The price is that tokens do not merge across those cuts, and that
+    the template sees the word with a private-use character inside.
+    """
+    controls = tokenizer.control_ids(template.source)
+    cut = unused_characters([template.source, *(m.text + m.thinking for m in messages)], 1)
+
+    def guarded(text: str) -> str:
+        return cut.join(tokenizer.plain_parts(text, controls))
+
+    marked = [Message(m.role, guarded(m.text), guarded(m.thinking)) for m in messages]
+    rendered = template.render(
+        marked,
+        add_generation_prompt=add_generation_prompt,
+        thinking=thinking,
+        continue_last=continue_last,
+    )
+    parts = rendered.split(cut)
+    text = "".join(parts)
+    goes_on_thinking = continue_last and bool(messages[-1].thinking) and not messages[-1].text
+    return ChatPrompt(
+        text, tuple(tokenizer.encode_parts(parts)), goes_on_thinking or opens_thinking(parts[-1])
+    )

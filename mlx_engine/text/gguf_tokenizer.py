@@ -5,26 +5,22 @@ llama-vocab.cpp and its converter.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import tokenizers
-from tokenizers import AddedToken, decoders, models, processors
+from tokenizers import AddedToken, decoders, models, normalizers, processors
 
 from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.gguf_pre_tokenizers import pre_tokenizer_named
-from mlx_engine.text.gguf_sentence_pieces import (
-    merges_from_scores,
-    piece_ids,
-    sentence_piece_core,
-)
 from mlx_engine.text.gguf_vocabulary import (
     CONTROL,
+    NORMAL,
     UNKNOWN,
     USER_DEFINED,
     GgufVocabulary,
-    checked_model,
 )
 from mlx_engine.text.tokenizer import Tokenizer
-from mlx_engine.values.errors import BadChatTemplate, UnsupportedModel
+from mlx_engine.values.errors import BadChatTemplate, BadTokenizer, UnsupportedModel
 
 _BYTE_LEVEL, _PIECES, _MERGED_PIECES = "gpt2", "llama", "gemma4"
 _ADDED = (CONTROL, USER_DEFINED, UNKNOWN)
@@ -36,6 +32,8 @@ _ENDS = frozenset(
         "<\uff5cend\u2581of\u2581sentence\uff5c>",
     )
 )
+SPACE = "\u2581"
+Pair = tuple[str, str]
 _HARMONY_ENDS, _HARMONY_MESSAGE_END = frozenset(("<|return|>", "<|call|>")), "<|end|>"
 
 
@@ -75,11 +73,7 @@ def template_from_gguf(metadata: Mapping[str, object], origin: str) -> ChatTempl
 def _byte_level(vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
     pre = pre_tokenizer_named(vocabulary.text("pre"), vocabulary.origin)
     ids = vocabulary.ids()
-    merges = vocabulary.merges()
-    model = checked_model(
-        lambda: models.BPE(ids, merges, ignore_merges=pre.whole_words), vocabulary.origin
-    )
-    core = tokenizers.Tokenizer(model)
+    core = _merging(vocabulary, ids, vocabulary.merges(), ignore_merges=pre.whole_words)
     core.normalizer = pre.normalizer()
     core.pre_tokenizer = pre.pre_tokenizer()
     core.decoder = decoders.ByteLevel()
@@ -87,17 +81,30 @@ def _byte_level(vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
 
 
 def _pieces(vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
-    ids = piece_ids(vocabulary)
+    ids = _piece_ids(vocabulary)
     space_first = vocabulary.flag("add_space_prefix", default=True)
-    merges = merges_from_scores(vocabulary, ids)
-    return _with_added(sentence_piece_core(vocabulary, ids, merges, space_first), vocabulary, ids)
+    merges = _merges_from_scores(vocabulary, ids)
+    return _with_added(_piece_core(vocabulary, ids, merges, space_first), vocabulary, ids)
 
 
 def _merged_pieces(vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
-    ids = piece_ids(vocabulary)
+    ids = _piece_ids(vocabulary)
     space_first = vocabulary.flag("add_space_prefix", default=False)
-    core = sentence_piece_core(vocabulary, ids, vocabulary.merges(), space_first)
+    core = _piece_core(vocabulary, ids, vocabulary.merges(), space_first)
     return _with_added(core, vocabulary, ids)
+
+
+def _merging(
+    vocabulary: GgufVocabulary, ids: Mapping[str, int], merges: list[Pair], **options: Any
+) -> tokenizers.Tokenizer:
+    """BadTokenizer when merges do not go with the vocabulary."""
+    try:
+        return tokenizers.Tokenizer(models.BPE(dict(ids), merges, **options))
+    except Exception as error:  # the library raises no narrower one
+        raise BadTokenizer(
+            f"{vocabulary.origin}: its merges do not go with its vocabulary ({error})."
+            " Get the file again."
+        ) from error
 
 
 def _with_added(
@@ -141,3 +148,58 @@ def _ends(vocabulary: GgufVocabulary) -> set[int]:
     if known.keys() >= _HARMONY_ENDS:
         known.pop(_HARMONY_MESSAGE_END, None)
     return {token for token in named if token is not None} | set(known.values())
+
+
+def _piece_core(
+    vocabulary: GgufVocabulary, ids: Mapping[str, int], merges: list[Pair], space_first: bool
+) -> tokenizers.Tokenizer:
+    """SentencePiece's kind: pairs merged in text whose spaces are written as U+2581.
+
+    Characters without a piece become the pieces `<0x..>` of their bytes. ids: of `_piece_ids`.
+    space_first: every run of text between special tokens gets a space in front, and the decoder
+    takes one from the front of the whole.
+    """
+    unknown = [text for text, i in ids.items() if vocabulary.kinds[i] == UNKNOWN]
+    options = {"unk_token": next(iter(unknown), None), "fuse_unk": True, "byte_fallback": True}
+    core = _merging(vocabulary, ids, merges, **options)
+    spaces = normalizers.Replace(" ", SPACE)
+    steps = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
+    if space_first:
+        core.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), spaces])
+        core.decoder = decoders.Sequence([*steps, decoders.Strip(" ", 1, 0)])
+    else:
+        core.normalizer = spaces
+        core.decoder = decoders.Sequence(steps)
+    return core
+
+
+def _piece_ids(vocabulary: GgufVocabulary) -> dict[str, int]:
+    """Piece -> id. Runs of blanks, which a converter writes plainly, are pieces again."""
+    given = vocabulary.ids()
+    pieces = dict(given)
+    for text, i in given.items():
+        run = SPACE * len(text)
+        if vocabulary.kinds[i] == USER_DEFINED and not text.strip(" ") and run not in given:
+            del pieces[text]
+            pieces[run] = i
+    return pieces
+
+
+def _merges_from_scores(vocabulary: GgufVocabulary, ids: Mapping[str, int]) -> list[Pair]:
+    """Every way to make a piece of two others, that of the highest score first.
+
+    The Hugging Face twin has merges, where the file has one score for each piece. User-defined runs
+    of spaces come before all, longest first: where a vocabulary has them (Gemma), the converter
+    wrote no scores for them. Ways to one piece go by ids.
+    """
+    kinds, scores = vocabulary.kinds, vocabulary.scores().tolist()
+    normal = {text: i for text, i in ids.items() if kinds[i] == NORMAL}
+    runs = [t for t, i in ids.items() if kinds[i] == USER_DEFINED and t == SPACE * len(t)]
+    parts = normal | {text: ids[text] for text in runs}
+    merges = [(text[:-1], SPACE) for text in sorted(runs, key=len, reverse=True)]
+    merges = [pair for pair in merges if pair[0] in parts and SPACE in parts]
+    for text in sorted(normal, key=lambda text: (-scores[normal[text]], normal[text])):
+        halves = ((text[:i], text[i:]) for i in range(1, len(text)))
+        found = [pair for pair in halves if pair[0] in parts and pair[1] in parts]
+        merges += sorted(found, key=lambda pair: (parts[pair[0]], parts[pair[1]]))
+    return merges

@@ -1,11 +1,10 @@
 """Tokens, their kinds, scores and merges as a GGUF's metadata list them, checked."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import models
 
 from mlx_engine.values.errors import BadTokenizer
 
@@ -96,16 +95,6 @@ class GgufVocabulary:
             f"{self.origin}: tokenizer.ggml.{key} is {ascii(value)[:40]}, where {wanted} is needed."
             " Get the file again."
         )
-
-
-def checked_model(build: Callable[[], models.BPE], origin: str) -> models.BPE:
-    """What `build` makes of vocabulary and merges; BadTokenizer when they do not go together."""
-    try:
-        return build()
-    except Exception as error:  # the library raises no narrower one
-        raise BadTokenizer(
-            f"{origin}: its merges do not go with its vocabulary ({error}). Get the file again."
-        ) from error
 
 
 def _texts(table: Mapping[str, object], key: str, origin: str) -> list[str]:

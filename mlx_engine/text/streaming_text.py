@@ -3,12 +3,18 @@
 import codecs
 from collections.abc import Iterable
 
-from mlx_engine.text.pattern_matcher import PatternMatcher
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.events import Channel, TextPiece
 
-THINK = "<think>"
-END_THINK = "</think>"
+THINKING_MARKERS = (
+    ("<think>", "</think>"),
+    ("<longcat_think>", "</longcat_think>"),
+    ("<|think:start|>", "<|think:end|>"),
+)
+"""What opens and closes thinking; the first pair unless a vocabulary has another as tokens.
+
+mlx-lm has such a list too, inside a function of a module that imports transformers.
+"""
 
 
 class StreamingText:
@@ -16,10 +22,10 @@ class StreamingText:
 
     stop: strings that end the text, in the answer and in the thinking alike; the one that is
     complete first wins (of two that end together, the longer), and neither it nor anything after it
-    is emitted. thinking_open: the prompt ended inside a think block. split_thinking: `<think>` at
-    the beginning of an answer and the `</think>` after it switch the channel and are not shown,
-    nor is white space right after them; it does not matter whether they come as tokens of their own
-    or are spelled out. Anywhere else they are text. Special tokens are never shown.
+    is emitted. thinking_open: the prompt ended inside a think block. split_thinking: a marker of
+    thinking at the beginning of an answer and the one that closes it switch the channel and are not
+    shown, nor is white space right after them; it does not matter whether they come as tokens of
+    their own or are spelled out. Anywhere else they are text. Special tokens are never shown.
 
     What is emitted does not depend on how tokens are grouped in time. Without markers and stop
     strings the pieces joined are `tokenizer.decode(all)`, except that SentencePiece byte tokens are
@@ -34,9 +40,8 @@ class StreamingText:
         split_thinking: bool = True,
     ) -> None:
         self._tokenizer = tokenizer
-        self._markers = (THINK, END_THINK) if split_thinking else ()
-        self._stop_matcher = PatternMatcher(stop)
-        self._marker_matcher = PatternMatcher(self._markers)
+        self._stop = stop
+        self._markers = _markers_of(tokenizer) if split_thinking else ()
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self._before: int | None = None
         self._held = ""
@@ -75,17 +80,17 @@ class StreamingText:
         pieces: list[TextPiece] = []
         for character in characters:
             self._held += character
-            stop = self._stop_matcher.feed(character)
-            marker = self._marker_matcher.feed(character)
-            if stop:
-                pieces += self._release(len(stop), depth)
+            stops = [len(stop) for stop in self._stop if self._held.endswith(stop)]
+            if stops:
+                pieces += self._release(max(stops), depth)
                 self.hit_stop = True
                 return _joined(pieces)
-            if marker and self._switches(marker):
+            marker = next((one for one in self._markers if self._held.endswith(one)), "")
+            if self._switches(marker):
                 pieces += self._release(len(marker), depth)
                 self._switch()
             else:
-                keep = max(self._stop_matcher.open_length, self._marker_matcher.open_length)
+                keep = max(_open_length(self._held, p) for p in ("", *self._stop, *self._markers))
                 pieces += self._release(keep, depth)
         if last:
             pieces += self._release(0, depth)
@@ -108,16 +113,27 @@ class StreamingText:
     def _switches(self, marker: str) -> bool:
         if marker not in self._markers:
             return False
+        opening, closing = self._markers
         if self._channel == "thinking":
-            return marker == END_THINK
-        return marker == THINK and self._answer_blank and not self._held.removesuffix(THINK).strip()
+            return marker == closing
+        before = self._held.removesuffix(opening)
+        return marker == opening and self._answer_blank and not before.strip()
 
     def _switch(self) -> None:
         self._held = ""
-        self._stop_matcher.reset()
-        self._marker_matcher.reset()
         self._channel = "answer" if self._channel == "thinking" else "thinking"
         self._after_marker = True
+
+
+def _markers_of(tokenizer: Tokenizer) -> tuple[str, ...]:
+    known = (pair for pair in THINKING_MARKERS if all(map(tokenizer.has_token, pair)))
+    return next(known, THINKING_MARKERS[0])
+
+
+def _open_length(text: str, pattern: str) -> int:
+    """How many of the last characters of `text` may be the beginning of `pattern`."""
+    lengths = range(min(len(pattern) - 1, len(text)), 0, -1)
+    return next((length for length in lengths if text.endswith(pattern[:length])), 0)
 
 
 def _joined(pieces: Iterable[TextPiece]) -> list[TextPiece]:

@@ -1,11 +1,14 @@
 """Turns text into token ids and back."""
 
-from collections.abc import Iterable, Sequence
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import tokenizers
 
-from mlx_engine.text.token_bytes import TokenBytes
 from mlx_engine.text.tokenizer_files import (
     CONFIG,
     configured_end_ids,
@@ -15,6 +18,10 @@ from mlx_engine.text.tokenizer_files import (
 from mlx_engine.values.errors import BadPrompt, BadTokenizer
 
 _ANCHOR = "\n"
+_BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+_SPACE = "\u2581"
+MOST_UNKNOWN = 0.01
+"""Share of the ids that only one of two like tokenizers may know: added tokens differ."""
 
 
 class Tokenizer:
@@ -119,6 +126,10 @@ class Tokenizer:
         """How `token` is written in the vocabulary file; "" when there is no such token."""
         return self._core.id_to_token(token) or ""
 
+    def has_token(self, text: str) -> bool:
+        """Whether the vocabulary has `text` as one token."""
+        return self._core.token_to_id(text) is not None
+
     def control_ids(self, source: str) -> frozenset[int]:
         """The special tokens, and the other added tokens whose text stands in `source`.
 
@@ -198,3 +209,90 @@ def _opening_ids(core: tokenizers.Tokenizer) -> tuple[int, ...]:
     whole = core.encode("a", add_special_tokens=True)
     count = whole.special_tokens_mask.index(0) if 0 in whole.special_tokens_mask else 0
     return tuple(whole.ids[:count]) if len(plain) else ()
+
+
+def first_difference(target: Tokenizer, draft: Tokenizer) -> str | None:
+    """The first token id that means another text, in words; None when all ids agree."""
+    size = max(target.vocabulary, draft.vocabulary)
+    unknown = 0
+    for token in range(size):
+        here, there = target.token_text(token), draft.token_text(token)
+        if here == there:
+            continue
+        if here and there:
+            return f"token {token} is {here!r} in one and {there!r} in the other"
+        unknown += 1
+    if unknown > MOST_UNKNOWN * size:
+        return f"{unknown} of {size} tokens are known to one of them only"
+    return None
+
+
+def _byte_level_characters() -> dict[str, int]:
+    """Character -> byte, as in GPT-2: printable bytes are themselves, others from U+0100 on."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    characters = {chr(byte): byte for byte in printable}
+    return characters | {chr(256 + place): byte for place, byte in enumerate(others)}
+
+
+_BYTE_LEVEL = _byte_level_characters()
+
+
+def _decoder_steps(node: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(node, dict):
+        yield node
+        for part in node.get("decoders", ()):
+            yield from _decoder_steps(part)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBytes:
+    """Maps ids to bytes as the decoder of `core` would, one token at a time.
+
+    Byte-level and SentencePiece-like decoders are known by their description. Any other is asked
+    what a token adds after the token before it.
+    """
+
+    core: tokenizers.Tokenizer
+    byte_level: bool
+    pieces: bool
+    drops_first_space: bool
+
+    @classmethod
+    def of(cls, core: tokenizers.Tokenizer) -> "TokenBytes":
+        """Reads the description of the decoder of `core`; without one, tokens are plain words."""
+        decoder = core.decoder
+        description = json.loads(decoder.__getstate__()) if decoder is not None else {}
+        steps = list(_decoder_steps(description))
+        kinds = {step.get("type") for step in steps}
+        drops = any(
+            (step.get("type") == "Strip" and step.get("content") == " " and step.get("start") == 1)
+            or (step.get("type") == "Metaspace" and step.get("prepend_scheme") != "never")
+            for step in steps
+        )
+        byte_level = "ByteLevel" in kinds
+        return cls(core, byte_level, bool(kinds & {"ByteFallback", "Metaspace"}), drops)
+
+    def of_token(self, token: int, before: int | None) -> bytes:
+        """The bytes of `token` after the token `before` (None: it is the first); b"" if unknown."""
+        text = self.core.id_to_token(token)
+        if text is None:
+            return b""
+        if self.byte_level:
+            if all(character in _BYTE_LEVEL for character in text):
+                return bytes(_BYTE_LEVEL[character] for character in text)
+            return text.encode()
+        if self.pieces:
+            return self._of_piece(text, first=before is None)
+        if before is None:
+            return self.core.decode([token], skip_special_tokens=False).encode()
+        both = self.core.decode([before, token], skip_special_tokens=False)
+        alone = self.core.decode([before], skip_special_tokens=False)
+        return both[len(alone) :].encode()
+
+    def _of_piece(self, text: str, first: bool) -> bytes:
+        byte = _BYTE_PIECE.fullmatch(text)
+        if byte:
+            return bytes([int(byte[1], 16)])
+        spaced = text.replace(_SPACE, " ")
+        return (spaced.removeprefix(" ") if first and self.drops_first_space else spaced).encode()

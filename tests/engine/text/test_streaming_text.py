@@ -119,6 +119,16 @@ def test_thinking_is_split_from_the_answer(tokenizer: Tokenizer, marker: str) ->
     assert shown(pieces, "answer") == "Hello" == stream.text
 
 
+def test_thinking_is_marked_as_the_vocabulary_has_it() -> None:
+    words = ["<|think:start|>", "fox", "<|think:end|>", "dog", "</", "think>"]
+    core = tokenizers.Tokenizer(models.BPE({word: i for i, word in enumerate(words)}, []))
+    core.add_special_tokens([words[0], words[2]])
+    core.decoder = decoders.Fuse()
+    stream = StreamingText(Tokenizer(core))
+    run(stream, [0, 1, 2, 3, 4, 5])
+    assert (stream.thinking, stream.text) == ("fox", "dog</think>")
+
+
 def test_prompt_that_ends_in_an_open_block(tokenizer: Tokenizer) -> None:
     stream = StreamingText(tokenizer, thinking_open=True)
     run(stream, tokenizer.encode("fox</think> dog"))
