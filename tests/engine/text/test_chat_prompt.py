@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_tokenizer import make_tiny_tokenizer
 
-from mlx_engine.text.chat_template import tokenize_chat
-from mlx_engine.text.chat_template import ChatTemplate
+from mlx_engine.text.chat_template import ChatTemplate, tokenize_chat
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.errors import BadPrompt
