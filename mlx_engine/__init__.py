@@ -43,7 +43,8 @@ from mlx_engine.values.reason import Reason
 from mlx_engine.values.stats import GenerationStats, RoundStats
 
 if TYPE_CHECKING:
-    from mlx_engine.engine import Engine
+    from mlx_engine.decoding.session import Session as Session
+    from mlx_engine.engine import Engine as Engine
 
 __all__ = [
     "BadChatTemplate",

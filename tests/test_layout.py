@@ -24,6 +24,10 @@ def test_arrows() -> None:
     assert wrong_arrows(ROOT) == []
 
 
+def test_no_circle_of_modules() -> None:
+    assert circles(imports(ROOT)) == []
+
+
 def test_libraries() -> None:
     assert wrong_libraries(ROOT) == []
 

@@ -4,9 +4,8 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
 from time import monotonic
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from app.worker.contract import ChatSession
 from app.worker.inbox import Interruptions
 from app.worker.model_in_use import KeptChats
 from app.worker.replies import (
@@ -28,6 +27,9 @@ from mlx_engine.values.events import (
     TextPiece,
 )
 from mlx_engine.values.options import DraftOutput
+
+if TYPE_CHECKING:
+    from mlx_engine import Session
 
 
 class Batcher:
@@ -87,7 +89,7 @@ class Effects:
     """
 
     def __init__(
-        self, chat_id: str, session: ChatSession, chats: KeptChats, reply: Callable[[Reply], None]
+        self, chat_id: str, session: "Session", chats: KeptChats, reply: Callable[[Reply], None]
     ) -> None:
         self._chat_id, self._session, self._chats, self._reply = chat_id, session, chats, reply
         self._output: DraftOutput | None = None
@@ -144,7 +146,7 @@ class Answering:
         if batch:
             self._reply(AnswerEvents(question.chat_id, question.message_id, batch))
 
-    def _obey(self, chat_id: str, session: ChatSession, chats: KeptChats) -> None:
+    def _obey(self, chat_id: str, session: "Session", chats: KeptChats) -> None:
         """Do what was asked since the last event; the session must be inside an answer."""
         for request in self._interruptions.new(chat_id):
             match request:
@@ -160,7 +162,7 @@ class Answering:
             session.stop()
 
 
-def _events(session: ChatSession, question: Question) -> Generator[Event, None, None]:
+def _events(session: "Session", question: Question) -> Generator[Event, None, None]:
     """The answer, on a session that knows exactly these messages.
 
     A session that knows them already is left alone: it continues at the very token it stopped at.

@@ -1,9 +1,10 @@
 """The engine's thread from first request to Shutdown; knows no Qt, so a process could run it."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from app.worker.answering import Answering
-from app.worker.contract import ChatEngine, ModelSource
+from app.worker.contract import ModelSource
 from app.worker.inbox import Inbox, Interruptions
 from app.worker.model_in_use import ModelInUse
 from app.worker.replies import (
@@ -29,6 +30,9 @@ from app.worker.requests import (
     Shutdown,
     StopAnswer,
 )
+
+if TYPE_CHECKING:
+    from mlx_engine import Engine
 
 
 def serve(
@@ -61,7 +65,7 @@ class _Desk:
         self._interruptions = interruptions
         self._answering = Answering(interruptions, reply, self._count)
         self._reply = reply
-        self._measured: ChatEngine | None = None
+        self._measured: Engine | None = None
 
     def do(self, request: Request) -> None:
         match request:

@@ -1,14 +1,18 @@
 """The engine's thread as a Qt object: values go into a slot and come out of a signal."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QThread, Signal, Slot
 
-from app.worker.contract import ChatEngine, ModelSource, Progress, Stop
+from app.worker.contract import ModelSource, Progress, Stop
 from app.worker.engine_loop import serve
 from app.worker.inbox import Inbox
 from app.worker.requests import LoadModel, Request, Shutdown
 from mlx_engine.values.model_description import ModelDescription
+
+if TYPE_CHECKING:
+    from mlx_engine import Engine
 
 
 class EngineModels:
@@ -23,7 +27,7 @@ class EngineModels:
 
         return mlx_engine.inspect(request.path, heads=request.heads)
 
-    def load(self, request: LoadModel, on_progress: Progress, stop: Stop) -> ChatEngine:
+    def load(self, request: LoadModel, on_progress: Progress, stop: Stop) -> "Engine":
         """The engine, bound to the calling thread. Raises EngineError."""
         import mlx_engine
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from app.values.chat_settings import ChatSettings
-from app.worker.contract import ChatEngine, ChatSession, ModelSource
+from app.worker.contract import ModelSource
 from app.worker.inbox import Interruptions
 from app.worker.replies import (
     LoadCancelled,
@@ -20,6 +21,9 @@ from app.worker.requests import CancelLoad, CloseChat, LoadModel
 from mlx_engine.values.errors import LoadStopped
 from mlx_engine.values.model_description import ModelDescription
 
+if TYPE_CHECKING:
+    from mlx_engine import Engine, Session
+
 MOST_CHATS = 16
 
 
@@ -29,10 +33,10 @@ class KeptChats:
     budget_bytes: what the caches of all chats may hold together; the newest chat is always kept.
     """
 
-    def __init__(self, engine: ChatEngine, budget_bytes: int) -> None:
+    def __init__(self, engine: "Engine", budget_bytes: int) -> None:
         self._engine = engine
         self._budget = budget_bytes
-        self._sessions: dict[str, ChatSession] = {}  # oldest use first
+        self._sessions: dict[str, Session] = {}  # oldest use first
         self._thinking: dict[str, bool | None] = {}
         self._told = engine.description
 
@@ -41,7 +45,7 @@ class KeptChats:
         """The chats that are kept, oldest use first."""
         return tuple(self._sessions)
 
-    def open(self, chat_id: str, settings: ChatSettings) -> ChatSession:
+    def open(self, chat_id: str, settings: ChatSettings) -> "Session":
         """The chat's session, with these settings, as the newest."""
         session = self._sessions.pop(chat_id, None)
         if session is None or self._thinking[chat_id] != settings.thinking:
@@ -87,7 +91,7 @@ class KeptChats:
     def _held(self) -> int:
         return sum(self._cache_bytes(session) for session in self._sessions.values())
 
-    def _cache_bytes(self, session: ChatSession) -> int:
+    def _cache_bytes(self, session: "Session") -> int:
         model, stats = self._engine.description, session.stats
         tokens = stats.prompt_tokens + stats.generated_tokens
         return model.state_bytes + tokens * model.cache_bytes_per_token if tokens else 0
@@ -115,7 +119,7 @@ class ModelInUse:
         self._interruptions = interruptions
         self._reply = reply
         self._memory = memory_bytes
-        self.engine: ChatEngine | None = None
+        self.engine: Engine | None = None
         self.chats: KeptChats | None = None
 
     @property

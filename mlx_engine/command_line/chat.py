@@ -1,87 +1,41 @@
-"""The chat in a terminal: a conversation, its screen, and what a typed line does to them."""
+"""`headstart chat`: a conversation in the terminal, or one answer for a script."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from argparse import Namespace
+from collections.abc import Iterable, Iterator
+from typing import TextIO
 
-from mlx_engine.command_line.answer_view import show_answer
-from mlx_engine.command_line.contract import ChatEngine, ChatSession
-from mlx_engine.command_line.interrupt import stopped_by_interrupt
-from mlx_engine.command_line.screen import WARNING, Screen
-from mlx_engine.values.errors import EngineError
-from mlx_engine.values.events import Event
-from mlx_engine.values.options import MAX_DEPTH, GenerationOptions
-from mlx_engine.values.words import count_words
-
-LEGEND_DEPTH = 4
+from mlx_engine.command_line.chat_commands import run_command
+from mlx_engine.command_line.conversation import Chat
+from mlx_engine.command_line.options import draft_options, generation_options, sampling_options
+from mlx_engine.command_line.outside import Outside, opened_model
+from mlx_engine.command_line.screen import PROMPT_MARK, make_screen
+from mlx_engine.values.errors import BadPrompt
 
 
-@dataclass(slots=True)
-class Chat:
-    """One conversation at a terminal; `is_open` turns false when the user leaves."""
-
-    engine: ChatEngine
-    session: ChatSession
-    generation: GenerationOptions
-    thinking: bool | None
-    screen: Screen
-    backend: str
-    is_open: bool = True
-
-    def send(self, text: str) -> bool:
-        """Answer a message."""
-        return self.answer(lambda: self.session.send(text))
-
-    def answer(self, ask: Callable[[], Iterator[Event]]) -> bool:
-        """Show an answer to its end; Ctrl-C stops it, an error becomes one line and False."""
-        try:
-            with stopped_by_interrupt(self.session.stop):
-                show_answer(ask(), self.screen)
-        except EngineError as error:
-            self.screen.note(str(error), WARNING)
-            return False
-        return True
-
-    def start_over(self) -> None:
-        """A new conversation with the settings of this one."""
-        old = self.session
-        self.session = self.engine.session(
-            old.system, old.sampling, old.draft, self.generation, self.thinking
+def chat(arguments: Namespace, outside: Outside) -> int:
+    """Talk until the user leaves; with --once, 2 when there was no answer."""
+    screen = make_screen(outside.stdout, outside.stderr, plain=arguments.plain)
+    with opened_model(arguments, outside, screen) as engine:
+        limits = generation_options(arguments)
+        session = engine.session(
+            system=arguments.system,
+            sampling=sampling_options(arguments, engine.description.sampling),
+            draft=draft_options(arguments),
+            generation=limits,
+            thinking=arguments.thinking,
         )
-
-    def greet(self) -> None:
-        """What is loaded, what is in effect, and why anything is off."""
-        model = self.engine.description
-        heads = f"{model.mtp_heads} MTP head{'s' if model.mtp_heads != 1 else ''}"
-        self.screen.note(
-            f"{model.name} · {count_words(model.parameters)} parameters · {model.quantisation} · "
-            f"{heads if model.mtp_heads else 'no MTP heads'} · numerics {model.numerics} · "
-            f"{self.backend}",
-            "bold",
-        )
-        for reason in model.declined:
-            self.screen.note(reason.words, WARNING)
-        self.explain_drafting()
-
-    def invite(self) -> None:
-        """How to use the chat."""
-        self.screen.note("Type a message. /help lists the commands, Ctrl-C stops an answer.")
-        if self.screen.has_colours and self.session.why_not_drafting is None:
-            deepest = self.session.draft.depth
-            self.screen.legend(LEGEND_DEPTH if deepest == "auto" else min(deepest, MAX_DEPTH))
-
-    def explain_drafting(self) -> None:
-        """Say why nothing will be drafted, if so."""
-        reason = self.session.why_not_drafting
-        if reason is not None:
-            self.screen.note(reason.words, WARNING)
-        elif self.session.draft.depth == 0:
-            self.screen.note("Drafting is off: the depth is set to 0.", WARNING)
+        chat = Chat(engine, session, limits, arguments.thinking, screen, outside.backend())
+        chat.greet()
+        if arguments.once is not None:
+            return 0 if chat.send(arguments.once) else 2
+        if outside.interactive:
+            chat.invite()
+        run_chat(chat, _lines(outside, plain=arguments.plain))
+    return 0
 
 
 def run_chat(chat: Chat, lines: Iterable[str]) -> None:
     """Take lines until they end or the user leaves, by /quit or Ctrl-C at the prompt."""
-    from mlx_engine.command_line.chat_commands import run_command
-
     try:
         for line in lines:
             if line.startswith("//"):
@@ -94,3 +48,58 @@ def run_chat(chat: Chat, lines: Iterable[str]) -> None:
                 return
     except KeyboardInterrupt:
         chat.screen.note("")
+
+
+def _lines(outside: Outside, *, plain: bool) -> Iterator[str]:
+    if not outside.interactive:
+        return piped_lines(outside.stdin)
+    if plain:
+        return plain_typed_lines(outside.stdin, outside.stdout)
+    return edited_lines()
+
+
+def piped_lines(stream: TextIO) -> Iterator[str]:
+    """Every line of `stream` that is not blank, trimmed; raises BadPrompt for other bytes."""
+    try:
+        for line in stream:
+            if line.strip():
+                yield line.strip()
+    except UnicodeDecodeError as error:
+        raise BadPrompt(f"What was piped in is not UTF-8 (byte {error.start}).") from None
+
+
+def plain_typed_lines(stream: TextIO, prompt_to: TextIO) -> Iterator[str]:
+    """The same with a prompt mark, for terminals that should get no control codes."""
+    while True:
+        prompt_to.write(PROMPT_MARK)
+        prompt_to.flush()
+        line = stream.readline()
+        if not line:
+            return
+        if line.strip():
+            yield line.strip()
+
+
+def edited_lines() -> Iterator[str]:
+    """Messages typed at the terminal; pasted line breaks and Alt-Enter stay inside a message.
+
+    Ends at Ctrl-D. Raises KeyboardInterrupt at Ctrl-C.
+    """
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.history import InMemoryHistory
+    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+    keys = KeyBindings()
+
+    @keys.add("escape", "enter")
+    def _new_line(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    session: PromptSession[str] = PromptSession(history=InMemoryHistory(), key_bindings=keys)
+    while True:
+        try:
+            text = session.prompt(PROMPT_MARK).strip()
+        except EOFError:
+            return
+        if text:
+            yield text

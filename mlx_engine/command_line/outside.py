@@ -2,52 +2,45 @@
 
 import io
 import sys
-from collections.abc import Callable, Iterable
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from mlx_engine.command_line.contract import ChatEngine
+from mlx_engine.command_line.options import (
+    draft_options,
+    generation_options,
+    load_options,
+    sampling_options,
+)
 from mlx_engine.doctor.finding import Finding
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.options import LoadOptions
+from mlx_engine.values.options import SamplingOptions
+from mlx_engine.values.words import percent_words, size_words
 
-
-class Load(Protocol):
-    """Opens a model, like `mlx_engine.load`."""
-
-    def __call__(
-        self,
-        path: str | None = None,
-        *,
-        options: LoadOptions | None = None,
-        on_progress: Callable[[int, int], None] | None = None,
-    ) -> ChatEngine:
-        """Raise EngineError when it cannot."""
-
-
-class Inspect(Protocol):
-    """Describes a model, like `mlx_engine.inspect`."""
-
-    def __call__(self, path: str | None = None, *, heads: Path | None = None) -> ModelDescription:
-        """Raise EngineError when it cannot."""
+if TYPE_CHECKING:
+    from mlx_engine import Engine
+    from mlx_engine.command_line.screen import Screen
 
 
 @dataclass(frozen=True, slots=True)
 class Outside:
     """Everything a command reads, writes and opens; tests bring their own.
 
-    backend: says what MLX computes on ("Metal, Apple M4 Max"); asked after a model is loaded.
-    log_folder: where a crash leaves its traceback, None for nowhere but the screen.
+    load, inspect: as `mlx_engine` has them. backend: says what MLX computes on ("Metal, Apple M4
+    Max"); asked after a model is loaded. log_folder: where a crash leaves its traceback, None for
+    nowhere but the screen.
     """
 
     stdin: TextIO
     stdout: TextIO
     stderr: TextIO
     log_folder: Path | None
-    load: Load
-    inspect: Inspect
+    load: Callable[..., "Engine"]
+    inspect: Callable[..., ModelDescription]
     examine: Callable[[], Iterable[Finding]]
     backend: Callable[[], str]
 
@@ -90,3 +83,25 @@ def _backend() -> str:
     from mlx_engine.doctor.machine import backend_words
 
     return backend_words()
+
+
+@contextmanager
+def opened_model(arguments: Namespace, outside: Outside, screen: "Screen") -> Iterator["Engine"]:
+    """The engine of a command, closed at the end. Options are checked before a file is read."""
+    draft_options(arguments)
+    generation_options(arguments)
+    sampling_options(arguments, SamplingOptions())
+    name = arguments.model or "the built-in model"
+
+    def show(done: int, total: int) -> None:
+        share = percent_words(done, total)
+        screen.progress(f"Loading {name}: {share} of {size_words(total)}")
+
+    try:
+        engine = outside.load(arguments.model, options=load_options(arguments), on_progress=show)
+    finally:
+        screen.progress("")
+    try:
+        yield engine
+    finally:
+        engine.close()

@@ -1,11 +1,13 @@
 """From typed arguments to an exit status: parses, runs the command, turns errors into one line."""
 
 import os
+import time
+import traceback
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from mlx_engine.command_line.arguments import parse
-from mlx_engine.command_line.crash_log import crash_note
 from mlx_engine.command_line.outside import Outside, real_outside
 from mlx_engine.values.errors import EngineError
 
@@ -40,15 +42,15 @@ def _command(name: str) -> Command:
     """Imported on use: parsing and --help need none of what a command needs."""
     match name:
         case "chat":
-            from mlx_engine.command_line.chat_in_terminal import chat as command
+            from mlx_engine.command_line.chat import chat as command
         case "generate":
-            from mlx_engine.command_line.generate import generate as command
+            from mlx_engine.command_line.commands import generate as command
         case "inspect":
-            from mlx_engine.command_line.inspect import inspect as command
+            from mlx_engine.command_line.commands import inspect as command
         case "bench":
-            from mlx_engine.command_line.bench import bench as command
+            from mlx_engine.command_line.commands import bench as command
         case "doctor":
-            from mlx_engine.command_line.doctor import doctor as command
+            from mlx_engine.command_line.commands import doctor as command
         case _:
             raise AssertionError(f"the parser let {name!r} through")
     return command
@@ -58,3 +60,22 @@ def _drop_stdout(outside: Outside) -> None:
     """The reader left; keep Python from complaining about it when it flushes at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, outside.stdout.fileno())
+
+
+def crash_note(error: BaseException, folder: Path | None) -> str:
+    """Write the traceback below `folder` and say where; the traceback itself if that fails."""
+    trace = "".join(traceback.format_exception(error))
+    what = f"{type(error).__name__}: {error}".splitlines()[0]
+    path = _written(trace, folder) if folder is not None else None
+    details = trace if path is None else f"The details are in {path}"
+    return f"headstart: this is a bug of ours, {what}\n{details}"
+
+
+def _written(trace: str, folder: Path) -> Path | None:
+    path = folder / time.strftime("crash-%Y%m%d-%H%M%S.log")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(trace, encoding="utf-8")
+    except OSError:
+        return None
+    return path

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from scripted_engine import DESCRIPTION, Answer, ScriptedEngine
 
-from app.worker.contract import ChatEngine, Progress, Stop
+from app.worker.contract import Progress, Stop
 from app.worker.requests import LoadModel
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.errors import LoadStopped, ModelNotFound
@@ -74,7 +74,7 @@ class ScriptedModels:
             raise ModelNotFound(f"{path}: no such file or folder.")
         return self.engines[path].description
 
-    def load(self, request: LoadModel, on_progress: Progress, stop: Stop) -> ChatEngine:
+    def load(self, request: LoadModel, on_progress: Progress, stop: Stop) -> ScriptedEngine:
         path = str(request.path)
         size = self.engines[path].description.nbytes
         self.before_load()

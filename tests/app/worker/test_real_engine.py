@@ -3,12 +3,13 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from served import Served, ask, is_end, message_id_of, served
 
 from app.values.chat_settings import ChatSettings
-from app.worker.contract import ChatEngine, Progress, Stop
+from app.worker.contract import Progress, Stop
 from app.worker.engine_worker import EngineModels
 from app.worker.replies import (
     AnswerEvents,
@@ -30,6 +31,9 @@ from app.worker.requests import (
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.events import PromptProgress, RoundFinished
 from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
+
+if TYPE_CHECKING:
+    from mlx_engine import Engine
 
 POCKET = Path(__file__).parents[3] / "assets" / "pocket_model"
 pytestmark = pytest.mark.skipif(
@@ -140,7 +144,7 @@ def test_loading_again_replaces_the_model(room: Served) -> None:
 
 def test_a_load_is_cancelled_between_slices_of_weights() -> None:
     class Cancelled(EngineModels):
-        def load(self, request: LoadModel, on_progress: Progress, stop: Stop) -> ChatEngine:
+        def load(self, request: LoadModel, on_progress: Progress, stop: Stop) -> "Engine":
             room.put(CancelLoad())
             return super().load(request, on_progress, stop)
 

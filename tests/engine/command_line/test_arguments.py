@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mlx_engine.command_line.arguments import parse
-from mlx_engine.command_line.given_options import (
+from mlx_engine.command_line.options import (
     draft_options,
     generation_options,
     load_options,

@@ -10,8 +10,7 @@ from fake_outside import FakeOutside, Terminal
 from rich.console import Console
 from scripted_engine import NO_HEADS, Answer, ScriptedEngine, refuses
 
-from mlx_engine.command_line.answer_view import show_answer
-from mlx_engine.command_line.screen import DEPTH_COLOURS, Screen
+from mlx_engine.command_line.screen import DEPTH_COLOURS, Screen, show_answer
 from mlx_engine.values.errors import OutOfMemory
 from mlx_engine.values.events import PromptProgress
 from mlx_engine.values.options import DraftOptions

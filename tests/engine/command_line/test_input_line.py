@@ -8,7 +8,7 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from mlx_engine.command_line.input_line import edited_lines, piped_lines, plain_typed_lines
+from mlx_engine.command_line.chat import edited_lines, piped_lines, plain_typed_lines
 from mlx_engine.values.errors import BadPrompt
 
 

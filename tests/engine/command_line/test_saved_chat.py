@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlx_engine.command_line.saved_chat import read_chat, write_chat
+from mlx_engine.command_line.chat_commands import read_chat, write_chat
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.saved_chat import SavedChat
@@ -18,6 +18,7 @@ CHAT = SavedChat(
 )
 
 
+@settings(deadline=None)
 @given(
     st.builds(
         SavedChat,

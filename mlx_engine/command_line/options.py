@@ -1,12 +1,21 @@
-"""Options from words: the flags of a command and the key=value of a chat share these rules."""
+"""Options from words: flags of a command, key=value of a chat, and the frozen options they make."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from argparse import Namespace
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from mlx_engine.values.errors import BadOption
-from mlx_engine.values.options import MAX_DEPTH, DraftOptions, DraftSourceName, SamplingOptions
+from mlx_engine.values.options import (
+    MAX_DEPTH,
+    DraftOptions,
+    DraftSourceName,
+    GenerationOptions,
+    LoadOptions,
+    SamplingOptions,
+)
 
 NUMBER_FIELDS: dict[str, Callable[[str], float]] = {
     "temperature": float,
@@ -110,22 +119,11 @@ def _draft_value(key: str, text: str) -> Any:
 
 def sampling_words(sampling: SamplingOptions) -> str:
     """All sampling options as key=value."""
-    numbers = [f"{name}={value:g}" for name, value in _numbers(sampling).items()]
+    values = asdict(sampling)
+    numbers = [f"{name}={values[name]:g}" for name in NUMBER_FIELDS]
     seed = "seed=new" if sampling.seed is None else f"seed={sampling.seed}"
     biases = ",".join(f"{token}:{bias:g}" for token, bias in sampling.logit_bias.items())
     return " ".join([*numbers, seed, *([f"logit_bias={biases}"] if biases else [])])
-
-
-def _numbers(sampling: SamplingOptions) -> Mapping[str, float]:
-    return {
-        "temperature": sampling.temperature,
-        "top_k": sampling.top_k,
-        "top_p": sampling.top_p,
-        "min_p": sampling.min_p,
-        "repetition_penalty": sampling.repetition_penalty,
-        "presence_penalty": sampling.presence_penalty,
-        "frequency_penalty": sampling.frequency_penalty,
-    }
 
 
 def draft_words(draft: DraftOptions) -> str:
@@ -136,3 +134,44 @@ def draft_words(draft: DraftOptions) -> str:
     if draft.output == "frequent":
         more += f" ({draft.vocabulary} tokens)"
     return f"source {draft.source}, depth {draft.depth}, rule {draft.rule}{more}"
+
+
+def load_options(arguments: Namespace) -> LoadOptions:
+    """Raises BadOption."""
+    heads = Path(arguments.heads) if arguments.heads else None
+    return LoadOptions(
+        heads=heads,
+        numerics=arguments.numerics,
+        context_length=arguments.context,
+        draft_model=arguments.draft_model,
+        head_bits=arguments.head_bits,
+        repack_cache=Path(arguments.repack_cache) if arguments.repack_cache else None,
+    )
+
+
+def draft_options(arguments: Namespace) -> DraftOptions:
+    """Raises BadOption."""
+    return DraftOptions(
+        source=arguments.draft_source or ("model" if arguments.draft_model else "mtp"),
+        depth=arguments.depth,
+        min_probability=arguments.min_probability,
+        rule=arguments.draft_rule,
+        output=arguments.draft_output,
+        vocabulary=arguments.draft_vocabulary,
+    )
+
+
+def sampling_options(arguments: Namespace, recommended: SamplingOptions) -> SamplingOptions:
+    """What the model recommends, with what was given in its place. Raises BadOption."""
+    wanted = vars(arguments)
+    given: dict[str, Any] = {
+        name: wanted[name] for name in (*NUMBER_FIELDS, "seed") if wanted[name] is not None
+    }
+    if arguments.logit_bias:
+        given["logit_bias"] = read_bias(arguments.logit_bias)
+    return replace(recommended, **given)
+
+
+def generation_options(arguments: Namespace) -> GenerationOptions:
+    """Raises BadOption."""
+    return GenerationOptions(arguments.max_tokens, tuple(arguments.stop), arguments.ignore_eos)

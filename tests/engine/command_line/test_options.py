@@ -2,7 +2,7 @@
 
 import pytest
 
-from mlx_engine.command_line.option_text import (
+from mlx_engine.command_line.options import (
     change_draft,
     change_sampling,
     draft_words,

@@ -1,0 +1,211 @@
+"""The commands that print and leave: generate, inspect, bench and doctor."""
+
+import json
+from argparse import Namespace
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from mlx_engine.command_line.figures import status_line
+from mlx_engine.command_line.options import draft_options, load_options, sampling_options
+from mlx_engine.command_line.outside import Outside, opened_model
+from mlx_engine.command_line.screen import WARNING, Screen, harmless, make_screen
+from mlx_engine.doctor.finding import Finding
+from mlx_engine.values.conversation import Generation
+from mlx_engine.values.errors import BadPrompt
+from mlx_engine.values.model_description import ModelDescription, TensorGroup
+from mlx_engine.values.words import count_words, size_words, token_words
+
+
+def generate(arguments: Namespace, outside: Outside) -> int:
+    """Print the continuation to stdout, its figures to stderr."""
+    screen = make_screen(outside.stderr, outside.stderr, plain=False)
+    prompt = arguments.prompt if arguments.prompt is not None else _read_prompt(outside)
+    with opened_model(arguments, outside, screen) as engine:
+        draft = draft_options(arguments)
+        why_not = engine.session(draft=draft).why_not_drafting
+        if why_not is not None and draft.source != "none" and draft.depth != 0:
+            screen.note(why_not.words, WARNING)
+        made = engine.generate(
+            prompt,
+            max_tokens=arguments.max_tokens,
+            sampling=sampling_options(arguments, engine.description.sampling),
+            draft=draft,
+            stop=tuple(arguments.stop),
+            ignore_eos=arguments.ignore_eos,
+        )
+        if arguments.json:
+            report = generation_report(engine.description.name, made)
+            print(json.dumps(report), file=outside.stdout)
+        else:
+            print(made.text, file=outside.stdout)
+            screen.note(status_line(made.stats))
+    return 0
+
+
+def generation_report(model: str, made: Generation) -> dict[str, Any]:
+    """Keys: model, text, tokens, finish_reason, stats (GenerationStats and its acceptance)."""
+    return {
+        "model": model,
+        "text": made.text,
+        "tokens": list(made.tokens),
+        "finish_reason": made.finish_reason,
+        "stats": asdict(made.stats) | {"acceptance": made.stats.acceptance},
+    }
+
+
+def _read_prompt(outside: Outside) -> str:
+    try:
+        text = outside.stdin.read()
+    except UnicodeDecodeError as error:
+        raise BadPrompt(f"The prompt on stdin is not UTF-8 (byte {error.start}).") from None
+    if not text:
+        raise BadPrompt("There is no prompt: give --prompt TEXT, or pipe it in.")
+    return text
+
+
+SHORT_CONTEXT = 4096
+
+
+def inspect(arguments: Namespace, outside: Outside) -> int:
+    """Print a table, or with --json one object."""
+    heads = Path(arguments.heads) if arguments.heads else None
+    model = outside.inspect(arguments.model, heads=heads)
+    if arguments.json:
+        print(json.dumps(description_report(model)), file=outside.stdout)
+    else:
+        _show(model, make_screen(outside.stdout, outside.stderr, plain=False))
+    return 0
+
+
+def description_report(model: ModelDescription) -> dict[str, Any]:
+    """All fields of ModelDescription, and memory_needed: context length -> bytes."""
+    needed = {str(context): model.memory_needed(context) for context in _contexts(model)}
+    return asdict(model) | {"memory_needed": needed}
+
+
+def _contexts(model: ModelDescription) -> list[int]:
+    return sorted({min(SHORT_CONTEXT, model.context_length), model.context_length})
+
+
+def _show(model: ModelDescription, screen: Screen) -> None:
+    facts = Table(show_header=False, box=None, pad_edge=False)
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column(overflow="fold")
+    for name, value in _facts(model):
+        facts.add_row(name, Text(harmless(value)))
+    groups = Table(box=None, pad_edge=False, header_style="dim")
+    for header in ("weights", "tensors", "parameters", "size", "stored as"):
+        groups.add_column(header, justify="left" if header in ("weights", "stored as") else "right")
+    for group in model.groups:
+        groups.add_row(
+            Text(harmless(group.name)),
+            str(group.tensors),
+            count_words(group.parameters),
+            _size(group),
+            Text(harmless(group.storage)),
+        )
+    screen.answers.print(Text(harmless(model.name), style="bold"), soft_wrap=True)
+    screen.answers.print(facts)
+    if model.groups:
+        screen.answers.print()
+        screen.answers.print(groups)
+    for reason in (*((model.mtp,) if model.mtp else ()), *model.declined):
+        text = f"Declined ({reason.code}): {reason.words}"
+        screen.answers.print(Text(harmless(text), style=WARNING), soft_wrap=True)
+
+
+def _size(group: TensorGroup) -> str:
+    """In memory, and before it in the file where that differs."""
+    size = size_words(group.nbytes)
+    if group.file_nbytes in (None, group.nbytes):
+        return size
+    return f"{size_words(group.file_nbytes or 0)} -> {size}"
+
+
+def _parameters(model: ModelDescription) -> str:
+    words = count_words(model.parameters)
+    active = model.active_parameters
+    return words if active is None else f"{words}, {count_words(active)} for each token"
+
+
+def _memory(model: ModelDescription, context: int) -> str:
+    """Which machine it is for is said: this one may have no Metal."""
+    words = f"{size_words(model.memory_needed(context))} with Metal"
+    other = model.without_metal
+    if other is None:
+        return words
+    return f"{words}, {size_words(other.memory_needed(context))} without"
+
+
+def _facts(model: ModelDescription) -> list[tuple[str, str]]:
+    memory = [
+        (f"memory at {token_words(context)}", _memory(model, context))
+        for context in _contexts(model)
+    ]
+    return [
+        ("file", model.path),
+        ("architecture", model.architecture),
+        ("parameters", _parameters(model)),
+        ("size", f"{size_words(model.nbytes)} with Metal"),
+        ("quantisation", model.quantisation),
+        ("shape", f"{model.layers} layers, {model.hidden_size} wide, {model.vocabulary} tokens"),
+        ("context", f"{token_words(model.context_length)} tokens"),
+        ("MTP heads", f"{model.mtp_heads}{'' if model.mtp is None else ', not in use'}"),
+        *memory,
+    ]
+
+
+def bench(arguments: Namespace, outside: Outside) -> int:
+    """Print tables, with --json one JSON line after them; 1 when drafting changed a text.
+
+    The tables step aside to stderr when --json goes into a pipe.
+    """
+    from mlx_engine.bench.card import card
+    from mlx_engine.bench.plan import Plan, quick_plan
+    from mlx_engine.bench.run_bench import run_bench
+
+    screen = make_screen(outside.stdout, outside.stderr, plain=False)
+    plan = quick_plan(arguments.only) if arguments.quick else Plan(arguments.only)
+    try:
+        report = run_bench(
+            arguments.model, plan, options=load_options(arguments), say=screen.progress
+        )
+    finally:
+        screen.progress("")
+    console = screen.notes if arguments.json else screen.answers
+    console.print(card(report))
+    if arguments.json:
+        print(report.as_json(), file=outside.stdout)
+    return 0 if report.agreement.is_green else 1
+
+
+STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+
+
+def doctor(arguments: Namespace, outside: Outside) -> int:
+    """Print a line a finding, or with --json one object; 1 when a check failed."""
+    findings = []
+    screen = make_screen(outside.stdout, outside.stderr, plain=False)
+    for finding in outside.examine():
+        findings.append(finding)
+        if not arguments.json:
+            line = Text.assemble(
+                (f"{finding.state:<5}", STYLES[finding.state]),
+                (f"{finding.name:<20}", "bold"),
+                harmless(finding.words),
+            )
+            screen.answers.print(line, soft_wrap=True)
+    report = findings_report(findings)
+    if arguments.json:
+        print(json.dumps(report), file=outside.stdout)
+    return 0 if report["ok"] else 1
+
+
+def findings_report(findings: list[Finding]) -> dict[str, object]:
+    """Keys: ok, and checks with name, state ("ok", "warn", "fail") and words."""
+    is_ok = all(finding.state != "fail" for finding in findings)
+    return {"ok": is_ok, "checks": [asdict(finding) for finding in findings]}
