@@ -43,6 +43,6 @@ def run_window(arguments: Sequence[str]) -> int:
     status = application.exec()
     app.close()
     instance.close()
-    if app.parts.worker.isRunning() or app.parts.library.is_busy:
-        os._exit(status)  # everything is saved; a pass or a network may take a while to end
+    if app.parts.worker.isRunning():
+        os._exit(status)  # everything is saved; a pass may take a while to end
     return status

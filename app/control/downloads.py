@@ -1,18 +1,67 @@
-"""Downloads from the hub, each on a thread of its own, with their figures a few times a second."""
+"""Downloads from the hub, each in a process of its own, with their figures a few times a second."""
 
-from collections.abc import Callable
+import sys
 from dataclasses import replace
-from time import monotonic
+from pathlib import Path
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, QProcess, Signal
 
-from app.control.download_threads import FetchThread, HubThread, LookThread
 from app.library.download import Hub
+from app.library.download_process import Job, read_figures
 from app.library.hub import HubModel
-from app.window.models.model_values import DownloadFigures, Phase
+from app.values.downloads import DownloadFigures, Phase
 
-LEAVE_S = 1.5
+LEAVE_MS = 1500
 AT_WORK: tuple[Phase, ...] = ("looking", "waiting", "running")
+PACKAGES = Path(__file__).parents[2]
+"""The folder that holds the package app; where the process starts, it finds this one first."""
+
+
+class DownloadProcess(QProcess):
+    """One download, or one look at what it would fetch.
+
+    Signals:
+        told: its DownloadFigures.
+        left: itself, when it has come to its end.
+    """
+
+    told = Signal(object)
+    left = Signal(object)
+
+    def __init__(self, first: DownloadFigures, parent: QObject) -> None:
+        """first: what is told before anything is known."""
+        super().__init__(parent)
+        self.figures = first
+        self.setWorkingDirectory(str(PACKAGES))
+        self.readyReadStandardOutput.connect(self._read)
+        self.finished.connect(self._end)
+        self.errorOccurred.connect(self._miss)
+
+    def begin(self, job: Job) -> None:
+        """Do it."""
+        self.start(sys.executable, ["-m", "app.library.download_process"])
+        self.write(job.as_line())
+
+    def _read(self) -> None:
+        while self.canReadLine():
+            self.figures = read_figures(bytes(self.readLine().data()), self.figures)
+            self.told.emit(self.figures)
+
+    def _miss(self, error: QProcess.ProcessError) -> None:
+        """One that cannot be started does not end either."""
+        if error == QProcess.ProcessError.FailedToStart:
+            self._end()
+
+    def _end(self) -> None:
+        """One that did not say how it ended has failed."""
+        self._read()
+        if self.figures.phase in AT_WORK:
+            said = bytes(self.readAllStandardError().data()).decode(errors="replace")
+            last = said.strip().rpartition("\n")[2] or self.errorString()
+            words = f"{self.figures.name}: the download broke off ({last}). Start it again."
+            self.figures = replace(self.figures, phase="failed", words=words, bytes_per_second=0.0)
+            self.told.emit(self.figures)
+        self.left.emit(self)
 
 
 class Downloads(QObject):
@@ -30,22 +79,16 @@ class Downloads(QObject):
         super().__init__(parent)
         self._hub = hub
         self._models: dict[str, HubModel] = {}
-        self._threads: dict[str, HubThread] = {}
-        self._alive: list[HubThread] = []
         self._figures: dict[str, DownloadFigures] = {}
-
-    @property
-    def is_running(self) -> bool:
-        """Whether any thread of theirs runs."""
-        return bool(self._alive)
+        self._processes: dict[str, DownloadProcess] = {}
 
     def look(self, model: HubModel) -> None:
-        """Ask what would be fetched; one that runs or waits is left alone."""
-        self._begin(LookThread, model, "looking")
+        """Ask what would be fetched; one that is at work is left alone."""
+        self._begin(model, "looking")
 
     def start(self, model: HubModel) -> None:
         """Begin, or go on with one that was paused or failed."""
-        self._begin(FetchThread, model, "waiting")
+        self._begin(model, "waiting")
 
     def resume(self, key: str) -> None:
         """Begin what was offered, or go on."""
@@ -61,53 +104,59 @@ class Downloads(QObject):
 
     def pause(self, key: str) -> None:
         """Stop one; what came is kept."""
-        self._with_thread(key, HubThread.stop)
+        if self._stop(key):
+            figures = replace(self._figures[key], phase="paused", bytes_per_second=0.0)
+            self._figures[key] = figures
+            self._show()
 
     def cancel(self, key: str) -> None:
         """Stop one and list it no more."""
-        self._with_thread(key, HubThread.stop)
+        self._stop(key)
         self._models.pop(key, None)
         self._figures.pop(key, None)
         self._show()
 
     def stop_all(self) -> None:
-        """The program ends; a thread deep in the network may outlive the wait."""
-        for thread in self._alive:
-            thread.stop()
-        deadline = monotonic() + LEAVE_S
-        for thread in list(self._alive):
-            thread.wait(max(0, int(1000 * (deadline - monotonic()))))
+        """The program ends."""
+        self._processes.clear()
+        for process in self.findChildren(DownloadProcess):
+            process.kill()
+            process.waitForFinished(LEAVE_MS)
 
-    def _begin(self, kind: type[HubThread], model: HubModel, phase: Phase) -> None:
+    def _begin(self, model: HubModel, phase: Phase) -> None:
         key = key_of(model)
-        before = self._threads.get(key)
+        before = self._processes.get(key)
         if before is not None and before.figures.phase in AT_WORK:
             return
         self._models[key] = model
         name = model.hub_id if model.file is None else f"{model.hub_id} · {model.file}"
-        thread = kind(self._hub, model, DownloadFigures(key, name, phase), self)
-        thread.told.connect(self._take)
-        thread.came.connect(self.came)
-        thread.finished.connect(lambda: self._end(thread))
-        self._threads[key] = thread
-        self._alive.append(thread)
-        self._take(thread.figures)
-        thread.start()
+        process = DownloadProcess(DownloadFigures(key, name, phase), self)
+        self._processes[key] = process
+        process.told.connect(self._take)
+        process.left.connect(self._part)
+        self._take(process.figures)
+        process.begin(Job(self._hub, model, fetches=phase == "waiting"))
 
-    def _with_thread(self, key: str, action: Callable[[HubThread], None]) -> None:
-        if key in self._threads:
-            action(self._threads[key])
+    def _stop(self, key: str) -> bool:
+        """Whether it was at work; it is heard no more, and leaves by itself."""
+        process = self._processes.pop(key, None)
+        if process is not None:
+            process.told.disconnect(self._take)
+            process.kill()
+        return process is not None
 
     def _take(self, figures: DownloadFigures) -> None:
-        if figures.key in self._models:
-            self._figures[figures.key] = figures
-            self._show()
+        if figures.key not in self._processes:
+            return
+        self._figures[figures.key] = figures
+        self._show()
+        if figures.phase == "done":
+            self.came.emit(figures.key, figures.path)
 
-    def _end(self, thread: HubThread) -> None:
-        self._alive.remove(thread)
-        if self._threads.get(thread.figures.key) is thread:
-            del self._threads[thread.figures.key]
-        thread.deleteLater()
+    def _part(self, process: DownloadProcess) -> None:
+        if self._processes.get(process.figures.key) is process:
+            del self._processes[process.figures.key]
+        process.deleteLater()
 
     def _show(self) -> None:
         self.changed.emit(tuple(self._figures.values()))

@@ -121,11 +121,6 @@ class LibraryController(QObject):
         self._disk.forget()
         self._downloads.stop_all()
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a thread of a download still runs."""
-        return self._downloads.is_running
-
     def _show(self, found: FoundHere) -> None:
         entries = list(dict.fromkeys((POCKET, *map(library_entry, found.models))))
         self._library.show_entries(entries)

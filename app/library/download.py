@@ -1,20 +1,96 @@
-"""Downloads a model from the hub into its cache: sizes first, resumed, checked, cancellable."""
+"""Downloads a model from the hub into its cache: sizes first, resumed, checked.
 
+`huggingface_hub` speaks to the hub, signs requests and knows what errors mean. Its own downloads
+(2.x) throw a part of a file away when they are stopped and write in pieces of 10 MB, so files are
+streamed through its session into `blobs/<checksum>.incomplete`, and go on from there. Files over
+50 GB are handed out through Xet alone (hf_xet), which begins a file anew.
+"""
+
+import hashlib
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from os import SEEK_END
 from pathlib import Path
+from typing import BinaryIO
 
-from app.library.download_errors import ChoiceNeededError, DownloadError, in_words
-from app.library.fetch_file import Fetch, partial_bytes
-from app.library.hub import HubFile, HubModel, NoModelThereError, SeveralModelsError, needed_files
+from app.library.hub import (
+    GgufChoice,
+    HubFile,
+    HubModel,
+    NoModelThereError,
+    SeveralModelsError,
+    needed_files,
+)
 from mlx_engine.values.words import size_words
 
 _COMMIT = re.compile("[0-9a-f]{40}")
 _CHECKSUM = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 SPARE_BYTES = 1_000_000_000
 """Left free on the disk, for a system without room stops working."""
+
+LARGEST_BY_HTTP = 50_000_000_000
+PIECE = 2**20
+PARTIAL_CONTENT = 206
+
+
+class DownloadError(Exception):
+    """The message names the model, says what is wrong, and what to do."""
+
+
+class ChoiceNeededError(DownloadError):
+    """There are several models, of which one must be chosen."""
+
+    def __init__(self, words: str, choices: tuple[GgufChoice, ...]) -> None:
+        super().__init__(words)
+        self.choices = choices
+
+
+@contextmanager
+def in_words(hub_id: str) -> Iterator[None]:
+    """Whatever the hub's client or the disk raises, as a DownloadError."""
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        HFValidationError,
+        OfflineModeIsEnabled,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    try:
+        yield
+    except DownloadError:
+        raise
+    except HFValidationError as error:
+        raise DownloadError(f"{hub_id}: no model can have this name. Check it.") from error
+    except GatedRepoError as error:
+        raise DownloadError(
+            f"{hub_id}: its owners ask you to accept their terms first. Open its page on the "
+            "hub, accept them, sign in here with `hf auth login`, and try again."
+        ) from error
+    except RepositoryNotFoundError as error:
+        raise DownloadError(
+            f"{hub_id}: there is no such model on the hub, or it is private. Check the name."
+        ) from error
+    except RevisionNotFoundError as error:
+        raise DownloadError(f"{hub_id}: it has no such branch, tag or commit.") from error
+    except HfHubHTTPError as error:
+        status = error.response.status_code
+        raise DownloadError(
+            f"{hub_id}: the hub answered with error {status}. Try again in a while."
+        ) from error
+    except OfflineModeIsEnabled as error:
+        raise DownloadError(f"{hub_id}: downloads are switched off (HF_HUB_OFFLINE).") from error
+    except OSError as error:
+        raise DownloadError(f"{hub_id}: {error.strerror or error}.") from error
+    except Exception as error:  # the client's own errors of transport have no common name
+        raise DownloadError(
+            f"{hub_id}: no connection to the hub ({type(error).__name__}). Check the network and "
+            "try again: the download goes on where it stopped."
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,18 +188,15 @@ def download(
     hub: Hub,
     plan: DownloadPlan,
     on_progress: Callable[[int, int], None] = lambda _done, _total: None,
-    stopped: Callable[[], bool] = lambda: False,
 ) -> Path:
     """Fetch what is missing and return the folder, or the GGUF file, to load.
 
-    on_progress gets bytes here and in all; `stopped` is asked every megabyte or so. Every file's
-    checksum is compared. The model appears in the cache only when it is complete: what came
-    before a stop or an error is kept aside and used the next time. Raises DownloadError.
+    on_progress gets bytes here and in all. Every file's checksum is compared. The model appears in
+    the cache only when it is complete: what came before an error, or the end of the process, is
+    kept aside and used the next time. Raises DownloadError.
     """
     if plan.no_room:
         raise DownloadError(plan.no_room)
-    repository = hub.repository(plan.model.hub_id)
-    fetch = Fetch(hub.endpoint, hub.token, plan.model.hub_id, plan.commit, repository / "blobs")
     done = 0
 
     def told(here: int) -> None:
@@ -131,9 +204,120 @@ def download(
 
     with in_words(plan.model.hub_id):
         for file in plan.files:
-            fetch.file(file, told, stopped)
+            _have(hub, plan, file, told)
             done += file.nbytes
-        return _publish(repository, plan)
+        return _publish(hub.repository(plan.model.hub_id), plan)
+
+
+def partial_bytes(blobs: Path, file: HubFile) -> int:
+    """How much of a file is here, whole or in part."""
+    for path in (blobs / file.blob, _partial(blobs, file)):
+        if path.is_file():
+            return min(path.stat().st_size, file.nbytes)
+    return 0
+
+
+def _have(hub: Hub, plan: DownloadPlan, file: HubFile, on_bytes: Callable[[int], None]) -> None:
+    """The whole file, checked; on_bytes gets how much of it is here."""
+    blobs = hub.repository(plan.model.hub_id) / "blobs"
+    whole, partial = blobs / file.blob, _partial(blobs, file)
+    if not whole.is_file() or whole.stat().st_size != file.nbytes:
+        blobs.mkdir(parents=True, exist_ok=True)
+        if file.nbytes > LARGEST_BY_HTTP:
+            _fetch_through_xet(hub, plan, file, partial)
+        with partial.open("a+b") as opened:
+            target = _Target(opened, file, on_bytes)
+            _fetch_rest(hub, plan, file, target)
+        if target.checksum.hexdigest() != file.blob:
+            partial.unlink()
+            raise DownloadError(
+                f"{plan.model.hub_id}: {file.name} arrived damaged (its checksum differs), so it "
+                "was thrown away. Start the download again."
+            )
+        partial.replace(whole)
+    on_bytes(file.nbytes)
+
+
+def _fetch_rest(hub: Hub, plan: DownloadPlan, file: HubFile, target: "_Target") -> None:
+    """Append what is missing; a server that cannot resume sends all of it."""
+    from huggingface_hub import get_session, hf_hub_url, hf_raise_for_status
+    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+
+    if target.size == file.nbytes:
+        return
+    hub_id = plan.model.hub_id
+    url = hf_hub_url(hub_id, file.name, revision=plan.commit, endpoint=hub.endpoint)
+    headers = build_hf_headers(token=hub.token) | {"Accept-Encoding": "identity"}
+    if target.size > 0:
+        headers["Range"] = f"bytes={target.size}-"
+    with get_session().stream("GET", url, headers=headers, follow_redirects=True) as answer:
+        hf_raise_for_status(answer)
+        if answer.status_code != PARTIAL_CONTENT:
+            target.begin()
+        for piece in answer.iter_bytes(PIECE):
+            target.add(piece)
+    if target.size < file.nbytes:
+        raise DownloadError(
+            f"{hub_id}: the connection ended in the middle of {file.name}. Try again: the "
+            "download goes on where it stopped."
+        )
+
+
+def _fetch_through_xet(hub: Hub, plan: DownloadPlan, file: HubFile, partial: Path) -> None:
+    """All of a file, in a cache of its own until it is whole."""
+    from huggingface_hub import hf_hub_download
+
+    place = partial.with_name("xet")
+    shutil.rmtree(place, ignore_errors=True)
+    path = hf_hub_download(
+        plan.model.hub_id,
+        file.name,
+        revision=plan.commit,
+        cache_dir=place,
+        endpoint=hub.endpoint,
+        token=hub.token,
+    )
+    Path(path).resolve().replace(partial)
+    shutil.rmtree(place)
+
+
+class _Target:
+    """The part of a file that is here: takes what comes behind it, and sums up all of it.
+
+    checksum: SHA-256 for large storage; git's own id, for small files, is SHA-1 over "blob <size>",
+    a zero and the data.
+    """
+
+    def __init__(self, opened: BinaryIO, file: HubFile, on_bytes: Callable[[int], None]) -> None:
+        """Sums up what an earlier try left; too much of it is thrown away."""
+        self._opened, self._file, self._on_bytes = opened, file, on_bytes
+        self.checksum = self._no_sum()
+        if self.size > file.nbytes:
+            self.begin()
+        opened.seek(0)
+        while piece := opened.read(PIECE):
+            self.checksum.update(piece)
+
+    def _no_sum(self) -> "hashlib._Hash":
+        if self._file.sha256 is not None:
+            return hashlib.sha256()
+        return hashlib.sha1(b"blob %d\0" % self._file.nbytes, usedforsecurity=False)
+
+    @property
+    def size(self) -> int:
+        """How many bytes are here."""
+        return self._opened.seek(0, SEEK_END)
+
+    def begin(self) -> None:
+        """Throw away what there is."""
+        self._opened.truncate(0)
+        self.checksum = self._no_sum()
+
+    def add(self, piece: bytes) -> None:
+        """The next bytes."""
+        self._opened.write(piece)
+        self.checksum.update(piece)
+        self._on_bytes(min(self.size, self._file.nbytes))
 
 
 def _check_names(model: HubModel, commit: str, files: tuple[HubFile, ...]) -> None:
@@ -166,3 +350,7 @@ def _publish(repository: Path, plan: DownloadPlan) -> Path:
 def _existing(folder: Path) -> Path:
     """The folder, or the nearest one above it that is there."""
     return next(place for place in (folder, *folder.parents) if place.is_dir())
+
+
+def _partial(blobs: Path, file: HubFile) -> Path:
+    return blobs / f"{file.blob}.incomplete"

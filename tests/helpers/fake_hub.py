@@ -3,8 +3,9 @@
 import hashlib
 import json
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
@@ -17,14 +18,15 @@ LARGE = (".safetensors", ".gguf", ".bin")
 class FakeHub:
     """repositories: id -> file name -> bytes.
 
-    cut_at: file -> bytes after which the connection breaks, once. garbled: files whose bytes are
-    wrong, once. no_ranges: ignore Range. gated: ids that need a licence. status: answer all
-    requests for files with this. endpoint, storage: its addresses. signed: first part of a path ->
-    whether it was asked for with a token.
+    cut_at: file -> bytes after which the connection breaks, once. slow: file -> bytes a tenth of a
+    second. garbled: files whose bytes are wrong, once. no_ranges: ignore Range. gated: ids that
+    need a licence. status: answer all requests for files with this. endpoint, storage: its
+    addresses. signed: first part of a path -> whether it was asked for with a token.
     """
 
     repositories: dict[str, dict[str, bytes]] = field(default_factory=dict)
     cut_at: dict[str, int] = field(default_factory=dict)
+    slow: dict[str, int] = field(default_factory=dict)
     garbled: set[str] = field(default_factory=set)
     no_ranges: bool = False
     gated: set[str] = field(default_factory=set)
@@ -51,6 +53,18 @@ class _Answer(BaseHTTPRequestHandler):
             self._file("/".join(parts[1:3]), "/".join(parts[3:]))
         else:
             self._resolve("/".join(parts[:2]), "/".join(parts[4:]))
+
+    def do_HEAD(self) -> None:
+        """What the hub's client wants to know of a file before it fetches it."""
+        parts = unquote(urlsplit(self.path).path).strip("/").split("/")
+        name = "/".join(parts[4:])
+        data = self.hub.repositories["/".join(parts[:2])][name]
+        blob = hashlib.sha256(data).hexdigest() if name.endswith(LARGE) else git_id(data)
+        self.send_response(200)
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("ETag", f'"{blob}"')
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
         """Says nothing."""
@@ -103,8 +117,17 @@ class _Answer(BaseHTTPRequestHandler):
         cut = hub.cut_at.pop(name, None)
         body = body if cut is None else body[:cut]
         hub.sent[name] = hub.sent.get(name, 0) + len(body)
-        self.wfile.write(body)
+        self._send(name, body)
         self.close_connection = True
+
+    def _send(self, name: str, body: bytes) -> None:
+        """All of it, or until whoever asked is gone."""
+        pace = self.hub.slow.get(name, len(body) or 1)
+        with suppress(OSError):
+            for start in range(0, len(body), pace):
+                self.wfile.write(body[start : start + pace])
+                if name in self.hub.slow:
+                    time.sleep(0.1)
 
     def _refuse(self, status: int, code: str) -> None:
         self.send_response(status)

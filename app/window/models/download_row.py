@@ -3,10 +3,10 @@
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QComboBox, QFrame, QGridLayout, QProgressBar, QPushButton
 
+from app.values.downloads import DownloadFigures, Phase
 from app.window.controls.figures import bytes_of, duration_in_words
 from app.window.controls.icon_button import IconButton
 from app.window.controls.labels import ShortLabel, label, paragraph, say, tabular
-from app.window.models.model_values import DownloadFigures, Phase
 from app.window.theme import Theme, TypeSizes
 from mlx_engine.values.words import size_words
 

@@ -13,11 +13,12 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.values.downloads import DownloadFigures
 from app.window.controls.labels import label, paragraph, say
 from app.window.models.download_row import DownloadRow
 from app.window.models.folder_section import FolderSection
 from app.window.models.library_list import LibraryList
-from app.window.models.model_values import DownloadFigures, LibraryEntry
+from app.window.models.model_values import LibraryEntry
 from app.window.theme import Theme, TypeSizes
 
 NOTHING = "No models found. Drop a model folder or a .gguf file on the window, or get one below."

@@ -1,9 +1,7 @@
-"""What the window shows of a model on disk, a download and a drop: plain values."""
+"""What the window shows of a model on disk and of a drop: plain values."""
 
 from dataclasses import dataclass
 from typing import Literal
-
-Phase = Literal["looking", "offered", "choice", "waiting", "running", "paused", "failed", "done"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,31 +28,6 @@ class OwnFolder:
 
     path: str
     problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class FileChoice:
-    """One of several models under one name; `words` are for a list: "Q4_K_M.gguf · 2.7 GB"."""
-
-    file: str
-    words: str
-
-
-@dataclass(frozen=True, slots=True)
-class DownloadFigures:
-    """One download. words: what is wrong when it failed, what it will fetch when it is offered.
-
-    choices: what can be chosen from in the phase "choice".
-    """
-
-    key: str
-    name: str
-    phase: Phase
-    done: int = 0
-    total: int = 0
-    bytes_per_second: float = 0.0
-    words: str = ""
-    choices: tuple[FileChoice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,23 @@
 """Downloads run beside the window, pause, go on, and say what is wrong."""
 
+import hashlib
+import os
+import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 import pytest
 from fake_hub import FakeHub, serving
+from PySide6.QtCore import QProcess
 from pytestqt.qtbot import QtBot
 
 from app.control.downloads import Downloads, key_of
 from app.library.download import Hub
+from app.library.download_process import Job
 from app.library.hub import HubModel
-from app.window.models.model_values import DownloadFigures
+from app.values.downloads import DownloadFigures
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 MODEL = HubModel("org/small")
@@ -57,14 +64,56 @@ def test_a_model_comes_whole(downloads: Downloads, qtbot: QtBot) -> None:
     assert (Path(seen.came[0]) / "model.safetensors").read_bytes() == WEIGHTS
 
 
-def test_a_pause_keeps_what_came(downloads: Downloads, qtbot: QtBot, fake: FakeHub) -> None:
+def test_a_pause_keeps_what_came(
+    downloads: Downloads, qtbot: QtBot, fake: FakeHub, tmp_path: Path
+) -> None:
     seen = Seen(downloads)
+    fake.slow["model.safetensors"] = 2**20
     downloads.start(MODEL)
+    weights = hashlib.sha256(WEIGHTS).hexdigest()
+    part = tmp_path / "hub" / "models--org--small" / "blobs" / f"{weights}.incomplete"
+    qtbot.waitUntil(lambda: part.exists() and part.stat().st_size > 0, timeout=20_000)
     downloads.pause(key_of(MODEL))
-    qtbot.waitUntil(lambda: seen.phase() in ("paused", "done"), timeout=20_000)
-    qtbot.waitUntil(lambda: not downloads.is_running, timeout=20_000)
+    assert seen.phase() == "paused"
+    qtbot.wait(300)
+    came = part.stat().st_size
+    qtbot.wait(300)
+    assert part.stat().st_size == came < len(WEIGHTS), "stopped means stopped"
+    fake.slow.clear()
     downloads.resume(key_of(MODEL))
     qtbot.waitUntil(lambda: seen.phase() == "done", timeout=20_000)
+    assert (Path(seen.came[0]) / "model.safetensors").read_bytes() == WEIGHTS
+    assert fake.ranges
+
+
+def test_a_process_that_dies_is_a_download_that_failed(
+    downloads: Downloads, qtbot: QtBot, fake: FakeHub
+) -> None:
+    seen = Seen(downloads)
+    fake.slow["model.safetensors"] = 2**20
+    downloads.start(MODEL)
+    qtbot.waitUntil(lambda: seen.phase() == "running", timeout=20_000)
+    (process,) = downloads.findChildren(QProcess)
+    os.kill(process.processId(), signal.SIGKILL)
+    qtbot.waitUntil(lambda: seen.phase() == "failed", timeout=20_000)
+    assert "broke off" in seen.figures[0].words
+    fake.slow.clear()
+    downloads.resume(key_of(MODEL))
+    qtbot.waitUntil(lambda: seen.phase() == "done", timeout=20_000)
+
+
+def test_a_download_ends_with_the_program(fake: FakeHub, tmp_path: Path) -> None:
+    fake.slow["model.safetensors"] = 2**20
+    hub = Hub(tmp_path / "hub", fake.endpoint, token=False)
+    command = [sys.executable, "-m", "app.library.download_process"]
+    with Popen(command, stdin=PIPE, stdout=PIPE, cwd=Path(__file__).parents[3]) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(Job(hub, MODEL, fetches=True).as_line())
+        process.stdin.flush()
+        assert b"running" in process.stdout.readline()
+        process.stdin.close()  # as a program that is killed leaves it
+        assert process.wait(20) == 1
 
 
 def test_an_unknown_model_is_said_in_words(downloads: Downloads, qtbot: QtBot) -> None:
@@ -79,5 +128,5 @@ def test_a_cancelled_one_is_listed_no_more(downloads: Downloads, qtbot: QtBot) -
     downloads.start(MODEL)
     downloads.cancel(key_of(MODEL))
     assert seen.figures == ()
-    qtbot.waitUntil(lambda: not downloads.is_running, timeout=20_000)
+    qtbot.waitUntil(lambda: not downloads.findChildren(QProcess), timeout=20_000)
     assert seen.figures == ()

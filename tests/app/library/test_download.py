@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 from fake_hub import COMMIT, FakeHub, git_id, serving
 
-from app.library.download import SPARE_BYTES, DownloadPlan, Hub, download, plan_download
-from app.library.download_errors import (
+from app.library.download import (
+    SPARE_BYTES,
     ChoiceNeededError,
     DownloadError,
-    DownloadStoppedError,
+    DownloadPlan,
+    Hub,
+    download,
+    plan_download,
 )
 from app.library.hub import HubModel
 from mlx_engine.loading.hub import cached_folder
@@ -105,9 +108,16 @@ def test_a_cut_download_goes_on_where_it_stopped(hub: Hub, fake: FakeHub) -> Non
 
 
 def test_a_stopped_download_goes_on_where_it_stopped(hub: Hub, fake: FakeHub) -> None:
+    """Whatever ends it, in the middle of a write: a kill leaves the same."""
     seen: list[int] = []
-    with pytest.raises(DownloadStoppedError):
-        download(hub, plan_download(hub, MODEL), lambda n, _: seen.append(n), lambda: len(seen) > 4)
+
+    def stop(done: int, _total: int) -> None:
+        seen.append(done)
+        if len(seen) > 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        download(hub, plan_download(hub, MODEL), stop)
     assert not (hub.repository("org/small") / "snapshots").exists()
     assert contents(fetched(hub))["model.safetensors"] == WEIGHTS
     assert fake.ranges
@@ -118,6 +128,15 @@ def test_a_server_that_cannot_resume_sends_it_again(hub: Hub, fake: FakeHub) -> 
     with pytest.raises(DownloadError):
         fetched(hub)
     assert contents(fetched(hub))["model.safetensors"] == WEIGHTS
+
+
+def test_files_too_large_for_one_request_come_another_way(
+    hub: Hub, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.library.download.LARGEST_BY_HTTP", 2**20)
+    assert contents(fetched(hub))["model.safetensors"] == WEIGHTS
+    blobs = hub.repository("org/small") / "blobs"
+    assert all(path.is_file() for path in blobs.iterdir()), "nothing is left of its own cache"
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json"])

@@ -7,6 +7,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton, QToolButton, QWidget
 
+from app.values.downloads import DownloadFigures
 from app.values.model_card import MemorySum, ModelCard
 from app.window.models.download_row import DownloadRow, progress_in_words
 from app.window.models.drop_overlay import DropOverlay
@@ -16,7 +17,6 @@ from app.window.models.library_view import LibraryView
 from app.window.models.memory_bar import MemoryBar
 from app.window.models.model_card_view import ModelCardView
 from app.window.models.model_values import (
-    DownloadFigures,
     DropPlan,
     LibraryEntry,
 )

@@ -1,0 +1,144 @@
+"""Downloads one model in a process of its own, so that ending it ends the download at once.
+
+`python -m app.library.download_process` reads what to do from the first line of its input, as JSON,
+and says DownloadFigures, a line of JSON each, until it is done. It ends when its input does.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from app.library.download import (
+    ChoiceNeededError,
+    DownloadError,
+    DownloadPlan,
+    Hub,
+    download,
+    plan_download,
+)
+from app.library.hub import GgufChoice, HubModel
+from app.values.downloads import DownloadFigures, FileChoice
+from app.values.typed_json import encode, read_fields
+from mlx_engine.values.words import size_words
+
+INTERVAL_S = 0.25
+NEWEST_SHARE = 0.3
+"""What the last quarter of a second counts in the speed that is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to do with a model of the hub. fetches: download it; else only look at what there is."""
+
+    hub: Hub
+    model: HubModel
+    fetches: bool
+
+    def as_line(self) -> bytes:
+        """For the input of the process."""
+        return json.dumps(encode(self)).encode() + b"\n"
+
+
+def read_job(line: str) -> Job:
+    """What `as_line` wrote."""
+    said: dict[str, Any] = json.loads(line)
+    hub = said["hub"]
+    return Job(
+        Hub(Path(hub["cache"]), hub["endpoint"], hub["token"]),
+        HubModel(**said["model"]),
+        said["fetches"],
+    )
+
+
+def read_figures(line: bytes, before: DownloadFigures) -> DownloadFigures:
+    """What the process said in a line, over what was known before."""
+    try:
+        return read_fields(before, json.loads(line), "figures").value
+    except ValueError:
+        return before
+
+
+class Teller:
+    """Says figures of one download, a few times a second while it runs."""
+
+    def __init__(
+        self,
+        say: Callable[[DownloadFigures], object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._say, self._clock = say, clock
+        self._figures = DownloadFigures("", "", "waiting")
+        self._told_at, self._told_bytes = 0.0, 0
+
+    def tell(self, **changes: object) -> None:
+        """Other figures than before."""
+        self._figures = replace(self._figures, **changes)  # type: ignore[arg-type]
+        self._say(self._figures)
+
+    def progress(self, done: int, total: int) -> None:
+        """More has come."""
+        now = self._clock()
+        passed = now - self._told_at
+        if passed < INTERVAL_S and done < total:
+            return
+        speed = self._figures.bytes_per_second
+        if self._told_bytes:
+            newest = (done - self._told_bytes) / max(passed, 1e-3)
+            speed = speed + NEWEST_SHARE * (newest - speed) if speed else newest
+        self._told_at, self._told_bytes = now, done
+        self.tell(phase="running", done=done, total=total, bytes_per_second=speed)
+
+
+def do(job: Job, teller: Teller) -> None:
+    """Tell sizes to agree to, or files to choose from, or fetch everything to the last checksum."""
+    try:
+        plan = plan_download(job.hub, job.model)
+        if job.fetches:
+            _fetch(job.hub, plan, teller)
+        else:
+            _offer(plan, teller)
+    except ChoiceNeededError as error:
+        teller.tell(phase="choice", choices=tuple(map(_choice, error.choices)))
+    except DownloadError as error:
+        teller.tell(phase="failed", words=str(error))
+
+
+def _fetch(hub: Hub, plan: DownloadPlan, teller: Teller) -> None:
+    teller.tell(phase="running", done=plan.have_bytes, total=plan.total_bytes)
+    path = download(hub, plan, teller.progress)
+    teller.tell(phase="done", done=plan.total_bytes, path=str(path))
+
+
+def _offer(plan: DownloadPlan, teller: Teller) -> None:
+    phase = "failed" if plan.no_room else "offered"
+    words = plan.no_room or plan.words
+    teller.tell(phase=phase, words=words, done=plan.have_bytes, total=plan.total_bytes)
+
+
+def _choice(choice: GgufChoice) -> FileChoice:
+    return FileChoice(choice.file, f"{choice.file} · {size_words(choice.nbytes)}")
+
+
+def _say(figures: DownloadFigures) -> None:
+    said = encode(figures)
+    del said["key"], said["name"]
+    print(json.dumps(said), flush=True)
+
+
+def _end_with_the_window() -> None:
+    """Its end of our input is closed when it is gone, however it went."""
+    sys.stdin.read()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    asked = read_job(sys.stdin.readline())
+    Thread(target=_end_with_the_window, daemon=True).start()
+    do(asked, Teller(_say))
+    os._exit(0)  # without waiting for the thread, which reads to the end
