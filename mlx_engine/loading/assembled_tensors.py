@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
+from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.safetensors_header import TensorInfo
 from mlx_engine.models.stored_forms import Piece, Recipe, Recipes, Run
 
@@ -50,9 +51,13 @@ def _assembled(recipe: Recipe, sources: tuple[TensorInfo, ...]) -> TensorInfo | 
         _shape(source.shape, piece) for piece, source in zip(recipe.pieces, sources, strict=True)
     }
     shape = shapes.pop()
-    first = sources[0]
+    first, rows = sources[0], recipe.pieces[0].rows
     if shapes or shape is None or any(source.dtype != first.dtype for source in sources):
         return None
+    if isinstance(first, GgufPart) and not recipe.is_stack:
+        of_rows = first if rows is None else first.of_rows(rows)
+        if of_rows is not None:
+            return of_rows
     element = first.nbytes // max(1, prod(first.shape))
     whole = (len(sources), *shape) if recipe.is_stack else shape
     return AssembledTensor(

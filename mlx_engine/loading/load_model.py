@@ -10,13 +10,12 @@ from metal_kernels.lanes import NO_LANES, Lanes, Work
 from mlx_engine.loading.describe_model import describe
 from mlx_engine.loading.element_type import cast_floats, element_bytes
 from mlx_engine.loading.evaluate_arrays import Progress, Stop, evaluate_arrays
-from mlx_engine.loading.gguf.kept import keep_blocks
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.heads_for_later import HeadsForLater
 from mlx_engine.loading.load_tensors import load_tensors
 from mlx_engine.loading.locate_model import locate_model
 from mlx_engine.loading.model_folder import ModelFiles
-from mlx_engine.loading.model_headers import ModelHeaders, read_headers
+from mlx_engine.loading.model_headers import ModelHeaders, keep_blocks, read_headers
 from mlx_engine.loading.mtp_weights import HeadTensors
 from mlx_engine.loading.repack_cache import RepackCache
 from mlx_engine.loading.rounded_head import rounded_head

@@ -30,29 +30,23 @@ def load_tensors(
 
     Others of GGUF are made now, with progress, and given to the cache.
     """
-    packed = {key: info for key, info in tensors.items() if isinstance(info, GgufPart)}
-    rest = {key: info for key, info in tensors.items() if key not in packed}
-    arrays = _load_lazily(rest, metal=metal)
-    if not packed:
-        return arrays
-    kept = None if cache is None else cache.read(packed, metal=metal)
-    if kept is not None:
-        return arrays | kept
-    repacked = load_gguf_arrays(packed, metal, on_progress, stop)
-    if cache is not None:
-        cache.write(packed, repacked, metal=metal)
-    return arrays | repacked
-
-
-def _load_lazily(tensors: Mapping[str, TensorInfo], *, metal: bool) -> dict[str, mx.array]:
     assembled = {key: info for key, info in tensors.items() if isinstance(info, AssembledTensor)}
-    stored = {name: info for made in assembled.values() for name, info in made.stored.items()}
-    pieces = _load_lazily(stored, metal=metal) if stored else {}
-    in_fp8 = {key: info for key, info in tensors.items() if isinstance(info, Fp8Tensor)}
-    plain = {key: info for key, info in tensors.items() if key not in assembled | in_fp8}
-    arrays = load_arrays(plain)
-    arrays |= _load_fp8(in_fp8, metal=metal)
-    return arrays | {key: _put_together(made, pieces) for key, made in assembled.items()}
+    single = {key: info for key, info in tensors.items() if key not in assembled}
+    for made in assembled.values():
+        single |= made.stored
+    packed = {key: info for key, info in single.items() if isinstance(info, GgufPart)}
+    in_fp8 = {key: info for key, info in single.items() if isinstance(info, Fp8Tensor)}
+    plain = {key: info for key, info in single.items() if key not in packed | in_fp8}
+    arrays = load_arrays(plain) | _load_fp8(in_fp8, metal=metal)
+    if packed:
+        kept = None if cache is None else cache.read(packed, metal=metal)
+        if kept is None:
+            kept = load_gguf_arrays(packed, metal, on_progress, stop)
+            if cache is not None:
+                cache.write(packed, kept, metal=metal)
+        arrays |= kept
+    made_of_them = {key: _put_together(made, arrays) for key, made in assembled.items()}
+    return {key: array for key, array in arrays.items() if key in tensors} | made_of_them
 
 
 def _load_fp8(tensors: Mapping[str, Fp8Tensor], *, metal: bool) -> dict[str, mx.array]:

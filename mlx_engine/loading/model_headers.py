@@ -6,16 +6,17 @@ from pathlib import Path
 
 from mlx_engine.loading.assembled_tensors import assemble
 from mlx_engine.loading.fp8_tensors import fp8_reasons, join_fp8
+from mlx_engine.loading.gguf.file import GgufFile
 from mlx_engine.loading.gguf.model import check_trunk, read_gguf_model
-from mlx_engine.loading.gguf.rounding import rounding_reasons
-from mlx_engine.loading.gguf.split_file import GgufFile
+from mlx_engine.loading.gguf.part import IsRead, kept_in_blocks
+from mlx_engine.loading.gguf.rounded import rounding_reasons
 from mlx_engine.loading.json_file import read_json_object
 from mlx_engine.loading.model_folder import ModelFiles
 from mlx_engine.loading.mtp_weights import HeadTensors, find_heads
 from mlx_engine.loading.repeated_tensors import without_repeats
 from mlx_engine.loading.safetensors_header import TensorInfo, merge_headers
 from mlx_engine.models.family import Family, Parts
-from mlx_engine.models.registry import family_for, is_known
+from mlx_engine.models.registry import OWN, family_for, is_known
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 from mlx_engine.values.reason import Reason
 
@@ -65,24 +66,43 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
     )
 
 
+def keep_blocks(headers: ModelHeaders, is_read: IsRead) -> ModelHeaders:
+    """The same, with matrices of a GGUF kept in their blocks where kernels read them."""
+    if headers.config.get("model_type") not in OWN:
+        return headers
+    trunk = kept_in_blocks(headers.parts.trunk, is_read)
+    heads = kept_in_blocks(headers.heads.tensors, is_read)
+    return replace(
+        headers,
+        parts=replace(headers.parts, trunk=trunk),
+        heads=replace(headers.heads, tensors=heads),
+        rounded=headers.rounded if headers.gguf is None else _rounded(trunk, heads),
+    )
+
+
 def _read_gguf_headers(files: ModelFiles, heads: Path | None) -> ModelHeaders:
     model = read_gguf_model(files.root)
     family = family_for(_model_type(model.config, files.root))
-    parts = family.split(model.tensors, model.config, str(files.root))
+    parts = _assembled(family.split(model.tensors, model.config, str(files.root)))
     wanted = family.shapes(model.config, str(files.root))
     check_trunk(model, parts.trunk, wanted.trunk)
     found = find_heads(files, parts.head, family, model.config, heads)
-    used = {**parts.trunk, **{f"mtp.{name}": info for name, info in found.tensors.items()}}
     return ModelHeaders(
         files=files,
         config=model.config,
         architecture=model.architecture,
         family=family,
-        parts=Parts(dict(parts.trunk), dict(parts.head), dict(parts.skipped)),
+        parts=parts,
         heads=found,
         gguf=model.file,
-        rounded=rounding_reasons(used),
+        rounded=_rounded(parts.trunk, found.tensors),
     )
+
+
+def _rounded(
+    trunk: Mapping[str, TensorInfo], heads: Mapping[str, TensorInfo]
+) -> tuple[Reason, ...]:
+    return rounding_reasons((*trunk.values(), *heads.values()))
 
 
 def _assembled(parts: Parts[TensorInfo]) -> Parts[TensorInfo]:

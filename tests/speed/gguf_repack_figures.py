@@ -22,11 +22,10 @@ from gguf import GGMLQuantizationType
 from gguf.quants import dequantize
 from numpy.typing import NDArray
 
-from mlx_engine.loading.gguf.plan import PLANS
 from mlx_engine.loading.gguf.repack import repack
-from mlx_engine.loading.gguf.types import BLOCK_TYPES, BlockType
+from mlx_engine.loading.gguf.types import PLANS, BlockType, block_types
 
-KINDS = {kind.name: kind for kind in BLOCK_TYPES.values()}
+KINDS = {kind.name: kind for kind in block_types().values()}
 PACKED = [n for n, plan in PLANS.items() if plan.becomes != "dense" and n != "Q8_K"]
 FEWEST_MEGABYTES, MEGABYTES, ROUNDS = 4, 12, 5
 WAYS = ("memcpy", "dequantize", "float32", "float16")

@@ -1,18 +1,25 @@
-"""What GGUFs of models that mlx-lm's classes run have in common: names, sizes, joined tensors."""
+"""What GGUF files of all architectures have in common: sizes, names of tensors, joined tensors."""
 
+import re
 from collections.abc import Mapping
-from typing import ClassVar, NamedTuple
+from dataclasses import replace
+from typing import ClassVar
 
-from mlx_engine.loading.gguf.depth import BLOCK, main_blocks
-from mlx_engine.loading.gguf.metadata import GgufMetadata
+from mlx_engine.loading.gguf.file import GgufFile, GgufMetadata
+from mlx_engine.loading.gguf.header import GgufTensor
 from mlx_engine.loading.gguf.names import ATTENTION, DENSE, HEAD, OUTSIDE
 from mlx_engine.loading.gguf.part import Change, Placement
-from mlx_engine.loading.gguf.rotation import listed_rotation
-from mlx_engine.loading.gguf.split_file import GgufFile
+from mlx_engine.loading.gguf.rotation import KINDS, Kind, all_listed, base_of, scaling_of
 from mlx_engine.models.stored_forms import Run
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
-_WIDEST = 2**20  # orders of rows are listed, so a wild number would hang
+_BLOCK = re.compile(r"blk\.(\d{1,4})\.(.+)")
+SIGMOID = 2
+"""Of expert_gating_func: how scores of experts are made of the router's output."""
+
+WIDEST = 2**20
+"""Rows in a matrix of heads: orders of rows are listed, so a wild number would hang."""
+
 _NOT_RUN = (
     "attention.scale",
     "attention.clamp_kqv",
@@ -28,21 +35,22 @@ _NOT_RUN = (
 """Keys of variants that the classes know nothing of; 0 and 1 mean that they are not used."""
 
 
-class Rows(NamedTuple):
-    """How many rows of a block's joined attn_qkv are queries, keys and values."""
+class Architecture:
+    """One file as a Hugging Face folder would have it: its config, and names of its tensors.
 
-    queries: int
-    keys: int
-    values: int
-
-
-class TrunkGguf:
-    """Names and config of one file; BadModelFile when its metadata contradict themselves."""
+    Made from headers; BadModelFile when the metadata contradict themselves. names: of tensors in
+    blocks; head_names: those that blocks behind the trunk's have besides. stretches: kinds of rope
+    scaling that are run. Where the file does not tell them: usual_base of periods, and usual_share,
+    elements of a head for each that is rotated.
+    """
 
     model_type = ""
     names: ClassVar[Mapping[str, str]] = ATTENTION | DENSE
     head_names: ClassVar[Mapping[str, str]] = HEAD
     rotates_whole_heads = True
+    stretches: ClassVar[tuple[Kind, ...]] = KINDS
+    usual_base = 10000.0
+    usual_share = 1
 
     def __init__(self, file: GgufFile) -> None:
         self._file = file
@@ -73,45 +81,54 @@ class TrunkGguf:
         }
 
     def place(self, name: str) -> tuple[Placement, ...]:
-        """Where a tensor of the file belongs; a name of no meaning here stays as it is."""
+        """What becomes of a tensor: names its parts have in a folder, and what was done to it.
+
+        A name of no meaning here stays as it is.
+        """
         base, _, kind = name.rpartition(".")
         if base in OUTSIDE:
             return (Placement(f"{OUTSIDE[base]}.{kind}", change=self._change(name)),)
         if name == "rope_freqs.weight":  # its values are in the config
             return ()
-        found = BLOCK.fullmatch(name)
+        found = _BLOCK.fullmatch(name)
         if found is None:
             return (Placement(name),)
-        block, rest = int(found[1]), found[2]
-        layer = self._layer(block)
-        if rest.startswith("attn_qkv."):
-            return self._joined_attention(block, layer, rest.removeprefix("attn_qkv."))
-        if rest == "ffn_gate_up_exps.weight":
-            return tuple(
-                Placement(layer + self._named(block, f"ffn_{part}_exps.weight"), run=Run(n, 2))
-                for n, part in enumerate(("gate", "up"))
-            )
-        return (self._in_layer(block, layer + self._named(block, rest), rest),)
+        return self._in_block(int(found[1]), found[2])
 
     def _own(self) -> dict[str, object]:
         """What the config of this architecture says beside that of all."""
         return {}
 
     def _rotation(self) -> dict[str, object]:
-        return listed_rotation(self._file, self._metadata, self._rotated())
+        base = base_of(self._metadata, default=self.usual_base)
+        return {
+            "rope_theta": base,
+            "rope_scaling": all_listed(self._file, self._scaling(), base, self._rotated()),
+        }
+
+    def _scaling(self) -> dict[str, object] | None:
+        return scaling_of(self._file, self._metadata, self.stretches)
 
     def _rotated(self) -> int:
         """Elements of a head that are rotated."""
-        rotated = self._metadata.count("rope.dimension_count", self._head)
+        rotated = self._metadata.count("rope.dimension_count", self._head // self.usual_share)
         if not 0 < rotated <= self._head or rotated % 2:
             what = f"{rotated} rotated elements in heads of {self._head}"
             raise self._cannot_be(what, "rope.dimension_count")
         return rotated
 
-    def _in_layer(self, block: int, name: str, rest: str) -> Placement:
-        """The tensor `rest` of a block."""
-        del block
-        return Placement(name, change=self._change(rest))
+    def _in_block(self, block: int, rest: str) -> tuple[Placement, ...]:
+        """The tensor `rest` of a block, which may join several."""
+        if rest.startswith("attn_qkv."):
+            return self._joined_attention(block, rest.removeprefix("attn_qkv."))
+        if rest == "ffn_gate_up_exps.weight":
+            gate, up = (self._single(block, f"ffn_{part}_exps.weight") for part in ("gate", "up"))
+            return replace(gate, run=Run(0, 2)), replace(up, run=Run(1, 2))
+        return (self._single(block, rest),)
+
+    def _single(self, block: int, rest: str) -> Placement:
+        """A tensor of a block that is one of ours."""
+        return Placement(self._layer(block) + self._named(block, rest), change=self._change(rest))
 
     def _change(self, name: str) -> Change:
         """What makes the values of this tensor ours."""
@@ -129,20 +146,18 @@ class TrunkGguf:
             return names[rest]
         return f"{names[base]}.{kind}" if base in names else rest
 
-    def _joined_attention(self, block: int, layer: str, kind: str) -> tuple[Placement, ...]:
-        rows = self._joined_rows(block)
-        total, start, places = sum(rows), 0, []
-        for part, size in zip("qkv", rows, strict=True):
-            place = self._in_layer(block, f"{layer}self_attn.{part}_proj.{kind}", f"attn_{part}.")
-            order = range(size) if place.rows is None else place.rows
-            places.append(Placement(place.name, tuple(start + row for row in order), total))
-            start += size
-        return tuple(places)
-
-    def _joined_rows(self, block: int) -> Rows:
+    def _joined_attention(self, block: int, kind: str) -> tuple[Placement, ...]:
         heads, kept = self._heads_of(block), self._kept_heads(block)
         values = self._metadata.count("attention.value_length", self._head)
-        return Rows(heads * self._head, kept * self._head, kept * values)
+        sizes = (heads * self._head, kept * self._head, kept * values)
+        total, start, places = sum(sizes), 0, []
+        for part, size in zip("qkv", sizes, strict=True):
+            place = self._single(block, f"attn_{part}.{kind}")
+            order = range(size) if place.rows is None else place.rows
+            rows = tuple(start + row for row in order)
+            places.append(replace(place, rows=rows, file_rows=total))
+            start += size
+        return tuple(places)
 
     @property
     def _heads(self) -> int:
@@ -171,7 +186,7 @@ class TrunkGguf:
         """Elements of a head of queries and keys."""
         width = self._metadata.count("embedding_length")
         head = self._metadata.count("attention.key_length", width // self._heads)
-        if head % 2 or not 0 < head * self._heads <= _WIDEST:
+        if head % 2 or not 0 < head * self._heads <= WIDEST:
             raise self._cannot_be(f"{self._heads} heads of {head}", "attention.key_length")
         return head
 
@@ -180,7 +195,9 @@ class TrunkGguf:
         experts, chosen = self._least_one("expert_count"), self._least_one("expert_used_count")
         if chosen > experts:
             raise self._cannot_be(f"{chosen} of {experts} experts asked", "expert_used_count")
-        width = self._metadata.count("expert_feed_forward_length", self._expert_width())
+        width = self._metadata.count(
+            "expert_feed_forward_length", self._width("ffn_up_exps.weight")
+        )
         return {all_key: experts, chosen_key: chosen, width_key: width}
 
     def _expert_scores(self) -> dict[str, object]:
@@ -200,11 +217,11 @@ class TrunkGguf:
         found = (block for block in blocks if self._block_has(block, "ffn_gate_inp.weight"))
         return next(found, self._main_blocks)
 
-    def _expert_width(self) -> int:
-        """Older files tell it by their tensors only."""
+    def _width(self, ending: str) -> int:
+        """Outputs of the first such matrix, or of one in a stack; what older files tell by them."""
         for name, tensor in self._file.tensors.items():
-            if name.endswith("ffn_up_exps.weight") and len(tensor.shape) == 3:
-                return tensor.shape[1]
+            if name.endswith(ending) and len(tensor.shape) > 1:
+                return tensor.shape[-2]
         return 0
 
     def _least_one(self, key: str) -> int:
@@ -242,7 +259,7 @@ class TrunkGguf:
 
     def _check_depth(self) -> None:
         """Blocks that the metadata promise are there; a file of heads alone has none of them."""
-        found = {int(match[1]) for match in map(BLOCK.fullmatch, self._file.tensors) if match}
+        found = {int(match[1]) for match in map(_BLOCK.fullmatch, self._file.tensors) if match}
         if 0 not in found:
             return
         missing = next((n for n in range(self._main_blocks) if n not in found), None)
@@ -255,3 +272,17 @@ class TrunkGguf:
             f"{self._file.path}: {what} ({self._metadata.architecture}.{key}) cannot be. Get the "
             "file again."
         )
+
+
+def main_blocks(tensors: Mapping[str, GgufTensor], metadata: GgufMetadata) -> int:
+    """Blocks of the trunk: up to the first with a head's tensors, else what the metadata leave.
+
+    The count of heads may be stale: when blocks are there for all of block_count, all are trunk.
+    """
+    found = [match for match in map(_BLOCK.fullmatch, tensors) if match]
+    heads = [int(match[1]) for match in found if match[2].startswith("nextn.")]
+    if heads:
+        return min(heads)
+    total, claimed = metadata.count("block_count"), metadata.count("nextn_predict_layers", 0)
+    last = max((int(match[1]) for match in found), default=-1)
+    return total if last + 1 == total else max(0, total - claimed)

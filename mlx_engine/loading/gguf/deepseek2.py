@@ -6,11 +6,10 @@ transposed, as mlx-lm's classes do, and count one key head in place of all.
 
 from typing import ClassVar
 
-from mlx_engine.loading.gguf.architecture import TrunkGguf
-from mlx_engine.loading.gguf.glm4_moe import SIGMOID
-from mlx_engine.loading.gguf.names import ATTENTION, DENSE, EXPERTS, SHARED
-from mlx_engine.loading.gguf.rotation import base_of, listed_factors, stretch_of
-from mlx_engine.loading.gguf.split_file import GgufFile
+from mlx_engine.loading.gguf.architecture import SIGMOID, Architecture
+from mlx_engine.loading.gguf.file import GgufFile
+from mlx_engine.loading.gguf.names import ATTENTION, DENSE, EXPERTS, LATENT, SHARED
+from mlx_engine.loading.gguf.rotation import Kind, base_of
 from mlx_engine.values.errors import UnsupportedModel
 
 _SOFTMAX = 1
@@ -18,26 +17,12 @@ _GLM_TOKENIZERS = ("glm4", "chatglm-bpe")
 _LOG = 0.1  # by which the converter multiplies yarn's mscale_all_dim
 
 
-class Deepseek2Gguf(TrunkGguf):
+class Deepseek2Gguf(Architecture):
     """Names and config of one file."""
 
     rotates_whole_heads = False
-    names: ClassVar = (
-        ATTENTION
-        | DENSE
-        | EXPERTS
-        | SHARED
-        | {
-            "attn_q_a": "self_attn.q_a_proj",
-            "attn_q_a_norm": "self_attn.q_a_layernorm",
-            "attn_q_b": "self_attn.q_b_proj",
-            "attn_kv_a_mqa": "self_attn.kv_a_proj_with_mqa",
-            "attn_kv_a_norm": "self_attn.kv_a_layernorm",
-            "attn_kv_b": "self_attn.kv_b_proj",
-            "attn_k_b": "self_attn.embed_q",
-            "attn_v_b": "self_attn.unembed_out",
-        }
-    )
+    stretches: ClassVar[tuple[Kind, ...]] = ("yarn",)
+    names = ATTENTION | LATENT | DENSE | EXPERTS | SHARED
 
     def __init__(self, file: GgufFile) -> None:
         super().__init__(file)
@@ -74,29 +59,12 @@ class Deepseek2Gguf(TrunkGguf):
         return own | scores | {"topk_method": "group_limited_greedy" if grouped else "greedy"}
 
     def _rotation(self) -> dict[str, object]:
-        """YaRN touches the size of scores as well, which the classes see to by themselves."""
-        stretch = stretch_of(self._file, self._metadata)
-        found: dict[str, object] = {"rope_theta": base_of(self._metadata), "rope_scaling": None}
-        if listed_factors(self._file) is not None or (
-            stretch is not None and (stretch.kind != "yarn" or stretch.magnitude is not None)
-        ):
-            raise UnsupportedModel(
-                f"{self._file.path}: stretches its context in a way this version does not for "
-                "this architecture. Take the model without it."
-            )
-        if stretch is None:
-            return found
-        everywhere = self._metadata.number("rope.scaling.yarn_log_multiplier", 0.0) / _LOG
-        scaling = {
-            "rope_type": "yarn",
-            "factor": stretch.factor,
-            "original_max_position_embeddings": round(stretch.trained),
-            "beta_fast": stretch.fast,
-            "beta_slow": stretch.slow,
-            "mscale": everywhere or 1.0,
-            "mscale_all_dim": everywhere,
-        }
-        return found | {"rope_scaling": scaling}
+        """YaRN touches the size of scores as well, by mscale_all_dim."""
+        scaling = self._scaling()
+        if scaling is not None:
+            everywhere = self._metadata.number("rope.scaling.yarn_log_multiplier", 0.0) / _LOG
+            scaling |= {"mscale": everywhere or 1.0, "mscale_all_dim": everywhere}
+        return {"rope_theta": base_of(self._metadata), "rope_scaling": scaling}
 
     def _class(self) -> str:
         """GLM's files are told by their tokenizer; scores by softmax are V2's."""

@@ -1,18 +1,20 @@
-"""The header of one GGUF file: metadata and tensor table, checked before any use."""
+"""The header of one GGUF file: metadata and tensor table, checked before any use.
 
-import struct
-from collections.abc import Mapping
-from dataclasses import dataclass
+Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Nothing is allocated before it is
+known that the file is long enough to hold it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlx_engine.loading.gguf.cursor import GgufCursor
 from mlx_engine.loading.gguf.types import BlockType, block_type
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
@@ -22,9 +24,18 @@ _SHORTEST_PAIR = 8 + 1 + 4 + 1  # bytes of a key of one letter, its type, one by
 _SHORTEST_TENSOR = 8 + 1 + 4 + 8 + 4 + 8
 _LONGEST_NAME = 300
 _MOST_ENTRIES = 2**18  # metadata or tensors; real files have some thousands
+_MOST_STRINGS = 2**22  # of all arrays of a file: several times the largest vocabulary
 _MOST_DIMENSIONS = 4
+_DEEPEST = 4
 _ALIGNMENT = 32
 _LARGEST_ALIGNMENT = 2**20
+_NUMBERS = {0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4"} | {
+    10: "<u8",
+    11: "<i8",
+    12: "<f8",
+}
+_FLAG, _TEXT, _ARRAY = 7, 8, 9
+"""Types of values in the metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +65,6 @@ class GgufHeader:
     tensors: Mapping[str, GgufTensor]
 
 
-class _Entry(NamedTuple):
-    """A line of the tensor table; offset: from where the data begin."""
-
-    name: str
-    type: BlockType
-    shape: tuple[int, ...]
-    nbytes: int
-    offset: int
-
-
 def map_file(path: Path) -> mmap:
     """The whole file as memory to be read; BadModelFile when there is nothing to map."""
     try:
@@ -83,9 +84,9 @@ def read_gguf_header(path: Path) -> GgufHeader:
 
 def parse_gguf_header(path: Path, data: mmap) -> GgufHeader:
     """The same of a file that is mapped already; path is for messages."""
-    cursor = GgufCursor(path, data)
+    cursor = _Cursor(path, data)
     _check_opening(path, data, cursor)
-    tensor_count, pair_count = cursor.u64(), cursor.u64()
+    tensor_count, pair_count = cursor.whole(8), cursor.whole(8)
     if pair_count > min(_MOST_ENTRIES, cursor.left // _SHORTEST_PAIR):
         cursor.refuse(f"it claims {pair_count} metadata entries in {cursor.left} bytes")
     metadata = _metadata(cursor, pair_count)
@@ -97,14 +98,95 @@ def parse_gguf_header(path: Path, data: mmap) -> GgufHeader:
     return GgufHeader(path, metadata, _tensors(path, entries, start, alignment, len(data)))
 
 
-def _check_opening(path: Path, data: mmap, cursor: GgufCursor) -> None:
+class _Cursor:
+    """A place in a mapped file that only moves on; BadModelFile names file and offset."""
+
+    def __init__(self, path: Path, data: mmap) -> None:
+        self._path = path
+        self._data = data
+        self._size = len(data)
+        self._strings_left = _MOST_STRINGS
+        self.offset = 0
+
+    @property
+    def left(self) -> int:
+        """Bytes not read yet."""
+        return self._size - self.offset
+
+    def refuse(self, why: str) -> NoReturn:
+        """Raise BadModelFile: at this place the file is not what it should be."""
+        raise BadModelFile(
+            f"{self._path}: damaged at byte {self.offset}, {why}. Download the file again."
+        )
+
+    def whole(self, nbytes: int) -> int:
+        """A whole number from 0 on, the lowest byte first."""
+        return int.from_bytes(self._take(nbytes), "little")
+
+    def text(self, most: int | None = None) -> str:
+        """A length and that many bytes of UTF-8; most: bytes allowed."""
+        length = self.whole(8)
+        if length > self.left:
+            self.refuse(f"a text of {length} bytes where {self.left} are left")
+        if most is not None and length > most:
+            self.refuse(f"a name of {length} bytes, more than {most}")
+        try:
+            return self._take(length).decode()
+        except UnicodeDecodeError:
+            self.refuse("a text that is not UTF-8")
+
+    def value(self, depth: int = 0) -> object:
+        """The number of a type, and a value of that type."""
+        kind = self.whole(4)
+        if kind == _TEXT:
+            return self.text()
+        if kind == _FLAG:
+            byte = self.whole(1)
+            if byte > 1:
+                self.refuse(f"{byte} where 0 or 1 belongs")
+            return byte == 1
+        if kind == _ARRAY:
+            return self._array(depth)
+        if kind not in _NUMBERS:
+            self.refuse(f"a value of the unknown type {kind}")
+        dtype = np.dtype(_NUMBERS[kind])
+        return np.frombuffer(self._take(dtype.itemsize), dtype)[0].item()
+
+    def _take(self, nbytes: int) -> bytes:
+        if nbytes > self.left:
+            self.refuse("the file is cut short")
+        self.offset += nbytes
+        return self._data[self.offset - nbytes : self.offset]
+
+    def _array(self, depth: int) -> NDArray[np.generic] | Sequence[object]:
+        """Numbers are a view of the file, so even a large array of them costs nothing."""
+        kind, count = self.whole(4), self.whole(8)
+        if kind in _NUMBERS or kind == _FLAG:
+            dtype = np.dtype(_NUMBERS.get(kind, "<u1"))
+            if count > self.left // dtype.itemsize:
+                self.refuse(f"an array of {count} numbers where {self.left} bytes are left")
+            self.offset += count * dtype.itemsize
+            return np.frombuffer(self._data, dtype, count, self.offset - count * dtype.itemsize)
+        if kind not in (_TEXT, _ARRAY):
+            self.refuse(f"an array of the unknown type {kind}")
+        if count > min(self.left // 8, self._strings_left):
+            self.refuse(f"an array of {count} items where {self.left} bytes are left")
+        self._strings_left -= count
+        if kind == _TEXT:
+            return [self.text() for _ in range(count)]
+        if depth == _DEEPEST:
+            self.refuse(f"arrays inside arrays, more than {_DEEPEST} deep")
+        return [self._array(depth + 1) for _ in range(count)]
+
+
+def _check_opening(path: Path, data: mmap, cursor: _Cursor) -> None:
     if data[:4] != MAGIC:
         raise BadModelFile(f"{path}: not a GGUF file, though it is named like one. Get it again.")
     cursor.offset = 4
-    version = cursor.u32()
+    version = cursor.whole(4)
     if version in _VERSIONS:
         return
-    if struct.unpack(">I", struct.pack("<I", version))[0] in (1, *_VERSIONS):
+    if int.from_bytes(version.to_bytes(4, "little"), "big") in (1, *_VERSIONS):
         raise UnsupportedModel(
             f"{path}: a big endian GGUF, made for another kind of machine. Take the usual one."
         )
@@ -113,32 +195,33 @@ def _check_opening(path: Path, data: mmap, cursor: GgufCursor) -> None:
     )
 
 
-def _metadata(cursor: GgufCursor, count: int) -> dict[str, object]:
+def _metadata(cursor: _Cursor, count: int) -> dict[str, object]:
     metadata: dict[str, object] = {}
     for _ in range(count):
-        key = cursor.string()
+        key = cursor.text()
         if key in metadata:
             cursor.refuse(f"the metadata key {_shown(key)} is there twice")
         metadata[key] = cursor.value()
     return metadata
 
 
-def _entry(path: Path, cursor: GgufCursor) -> _Entry:
-    name = cursor.string(_LONGEST_NAME)
+def _entry(path: Path, cursor: _Cursor) -> GgufTensor:
+    """A line of the tensor table; its offset counts from where the data begin."""
+    name = cursor.text(_LONGEST_NAME)
     if not name or not name.isprintable():
         cursor.refuse(f"a tensor is named {_shown(name)}")
-    dimensions = cursor.u32()
+    dimensions = cursor.whole(4)
     if not 1 <= dimensions <= _MOST_DIMENSIONS:
         cursor.refuse(f"{name} has {dimensions} dimensions")
-    shape = tuple(reversed([cursor.u64() for _ in range(dimensions)]))
+    shape = tuple(reversed([cursor.whole(8) for _ in range(dimensions)]))
     if 0 in shape or prod(shape) >= 2**63:
         cursor.refuse(f"{name} has the shape {list(shape)}")
-    kind = block_type(cursor.u32(), name, path)
+    kind = block_type(cursor.whole(4), name, path)
     if shape[-1] % kind.elements:
         cursor.refuse(f"a row of {name} has {shape[-1]} elements; {kind.name} takes runs of "
                       f"{kind.elements}")  # fmt: skip
     nbytes = prod(shape) // kind.elements * kind.nbytes
-    return _Entry(name, kind, shape, nbytes, cursor.u64())
+    return GgufTensor(name, kind, shape, nbytes, path, cursor.whole(8))
 
 
 def _alignment(path: Path, metadata: Mapping[str, object]) -> int:
@@ -149,22 +232,18 @@ def _alignment(path: Path, metadata: Mapping[str, object]) -> int:
 
 
 def _tensors(
-    path: Path, entries: list[_Entry], start: int, alignment: int, size: int
+    path: Path, entries: list[GgufTensor], start: int, alignment: int, size: int
 ) -> dict[str, GgufTensor]:
     tensors: dict[str, GgufTensor] = {}
     for entry in entries:
-        begin = start + entry.offset
-        if entry.name in tensors:
-            _refuse(path, f"the tensor {entry.name} is there twice")
+        name, begin, end = entry.name, start + entry.offset, start + entry.offset + entry.nbytes
+        if name in tensors:
+            _refuse(path, f"the tensor {name} is there twice")
         if entry.offset % alignment:
-            _refuse(path, f"{entry.name} begins at {entry.offset}, not a multiple of {alignment}")
-        if begin + entry.nbytes > size:
-            _refuse(
-                path, f"{entry.name} should end at byte {begin + entry.nbytes} of {size}: cut short"
-            )
-        tensors[entry.name] = GgufTensor(
-            entry.name, entry.type, entry.shape, entry.nbytes, path, begin
-        )
+            _refuse(path, f"{name} begins at {entry.offset}, not a multiple of {alignment}")
+        if end > size:
+            _refuse(path, f"{name} should end at byte {end} of {size}: cut short")
+        tensors[name] = replace(entry, offset=begin)
     in_order = sorted(tensors.values(), key=lambda tensor: tensor.offset)
     for before, after in pairwise(in_order):
         if before.offset + before.nbytes > after.offset:

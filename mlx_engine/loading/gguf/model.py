@@ -4,12 +4,41 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlx_engine.loading.gguf.architectures import ARCHITECTURES, GgufArchitecture
-from mlx_engine.loading.gguf.metadata import GgufMetadata
+from mlx_engine.loading.gguf.architecture import Architecture
+from mlx_engine.loading.gguf.deepseek2 import Deepseek2Gguf
+from mlx_engine.loading.gguf.file import GgufFile, GgufMetadata, read_gguf
+from mlx_engine.loading.gguf.llama_like import (
+    Gemma3Gguf,
+    Glm4MoeGguf,
+    GptOssGguf,
+    LlamaGguf,
+    Qwen2Gguf,
+    Qwen3Gguf,
+    Qwen3MoeGguf,
+)
 from mlx_engine.loading.gguf.part import GgufPart, parts_of
-from mlx_engine.loading.gguf.split_file import GgufFile, read_gguf
+from mlx_engine.loading.gguf.qwen35 import Qwen3NextGguf, Qwen35Gguf, Qwen35MoeGguf
+from mlx_engine.loading.gguf.windowed import Mimo2Gguf, Step35Gguf
+from mlx_engine.loading.safetensors_header import TensorInfo
 from mlx_engine.models.family import Shape
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+
+ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
+    "qwen35": Qwen35Gguf,
+    "qwen35moe": Qwen35MoeGguf,
+    "qwen3next": Qwen3NextGguf,
+    "llama": LlamaGguf,
+    "qwen2": Qwen2Gguf,
+    "qwen3": Qwen3Gguf,
+    "qwen3moe": Qwen3MoeGguf,
+    "gemma3": Gemma3Gguf,
+    "gpt-oss": GptOssGguf,
+    "glm4moe": Glm4MoeGguf,
+    "deepseek2": Deepseek2Gguf,
+    "mimo2": Mimo2Gguf,
+    "step35": Step35Gguf,
+}
+"""By general.architecture."""
 
 _NOT_MODELS = ("clip", "mmproj")
 
@@ -42,7 +71,7 @@ def read_gguf_model(path: Path) -> GgufModel:
 
 
 def check_trunk(
-    model: GgufModel, trunk: Mapping[str, GgufPart], wanted: Mapping[str, Shape]
+    model: GgufModel, trunk: Mapping[str, TensorInfo], wanted: Mapping[str, Shape]
 ) -> None:
     """BadModelFile when the trunk lacks a tensor or has one of another shape."""
     path = model.file.path
@@ -55,14 +84,14 @@ def check_trunk(
         part = trunk.get(name)
         if part is None:
             raise BadModelFile(f"{path}: the tensor for {name} is missing. Get the file again.")
-        if part.unpacked_shape != shape:
+        if isinstance(part, GgufPart) and part.unpacked_shape != shape:
             raise BadModelFile(
                 f"{path}: {part.stored.name} has the shape {list(part.stored.shape)} where the "
                 f"metadata ask for {list(shape)}. Get the file again."
             )
 
 
-def _known(architecture: str, path: Path) -> Callable[[GgufFile], GgufArchitecture]:
+def _known(architecture: str, path: Path) -> Callable[[GgufFile], Architecture]:
     found = ARCHITECTURES.get(architecture)
     if found is not None:
         return found

@@ -1,12 +1,12 @@
-"""A tensor of a GGUF file as one of the arrays it becomes: packed weight, scales or biases."""
+"""A tensor of a GGUF file as one of the arrays it becomes, its rows and columns in our order."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal
 
 from mlx_engine.loading.gguf.header import GgufTensor
-from mlx_engine.loading.gguf.plan import ROUNDED, BlockPlan, plan_of
+from mlx_engine.loading.gguf.types import KEPT, KEPT_SCALES, ROUNDED, BlockPlan, plan_of
 from mlx_engine.loading.safetensors_header import TensorInfo
 from mlx_engine.models.stored_forms import Run
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
@@ -64,6 +64,29 @@ class GgufPart(TensorInfo):
     def is_weight(self) -> bool:
         """False for the scales and biases that come with a weight."""
         return not self.name.endswith((".scales", ".biases"))
+
+    def of_rows(self, rows: Run | Sequence[int]) -> "GgufPart | None":
+        """Some rows (the last axis but one) of a matrix, in another order; of a stack only runs.
+
+        None where that cannot be had without reading it.
+        """
+        place, count = self.place, self.shape[-2]
+        if len(self.shape) == 2:
+            order = place.rows or range(count)
+            first = rows.number * (count // rows.of) if isinstance(rows, Run) else 0
+            chosen = range(first, first + count // rows.of) if isinstance(rows, Run) else rows
+            mine, total = tuple(order[row] for row in chosen), self.stored.shape[0]
+            place, kept = replace(place, rows=mine, file_rows=total), len(mine)
+        elif isinstance(rows, Run) and place.run is None:
+            place, kept = replace(place, run=rows), count // rows.of
+        else:
+            return None
+        shape = (*self.shape[:-2], kept, self.shape[-1])
+        return replace(self, place=place, shape=shape, nbytes=self.nbytes // count * kept)
+
+
+IsRead = Callable[[str, int, int], bool]
+"""Block type, outputs, inputs -> whether a kernel of ours multiplies by such a matrix."""
 
 
 def parts_of(stored: GgufTensor, place: Placement, factor: GgufTensor | None) -> Iterator[GgufPart]:
@@ -140,3 +163,33 @@ def _check_order(stored: GgufTensor, place: Placement, plan: BlockPlan) -> None:
             f"{stored.file}: {stored.name} {list(stored.shape)} has heads whose order cannot be "
             "changed while it is packed. Take the model in 16 bits, or its folder."
         )
+
+
+def kept_in_blocks(tensors: Mapping[str, TensorInfo], is_read: IsRead) -> dict[str, TensorInfo]:
+    """The same, with matrices of a GGUF kept in the blocks of the file where kernels read them.
+
+    Stacks of experts and matrices whose columns change places are made others of as ever.
+    """
+    kept = {
+        name: _in_blocks(info)
+        for name, info in tensors.items()
+        if isinstance(info, GgufPart) and _can_stay(info, is_read)
+    }
+    gone = {
+        f"{name.removesuffix('.weight')}.{part}" for name in kept for part in ("scales", "biases")
+    }
+    return {name: kept.get(name, info) for name, info in tensors.items() if name not in gone}
+
+
+def _can_stay(part: GgufPart, is_read: IsRead) -> bool:
+    place, shape, kind = part.place, part.unpacked_shape, part.stored.type.name
+    moved = place.column_heads is not None or place.change != "none"
+    if moved or part.factor is not None or not part.is_weight or kind not in KEPT_SCALES:
+        return False
+    return len(shape) == 2 and is_read(kind, shape[0], shape[1])
+
+
+def _in_blocks(part: GgufPart) -> GgufPart:
+    kind, (outputs, inputs) = part.stored.type, part.unpacked_shape
+    shape = (outputs, inputs // kind.elements * kind.nbytes)
+    return replace(part, dtype="U8", shape=shape, nbytes=prod(shape), plan=KEPT)

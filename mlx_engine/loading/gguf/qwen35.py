@@ -1,43 +1,52 @@
-"""GGUF architectures `qwen35` and `qwen35moe` (Qwen3.5 / 3.6): config, names, transformed values.
+"""GGUF architectures `qwen35`, `qwen35moe` and `qwen3next`: Qwen3.5, 3.6 and Qwen3-Next.
 
 llama.cpp's converter stores norms as used (1 + w), the decay as -exp(A_log), convolutions without
 their axis of length one, and, where value heads outnumber key heads, value heads tiled: all first
 heads of the groups, then all second ones. MTP heads are blocks behind the last one of the trunk.
 """
 
-from mlx_engine.loading.gguf.depth import BLOCK, main_blocks
-from mlx_engine.loading.gguf.metadata import GgufMetadata
-from mlx_engine.loading.gguf.part import Placement
-from mlx_engine.loading.gguf.qwen_names import (
-    EXPERTS,
-    HEAD,
-    JOINED_EXPERTS,
-    LAYER,
-    OUTSIDE,
-    RECURRENT,
-    SHARED_GATE,
-)
-from mlx_engine.loading.gguf.split_file import GgufFile
-from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+from dataclasses import replace
+from typing import ClassVar
 
-_WIDEST = 2**20  # orders of rows are listed, so a wild number would hang
+from mlx_engine.loading.gguf.architecture import WIDEST, Architecture
+from mlx_engine.loading.gguf.file import GgufFile
+from mlx_engine.loading.gguf.names import ATTENTION, DENSE, EXPERTS, RECURRENT, SHARED
+from mlx_engine.loading.gguf.part import Change, Placement
+from mlx_engine.values.errors import BadModelFile
+
+_HEAD = {
+    "nextn.eh_proj": "mtp.fc",
+    "nextn.enorm": "mtp.pre_fc_norm_embedding",
+    "nextn.hnorm": "mtp.pre_fc_norm_hidden",
+    "nextn.shared_head_norm": "mtp.norm",
+}
+"""Of a head beside its layer, by their whole names."""
+
+_CHANGES: dict[str, Change] = {
+    "ssm_conv1d.weight": "a last axis",
+    "ssm_a": "log of minus",
+    "ffn_gate_inp_shexp.weight": "a first axis",  # a matrix of one row
+}
 
 
-class Qwen35Gguf:
-    """Names and config of one file; BadModelFile when its metadata contradict themselves."""
+class Qwen35Gguf(Architecture):
+    """Dense Qwen3.5."""
 
     model_type = "qwen3_5"
+    rotates_whole_heads = False
+    stretches = ()
+    usual_base = 1e7
+    usual_share = 4
+    names = ATTENTION | RECURRENT | DENSE
+    head_names: ClassVar = _HEAD
 
     def __init__(self, file: GgufFile) -> None:
-        self._file = file
-        self._metadata = GgufMetadata(file.path, file.metadata)
-        self._main_blocks = main_blocks(file.tensors, self._metadata)
+        super().__init__(file)
         count = self._metadata.count
         key_heads, value_heads = count("ssm.group_count"), count("ssm.time_step_rank")
-        inner = count("ssm.inner_size")
-        key_head = count("ssm.state_size")
+        inner, key_head = count("ssm.inner_size"), count("ssm.state_size")
         whole = key_heads and value_heads and not value_heads % key_heads
-        if not whole or inner % value_heads or max(inner, key_heads * key_head) > _WIDEST:
+        if not whole or inner % value_heads or max(inner, key_heads * key_head) > WIDEST:
             raise BadModelFile(
                 f"{file.path}: {value_heads} value heads for {key_heads} key heads in a width of "
                 f"{inner} cannot be. Get the file again."
@@ -45,146 +54,102 @@ class Qwen35Gguf:
         self._key_heads, self._value_heads = key_heads, value_heads
         self._value_head, self._key_head = inner // value_heads, key_head
 
-    def config(self) -> dict[str, object]:
-        """What config.json would say."""
-        metadata, tensors = self._metadata, self._file.tensors
-        count, head = metadata.count, metadata.count("attention.key_length")
-        rotated = count("rope.dimension_count", head // 4)
-        if not 0 < rotated <= head or rotated % 2:
-            raise BadModelFile(
-                f"{metadata.path}: {rotated} rotated elements in heads of {head} cannot be. Get "
-                "the file again."
-            )
-        recurrent = metadata.flags("attention.recurrent_layers")
-        text: dict[str, object] = {
-            "model_type": f"{self.model_type}_text",
-            "vocab_size": self._vocabulary(),
-            "hidden_size": count("embedding_length"),
-            "intermediate_size": count("feed_forward_length", 0),
-            "num_hidden_layers": self._main_blocks,
-            "num_attention_heads": count("attention.head_count"),
-            "num_key_value_heads": count("attention.head_count_kv"),
-            "head_dim": head,
-            "rms_norm_eps": metadata.number("attention.layer_norm_rms_epsilon", 1e-6),
-            "max_position_embeddings": count("context_length"),
-            "tie_word_embeddings": "output.weight" not in tensors,
+    def _own(self) -> dict[str, object]:
+        count, found = self._metadata.count, self._metadata.flags("attention.recurrent_layers")
+        own: dict[str, object] = {
             "full_attention_interval": count("full_attention_interval", 4),
             "linear_conv_kernel_dim": count("ssm.conv_kernel"),
             "linear_key_head_dim": self._key_head,
             "linear_value_head_dim": self._value_head,
             "linear_num_key_heads": self._key_heads,
             "linear_num_value_heads": self._value_heads,
-            "rope_parameters": {
-                "rope_type": _rope_type(metadata),
-                "rope_theta": metadata.number("rope.freq_base", 1e7),
-                "partial_rotary_factor": rotated / head if head else 0.0,
-            },
+            "partial_rotary_factor": self._rotated() / self._head,
             "mtp_num_hidden_layers": count("nextn_predict_layers", 0),
-            "dtype": "float16",
         }
-        if recurrent is not None:
-            text["layer_types"] = [
+        if found is not None:
+            own["layer_types"] = [
                 "linear_attention" if flag else "full_attention"
-                for flag in recurrent[: self._main_blocks]
+                for flag in found[: self._main_blocks]
             ]
-        return {"model_type": self.model_type, "text_config": text}
+        return own
 
-    def place(self, name: str) -> tuple[Placement, ...]:
-        """Where a tensor of the file belongs; a name of no meaning here stays as it is."""
-        if name in OUTSIDE:
-            return (Placement(OUTSIDE[name]),)
-        found = BLOCK.fullmatch(name)
-        if found is None:
-            return (Placement(name),)
-        block, rest = int(found[1]), found[2]
-        if block >= self._main_blocks and rest in HEAD:
-            return (Placement(HEAD[rest]),)
-        layer = (
-            f"model.layers.{block}"
-            if block < self._main_blocks
-            else f"mtp.layers.{block - self._main_blocks}"
-        )
-        return self._in_layer(f"{layer}.", rest)
+    def _kept_heads(self, block: int) -> int:
+        """Of the layers that attend; others may count none."""
+        del block
+        return self._metadata.count("attention.head_count_kv")
 
-    def _in_layer(self, layer: str, rest: str) -> tuple[Placement, ...]:
-        """The tensor `rest` of a block; layer: what our names of that block begin with."""
-        if rest in RECURRENT:
-            return (self._recurrent(layer + RECURRENT[rest], rest),)
-        return (Placement(layer + LAYER.get(rest, rest)),)
+    def _layer(self, block: int) -> str:
+        if block < self._main_blocks:
+            return super()._layer(block)
+        return f"mtp.layers.{block - self._main_blocks}."
 
-    def _recurrent(self, name: str, rest: str) -> Placement:
-        """The tensors whose value heads were tiled."""
+    def _in_block(self, block: int, rest: str) -> tuple[Placement, ...]:
+        if block >= self._main_blocks and rest.removesuffix(".weight") in _HEAD:
+            return (Placement(self._named(block, rest)),)
+        if rest == "attn_qkv.weight":
+            return (self._single(block, rest),)
+        return super()._in_block(block, rest)
+
+    def _single(self, block: int, rest: str) -> Placement:
+        """Value heads in Hugging Face's order."""
+        place = replace(super()._single(block, rest), change=_CHANGES.get(rest, "none"))
+        if not self._is_tiled():
+            return place
         if rest == "ssm_out.weight":
-            return Placement(name, column_heads=self._tiled())
+            return replace(place, column_heads=self._heads_in_order())
         if rest in ("attn_qkv.weight", "ssm_conv1d.weight"):
             before = 2 * self._key_heads * self._key_head
-            rows = (*range(before), *(before + row for row in self._value_rows()))
-            return Placement(name, rows, change="a last axis" if "conv1d" in rest else "none")
+            rows = (*range(before), *(before + row for row in self._rows_in_order()))
+            return replace(place, rows=rows)
         if rest == "attn_gate.weight":
-            return Placement(name, self._value_rows())
-        return Placement(name, self._tiled(), change="log of minus" if rest == "ssm_a" else "none")
+            return replace(place, rows=self._rows_in_order())
+        is_by_head = rest in ("ssm_alpha.weight", "ssm_beta.weight", "ssm_dt.bias", "ssm_a")
+        return replace(place, rows=self._heads_in_order()) if is_by_head else place
 
-    def _tiled(self) -> tuple[int, ...]:
+    def _is_tiled(self) -> bool:
+        return self._value_heads > self._key_heads
+
+    def _heads_in_order(self) -> tuple[int, ...]:
         """Value head v of group v // n was stored at place (v % n) * groups + v // n."""
         groups = self._key_heads
         n = self._value_heads // groups
         return tuple((v % n) * groups + v // n for v in range(self._value_heads))
 
-    def _value_rows(self) -> tuple[int, ...]:
+    def _rows_in_order(self) -> tuple[int, ...]:
         width = self._value_head
-        return tuple(head * width + row for head in self._tiled() for row in range(width))
-
-    def _vocabulary(self) -> int:
-        embedding = self._file.tensors.get("token_embd.weight")
-        if embedding is None:
-            raise BadModelFile(
-                f"{self._file.path}: the tensor token_embd.weight is missing. Get the file again."
-            )
-        return embedding.shape[0]
+        return tuple(head * width + row for head in self._heads_in_order() for row in range(width))
 
 
 class Qwen35MoeGguf(Qwen35Gguf):
-    """The same with experts."""
+    """With experts, and one that is always asked, behind a gate of its own."""
 
     model_type = "qwen3_5_moe"
+    names = (
+        Qwen35Gguf.names
+        | EXPERTS
+        | {base: name.replace("shared_experts", "shared_expert") for base, name in SHARED.items()}
+        | {"ffn_gate_inp_shexp": "mlp.shared_expert_gate"}
+    )
 
-    def config(self) -> dict[str, object]:
-        """What config.json would say."""
-        made, count = super().config(), self._metadata.count
-        text = made["text_config"]
-        assert isinstance(text, dict)
-        sizes = {
-            "num_experts": count("expert_count"),
-            "num_experts_per_tok": count("expert_used_count"),
-            "moe_intermediate_size": count("expert_feed_forward_length"),
-            "shared_expert_intermediate_size": count(
-                "expert_shared_feed_forward_length", self._shared_width()
+    def _own(self) -> dict[str, object]:
+        shared = self._width("ffn_gate_shexp.weight")  # older files tell it by their tensors only
+        return {
+            **super()._own(),
+            **self._experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
+            "shared_expert_intermediate_size": self._metadata.count(
+                "expert_shared_feed_forward_length", shared
             ),
         }
-        return made | {"text_config": text | sizes}
-
-    def _in_layer(self, layer: str, rest: str) -> tuple[Placement, ...]:
-        if rest in EXPERTS:
-            return (Placement(layer + EXPERTS[rest]),)
-        if rest in JOINED_EXPERTS:
-            runs = JOINED_EXPERTS[rest].items()
-            return tuple(Placement(layer + name, run=run) for name, run in runs)
-        if rest == SHARED_GATE:
-            name = f"{layer}mlp.shared_expert_gate.weight"
-            return (Placement(name, change="a first axis"),)
-        return super()._in_layer(layer, rest)
-
-    def _shared_width(self) -> int:
-        """Older files tell it by their tensors only."""
-        tensor = self._file.tensors.get("blk.0.ffn_gate_shexp.weight")
-        return 0 if tensor is None else tensor.shape[0]
 
 
-def _rope_type(metadata: GgufMetadata) -> str:
-    scaling = metadata.option("rope.scaling.type")
-    if scaling in (None, "none", ""):
-        return "default"
-    raise UnsupportedModel(
-        f"{metadata.path}: stretches its context by rope scaling {ascii(scaling)[:40]}, which this "
-        "version does not. Take the model without it."
-    )
+class Qwen3NextGguf(Qwen35MoeGguf):
+    """With value heads in Hugging Face's order.
+
+    Betas and decays stay joined as Hugging Face has them (`ssm_ba`); older files have queries,
+    keys, values and gates joined too (`ssm_in`).
+    """
+
+    model_type = "qwen3_next"
+
+    def _is_tiled(self) -> bool:
+        return False

@@ -7,20 +7,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlx_engine.loading.gguf.affine import AFFINE
 from mlx_engine.loading.gguf.bits import Bytes, Scratch, column, split_halves
+from mlx_engine.loading.gguf.blocks import AFFINE
 from mlx_engine.loading.gguf.lattice import LATTICE
-from mlx_engine.loading.gguf.plan import BlockPlan
 from mlx_engine.loading.gguf.rounded import OutOfRangeError, Rounding
-from mlx_engine.loading.gguf.ternary import TERNARY
-from mlx_engine.loading.gguf.types import BlockType
+from mlx_engine.loading.gguf.types import BlockPlan, BlockType
 
 # At a time, so that what is made on the way stays in the cache: bytes of blocks, or of their codes
 # where those are more, that stay exact; values of those that are rounded.
 _CHUNK_BYTES, _CHUNK_VALUES = 2**20, 2**18
 _CHUNKS_AT_ONCE = 8  # between two looks at whether the load is still wanted
 _THREADS = 2  # more only wait for each other between NumPy calls
-_EXACT = AFFINE | LATTICE | TERNARY
+_EXACT = AFFINE | LATTICE
 _E8M0_NAN, _UE4M3_ZERO, _UE4M3_SIGN = 255, 0x7F, 0x80
 
 

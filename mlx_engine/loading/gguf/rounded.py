@@ -1,18 +1,23 @@
 """Blocks of GGUF that MLX cannot hold as they are -> 8 bits in groups of 32, and the error."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlx_engine.loading.gguf.bits import Bytes, Floats, Scratch
+from mlx_engine.loading.gguf.blocks import RUN, RUNS, Runs
+from mlx_engine.loading.gguf.header import map_file
 from mlx_engine.loading.gguf.lattice import LATTICE_RUNS
-from mlx_engine.loading.gguf.runs import RUN, RUNS, Runs
+from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.gguf.types import BlockType
+from mlx_engine.loading.safetensors_header import TensorInfo
+from mlx_engine.values.reason import Reason
 
 GROUP = 32
 _STEPS = np.float32(255)
+_SAMPLE_BYTES = 2**17
 _RUNS = RUNS | LATTICE_RUNS
 ValuesOf = Callable[[Bytes], Floats]
 """Blocks [n, bytes] -> their values [n * elements]."""
@@ -154,3 +159,33 @@ def _cut_off(values: Floats, codes: Bytes) -> None:
     """Whole numbers from 0 to 255; eats values."""
     np.clip(values, 0, _STEPS, out=values)
     np.copyto(codes, values, casting="unsafe")
+
+
+def rounding_reasons(tensors: Iterable[TensorInfo]) -> tuple[Reason, ...]:
+    """One for each type that is rounded, with the error measured on rows of its largest tensor."""
+    by_type: dict[str, list[GgufPart]] = {}
+    for part in tensors:
+        if isinstance(part, GgufPart) and part.is_weight and not part.plan.exact:
+            by_type.setdefault(part.stored.type.name, []).append(part)
+    return tuple(_reason(name, parts) for name, parts in by_type.items())
+
+
+def _reason(name: str, parts: list[GgufPart]) -> Reason:
+    largest = max(parts, key=lambda part: part.stored.nbytes)
+    words = f"Tensors of type {name} ({len(parts)}) become {largest.plan.words}: MLX has no exact "
+    words += f"form for this type. {_measured(largest)}"
+    return Reason(f"rounded-{name.lower().replace('_', '-')}", words)
+
+
+def _measured(part: GgufPart) -> str:
+    if part.plan.becomes == "dense":
+        return "Each value is rounded to the nearest."
+    stored = part.stored
+    rows = stored.blocks(map_file(stored.file))
+    rows = rows[: max(1, _SAMPLE_BYTES // rows.shape[1])]
+    try:
+        blocks = np.ascontiguousarray(rows).reshape(-1, stored.type.nbytes)
+        error = relative_error(blocks, stored.type)
+    except OutOfRangeError:
+        return "The first rows hold values that are not numbers."
+    return f"Values change by {error:.2%} (RMS, measured on {stored.name})."

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlx_engine.loading.evaluate_arrays import Progress, Stop
-from mlx_engine.loading.gguf.block_scales import has_only_numbers
 from mlx_engine.loading.gguf.header import GgufTensor, map_file
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.gguf.repack import NotNumbersError, repack
+from mlx_engine.loading.gguf.types import KEPT_SCALES
 from mlx_engine.loading.mlx_memory import MlxMemory
 from mlx_engine.values.errors import BadModelFile, LoadStopped
 
@@ -80,9 +80,11 @@ def _arrays(
 
 def _blocks(part: GgufPart, data: mmap) -> mx.array:
     """As they lie in the file, uint8 [N, bytes of a row]."""
-    rows = _rows_of(part.stored.blocks(data), part)
-    if not has_only_numbers(rows, part.stored.type):
-        raise NotNumbersError
+    rows, kind = _rows_of(part.stored.blocks(data), part), part.stored.type
+    blocks = rows.reshape(-1, kind.nbytes)
+    for at in KEPT_SCALES[kind.name]:
+        if not np.isfinite(np.ascontiguousarray(blocks[:, at : at + 2]).view("<f2")).all():
+            raise NotNumbersError
     return mx.array(np.ascontiguousarray(rows))
 
 

@@ -137,8 +137,8 @@ def test_inspect_counts_experts(tmp_path: Path, kind: Kind) -> None:
 @pytest.mark.parametrize(
     ("changes", "without", "message"),
     [
-        ({"expert_count": 0}, "", "num_experts=0"),
-        ({"expert_used_count": 7}, "", "num_experts_per_tok=7"),
+        ({"expert_count": 0}, "", "expert_count"),
+        ({"expert_used_count": 7}, "", "7 of 6 experts asked"),
         ({"expert_count": 8}, "", "ffn_gate_inp"),
         ({"expert_feed_forward_length": 16}, "", "ffn_gate_exps"),
         ({}, "blk.1.ffn_up_exps.weight", "layers.1.mlp.switch_mlp.up_proj"),

@@ -9,9 +9,9 @@ from gguf_fuzz import SAMPLE, survives
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mlx_engine.loading.gguf.file import read_gguf
 from mlx_engine.loading.gguf.header import map_file, read_gguf_header
-from mlx_engine.loading.gguf.split_file import read_gguf
-from mlx_engine.loading.gguf.types import BLOCK_TYPES
+from mlx_engine.loading.gguf.types import block_types
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 F32 = RawTensor("a.weight", 0, (2, 4), bytes(range(32)))
@@ -25,7 +25,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_the_types_are_those_of_the_gguf_package() -> None:
     sizes = {t.value: (t.name, *size) for t, size in gguf.GGML_QUANT_SIZES.items()}
-    assert {number: tuple(block) for number, block in BLOCK_TYPES.items()} == sizes
+    assert {number: tuple(block) for number, block in block_types().items()} == sizes
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -9,13 +9,12 @@ import pytest
 from gguf.quants import dequantize
 from numpy.typing import NDArray
 
-from mlx_engine.loading.gguf.plan import PLANS, plan_of
 from mlx_engine.loading.gguf.repack import NotNumbersError, PackedTensor, repack
 from mlx_engine.loading.gguf.rounded import relative_error
-from mlx_engine.loading.gguf.types import BLOCK_TYPES, BlockType
+from mlx_engine.loading.gguf.types import PLANS, BlockType, block_types, plan_of
 from mlx_engine.values.errors import UnsupportedModel
 
-KINDS = {kind.name: kind for kind in BLOCK_TYPES.values()}
+KINDS = {kind.name: kind for kind in block_types().values()}
 PACKED = [name for name, plan in PLANS.items() if plan.becomes != "dense"]
 EXACT = [name for name in PACKED if PLANS[name].exact]
 ROUNDED = [name for name in PACKED if not PLANS[name].exact]

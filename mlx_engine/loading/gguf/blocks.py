@@ -1,17 +1,19 @@
-"""Blocks of GGUF that are affine in runs of 32 or more -> MLX's codes, scales and biases.
+"""Blocks of GGUF that hold codes and rules for runs of them -> MLX's codes and rules.
 
-With float32 scales the values stay the same bit for bit. With float16 ones scale and bias are each
-the nearest: within 2^-11 of themselves, which is 2^-11 of a value where the bias is a power of two
-times the scale, and otherwise 2^-11 of |scale * code| + |bias|.
+With float32 scales the values of affine blocks stay the same bit for bit. With float16 ones scale
+and bias are each the nearest: within 2^-11 of themselves, which is 2^-11 of a value where the bias
+is a power of two times the scale, and otherwise 2^-11 of |scale * code| + |bias|.
 
 Layouts as in gguf-py's quants.py and ggml-quants.c. Blocks come as bytes [n, bytes of a block]
 without gaps; codes are written to bytes [n * bytes of a block's codes], also without gaps.
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlx_engine.loading.gguf.bits import (
     Bytes,
@@ -45,11 +47,27 @@ _ENTRIES_OF_PAIRS = (
 )  # of two bytes, the entries of the low halves, then of the high ones
 
 
+RUN = 16
+"""Elements with a rule of their own in blocks that have to be rounded."""
+
+_TERNARY_NBYTES = 64  # of the codes of a block
+_Table = NDArray[np.uint64]
+"""Of two neighbouring bytes b + 256 c: byte k holds value k of b, and that of c above it."""
+
+
 class Rule(NamedTuple):
     """w = scale * code + bias; scales and biases [n, runs of a block], runs of equal length."""
 
     scales: Floats
     biases: Floats
+
+
+class Runs(NamedTuple):
+    """w = scale * code + offset: codes [elements], scales and offsets [runs of 16]."""
+
+    codes: NDArray[np.int8]
+    scales: Floats
+    offsets: Floats
 
 
 def centred(scales: Floats, middle: int) -> Rule:
@@ -138,6 +156,47 @@ def iq4_xs(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
     return centred(halves(blocks, 0) * (six.astype(np.float32) - np.float32(32)), _MIDDLE)
 
 
+def tq1_0(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
+    """d (q - 1), q from 0 to 2 the digits of a fraction to base 3; runs of 32, of 16, and of 4."""
+    table = _base_3()
+    _spread(column(blocks, 0, 32, scratch), table, 5, 0, codes, scratch)
+    _spread(column(blocks, 32, 16, scratch), table, 5, 40, codes, scratch)
+    _spread(column(blocks, 48, 4, scratch), table, 4, 60, codes, scratch)
+    return centred(halves(blocks, 52), 1)
+
+
+def tq2_0(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
+    """d (q - 1), q of 2 bits; runs of 32."""
+    table = _base_4()
+    _spread(column(blocks, 0, 32, scratch), table, 4, 0, codes, scratch)
+    _spread(column(blocks, 32, 32, scratch), table, 4, 32, codes, scratch)
+    return centred(halves(blocks, 64), 1)
+
+
+def q6_k(blocks: Bytes, scratch: Scratch) -> Runs:
+    """d sc (q - 32), sc for 16 elements."""
+    codes = byte_codes(column(blocks, 0, 128, scratch), 64, scratch)
+    add_bits(codes, column(blocks, 128, 64, scratch), 2, 4, scratch)
+    scales = column(blocks, 192, 16, scratch).view(np.int8).reshape(-1, 16)
+    return _signed(codes, 32, halves(blocks, 208) * scales.astype(np.float32))
+
+
+def q2_k(blocks: Bytes, scratch: Scratch) -> Runs:
+    """d sc q - dmin m, sc and m of four bits for 16 elements."""
+    both = column(blocks, 0, 16, scratch).reshape(-1, 16)
+    scales = halves(blocks, 80) * (both & np.uint8(15)).astype(np.float32)
+    offsets = -halves(blocks, 82) * (both >> np.uint8(4)).astype(np.float32)
+    codes = two_bit_codes(column(blocks, 16, 64, scratch), scratch)
+    return Runs(codes.view(np.int8), scales.reshape(-1), offsets.reshape(-1))
+
+
+def q8_k(blocks: Bytes, scratch: Scratch) -> Runs:
+    """d q with a float32 d for 256; a working type of ggml that no file should have."""
+    scales = np.repeat(column(blocks, 0, 4, scratch).view("<f4"), 256 // RUN)
+    codes = column(blocks, 4, 256, scratch).view(np.int8)
+    return Runs(codes, scales, np.zeros_like(scales))
+
+
 AFFINE: dict[str, Callable[[Bytes, Bytes, Scratch], Rule]] = {
     "Q4_0": q4_0,
     "Q4_1": q4_1,
@@ -149,7 +208,13 @@ AFFINE: dict[str, Callable[[Bytes, Bytes, Scratch], Rule]] = {
     "Q5_K": q5_k,
     "IQ4_NL": iq4_nl,
     "IQ4_XS": iq4_xs,
+    "TQ1_0": tq1_0,
+    "TQ2_0": tq2_0,
 }
+"""Types with one rule for 32 elements or more."""
+
+RUNS: dict[str, Callable[[Bytes, Scratch], Runs]] = {"Q2_K": q2_k, "Q6_K": q6_k, "Q8_K": q8_k}
+"""Types with a rule for each run of 16."""
 
 
 def _five_bits(blocks: Bytes, place: int, codes: Bytes, scratch: Scratch) -> None:
@@ -191,3 +256,54 @@ def _six_bit_rule(blocks: Bytes, scratch: Scratch) -> Rule:
     both[0] *= halves(blocks, 0)
     both[1] *= -halves(blocks, 2)
     return Rule(both[0], both[1])
+
+
+def _signed(codes: Bytes, middle: int, scales: Floats) -> Runs:
+    """For codes that stand for code - middle; eats codes."""
+    codes -= np.uint8(middle)
+    flat = scales.reshape(-1)
+    return Runs(codes.view(np.int8), flat, np.zeros_like(flat))
+
+
+def _spread(
+    data: Bytes, table: _Table, runs: int, place: int, codes: Bytes, scratch: Scratch
+) -> None:
+    """The same bytes of each block become `runs` runs of codes, from byte `place` of its codes on.
+
+    Byte i of data holds value i of each run.
+    """
+    blocks = codes.reshape(-1, _TERNARY_NBYTES)
+    width = data.size // len(blocks) // 4
+    opened = scratch.bytes("opened", 4 * data.size).view("<u8")
+    np.take(table, data.view("<u2"), out=opened, mode="clip")
+    fours = scratch.bytes("fours", 2 * data.size).view("<u8")
+    np.left_shift(opened[1::2], np.uint64(4), out=fours)
+    fours |= opened[::2]
+    line = scratch.bytes("line", data.size // 4)
+    for run in range(runs):
+        line[:] = fours.view(np.uint8)[run::8]
+        field(blocks, f"V{width}", place + width * run)[:] = line.view(f"V{width}")
+
+
+@cache
+def _base_3() -> _Table:
+    """Value k of a byte b: the whole part of 3 x, x the fraction of 3^k b / 256."""
+    powers = 3 ** np.arange(5, dtype=np.uint64)
+    fractions = np.arange(256, dtype=np.uint64)[:, None] * powers % np.uint64(256)
+    return _table(fractions * np.uint64(3) >> np.uint64(8))
+
+
+@cache
+def _base_4() -> _Table:
+    """Value k of a byte: its bits 2 k and 2 k + 1."""
+    places = np.arange(0, 8, 2, dtype=np.uint64)
+    return _table(np.arange(256, dtype=np.uint64)[:, None] >> places & np.uint64(3))
+
+
+def _table(values: _Table) -> _Table:
+    """values: [256, runs], of each byte."""
+    places = np.arange(0, 8 * values.shape[1], 8, dtype=np.uint64)
+    single = np.bitwise_or.reduce(values << places, axis=1)
+    pairs = np.arange(2**16)
+    opened: _Table = single[pairs & 255] | single[pairs >> 8] << np.uint64(2)
+    return opened

@@ -1,0 +1,222 @@
+"""GGUF architectures with grouped-query attention: Llama, Qwen, Gemma 3, gpt-oss, GLM-4.5."""
+
+import re
+from dataclasses import replace
+from functools import cache
+from typing import ClassVar
+
+from mlx_engine.loading.gguf.architecture import SIGMOID, Architecture
+from mlx_engine.loading.gguf.file import GgufFile
+from mlx_engine.loading.gguf.names import ATTENTION, DENSE, EXPERTS, SHARED
+from mlx_engine.loading.gguf.part import Change, Placement
+from mlx_engine.loading.gguf.rotation import Kind, base_of
+from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+
+_SINGLE = re.compile(r"ffn_(gate|up|down)\.(\d{1,4})\.(\w+)")
+_PUBLISHED = {"gate": "w1", "down": "w2", "up": "w3"}
+_INTERVAL = 6  # of Gemma 3's layers without a window
+_LAYERS_OF_27B = 62
+
+
+class LlamaGguf(Architecture):
+    """Llama and Mistral, and Mixtral where there are experts.
+
+    llama.cpp's converter orders the rows of each head of queries and keys so that the two elements
+    that are rotated together lie side by side; Hugging Face has all first ones, then all second.
+    """
+
+    def __init__(self, file: GgufFile) -> None:
+        super().__init__(file)
+        self._has_experts = self._metadata.count("expert_count", 0) > 0
+        self._window = self._metadata.count("attention.sliding_window", 0)
+        if self._has_experts:
+            self.model_type = "mixtral"
+        else:
+            self.model_type = "mistral" if self._window else "llama"
+
+    def _own(self) -> dict[str, object]:
+        found: dict[str, object] = {
+            "attention_bias": self._has("attn_q.bias") or self._has("attn_qkv.bias"),
+            "mlp_bias": self._has("ffn_up.bias"),
+        }
+        if self._window:
+            found["sliding_window"] = self._window
+        if self._has_experts:
+            found |= self._experts("num_local_experts", "num_experts_per_tok", "intermediate_size")
+        return found
+
+    def _single(self, block: int, rest: str) -> Placement:
+        place = super()._single(block, rest)
+        if rest.startswith("attn_q."):
+            return replace(place, rows=_side_by_side(self._heads, self._head))
+        if rest.startswith("attn_k."):
+            return replace(place, rows=_side_by_side(self._kept_heads(block), self._head))
+        return place
+
+    def _named(self, block: int, rest: str) -> str:
+        """Experts by the names of Mixtral; files of 2023 have them one by one."""
+        if single := _SINGLE.fullmatch(rest):
+            part = _PUBLISHED[single[1]]
+            return f"block_sparse_moe.experts.{single[2]}.{part}.{single[3]}"
+        base, _, kind = rest.rpartition(".")
+        if base in EXPERTS:
+            return f"block_sparse_moe.{EXPERTS[base].removeprefix('mlp.')}.{kind}"
+        return super()._named(block, rest)
+
+
+@cache
+def _side_by_side(heads: int, head: int) -> tuple[int, ...]:
+    """Row s * head / 2 + j of a head is stored as its row 2 j + s."""
+    return tuple(
+        first + 2 * j + s
+        for first in range(0, heads * head, head)
+        for s in (0, 1)
+        for j in range(head // 2)
+    )
+
+
+class Qwen2Gguf(Architecture):
+    """As Llama, with biases of queries, keys and values; rows in Hugging Face's order."""
+
+    model_type = "qwen2"
+
+
+class Qwen3Gguf(Architecture):
+    """With norms of queries and keys."""
+
+    model_type = "qwen3"
+
+
+class Qwen3MoeGguf(Architecture):
+    """With experts in every layer, whose scores always add up to one."""
+
+    model_type = "qwen3_moe"
+    names = ATTENTION | DENSE | EXPERTS
+
+    def _own(self) -> dict[str, object]:
+        return {
+            **self._experts("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
+            "norm_topk_prob": True,
+            "decoder_sparse_step": 1,
+            "mlp_only_layers": [],
+        }
+
+
+class Gemma3Gguf(Architecture):
+    """Norms stored as used, five layers with a window to one without.
+
+    Layers with a window have a base of their own and are never stretched.
+    """
+
+    model_type = "gemma3_text"
+    stretches: ClassVar[tuple[Kind, ...]] = ("linear",)
+    usual_base = 1e6
+    names = (
+        ATTENTION
+        | DENSE
+        | {
+            "ffn_norm": "pre_feedforward_layernorm",
+            "post_ffw_norm": "post_feedforward_layernorm",
+        }
+    )
+
+    def _own(self) -> dict[str, object]:
+        window = self._metadata.count("attention.sliding_window", 0)
+        return {
+            "sliding_window": window or self._metadata.count("context_length"),
+            "layer_types": self._kinds(window),
+            "query_pre_attn_scalar": self._scaled_by(),
+        }
+
+    def _rotation(self) -> dict[str, object]:
+        return {
+            "rope_theta": base_of(self._metadata, default=self.usual_base),
+            "rope_local_base_freq": base_of(self._metadata, "rope.freq_base_swa"),
+            "rope_scaling": self._scaling(),
+        }
+
+    def _kinds(self, window: int) -> list[str]:
+        if not window:
+            return ["full_attention"] * self._main_blocks
+        key, metadata = "attention.sliding_window_pattern", self._metadata
+        told = metadata.counts(key, self._main_blocks, _INTERVAL)
+        if len(set(told)) == 1 and told[0] > 1:
+            interval = told[0]
+            return [
+                "sliding_attention" if (n + 1) % interval else "full_attention"
+                for n in range(self._main_blocks)
+            ]
+        if any(one > 1 for one in told):
+            raise BadModelFile(
+                f"{metadata.path}: {metadata.architecture}.{key} is {list(told)[:9]}, where an "
+                "interval or a list of yes and no is needed. Get the file again."
+            )
+        return ["sliding_attention" if one else "full_attention" for one in told]
+
+    def _scaled_by(self) -> int:
+        """The 27B is scaled by width over heads; its heads are smaller."""
+        if self._main_blocks == _LAYERS_OF_27B:
+            return self._metadata.count("embedding_length") // self._heads
+        return self._head
+
+    def _change(self, name: str) -> Change:
+        return "less one" if name.endswith("norm.weight") else "none"
+
+
+class GptOssGguf(Architecture):
+    """Sinks, biases everywhere, every other layer with a window.
+
+    It was trained with YaRN whose range of frequencies is not rounded.
+    """
+
+    model_type = "gpt_oss"
+    stretches: ClassVar[tuple[Kind, ...]] = ("yarn",)
+    names = (
+        ATTENTION
+        | {base: name.replace("switch_mlp", "experts") for base, name in EXPERTS.items()}
+        | {
+            "attn_post_norm": "post_attention_layernorm",
+            "attn_sinks.weight": "self_attn.sinks",
+            "ffn_gate_inp": "mlp.router",
+        }
+    )
+
+    def _own(self) -> dict[str, object]:
+        kinds = ("sliding_attention", "full_attention")
+        return {
+            **self._experts("num_local_experts", "num_experts_per_tok", "intermediate_size"),
+            "sliding_window": self._metadata.count("attention.sliding_window"),
+            "layer_types": [kinds[n % 2] for n in range(self._main_blocks)],
+        }
+
+    def _rotation(self) -> dict[str, object]:
+        scaling = self._scaling()
+        return {
+            "rope_theta": base_of(self._metadata),
+            "rope_scaling": None if scaling is None else scaling | {"truncate": False},
+        }
+
+
+class Glm4MoeGguf(Architecture):
+    """GLM-4.5 to 4.7, with MTP heads in blocks behind the last."""
+
+    model_type = "glm4_moe"
+    rotates_whole_heads = False
+    names = ATTENTION | DENSE | EXPERTS | SHARED
+
+    def _own(self) -> dict[str, object]:
+        count = self._metadata.count
+        if count("expert_gating_func", SIGMOID) not in (0, SIGMOID):
+            raise UnsupportedModel(
+                f"{self._file.path}: chooses experts in a way this version does not "
+                "(expert_gating_func). Take another model."
+            )
+        return {
+            **self._experts("n_routed_experts", "num_experts_per_tok", "moe_intermediate_size"),
+            **self._expert_scores(),
+            "n_shared_experts": count("expert_shared_count", 1),
+            "first_k_dense_replace": self._dense_blocks(),
+            "use_qk_norm": self._has("attn_q_norm.weight"),
+            "attention_bias": self._has("attn_q.bias") or self._has("attn_qkv.bias"),
+            "partial_rotary_factor": (self._rotated() + 0.5) / self._head,
+        }
