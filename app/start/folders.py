@@ -9,6 +9,9 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
+
+WindowSystem = Literal["x11", "wayland"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +75,15 @@ def has_display(platform: str = sys.platform, environment: Mapping[str, str] = o
     if platform in ("darwin", "win32"):
         return True
     is_offscreen = environment.get("QT_QPA_PLATFORM") in ("offscreen", "vnc")
-    names = ("DISPLAY", "WAYLAND_DISPLAY")
-    return is_offscreen or any(environment.get(name) for name in names)
+    return is_offscreen or bool(window_systems(environment))
+
+
+def window_systems(environment: Mapping[str, str] = os.environ) -> tuple[WindowSystem, ...]:
+    """Those that have a server here, none for a Mac and for Qt's own platforms without a screen."""
+    if environment.get("QT_QPA_PLATFORM") in ("offscreen", "vnc"):
+        return ()
+    names: dict[WindowSystem, str] = {"wayland": "WAYLAND_DISPLAY", "x11": "DISPLAY"}
+    return tuple(system for system, name in names.items() if environment.get(name))
 
 
 def _hub_models(home: Path, environment: Mapping[str, str]) -> Path:

@@ -23,7 +23,9 @@ def run(arguments: Sequence[str], outside: Outside | None = None) -> int:
     parsed = parse(arguments)
     outside = outside or real_outside()
     try:
-        return _command(parsed.command)(parsed, outside)
+        status = _command(parsed.command)(parsed, outside)
+        outside.stdout.flush()  # a reader that has left must be met here, not by Python's exit
+        return status
     except EngineError as error:
         print(f"headstart: {error}", file=outside.stderr)
         return BAD_INPUT

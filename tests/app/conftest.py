@@ -1,18 +1,13 @@
-"""Qt without a screen, and an end for its objects on the thread they live on."""
+"""An end for the objects of Qt, on the thread they live on."""
 
 import gc
+import sys
 from collections.abc import Iterator
 
 import pytest
-from PySide6.QtWidgets import QApplication
 
 MUCH = 20_000
 """Objects that have come up since the last collection."""
-
-
-@pytest.fixture(scope="session")
-def qapp_args() -> list[str]:
-    return ["tests", "-platform", "offscreen"]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -34,5 +29,6 @@ def _collection_between_tests(_no_collection_on_other_threads: None) -> Iterator
 def _python_outlives_the_clipboard() -> Iterator[None]:
     """Qt crashes when it destroys an object made in Python after Python has gone."""
     yield
-    if QApplication.instance() is not None:
-        QApplication.clipboard().clear()
+    widgets = sys.modules.get("PySide6.QtWidgets")
+    if widgets is not None and widgets.QApplication.instance() is not None:
+        widgets.QApplication.clipboard().clear()

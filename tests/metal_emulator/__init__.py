@@ -19,7 +19,7 @@ Arguments and rules are those of mx.fast.metal_kernel; grid counts threads. Outp
 and hold NaN bits before the launch. Options, of the launcher too: shuffle, a seed for another order
 of lanes and SIMD-groups; check, False for speed, no checks and no traffic; seconds, the time limit
 of a launch; arithmetic, True to count it by type (no integers; write `c ? x : 0.0f`, not
-`c ? x : 0`); lint, True to check address spaces (needs clang).
+`c ? x : 0`); lint, True to check address spaces.
 
 Any broken rule raises EmulatorError(kernel, kind, place), kind one of: compile, lint, divergence,
 bounds, race, uninitialised, unwritten, limit, endless, read-only, alignment. place has file, line
@@ -28,7 +28,7 @@ bounds, race, uninitialised, unwritten, limit, endless, read-only, alignment. pl
 Report: buffers[name] -> Traffic (size, loads, stores, bytes_loaded, bytes_stored, lines_loaded,
 lines_stored, lines, times_read, times_written), threads, simd_ops, barriers, threadgroup_bytes,
 group_loads, group_stores, arithmetic, seconds. Assert on lines (64 bytes, counted once for each
-threadgroup that touches them): loads depend on the host compiler.
+threadgroup that touches them): loads depend on the compiler.
 
 Stricter than Metal: operations across lanes need all lanes; `mem_none` orders nothing; a float
 becomes a bfloat only by an explicit conversion. Not seen: registers, occupancy, bank conflicts,

@@ -6,10 +6,11 @@ import subprocess
 import sys
 import tempfile
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
+from metal_emulator import toolchain
 from metal_emulator.errors import EmulatorError
-from metal_emulator.toolchain import Compiler, find_compiler, find_linter
 
 CPP = Path(__file__).parent / "cpp"
 RUNTIME_SOURCES = ("launch.cpp", "checks.cpp")
@@ -25,7 +26,7 @@ def cache_folder() -> Path:
 
 @cache
 def _emulator_hash() -> str:
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(version("ziglang").encode())
     for path in sorted(CPP.iterdir()):
         digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()
@@ -63,13 +64,12 @@ def _build(
 @cache
 def runtime_library() -> Path:
     """The scheduler and the checks. Raises NoCompilerError, RuntimeError when it does not build."""
-    compiler = find_compiler()
-    target = _library(("runtime", compiler))
+    compiles = [[*toolchain.runtime_command(), str(CPP / s)] for s in RUNTIME_SOURCES]
+    link = toolchain.link_command()
+    target = _library((compiles, link))
     if not target.exists():
-        compiles = [[*compiler.runtime_flags(), "-c", str(CPP / s)] for s in RUNTIME_SOURCES]
         own_name = "-install_name" if sys.platform == "darwin" else "-soname"
-        link = [*compiler.link_flags(), f"-Wl,{own_name},{target}"]
-        said = _build(target, compiles, link, [])
+        said = _build(target, compiles, [*link, f"-Wl,{own_name},{target}"], [])
         if said:
             raise RuntimeError(f"the emulator's runtime does not compile:\n{said}")
     return target
@@ -77,21 +77,18 @@ def runtime_library() -> Path:
 
 def kernel_library(name: str, text: str, checked: bool, arithmetic: bool = False) -> Path:
     """The kernel's C++ text as a library. Raises EmulatorError of kind "compile"."""
-    compiler = find_compiler()
-    runtime = runtime_library()
-    target = _library((text, compiler, checked, arithmetic))
+    command = [
+        *toolchain.kernel_command(checked),
+        *(["-DMSL_COUNT"] if arithmetic else []),
+        f"-I{CPP}",
+    ]
+    link, runtime = toolchain.link_command(), runtime_library()
+    target = _library((text, command, link))
     if target.exists():
         return target
     source = target.with_suffix(".cpp")
     source.write_text(text, encoding="utf-8")
-    command = [
-        *compiler.kernel_flags(checked),
-        *(["-DMSL_COUNT"] if arithmetic else []),
-        f"-I{CPP}",
-        "-c",
-        str(source),
-    ]
-    said = _build(target, [command], compiler.link_flags(), [str(runtime)])
+    said = _build(target, [[*command, str(source)]], link, [str(runtime)])
     if said:
         raise EmulatorError(name, "compile", _shortened(said))
     return target
@@ -99,14 +96,14 @@ def kernel_library(name: str, text: str, checked: bool, arithmetic: bool = False
 
 def lint(name: str, text: str) -> None:
     """Checks the text against lint.h. Raises EmulatorError of kind "lint", NoCompilerError."""
-    linter = find_linter()
-    passed = _library(("lint", text, linter)).with_suffix(".linted")
+    command = [*toolchain.lint_command(), f"-I{CPP}"]
+    passed = _library((text, command)).with_suffix(".linted")
     if passed.exists():
         return
     source = passed.with_suffix(".cpp")
     source.write_text(text, encoding="utf-8")
     with tempfile.TemporaryDirectory(dir=cache_folder()) as scratch:
-        said = _run([*linter.lint_flags(), f"-I{CPP}", str(source), "-o", f"{scratch}/0.o"])
+        said = _run([*command, str(source), "-o", f"{scratch}/0.o"])
     if said:
         raise EmulatorError(name, "lint", _shortened(said))
     passed.touch()
@@ -115,6 +112,3 @@ def lint(name: str, text: str) -> None:
 def _shortened(said: str, most: int = 40) -> str:
     lines = said.splitlines()
     return "\n".join(lines[:most])
-
-
-__all__ = ["CPP", "Compiler", "cache_folder", "kernel_library", "lint", "runtime_library"]

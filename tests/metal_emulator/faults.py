@@ -2,13 +2,12 @@
 
 import ctypes
 import re
-import shutil
-import subprocess
 from itertools import groupby
 from pathlib import Path
 
 from metal_emulator import native
 from metal_emulator.errors import KINDS, EmulatorError, Place
+from metal_emulator.lines import Line, line_of
 
 STATES = ("not yet run", "waiting at", "waiting at", "returned")
 
@@ -27,17 +26,18 @@ def error_of(kernel: str, library: Path, buffers: list[str]) -> EmulatorError:
         )
         return EmulatorError(kernel, kind, message, Place(buffer=name, offset=fault.offset))
     in_source = bool(fault.file)
-    file, line = (fault.file.decode(), fault.line) if in_source else _line_of(library, fault.pc)
+    at = Line(fault.file.decode(), fault.line) if in_source else _line_of(library, fault.pc)
+    other = _line_of(library, fault.other_pc) if fault.has_other else None
     in_memory = kind not in ("limit", "endless") and not in_source
     name = _buffer_name(fault, buffers) if in_memory else None
     place = Place(
-        file=file,
-        line=line,
+        file=at.file if at else None,
+        line=at.line if at else None,
         buffer=name,
         offset=_signed(fault.offset) if name else None,
         thread=tuple(fault.thread.in_group),
         threadgroup=tuple(fault.thread.group),
-        other_line=_line_of(library, fault.other_pc)[1] if fault.has_other else None,
+        other_line=other.line if other else None,
     )
     return EmulatorError(kernel, kind, _sentence(fault, what, place), place)
 
@@ -108,16 +108,6 @@ def _ranges(indices: list[int]) -> str:
     return " ".join(runs)
 
 
-def _line_of(library: Path, pc: int) -> tuple[str | None, int | None]:
-    """File and line of the innermost frame that is not the emulator's own; None without a tool."""
-    tool = shutil.which("addr2line") or shutil.which("llvm-addr2line")
+def _line_of(library: Path, pc: int) -> Line | None:
     image = native.runtime().msl_image()
-    if not tool or pc <= image:
-        return None, None
-    command = [tool, "-i", "-e", str(library), hex(pc - image - 1)]
-    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    for frame in said.splitlines():
-        found = re.match(r"(.*?):(\d+)", frame)
-        if found and not re.search(r"msl\w*\.h$|^\?\?", found.group(1)):
-            return Path(found.group(1)).name, int(found.group(2))
-    return None, None
+    return line_of(library, pc - image - 1) if pc > image else None

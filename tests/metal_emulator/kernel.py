@@ -174,8 +174,7 @@ def metal_kernel(
 
     shuffle: a seed for another order of lanes and SIMD-groups, 0 for ascending. check: False runs
     without memory checks and counts of traffic. seconds: a launch that lasts longer is endless.
-    arithmetic: count operations on floating point numbers; slower.
-    lint: check address spaces first; needs clang, NoCompilerError without.
+    arithmetic: count operations on floating point numbers; slower. lint: check address spaces.
     """
     if not output_names:
         raise ValueError(f"{name}: a kernel needs at least one output")

@@ -49,6 +49,7 @@ static void set_alarm(double seconds) {
   itimerval value = {};
   value.it_value.tv_sec = (long)seconds;
   value.it_value.tv_usec = (long)((seconds - (long)seconds) * 1e6);
+  value.it_interval.tv_usec = seconds > 0 ? 20000 : 0;
   setitimer(ITIMER_REAL, &value, 0);
 }
 

@@ -1,4 +1,4 @@
-// Declarations only, with real address spaces: clang -fsyntax-only checks a kernel against them.
+// Declarations only, with real address spaces: clang checks a kernel against them.
 #pragma once
 #define device __attribute__((address_space(1)))
 #define constant __attribute__((address_space(2)))

@@ -1,4 +1,5 @@
 // MSL's math, integer and relational functions; float's through libm, half and bfloat through float.
+// MLX's CPU backend calls the same libm, so both have the same bits on any system.
 #pragma once
 #include "msl_vector.h"
 

@@ -46,6 +46,12 @@ template <typename T, int N> struct vec : msl_storage<T, N> {
   using msl_storage<T, N>::data;
   typedef T element;
   vec() = default;
+  // Written out, as clang looks at the address of what is copied only where a function is called.
+  vec(const vec& other) : msl_storage<T, N>(other) {}
+  vec& operator=(const vec& other) {
+    msl_storage<T, N>::operator=(other);
+    return *this;
+  }
   template <typename S, typename msl_if<msl_scalar<S>, int>::type = 0> vec(S value) {
     for (int i = 0; i < N; i++) data[i] = T(value);
   }

@@ -124,7 +124,8 @@ static void on_alarm(int number, siginfo_t*, void* context) {
     return;
   }
   timed_out = 1;
-  if (!running) return;
+  msl_address here = (msl_address)&number;
+  if (!running || here - msl_stack_low >= STACK) return;  // not in a thread: the next alarm is
   msl_address pc = 0;
 #if defined(__linux__) && defined(__x86_64__)
   pc = ((ucontext_t*)context)->uc_mcontext.gregs[REG_RIP];

@@ -1,14 +1,15 @@
 """A panel on show, and what it says."""
 
 import pytest
-from panel_driving import CAN, SIGNALS
-
-from app.window.session_panel.session_panel import SessionPanel
-from app.window.theme import TypeSizes, load_theme
 
 
 @pytest.fixture
 def panel(qtbot):
+    from panel_driving import CAN
+
+    from app.window.session_panel.session_panel import SessionPanel
+    from app.window.theme import TypeSizes, load_theme
+
     widget = SessionPanel(load_theme("light"), TypeSizes())
     qtbot.addWidget(widget)
     widget.show_model(None, CAN)
@@ -18,6 +19,8 @@ def panel(qtbot):
 
 @pytest.fixture
 def heard(panel):
+    from panel_driving import SIGNALS
+
     said = []
     for name in SIGNALS:
         signal = getattr(panel, name)

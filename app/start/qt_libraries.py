@@ -1,0 +1,87 @@
+"""Why no window can be shown here: Qt, or a library of the system that it needs, is missing."""
+
+import ctypes
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import MappingProxyType
+
+from app.start.folders import WindowSystem, window_systems
+
+NEEDED: Mapping[str, str] = MappingProxyType(
+    {
+        "libGL.so.1": "libgl1",
+        "libEGL.so.1": "libegl1",
+        "libX11.so.6": "libx11-6",
+        "libglib-2.0.so.0": "libglib2.0-0",
+        "libxkbcommon.so.0": "libxkbcommon0",
+        "libdbus-1.so.3": "libdbus-1-3",
+        "libfontconfig.so.1": "libfontconfig1",
+        "libfreetype.so.6": "libfreetype6",
+        "libzstd.so.1": "libzstd1",
+        "libbrotlidec.so.1": "libbrotli1",
+        "libgssapi_krb5.so.2": "libgssapi-krb5-2",
+    }
+)
+"""Libraries that PySide6's wheel leaves to the system, and the packages of Debian they come in."""
+
+NEEDED_BY: Mapping[WindowSystem, Mapping[str, str]] = MappingProxyType(
+    {
+        "x11": {
+            "libX11-xcb.so.1": "libx11-xcb1",
+            "libxkbcommon-x11.so.0": "libxkbcommon-x11-0",
+            "libxcb-cursor.so.0": "libxcb-cursor0",
+            "libxcb-icccm.so.4": "libxcb-icccm4",
+            "libxcb-image.so.0": "libxcb-image0",
+            "libxcb-keysyms.so.1": "libxcb-keysyms1",
+            "libxcb-randr.so.0": "libxcb-randr0",
+            "libxcb-render.so.0": "libxcb-render0",
+            "libxcb-render-util.so.0": "libxcb-render-util0",
+            "libxcb-shape.so.0": "libxcb-shape0",
+            "libxcb-shm.so.0": "libxcb-shm0",
+            "libxcb-sync.so.1": "libxcb-sync1",
+            "libxcb-util.so.1": "libxcb-util1",
+            "libxcb-xfixes.so.0": "libxcb-xfixes0",
+            "libxcb-xkb.so.1": "libxcb-xkb1",
+        },
+        "wayland": {
+            "libwayland-client.so.0": "libwayland-client0",
+            "libwayland-cursor.so.0": "libwayland-cursor0",
+        },
+    }
+)
+"""What Qt's plugin of a window system needs besides; without it Qt ends the whole process."""
+
+Opens = Callable[[str], bool]
+
+
+def opens(library: str) -> bool:
+    """Whether the system's loader finds a library and all that it needs."""
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
+
+
+def missing_packages(systems: tuple[WindowSystem, ...], opens: Opens = opens) -> tuple[str, ...]:
+    """Packages to install for a window on Linux; one of several window systems is enough."""
+    missing = [package for library, package in NEEDED.items() if not opens(library)]
+    lacking = [
+        [package for library, package in NEEDED_BY[system].items() if not opens(library)]
+        for system in systems
+    ]
+    return (*missing, *min(lacking, key=len, default=[]))
+
+
+def why_no_window(platform: str = sys.platform, opens: Opens = opens) -> str:
+    """A sentence for the user, "" where Qt can be used."""
+    missing = missing_packages(window_systems(), opens) if platform == "linux" else ()
+    if missing:
+        names = " ".join(missing)
+        return f"The window needs libraries that are not here. On Debian: apt install {names}"
+    try:
+        import_module("PySide6.QtWidgets")
+    except ImportError as error:
+        return f"Qt, which the window is made of, cannot be loaded: {error}"
+    return ""

@@ -1,0 +1,116 @@
+"""A machine without Qt's libraries, compilers or a screen: program and tests still start."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.start.folders import window_systems
+from app.start.qt_libraries import NEEDED_BY, missing_packages, why_no_window
+
+ROOT = Path(__file__).parents[3]
+NO_QT = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Missing(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "PySide6":
+            raise ImportError("libEGL.so.1: cannot open shared object file")
+
+sys.meta_path.insert(0, Missing())
+"""
+
+
+@pytest.fixture
+def bare(tmp_path: Path):
+    """Runs Python where nothing is on the path and Qt does not load."""
+    (tmp_path / "sitecustomize.py").write_text(NO_QT)
+    surroundings = {
+        "PATH": "",
+        "HOME": str(tmp_path),
+        "PYTHONPATH": f"{tmp_path}:{ROOT}",
+        "HEADSTART_FOLDER": str(tmp_path / "all"),
+    }
+
+    def run(*arguments: str, stdin: str = "", **more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", *arguments],
+            cwd=ROOT,
+            env=surroundings | more,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.mark.parametrize("display", ["", ":7"])
+@pytest.mark.parametrize("window", [[], ["app"]])
+def test_the_chat_opens_in_the_terminal(bare, display: str, window: list[str]) -> None:
+    told = bare("app", *window, stdin="What is a dict?\n", DISPLAY=display)
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.strip()
+    is_wanted = bool(display or window)
+    assert ("libEGL.so.1" in told.stderr) is is_wanted
+    assert ("chat in the terminal" in told.stderr) is is_wanted
+
+
+def test_a_model_that_is_named_is_chatted_with(bare, tmp_path: Path) -> None:
+    told = bare("app", str(tmp_path / "gone.gguf"), DISPLAY=":7")
+    assert told.returncode == 2
+    assert "gone.gguf" in told.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["generate", "--prompt", "dict", "--max-tokens", "4"],
+        ["inspect", "assets/pocket_model"],
+        ["doctor"],
+        ["--help"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_the_commands_run(bare, arguments: list[str]) -> None:
+    told = bare("app", *arguments)
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.strip()
+
+
+def test_tests_of_the_window_are_skipped_in_one_loud_line(bare) -> None:
+    plain, window = "tests/app/start/test_folders.py", "tests/app/window/test_motion.py"
+    told = bare("pytest", plain, window, "-p", "no:cacheprovider", "-k", "not crash")
+    assert told.returncode == 0, told.stdout
+    (loud,) = (line for line in told.stdout.splitlines() if "NOT TESTED" in line)
+    assert "libEGL.so.1" in loud
+    assert "passed, 1 skipped" in told.stdout.splitlines()[-1]
+
+
+def test_packages_are_named() -> None:
+    def opens(library: str) -> bool:
+        return library not in ("libEGL.so.1", "libxcb-cursor.so.0")
+
+    assert missing_packages((), opens) == ("libegl1",)
+    assert missing_packages(("x11",), opens) == ("libegl1", "libxcb-cursor0")
+    assert missing_packages(("wayland", "x11"), opens) == ("libegl1",)
+    words = why_no_window("linux", opens)
+    assert words.startswith("The window needs libraries") and "apt install libegl1" in words
+
+
+def test_only_linux_leaves_libraries_to_the_system() -> None:
+    def none(library: str) -> bool:
+        return False
+
+    assert "apt" in why_no_window("linux", none)
+    assert "apt" not in why_no_window("darwin", none)
+
+
+def test_which_window_systems_are_here() -> None:
+    both = {"DISPLAY": ":0", "WAYLAND_DISPLAY": "wayland-0"}
+    assert set(window_systems(both)) == set(NEEDED_BY)
+    assert window_systems({"DISPLAY": ":0"}) == ("x11",)
+    assert window_systems({**both, "QT_QPA_PLATFORM": "offscreen"}) == ()

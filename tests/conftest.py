@@ -1,0 +1,42 @@
+"""pytest-qt where Qt loads; elsewhere the window's tests are skipped, and one loud line says so."""
+
+import sys
+from importlib.abc import MetaPathFinder
+
+import pytest
+
+from app.start.qt_libraries import why_no_window
+
+WHY_NOT = why_no_window()
+QT_OPTIONS = ("qt_log_level_fail", "qt_log_ignore")
+"""What pyproject.toml sets for pytest-qt."""
+
+
+class NoQt(MetaPathFinder):
+    """Whatever imports Qt is skipped."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        if name.partition(".")[0] in ("PySide6", "pytestqt"):
+            pytest.skip(WHY_NOT, allow_module_level=True)
+
+
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    """pytest-qt is told not to load by itself, as it ends the whole run where it cannot."""
+    if not WHY_NOT:
+        pluginmanager.import_plugin("pytestqt.plugin")
+        return
+    sys.meta_path.insert(0, NoQt())
+    for name in QT_OPTIONS:
+        parser.addini(name, "Of pytest-qt, which is not loaded.")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if WHY_NOT:
+        words = f"THE WINDOW WAS NOT TESTED. {WHY_NOT}"
+        terminalreporter.write_line(words, red=True, bold=True)
+
+
+@pytest.fixture(scope="session")
+def qapp_args() -> list[str]:
+    """Qt without a screen."""
+    return ["tests", "-platform", "offscreen"]
