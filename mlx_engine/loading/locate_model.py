@@ -1,10 +1,9 @@
-"""A path, a hub id or nothing -> the files of a model."""
+"""A path, a hub id or nothing -> the files of a model; the hub's cache first, else a download."""
 
 import re
 from collections.abc import Callable
 from pathlib import Path
 
-from mlx_engine.loading.hub import download_from_hub
 from mlx_engine.loading.model_folder import (
     UNSAFE_ENDINGS,
     ModelFiles,
@@ -12,9 +11,45 @@ from mlx_engine.loading.model_folder import (
     read_folder,
     unsafe_file,
 )
-from mlx_engine.values.errors import ModelNotFound, UnsupportedModel
+from mlx_engine.values.errors import EngineError, ModelNotFound, UnsupportedModel
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[\w.-]{1,96}")
+_WANTED = ["*.safetensors", "*.json", "*.jinja", "*.txt"]
+
+
+def download_from_hub(hub_id: str, cache: Path | None = None) -> Path:
+    """The folder of `hub_id`, downloaded unless the cache has all of it.
+
+    cache: another place than the hub's own for the files. ModelNotFound when neither works.
+    """
+    cached = cached_folder(hub_id, cache)
+    return cached if cached is not None else _download(hub_id, cache)
+
+
+def cached_folder(hub_id: str, cache: Path | None = None) -> Path | None:
+    """The folder of `hub_id` in the cache, None when it is not there or not complete."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    try:
+        folder = Path(snapshot_download(hub_id, cache_dir=cache, local_files_only=True))
+        complete = read_folder(folder).config.is_file()
+    except (LocalEntryNotFoundError, HFValidationError, EngineError):
+        return None
+    return folder if complete else None
+
+
+def _download(hub_id: str, cache: Path | None) -> Path:
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(hub_id, cache_dir=cache, allow_patterns=_WANTED))
+    except Exception as error:  # whatever the client raises, the remedy is the same
+        first_line = str(error).strip().partition("\n")[0]
+        raise ModelNotFound(
+            f"{hub_id}: neither a folder here, nor in the hub's cache, nor to be downloaded "
+            f"({first_line}). Check the name and the connection, or give the path of a folder."
+        ) from error
 
 
 def locate_model(
