@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import prod
 
 from mlx_engine.loading.gguf.part import GgufPart
-from mlx_engine.loading.safetensors_header import TensorInfo
+from mlx_engine.loading.safetensors import TensorInfo
 from mlx_engine.models.stored_forms import Piece, Recipe, Recipes, Run
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import prod
 from typing import NamedTuple
 
-from mlx_engine.loading.fp8_tensors import bytes_in_file
+from mlx_engine.loading.fp8 import bytes_in_file
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.model_folder import ModelFiles
 from mlx_engine.loading.model_headers import ModelHeaders
@@ -15,7 +15,7 @@ from mlx_engine.loading.recommended_sampling import (
     read_recommendation,
     recommendation_from_gguf,
 )
-from mlx_engine.loading.safetensors_header import BYTES_OF, TensorInfo
+from mlx_engine.loading.safetensors import BYTES_OF, TensorInfo
 from mlx_engine.models.family import Figures, Shape
 from mlx_engine.values.model_description import ModelDescription, TensorGroup
 from mlx_engine.values.options import LoadOptions

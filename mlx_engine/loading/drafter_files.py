@@ -6,13 +6,12 @@ from typing import Literal
 
 import mlx.core as mx
 
-from mlx_engine.loading.element_type import cast_floats
-from mlx_engine.loading.evaluate_arrays import evaluate_arrays
-from mlx_engine.loading.fp8_tensors import join_fp8
+from mlx_engine.loading.arrays import cast_floats, evaluate_arrays
+from mlx_engine.loading.fp8 import join_fp8
 from mlx_engine.loading.json_file import read_json_object
 from mlx_engine.loading.load_tensors import load_tensors
 from mlx_engine.loading.model_folder import ModelFiles
-from mlx_engine.loading.safetensors_header import TensorInfo, merge_headers
+from mlx_engine.loading.safetensors import TensorInfo, merge_headers
 from mlx_engine.models.contract import Adapter
 from mlx_engine.models.drafters.dflash import DFlash
 from mlx_engine.models.drafters.dflash_config import DFlashConfig, is_dflash

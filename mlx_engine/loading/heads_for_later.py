@@ -10,12 +10,12 @@ from weakref import finalize
 import mlx.core as mx
 import numpy as np
 
-from mlx_engine.loading.evaluate_arrays import Stop
+from mlx_engine.loading.arrays import Stop
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.gguf.weights import load_gguf_arrays
 from mlx_engine.loading.load_tensors import load_tensors
 from mlx_engine.loading.repack_cache import RepackCache
-from mlx_engine.loading.safetensors_header import BYTES_OF, TensorInfo
+from mlx_engine.loading.safetensors import BYTES_OF, TensorInfo
 from mlx_engine.values.errors import BadModelFile, OutOfMemory
 
 _SMALL = 2**16

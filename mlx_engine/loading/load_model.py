@@ -7,9 +7,8 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from metal_kernels.lanes import NO_LANES, Lanes, Work
+from mlx_engine.loading.arrays import Progress, Stop, cast_floats, element_bytes, evaluate_arrays
 from mlx_engine.loading.describe_model import describe
-from mlx_engine.loading.element_type import cast_floats, element_bytes
-from mlx_engine.loading.evaluate_arrays import Progress, Stop, evaluate_arrays
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.heads_for_later import HeadsForLater
 from mlx_engine.loading.load_tensors import load_tensors

@@ -4,15 +4,13 @@ from collections.abc import Mapping, Sequence
 
 import mlx.core as mx
 
+from mlx_engine.loading.arrays import Progress, Stop
 from mlx_engine.loading.assembled_tensors import AssembledTensor
-from mlx_engine.loading.evaluate_arrays import Progress, Stop
-from mlx_engine.loading.fp8_tensors import Fp8Tensor
-from mlx_engine.loading.fp8_weights import unpacked_fp8
+from mlx_engine.loading.fp8 import Fp8Tensor, unpacked_fp8
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.gguf.weights import load_gguf_arrays
 from mlx_engine.loading.repack_cache import RepackCache
-from mlx_engine.loading.safetensors_header import TensorInfo
-from mlx_engine.loading.safetensors_weights import load_arrays
+from mlx_engine.loading.safetensors import TensorInfo, load_arrays
 from mlx_engine.models.stored_forms import Run
 
 _HALVES = {"BF16": mx.bfloat16, "F16": mx.float16}

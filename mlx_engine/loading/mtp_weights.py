@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mlx_engine.loading.assembled_tensors import assemble
-from mlx_engine.loading.fp8_tensors import join_fp8
+from mlx_engine.loading.fp8 import join_fp8
 from mlx_engine.loading.gguf.model import read_gguf_model
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.model_folder import (
@@ -15,7 +15,7 @@ from mlx_engine.loading.model_folder import (
     safetensors_in,
     unsafe_file,
 )
-from mlx_engine.loading.safetensors_header import TensorInfo, merge_headers
+from mlx_engine.loading.safetensors import TensorInfo, are_alike, merge_headers
 from mlx_engine.models.family import Family, Shape
 from mlx_engine.values.errors import BadModelFile, EngineError, ModelNotFound, UnsupportedModel
 from mlx_engine.values.reason import Reason
@@ -84,6 +84,28 @@ def find_heads(
             return found
         problem = problem or found.why_not
     return HeadTensors({}, str(files.root), False, problem or _none_there(needs, files))
+
+
+def without_repeats(
+    head: Mapping[str, TensorInfo],
+    trunk: Mapping[str, TensorInfo],
+    repeats: Mapping[str, str],
+) -> dict[str, TensorInfo]:
+    """The head without matrices that the trunk has too; repeats: head's name -> trunk's name.
+
+    GLM-4.5's files hold embedding and output head twice, a gigabyte each. A sample that misses a
+    difference costs acceptance, never words: the trunk is left as it is.
+    """
+    kept = dict(head)
+    for name, other in repeats.items():
+        stored = [
+            f"{name}.{part}" for part in ("weight", "scales", "biases") if f"{name}.{part}" in head
+        ]
+        twins = [trunk.get(one.replace(name, other, 1)) for one in stored]
+        if all(are_alike(head[one], twin) for one, twin in zip(stored, twins, strict=True)):
+            for one in stored:
+                del kept[one]
+    return kept
 
 
 def _not_run(files: ModelFiles, own: Mapping[str, TensorInfo], given: Path | None) -> HeadTensors:

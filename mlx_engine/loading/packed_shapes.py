@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from mlx_engine.loading.gguf.part import GgufPart
-from mlx_engine.loading.safetensors_header import TensorInfo
+from mlx_engine.loading.safetensors import TensorInfo
 from mlx_engine.models.family import Shape
 
 _WORDS_PER_SCALE = {2: 16, 4: 32, 8: 32}

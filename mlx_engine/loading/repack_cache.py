@@ -10,8 +10,7 @@ from pathlib import Path
 import mlx.core as mx
 
 from mlx_engine.loading.gguf.part import GgufPart
-from mlx_engine.loading.safetensors_header import TensorInfo, read_header
-from mlx_engine.loading.safetensors_weights import load_arrays
+from mlx_engine.loading.safetensors import TensorInfo, load_arrays, read_header
 from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.reason import Reason
 from mlx_engine.values.words import size_words

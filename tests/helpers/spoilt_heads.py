@@ -7,7 +7,7 @@ import mlx.core as mx
 import numpy as np
 
 from mlx_engine.drafting.head_check import TEXT, HeadFit, measure_fit
-from mlx_engine.loading.element_type import cast_floats
+from mlx_engine.loading.arrays import cast_floats
 from mlx_engine.loading.load_tensors import load_tensors
 from mlx_engine.loading.locate_model import locate_model
 from mlx_engine.loading.model_headers import read_headers

@@ -7,7 +7,7 @@ from typing import Literal
 
 from mlx_engine.loading.gguf.header import GgufTensor
 from mlx_engine.loading.gguf.types import KEPT, KEPT_SCALES, ROUNDED, BlockPlan, plan_of
-from mlx_engine.loading.safetensors_header import TensorInfo
+from mlx_engine.loading.safetensors import TensorInfo
 from mlx_engine.models.stored_forms import Run
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 

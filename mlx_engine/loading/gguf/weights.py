@@ -9,20 +9,52 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from mlx_engine.loading.evaluate_arrays import Progress, Stop
+from mlx_engine.loading.arrays import Progress, Stop
 from mlx_engine.loading.gguf.header import GgufTensor, map_file
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.gguf.repack import NotNumbersError, repack
 from mlx_engine.loading.gguf.types import KEPT_SCALES
-from mlx_engine.loading.mlx_memory import MlxMemory
 from mlx_engine.values.errors import BadModelFile, LoadStopped
 
 _FORMS: dict[str, str] = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
 
+_TYPES: dict[type[np.generic], mx.Dtype] = {
+    np.uint8: mx.uint8,
+    np.uint32: mx.uint32,
+    np.float16: mx.float16,
+    np.float32: mx.float32,
+}
+
+
 class _Named(NamedTuple):
     name: str
     array: mx.array
+
+
+class MlxMemory:
+    """Arrays handed out, each in NumPy's and in MLX's form; both are the same bytes.
+
+    That saves a copy of every weight.
+    """
+
+    def __init__(self) -> None:
+        self._arrays: dict[int, mx.array] = {}
+
+    def new(self, shape: tuple[int, ...], dtype: type[np.generic]) -> NDArray[Any]:
+        """An array of zeros to write to; nothing may be computed with it before it is written."""
+        array = mx.zeros(shape, _TYPES[dtype])
+        mx.eval(array)
+        view = np.array(array, copy=False)
+        self._arrays[view.ctypes.data] = array
+        return view
+
+    def array(self, values: NDArray[Any]) -> mx.array:
+        """What `new` gave, for MLX; a copy of any other array."""
+        own = self._arrays.get(values.ctypes.data)
+        if own is not None and own.shape == values.shape and values.flags.c_contiguous:
+            return own
+        return mx.array(np.ascontiguousarray(values))
 
 
 def load_gguf_arrays(

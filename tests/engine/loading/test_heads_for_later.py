@@ -19,7 +19,7 @@ from mlx_engine.loading.gguf.weights import load_gguf_arrays
 from mlx_engine.loading.heads_for_later import HeadsForLater
 from mlx_engine.loading.locate_model import locate_model
 from mlx_engine.loading.model_headers import read_headers
-from mlx_engine.loading.safetensors_header import TensorInfo
+from mlx_engine.loading.safetensors import TensorInfo
 from mlx_engine.values.errors import BadModelFile, OutOfMemory
 
 

@@ -1,23 +1,30 @@
-"""The header of a safetensors file: names, types, shapes and places, checked before any use.
+"""Safetensors files: headers checked before any use, and their arrays, lazy.
 
 Format: 8 bytes little-endian length n, n bytes of JSON, then the data
 (https://github.com/huggingface/safetensors#format). Nothing is allocated beyond the header itself.
 """
 
+from __future__ import annotations
+
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import NamedTuple, NoReturn, TypeGuard
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeGuard
 
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+
+if TYPE_CHECKING:
+    import mlx.core as mx
 
 _LENGTH_BYTES = 8
 _LARGEST_HEADER = 100_000_000  # the limit of the format's own library
 _MOST_DIMENSIONS = 8
 _LONGEST_NAME = 300
+_SAMPLES = 256
+_SAMPLE_BYTES = 4096
 
 BYTES_OF = {
     "F64": 8,
@@ -103,6 +110,28 @@ def merge_headers(paths: Iterable[Path]) -> dict[str, TensorInfo]:
     return merged
 
 
+def load_arrays(tensors: Mapping[str, TensorInfo]) -> dict[str, mx.array]:
+    """Key -> the array its header describes; nothing is read before an array is evaluated.
+
+    The keys may be other than the names in the files. BadModelFile when a file cannot be opened or
+    no longer holds what its header said.
+    """
+    files = {file: _open(file) for file in {info.file for info in tensors.values()}}
+    return {key: _array(files[info.file], info) for key, info in tensors.items()}
+
+
+def are_alike(one: TensorInfo, other: TensorInfo | None) -> bool:
+    """Whether samples of their bytes are the same; False for what is made while it is read."""
+    if type(one) is not TensorInfo or type(other) is not TensorInfo:
+        return False
+    if (one.dtype, one.shape) != (other.dtype, other.shape):
+        return False
+    try:
+        return all(a == b for a, b in zip(_samples(one), _samples(other), strict=True))
+    except OSError:
+        return False
+
+
 def _parse(path: Path, text: bytes) -> dict[str, object]:
     try:
         entries = json.loads(text.decode("utf-8"), object_pairs_hook=_without_repeats)
@@ -183,3 +212,32 @@ def _shown(value: object) -> str:
 
 def _refuse(path: Path, why: str) -> NoReturn:
     raise BadModelFile(f"{path}: damaged, {why}. Download the file again.")
+
+
+def _open(file: Path) -> dict[str, mx.array]:
+    import mlx.core as mx
+
+    try:
+        loaded = mx.load(str(file))
+    except (RuntimeError, ValueError) as error:
+        raise BadModelFile(f"{file}: cannot be loaded ({error}).") from error
+    assert isinstance(loaded, dict)
+    return loaded
+
+
+def _array(loaded: Mapping[str, mx.array], info: TensorInfo) -> mx.array:
+    array = loaded.get(info.name)
+    if array is None or array.shape != info.shape:
+        raise BadModelFile(f"{info.file}: changed while it was being opened. Try again.")
+    return array
+
+
+def _samples(info: TensorInfo) -> Iterator[bytes]:
+    """Runs of bytes at even distances, all of them where they are few."""
+    with info.file.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        begin = 8 + length + json.loads(file.read(length))[info.name]["data_offsets"][0]
+        step = max(_SAMPLE_BYTES, info.nbytes // _SAMPLES)
+        for start in range(0, info.nbytes, step):
+            file.seek(begin + start)
+            yield file.read(min(_SAMPLE_BYTES, info.nbytes - start))

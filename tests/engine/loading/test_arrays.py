@@ -1,8 +1,7 @@
 import mlx.core as mx
 import pytest
 
-from mlx_engine.loading.element_type import cast_floats, element_bytes
-from mlx_engine.loading.evaluate_arrays import SLICE_BYTES, evaluate_arrays
+from mlx_engine.loading.arrays import SLICE_BYTES, cast_floats, element_bytes, evaluate_arrays
 from mlx_engine.values.errors import BadModelFile, LoadStopped
 
 

@@ -1,14 +1,19 @@
-"""Weights stored in fp8 with scales beside them, told from headers as the weights they become."""
+"""Weights stored in fp8 with scales beside them, as the weights of 16 bits that they become."""
+
+from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mlx_engine.loading.assembled_tensors import AssembledTensor
-from mlx_engine.loading.safetensors_header import BYTES_OF, TensorInfo
+from mlx_engine.loading.safetensors import BYTES_OF, TensorInfo
 from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.reason import Reason
+
+if TYPE_CHECKING:
+    import mlx.core as mx
 
 _CODES = "F8_E4M3"
 _SCALES = ("F32", "BF16", "F16")
@@ -97,6 +102,24 @@ def fp8_reasons(tensors: Iterable[TensorInfo]) -> tuple[Reason, ...]:
         "scale is rounded to the nearest, by 0.2% at most. Without Metal they become float32."
     )
     return (Reason("unpacked-fp8", words),)
+
+
+def unpacked_fp8(codes: mx.array, scales: mx.array, block: Block, dtype: mx.Dtype) -> mx.array:
+    """The weight [..., N, K], lazy, from uint8 e4m3 and floating scales; as Fp8Tensor has them.
+
+    The product is taken in float32 and rounded once, to dtype.
+    """
+    import mlx.core as mx
+
+    *stack, rows, columns = codes.shape
+    down, across = -(-rows // block.rows), -(-columns // block.columns)
+    missing = [(0, down * block.rows - rows), (0, across * block.columns - columns)]
+    whole = mx.pad(codes, [(0, 0)] * len(stack) + missing)
+    values = mx.from_fp8(whole, mx.float32)
+    blocks = values.reshape(*stack, down, block.rows, across, block.columns)
+    factors = scales.astype(mx.float32).reshape(*stack, down, 1, across, 1)
+    product = (blocks * factors).reshape(whole.shape)
+    return product[..., :rows, :columns].astype(dtype)
 
 
 def _joined(codes: TensorInfo, scales: TensorInfo, usual: Block, dtype: str) -> Fp8Tensor:

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mlx_engine.loading.safetensors_header import merge_headers, read_header
-from mlx_engine.loading.safetensors_weights import load_arrays
+from mlx_engine.loading.safetensors import load_arrays, merge_headers, read_header
 from mlx_engine.values.errors import BadModelFile, EngineError, UnsupportedModel
 
 

@@ -1,6 +1,6 @@
-"""Reads lazy arrays into memory in slices, with progress and a way to stop."""
+"""Lazy arrays: the type floats are kept in, and reading them into memory slice by slice."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import mlx.core as mx
 
@@ -11,6 +11,24 @@ SLICE_BYTES = 32 * 2**20
 
 Progress = Callable[[int, int], None]
 Stop = Callable[[], bool]
+
+
+def cast_floats(arrays: Mapping[str, mx.array], *, metal: bool) -> dict[str, mx.array]:
+    """The same arrays, lazily cast; packed integers stay what they are.
+
+    Without Metal weights, scales and biases become float32: MLX's CPU backend computes in 16 bits
+    slowly, and with other rounding. With Metal only float64 changes, which no GPU has.
+    """
+    return {name: _cast(array, metal=metal) for name, array in arrays.items()}
+
+
+def element_bytes(config: Mapping[str, object], *, metal: bool) -> int:
+    """Bytes of one cached key or value: of the type activations have."""
+    text = config.get("text_config", config)
+    inner = text if isinstance(text, Mapping) else config
+    named = (table.get(key) for table in (inner, config) for key in ("dtype", "torch_dtype"))
+    stored = next((name for name in named if isinstance(name, str)), "bfloat16")
+    return 2 if metal and stored in ("bfloat16", "float16") else 4
 
 
 def evaluate_arrays(
@@ -64,3 +82,10 @@ def _too_large(origin: str) -> OutOfMemory:
         f"{origin}: does not fit in the memory that is free. Close other programs or take a "
         "smaller or more strongly quantised version."
     )
+
+
+def _cast(array: mx.array, *, metal: bool) -> mx.array:
+    is_wide = array.dtype == mx.float64
+    if mx.issubdtype(array.dtype, mx.floating) and (is_wide or not metal):
+        return array.astype(mx.float32)
+    return array
