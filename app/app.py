@@ -1,34 +1,68 @@
-"""Connects every object of the app, starts it, and brings it to a good end."""
+"""The one object that makes everything, joins it, starts it, and brings it to a good end."""
 
+import os
+import signal
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, QTimer
 from PySide6.QtWidgets import QApplication
 
-from app.control.library import BUILT_IN
-from app.control.model_values import model_name
+from app.control.answers import Answers
+from app.control.chat import ChatController
+from app.control.chat_list import ChatListController
+from app.control.commands import CommandController
+from app.control.compare import CompareController
+from app.control.composer import ComposerController
+from app.control.downloads import Downloads
+from app.control.drops import DropController
+from app.control.figures import LiveFigures
+from app.control.files import FileController
+from app.control.kept_settings import KeptSettings
+from app.control.library import BUILT_IN, LibraryController
+from app.control.look import LookController
+from app.control.models import ModelController, model_name
+from app.control.offers import CardController, ChatModelController
+from app.control.open_chat import OpenChat
+from app.control.session import SessionController
+from app.control.settings import SettingsController
 from app.library.download import Hub
-from app.parts import Parts
-from app.start.clipboard import keep_clipboard
-from app.start.collector import Collector
-from app.start.folders import Folders
-from app.values.chat_settings import for_model
+from app.library.machine import this_machine
+from app.library.model_card import read_card
+from app.start.folders import Folders, this_users_folders
+from app.start.lifetimes import Collector, keep_clipboard
+from app.start.mistakes import Mistakes
+from app.start.outside import OpenFiles, as_typed
+from app.start.single_instance import SingleInstance
+from app.store.session_store import SessionStore, open_passing_store, open_store
+from app.values.chat_settings import ChatSettings, for_model
+from app.values.errors import StoreError
 from app.window.crash_box import CrashBox
+from app.window.icons import app_icon
+from app.window.widgets import make_widgets
 from app.worker.contract import ModelSource
-from app.worker.replies import LoadProgress
+from app.worker.engine_worker import EngineModels, EngineWorker
+from app.worker.replies import (
+    AnswerEvents,
+    AnswerFailed,
+    AnswerWithdrawn,
+    LoadProgress,
+    Reply,
+    WorkerFailed,
+)
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.reason import Reason
 
 LEAVE_S = 2.0
+LOOK_MS = 200
+"""How often Python may look whether Ctrl-C was pressed in the terminal."""
 
 
 class App(QObject):
-    """Everything there is, from the first window to the last save.
-
-    parts: the objects, for tests as well. source, hub: where models come from, None for
-    the engine and the hub.
+    """Everything there is, from the first window to the last save; objects are made in the order
+    in which they need each other.
     """
 
     def __init__(
@@ -38,131 +72,263 @@ class App(QObject):
         source: ModelSource | None = None,
         hub: Hub | None = None,
     ) -> None:
+        """source, hub: where models come from, None for the engine and the hub."""
         super().__init__()
         self._collector = Collector(self)
-        self.parts = Parts(application, folders, source, hub)
-        self.parts.models.loaded.connect(lambda _: self._collector.settle())
-        self._end_catching = self.parts.mistakes.catch_all()
         self._is_closed = False
+        machine = this_machine()
+        self.mistakes = Mistakes(folders.logs / "headstart.log", self)
+        self.settings = KeptSettings(folders.settings_file, self)
+        self.look = LookController(application, self.settings, self)
+        self.store = _open_chats(folders.chats_file)
+        self.widgets = widgets = make_widgets(self.look.theme, self.look.sizes)
+        models = source or EngineModels(folders.kernels_file)
+        self.worker = EngineWorker(machine.usable_bytes, models, self)
+        request = self.worker.request
+        self.answers = Answers(self.store, request, parent=self)
+        self.models = ModelController(request, self)
+        self.compare = CompareController(
+            widgets.compare, self.models, request, lambda: self.chats.chat.settings, self
+        )
+        opened = OpenChat(self.store, self.settings.value.new_chat)
+        self.chats = ChatController(
+            opened, self.answers, self.models, widgets.transcript, request, self
+        )
+        self.listed = ChatListController(self.store, widgets.sidebar, parent=self)
+        self.figures = LiveFigures(widgets.strip, widgets.drafting, self.store.messages, self)
+        self.session = SessionController(
+            widgets.session, self.chats, self.models, self.figures, self.settings, machine, self
+        )
+        SettingsController(widgets.settings, self.settings, self.look, self)
+        ChatModelController(widgets.transcript.offer, self.chats, self.models, self)
+        self.composer = ComposerController(
+            widgets.composer,
+            self.chats,
+            self.answers,
+            self.models,
+            widgets.transcript.edit_last_prompt,
+            self,
+        )
+        self.cards = CardController(
+            widgets.card, widgets.layer, self.models, machine, read_card, self
+        )
+        self.library = LibraryController(
+            widgets,
+            self.cards,
+            Downloads(hub or Hub(folders.hub_models), self),
+            self.settings,
+            folders.hub_models,
+            machine,
+            self,
+        )
+        self.drops = DropController(
+            widgets, self.models, self.cards, self.library, self.composer, self
+        )
+        self.files = FileController(
+            widgets, self.store, self.drops, self.mistakes.log_file, self.new_settings, self
+        )
+        self.commands = CommandController(
+            widgets,
+            self.chats,
+            self.compare,
+            self.models,
+            self.listed,
+            self.look,
+            self.files,
+            self.settings,
+            self.begin_chat,
+            self,
+        )
+        self._end_catching = self.mistakes.catch_all()
         self._connect_models()
         self._connect_chats()
-        self._connect_drops()
         self._connect_look()
         self._connect_troubles()
-        self.parts.widgets.window.closing.connect(self.close)
+        widgets.window.closing.connect(self.close)
+
+    # from the first window to the last save
 
     def start(self, paths: Sequence[str] = ()) -> None:
         """Show the window, then load a model: one of `paths`, else the last one."""
-        parts, value = self.parts, self.parts.settings.value
-        window = parts.widgets.window
+        value, window = self.settings.value, self.widgets.window
         window.restore(value.window_state)
-        parts.listed.refresh()
-        parts.chats.begin(parts.new_settings())
+        self.listed.refresh()
+        self.chats.begin(self.new_settings())
         if value.last_chat is not None:
             self._open_last(value.last_chat)
         window.show()
-        parts.widgets.composer.setFocus()
-        parts.worker.start()
-        parts.library.refresh()
+        self.widgets.composer.setFocus()
+        self.worker.start()
+        self.library.refresh()
         self._load_first(bool(paths))
         if paths:
             self.open(paths)
 
     def open(self, paths: Sequence[str]) -> None:
         """Files and links from outside: in front, as if they were dropped."""
-        window = self.parts.widgets.window
+        window = self.widgets.window
         window.raise_()
         window.activateWindow()
         if paths:
-            self.parts.drops.take(paths)
+            self.drops.take(paths)
+
+    def new_settings(self) -> ChatSettings:
+        """What a new chat starts with, now."""
+        return for_model(self.settings.value.new_chat, self.models.description)
+
+    def begin_chat(self) -> None:
+        """Show a new chat, ready to be typed into."""
+        self.chats.begin(self.new_settings())
+        self.widgets.window.show_page("chat")
+        self.widgets.composer.setFocus()
 
     def close(self) -> None:
         """Keep everything, and end the engine's thread."""
         if self._is_closed:
             return
         self._is_closed = True
-        parts = self.parts
-        parts.answers.keep_all()
-        state = parts.widgets.window.state()
-        parts.settings.change(replace(parts.settings.value, window_state=state))
-        parts.library.close()
-        parts.worker.shutdown(LEAVE_S)
-        parts.store.close()
+        self.answers.keep_all()
+        state = self.widgets.window.state()
+        self.settings.change(replace(self.settings.value, window_state=state))
+        self.library.close()
+        self.worker.shutdown(LEAVE_S)
+        self.store.close()
         self._end_catching()
         keep_clipboard()
         self._collector.close()
 
     def _open_last(self, chat_id: int) -> None:
-        listed = {chat.id for chat in self.parts.store.chats.listed()}
+        listed = {chat.id for chat in self.store.chats.listed()}
         if chat_id in listed:
-            self.parts.chats.open(chat_id)
+            self.chats.open(chat_id)
 
     def _load_first(self, has_paths: bool) -> None:
         """The model used last, the built-in one if there is none or it is gone."""
-        recent = self.parts.settings.value.recent_models
+        recent = self.settings.value.recent_models
         last = recent[0] if recent and recent[0] != BUILT_IN else None
         if last is not None and not Path(last).exists():
             if not has_paths:
                 words = f"{last} is no longer there; the built-in model is used instead."
-                self.parts.widgets.notice.say(words)
+                self.widgets.notice.say(words)
             last = None
-        self.parts.models.load_path(last)
+        self.models.load_path(last)
 
-    # connections
+    # models
 
     def _connect_models(self) -> None:
-        parts, models, head = self.parts, self.parts.models, self.parts.widgets.head
-        parts.worker.replied.connect(parts.route)
+        models, head = self.models, self.widgets.head
+        self.worker.replied.connect(self.route)
         models.progressed.connect(self._show_progress)
         models.loaded.connect(self._use_model)
         models.failed.connect(lambda _: head.show_model(models.description))
         models.cancelled.connect(lambda: head.show_model(models.description))
         models.described.connect(self._describe_model)
         models.unloaded.connect(self._lose_model)
-        models.measured.connect(parts.figures.show_costs)
+        models.measured.connect(self.figures.show_costs)
         head.cancel_wanted.connect(models.cancel)
-        parts.library.chosen.connect(self._offer)
-        parts.library.arrived.connect(self._offer_download)
-        parts.widgets.notice.taken.connect(self._offer)
-        parts.widgets.start.built_in_wanted.connect(self._use_built_in)
+        self.widgets.notice.taken.connect(self.library.offer)
+        self.widgets.start.built_in_wanted.connect(self._use_built_in)
+
+    def route(self, reply: Reply) -> None:
+        """Hand a reply of the engine's thread to who waits for it; its mistakes are logged too."""
+        match reply:
+            case AnswerEvents() | AnswerFailed() | AnswerWithdrawn():
+                if not self.compare.take(reply):
+                    self.answers.take(reply)
+            case WorkerFailed():
+                self.mistakes.report(reply.problem.words, reply.problem.details)
+            case _:
+                self.models.take(reply)
+
+    def _use_model(self, model: ModelDescription) -> None:
+        chat, in_use = self.chats.chat, self.models.in_use
+        self._collector.settle()
+        self.widgets.head.show_model(model)
+        self.figures.show_model(model)
+        self.library.remember(model, in_use.path if in_use else None)
+        if chat.chat_id is None:
+            self.chats.change_settings(for_model(chat.settings, model))
+
+    def _describe_model(self, news: tuple[Reason, ...]) -> None:
+        """It was found out while it was used."""
+        model = self.models.description
+        self.widgets.head.show_model(model)
+        self.figures.describe_model(model)
+        if news:
+            self.widgets.notice.say(" ".join(reason.words for reason in news))
+
+    def _lose_model(self, words: str) -> None:
+        self.widgets.head.show_model(None)
+        self.figures.show_model(None)
+        self.widgets.notice.say(words)
+
+    def _show_progress(self, progress: LoadProgress) -> None:
+        name = model_name(progress.path)
+        self.widgets.head.show_loading(name, progress.done, progress.total)
+
+    def _use_built_in(self) -> None:
+        """Load it, unless it is there already; then type."""
+        current = self.models.loading or self.models.in_use
+        if current is None or current.path is not None:
+            self.models.load_path(None)
+        self.widgets.composer.setFocus()
+
+    # chats
 
     def _connect_chats(self) -> None:
-        parts, widgets = self.parts, self.parts.widgets
-        chats, transcript = parts.chats, parts.widgets.transcript
+        chats, listed, answers = self.chats, self.listed, self.answers
+        widgets, window, transcript = self.widgets, self.widgets.window, self.widgets.transcript
         transcript.regenerate_wanted.connect(chats.regenerate)
         transcript.edit_wanted.connect(chats.edit)
         transcript.continue_wanted.connect(chats.continue_answer)
         transcript.branch_wanted.connect(chats.show_branch)
-        transcript.stats_clicked.connect(lambda _: widgets.window.show_panel("drafting"))
-        transcript.link_clicked.connect(parts.files.open_link)
+        transcript.stats_clicked.connect(lambda _: window.show_panel("drafting"))
+        transcript.link_clicked.connect(self.files.open_link)
         widgets.start.asked.connect(chats.send)
+        widgets.sidebar.list.export_wanted.connect(self.files.export_chat)
+        window.dragged.connect(self.drops.hover)
+        window.drag_left.connect(self.drops.leave)
+        window.dropped.connect(self.drops.take)
         chats.opened.connect(self._show_chat)
-        chats.stored.connect(parts.listed.show_changed)
-        parts.listed.chosen.connect(self._choose_chat)
-        parts.listed.gone.connect(self._lose_chat)
-        parts.files.imported.connect(self._choose_chat)
-        parts.files.imported.connect(parts.listed.refresh)
-        parts.answers.grown.connect(parts.figures.take)
-        parts.answers.grown.connect(lambda *_: parts.session.show_now())
-        parts.answers.ended.connect(lambda answer, _: parts.figures.end(answer))
-        parts.answers.changed.connect(self._show_answering)
+        chats.stored.connect(listed.show_changed)
+        listed.chosen.connect(self._choose_chat)
+        listed.gone.connect(self._lose_chat)
+        self.files.imported.connect(self._choose_chat)
+        self.files.imported.connect(listed.refresh)
+        answers.grown.connect(self.figures.take)
+        answers.grown.connect(lambda *_: self.session.show_now())
+        answers.ended.connect(lambda answer, _: self.figures.end(answer))
+        answers.changed.connect(self._show_answering)
 
-    def _connect_drops(self) -> None:
-        parts, window = self.parts, self.parts.widgets.window
-        window.dragged.connect(parts.drops.hover)
-        window.drag_left.connect(parts.drops.leave)
-        window.dropped.connect(parts.drops.take)
-        parts.files.opened.connect(parts.drops.take)
-        parts.drops.model_offered.connect(self._offer)
-        parts.drops.heads_offered.connect(parts.cards.offer_heads)
-        parts.drops.folder_offered.connect(self._add_folder)
-        parts.drops.hub_model_offered.connect(self._download)
-        parts.drops.attached.connect(parts.composer.attach)
-        parts.drops.refused.connect(parts.widgets.notice.say)
+    def _choose_chat(self, chat_id: int, message_id: int | None = None) -> None:
+        self.widgets.window.show_page("chat")
+        self.chats.open(chat_id, message_id)
+
+    def _lose_chat(self, chat_id: int) -> None:
+        self.chats.forget(chat_id)
+        if self.chats.chat.chat_id == chat_id:
+            self.begin_chat()
+
+    def _show_chat(self) -> None:
+        widgets, chat = self.widgets, self.chats.chat
+        widgets.chat_page.show_start(not chat.turns)
+        widgets.sidebar.list.show_current(chat.chat_id)
+        self.figures.show_chat(chat.chat_id, self.chats.last_stats, self.chats.running)
+        self.session.show_now()
+        self.settings.change(replace(self.settings.value, last_chat=chat.chat_id))
+        title = chat.title or "New chat"
+        widgets.window.setWindowTitle(f"{title} – Headstart")
+
+    def _show_answering(self) -> None:
+        self.widgets.sidebar.list.show_answering(self.answers.chat_ids)
+        self.commands.refresh()
+        self.session.show_now()
+
+    # the look, and troubles
 
     def _connect_look(self) -> None:
-        parts, widgets = self.parts, self.parts.widgets
-        parts.look.dress(
+        widgets = self.widgets
+        self.look.dress(
             [
                 widgets.sidebar.set_theme,
                 widgets.window.set_theme,
@@ -186,113 +352,69 @@ class App(QObject):
                 widgets.overlay.set_theme,
             ]
         )
-        parts.settings.changed.connect(self._apply_look_switches)
+        self.settings.changed.connect(self._apply_look_switches)
         self._apply_look_switches()
-        widgets.window.folded.connect(parts.figures.show_drafting)
-
-    def _connect_troubles(self) -> None:
-        parts, notice = self.parts, self.parts.widgets.notice
-        for signal in (parts.listed.failed, parts.settings.failed, parts.files.failed):
-            signal.connect(self._say_problem)
-        parts.answers.not_saved.connect(self._say_problem)
-        parts.chats.failed.connect(self._say_failure)
-        parts.files.told.connect(notice.say)
-        notice.details_wanted.connect(self._show_details)
-        parts.mistakes.made.connect(self._show_mistake)
-        notes = (*parts.store.notices, *parts.settings.notes)
-        if notes:
-            notice.say(" ".join(notes))
-
-    # what a signal means for several parts at once
-
-    def _use_model(self, model: ModelDescription) -> None:
-        parts, chat = self.parts, self.parts.chats.chat
-        parts.widgets.head.show_model(model)
-        parts.figures.show_model(model)
-        in_use = parts.models.in_use
-        parts.library.remember(model, in_use.path if in_use else None)
-        if chat.chat_id is None:
-            parts.chats.change_settings(for_model(chat.settings, model))
-
-    def _describe_model(self, news: tuple[Reason, ...]) -> None:
-        """It was found out while it was used."""
-        model = self.parts.models.description
-        self.parts.widgets.head.show_model(model)
-        self.parts.figures.describe_model(model)
-        if news:
-            self.parts.widgets.notice.say(" ".join(reason.words for reason in news))
-
-    def _lose_model(self, words: str) -> None:
-        self.parts.widgets.head.show_model(None)
-        self.parts.figures.show_model(None)
-        self.parts.widgets.notice.say(words)
-
-    def _show_progress(self, progress: LoadProgress) -> None:
-        name = model_name(progress.path)
-        self.parts.widgets.head.show_loading(name, progress.done, progress.total)
-
-    def _offer(self, path: str | None) -> None:
-        self.parts.widgets.window.show_page("chat")
-        self.parts.cards.offer(path)
-
-    def _use_built_in(self) -> None:
-        """Load it, unless it is there already; then type."""
-        current = self.parts.models.loading or self.parts.models.in_use
-        if current is None or current.path is not None:
-            self.parts.models.load_path(None)
-        self.parts.widgets.composer.setFocus()
-
-    def _download(self, model: object) -> None:
-        self.parts.widgets.window.show_page("library")
-        self.parts.library.get(model)  # type: ignore[arg-type]
-
-    def _offer_download(self, name: str, path: str) -> None:
-        self.parts.widgets.notice.offer(f"{name} is downloaded.", path)
-
-    def _add_folder(self, folder: str) -> None:
-        self.parts.widgets.window.show_page("library")
-        self.parts.library.add_folder(folder)
-
-    def _choose_chat(self, chat_id: int, message_id: int | None = None) -> None:
-        self.parts.widgets.window.show_page("chat")
-        self.parts.chats.open(chat_id, message_id)
-
-    def _lose_chat(self, chat_id: int) -> None:
-        self.parts.chats.forget(chat_id)
-        if self.parts.chats.chat.chat_id == chat_id:
-            self.parts.begin_chat()
-
-    def _show_chat(self) -> None:
-        parts, chat = self.parts, self.parts.chats.chat
-        parts.widgets.chat_page.show_start(not chat.turns)
-        parts.widgets.sidebar.list.show_current(chat.chat_id)
-        parts.figures.show_chat(chat.chat_id, parts.chats.last_stats, parts.chats.running)
-        parts.session.show_now()
-        parts.settings.change(replace(parts.settings.value, last_chat=chat.chat_id))
-        title = chat.title or "New chat"
-        parts.widgets.window.setWindowTitle(f"{title} – Headstart")
-
-    def _show_answering(self) -> None:
-        self.parts.widgets.sidebar.list.show_answering(self.parts.answers.chat_ids)
-        self.parts.commands.refresh()
-        self.parts.session.show_now()
+        widgets.window.folded.connect(self.figures.show_drafting)
 
     def _apply_look_switches(self) -> None:
-        widgets, value = self.parts.widgets, self.parts.settings.value
-        widgets.transcript.set_drafted_shown(value.show_drafted)
-        widgets.window.set_motion(not value.reduce_motion)
+        value = self.settings.value
+        self.widgets.transcript.set_drafted_shown(value.show_drafted)
+        self.widgets.window.set_motion(not value.reduce_motion)
 
-    def _say_problem(self, words: str) -> None:
-        self.parts.mistakes.note(words)
-        self.parts.widgets.notice.say(words, is_problem=True)
+    def _connect_troubles(self) -> None:
+        for source in (self.listed, self.settings, self.files, self.answers):
+            source.failed.connect(self._tell)
+        self.chats.failed.connect(self._tell)
+        self.widgets.notice.details_wanted.connect(self._show_details)
+        self.mistakes.made.connect(self._show_mistake)
+        notes = (*self.store.notices, *self.settings.notes)
+        if notes:
+            self.widgets.notice.say(" ".join(notes))
 
-    def _say_failure(self, words: str, details: str) -> None:
-        if details:
-            self.parts.mistakes.note(f"{words}\n{details}")
-        self.parts.widgets.notice.say(words, details, is_problem=True)
+    def _tell(self, words: str, details: str = "") -> None:
+        """What went wrong, in the notice and the log."""
+        self.mistakes.note(f"{words}\n{details}" if details else words)
+        self.widgets.notice.say(words, details, is_problem=True)
 
     def _show_details(self, details: str) -> None:
-        self._show_mistake(self.parts.widgets.notice.words(), details)
+        self._show_mistake(self.widgets.notice.words(), details)
 
     def _show_mistake(self, words: str, details: str) -> None:
-        CrashBox(words, details, self.parts.widgets.window).open()
+        CrashBox(words, details, self.widgets.window).open()
+
+
+def _open_chats(file: Path) -> SessionStore:
+    """The user's chats; ones that are gone at the end when theirs cannot be opened."""
+    try:
+        return open_store(file)
+    except StoreError as error:
+        return open_passing_store(f"{error} Until then chats are lost when you quit.")
+
+
+def run_window(arguments: Sequence[str]) -> int:
+    """Show the window until it is closed; the exit status. Paths go to a window already open."""
+    paths = as_typed(arguments, Path.cwd())
+    folders = this_users_folders()
+    application = QApplication(sys.argv[:1])
+    application.setApplicationName("Headstart")
+    application.setWindowIcon(app_icon())
+    instance = SingleInstance(folders.data)
+    if instance.hand_over(paths):
+        return 0
+    app = App(application, folders)
+    files = OpenFiles()
+    application.installEventFilter(files)
+    files.opened.connect(app.open)
+    instance.called.connect(app.open)
+    instance.listen()
+    app.start(paths)
+    signal.signal(signal.SIGINT, lambda *_: application.quit())
+    wake = QTimer(interval=LOOK_MS)
+    wake.timeout.connect(lambda: None)
+    wake.start()
+    status = application.exec()
+    app.close()
+    instance.close()
+    if app.worker.isRunning():
+        os._exit(status)  # everything is saved; a pass may take a while to end
+    return status

@@ -5,19 +5,71 @@ from dataclasses import replace
 
 from PySide6.QtCore import QObject, Signal
 
-from app.control.answers import Answers
-from app.control.chat_on_show import ChatOnShow
+from app.control.answers import CLOSED, WITHDRAWN, Answers, Growth, RunningAnswer
 from app.control.models import ModelController
-from app.control.running_answer import Growth, RunningAnswer
-from app.control.shown_messages import shown_answer, shown_turn
+from app.control.open_chat import OpenChat
 from app.values.chat_settings import ChatSettings
 from app.values.chats import StoredMessage, Turn
 from app.values.errors import StoreError
-from app.window.transcript.shown_message import ShownMessage
+from app.window.transcript.shown_message import ShownMessage, State
 from app.window.transcript.transcript_view import TranscriptView
 from app.worker.replies import Problem
 from app.worker.requests import ChangeSettings, CloseChat, Request
 from mlx_engine.values.stats import GenerationStats
+
+ENDINGS = {
+    "max-tokens": "Ended at this chat's limit of tokens. Continue goes on from here.",
+    "context-full": "The context is full. Edit an earlier message or start a new chat.",
+}
+INTERRUPTED = "Interrupted reply. Continue goes on from here."
+
+
+def shown_turn(turn: Turn, *, is_last: bool = False) -> ShownMessage:
+    """A message that is not being written."""
+    message = turn.message
+    was_cut = message.state == "stopped" or message.finish_reason == "max-tokens"
+    return ShownMessage(
+        id=message.id,
+        role="assistant" if message.role == "assistant" else "user",
+        text=message.text,
+        thinking=message.thinking,
+        thinking_seconds=message.thinking_seconds,
+        spans=message.spans,
+        stats=message.stats,
+        state=_state(message),
+        branch_index=turn.number - 1,
+        branch_count=len(turn.siblings),
+        notice=_notice(message),
+        can_continue=is_last and was_cut and message.role == "assistant",
+    )
+
+
+def shown_answer(answer: RunningAnswer, turn: Turn) -> ShownMessage:
+    """The answer that is being written in the place of `turn`."""
+    return ShownMessage(
+        id=answer.message_id,
+        role="assistant",
+        text=answer.answer.text,
+        thinking=answer.thinking.text,
+        thinking_seconds=answer.thinking_seconds,
+        spans=tuple(answer.answer.spans),
+        thinking_spans=tuple(answer.thinking.spans),
+        state="live",
+        branch_index=turn.number - 1,
+        branch_count=len(turn.siblings),
+    )
+
+
+def _state(message: StoredMessage) -> State:
+    if message.interrupted and message.problem not in (CLOSED, WITHDRAWN):
+        return "failed"
+    return "stopped" if message.state == "stopped" else "done"
+
+
+def _notice(message: StoredMessage) -> str:
+    if message.interrupted:
+        return message.problem or INTERRUPTED
+    return ENDINGS.get(message.finish_reason or "", "")
 
 
 class ChatController(QObject):
@@ -37,7 +89,7 @@ class ChatController(QObject):
 
     def __init__(
         self,
-        chat: ChatOnShow,
+        chat: OpenChat,
         answers: Answers,
         models: ModelController,
         transcript: TranscriptView,

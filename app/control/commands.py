@@ -7,10 +7,11 @@ from PySide6.QtCore import QObject
 
 from app.control.chat import ChatController
 from app.control.chat_list import ChatListController
+from app.control.compare import CompareController
 from app.control.files import FileController
 from app.control.kept_settings import KeptSettings
 from app.control.look import LookController
-from app.control.stop import StopController
+from app.control.models import ModelController
 from app.window.actions import Name
 from app.window.main_window import Panel
 from app.window.widgets import Widgets
@@ -23,10 +24,11 @@ class CommandController(QObject):
         self,
         widgets: Widgets,
         chats: ChatController,
+        compare: CompareController,
+        models: ModelController,
         listed: ChatListController,
         look: LookController,
         files: FileController,
-        stops: StopController,
         settings: KeptSettings,
         new_chat: Callable[[], None],
         parent: QObject | None = None,
@@ -34,12 +36,16 @@ class CommandController(QObject):
         super().__init__(parent)
         self._widgets, self._chats, self._listed = widgets, chats, listed
         self._look, self._files, self._settings = look, files, settings
-        self._new_chat, self._stops = new_chat, stops
+        self._compare, self._models = compare, models
+        self._new_chat = new_chat
         self._connect()
         self._connect_buttons()
         widgets.window.folded.connect(self.refresh)
         settings.changed.connect(self.refresh)
-        stops.changed.connect(self.refresh)
+        for signal in (models.progressed, models.loaded, models.failed):
+            signal.connect(lambda _: self.refresh())
+        models.cancelled.connect(self.refresh)
+        compare.changed.connect(self.refresh)
         chats.opened.connect(self.refresh)
         self.refresh()
 
@@ -58,10 +64,10 @@ class CommandController(QObject):
             "find": transcript.open_find,
             "search": self._search,
             "undo-delete": widgets.sidebar.undo,
-            "stop": self._stops.stop,
+            "stop": self._stop,
             "regenerate": chats.regenerate,
             "continue": chats.continue_answer,
-            "compare": self._compare,
+            "compare": self._show_compare,
             "rename-chat": lambda: self._with_chat(widgets.sidebar.list.rename),
             "pin-chat": self._pin,
             "duplicate-chat": lambda: self._with_chat(self._listed.duplicate),
@@ -108,8 +114,9 @@ class CommandController(QObject):
         """Make checks and availability true."""
         actions, window, settings = self._widgets.actions, self._widgets.window, self._settings
         is_answering = self._chats.running is not None
+        has_work = is_answering or self._compare.is_running or self._models.loading is not None
         has_chat = self._chats.chat.chat_id is not None
-        actions.enable(self._stops.has_work, "stop")
+        actions.enable(has_work, "stop")
         actions.enable(has_chat and not is_answering, "regenerate", "continue")
         actions.enable(
             has_chat, "rename-chat", "pin-chat", "duplicate-chat", "delete-chat", "export-chat"
@@ -121,6 +128,15 @@ class CommandController(QObject):
         actions.check("drafted-words", settings.value.show_drafted)
         for scheme in ("system", "light", "dark"):
             actions.check(scheme, settings.value.theme == scheme)
+
+    def _stop(self) -> None:
+        """End one thing, what the user looks at first; what there is of an answer stays."""
+        if self._compare.is_running:
+            self._compare.stop()
+        elif self._chats.running is not None:
+            self._chats.stop()
+        else:
+            self._models.cancel()
 
     def _back_to_chat(self) -> None:
         self._widgets.window.show_page("chat")
@@ -146,7 +162,7 @@ class CommandController(QObject):
         pinned = self._widgets.actions["pin-chat"].isChecked()
         self._with_chat(lambda chat_id: self._listed.pin(chat_id, pinned))
 
-    def _compare(self) -> None:
+    def _show_compare(self) -> None:
         """With the last question as the prompt, to begin with."""
         asked = self._chats.chat.last_question
         if asked is not None:

@@ -8,8 +8,8 @@ from itertools import groupby
 
 from PySide6.QtCore import QObject, Signal
 
+from app.control.answers import RunningAnswer
 from app.control.models import ModelController
-from app.control.running_answer import RunningAnswer
 from app.values.chat_settings import ChatSettings
 from app.window.compare.compare_view import CompareView, Side
 from app.worker.replies import AnswerEvents, AnswerFailed, AnswerWithdrawn

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QObject
+from PySide6.QtWidgets import QFileDialog
 
 from app.control.answers import Answers
 from app.control.chat import ChatController
@@ -27,13 +28,11 @@ class ComposerController(QObject):
         chats: ChatController,
         answers: Answers,
         models: ModelController,
-        choose_files: Callable[[], list[Path]],
         edit_last: Callable[[], None],
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
         self._composer, self._chats, self._models = composer, chats, models
-        self._choose_files = choose_files
         self._disk = Beside(self)
         composer.sent.connect(self._send)
         composer.stop_wanted.connect(chats.stop)
@@ -57,9 +56,9 @@ class ComposerController(QObject):
         else:
             self._composer.show_ready()
 
-    def attach(self, paths: list[str]) -> None:
+    def attach(self, paths: list[Path]) -> None:
         """Attach files that were dropped."""
-        self._read([Path(path) for path in paths])
+        self._read(paths)
         self._composer.setFocus()
 
     def _read(self, paths: list[Path]) -> None:
@@ -75,7 +74,8 @@ class ComposerController(QObject):
             self._composer.show_tokens(counted.counts)
 
     def _attach(self) -> None:
-        self._read(self._choose_files())
+        paths, _ = QFileDialog.getOpenFileNames(self._composer, "Attach text files")
+        self._read([Path(path) for path in paths])
 
     def _send(self, text: str, attachments: tuple[AttachedText, ...]) -> None:
         """What could not be sent is put back."""

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QObject, QTimer
 
-from app.control.model_values import drop_plan
+from app.control.composer import ComposerController
+from app.control.library import LibraryController
 from app.control.models import ModelController
+from app.control.offers import CardController
 from app.library.dropped import (
     Dropped,
     DroppedHeads,
@@ -17,8 +19,10 @@ from app.library.dropped import (
     all_of,
 )
 from app.start.beside import Beside
-from app.window.models.drop_overlay import DropOverlay
 from app.window.models.model_values import DropPlan
+from app.window.widgets import Widgets
+from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.words import size_words
 
 PATIENCE_MS = 120
 """How long a look at the disk may take before the overlay says that it takes a while."""
@@ -30,32 +34,23 @@ class DropController(QObject):
     """Shows the plan while something hovers, and carries it out when it is let go.
 
     What things are is told from their files, beside the window, for disks may be slow.
-
-    Signals:
-        model_offered: path of a model whose card is to be shown.
-        heads_offered: path of heads for the model in use.
-        folder_offered: path of a folder with several models, for the library.
-        hub_model_offered: a HubModel to download.
-        attached: paths of text files.
-        refused: why it cannot be used.
     """
 
-    model_offered = Signal(str)
-    heads_offered = Signal(str)
-    folder_offered = Signal(str)
-    hub_model_offered = Signal(object)
-    attached = Signal(list)
-    refused = Signal(str)
-
     def __init__(
-        self, overlay: DropOverlay, models: ModelController, parent: QObject | None = None
+        self,
+        widgets: Widgets,
+        models: ModelController,
+        cards: CardController,
+        library: LibraryController,
+        composer: ComposerController,
+        parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
-        self._overlay = overlay
-        self._models = models
+        self._overlay, self._notice, self._models = widgets.overlay, widgets.notice, models
+        self._cards, self._library, self._composer = cards, library, composer
         self._disk = Beside(self)
         self._slow = QTimer(self, singleShot=True, interval=PATIENCE_MS)
-        self._slow.timeout.connect(lambda: overlay.show_plan(LOOKING))
+        self._slow.timeout.connect(lambda: self._overlay.show_plan(LOOKING))
 
     def hover(self, texts: Sequence[str]) -> None:
         """Say what letting go would do."""
@@ -79,25 +74,68 @@ class DropController(QObject):
     def _carry_out(self, things: Sequence[Dropped]) -> None:
         plan = drop_plan(things, self._models.description)
         if plan.kind == "refused":
-            self.refused.emit(f"{plan.title}: {plan.detail}")
+            self._notice.say(f"{plan.title}: {plan.detail}")
             return
         for thing in things:
             self._offer(thing)
-        texts = [str(thing.path) for thing in things if isinstance(thing, DroppedText)]
+        texts = [thing.path for thing in things if isinstance(thing, DroppedText)]
         if texts:
-            self.attached.emit(texts)
+            self._composer.attach(texts)
 
     def _offer(self, thing: Dropped) -> None:
         match thing:
             case DroppedModel():
-                self.model_offered.emit(str(thing.path))
+                self._library.offer(str(thing.path))
             case DroppedModels():
-                self.folder_offered.emit(str(thing.path))
+                self._library.add_folder(str(thing.path))
             case DroppedHeads():
-                self.heads_offered.emit(str(thing.path))
+                self._cards.offer_heads(str(thing.path))
             case DroppedHubModel():
-                self.hub_model_offered.emit(thing.model)
+                self._library.get(thing.model)
             case Refused():
-                self.refused.emit(thing.words)
+                self._notice.say(thing.words)
             case DroppedText():
                 pass  # all of them together
+
+
+def drop_plan(things: Sequence[Dropped], model: ModelDescription | None) -> DropPlan:
+    """What letting go of these would do while `model` is in use."""
+    refused = [thing for thing in things if isinstance(thing, Refused)]
+    texts = [thing for thing in things if isinstance(thing, DroppedText)]
+    if texts and len(texts) + len(refused) == len(things):
+        return _attach_plan(texts, refused)
+    if refused:
+        return DropPlan("refused", "This cannot be used", refused[0].words)
+    if len(things) != 1:
+        return DropPlan(
+            "refused", "Drop one model at a time", "Text files can be dropped together."
+        )
+    return _plan(things[0], model)
+
+
+def _plan(thing: Dropped, model: ModelDescription | None) -> DropPlan:
+    match thing:
+        case DroppedModel():
+            return DropPlan("load", f"Load {thing.path.name}", "Opened where it lies, not copied")
+        case DroppedModels():
+            title = f"Add {thing.path.name} to the library"
+            return DropPlan("folder", title, f"{thing.count} models, opened where they lie")
+        case DroppedHeads() if model is None:
+            return DropPlan(
+                "refused", "These are drafting heads", "Load the model they belong to first."
+            )
+        case DroppedHeads():
+            title = f"Use {thing.path.name} as drafting heads"
+            return DropPlan("heads", title, f"for {model.name if model else ''}, loaded anew")
+        case DroppedHubModel():
+            return DropPlan(
+                "download", f"Download {thing.model.hub_id}", "Its size is shown before it starts."
+            )
+        case _:
+            return DropPlan("refused", "This cannot be used")
+
+
+def _attach_plan(texts: list[DroppedText], refused: list[Refused]) -> DropPlan:
+    title = f"Attach {texts[0].path.name}" if len(texts) == 1 else f"Attach {len(texts)} files"
+    size = f"{size_words(sum(text.nbytes for text in texts))} of text"
+    return DropPlan("attach", title, "\n".join([size, *(thing.words for thing in refused[:3])]))

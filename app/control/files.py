@@ -5,12 +5,14 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import QFileDialog, QMessageBox, QWidget
+from PySide6.QtWidgets import QFileDialog, QMessageBox
 
+from app.control.drops import DropController
 from app.store.session_store import SessionStore
 from app.store.transfer import export_chat, import_chat
 from app.values.chat_settings import ChatSettings
 from app.values.errors import StoreError
+from app.window.widgets import Widgets
 
 MODELS = "Models and texts (*.gguf *.safetensors *.json *.txt *.md *.py *);;All files (*)"
 CHATS = "Markdown (*.md);;JSON with everything (*.json)"
@@ -22,39 +24,33 @@ ABOUT = (
 
 class FileController(QObject):
     """Signals:
-    opened: paths the user chose.
     imported: the id of a chat that came from a file.
-    told: something to know, in words.
-    failed: why it could not be done, in words.
+    failed: why something could not be done, in words.
     """
 
-    opened = Signal(list)
     imported = Signal(int)
-    told = Signal(str)
     failed = Signal(str)
 
     def __init__(
         self,
+        widgets: Widgets,
         store: SessionStore,
-        window: QWidget,
+        drops: DropController,
         log_file: Path,
         defaults: Callable[[], ChatSettings],
         parent: QObject | None = None,
     ) -> None:
+        """defaults: settings of a new chat, for what a file does not say."""
         super().__init__(parent)
-        self._store, self._window = store, window
+        self._window, self._notice = widgets.window, widgets.notice
+        self._store, self._drops = store, drops
         self._log_file, self._defaults = log_file, defaults
 
     def choose(self) -> None:
-        """Ask for a model or text files; a folder is chosen by any file in it."""
+        """Ask for a model or text files, as if they were dropped; a folder by any file in it."""
         paths, _ = QFileDialog.getOpenFileNames(self._window, "Open", "", MODELS)
         if paths:
-            self.opened.emit(paths)
-
-    def attach(self) -> list[Path]:
-        """Ask for text files."""
-        paths, _ = QFileDialog.getOpenFileNames(self._window, "Attach text files")
-        return [Path(path) for path in paths]
+            self._drops.take(paths)
 
     def export_chat(self, chat_id: int) -> None:
         """Ask where to, and write the chat there."""
@@ -70,7 +66,7 @@ class FileController(QObject):
         except StoreError as error:
             self.failed.emit(str(error))
         else:
-            self.told.emit(f"The chat was written to {path}.")
+            self._notice.say(f"The chat was written to {path}.")
 
     def import_chat(self) -> None:
         """Ask for files, and add each as a chat."""
@@ -89,7 +85,7 @@ class FileController(QObject):
             return
         self.imported.emit(imported.chat_id)
         if imported.notes:
-            self.told.emit(" ".join(imported.notes))
+            self._notice.say(" ".join(imported.notes))
 
     def open_link(self, link: str) -> None:
         """In the browser; only what the web has, never a file or a program of this computer."""
@@ -97,14 +93,14 @@ class FileController(QObject):
         if url.isValid() and url.scheme() in ("http", "https", "mailto"):
             QDesktopServices.openUrl(url)
         else:
-            self.told.emit(f"This link is not opened: {link[:200]}")
+            self._notice.say(f"This link is not opened: {link[:200]}")
 
     def show_log(self) -> None:
         """Open the log with whatever shows text here."""
         if self._log_file.exists():
             QDesktopServices.openUrl(QUrl.fromLocalFile(str(self._log_file)))
         else:
-            self.told.emit(f"Nothing has been logged yet; it will be in {self._log_file}.")
+            self._notice.say(f"Nothing has been logged yet; it will be in {self._log_file}.")
 
     def show_about(self) -> None:
         """What this is."""

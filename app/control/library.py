@@ -3,27 +3,27 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QFileDialog
 
 from app.control.downloads import Downloads
 from app.control.kept_settings import KeptSettings
-from app.control.model_values import library_entry
-from app.library.find_models import RECENT, FoundHere, Place, look_around, usual_places
+from app.control.offers import CardController
+from app.library.find_models import RECENT, FoundHere, FoundModel, look_around, usual_places
 from app.library.hub import HubModel, read_hub_link
 from app.library.machine import Machine, advice
 from app.start.beside import Beside
-from app.start.reveal import reveal
+from app.start.outside import reveal
 from app.values.app_settings import (
     with_model_folder,
     with_recent_model,
     without_model_folder,
     without_recent_model,
 )
-from app.window.models.first_run_view import FirstRunView
-from app.window.models.library_view import LibraryView
 from app.window.models.model_values import LibraryEntry, OwnFolder
+from app.window.widgets import Widgets
 from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.words import size_words
 
 BUILT_IN = "built-in"
 NO_MODEL = "This is neither a link to a model on the hub nor a name such as Qwen/Qwen3.5-4B."
@@ -38,35 +38,29 @@ QUESTIONS = (
 
 
 class LibraryController(QObject):
-    """Folders are searched beside the window, for disks may be slow.
-
-    Signals:
-        chosen: the path of a model to load, None for the built-in one.
-        arrived: name and path of a model whose download is complete.
-    """
-
-    chosen = Signal(object)
-    arrived = Signal(str, str)
+    """Folders are searched beside the window, for disks may be slow."""
 
     def __init__(
         self,
-        library: LibraryView,
-        start: FirstRunView,
+        widgets: Widgets,
+        cards: CardController,
         downloads: Downloads,
         settings: KeptSettings,
-        places: Sequence[Place],
+        hub_models: Path,
         machine: Machine,
         parent: QObject | None = None,
     ) -> None:
+        """hub_models: where the hub's own client keeps models."""
         super().__init__(parent)
-        self._library, self._start = library, start
+        self._library, self._start, self._notice = widgets.library, widgets.start, widgets.notice
+        self._window, self._cards = widgets.window, cards
         self._downloads, self._settings = downloads, settings
-        self._places = tuple(places)
+        self._places = usual_places(Path.home(), hub_models)
         self._disk = Beside(self)
         self._arrived: dict[str, str] = {}
         self._connect()
-        start.show_questions(QUESTIONS)
-        start.show_advice(advice(machine))
+        self._start.show_questions(QUESTIONS)
+        self._start.show_advice(advice(machine))
         self._show_folders(())
 
     def _connect(self) -> None:
@@ -77,7 +71,7 @@ class LibraryController(QObject):
         library.resume_wanted.connect(downloads.resume)
         library.cancel_wanted.connect(downloads.cancel)
         library.file_chosen.connect(downloads.choose)
-        library.load_wanted.connect(lambda key: self.chosen.emit(self._arrived[key]))
+        library.load_wanted.connect(lambda key: self.offer(self._arrived[key]))
         library.reveal_wanted.connect(self._reveal)
         library.forget_wanted.connect(self._forget)
         library.folders.add_wanted.connect(self._ask_folder)
@@ -85,6 +79,11 @@ class LibraryController(QObject):
         self._start.chosen.connect(self._choose)
         downloads.changed.connect(library.show_downloads)
         downloads.came.connect(self._arrive)
+
+    def offer(self, path: str | None) -> None:
+        """Show the card of a model over the chat; None is the built-in one."""
+        self._window.show_page("chat")
+        self._cards.offer(path)
 
     def refresh(self) -> None:
         """Look again; the page shows what is known until then."""
@@ -101,11 +100,13 @@ class LibraryController(QObject):
 
     def get(self, model: HubModel) -> None:
         """Say what a download would fetch, ready to begin."""
+        self._window.show_page("library")
         self._library.show_problem("")
         self._downloads.look(model)
 
     def add_folder(self, folder: str) -> None:
         """Look for models there too, from now on."""
+        self._window.show_page("library")
         self._settings.change(with_model_folder(self._settings.value, Path(folder)))
         self._show_folders(())
         self.refresh()
@@ -135,7 +136,7 @@ class LibraryController(QObject):
         )
 
     def _choose(self, path: str) -> None:
-        self.chosen.emit(None if path == BUILT_IN else path)
+        self.offer(None if path == BUILT_IN else path)
 
     def _get(self, text: str) -> None:
         link = read_hub_link(text)
@@ -146,7 +147,7 @@ class LibraryController(QObject):
 
     def _arrive(self, key: str, path: str) -> None:
         self._arrived[key] = path
-        self.arrived.emit(key.partition("@")[0], path)
+        self._notice.offer(f"{key.partition('@')[0]} is downloaded.", path)
         self.refresh()
 
     def _ask_folder(self) -> None:
@@ -163,7 +164,15 @@ class LibraryController(QObject):
         self.refresh()
 
 
-def all_places(hub_models: Path, home: Path) -> tuple[Place, ...]:
-    """The hub's cache where it really is, and the other usual places."""
-    hub = Place("Hugging Face", hub_models, "hub-cache")
-    return (hub, *(place for place in usual_places(home) if place.layout != "hub-cache"))
+def library_entry(found: FoundModel) -> LibraryEntry:
+    """A model on this computer."""
+    detail = size_words(found.nbytes) if found.nbytes else ""
+    return LibraryEntry(
+        str(found.path),
+        found.name,
+        found.place,
+        detail,
+        found.problem or "",
+        found.unfinished,
+        is_recent=found.place == RECENT,
+    )

@@ -164,3 +164,8 @@ class ModelController(QObject):
         if self._waiting and self._waiting[0].path == path:
             return self._waiting.pop(0)
         return LoadModel(path)
+
+
+def model_name(path: str | None) -> str:
+    """What a model is called before it was looked at."""
+    return BUILT_IN_NAME if path is None else Path(path).name

@@ -127,10 +127,10 @@ class Place:
     layout: Literal["hub-cache", "folders"] = "folders"
 
 
-def usual_places(home: Path) -> tuple[Place, ...]:
-    """Where Hugging Face and LM Studio keep models under this home folder."""
+def usual_places(home: Path, hub_models: Path) -> tuple[Place, ...]:
+    """The hub's cache, and where LM Studio keeps models under this home folder."""
     return (
-        Place(HUGGING_FACE, home / ".cache" / "huggingface" / "hub", "hub-cache"),
+        Place(HUGGING_FACE, hub_models, "hub-cache"),
         Place(LM_STUDIO, home / ".lmstudio" / "models"),
         Place(LM_STUDIO, home / ".cache" / "lm-studio" / "models"),
     )

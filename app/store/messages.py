@@ -20,6 +20,8 @@ from mlx_engine.values.conversation import Role
 from mlx_engine.values.events import FinishReason, GenerationFinished
 from mlx_engine.values.stats import GenerationStats
 
+SAVE_EVERY_S = 0.5
+MOST_FIGURES = 500
 _PATH = """WITH RECURSIVE path (id, height) AS (
         SELECT leaf, 0 FROM chat WHERE id = ?
         UNION ALL
@@ -31,6 +33,13 @@ _NEWEST_BELOW = """WITH RECURSIVE down (id) AS (
         SELECT (SELECT max(id) FROM message WHERE parent = down.id) FROM down WHERE id IS NOT NULL
     )
     SELECT max(id) AS id FROM down"""
+
+
+class AnswerFigures(NamedTuple):
+    """What one answer cost and won, and the name of the model that gave it."""
+
+    model: str
+    stats: GenerationStats
 
 
 class Messages:
@@ -62,6 +71,18 @@ class Messages:
         if row is None:
             raise NoSuchChat(f"Message {message_id} is not there any more: open the chat again.")
         return message_from_row(row)
+
+    def figures(self, chat_id: int) -> tuple[AnswerFigures, ...]:
+        """The newest finished answers of every branch, oldest first, for charts of a chat."""
+        rows = self._database.rows(
+            """SELECT model, stats FROM message
+                WHERE chat = ? AND stats IS NOT NULL ORDER BY id DESC LIMIT ?""",
+            chat_id,
+            MOST_FIGURES,
+        )
+        read = ((text_of(row["model"]), stats_from(content_of(row["stats"]))) for row in rows)
+        found = [AnswerFigures(model, stats) for model, stats in read if stats is not None]
+        return tuple(reversed(found))
 
     def add(self, chat_id: int, parent: int | None, role: Role, text: str) -> StoredMessage:
         """Add a complete message after `parent`, beside what is there, and select it.
@@ -216,31 +237,6 @@ def _turn(message: StoredMessage, siblings: list[int]) -> Turn:
 def _must_be_there(changed: int, message_id: int) -> None:
     if not changed:
         raise NoSuchChat(f"Message {message_id} is not there any more: open the chat again.")
-
-
-MOST = 500
-
-
-class AnswerFigures(NamedTuple):
-    """What one answer cost and won, and the name of the model that gave it."""
-
-    model: str
-    stats: GenerationStats
-
-
-def answer_figures(database: Database, chat_id: int) -> tuple[AnswerFigures, ...]:
-    """The newest finished answers of every branch, oldest first. Raises StoreError."""
-    rows = database.rows(
-        """SELECT model, stats FROM message
-            WHERE chat = ? AND stats IS NOT NULL ORDER BY id DESC LIMIT ?""",
-        chat_id,
-        MOST,
-    )
-    read = ((text_of(row["model"]), stats_from(content_of(row["stats"]))) for row in rows)
-    return tuple(AnswerFigures(model, stats) for model, stats in read if stats is not None)[::-1]
-
-
-SAVE_EVERY_S = 0.5
 
 
 class AnswerSaver:

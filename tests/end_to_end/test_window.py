@@ -30,10 +30,10 @@ def apps(qapp: QApplication, tmp_path: Path) -> Iterator[list[App]]:
 
 def close(app: App) -> None:
     app.close()
-    window = app.parts.widgets.window
+    window = app.widgets.window
     window.close()
     window.deleteLater()
-    app.parts.deleteLater()
+    app.deleteLater()
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 
 
@@ -41,34 +41,34 @@ def start(apps: list[App], qapp: QApplication, tmp_path: Path, qtbot: QtBot) -> 
     app = App(qapp, folders_in(tmp_path))
     apps.append(app)
     app.start()
-    qtbot.waitUntil(lambda: app.parts.models.description is not None, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: app.models.description is not None, timeout=PATIENCE_MS)
     return app
 
 
 def set_up(app: App, **draft: object) -> None:
     """A long, repeatable answer."""
     settings = replace(
-        app.parts.chats.chat.settings,
+        app.chats.chat.settings,
         sampling=SamplingOptions(temperature=0.7, seed=3),
         generation=GenerationOptions(max_tokens=110, ignore_eos=True),
         draft=DraftOptions(**draft),  # type: ignore[arg-type]
     )
-    app.parts.chats.change_settings(settings)
+    app.chats.change_settings(settings)
 
 
 def ask(app: App, text: str) -> None:
-    app.parts.widgets.composer.show_message(text)
-    app.parts.widgets.composer.sent.emit(text, ())
-    app.parts.widgets.composer.show_message("")
+    app.widgets.composer.show_message(text)
+    app.widgets.composer.sent.emit(text, ())
+    app.widgets.composer.show_message("")
 
 
 def is_answering(app: App) -> bool:
-    return app.parts.chats.running is not None
+    return app.chats.running is not None
 
 
 def wait_for_words(app: App, qtbot: QtBot, characters: int) -> None:
     def has_words() -> bool:
-        running = app.parts.chats.running
+        running = app.chats.running
         return running is not None and len(running.answer.text) >= characters
 
     qtbot.waitUntil(has_words, timeout=PATIENCE_MS)
@@ -76,20 +76,20 @@ def wait_for_words(app: App, qtbot: QtBot, characters: int) -> None:
 
 def wait_for_end(app: App, qtbot: QtBot) -> StoredMessage:
     qtbot.waitUntil(lambda: not is_answering(app), timeout=PATIENCE_MS)
-    answer = app.parts.chats.chat.last_answer
+    answer = app.chats.chat.last_answer
     assert answer is not None
     return answer
 
 
 def test_a_whole_session(apps: list[App], qapp: QApplication, tmp_path: Path, qtbot: QtBot) -> None:
     app = start(apps, qapp, tmp_path, qtbot)
-    widgets, chats = app.parts.widgets, app.parts.chats
+    widgets, chats = app.widgets, app.chats
     set_up(app, depth=2)
 
     ask(app, QUESTION)
     assert is_answering(app)
     wait_for_words(app, qtbot, 40)
-    history = app.parts.figures.history
+    history = app.figures.history
     assert history.drafted > 0
     assert history.depth_in_use == 2
     assert f"{100 * history.accepted / history.drafted:.0f} %" in (
@@ -100,7 +100,7 @@ def test_a_whole_session(apps: list[App], qapp: QApplication, tmp_path: Path, qt
     qtbot.waitUntil(lambda: history.depth_in_use == 0, timeout=PATIENCE_MS)
     assert is_answering(app)
 
-    app.parts.widgets.actions["stop"].trigger()
+    app.widgets.actions["stop"].trigger()
     stopped = wait_for_end(app, qtbot)
     assert stopped.state == "stopped"
     assert stopped.finish_reason == "stopped"
@@ -108,7 +108,7 @@ def test_a_whole_session(apps: list[App], qapp: QApplication, tmp_path: Path, qt
     assert stopped.spans
 
     set_up(app, depth=3)
-    app.parts.widgets.actions["regenerate"].trigger()
+    app.widgets.actions["regenerate"].trigger()
     whole = wait_for_end(app, qtbot)
     assert whole.state == "done"
     assert whole.stats is not None
@@ -119,10 +119,10 @@ def test_a_whole_session(apps: list[App], qapp: QApplication, tmp_path: Path, qt
     close(app)
     apps.remove(app)
     again = start(apps, qapp, tmp_path, qtbot)
-    shown = again.parts.widgets.transcript.column.messages()
+    shown = again.widgets.transcript.column.messages()
     assert [message.text for message in shown] == [QUESTION, whole.text]
-    assert again.parts.chats.chat.settings.draft.depth == 3
-    found = again.parts.store.search.find("twenty words")
+    assert again.chats.chat.settings.draft.depth == 3
+    found = again.store.search.find("twenty words")
     assert [hit.chat.title for hit in found] == [QUESTION]
 
 
@@ -132,20 +132,20 @@ def test_two_chats_never_share_settings(
     app = start(apps, qapp, tmp_path, qtbot)
     set_up(app, depth=4)
     ask(app, "One")
-    first = app.parts.chats.chat.chat_id
-    app.parts.widgets.actions["new-chat"].trigger()
-    assert app.parts.chats.chat.settings.draft.depth == "auto"
+    first = app.chats.chat.chat_id
+    app.widgets.actions["new-chat"].trigger()
+    assert app.chats.chat.settings.draft.depth == "auto"
     set_up(app, depth=1)
     ask(app, "Two")
-    second = app.parts.chats.chat.chat_id
+    second = app.chats.chat.chat_id
     assert first is not None
     assert second is not None
-    qtbot.waitUntil(lambda: not app.parts.answers.chat_ids, timeout=PATIENCE_MS)
-    drafted = app.parts.figures.history_of
+    qtbot.waitUntil(lambda: not app.answers.chat_ids, timeout=PATIENCE_MS)
+    drafted = app.figures.history_of
     assert len(drafted(first).depths) == 4
     assert len(drafted(second).depths) == 1
-    app.parts.chats.open(first)
-    assert app.parts.chats.chat.settings.draft.depth == 4
+    app.chats.open(first)
+    assert app.chats.chat.settings.draft.depth == 4
 
 
 def test_closing_in_the_middle_of_an_answer_keeps_it(
@@ -155,18 +155,18 @@ def test_closing_in_the_middle_of_an_answer_keeps_it(
     set_up(app, depth=2)
     ask(app, QUESTION)
     wait_for_words(app, qtbot, 30)
-    running = app.parts.chats.running
+    running = app.chats.running
     assert running is not None
     seen = running.answer.text
-    app.parts.widgets.window.close()
+    app.widgets.window.close()
     close(app)
     apps.remove(app)
     again = start(apps, qapp, tmp_path, qtbot)
-    kept = again.parts.chats.chat.last_answer
+    kept = again.chats.chat.last_answer
     assert kept is not None
     assert kept.text.startswith(seen)
     assert kept.interrupted
-    again.parts.widgets.actions["continue"].trigger()
+    again.widgets.actions["continue"].trigger()
     went_on = wait_for_end(again, qtbot)
     assert len(went_on.text) > len(kept.text)
     assert went_on.id == kept.id

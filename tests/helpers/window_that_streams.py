@@ -32,7 +32,7 @@ class Witness:
     """Appends what the transcript shows of the answer that runs."""
 
     def __init__(self, app: App, log: Path) -> None:
-        self._parts = app.parts
+        self._parts = app
         self._log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._length = 0
 
@@ -54,10 +54,10 @@ def main(folder: Path, log: Path) -> None:
     qt = QApplication(["headstart", "-platform", "offscreen"])
     app = App(qt, Folders(folder, folder, folder / "cache", folder / "logs", folder / "hub"))
     witness = Witness(app, log)
-    chats = app.parts.chats
+    chats = app.chats
 
     def ask(_: object) -> None:
-        app.parts.begin_chat()
+        app.begin_chat()
         settings = replace(
             chats.chat.settings,
             sampling=SamplingOptions(seed=time.time_ns() % 2**32),
@@ -66,7 +66,7 @@ def main(folder: Path, log: Path) -> None:
         chats.change_settings(settings)
         chats.send(QUESTION)
 
-    app.parts.models.loaded.connect(ask)
+    app.models.loaded.connect(ask)
     timer = QTimer(interval=LOOK_MS)
     timer.timeout.connect(witness.look)
     timer.start()

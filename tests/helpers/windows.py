@@ -32,17 +32,17 @@ class Driven:
     """An app under test, with the steps tests take most."""
 
     def __init__(self, app: App, qtbot: QtBot) -> None:
-        self.app, self.parts, self.widgets = app, app.parts, app.parts.widgets
+        self.app, self.widgets = app, app.widgets
         self._qtbot = qtbot
 
     def until(self, is_so: Callable[[], bool]) -> None:
         self._qtbot.waitUntil(is_so, timeout=PATIENCE_MS)
 
     def until_loaded(self) -> None:
-        self.until(lambda: self.parts.models.description is not None)
+        self.until(lambda: self.app.models.description is not None)
 
     def until_answered(self) -> None:
-        self.until(lambda: self.parts.chats.running is None)
+        self.until(lambda: self.app.chats.running is None)
 
     def send(self, text: str) -> None:
         """As if it were typed and sent."""
@@ -55,7 +55,7 @@ class Driven:
         """Send and wait; the answer's text."""
         self.send(text)
         self.until_answered()
-        answer = self.parts.chats.chat.last_answer
+        answer = self.app.chats.chat.last_answer
         assert answer is not None
         return answer.text
 
@@ -82,8 +82,8 @@ def running(
         yield driven
     finally:
         app.close()
-        window = app.parts.widgets.window
+        window = app.widgets.window
         window.close()
         window.deleteLater()
-        app.parts.deleteLater()
+        app.deleteLater()
         QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)

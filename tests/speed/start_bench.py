@@ -27,7 +27,7 @@ early = sorted({m.split(".")[0] for m in sys.modules} & {"mlx", "mlx_lm", "trans
 app.start()
 qt.processEvents()
 shown = time.perf_counter()
-while app.parts.models.description is None:
+while app.models.description is None:
     qt.processEvents()
     time.sleep(0.002)
 loaded = time.perf_counter()

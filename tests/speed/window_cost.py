@@ -47,11 +47,11 @@ def work_until(application: QApplication, is_so: Callable[[], bool]) -> None:
 
 def shown(application: QApplication, app: App) -> float:
     """Tokens per second of an answer that streams into the transcript."""
-    app.parts.chats.begin(SETTINGS)
+    app.chats.begin(SETTINGS)
     began = time.perf_counter()
-    app.parts.chats.send(QUESTION)
-    work_until(application, lambda: app.parts.chats.running is None)
-    stats = app.parts.chats.last_stats
+    app.chats.send(QUESTION)
+    work_until(application, lambda: app.chats.running is None)
+    stats = app.chats.last_stats
     assert stats is not None
     return stats.generated_tokens / (time.perf_counter() - began)
 
@@ -64,14 +64,14 @@ def unseen(application: QApplication, app: App) -> float:
         if isinstance(reply, AnswerEvents) and isinstance(reply.events[-1], GenerationFinished):
             ends.append(reply.events[-1])
 
-    worker = app.parts.worker
-    worker.replied.disconnect(app.parts.route)
+    worker = app.worker
+    worker.replied.disconnect(app.route)
     worker.replied.connect(look)
     began = time.perf_counter()
     worker.request(Ask("x", "0", (Message("user", QUESTION),), SETTINGS))
     work_until(application, lambda: bool(ends))
     worker.replied.disconnect(look)
-    worker.replied.connect(app.parts.route)
+    worker.replied.connect(app.route)
     return ends[0].stats.generated_tokens / (time.perf_counter() - began)
 
 
@@ -98,7 +98,7 @@ def main() -> None:
             source,
         )
         app.start()
-        work_until(application, lambda: bool(app.parts.figures.costs))
+        work_until(application, lambda: bool(app.figures.costs))
         unseen(application, app)
         pairs = [(unseen(application, app), shown(application, app)) for _ in range(rounds)]
         app.close()

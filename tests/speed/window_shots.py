@@ -53,12 +53,12 @@ class Photographer:
         self._scheme, self._out = scheme, out
         folders = Folders(data, data, data / "cache", data / "logs", data / "hub")
         self.app = App(application, folders)
-        self.parts, self.widgets = self.app.parts, self.app.parts.widgets
-        settings = self.parts.settings
+        self.widgets = self.app.widgets
+        settings = self.app.settings
         settings.change(replace(settings.value, theme=scheme, show_drafted=True, new_chat=SETTINGS))
         self.widgets.window.resize(*SIZE)
         self.app.start()
-        self.until(lambda: self.parts.models.description is not None)
+        self.until(lambda: self.app.models.description is not None)
         self.rest(2.5)
 
     def until(self, is_so: Callable[[], bool]) -> None:
@@ -77,16 +77,16 @@ class Photographer:
 
     def ask(self, question: str) -> None:
         """Ask and wait for the whole answer."""
-        self.parts.chats.send(question)
-        self.until(lambda: self.parts.chats.running is None)
+        self.app.chats.send(question)
+        self.until(lambda: self.app.chats.running is None)
         self.rest()
 
     def ask_until(self, question: str, characters: int) -> None:
         """Ask and wait for the beginning of the answer."""
-        self.parts.chats.send(question)
+        self.app.chats.send(question)
 
         def is_far_enough() -> bool:
-            running = self.parts.chats.running
+            running = self.app.chats.running
             return running is None or len(running.answer.text) >= characters
 
         self.until(is_far_enough)
@@ -94,14 +94,14 @@ class Photographer:
     def take_held(self, name: str) -> None:
         """A picture in the middle of an answer, which waits for it."""
         held: list[Reply] = []
-        self.parts.worker.replied.disconnect(self.parts.route)
-        self.parts.worker.replied.connect(held.append)
+        self.app.worker.replied.disconnect(self.app.route)
+        self.app.worker.replied.connect(held.append)
         self.rest(0.2)
         self.take(name)
-        self.parts.worker.replied.disconnect(held.append)
-        self.parts.worker.replied.connect(self.parts.route)
+        self.app.worker.replied.disconnect(held.append)
+        self.app.worker.replied.connect(self.app.route)
         for reply in held:
-            self.parts.route(reply)
+            self.app.route(reply)
 
     def take(self, name: str) -> None:
         """Keep a picture, in 256 colours to be small."""
@@ -140,18 +140,18 @@ def main() -> None:
 
 def shoot(camera: Photographer) -> None:
     """Every picture of one scheme."""
-    parts, widgets = camera.parts, camera.widgets
+    app, widgets = camera.app, camera.widgets
     camera.take("empty")
     for question in OLDER:
         camera.ask(question)
-        parts.begin_chat()
+        app.begin_chat()
     camera.ask(FIRST)
     camera.ask_until(SECOND, 100)
     camera.take_held("chat")
-    camera.until(lambda: parts.chats.running is None)
-    parts.chats.change_settings(replace(SETTINGS, draft=DraftOptions(depth=0)))
+    camera.until(lambda: app.chats.running is None)
+    app.chats.change_settings(replace(SETTINGS, draft=DraftOptions(depth=0)))
     camera.ask("What can you do?")
-    parts.chats.change_settings(SETTINGS)
+    app.chats.change_settings(SETTINGS)
     camera.ask("Which files can I load?")
     widgets.window.show_panel("drafting")
     camera.rest()
@@ -159,8 +159,8 @@ def shoot(camera: Photographer) -> None:
     widgets.window.show_panel("session")
     widgets.actions["compare"].trigger()
     widgets.compare.show_prompt(FIRST)
-    parts.compare.run(FIRST)
-    camera.until(lambda: not parts.compare.is_running)
+    app.compare.run(FIRST)
+    camera.until(lambda: not app.compare.is_running)
     camera.rest()
     camera.take("compare")
     pages: tuple[Page, ...] = ("settings", "library")
@@ -170,11 +170,11 @@ def shoot(camera: Photographer) -> None:
         camera.take(page)
     widgets.window.show_page("chat")
     model = str(ROOT / "assets" / "pocket_model")
-    parts.drops.hover([model])
+    app.drops.hover([model])
     camera.rest()
     camera.take("drop")
-    parts.drops.leave()
-    parts.cards.offer(model)
+    app.drops.leave()
+    app.cards.offer(model)
     camera.rest()
     camera.take("card")
     damaged = Path("Qwen3.5-9B-MTP-4bit")
@@ -182,7 +182,7 @@ def shoot(camera: Photographer) -> None:
     for name in ("config.json", "tokenizer.json", "model.safetensors"):
         content = (ROOT / "assets" / "pocket_model" / name).read_bytes()
         (damaged / name).write_bytes(content[:1_000_000])
-    parts.cards.offer(str(damaged))
+    app.cards.offer(str(damaged))
     camera.rest()
     camera.take("error")
     camera.app.close()

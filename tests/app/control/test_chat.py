@@ -37,20 +37,20 @@ def say_next(source: ScriptedModels, *answers: Answer) -> None:
 
 
 def written(driven: Driven) -> str:
-    running = driven.parts.chats.running
+    running = driven.app.chats.running
     return running.answer.text if running else ""
 
 
 def test_a_question_is_answered_shown_and_stored(driven: Driven) -> None:
     assert driven.ask("Hello there") == "You said: Hello there"
     assert driven.shown == ["Hello there", "You said: Hello there"]
-    chat = driven.parts.chats.chat
+    chat = driven.app.chats.chat
     assert chat.title == "Hello there"
-    stored = driven.parts.store.open_chat(chat.chat_id or 0)
+    stored = driven.app.store.open_chat(chat.chat_id or 0)
     assert [turn.message.text for turn in stored.turns] == driven.shown
     assert stored.turns[-1].message.model == "Pocket model"
     assert stored.turns[-1].message.spans
-    assert driven.parts.settings.value.last_chat == chat.chat_id
+    assert driven.app.settings.value.last_chat == chat.chat_id
 
 
 def test_the_engine_is_given_the_whole_branch(driven: Driven, source: ScriptedModels) -> None:
@@ -66,7 +66,7 @@ def test_stopping_keeps_what_there_is(driven: Driven, source: ScriptedModels) ->
     driven.until(lambda: len(written(driven)) > 50)
     driven.widgets.actions["stop"].trigger()
     driven.until_answered()
-    answer = driven.parts.chats.chat.last_answer
+    answer = driven.app.chats.chat.last_answer
     assert answer is not None
     assert LONG.startswith(answer.text)
     assert 50 < len(answer.text) < len(LONG)
@@ -105,7 +105,7 @@ def test_a_stopped_answer_goes_on_in_place(driven: Driven, source: ScriptedModel
     say_next(source, SLOW)
     driven.send("Go")
     driven.until(lambda: len(written(driven)) > 20)
-    driven.parts.chats.stop()
+    driven.app.chats.stop()
     driven.until_answered()
     before = driven.shown[-1]
     say_next(source, Answer(" and the end."))
@@ -115,12 +115,12 @@ def test_a_stopped_answer_goes_on_in_place(driven: Driven, source: ScriptedModel
 
 
 def test_settings_stay_in_their_chat(driven: Driven, source: ScriptedModels) -> None:
-    chats = driven.parts.chats
+    chats = driven.app.chats
     driven.ask("One")
     first = chats.chat.chat_id
     driven.widgets.session.draft_changed.emit(DraftOptions(depth=5))
     driven.widgets.session.system_changed.emit("Be brief.")
-    driven.parts.begin_chat()
+    driven.app.begin_chat()
     assert chats.chat.settings.draft == DraftOptions()
     assert chats.chat.settings.system == ""
     driven.ask("Two")
@@ -135,22 +135,22 @@ def test_settings_stay_in_their_chat(driven: Driven, source: ScriptedModels) -> 
 def test_settings_reach_an_answer_that_runs(driven: Driven, source: ScriptedModels) -> None:
     say_next(source, SLOW)
     driven.send("Go")
-    driven.until(lambda: bool(driven.parts.figures.history.tokens_per_pass_over_time))
+    driven.until(lambda: bool(driven.app.figures.history.tokens_per_pass_over_time))
     driven.widgets.session.draft_changed.emit(DraftOptions(depth=1))
     session = source.engines["None"].sessions[-1]
     driven.until(lambda: session.draft.depth == 1)
-    assert driven.parts.chats.running is not None
-    driven.parts.chats.stop()
+    assert driven.app.chats.running is not None
+    driven.app.chats.stop()
     driven.until_answered()
 
 
 def test_new_chats_begin_with_what_the_model_recommends(driven: Driven) -> None:
-    assert driven.parts.chats.chat.settings.sampling.top_k == 20
-    own = replace(driven.parts.chats.chat.settings, sampling=SamplingOptions(temperature=0.1))
-    driven.parts.chats.change_settings(own)
+    assert driven.app.chats.chat.settings.sampling.top_k == 20
+    own = replace(driven.app.chats.chat.settings, sampling=SamplingOptions(temperature=0.1))
+    driven.app.chats.change_settings(own)
     driven.widgets.session.defaults_wanted.emit()
-    driven.parts.begin_chat()
-    assert driven.parts.chats.chat.settings.sampling.temperature == 0.1
+    driven.app.begin_chat()
+    assert driven.app.chats.chat.settings.sampling.temperature == 0.1
 
 
 def test_what_the_engine_refuses_is_said_in_the_chat(
@@ -200,7 +200,7 @@ def test_an_answer_that_does_not_fit_on_the_disk_stays_on_show(
     words = LONG * 40
     say_next(source, Answer(words))
     driven.send("Go")
-    database = driven.parts.store.database
+    database = driven.app.store.database
     pages = database.rows("PRAGMA page_count")[0][0]
     database.rows(f"PRAGMA max_page_count = {pages}")
     driven.until_answered()
@@ -212,7 +212,7 @@ def test_a_mistake_of_ours_is_told_with_details(driven: Driven, source: Scripted
     say_next(source, Answer("Half", error=ZeroDivisionError("oops")))
     driven.ask("Go")
     assert "ZeroDivisionError" in driven.widgets.notice.words()
-    assert "ZeroDivisionError" in driven.parts.mistakes.log_file.read_text()
+    assert "ZeroDivisionError" in driven.app.mistakes.log_file.read_text()
     assert driven.shown[-1] == "Half"
 
 
@@ -220,21 +220,21 @@ def test_another_chat_can_be_read_while_one_is_answered(
     driven: Driven, source: ScriptedModels
 ) -> None:
     driven.ask("One")
-    first = driven.parts.chats.chat.chat_id or 0
-    driven.parts.begin_chat()
+    first = driven.app.chats.chat.chat_id or 0
+    driven.app.begin_chat()
     say_next(source, Answer(LONG, pause_s=0.002))
     driven.send("Two")
-    second = driven.parts.chats.chat.chat_id or 0
-    driven.parts.chats.open(first)
+    second = driven.app.chats.chat.chat_id or 0
+    driven.app.chats.open(first)
     assert driven.shown == ["One", "You said: One"]
-    driven.until(lambda: not driven.parts.answers.chat_ids)
+    driven.until(lambda: not driven.app.answers.chat_ids)
     assert driven.shown == ["One", "You said: One"]
-    driven.parts.chats.open(second)
+    driven.app.chats.open(second)
     assert driven.shown == ["Two", LONG]
 
 
 def test_what_cannot_be_sent_stays_in_the_composer(driven: Driven, source: ScriptedModels) -> None:
-    driven.parts.models.description = None
+    driven.app.models.description = None
     driven.widgets.composer.sent.emit("Precious words", ())
     assert driven.widgets.composer.text() == "Precious words"
     assert "No model is loaded" in driven.widgets.notice.words()

@@ -34,9 +34,9 @@ def listed(driven: Driven) -> list[str]:
 
 
 def chat(driven: Driven, question: str) -> int:
-    driven.parts.begin_chat()
+    driven.app.begin_chat()
     driven.ask(question)
-    return driven.parts.chats.chat.chat_id or 0
+    return driven.app.chats.chat.chat_id or 0
 
 
 def test_a_new_chat_appears_with_its_first_question(driven: Driven) -> None:
@@ -44,7 +44,7 @@ def test_a_new_chat_appears_with_its_first_question(driven: Driven) -> None:
     chat(driven, "First")
     chat(driven, "Second")
     assert listed(driven) == ["Today", "Second", "First"]
-    driven.parts.begin_chat()
+    driven.app.begin_chat()
     assert listed(driven) == ["Today", "Second", "First"], "an empty chat is not stored"
 
 
@@ -55,7 +55,7 @@ def test_deleting_can_be_undone(driven: Driven) -> None:
     assert driven.shown == []
     driven.widgets.actions["undo-delete"].trigger()
     assert listed(driven) == ["Today", "Precious"]
-    assert driven.parts.chats.chat.chat_id == first
+    assert driven.app.chats.chat.chat_id == first
     assert driven.shown[0] == "Precious"
 
 
@@ -63,7 +63,7 @@ def test_what_is_in_effect_is_said_of_the_chat_on_show(driven: Driven) -> None:
     chat(driven, "Drafted")
     driven.widgets.session.draft_changed.emit(DraftOptions(depth=2))
     assert "Pinned: 2." in in_effect(driven)
-    driven.parts.begin_chat()
+    driven.app.begin_chat()
     assert "Pinned" not in in_effect(driven)
 
 
@@ -75,7 +75,7 @@ def in_effect(driven: Driven) -> str:
 def test_the_bin_gives_back_and_empties(driven: Driven) -> None:
     first, second = chat(driven, "First"), chat(driven, "Second")
     for one in (first, second):
-        driven.parts.listed.delete(one)
+        driven.app.listed.delete(one)
     driven.widgets.sidebar.bin_wanted.emit(True)
     assert listed(driven) == ["Bin", "Second", "First"]
     driven.widgets.sidebar.list.restore_wanted.emit(first)
@@ -89,7 +89,7 @@ def test_a_chat_that_is_answered_can_be_deleted(driven: Driven, source: Scripted
     source.engines["None"].answers.append(Answer("word " * 500, pause_s=0.01))
     driven.send("Long one")
     driven.widgets.actions["delete-chat"].trigger()
-    driven.until(lambda: not driven.parts.answers.chat_ids)
+    driven.until(lambda: not driven.app.answers.chat_ids)
     assert listed(driven) == []
     assert driven.ask("Next") == "You said: Next"
 
@@ -97,12 +97,12 @@ def test_a_chat_that_is_answered_can_be_deleted(driven: Driven, source: Scripted
 def test_search_finds_words_in_answers_and_opens_them(driven: Driven) -> None:
     chat(driven, "About whales")
     chat(driven, "About ships")
-    driven.parts.listed.search("said whales")
+    driven.app.listed.search("said whales")
     assert listed(driven) == ["Found", "About whales"]
     found = driven.widgets.sidebar.list.model().index(1, 0).data(256)
     driven.widgets.sidebar.list.chosen.emit(found.chat.id, found.message_id)
     assert driven.shown[0] == "About whales"
-    driven.parts.listed.search("")
+    driven.app.listed.search("")
     assert len(listed(driven)) == 3
 
 
@@ -115,17 +115,17 @@ def test_renaming_pinning_and_copying(driven: Driven) -> None:
     driven.widgets.sidebar.list.duplicate_wanted.emit(first)
     assert "Better (copy)" in listed(driven)
     assert driven.shown == ["First", "You said: First"]
-    assert driven.parts.chats.chat.chat_id != first
+    assert driven.app.chats.chat.chat_id != first
 
 
 @pytest.mark.parametrize("ending", ["md", "json"])
 def test_a_chat_goes_to_a_file_and_comes_back(driven: Driven, tmp_path: Path, ending: str) -> None:
     first = chat(driven, "Carry me")
     file = tmp_path / f"chat.{ending}"
-    driven.parts.files.export_to(first, file)
+    driven.app.files.export_to(first, file)
     assert str(file) in driven.widgets.notice.words()
-    driven.parts.files.import_from(file)
-    assert driven.parts.chats.chat.chat_id != first
+    driven.app.files.import_from(file)
+    assert driven.app.chats.chat.chat_id != first
     assert driven.shown == ["Carry me", "You said: Carry me"]
     assert listed(driven).count("Carry me") == 2
 
@@ -133,7 +133,7 @@ def test_a_chat_goes_to_a_file_and_comes_back(driven: Driven, tmp_path: Path, en
 def test_a_file_that_is_no_chat_is_refused_in_words(driven: Driven, tmp_path: Path) -> None:
     file = tmp_path / "chat.json"
     file.write_text("{}")
-    driven.parts.files.import_from(file)
+    driven.app.files.import_from(file)
     assert "chat.json" in driven.widgets.notice.words()
 
 
@@ -143,20 +143,20 @@ def test_a_chat_that_goes_on_moves_to_the_top(driven: Driven, source: ScriptedMo
     chat(driven, "Third")
     day = 86_400
     for chat_id, days in ((first, 1), (second, 40)):
-        driven.parts.store.database.write(
+        driven.app.store.database.write(
             "UPDATE chat SET updated_at = updated_at - ? WHERE id = ?", days * day, chat_id
         )
-    driven.parts.listed.refresh()
+    driven.app.listed.refresh()
     before = listed(driven)
     assert before[:4] == ["Today", "Third", "Yesterday", "First"]
-    driven.parts.chats.open(first)
+    driven.app.chats.open(first)
     driven.ask("More?")
     assert listed(driven) == ["Today", "First", "Third", *before[4:]], "no heading without a chat"
-    driven.parts.listed.pin(second, True)
-    driven.parts.listed.pin(first, True)
-    driven.parts.chats.open(second)
+    driven.app.listed.pin(second, True)
+    driven.app.listed.pin(first, True)
+    driven.app.chats.open(second)
     driven.ask("And you?")
     assert listed(driven) == ["Pinned", "Second", "First", "Today", "Third"]
     told = listed(driven)
-    driven.parts.listed.refresh()
+    driven.app.listed.refresh()
     assert listed(driven) == told, "one row at a time comes to the same as all at once"

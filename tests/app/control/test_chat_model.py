@@ -36,8 +36,8 @@ def driven(
 
 
 def load(driven: Driven, path: Path | None) -> None:
-    driven.parts.models.load_path(None if path is None else str(path))
-    driven.until(lambda: driven.parts.models.loading is None)
+    driven.app.models.load_path(None if path is None else str(path))
+    driven.until(lambda: driven.app.models.loading is None)
 
 
 def said(driven: Driven) -> str:
@@ -49,21 +49,21 @@ def test_the_model_of_a_chat_is_offered_and_loaded_on_demand(
 ) -> None:
     load(driven, other)
     driven.ask("One")
-    first = driven.parts.chats.chat.chat_id or 0
-    assert driven.parts.chats.chat.settings.model_path == str(other)
+    first = driven.app.chats.chat.chat_id or 0
+    assert driven.app.chats.chat.settings.model_path == str(other)
     assert said(driven) == ""
     load(driven, None)
     assert said(driven) == "This chat was answered by Other-8B."
-    driven.parts.begin_chat()
+    driven.app.begin_chat()
     assert said(driven) == ""
-    driven.parts.chats.open(first)
+    driven.app.chats.open(first)
     assert source.loaded == ["None", str(other), "None"], "nothing loads by itself"
     button = driven.widgets.transcript.offer.load
     assert button.text() == "Load Other-8B"
     button.setFocus()
     qtbot.keyClick(button, Qt.Key.Key_Space)
     assert said(driven) == ""
-    driven.until(lambda: driven.parts.models.model_name == "Other-8B")
+    driven.until(lambda: driven.app.models.model_name == "Other-8B")
     assert said(driven) == ""
 
 
@@ -80,7 +80,7 @@ def test_a_model_that_is_gone_is_said_so(driven: Driven, other: Path) -> None:
     driven.ask("One")
     load(driven, None)
     other.unlink()
-    driven.parts.chats.open(driven.parts.chats.chat.chat_id or 0)
+    driven.app.chats.open(driven.app.chats.chat.chat_id or 0)
     assert f"Other-8B, which is no longer at {other}." in said(driven)
     assert not driven.widgets.transcript.offer.load.isVisible()
 
@@ -90,8 +90,8 @@ def test_a_chat_from_a_file_names_no_place_and_offers_nothing(
 ) -> None:
     load(driven, other)
     driven.ask("One")
-    driven.parts.files.export_to(driven.parts.chats.chat.chat_id or 0, tmp_path / "chat.json")
+    driven.app.files.export_to(driven.app.chats.chat.chat_id or 0, tmp_path / "chat.json")
     load(driven, None)
-    driven.parts.files.import_from(tmp_path / "chat.json")
-    assert driven.parts.chats.chat.last_answer is not None
+    driven.app.files.import_from(tmp_path / "chat.json")
+    assert driven.app.chats.chat.last_answer is not None
     assert said(driven) == ""

@@ -74,7 +74,7 @@ def test_a_model_folder_or_a_file_of_it(driven: Driven, tmp_path: Path) -> None:
     drop(driven, mime)
     driven.until(driven.widgets.layer.isVisible)
     driven.widgets.card.load_wanted.emit()
-    driven.until(lambda: driven.parts.models.model_name == "Small-4bit")
+    driven.until(lambda: driven.app.models.model_name == "Small-4bit")
 
 
 def test_files_of_one_model_at_once_and_one_shard_for_all(driven: Driven, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_folder_of_several_models_is_for_the_library(driven: Driven, tmp_path:
     assert drag(driven, mime).startswith("Add many to the library 2 models")
     drop(driven, mime)
     driven.until(lambda: driven.widgets.window.page == "library")
-    assert driven.parts.settings.value.model_folders == (tmp_path / "many",)
+    assert driven.app.settings.value.model_folders == (tmp_path / "many",)
 
 
 def test_texts_together_with_one_that_is_none(driven: Driven, tmp_path: Path) -> None:
@@ -144,5 +144,5 @@ def test_files_of_no_use(driven: Driven, tmp_path: Path) -> None:
 def test_two_files_opened_one_after_the_other_both_count(driven: Driven, tmp_path: Path) -> None:
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text(name)
-        driven.parts.drops.take([str(tmp_path / name)])
+        driven.app.drops.take([str(tmp_path / name)])
     driven.until(lambda: len(driven.widgets.composer.attachments()) == 2)

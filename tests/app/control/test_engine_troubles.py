@@ -38,7 +38,7 @@ def card_says(driven: Driven) -> str:
 
 
 def offer(driven: Driven, path: Path) -> None:
-    driven.parts.cards.offer(str(path))
+    driven.app.cards.offer(str(path))
     driven.until(driven.widgets.layer.isVisible)
 
 
@@ -50,7 +50,7 @@ def test_closing_in_the_middle_of_a_load_is_quick(driven: Driven, source: Script
     started = time.perf_counter()
     driven.widgets.window.close()
     assert time.perf_counter() - started < 10
-    assert not driven.parts.worker.isRunning()
+    assert not driven.app.worker.isRunning()
     assert str(POCKET) not in source.loaded
 
 
@@ -61,7 +61,7 @@ def test_a_model_whose_file_is_deleted_under_its_card(
     del source.engines[str(POCKET)]
     driven.widgets.card.load_wanted.emit()
     driven.until(lambda: "no such file or folder" in card_says(driven))
-    assert driven.parts.models.model_name == "Pocket model"
+    assert driven.app.models.model_name == "Pocket model"
     driven.widgets.card.closed.emit()
     assert driven.ask("Still there?") == "You said: Still there?"
 
@@ -72,8 +72,8 @@ def test_the_card_of_one_model_is_left_alone_by_the_load_of_another(
     other = tmp_path / "other.gguf"
     source.engines[str(other)] = WorkerEngine(description=described("Other", 10**9))
     offer(driven, POCKET)
-    driven.parts.models.load_path(str(other))
-    driven.until(lambda: driven.parts.models.model_name == "Other")
+    driven.app.models.load_path(str(other))
+    driven.until(lambda: driven.app.models.model_name == "Other")
     assert driven.widgets.layer.isVisible()
     assert "pocket_model" in card_says(driven)
 
@@ -101,7 +101,7 @@ def test_a_bug_outside_of_answers_opens_the_crash_box(
     source.engines[str(POCKET)] = WorkerEngine(
         description=described("Large", 10**9), passes_left=1, pass_s=-1.0
     )
-    driven.parts.models.load_path(str(POCKET))
+    driven.app.models.load_path(str(POCKET))
     driven.until(lambda: driven.widgets.window.findChild(CrashBox) is not None)
     box = driven.widgets.window.findChild(CrashBox)
     assert box.isVisible()
@@ -114,16 +114,16 @@ def test_tokens_of_an_attachment_are_counted_while_an_answer_runs(
 ) -> None:
     source.engines["None"].answers.append(Answer("word " * 3000, pause_s=0.005))
     driven.send("Go")
-    driven.until(lambda: bool(driven.parts.figures.history.tokens_per_pass_over_time))
+    driven.until(lambda: bool(driven.app.figures.history.tokens_per_pass_over_time))
     note = tmp_path / "note.py"
     note.write_text("print('hello')\n")
-    driven.parts.drops.take([str(note)])
+    driven.app.drops.take([str(note)])
     composer = driven.widgets.composer
     driven.until(
         lambda: any(
             label.text().endswith("B · 4 tokens") for label in composer.findChildren(QLabel)
         )
     )
-    assert driven.parts.chats.running is not None
-    driven.parts.chats.stop()
+    assert driven.app.chats.running is not None
+    driven.app.chats.stop()
     driven.until_answered()

@@ -14,7 +14,7 @@ from windows import Driven, running, scripted
 
 from app.library.download import Hub
 from app.library.find_models import RECENT
-from app.start.reveal import reveal
+from app.start.outside import reveal
 from app.values.app_settings import with_recent_model
 from app.window.controls.labels import ShortLabel
 from app.window.models.download_row import DownloadRow
@@ -81,24 +81,24 @@ def press(driven: Driven, text: str) -> None:
 def test_own_folders_are_searched_kept_and_given_up(driven: Driven, tmp_path: Path) -> None:
     folder = tmp_path / "models of mine"
     model_folder(folder / "first")
-    driven.parts.library.add_folder(str(folder))
+    driven.app.library.add_folder(str(folder))
     driven.until(lambda: "first" in names(driven))
-    driven.parts.library.add_folder(str(folder))
-    assert driven.parts.settings.value.model_folders == (folder,)
+    driven.app.library.add_folder(str(folder))
+    assert driven.app.settings.value.model_folders == (folder,)
     shutil.rmtree(folder)
-    driven.parts.library.refresh()
+    driven.app.library.refresh()
     driven.until(lambda: "first" not in names(driven))
     driven.until(lambda: "it is not there now" in folders_shown(driven))
     driven.widgets.library.folders.remove_wanted.emit(str(folder))
-    assert driven.parts.settings.value.model_folders == ()
+    assert driven.app.settings.value.model_folders == ()
 
 
 def test_a_recent_model_that_is_gone_is_marked_and_can_be_forgotten(
     driven: Driven, tmp_path: Path
 ) -> None:
     gone = str(tmp_path / "gone.gguf")
-    driven.parts.settings.change(with_recent_model(driven.parts.settings.value, gone))
-    driven.parts.library.refresh()
+    driven.app.settings.change(with_recent_model(driven.app.settings.value, gone))
+    driven.app.library.refresh()
     driven.until(lambda: "gone.gguf" in names(driven))
     entry = next(entry for entry in entries(driven) if entry.path == gone)
     assert (entry.place, entry.is_recent) == (RECENT, True)
@@ -122,7 +122,7 @@ def test_from_a_link_to_the_loaded_model_over_a_cut_and_a_damaged_file(
     driven: Driven, fake: FakeHub, source: ScriptedModels, tmp_path: Path
 ) -> None:
     fake.cut_at["model.safetensors"] = 3 * 2**20
-    driven.parts.drops.take([LINK])
+    driven.app.drops.take([LINK])
     driven.until(lambda: driven.widgets.window.page == "library")
     driven.until(lambda: "free on the disk" in words(driven))
     assert "4 files" in words(driven)
@@ -145,11 +145,11 @@ def test_from_a_link_to_the_loaded_model_over_a_cut_and_a_damaged_file(
     driven.until(driven.widgets.layer.isVisible)
     assert driven.widgets.window.page == "chat"
     driven.widgets.card.load_wanted.emit()
-    driven.until(lambda: driven.parts.models.model_name == "small")
+    driven.until(lambda: driven.app.models.model_name == "small")
 
 
 def test_the_notice_offers_what_came(driven: Driven) -> None:
-    driven.parts.drops.take([LINK])
+    driven.app.drops.take([LINK])
     driven.until(lambda: bool(driven.widgets.library.findChildren(DownloadRow)))
     driven.until(lambda: "free on the disk" in words(driven))
     press(driven, "Download")
@@ -181,7 +181,7 @@ def test_one_of_several_ggufs_is_chosen(driven: Driven, fake: FakeHub) -> None:
 
 def test_a_download_of_an_earlier_day_goes_on_by_a_click(driven: Driven, tmp_path: Path) -> None:
     (tmp_path / "home" / "hub" / "models--org--small" / "blobs").mkdir(parents=True)
-    driven.parts.library.refresh()
+    driven.app.library.refresh()
     driven.until(lambda: "org/small" in names(driven))
     models = driven.widgets.library.findChild(LibraryList)
     rows = [models.item(n) for n in range(models.count())]

@@ -54,7 +54,7 @@ def test_text_grows_and_shrinks(driven: Driven, qapp: QApplication) -> None:
     usual = qapp.font().pixelSize()
     driven.widgets.actions["larger"].trigger()
     driven.widgets.actions["larger"].trigger()
-    assert driven.parts.settings.value.text_zoom == 1.2
+    assert driven.app.settings.value.text_zoom == 1.2
     assert qapp.font().pixelSize() > usual
     driven.widgets.actions["actual-size"].trigger()
     assert qapp.font().pixelSize() == usual
@@ -93,8 +93,8 @@ def test_stop_is_there_only_while_something_runs(driven: Driven) -> None:
 
 
 def test_a_mistake_in_a_slot_is_kept_and_told(driven: Driven) -> None:
-    driven.parts.mistakes.take(ValueError, ValueError("oops"), None)
-    assert "ValueError: oops" in driven.parts.mistakes.log_file.read_text()
+    driven.app.mistakes.take(ValueError, ValueError("oops"), None)
+    assert "ValueError: oops" in driven.app.mistakes.log_file.read_text()
     boxes = [w for w in QApplication.topLevelWidgets() if w.windowTitle().endswith("a mistake")]
     assert boxes
     for box in boxes:
@@ -106,7 +106,7 @@ def test_panels_have_room_for_larger_text_from_the_start(
 ) -> None:
     with running(qapp, qtbot, tmp_path, scripted()) as first:
         usual = first.widgets.sidebar.width()
-        settings = first.parts.settings
+        settings = first.app.settings
         settings.change(replace(settings.value, text_zoom=1.5))
         assert first.widgets.sidebar.minimumWidth() > usual
     with running(qapp, qtbot, tmp_path, scripted()) as again:
@@ -130,7 +130,7 @@ def test_escape_in_a_search_leaves_the_answer_alone(
             assert focus is not None
             qtbot.keyClicks(focus, "zebra")
             qtbot.keyClick(focus, Qt.Key.Key_Escape)
-            assert driven.parts.chats.running is not None
+            assert driven.app.chats.running is not None
             assert not widgets.transcript.find_bar.isVisible()
         assert isinstance(focus, QLineEdit) and focus.text() == ""
         widgets.actions["stop"].trigger()

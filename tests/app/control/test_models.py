@@ -48,18 +48,18 @@ def test_the_built_in_model_is_loaded_first_and_the_last_one_after(
     qapp: QApplication, qtbot: QtBot, tmp_path: Path, source: ScriptedModels, model: Path
 ) -> None:
     with running(qapp, qtbot, tmp_path, source) as first:
-        assert first.parts.settings.value.recent_models == (BUILT_IN,)
-        first.parts.models.load_path(str(model))
-        first.until(lambda: first.parts.models.model_name == "Small-4bit")
-        path = first.parts.settings.value.recent_models[0]
+        assert first.app.settings.value.recent_models == (BUILT_IN,)
+        first.app.models.load_path(str(model))
+        first.until(lambda: first.app.models.model_name == "Small-4bit")
+        path = first.app.settings.value.recent_models[0]
     source.engines[path] = source.engines[str(model)]
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).touch()
     with running(qapp, qtbot, tmp_path, source) as again:
-        assert again.parts.models.model_name == "Small-4bit"
+        assert again.app.models.model_name == "Small-4bit"
     Path(path).unlink()
     with running(qapp, qtbot, tmp_path, source) as without:
-        assert without.parts.models.model_name == "Pocket model"
+        assert without.app.models.model_name == "Pocket model"
         assert "no longer there" in without.widgets.notice.words()
 
 
@@ -73,7 +73,7 @@ def test_a_dropped_model_shows_its_card_and_loads(driven: Driven, model: Path) -
     window.dropped.emit([str(model)])
     driven.until(driven.widgets.layer.isVisible)
     driven.widgets.card.load_wanted.emit()
-    driven.until(lambda: driven.parts.models.model_name == "Small-4bit")
+    driven.until(lambda: driven.app.models.model_name == "Small-4bit")
     assert not driven.widgets.layer.isVisible()
 
 
@@ -81,34 +81,34 @@ def test_a_load_that_fails_leaves_the_model_in_use(
     driven: Driven, source: ScriptedModels, model: Path
 ) -> None:
     source.broken[str(model)] = BadModelFile("model.safetensors: ends too early.")
-    driven.parts.drops.take([str(model)])
+    driven.app.drops.take([str(model)])
     driven.until(driven.widgets.layer.isVisible)
     driven.widgets.card.load_wanted.emit()
-    driven.until(lambda: driven.parts.models.loading is None)
+    driven.until(lambda: driven.app.models.loading is None)
     assert driven.widgets.layer.isVisible()
-    assert driven.parts.models.model_name == "Pocket model"
+    assert driven.app.models.model_name == "Pocket model"
     driven.widgets.card.closed.emit()
     assert driven.ask("Still there?") == "You said: Still there?"
 
 
 def test_a_load_can_be_cancelled(driven: Driven, source: ScriptedModels, model: Path) -> None:
     source.pause_s = 0.2
-    driven.parts.drops.take([str(model)])
+    driven.app.drops.take([str(model)])
     driven.until(driven.widgets.layer.isVisible)
     driven.widgets.card.load_wanted.emit()
     driven.widgets.card.cancel_wanted.emit()
-    driven.until(lambda: driven.parts.models.loading is None)
-    assert driven.parts.models.model_name == "Pocket model"
+    driven.until(lambda: driven.app.models.loading is None)
+    assert driven.app.models.model_name == "Pocket model"
     assert str(model) not in source.loaded
 
 
 def test_what_cannot_be_used_is_refused_with_its_reason(driven: Driven, tmp_path: Path) -> None:
     picture = tmp_path / "photo.bin"
     picture.write_bytes(b"\x00" * 50)
-    driven.parts.drops.hover([str(picture)])
+    driven.app.drops.hover([str(picture)])
     driven.until(driven.widgets.overlay.isVisible)
     assert "cannot be used" in driven.widgets.overlay.accessibleDescription()
-    driven.parts.drops.take([str(picture)])
+    driven.app.drops.take([str(picture)])
     driven.until(lambda: bool(driven.widgets.notice.words()))
     assert "photo.bin" in driven.widgets.notice.words()
 
@@ -120,7 +120,7 @@ def label_texts(driven: Driven) -> list[str]:
 def test_texts_are_attached_and_sent_with_the_message(driven: Driven, tmp_path: Path) -> None:
     note = tmp_path / "note.py"
     note.write_text("print('hello')\n")
-    driven.parts.drops.take([str(note)])
+    driven.app.drops.take([str(note)])
     driven.until(lambda: bool(driven.widgets.composer.attachments()))
     assert [a.name for a in driven.widgets.composer.attachments()] == ["note.py"]
     driven.until(lambda: any("4 tok" in text for text in label_texts(driven)))
@@ -133,7 +133,7 @@ def test_texts_are_attached_and_sent_with_the_message(driven: Driven, tmp_path: 
 def test_other_numerics_load_the_model_anew(driven: Driven, source: ScriptedModels) -> None:
     driven.widgets.session.numerics_changed.emit("fast")
     fast = LoadModel(None, None, LoadOptions(numerics="fast"))
-    driven.until(lambda: driven.parts.models.in_use == fast)
+    driven.until(lambda: driven.app.models.in_use == fast)
     assert source.loaded == ["None", "None"]
 
 
@@ -141,29 +141,29 @@ def test_comparing_runs_both_ways_and_keeps_nothing(driven: Driven, source: Scri
     source.engines["None"].answers.extend([Answer("Same words here"), Answer("Same words here")])
     driven.widgets.actions["compare"].trigger()
     assert driven.widgets.window.page == "compare"
-    driven.parts.compare.run("Why?")
-    driven.until(lambda: not driven.parts.compare.is_running)
+    driven.app.compare.run("Why?")
+    driven.until(lambda: not driven.app.compare.is_running)
     on, off = source.engines["None"].sessions[-2:]
     assert on.draft.source == "mtp"
     assert off.draft.source == "none"
     assert on.sampling.seed == off.sampling.seed is not None
-    assert driven.parts.store.chats.listed() == ()
+    assert driven.app.store.chats.listed() == ()
     assert driven.ask("And the chat?") == "You said: And the chat?"
 
 
 def test_comparing_can_be_stopped(driven: Driven, source: ScriptedModels) -> None:
     source.engines["None"].answers.append(Answer("word " * 500, pause_s=0.01))
-    driven.parts.compare.run("Why?")
+    driven.app.compare.run("Why?")
     driven.until(lambda: bool(source.engines["None"].sessions))
     driven.widgets.compare.stop_wanted.emit()
-    driven.until(lambda: not driven.parts.compare.is_running)
+    driven.until(lambda: not driven.app.compare.is_running)
     assert len(source.engines["None"].sessions) == 1
 
 
 def test_costs_are_measured_for_the_drafting_view(driven: Driven) -> None:
     driven.widgets.window.show_panel("drafting")
-    driven.until(lambda: bool(driven.parts.figures.costs))
-    assert driven.parts.figures.costs == (10.0, 11.0, 12.5)
+    driven.until(lambda: bool(driven.app.figures.costs))
+    assert driven.app.figures.costs == (10.0, 11.0, 12.5)
 
 
 def test_heads_that_turn_out_not_to_fit_are_said_everywhere(
@@ -177,7 +177,7 @@ def test_heads_that_turn_out_not_to_fit_are_said_everywhere(
         assert notice.words() == MISFIT.words
         assert MISFIT.words in words_of(driven.widgets.drafting)
         assert "1 MTP head, seemingly of another model" in words_of(panel)
-        assert driven.parts.models.model_name == "Pocket model"
+        assert driven.app.models.model_name == "Pocket model"
         notice.hide()
         driven.ask("And?")
         assert notice.words() == "", "it is said once"
@@ -185,11 +185,11 @@ def test_heads_that_turn_out_not_to_fit_are_said_everywhere(
 
 def test_the_output_head_in_use_is_said(driven: Driven, source: ScriptedModels) -> None:
     driven.ask("Why?")
-    driven.parts.models.drafts_through.emit(
-        DraftOutputInUse(str(driven.parts.chats.chat.chat_id), "4-bit")
+    driven.app.models.drafts_through.emit(
+        DraftOutputInUse(str(driven.app.chats.chat.chat_id), "4-bit")
     )
     assert "In effect: a copy in 4 bits." in words_of(driven.widgets.session)
-    driven.parts.begin_chat()
+    driven.app.begin_chat()
     assert "In effect: a copy in 4 bits." not in words_of(driven.widgets.session)
 
 

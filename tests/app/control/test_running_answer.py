@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.control.running_answer import RunningAnswer
+from app.control.answers import RunningAnswer
 from app.values.chats import DraftedSpan
 from mlx_engine.values.events import (
     GenerationFinished,

@@ -22,29 +22,29 @@ def test_settings_open_a_page_and_reach_new_chats(
     qapp: QApplication, qtbot: QtBot, tmp_path: Path
 ) -> None:
     with running(qapp, qtbot, tmp_path, scripted(Answer(WORDS))) as driven:
-        parts, widgets = driven.parts, driven.widgets
+        app, widgets = driven.app, driven.widgets
         driven.ask("Count.")
-        mine = parts.chats.chat.settings
+        mine = app.chats.chat.settings
         widgets.actions["settings"].trigger()
         assert widgets.window.page == "settings"
         wanted = ChatSettings(system="Be kind.", draft=DraftOptions(depth=2), thinking=False)
         widgets.settings.new_chat.changed.emit(wanted)
-        wish = replace(parts.settings.value, theme="dark", reduce_motion=True)
+        wish = replace(app.settings.value, theme="dark", reduce_motion=True)
         widgets.settings.appearance.changed.emit(wish)
-        assert parts.settings.value.theme == "dark"
-        assert parts.settings.value.reduce_motion
-        assert parts.chats.chat.settings == mine, "a chat that exists keeps its own"
-        parts.begin_chat()
+        assert app.settings.value.theme == "dark"
+        assert app.settings.value.reduce_motion
+        assert app.chats.chat.settings == mine, "a chat that exists keeps its own"
+        app.begin_chat()
         assert widgets.window.page == "chat"
-        begun = parts.chats.chat.settings
+        begun = app.chats.chat.settings
         assert (begun.system, begun.draft.depth, begun.thinking) == ("Be kind.", 2, False)
-        assert parts.models.description is not None
-        assert begun.sampling == parts.models.description.sampling, "the model's own"
+        assert app.models.description is not None
+        assert begun.sampling == app.models.description.sampling, "the model's own"
 
 
 def test_a_preset_follows_its_chat(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> None:
     with running(qapp, qtbot, tmp_path, scripted(Answer(WORDS))) as driven:
-        panel, chats = driven.widgets.session, driven.parts.chats
+        panel, chats = driven.widgets.session, driven.app.chats
         driven.ask("Count.")
         number = chats.chat.chat_id
         assert number is not None
@@ -53,24 +53,24 @@ def test_a_preset_follows_its_chat(qapp: QApplication, qtbot: QtBot, tmp_path: P
         panel.sampling_changed.emit(SamplingOptions(temperature=0.1))
         save = next(b for b in panel.findChildren(QPushButton) if "Save the changes" in b.text())
         assert not save.isHidden()
-        driven.parts.begin_chat()
+        driven.app.begin_chat()
         assert save.isHidden(), "another chat knows nothing of it"
         chats.open(number)
         assert not save.isHidden()
         save.click()
         assert save.isHidden()
-        assert driven.parts.settings.value.presets["Mine"].sampling.temperature == 0.1
+        assert driven.app.settings.value.presets["Mine"].sampling.temperature == 0.1
 
 
 def test_figures_outlive_the_program(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> None:
     with running(qapp, qtbot, tmp_path, scripted(Answer(WORDS))) as driven:
         driven.ask("Count.")
-        before = driven.parts.figures.history
+        before = driven.app.figures.history
         assert isinstance(before.state, LastAnswer)
         assert before.drafted
         assert " now" not in summary(before)
     with running(qapp, qtbot, tmp_path, scripted(Answer(WORDS))) as driven:
-        after = driven.parts.figures.history
+        after = driven.app.figures.history
         assert after is not before
         assert after.depths == before.depths
         assert after.tokens_per_pass_by_answer == before.tokens_per_pass_by_answer

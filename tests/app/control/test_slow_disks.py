@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
 from windows import Driven, running, scripted
 
-from app.control.card import CardController
+from app.control.offers import CardController
 from app.library.dropped import Dropped, Refused
 from app.library.machine import Machine, this_machine
 from app.library.model_card import NoCard, read_card
@@ -43,8 +43,8 @@ def cards(driven: Driven, gate: threading.Event) -> CardController:
         gate.wait()
         return read_card(None, machine, heads)
 
-    widgets, models = driven.widgets, driven.parts.models
-    return CardController(widgets.card, widgets.layer, models, this_machine(), slowly, driven.parts)
+    widgets, models = driven.widgets, driven.app.models
+    return CardController(widgets.card, widgets.layer, models, this_machine(), slowly, driven.app)
 
 
 def said(driven: Driven) -> list[str]:
@@ -86,7 +86,7 @@ def test_what_hovers_is_looked_at_beside_the_window(
 
     monkeypatch.setattr("app.control.drops.all_of", slowly)
     overlay = driven.widgets.overlay
-    driven.parts.drops.hover(["/volumes/far/x"])
+    driven.app.drops.hover(["/volumes/far/x"])
     driven.until(overlay.isVisible)
     assert overlay.accessibleDescription().startswith("Looking at it")
     gate.set()

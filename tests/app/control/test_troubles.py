@@ -77,7 +77,7 @@ def test_a_disk_that_is_full_does_not_end_the_answer(
             raise StoreFull("The disk is full: make room.")
 
         driven.send("Go")
-        monkeypatch.setattr(driven.parts.store.messages, "save_partial", full)
+        monkeypatch.setattr(driven.app.store.messages, "save_partial", full)
         driven.until(lambda: "disk is full" in driven.widgets.notice.words())
         driven.until_answered()
         monkeypatch.undo()
@@ -94,13 +94,13 @@ def test_thousands_of_chats_are_all_listed(
     qapp: QApplication, qtbot: QtBot, tmp_path: Path
 ) -> None:
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
-        with driven.parts.store.database.transaction():
+        with driven.app.store.database.transaction():
             for number in range(2001):
-                driven.parts.store.chats.create(ChatSettings(), f"Chat {number}")
-        driven.parts.listed.refresh()
+                driven.app.store.chats.create(ChatSettings(), f"Chat {number}")
+        driven.app.listed.refresh()
         model = driven.widgets.sidebar.list.model()
         assert model.index(model.rowCount() - 1, 0).data() == "Chat 0"
-        driven.parts.listed.search("Chat 1999")
+        driven.app.listed.search("Chat 1999")
         assert model.rowCount() == 2
 
 
@@ -108,9 +108,9 @@ def test_closing_waits_for_no_answer(qapp: QApplication, qtbot: QtBot, tmp_path:
     source = scripted(Answer(LONG * 10, pause_s=0.01))
     with running(qapp, qtbot, tmp_path, source) as driven:
         driven.send("Go")
-        driven.until(lambda: bool(driven.parts.figures.history.tokens_per_pass_over_time))
+        driven.until(lambda: bool(driven.app.figures.history.tokens_per_pass_over_time))
         driven.widgets.window.close()
-        assert not driven.parts.worker.isRunning()
+        assert not driven.app.worker.isRunning()
     assert not [t for t in threading.enumerate() if t.name == "engine"]
 
 
@@ -120,11 +120,11 @@ def test_heads_are_offered_for_the_model_in_use(
     heads = tmp_path / "mtp.safetensors"
     heads.write_bytes((2).to_bytes(8, "little") + b"{}")
     with running(qapp, qtbot, tmp_path / "home", scripted()) as driven:
-        driven.parts.drops.hover([str(heads)])
+        driven.app.drops.hover([str(heads)])
         overlay = driven.widgets.overlay
         driven.until(lambda: "as drafting heads" in overlay.accessibleDescription())
-        driven.parts.models.load_heads(heads)
-        driven.until(lambda: driven.parts.models.loading is None)
-        in_use = driven.parts.models.in_use
+        driven.app.models.load_heads(heads)
+        driven.until(lambda: driven.app.models.loading is None)
+        in_use = driven.app.models.in_use
         assert in_use is not None
         assert in_use.heads == str(heads)

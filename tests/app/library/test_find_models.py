@@ -165,14 +165,21 @@ def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
 
 
 def test_places_that_are_not_there_are_passed_over(tmp_path: Path) -> None:
-    assert list(find_models(usual_places(tmp_path))) == []
+    assert (
+        list(find_models(usual_places(tmp_path, tmp_path / ".cache" / "huggingface" / "hub"))) == []
+    )
 
 
 def test_the_usual_places(tmp_path: Path) -> None:
     model_folder(tmp_path / ".lmstudio" / "models" / "publisher" / "one")
     model_folder(tmp_path / ".cache" / "lm-studio" / "models" / "publisher" / "two")
     hub_model(tmp_path / ".cache" / "huggingface" / "hub", "org/three", hub_files(tmp_path))
-    found = {model.name: model.place for model in find_models(usual_places(tmp_path))}
+    found = {
+        model.name: model.place
+        for model in find_models(
+            usual_places(tmp_path, tmp_path / ".cache" / "huggingface" / "hub")
+        )
+    }
     assert found == {
         "org/three": "Hugging Face",
         "publisher/one": "LM Studio",

@@ -11,8 +11,8 @@ from PySide6.QtCore import QObject, QUrl
 from PySide6.QtGui import QFileOpenEvent
 from pytestqt.qtbot import QtBot
 
-from app.start.launch import OpenWindow, RunCommand, meant_by
-from app.start.open_files import OpenFiles, as_typed
+from app.__main__ import OpenWindow, RunCommand, meant_by
+from app.start.outside import OpenFiles, as_typed
 from app.start.single_instance import SingleInstance, paths_in
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 from scripted_engine import DESCRIPTION
 
-from app.control.abilities import abilities
+from app.control.session import abilities
 from app.window.drafting.chart import Chart
 from app.window.drafting.status_strip import StatusStrip
 from app.window.main_window import Page, Panel

@@ -9,7 +9,7 @@ from PySide6.QtCore import QMimeData, Qt
 from PySide6.QtWidgets import QLabel, QLineEdit, QPlainTextEdit, QToolButton, QWidget
 from scripted_engine import DESCRIPTION, NO_HEADS
 
-from app.control.abilities import abilities
+from app.control.session import abilities
 from app.values.chat_settings import ChatSettings
 from app.window.controls.choices import DropDown
 from app.window.drafting.drafting_values import DraftingNow

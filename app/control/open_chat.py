@@ -6,7 +6,7 @@ from app.values.chats import StoredMessage, Turn
 from mlx_engine.values.conversation import Message
 
 
-class ChatOnShow:
+class OpenChat:
     """A new chat has no number until its first message is stored. All methods raise StoreError."""
 
     def __init__(self, store: SessionStore, settings: ChatSettings) -> None:

@@ -1,11 +1,10 @@
 """Figures of every chat, stored and new, shown in the strip and the Drafting view."""
 
-from collections.abc import Callable, Sequence
-
 from PySide6.QtCore import QObject
 
-from app.control.running_answer import Growth, RunningAnswer
-from app.store.messages import AnswerFigures
+from app.control.answers import Growth, RunningAnswer
+from app.store.messages import Messages
+from app.values.errors import StoreError
 from app.window.drafting.drafting_view import DraftingView
 from app.window.drafting.round_history import RoundHistory
 from app.window.drafting.status_strip import StatusStrip, StripFigures
@@ -22,12 +21,11 @@ class LiveFigures(QObject):
         self,
         strip: StatusStrip,
         drafting: DraftingView,
-        past: Callable[[int], Sequence[AnswerFigures]],
+        messages: Messages,
         parent: QObject | None = None,
     ) -> None:
-        """past: the finished answers of a chat, oldest first."""
         super().__init__(parent)
-        self._strip, self._drafting, self._past = strip, drafting, past
+        self._strip, self._drafting, self._messages = strip, drafting, messages
         self._histories: dict[int, RoundHistory] = {}
         self._begun: set[int] = set()
         self._chat_id: int | None = None
@@ -50,8 +48,14 @@ class LiveFigures(QObject):
         return self._histories[chat_id]
 
     def _past_of(self, chat_id: int) -> list[GenerationStats]:
-        """Of the model in use; before there is one, of the model that answered last."""
-        past = self._past(chat_id)
+        """Of the model in use; before there is one, of the model that answered last.
+
+        None where the store has trouble, which others tell.
+        """
+        try:
+            past = self._messages.figures(chat_id)
+        except StoreError:
+            return []
         model = self._model.name if self._model else past[-1].model if past else ""
         return [figures.stats for figures in past if figures.model == model]
 

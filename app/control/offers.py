@@ -1,4 +1,4 @@
-"""The card of a model that was dropped or chosen: its facts, its load, what went wrong."""
+"""Models on offer: the card of one that was dropped or chosen, and the one a chat had before."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,15 +6,17 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer
 
-from app.control.model_values import model_name
-from app.control.models import ModelController
+from app.control.chat import ChatController
+from app.control.models import BUILT_IN_NAME, ModelController, model_name
 from app.library.machine import Machine
 from app.library.model_card import NoCard
 from app.start.beside import Beside
 from app.values.model_card import ModelCard
 from app.window.card_layer import CardLayer
 from app.window.models.model_card_view import ModelCardView
+from app.window.transcript.model_offer import ModelOffer
 from app.worker.replies import LoadFailed, LoadProgress
+from app.worker.requests import LoadModel
 
 ReadCard = Callable[[str | Path | None, Machine, str | Path | None], ModelCard | NoCard]
 PATIENCE_MS = 120
@@ -125,3 +127,47 @@ class CardController(QObject):
 def _nothing_known(path: str | None) -> ModelCard:
     """The card of something that cannot be read: "Try again" is possible, it may be repaired."""
     return ModelCard(model_name(path), "", "", "", "", "", "It cannot be loaded as it is.", False)
+
+
+class ChatModelController(QObject):
+    """Keeps the line true; loads only when it is asked to."""
+
+    def __init__(
+        self,
+        line: ModelOffer,
+        chats: ChatController,
+        models: ModelController,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._line, self._chats, self._models = line, chats, models
+        line.load_wanted.connect(self._load)
+        chats.opened.connect(self.refresh)
+        chats.stored.connect(lambda _: self.refresh())
+        for signal in (models.progressed, models.loaded, models.failed, models.cancelled):
+            signal.connect(self.refresh)
+        models.unloaded.connect(self.refresh)
+
+    def refresh(self) -> None:
+        """Say what is so now; nothing while a model is being loaded."""
+        chat, line = self._chats.chat, self._line
+        answer, path = chat.last_answer, chat.settings.model_path
+        name = answer.model if answer else ""
+        is_known = path is not None or name == BUILT_IN_NAME
+        if not name or not is_known or self._is_in_use(name, path) or self._models.loading:
+            line.hide()
+        elif path is not None and Path(path).is_absolute() and not Path(path).exists():
+            line.say_gone(name, path)
+        else:
+            line.offer(name)
+
+    def _is_in_use(self, name: str, path: str | None) -> bool:
+        current = self._models.in_use
+        return current is not None and (current.path == path or self._models.model_name == name)
+
+    def _load(self) -> None:
+        settings = self._chats.chat.settings
+        heads = settings.load.heads
+        known = None if heads is None else str(heads)
+        self._models.load(LoadModel(settings.model_path, known, settings.load))
+        self.refresh()

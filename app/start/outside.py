@@ -1,10 +1,11 @@
-"""Files that the system wants opened: from Finder, the Dock, or the command line."""
+"""Files that the system wants opened, and files shown in the system's own window."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from PySide6.QtCore import QEvent, QObject, Signal
-from PySide6.QtGui import QFileOpenEvent
+from PySide6.QtCore import QEvent, QObject, QProcess, QUrl, Signal
+from PySide6.QtGui import QDesktopServices, QFileOpenEvent
 
 
 class OpenFiles(QObject):
@@ -25,3 +26,14 @@ class OpenFiles(QObject):
 def as_typed(arguments: Sequence[str], folder: Path) -> list[str]:
     """Arguments as absolute paths where such files are, else as they are (links, ids)."""
     return [str(folder / text) if (folder / text).exists() else text for text in arguments]
+
+
+def reveal(path: str, platform: str = sys.platform) -> bool:
+    """Selected in the Finder on a Mac; elsewhere its folder is opened. False: it is not there."""
+    place = Path(path)
+    if not place.exists():
+        return False
+    if platform == "darwin":
+        return QProcess.startDetached("/usr/bin/open", ["-R", str(place)])[0]
+    folder = place if place.is_dir() else place.parent
+    return QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder)))

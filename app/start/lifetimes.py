@@ -1,8 +1,9 @@
-"""Collects garbage on the window's thread alone, where Qt's objects have to end."""
+"""Where objects of Qt end: on the window's thread, and before Python does."""
 
 import gc
 
 from PySide6.QtCore import QObject, QTimer
+from PySide6.QtGui import QGuiApplication
 
 LOOK_MS = 500
 
@@ -37,3 +38,13 @@ class Collector(QObject):
         gc.unfreeze()
         if self._was_enabled:
             gc.enable()
+
+
+def keep_clipboard() -> None:
+    """Leave what we copied as plain text, in an object of Qt's own.
+
+    One made in Python is destroyed by Qt when Python is gone already, and that crashes.
+    """
+    clipboard = QGuiApplication.clipboard()
+    if clipboard.ownsClipboard():
+        clipboard.setText(clipboard.text())
