@@ -31,7 +31,7 @@ from mlx_engine.values.events import (
     RoundFinished,
     TextPiece,
 )
-from mlx_engine.values.lane_state import LaneState
+from mlx_engine.values.kernel_state import KernelState
 from mlx_engine.values.model_description import ModelDescription, TensorGroup
 from mlx_engine.values.options import (
     DraftOptions,
@@ -60,7 +60,7 @@ __all__ = [
     "GenerationFinished",
     "GenerationOptions",
     "GenerationStats",
-    "LaneState",
+    "KernelState",
     "LoadOptions",
     "LoadStopped",
     "Message",
@@ -91,14 +91,14 @@ def load(
     options: LoadOptions | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     stop: Callable[[], bool] | None = None,
-    lane_verdict: Path | None = None,
+    kernel_verdict: Path | None = None,
 ) -> Engine:
     """Open a model: a folder, a file in it, or a hub id; None for the built-in model.
 
     heads: where to take the MTP heads from, when not in or beside the model. draft_model: a small
     model with the same tokenizer, or one made for this model (EAGLE-3, DFlash, Gemma 4's
     assistant), for DraftOptions(source="model"). on_progress gets bytes done and in all; stop is
-    asked several times a second, and LoadStopped is raised when it says so. lane_verdict: a file
+    asked several times a second, and LoadStopped is raised when it says so. kernel_verdict: a file
     that remembers which Metal kernels are sound on this machine (`headstart doctor` writes it);
     without one they are checked anew. The engine belongs to the thread that calls this. Raises
     EngineError.
@@ -110,7 +110,7 @@ def load(
         wanted = replace(wanted, heads=Path(heads))
     if draft_model is not None:
         wanted = replace(wanted, draft_model=draft_model)
-    return open_engine(path, wanted, on_progress, stop, lane_verdict)
+    return open_engine(path, wanted, on_progress, stop, kernel_verdict)
 
 
 def inspect(path: str | Path | None = None, *, heads: str | Path | None = None) -> ModelDescription:

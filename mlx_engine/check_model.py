@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from metal_kernels.lanes import LANES, Lanes
+from metal_kernels.choice import KERNELS, Kernels
 from mlx_engine.decoding.row_check import rows_are_exact
 from mlx_engine.drafting.head_check import TEXT, measure_fit, misfit
 from mlx_engine.loading.load_model import LoadedModel
@@ -23,13 +23,17 @@ def with_numerics(model: LoadedModel, wanted: Numerics) -> ModelDescription:
         return described
     if rows_are_exact(model.adapter):
         return replace(described, numerics="exact")
-    return replace(described, declined=(*described.declined, rows_differ(model.lanes)))
+    return replace(described, declined=(*described.declined, rows_differ(model.kernels)))
 
 
-def rows_differ(lanes: Lanes) -> Reason:
+def rows_differ(kernels: Kernels) -> Reason:
     """Why numerics are not exact; names what has no kernel of ours, where others have one."""
-    stock = [lane.words for name, lane in LANES.items() if lane.is_exact and lanes.why_unused(name)]
-    told = f" Stock MLX runs its {' and '.join(stock)}." if stock and lanes.launcher else ""
+    stock = [
+        kernel.words
+        for name, kernel in KERNELS.items()
+        if kernel.is_exact and kernels.why_unused(name)
+    ]
+    told = f" Stock MLX runs its {' and '.join(stock)}." if stock and kernels.launcher else ""
     return Reason("rows-differ", ROWS_DIFFER + told)
 
 

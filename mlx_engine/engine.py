@@ -12,7 +12,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from metal_kernels.lanes import Work
+from metal_kernels.choice import Work
 from mlx_engine.built_in_model import built_in_model
 from mlx_engine.check_model import with_head_check, with_numerics
 from mlx_engine.decoding.conversable import Conversable, SessionSettings
@@ -25,7 +25,7 @@ from mlx_engine.drafting.round_costs import PassCosts
 from mlx_engine.drafting.round_plan import Learned
 from mlx_engine.drafting.sources import DraftKit
 from mlx_engine.drafting.teacher_forced import teacher_forced
-from mlx_engine.lanes.lanes_here import lane_states, lanes_here, launcher_here
+from mlx_engine.kernel_choice.kernels_here import kernel_states, kernels_here, launcher_here
 from mlx_engine.loading.draft_model import DraftModel, open_draft_model
 from mlx_engine.loading.load_model import LoadedModel, load_model
 from mlx_engine.sampling.position_noise import noise_by
@@ -49,11 +49,11 @@ def open_engine(
     options: LoadOptions,
     on_progress: Callable[[int, int], None] | None = None,
     stop: Callable[[], bool] | None = None,
-    lane_verdict: Path | None = None,
+    kernel_verdict: Path | None = None,
 ) -> "Engine":
-    """Load a model, its kernels by `lane_verdict`, and check its numerics. Raises EngineError."""
-    lanes = lanes_here(launcher_here(), options.numerics, lane_verdict)
-    model = load_model(path, options, built_in_model(), on_progress, stop, lanes)
+    """Load a model, its kernels by `kernel_verdict`, and check its numerics. Raises EngineError."""
+    kernels = kernels_here(launcher_here(), options.numerics, kernel_verdict)
+    model = load_model(path, options, built_in_model(), on_progress, stop, kernels)
     return Engine(model, options, open_draft_model(options, model))
 
 
@@ -87,13 +87,13 @@ class Engine:
                 ),
             ),
             chunk=CHUNK_ON_METAL if mx.metal.is_available() else CHUNK_ON_CPU,
-            noise=noise_by(model.lanes.launcher_of("noise", Work("", model.adapter.vocabulary))),
+            noise=noise_by(model.kernels.launcher_of("noise", Work("", model.adapter.vocabulary))),
         )
         self.description = replace(
             with_numerics(model, options.numerics),
             context_length=self._parts.context_length,
             can_switch_thinking=self._parts.template.can_switch_thinking,
-            lanes=lane_states(model.lanes),
+            kernels=kernel_states(model.kernels),
         )
         self._checks_heads = options.check_heads and model.adapter.mtp_depth > 0
         if options.heads is not None:

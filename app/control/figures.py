@@ -115,7 +115,7 @@ class LiveFigures(QObject):
     def show_drafting(self) -> None:
         """Bring the Drafting view up to date; it is left alone while nobody sees it."""
         self._drafting.show_history(self.history, _declined(self._model))
-        self._drafting.show_lanes(self._model.lanes if self._model else ())
+        self._drafting.show_kernels(self._model.kernels if self._model else ())
         self._drafting.show_costs(self.costs, self.history.depth_in_use)
 
     def _figures(self) -> StripFigures:

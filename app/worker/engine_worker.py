@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class EngineModels:
-    """The real ModelSource. lane_verdict: what is remembered of the Metal kernels here."""
+    """The real ModelSource. kernel_verdict: what is remembered of the Metal kernels here."""
 
-    def __init__(self, lane_verdict: Path | None = None) -> None:
-        self._lane_verdict = lane_verdict
+    def __init__(self, kernel_verdict: Path | None = None) -> None:
+        self._kernel_verdict = kernel_verdict
 
     def inspect(self, request: LoadModel) -> ModelDescription:
         """The description from file headers. Raises EngineError."""
@@ -37,7 +37,7 @@ class EngineModels:
             options=request.options,
             on_progress=on_progress,
             stop=stop,
-            lane_verdict=self._lane_verdict,
+            kernel_verdict=self._kernel_verdict,
         )
 
 

@@ -9,9 +9,9 @@ from metal_kernels import few_row_matvec as matvec
 from metal_kernels import few_row_matvec_add as adding
 from metal_kernels import mtp_input as mtp
 from metal_kernels import vocabulary_pick as picking
+from metal_kernels.choice import Work
 from metal_kernels.expert_union_matvec import expert_union_matvec
 from metal_kernels.expert_union_matvec import reference as experts_reference
-from metal_kernels.lanes import Work
 from metal_kernels.noise import reference as noise_reference
 from metal_kernels.trials.case import Case, normal
 from metal_kernels.weight_formats.affine import affine

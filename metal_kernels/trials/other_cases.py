@@ -2,11 +2,11 @@
 
 import mlx.core as mx
 
+from metal_kernels.choice import Work
 from metal_kernels.few_query_attention import Place, few_query_attention
 from metal_kernels.few_query_attention import reference as attention_reference
 from metal_kernels.kernel import Launcher
 from metal_kernels.key_value_formats import dense_cache
-from metal_kernels.lanes import Work
 from metal_kernels.noise import gumbel_noise
 from metal_kernels.noise import reference as noise_reference
 from metal_kernels.trials.case import Case, normal

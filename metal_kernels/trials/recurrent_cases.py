@@ -3,10 +3,10 @@
 import mlx.core as mx
 
 from metal_kernels import gated_delta_inputs as inputs
+from metal_kernels.choice import Work
 from metal_kernels.gated_delta_block import Rows, Steps, gated_delta_block
 from metal_kernels.gated_delta_block import reference as delta_reference
 from metal_kernels.kernel import Launcher
-from metal_kernels.lanes import Work
 from metal_kernels.trials.case import Case, normal
 
 HEADS, TAPS = 2, 4

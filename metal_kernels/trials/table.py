@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-from metal_kernels.lanes import LaneName, Work
+from metal_kernels.choice import KernelName, Work
 from metal_kernels.trials.case import Case
 from metal_kernels.trials.matrix_cases import (
     experts_case,
@@ -24,7 +24,7 @@ from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 class Trial:
     """One kernel with one format. checked: sizes to check it at; timed: sizes to time it at."""
 
-    lane: LaneName
+    kernel: KernelName
     checked: Work
     timed: tuple[Work, ...]
     make: Callable[[Work, mx.Dtype, int], Case]
@@ -33,7 +33,7 @@ class Trial:
     def words(self) -> str:
         """Its name in a message."""
         work = self.checked
-        return f"{self.lane} {work.form or work.inputs or ''}".rstrip()
+        return f"{self.kernel} {work.form or work.inputs or ''}".rstrip()
 
 
 FORMS = (*(f"affine{bits}" for bits in (2, 3, 4, 5, 6, 8)), "mxfp4", "nvfp4", "dense")

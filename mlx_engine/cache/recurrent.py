@@ -15,9 +15,9 @@ from typing import NamedTuple, Protocol
 
 import mlx.core as mx
 
+from metal_kernels.choice import MOST_ROWS
 from metal_kernels.gated_delta_block import Rows, Steps, gated_delta_block
 from metal_kernels.kernel import Launcher
-from metal_kernels.lanes import MOST_ROWS
 from mlx_engine.cache.contract import LayerSnapshot
 
 

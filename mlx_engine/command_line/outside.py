@@ -50,11 +50,11 @@ class Outside:
         return self.stdin.isatty() and self.stdout.isatty()
 
 
-def real_outside(log_folder: Path | None = None, lane_verdict: Path | None = None) -> Outside:
+def real_outside(log_folder: Path | None = None, kernel_verdict: Path | None = None) -> Outside:
     """The process's own streams and the real engine; loads no MLX yet.
 
-    lane_verdict: where it is remembered which Metal kernels are sound here, None for nowhere. What
-    a terminal's encoding cannot show is shown as a question mark.
+    kernel_verdict: where it is remembered which Metal kernels are sound here, None for nowhere.
+    What a terminal's encoding cannot show is shown as a question mark.
     """
     import mlx_engine
 
@@ -66,9 +66,9 @@ def real_outside(log_folder: Path | None = None, lane_verdict: Path | None = Non
         stdout=sys.stdout,
         stderr=sys.stderr,
         log_folder=log_folder,
-        load=partial(mlx_engine.load, lane_verdict=lane_verdict),
+        load=partial(mlx_engine.load, kernel_verdict=kernel_verdict),
         inspect=mlx_engine.inspect,
-        examine=partial(_examine, lane_verdict),
+        examine=partial(_examine, kernel_verdict),
         backend=_backend,
     )
 

@@ -11,14 +11,14 @@ from mlx_engine.doctor.kernels import check_kernels
 from mlx_engine.doctor.machine import check_backend, check_memory, this_machine
 from mlx_engine.doctor.rows import check_rows
 from mlx_engine.doctor.versions import check_packages, check_python
-from mlx_engine.lanes.lanes_here import launcher_here
+from mlx_engine.kernel_choice.kernels_here import launcher_here
 
 Check = Callable[[], Iterable[Finding]]
 
 
-def examine(lane_verdict: Path | None = None) -> Iterator[Finding]:
-    """Findings as they are made. lane_verdict: where to write which kernels are sound and fast."""
-    yield from run_checks(checks(lane_verdict))
+def examine(kernel_verdict: Path | None = None) -> Iterator[Finding]:
+    """Findings as they are made. kernel_verdict: where to write which are sound and fast."""
+    yield from run_checks(checks(kernel_verdict))
 
 
 def run_checks(checks: dict[str, Check]) -> Iterator[Finding]:
@@ -30,16 +30,16 @@ def run_checks(checks: dict[str, Check]) -> Iterator[Finding]:
             yield Finding(name, "fail", f"{type(error).__name__}: {error}")
 
 
-def checks(lane_verdict: Path | None) -> dict[str, Check]:
+def checks(kernel_verdict: Path | None) -> dict[str, Check]:
     """By name, in order; the built-in model comes last and uses the kernels found to be sound."""
     return {
         "python": lambda: [check_python()],
         "packages": check_packages,
         "backend": lambda: [check_backend(this_machine())],
         "memory": lambda: [check_memory(this_machine())],
-        "kernels": lambda: check_kernels(launcher_here(), lane_verdict),
+        "kernels": lambda: check_kernels(launcher_here(), kernel_verdict),
         "rows": check_rows,
         "built-in": lambda: check_built_in_model(
-            partial(mlx_engine.load, lane_verdict=lane_verdict)
+            partial(mlx_engine.load, kernel_verdict=kernel_verdict)
         ),
     }

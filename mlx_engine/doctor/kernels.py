@@ -3,17 +3,17 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from metal_kernels.choice import MOST_ROWS, Measured
 from metal_kernels.kernel import Launcher
-from metal_kernels.lanes import MOST_ROWS, Measured
 from metal_kernels.trials.table import TRIALS, Trial
 from mlx_engine.doctor.finding import Finding, State
-from mlx_engine.lanes.lanes_here import Tried, try_all, verdict_of
-from mlx_engine.lanes.verdict import circumstances, write_verdict
+from mlx_engine.kernel_choice.kernels_here import Tried, try_all, verdict_of
+from mlx_engine.kernel_choice.verdict import circumstances, write_verdict
 
 
 def check_kernels(
     launcher: Launcher | None,
-    lane_verdict: Path | None,
+    kernel_verdict: Path | None,
     trials: Iterable[Trial] = TRIALS,
     *,
     timed: bool = True,
@@ -31,7 +31,7 @@ def check_kernels(
     for one in try_all(launcher, every, timed=timed):
         tried.append(one)
         yield _finding(one)
-    yield _remembered(tried, lane_verdict)
+    yield _remembered(tried, kernel_verdict)
 
 
 def _finding(one: Tried) -> Finding:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.lanes import NO_LANES, Lanes, Work
+from metal_kernels.choice import NO_KERNELS, Kernels, Work
 from mlx_engine.loading.arrays import Progress, Stop, cast_floats, element_bytes, evaluate_arrays
 from mlx_engine.loading.describe_model import describe
 from mlx_engine.loading.gguf.part import GgufPart
@@ -35,7 +35,7 @@ CPU_LAYOUT_LIMIT = 512 * 2**20
 class LoadedModel:
     """All that a conversation needs; a model without a template cannot chat.
 
-    The trunk is in memory, `head_arrays` are read when heads are first used. lanes: the kernels its
+    The trunk is in memory, `head_arrays` are read when heads are first used. kernels: those its
     layers were built with.
     """
 
@@ -46,7 +46,7 @@ class LoadedModel:
     head_arrays: tuple[mx.array, ...] = ()
     head_origin: str = ""
     heads_for_later: HeadsForLater | None = None
-    lanes: Lanes = NO_LANES
+    kernels: Kernels = NO_KERNELS
 
     def read_heads(self) -> None:
         """Bring the MTP heads into memory; free once they are. Raises BadModelFile, OutOfMemory."""
@@ -78,17 +78,17 @@ def load_model(
     built_in: Path,
     on_progress: Progress | None = None,
     stop: Stop | None = None,
-    lanes: Lanes = NO_LANES,
+    kernels: Kernels = NO_KERNELS,
 ) -> LoadedModel:
     """Load from files, a path or a hub id; None for the model at `built_in`.
 
-    lanes: the kernels that layers may use.
+    kernels: those that layers may use.
 
     on_progress gets bytes done and in all; when stop() is true the load ends with LoadStopped.
     What cannot be right is found before the first weight is read. Raises EngineError.
     """
     files = source if isinstance(source, ModelFiles) else locate_model(source, built_in)
-    headers = _as_lanes_read(read_headers(files, options.heads), lanes)
+    headers = _as_kernels_read(read_headers(files, options.heads), kernels)
     metal = mx.metal.is_available()
     description = describe(headers, options, element_bytes(headers.config, metal=metal))
     tokenizer, template = read_text_parts(headers)
@@ -98,9 +98,9 @@ def load_model(
     if options.head_bits is not None and weights.head is not None:
         weights = weights._replace(head=rounded_head(weights.head, options.head_bits))
     reasons = weights.reasons
-    no_kernels = not metal and lanes.launcher is None
+    no_kernels = not metal and kernels.launcher is None
     for_cpu = no_kernels and 4 * description.parameters <= CPU_LAYOUT_LIMIT
-    built = _build(headers, weights, for_cpu=for_cpu, lanes=lanes)
+    built = _build(headers, weights, for_cpu=for_cpu, kernels=kernels)
     later = weights.later
     del weights  # where the model has made others of them, these need not be kept as well
     repacked = headers.gguf is not None and not (cache and cache.was_read)
@@ -116,17 +116,17 @@ def load_model(
     described = replace(description, declined=declined, repack_cache=kept)
     origin = headers.heads.origin
     return LoadedModel(
-        built.adapter, tokenizer, template, described, built.head, origin, later, lanes
+        built.adapter, tokenizer, template, described, built.head, origin, later, kernels
     )
 
 
-def _as_lanes_read(headers: ModelHeaders, lanes: Lanes) -> ModelHeaders:
+def _as_kernels_read(headers: ModelHeaders, kernels: Kernels) -> ModelHeaders:
     """Blocks of a GGUF stay where even a single row goes through a kernel that reads them."""
-    if not lanes.has("products"):
+    if not kernels.has("products"):
         return headers
 
     def is_read(kind: str, outputs: int, inputs: int) -> bool:
-        return 1 in lanes.rows("products", Work(kind.lower(), outputs, inputs))
+        return 1 in kernels.rows("products", Work(kind.lower(), outputs, inputs))
 
     return keep_blocks(headers, is_read)
 
@@ -160,12 +160,12 @@ def _presumed_shift(heads: HeadTensors, trunk_shift: int) -> int | None:
     return trunk_shift if heads.inside else None
 
 
-def _build(headers: ModelHeaders, weights: _Weights, *, for_cpu: bool, lanes: Lanes) -> _Built:
+def _build(headers: ModelHeaders, weights: _Weights, *, for_cpu: bool, kernels: Kernels) -> _Built:
     origin = str(headers.files.root)
-    tables = [WeightTable(weights.trunk, origin, for_cpu=for_cpu, lanes=lanes)]
+    tables = [WeightTable(weights.trunk, origin, for_cpu=for_cpu, kernels=kernels)]
     if weights.head is not None:
         its = headers.heads.origin
-        tables.append(WeightTable(weights.head, its, for_cpu=for_cpu, lanes=lanes))
+        tables.append(WeightTable(weights.head, its, for_cpu=for_cpu, kernels=kernels))
     adapter = headers.family.build(headers.config, tables[0], tables[1] if tables[1:] else None)
     for table in tables:
         table.check_all_used()

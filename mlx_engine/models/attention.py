@@ -5,10 +5,10 @@ from typing import Protocol
 
 import mlx.core as mx
 
+from metal_kernels.choice import MOST_ROWS, Kernels, Work
 from metal_kernels.few_query_attention import Place, few_query_attention
 from metal_kernels.kernel import Launcher
 from metal_kernels.key_value_formats import dense_cache
-from metal_kernels.lanes import MOST_ROWS, Lanes, Work
 from mlx_engine.cache.attention import AttentionCache
 
 
@@ -65,8 +65,8 @@ class FewQueryAttention:
         return attended[None]
 
 
-def attention(lanes: Lanes, size: int) -> Attend:
+def attention(kernels: Kernels, size: int) -> Attend:
     """For heads of `size`, scaled by its root."""
-    launcher = lanes.launcher_of("attention", Work("", size, size))
+    launcher = kernels.launcher_of("attention", Work("", size, size))
     scale = size**-0.5
     return StockAttention(scale) if launcher is None else FewQueryAttention(scale, launcher)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-from metal_kernels.lanes import Lanes
+from metal_kernels.choice import Kernels
 from mlx_engine.models.expert_sizes import ExpertSizes
 from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.layers import GatedFeedForward, Linear, silu
@@ -27,16 +27,16 @@ class ExpertLinear:
     few_rows: FewRows | None = None
 
     @staticmethod
-    def of(matrices: Matrix, lanes: Lanes) -> "ExpertLinear":
-        """By the kernel where the lanes have one for this stack."""
-        return ExpertLinear(matrices, FewRows.of(matrices, lanes, "experts"))
+    def of(matrices: Matrix, kernels: Kernels) -> "ExpertLinear":
+        """By the kernel where there is one for this stack."""
+        return ExpertLinear(matrices, FewRows.of(matrices, kernels, "experts"))
 
     @staticmethod
     def take(
         table: WeightTable, name: str, count: int, outputs: int, inputs: int
     ) -> "ExpertLinear":
         """Take the stack `name` from the table."""
-        return ExpertLinear.of(table.take_matrices(name, count, outputs, inputs), table.lanes)
+        return ExpertLinear.of(table.take_matrices(name, count, outputs, inputs), table.kernels)
 
     def __call__(self, x: mx.array, chosen: mx.array, *, in_order: bool) -> mx.array:
         """Multiply; in_order: `chosen` never decreases."""

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
+from metal_kernels.choice import MOST_ROWS as MOST_OF_A_PASS
+from metal_kernels.choice import KernelName, Kernels, Work
 from metal_kernels.expert_union_matvec import expert_union_matvec
 from metal_kernels.few_row_gate_up import few_row_gate_up
 from metal_kernels.few_row_matvec import few_row_matvec
 from metal_kernels.few_row_matvec_add import few_row_matvec_add
 from metal_kernels.kernel import Launcher
-from metal_kernels.lanes import MOST_ROWS as MOST_OF_A_PASS
-from metal_kernels.lanes import LaneName, Lanes, Work
 from metal_kernels.mtp_input import Norms, mtp_input
 from metal_kernels.row_kernel import MOST_ROWS
 from metal_kernels.vocabulary_pick import Choosing, vocabulary_pick
@@ -41,17 +41,17 @@ class FewRows:
     counts: frozenset[int]
 
     @staticmethod
-    def of(matrix: Matrix, lanes: Lanes, lane: LaneName) -> "FewRows | None":
-        """None where the lane does not serve this matrix."""
+    def of(matrix: Matrix, kernels: Kernels, kernel: KernelName) -> "FewRows | None":
+        """None where the kernel does not serve this matrix."""
         form = format_of(matrix)
-        if form is None or lanes.launcher is None:
+        if form is None or kernels.launcher is None:
             return None
-        counts = lanes.rows(lane, work_of(matrix, form))
+        counts = kernels.rows(kernel, work_of(matrix, form))
         if counts and matrix.mode in BLOCK_FORMS:
             counts |= frozenset(range(MOST_OF_A_PASS + 1, MOST_OF_BLOCKS + 1))
         parts = (matrix.weight, matrix.scales, matrix.biases)
         arrays = tuple(part for part in parts if part is not None)
-        return FewRows(arrays, form, lanes.launcher, counts) if counts else None
+        return FewRows(arrays, form, kernels.launcher, counts) if counts else None
 
     def takes(self, x: mx.array) -> bool:
         """Whether x [..., K] has a count of rows that the kernel is for."""

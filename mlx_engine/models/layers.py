@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-from metal_kernels.lanes import Lanes
+from metal_kernels.choice import Kernels
 from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.matrix import Matrix, rows_of, values_of
 from mlx_engine.models.weight_table import WeightTable
@@ -21,14 +21,14 @@ class Linear:
     few_rows: FewRows | None = None
 
     @staticmethod
-    def of(matrix: Matrix, lanes: Lanes) -> "Linear":
-        """By the kernel where the lanes have one for this matrix."""
-        return Linear(matrix, FewRows.of(matrix, lanes, "products"))
+    def of(matrix: Matrix, kernels: Kernels) -> "Linear":
+        """By the kernel where there is one for this matrix."""
+        return Linear(matrix, FewRows.of(matrix, kernels, "products"))
 
     @staticmethod
     def take(table: WeightTable, name: str, outputs: int, inputs: int) -> "Linear":
         """Take `name` from the table."""
-        return Linear.of(table.take_matrix(name, outputs, inputs), table.lanes)
+        return Linear.of(table.take_matrix(name, outputs, inputs), table.kernels)
 
     def __call__(self, x: mx.array) -> mx.array:
         """Multiply."""
@@ -62,7 +62,7 @@ class ResidualLinear:
     def take(table: WeightTable, name: str, outputs: int, inputs: int) -> "ResidualLinear":
         """Take `name` from the table."""
         linear = Linear.take(table, name, outputs, inputs)
-        return ResidualLinear(linear, FewRows.of(linear.matrix, table.lanes, "product-add"))
+        return ResidualLinear(linear, FewRows.of(linear.matrix, table.kernels, "product-add"))
 
     def __call__(self, residual: mx.array, x: mx.array) -> mx.array:
         """residual [..., N] and x [..., K] -> residual + x W^T."""
@@ -154,11 +154,11 @@ class GateUp:
 
 def _take_gated(table: WeightTable, name: str, hidden: int, inner: int) -> GateAndUp | GateUp:
     gate, up = f"{name}.gate_proj", f"{name}.up_proj"
-    if table.lanes.has("gate-up"):
+    if table.kernels.has("gate-up"):
         joined = table.take_joined((gate, up), inner, hidden)
         if joined is not None:
-            few_rows = FewRows.of(joined, table.lanes, "gate-up")
-            return GateUp(Linear.of(joined, table.lanes), few_rows)
+            few_rows = FewRows.of(joined, table.kernels, "gate-up")
+            return GateUp(Linear.of(joined, table.kernels), few_rows)
     return GateAndUp(Linear.take(table, gate, inner, hidden), Linear.take(table, up, inner, hidden))
 
 

@@ -46,7 +46,7 @@ class Qwen35:
 
     def __init__(self, sizes: Qwen35Config, trunk: WeightTable, head: WeightTable | None) -> None:
         hidden, vocabulary = sizes.hidden_size, sizes.vocab_size
-        self._sizes, self._delta_rule = sizes, delta_rule_for(sizes, trunk.lanes)
+        self._sizes, self._delta_rule = sizes, delta_rule_for(sizes, trunk.kernels)
         matrix = trunk.take_matrix("embed_tokens", vocabulary, hidden)
         self._norm = Norm.take(trunk, "norm", hidden, sizes.rms_norm_eps)
         self._layers = [
@@ -59,8 +59,8 @@ class Qwen35:
         self._embedding = Embedding(matrix, dtype)
         tied = sizes.tie_word_embeddings
         output = matrix if tied else trunk.take_matrix("lm_head", vocabulary, hidden)
-        self._output = Linear.of(output, trunk.lanes)
-        self._picks = FewRows.of(output, trunk.lanes, "pick")
+        self._output = Linear.of(output, trunk.kernels)
+        self._picks = FewRows.of(output, trunk.kernels, "pick")
         self._head = Qwen35Head(sizes, head) if head is not None else None
 
     @property
@@ -160,8 +160,8 @@ class Qwen35Head:
         self._embedding_norm = Norm.take(table, "pre_fc_norm_embedding", hidden, eps)
         self._hidden_norm = Norm.take(table, "pre_fc_norm_hidden", hidden, eps)
         join = table.take_matrix("fc", hidden, 2 * hidden)
-        self._join = Linear.of(join, table.lanes)
-        self._few_rows = FewRows.of(join, table.lanes, "mtp-input")
+        self._join = Linear.of(join, table.kernels)
+        self._few_rows = FewRows.of(join, table.kernels, "mtp-input")
         self._layer = AttentionLayer(
             sizes, table, "layers.0", has_experts=sizes.experts is not None
         )

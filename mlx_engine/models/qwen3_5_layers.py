@@ -2,8 +2,8 @@
 
 import mlx.core as mx
 
+from metal_kernels.choice import Kernels, Work
 from metal_kernels.gated_delta_inputs import Fixed, Projected
-from metal_kernels.lanes import Lanes, Work
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.recurrent import DeltaRule, RecurrentCache, delta_rule
@@ -15,10 +15,10 @@ from mlx_engine.models.recurrent_inputs import recurrent_inputs
 from mlx_engine.models.weight_table import WeightTable
 
 
-def delta_rule_for(sizes: Qwen35Config, lanes: Lanes) -> DeltaRule:
+def delta_rule_for(sizes: Qwen35Config, kernels: Kernels) -> DeltaRule:
     """How recurrent layers run their blocks."""
     work = Work("", sizes.linear_value_head_dim, sizes.linear_key_head_dim)
-    return delta_rule(lanes.launcher_of("delta", work))
+    return delta_rule(kernels.launcher_of("delta", work))
 
 
 def blank_recurrent_cache(sizes: Qwen35Config, dtype: mx.Dtype, rule: DeltaRule) -> RecurrentCache:
@@ -53,7 +53,7 @@ class AttentionLayer:
         inner = f"{name}.self_attn"
         self._heads, self._kv_heads, self._size = heads, kv_heads, size
         self._rope_dims, self._rope_theta = sizes.rope_dims, sizes.rope_theta
-        self._attention = attention(table.lanes, size)
+        self._attention = attention(table.kernels, size)
         self._norm = Norm.take(table, f"{name}.input_layernorm", hidden, eps)
         self._queries = Linear.take(table, f"{inner}.q_proj", 2 * heads * size, hidden)
         self._keys = Linear.take(table, f"{inner}.k_proj", kv_heads * size, hidden)
@@ -122,7 +122,7 @@ class RecurrentLayer:
             key_size=sizes.linear_key_head_dim,
             value_size=sizes.linear_value_head_dim,
         )
-        self._inputs = recurrent_inputs(table.lanes, fixed)
+        self._inputs = recurrent_inputs(table.kernels, fixed)
         self._head_norm = Norm.take(table, f"{inner}.norm", sizes.linear_value_head_dim, eps)
         self._out = ResidualLinear.take(table, f"{inner}.out_proj", hidden, sizes.value_size)
         self._second_norm = Norm.take(table, f"{name}.post_attention_layernorm", hidden, eps)

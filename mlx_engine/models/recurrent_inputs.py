@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 
 import mlx.core as mx
 
+from metal_kernels.choice import MOST_ROWS, Kernels, Work
 from metal_kernels.gated_delta_inputs import (
     L2_EPS,
     Fixed,
@@ -14,7 +15,6 @@ from metal_kernels.gated_delta_inputs import (
     gated_delta_inputs,
 )
 from metal_kernels.kernel import Launcher
-from metal_kernels.lanes import MOST_ROWS, Lanes, Work
 from mlx_engine.cache.recurrent import DeltaInputs
 from mlx_engine.models.layers import silu
 
@@ -91,10 +91,10 @@ class FewRowInputs:
         return RecurrentInputs(queries, DeltaInputs(*steps), after[None])
 
 
-def recurrent_inputs(lanes: Lanes, fixed: Fixed) -> MakeInputs:
-    """By the kernel where the lanes have it."""
+def recurrent_inputs(kernels: Kernels, fixed: Fixed) -> MakeInputs:
+    """By the kernel where there is one."""
     work = Work("", fixed.value_size, fixed.key_size)
-    launcher = lanes.launcher_of("delta-inputs", work)
+    launcher = kernels.launcher_of("delta-inputs", work)
     if launcher is None:
         return StockInputs(fixed)
     return FewRowInputs(fixed, launcher, mx.array([0], dtype=mx.int32))

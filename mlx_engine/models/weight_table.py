@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.lanes import NO_LANES, Lanes
+from metal_kernels.choice import NO_KERNELS, Kernels
 from metal_kernels.weight_formats.gguf_blocks import BlockName, blocks_in
 from mlx_engine.models.matrix import Matrix, Packing, laid_out_for_cpu
 from mlx_engine.values.errors import BadModelFile
@@ -37,8 +37,8 @@ class WeightTable:
     """Named arrays of one part of a model; every one must be taken exactly once.
 
     origin: the file or folder they come from, for messages. for_cpu: matrices are handed out dense
-    and laid out for MLX's CPU backend. lanes: the kernels that layers built on it may use. Taking a
-    name a second time is a bug of the caller and raises KeyError.
+    and laid out for MLX's CPU backend. kernels: those that layers on it may use. Taking a name a
+    second time is a bug of the caller and raises KeyError.
     """
 
     def __init__(
@@ -47,9 +47,9 @@ class WeightTable:
         origin: str,
         *,
         for_cpu: bool = False,
-        lanes: Lanes = NO_LANES,
+        kernels: Kernels = NO_KERNELS,
     ) -> None:
-        self.lanes = lanes
+        self.kernels = kernels
         self._left = dict(arrays)
         self._taken: set[str] = set()
         self._origin = origin

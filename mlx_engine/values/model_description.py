@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from mlx_engine.values.lane_state import LaneState
+from mlx_engine.values.kernel_state import KernelState
 from mlx_engine.values.options import Numerics, SamplingOptions
 from mlx_engine.values.reason import Reason
 
@@ -46,8 +46,8 @@ class ModelDescription:
     Of a loaded model bytes are those of this machine, of one inspected those of a Mac with Metal;
     without_metal: those elsewhere, where they differ and are known from headers.
     sampling: what the model's own generation_config recommends. can_switch_thinking: its chat
-    template lets a conversation switch thinking on or off; known once it is loaded, like lanes: the
-    kernels of ours, used or not. repack_cache: in words, where repacked weights are kept and
+    template lets a conversation switch thinking on or off; known once it is loaded, like kernels:
+    all of ours, used or not. repack_cache: in words, where repacked weights are kept and
     whether they came from there; None for nowhere.
     """
 
@@ -73,7 +73,7 @@ class ModelDescription:
     active_parameters: int | None = None
     repack_cache: str | None = None
     without_metal: Footprint | None = None
-    lanes: tuple[LaneState, ...] = ()
+    kernels: tuple[KernelState, ...] = ()
 
     def memory_needed(self, context: int) -> int:
         """Bytes to hold the weights and a conversation of `context` tokens."""

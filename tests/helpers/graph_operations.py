@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 import mlx.core as mx
-from lane_models import every_lane, lane_model
+from kernel_models import every_kernel, kernel_model
 
 from metal_kernels.kernel import Call, Source
 
@@ -29,11 +29,11 @@ class Unrun:
 
 
 def operations(off: Mapping[str, str]) -> Counter[str]:
-    """Of the dense tiny model without the lanes of `off`: a token after one that was kept.
+    """Of the dense tiny model without the kernels of `off`: a token after one that was kept.
 
     As on MLX's CPU backend, where norms and rotations are a few operations each.
     """
-    model = lane_model("dense", every_lane(Unrun(), off=off))
+    model = kernel_model("dense", every_kernel(Unrun(), off=off))
     caches = model.make_caches()
     for _ in range(2):
         hidden = model.forward(mx.array([[5]]), caches)

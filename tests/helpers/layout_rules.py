@@ -17,7 +17,7 @@ def _rooms(names: str) -> set[str]:
 
 
 BELOW_ENGINE = {"metal_kernels"} | _rooms(
-    "values text cache sampling models lanes loading drafting decoding"
+    "values text cache sampling models kernel_choice loading drafting decoding"
 )
 ENGINE_LEVEL = {"mlx_engine"} | _rooms("bench doctor")
 PUBLIC = {"mlx_engine", VALUES}
@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "mlx_engine.cache": {"metal_kernels", VALUES},
     "mlx_engine.sampling": {"metal_kernels", VALUES},
     "mlx_engine.models": {"metal_kernels"} | _rooms("cache values"),
-    "mlx_engine.lanes": {"metal_kernels", VALUES},
+    "mlx_engine.kernel_choice": {"metal_kernels", VALUES},
     "mlx_engine.loading": {"metal_kernels"} | _rooms("models text cache values"),
     "mlx_engine.drafting": {"metal_kernels"} | _rooms("models cache sampling values"),
     "mlx_engine.decoding": _rooms("drafting models cache sampling text values"),

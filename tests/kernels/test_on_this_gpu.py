@@ -2,12 +2,12 @@
 
 import mlx.core as mx
 import pytest
-from lane_models import Kind, every_lane, lane_model
+from kernel_models import Kind, every_kernel, kernel_model
 
 from metal_kernels.metal_launcher import MetalLauncher
 from metal_kernels.trials.table import TRIALS, Trial
 from mlx_engine.decoding.row_check import rows_are_exact
-from mlx_engine.lanes.try_kernels import check
+from mlx_engine.kernel_choice.try_kernels import check
 
 if not mx.metal.is_available():
     pytest.skip("no Metal here", allow_module_level=True)
@@ -21,7 +21,7 @@ def test_a_kernel(trial: Trial, dtype: mx.Dtype) -> None:
 
 @pytest.mark.parametrize("kind", ["dense", "experts"])
 def test_a_model(kind: Kind) -> None:
-    mine, plain = lane_model(kind, every_lane(MetalLauncher())), lane_model(kind)
+    mine, plain = kernel_model(kind, every_kernel(MetalLauncher())), kernel_model(kind)
     tokens = mx.array([[5, 1, 30, 17, 2]])
     logits = [model.logits(model.forward(tokens, model.make_caches())) for model in (mine, plain)]
     assert mx.allclose(*logits, rtol=1e-3, atol=1e-3).item()

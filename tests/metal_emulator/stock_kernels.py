@@ -15,7 +15,7 @@ from metal_emulator.kernel import metal_kernel
 from metal_emulator.report import Report
 from metal_emulator.stock_headers import attention_kernels, quantized_vector_kernels
 
-LANES = 32
+KERNELS = 32
 MOST_WIDE_ROWS = 5
 PLACE = "threadgroup_position_in_grid"
 SIMD = "simdgroup_index_in_threadgroup, thread_index_in_simdgroup"
@@ -102,8 +102,8 @@ def _matvec(
     outputs = kernel(
         inputs=[*weight, x, *sizes],
         template=[("T", x.dtype)],
-        grid=(tiles * LANES, -(-columns // 8) * 2, 1),
-        threadgroup=(LANES, 2, 1),
+        grid=(tiles * KERNELS, -(-columns // 8) * 2, 1),
+        threadgroup=(KERNELS, 2, 1),
         output_shapes=[(x.shape[0], columns)],
         output_dtypes=[x.dtype],
     )
@@ -184,8 +184,8 @@ def sdpa_vector_two_pass(
     partials = first(
         inputs=[queries, keys, values, length, float(scale)],
         template=[("T", queries.dtype), ("D", size), ("V", width)],
-        grid=(kv_heads * LANES, batch * gqa, blocks * rows),
-        threadgroup=(LANES, gqa, rows),
+        grid=(kv_heads * KERNELS, batch * gqa, blocks * rows),
+        threadgroup=(KERNELS, gqa, rows),
         output_shapes=[(*parts, width), parts, parts],
         output_dtypes=[queries.dtype, mx.float32, mx.float32],
     )

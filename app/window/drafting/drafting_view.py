@@ -14,7 +14,7 @@ from app.window.drafting.round_history import RoundHistory
 from app.window.drafting.stage_bar import StageBar
 from app.window.drafting.state_words import state_in_words
 from app.window.theme import Theme, TypeSizes
-from mlx_engine.values.lane_state import LaneState
+from mlx_engine.values.kernel_state import KernelState
 from mlx_engine.values.reason import Reason
 
 
@@ -33,7 +33,7 @@ class DraftingView(QScrollArea):
         self._costs = CostCurve(theme, sizes)
         self._stages = StageBar(theme, sizes)
         self._gain = _paragraph()
-        self._reasons, self._lanes = _paragraph(), _paragraph()
+        self._reasons, self._kernels = _paragraph(), _paragraph()
         self._column = QVBoxLayout()
         self._column.setContentsMargins(16, 16, 16, 16)
         self._column.setSpacing(8)
@@ -45,7 +45,7 @@ class DraftingView(QScrollArea):
         self._add("Where a round's time goes", self._stages)
         self._add("Gain in this chat", self._gain)
         self._add("Declined", self._reasons)
-        self._add("Metal kernels", self._lanes)
+        self._add("Metal kernels", self._kernels)
         self._column.addStretch(1)
         body = QWidget()
         for part in (self, body):
@@ -53,7 +53,7 @@ class DraftingView(QScrollArea):
         body.setLayout(self._column)
         self.setWidget(body)
         self.show_history(RoundHistory())
-        self.show_lanes(())
+        self.show_kernels(())
 
     def _add(self, title: str, content: QWidget) -> None:
         heading = QLabel(title)
@@ -85,9 +85,9 @@ class DraftingView(QScrollArea):
         self._gain.setText(gain_in_words(history))
         self._reasons.setText(reasons_in_words((*declined, *history.reasons)))
 
-    def show_lanes(self, lanes: Sequence[LaneState]) -> None:
+    def show_kernels(self, kernels: Sequence[KernelState]) -> None:
         """Show which kernels of ours the model in use goes through, and why not the others."""
-        self._lanes.setText(lanes_in_words(lanes))
+        self._kernels.setText(kernels_in_words(kernels))
 
     def show_costs(self, verify_ms: Sequence[float], depth_in_use: int) -> None:
         """Show the measured cost of a pass of 1 row and more."""
@@ -125,14 +125,14 @@ def reasons_in_words(reasons: Iterable[Reason]) -> str:
     return "\n".join(lines) if lines else "Nothing was declined."
 
 
-def lanes_in_words(lanes: Sequence[LaneState]) -> str:
+def kernels_in_words(kernels: Sequence[KernelState]) -> str:
     """Those in use on one line; the others on a line for each reason."""
-    used = [lane.words for lane in lanes if lane.in_use]
+    used = [kernel.words for kernel in kernels if kernel.in_use]
     lines = [f"In use: {', '.join(used)}."] if used else []
-    reasons = dict.fromkeys(lane.why_not for lane in lanes if not lane.in_use)
+    reasons = dict.fromkeys(kernel.why_not for kernel in kernels if not kernel.in_use)
     for why in reasons:
-        alike = [lane.words for lane in lanes if lane.why_not == why]
-        lines.append(why if len(alike) == len(lanes) else f"Not {', '.join(alike)}: {why}")
+        alike = [kernel.words for kernel in kernels if kernel.why_not == why]
+        lines.append(why if len(alike) == len(kernels) else f"Not {', '.join(alike)}: {why}")
     return "\n".join(lines) or "No model is in use."
 
 

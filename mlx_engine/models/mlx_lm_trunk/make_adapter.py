@@ -12,7 +12,7 @@ from mlx_engine.models.contract import Adapter
 from mlx_engine.models.mlx_lm_trunk.adapters import MakeCaches, TrunkAdapter, WholeAdapter
 from mlx_engine.models.mlx_lm_trunk.build import Named, build_module, parameters_of, told
 from mlx_engine.models.mlx_lm_trunk.caches import kept_caches, whole_caches
-from mlx_engine.models.mlx_lm_trunk.few_row_linear import use_lanes
+from mlx_engine.models.mlx_lm_trunk.few_row_linear import use_kernels
 from mlx_engine.models.mlx_lm_trunk.gemma4 import GEMMA4, gemma4_adapter, with_head_sizes
 from mlx_engine.models.mlx_lm_trunk.latent_attention import attend_by_rows
 from mlx_engine.models.mlx_lm_trunk.latent_forms import in_form_of_class
@@ -49,7 +49,7 @@ def open_trunk(model_type: str, config: Mapping[str, object], table: WeightTable
     arrays = in_form_of_class(model_type, published(model_type, table.take_all()), fields, origin)
     model = build_module(model_type, flat, Named(arrays, origin), tied=tied)
     table.hold(parameters_of(model).values())
-    use_lanes(model, table.lanes)
+    use_kernels(model, table.kernels)
     if model_type == "gpt_oss":
         rotate_untruncated(model, flat, origin)
     if listed is not None:
@@ -76,7 +76,7 @@ def whole_adapter(model_type: str, config: Mapping[str, object], table: WeightTa
         flat = with_head_sizes(flat)
     model = build_module(model_type, flat, weights)
     table.hold(parameters_of(model).values())
-    use_lanes(model, table.lanes)
+    use_kernels(model, table.kernels)
     if model_type in GEMMA4:
         return tried(lambda: gemma4_adapter(model), table.origin)
     try:

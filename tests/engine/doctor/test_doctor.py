@@ -21,7 +21,7 @@ from mlx_engine.doctor.machine import (
 )
 from mlx_engine.doctor.rows import SHAPES, check_rows, dependent_row_counts, rows_finding
 from mlx_engine.doctor.versions import check_package, check_packages, check_python
-from mlx_engine.lanes.verdict import circumstances, read_verdict
+from mlx_engine.kernel_choice.verdict import circumstances, read_verdict
 from mlx_engine.values.errors import ModelNotFound
 
 MAC = Machine("Metal", "Apple M4 Max", 64 * 10**9, 48 * 10**9)
@@ -116,7 +116,7 @@ def test_kernels_are_told_honestly(tmp_path: Path) -> None:
     assert finding.state == "ok"
     assert f"no Metal here: {len(TRIALS)} kernels checked by the emulator" in finding.words
     file = tmp_path / "kernels.json"
-    noise = [trial for trial in TRIALS if trial.lane == "noise"]
+    noise = [trial for trial in TRIALS if trial.kernel == "noise"]
     found = list(check_kernels(EmulatorLauncher(check=False), file, noise, timed=False))
     assert [one.name for one in found] == ["noise", "kernels"]
     assert "1 of 1 right" in found[-1].words

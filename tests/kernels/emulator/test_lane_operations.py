@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from metal_emulator import metal_kernel
 
-LANES = np.arange(32)
+KERNELS = np.arange(32)
 X = np.random.default_rng(1).uniform(0.5, 1.5, 32).astype(np.float32)
 FILL = X[::-1].copy()
 QUADS = X.reshape(8, 4)
@@ -40,17 +40,17 @@ OPERATIONS: dict[str, np.ndarray] = {
     "simd_prefix_exclusive_product(x)": running(np.multiply, 32, 1),
     "quad_prefix_inclusive_sum(x)": running(np.add, 4),
     "quad_prefix_exclusive_sum(x)": running(np.add, 4, 0),
-    "simd_shuffle(x, 31 - i)": X[31 - LANES],
+    "simd_shuffle(x, 31 - i)": X[31 - KERNELS],
     "simd_broadcast(x, 7)": np.full(32, X[7]),
     "simd_broadcast_first(x)": np.full(32, X[0]),
-    "simd_shuffle_xor(x, 5)": X[LANES ^ 5],
-    "simd_shuffle_rotate_down(x, 3)": X[(LANES + 3) % 32],
-    "simd_shuffle_rotate_up(x, 3)": X[(LANES - 3) % 32],
+    "simd_shuffle_xor(x, 5)": X[KERNELS ^ 5],
+    "simd_shuffle_rotate_down(x, 3)": X[(KERNELS + 3) % 32],
+    "simd_shuffle_rotate_up(x, 3)": X[(KERNELS - 3) % 32],
     "simd_shuffle_and_fill_down(x, f, 3)": np.concatenate([X[3:], FILL[:3]]),
     "simd_shuffle_and_fill_up(x, f, 3)": np.concatenate([FILL[29:], X[:29]]),
     "quad_shuffle(x, 3 - i % 4)": QUADS[:, ::-1].ravel(),
     "quad_broadcast(x, 2)": np.repeat(QUADS[:, 2], 4),
-    "quad_shuffle_xor(x, 1)": X[LANES ^ 1],
+    "quad_shuffle_xor(x, 1)": X[KERNELS ^ 1],
     "float(simd_or(1 << (i % 4)))": np.full(32, 15),
     "float(simd_and(0xff ^ int(i % 4)))": np.full(32, 0xFC),
     "float(simd_xor(i))": np.full(32, 0),

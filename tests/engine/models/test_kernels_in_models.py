@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import mlx.core as mx
 import pytest
 from graph_operations import operations
-from lane_models import VOCABULARY, Kind, every_lane, lane_model
+from kernel_models import VOCABULARY, Kind, every_kernel, kernel_model
 from metal_emulator import EmulatorLauncher
 from plain_run import CyclingLength, run
 
-from metal_kernels.lanes import LANES, MOST_ROWS
+from metal_kernels.choice import KERNELS, MOST_ROWS
 from mlx_engine.cache.layer_caches import LayerCaches
 from mlx_engine.cache.recurrent import RecurrentCache
 from mlx_engine.decoding.row_check import rows_are_exact
@@ -32,7 +32,7 @@ EVERYWHERE = (
     "few_row_matvec_affine few_row_matvec_add few_row_gate_up gated_delta_inputs "
     "gated_delta_block mtp_input "
 )
-KERNELS = {
+USED = {
     "dense": EVERYWHERE + "attention_parts",
     "experts": EVERYWHERE + "expert_union_matvec",
 }
@@ -50,7 +50,7 @@ class Pair:
 def pair(request: pytest.FixtureRequest) -> Pair:
     launcher = EmulatorLauncher(check=False)
     kind = request.param
-    return Pair(kind, lane_model(kind), lane_model(kind, every_lane(launcher)), launcher)
+    return Pair(kind, kernel_model(kind), kernel_model(kind, every_kernel(launcher)), launcher)
 
 
 def logits_of(model: Qwen35, tokens: list[int]) -> mx.array:
@@ -69,9 +69,7 @@ def test_logits_are_those_of_the_plain_path(pair: Pair) -> None:
     mine, plain = (head_logits(model, PROMPT[:MOST_ROWS]) for model in (pair.mine, pair.plain))
     assert mx.allclose(mine, plain, rtol=1e-4, atol=1e-4).item()
     names = {report.kernel for report in pair.launcher.reports}
-    assert all(
-        any(name.startswith(kernel) for name in names) for kernel in KERNELS[pair.kind].split()
-    )
+    assert all(any(name.startswith(kernel) for name in names) for kernel in USED[pair.kind].split())
 
 
 def test_a_row_is_itself_in_every_pass(pair: Pair) -> None:
@@ -93,7 +91,9 @@ def test_a_row_is_itself_in_every_pass(pair: Pair) -> None:
 
 @pytest.mark.parametrize("rows", [1, 8, 9])
 def test_adding_in_the_product_changes_no_bit(pair: Pair, rows: int) -> None:
-    apart = lane_model(pair.kind, every_lane(pair.launcher, off={"product-add": "for this test"}))
+    apart = kernel_model(
+        pair.kind, every_kernel(pair.launcher, off={"product-add": "for this test"})
+    )
     mine, its = (logits_of(model, PROMPT[:rows]) for model in (pair.mine, apart))
     assert mx.array_equal(mine, its).item()
 
@@ -201,13 +201,13 @@ def test_a_pass_copies_nothing_and_takes_fewer_launches() -> None:
     assert together["Gather"] == 3  # the embedding's: an index on a first axis would be another
 
 
-def test_without_a_lane_stock_does_its_work() -> None:
+def test_without_a_kernel_stock_does_its_work() -> None:
     launcher = EmulatorLauncher(check=False)
-    plain = logits_of(lane_model("dense"), PROMPT[:3])
-    for name in LANES:
-        lanes = every_lane(launcher, off={name: "for this test"})
-        mine = logits_of(lane_model("dense", lanes), PROMPT[:3])
+    plain = logits_of(kernel_model("dense"), PROMPT[:3])
+    for name in KERNELS:
+        kernels = every_kernel(launcher, off={name: "for this test"})
+        mine = logits_of(kernel_model("dense", kernels), PROMPT[:3])
         assert mx.allclose(mine, plain, rtol=1e-4, atol=1e-4).item(), name
-    everything_off = every_lane(launcher, off=dict.fromkeys(LANES, "for this test"))
-    mine = logits_of(lane_model("dense", everything_off), PROMPT[:3])
+    everything_off = every_kernel(launcher, off=dict.fromkeys(KERNELS, "for this test"))
+    mine = logits_of(kernel_model("dense", everything_off), PROMPT[:3])
     assert mx.array_equal(mine, plain).item()

@@ -7,8 +7,8 @@ import mlx.core as mx
 from tiny_qwen3_5 import is_shifted_norm, tiny_config, tiny_values
 from tiny_qwen_experts import experts_config
 
+from metal_kernels.choice import ALL_ROWS, KERNELS, NO_KERNELS, Kernels, Measured, Work
 from metal_kernels.kernel import Launcher
-from metal_kernels.lanes import ALL_ROWS, LANES, NO_LANES, Lanes, Measured, Work
 from mlx_engine.models.qwen3_5 import Qwen35, build_qwen3_5
 from mlx_engine.models.weight_table import WeightTable
 
@@ -17,14 +17,14 @@ VOCABULARY = 96
 EVERY_SIZE = (Work(), *(Work(f"affine{bits}") for bits in (2, 3, 4, 5, 6, 8)), Work("dense"))
 
 
-def every_lane(launcher: Launcher, *, exact: bool = True, off: Mapping = {}) -> Lanes:
-    """All lanes on for all work they can do, but those of `off`."""
+def every_kernel(launcher: Launcher, *, exact: bool = True, off: Mapping = {}) -> Kernels:
+    """All kernels on for all work they can do, but those of `off`."""
     always = tuple(Measured(work, ALL_ROWS) for work in EVERY_SIZE)
-    return Lanes(launcher, exact=exact, off=off, measured=dict.fromkeys(LANES, always))
+    return Kernels(launcher, exact=exact, off=off, measured=dict.fromkeys(KERNELS, always))
 
 
-def lane_model(
-    kind: Kind, lanes: Lanes = NO_LANES, *, layers: int = 2, bits: int = 4, seed: int = 3
+def kernel_model(
+    kind: Kind, kernels: Kernels = NO_KERNELS, *, layers: int = 2, bits: int = 4, seed: int = 3
 ) -> Qwen35:
     """One recurrent layer to each that attends; the weights depend on kind, bits and seed alone."""
     config = tiny_config(tied=False) if kind == "dense" else experts_config("qwen3_5_moe")
@@ -40,7 +40,7 @@ def lane_model(
     }
     values = tiny_values(config, seed)
     trunk, head = (
-        WeightTable(_packed(part, bits), "tiny", lanes=lanes)
+        WeightTable(_packed(part, bits), "tiny", kernels=kernels)
         for part in (values.trunk, values.head)
     )
     return build_qwen3_5(config, trunk, head)

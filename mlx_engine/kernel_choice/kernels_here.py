@@ -1,4 +1,4 @@
-"""The lanes a load may use on this machine, by the stored verdict or by a quick check."""
+"""The kernels a load may use on this machine, by the stored verdict or by a quick check."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -7,19 +7,19 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from metal_kernels.chip import this_chip
+from metal_kernels.choice import KERNELS, NO_KERNELS, KernelName, Kernels, Measured
 from metal_kernels.kernel import Launcher
-from metal_kernels.lanes import LANES, NO_LANES, LaneName, Lanes, Measured
 from metal_kernels.metal_launcher import MetalLauncher
 from metal_kernels.trials.table import TRIALS, Trial
-from mlx_engine.lanes.try_kernels import FEWER, check, faster
-from mlx_engine.lanes.verdict import (
+from mlx_engine.kernel_choice.try_kernels import FEWER, check, faster
+from mlx_engine.kernel_choice.verdict import (
     Circumstances,
     Verdict,
     circumstances,
     read_verdict,
     write_verdict,
 )
-from mlx_engine.values.lane_state import LaneState
+from mlx_engine.values.kernel_state import KernelState
 from mlx_engine.values.options import Numerics
 
 
@@ -49,26 +49,26 @@ def try_all(
 
 
 def verdict_of(tried: Iterable[Tried]) -> Verdict:
-    """A lane is off as soon as one of its kernels is wrong."""
-    off: dict[LaneName, str] = {}
-    measured: dict[LaneName, tuple[Measured, ...]] = {}
+    """A kernel is off as soon as it is wrong with one format."""
+    off: dict[KernelName, str] = {}
+    measured: dict[KernelName, tuple[Measured, ...]] = {}
     for one in tried:
-        name = one.trial.lane
+        name = one.trial.kernel
         if one.wrong:
             off.setdefault(name, f"on this GPU {one.trial.words} is wrong: {one.wrong}")
         measured[name] = measured.get(name, ()) + one.measured
     return Verdict(off, measured)
 
 
-def lanes_here(
+def kernels_here(
     launcher: Launcher | None,
     numerics: Numerics,
     stored: Path | None,
     trials: Iterable[Trial] = TRIALS,
-) -> Lanes:
+) -> Kernels:
     """Stock MLX without a launcher. stored: where the verdict lies, or is to be put."""
     if launcher is None:
-        return NO_LANES
+        return NO_KERNELS
     here = circumstances()
     verdict = None if stored is None else read_verdict(stored, here)
     if verdict is None:
@@ -76,7 +76,7 @@ def lanes_here(
         if stored is not None:
             _remember(stored, verdict, here)
     is_exact = numerics == "exact"
-    return Lanes(launcher, is_exact, this_chip(), verdict.off, verdict.measured)
+    return Kernels(launcher, is_exact, this_chip(), verdict.off, verdict.measured)
 
 
 def _remember(file: Path, verdict: Verdict, here: Circumstances) -> None:
@@ -86,8 +86,9 @@ def _remember(file: Path, verdict: Verdict, here: Circumstances) -> None:
         return  # the next load checks again
 
 
-def lane_states(lanes: Lanes) -> tuple[LaneState, ...]:
-    """Every lane: used by the model that was built with these lanes, or why not."""
+def kernel_states(kernels: Kernels) -> tuple[KernelState, ...]:
+    """Every kernel: used by the model that was built with these kernels, or why not."""
     return tuple(
-        LaneState(name, lane.words, lanes.why_unused(name)) for name, lane in LANES.items()
+        KernelState(name, kernel.words, kernels.why_unused(name))
+        for name, kernel in KERNELS.items()
     )

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Types
 from kept_gguf import HIDDEN, blocks_of, write_kept_gguf
-from lane_models import every_lane
+from kernel_models import every_kernel
 from metal_emulator import EmulatorLauncher
 
 import mlx_engine
-from metal_kernels.lanes import ALL_ROWS, NO_LANES, Lanes, Work
+from metal_kernels.choice import ALL_ROWS, NO_KERNELS, Kernels, Work
 from mlx_engine.drafting.draft_output import Vocabulary, make_output
 from mlx_engine.engine import Engine
 from mlx_engine.loading.gguf.part import GgufPart
@@ -27,8 +27,8 @@ OPTIONS = LoadOptions(check_heads=False)
 TOKENS = [(7 * n + n * n) % 290 for n in range(MOST_OF_BLOCKS + 8)]
 
 
-def opened(file: Path, lanes: Lanes = NO_LANES) -> LoadedModel:
-    model = load_model(file, OPTIONS, file, lanes=lanes)
+def opened(file: Path, kernels: Kernels = NO_KERNELS) -> LoadedModel:
+    model = load_model(file, OPTIONS, file, kernels=kernels)
     model.read_heads()
     return model
 
@@ -40,7 +40,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def kept(file: Path) -> LoadedModel:
-    return opened(file, every_lane(EmulatorLauncher(check=False)))
+    return opened(file, every_kernel(EmulatorLauncher(check=False)))
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_head_and_embedding_are_those_of_the_values(kept: LoadedModel, plain: Lo
 def test_a_row_is_itself_in_every_pass(kept: LoadedModel) -> None:
     prompt, rows = TOKENS, TOKENS[3:12]
     whole = logits(kept, prompt, rows)
-    launcher = kept.lanes.launcher
+    launcher = kept.kernels.launcher
     assert isinstance(launcher, EmulatorLauncher)
     served = {report.kernel for report in launcher.reports}
     wanted = "matvec_q6_k matvec_q3_k matvec_q2_k matvec_add_iq4_nl gate_up_iq4_xs"
@@ -95,7 +95,7 @@ def test_a_row_is_itself_in_every_pass(kept: LoadedModel) -> None:
 
 
 def test_drafting_keeps_the_words(file: Path) -> None:
-    engine = Engine(opened(file, every_lane(EmulatorLauncher(check=False))), OPTIONS)
+    engine = Engine(opened(file, every_kernel(EmulatorLauncher(check=False))), OPTIONS)
     sampling = SamplingOptions(temperature=0.8, seed=5)
     texts = [
         engine.generate("ab", 5, sampling, DraftOptions(depth=depth), ignore_eos=True).tokens
@@ -143,15 +143,15 @@ def test_bytes_are_those_of_the_file(file: Path, kept: LoadedModel) -> None:
 
 
 def test_the_kernel_is_presumed_faster_at_every_count() -> None:
-    lanes = Lanes(EmulatorLauncher(), exact=False)
-    assert lanes.rows("products", Work("iq4_xs", 256, 256)) == ALL_ROWS
+    kernels = Kernels(EmulatorLauncher(), exact=False)
+    assert kernels.rows("products", Work("iq4_xs", 256, 256)) == ALL_ROWS
 
 
 @pytest.mark.parametrize("off", [True, False])
-def test_without_the_lane_all_is_as_ever(file: Path, off: bool) -> None:
+def test_without_the_kernel_all_is_as_ever(file: Path, off: bool) -> None:
     launcher = EmulatorLauncher(check=False)
-    lanes = every_lane(launcher, off={"products": "it is wrong"}) if off else NO_LANES
-    described = opened(file, lanes).description
+    kernels = every_kernel(launcher, off={"products": "it is wrong"}) if off else NO_KERNELS
+    described = opened(file, kernels).description
     assert "kept" not in described.quantisation
     assert "Q6_K as 8-bit affine, groups of 32, rounded" in described.quantisation
     assert {reason.code for reason in described.declined} >= {"rounded-q6-k", "rounded-q2-k"}
@@ -173,4 +173,4 @@ def test_columns_that_change_places_and_stacks_do_not_stay(file: Path) -> None:
 def test_a_scale_that_is_no_number_is_refused(tmp_path: Path) -> None:
     file = write_kept_gguf(tmp_path / "model.gguf", blocks=True, bad_scale=True)
     with pytest.raises(BadModelFile, match=r"ffn_down.*not numbers"):
-        opened(file, every_lane(EmulatorLauncher(check=False)))
+        opened(file, every_kernel(EmulatorLauncher(check=False)))

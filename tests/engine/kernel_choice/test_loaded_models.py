@@ -4,15 +4,15 @@ from pathlib import Path
 
 import mlx.core as mx
 import pytest
-from lane_models import every_lane
+from kernel_models import every_kernel
 from metal_emulator import EmulatorLauncher
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine
-from metal_kernels.lanes import LANES, Lanes
+from metal_kernels.choice import KERNELS, Kernels
 from mlx_engine.engine import Engine
 from mlx_engine.loading.load_model import load_model
-from mlx_engine.values.lane_state import LaneState
+from mlx_engine.values.kernel_state import KernelState
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
 
 
@@ -23,18 +23,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_qwen3_5(path, layout="mlx", bits=4, layers=4)
 
 
-def loaded(folder: Path, lanes: Lanes) -> Engine:
+def loaded(folder: Path, kernels: Kernels) -> Engine:
     options = LoadOptions(check_heads=False)
-    return Engine(load_model(folder, options, folder, lanes=lanes), options)
+    return Engine(load_model(folder, options, folder, kernels=kernels), options)
 
 
-def states(engine: Engine) -> dict[str, LaneState]:
-    return {state.name: state for state in engine.description.lanes}
+def states(engine: Engine) -> dict[str, KernelState]:
+    return {state.name: state for state in engine.description.kernels}
 
 
 def test_what_is_in_use_is_told(folder: Path) -> None:
-    lanes = every_lane(EmulatorLauncher(check=False), off={"gate-up": "it is wrong"})
-    engine = loaded(folder, lanes)
+    kernels = every_kernel(EmulatorLauncher(check=False), off={"gate-up": "it is wrong"})
+    engine = loaded(folder, kernels)
     told = states(engine)
     assert {name for name, state in told.items() if state.in_use} == {
         *("products", "product-add", "delta", "delta-inputs", "mtp-input", "pick", "noise"),
@@ -48,7 +48,7 @@ def test_what_is_in_use_is_told(folder: Path) -> None:
 
 
 def test_drafting_keeps_the_words(folder: Path) -> None:
-    engine = loaded(folder, every_lane(EmulatorLauncher(check=False)))
+    engine = loaded(folder, every_kernel(EmulatorLauncher(check=False)))
     ways = [SamplingOptions(temperature=0), SamplingOptions(temperature=0.8, top_p=0.9, seed=5)]
     for sampling in ways:
         texts = [
@@ -60,9 +60,9 @@ def test_drafting_keeps_the_words(folder: Path) -> None:
 
 
 def test_without_metal_it_is_said(folder: Path) -> None:
-    engine = mlx_engine.load(folder, lane_verdict=folder / "kernels.json")
+    engine = mlx_engine.load(folder, kernel_verdict=folder / "kernels.json")
     if not mx.metal.is_available():
-        assert {state.name for state in engine.description.lanes} == set(LANES)
-        assert "no Metal" in engine.description.lanes[0].why_not
+        assert {state.name for state in engine.description.kernels} == set(KERNELS)
+        assert "no Metal" in engine.description.kernels[0].why_not
         assert not (folder / "kernels.json").exists()
     engine.close()

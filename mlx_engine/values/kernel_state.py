@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class LaneState:
-    """One lane. name: stable ("products"). words: what it does. why_not: "" when it is in use."""
+class KernelState:
+    """One kernel. name: stable ("products"). words: what it does. why_not: "" when it is in use."""
 
     name: str
     words: str

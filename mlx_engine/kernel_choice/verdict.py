@@ -10,25 +10,25 @@ from pathlib import Path
 
 import metal_kernels
 from metal_kernels.chip import this_chip
-from metal_kernels.lanes import ALL_ROWS, LANES, LaneName, Measured, Work
+from metal_kernels.choice import ALL_ROWS, KERNELS, KernelName, Measured, Work
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """off: why a lane is not to be used. measured: what was timed, nothing after a quick check."""
+    """off: why a kernel is not used. measured: what was timed, nothing after a quick check."""
 
-    off: Mapping[LaneName, str] = field(default_factory=dict)
-    measured: Mapping[LaneName, tuple[Measured, ...]] = field(default_factory=dict)
+    off: Mapping[KernelName, str] = field(default_factory=dict)
+    measured: Mapping[KernelName, tuple[Measured, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What a verdict holds for. kernels: a hash of their sources."""
+    """What a verdict holds for. sources: a hash of the kernels' own."""
 
     chip: str
     system: str
     mlx: str
-    kernels: str
+    sources: str
 
 
 def circumstances() -> Circumstances:
@@ -39,13 +39,13 @@ def circumstances() -> Circumstances:
         chip=this_chip().name or "CPU",
         system=f"{platform.system()} {platform.mac_ver()[0] or platform.release()}",
         mlx=version("mlx"),
-        kernels=hashlib.sha256(text).hexdigest()[:16],
+        sources=hashlib.sha256(text).hexdigest()[:16],
     )
 
 
 def write_verdict(file: Path, verdict: Verdict, here: Circumstances) -> None:
     """Whole or not at all. Raises OSError."""
-    lanes = {
+    kernels = {
         name: {
             "off": verdict.off.get(name, ""),
             "measured": [
@@ -53,11 +53,11 @@ def write_verdict(file: Path, verdict: Verdict, here: Circumstances) -> None:
                 for one in verdict.measured.get(name, ())
             ],
         }
-        for name in LANES
+        for name in KERNELS
     }
     file.parent.mkdir(parents=True, exist_ok=True)
     fresh = file.with_suffix(".new")
-    content = {**_as_json(here), "lanes": lanes}
+    content = {**_as_json(here), "kernels": kernels}
     fresh.write_text(json.dumps(content, indent=1), encoding="utf-8")
     fresh.replace(file)
 
@@ -68,12 +68,12 @@ def read_verdict(file: Path, here: Circumstances) -> Verdict | None:
         content = json.loads(file.read_text(encoding="utf-8"))
         if {name: content[name] for name in _as_json(here)} != _as_json(here):
             return None
-        lanes = {name: content["lanes"][name] for name in LANES}
-        off = {name: str(lane["off"]) for name, lane in lanes.items() if lane["off"]}
+        kernels = {name: content["kernels"][name] for name in KERNELS}
+        off = {name: str(kernel["off"]) for name, kernel in kernels.items() if kernel["off"]}
         measured = {
-            name: tuple(_measured(one) for one in lane["measured"])
-            for name, lane in lanes.items()
-            if lane["measured"]
+            name: tuple(_measured(one) for one in kernel["measured"])
+            for name, kernel in kernels.items()
+            if kernel["measured"]
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -90,4 +90,4 @@ def _measured(stored: Mapping[str, object]) -> Measured:
 
 
 def _as_json(here: Circumstances) -> dict[str, str]:
-    return {"chip": here.chip, "system": here.system, "mlx": here.mlx, "kernels": here.kernels}
+    return {"chip": here.chip, "system": here.system, "mlx": here.mlx, "sources": here.sources}

@@ -5,17 +5,17 @@ from pathlib import Path
 import mlx.core as mx
 import numpy as np
 import pytest
-from lane_models import every_lane
+from kernel_models import every_kernel
 from metal_emulator import EmulatorLauncher
 from mlx.nn.layers.linear import Linear
 from mlx.nn.layers.quantized import QuantizedLinear
 from tiny_published import publish
 
 import mlx_engine
-from metal_kernels.lanes import NO_LANES
+from metal_kernels.choice import NO_KERNELS
 from mlx_engine.engine import Engine
 from mlx_engine.loading.load_model import load_model
-from mlx_engine.models.mlx_lm_trunk.few_row_linear import use_lanes
+from mlx_engine.models.mlx_lm_trunk.few_row_linear import use_kernels
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
 
 
@@ -28,7 +28,7 @@ def test_a_layer_keeps_its_parameters_and_its_numbers(is_packed: bool, bias: boo
     parent = Linear(8, 8)
     parent.inner = made
     launcher = EmulatorLauncher(check=False)
-    use_lanes(parent, every_lane(launcher))
+    use_kernels(parent, every_kernel(launcher))
     ours = parent.inner
     assert isinstance(ours, type(made))
     assert ours is not made
@@ -41,22 +41,22 @@ def test_a_layer_keeps_its_parameters_and_its_numbers(is_packed: bool, bias: boo
     assert len(launcher.reports) == 3  # nine rows in two launches, ten by stock MLX
 
 
-def test_without_lanes_nothing_is_exchanged() -> None:
+def test_without_kernels_nothing_is_exchanged() -> None:
     parent = Linear(8, 8)
     parent.inner = made = Linear(8, 8)
-    use_lanes(parent, NO_LANES)
+    use_kernels(parent, NO_KERNELS)
     assert parent.inner is made
 
 
 def test_a_model_of_the_library(tmp_path: Path) -> None:
     tiny = publish("llama", tmp_path / "llama")
     options = LoadOptions(check_heads=False)
-    lanes = every_lane(EmulatorLauncher(check=False))
-    engine = Engine(load_model(tiny.folder, options, tiny.folder, lanes=lanes), options)
+    kernels = every_kernel(EmulatorLauncher(check=False))
+    engine = Engine(load_model(tiny.folder, options, tiny.folder, kernels=kernels), options)
     stock = mlx_engine.load(tiny.folder)
     tokens = tiny.tokens[:8]
     assert np.allclose(engine.logits(tokens), stock.logits(tokens), rtol=1e-3, atol=1e-4)
-    told = {state.name: state for state in engine.description.lanes}
+    told = {state.name: state for state in engine.description.kernels}
     assert told["products"].in_use
     assert "No layer of this model" in told["attention"].why_not
     draft = DraftOptions(source="prompt-lookup", depth=2)

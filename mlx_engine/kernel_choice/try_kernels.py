@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
+from metal_kernels.choice import ALL_ROWS, Measured, Work
 from metal_kernels.kernel import Launcher
-from metal_kernels.lanes import ALL_ROWS, Measured, Work
 from metal_kernels.trials.case import Case
 from metal_kernels.trials.table import Trial
 

@@ -11,15 +11,15 @@ from kernel_launchers import kernel_launcher
 from metal_emulator import EmulatorLauncher
 
 from metal_kernels.chip import Chip, chip_of
+from metal_kernels.choice import ALL_ROWS, KERNELS, MOST_ROWS, NO_KERNELS, Kernels, Measured, Work
 from metal_kernels.kernel import Call, Source
-from metal_kernels.lanes import ALL_ROWS, LANES, MOST_ROWS, NO_LANES, Lanes, Measured, Work
 from metal_kernels.trials.case import Case
 from metal_kernels.trials.table import TRIALS, Trial
 from mlx_engine.check_model import rows_differ
 from mlx_engine.doctor.kernels import check_kernels
-from mlx_engine.lanes.lanes_here import lane_states, lanes_here, try_all, verdict_of
-from mlx_engine.lanes.try_kernels import check, faster
-from mlx_engine.lanes.verdict import Verdict, circumstances, read_verdict, write_verdict
+from mlx_engine.kernel_choice.kernels_here import kernel_states, kernels_here, try_all, verdict_of
+from mlx_engine.kernel_choice.try_kernels import check, faster
+from mlx_engine.kernel_choice.verdict import Verdict, circumstances, read_verdict, write_verdict
 
 HERE = circumstances()
 FOUND = Verdict(
@@ -58,8 +58,8 @@ def test_every_kernel_passes_its_own_check(one: Trial) -> None:
     assert check(one, kernel_launcher(check=False), mx.float32) == ""
 
 
-def test_every_lane_is_tried() -> None:
-    assert {one.lane for one in TRIALS} == set(LANES)
+def test_every_kernel_is_tried() -> None:
+    assert {one.kernel for one in TRIALS} == set(KERNELS)
 
 
 @pytest.mark.parametrize(
@@ -81,10 +81,10 @@ def test_a_wrong_kernel_is_switched_off_with_a_reason() -> None:
     launcher = Tampering("few_row_matvec", "T(all)", "T(all * 1.01f)")
     verdict = verdict_of(try_all(launcher, FEW, timed=False))
     assert set(verdict.off) == {"products"}
-    lanes = Lanes(launcher, off=verdict.off)
-    assert lanes.rows("products", Work("affine4", 64, 64)) == frozenset()
-    assert lanes.rows("delta", Work("", 64, 64)) == ALL_ROWS
-    (state,) = (one for one in lane_states(lanes) if one.name == "products")
+    kernels = Kernels(launcher, off=verdict.off)
+    assert kernels.rows("products", Work("affine4", 64, 64)) == frozenset()
+    assert kernels.rows("delta", Work("", 64, 64)) == ALL_ROWS
+    (state,) = (one for one in kernel_states(kernels) if one.name == "products")
     assert not state.in_use
     assert "products affine4 is wrong" in state.why_not
 
@@ -92,10 +92,10 @@ def test_a_wrong_kernel_is_switched_off_with_a_reason() -> None:
 def test_a_verdict_is_remembered(tmp_path: Path) -> None:
     file = tmp_path / "cache" / "kernels.json"
     launcher = Tampering(*SOUND)
-    first = lanes_here(launcher, "exact", file, FEW)
+    first = kernels_here(launcher, "exact", file, FEW)
     assert launcher.names
     tried = len(launcher.names)
-    again = lanes_here(launcher, "fast", file, FEW)
+    again = kernels_here(launcher, "fast", file, FEW)
     assert len(launcher.names) == tried
     assert (first.off, first.exact, again.exact) == ({}, True, False)
     write_verdict(file, FOUND, HERE)
@@ -105,19 +105,19 @@ def test_a_verdict_is_remembered(tmp_path: Path) -> None:
 def test_an_old_or_damaged_verdict_counts_for_nothing(tmp_path: Path) -> None:
     file = tmp_path / "kernels.json"
     assert read_verdict(file, HERE) is None
-    for other in (replace(HERE, mlx="0.1"), replace(HERE, kernels="x"), replace(HERE, chip="M9")):
+    for other in (replace(HERE, mlx="0.1"), replace(HERE, sources="x"), replace(HERE, chip="M9")):
         write_verdict(file, FOUND, other)
         assert read_verdict(file, HERE) is None
     write_verdict(file, FOUND, HERE)
     sound = json.loads(file.read_text())
-    wrong_rows = {**sound, "lanes": {**sound["lanes"], "products": {"off": "", "measured": [
+    wrong_rows = {**sound, "kernels": {**sound["kernels"], "products": {"off": "", "measured": [
         {"form": "affine4", "outputs": 1, "inputs": 1, "rows": [99]}]}}}  # fmt: skip
-    without = {**sound, "lanes": {}}
+    without = {**sound, "kernels": {}}
     for text in ("", "[]", "{", "null", json.dumps(wrong_rows), json.dumps(without), "\udcff"):
         file.write_bytes(text.encode("utf-8", "surrogateescape"))
         assert read_verdict(file, HERE) is None, text
     launcher = Tampering(*SOUND)
-    assert lanes_here(launcher, "exact", file, FEW).off == {}
+    assert kernels_here(launcher, "exact", file, FEW).off == {}
     assert launcher.names
     assert read_verdict(file, HERE) is not None
 
@@ -126,14 +126,14 @@ def test_a_place_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
     file = tmp_path / "taken" / "kernels.json"
     file.parent.write_text("a file where a folder belongs")
     launcher = Tampering(*SOUND)
-    assert lanes_here(launcher, "exact", file, FEW).launcher is launcher
+    assert kernels_here(launcher, "exact", file, FEW).launcher is launcher
     last = list(check_kernels(launcher, file, FEW, timed=False))[-1]
     assert (last.state, "not remembered" in last.words) == ("warn", True)
 
 
 def test_without_metal_stock_does_everything() -> None:
-    assert lanes_here(None, "exact", None) is NO_LANES
-    assert all("no Metal" in state.why_not for state in lane_states(NO_LANES))
+    assert kernels_here(None, "exact", None) is NO_KERNELS
+    assert all("no Metal" in state.why_not for state in kernel_states(NO_KERNELS))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,9 @@ def test_which_rows_go_through_a_kernel() -> None:
         "products": (Measured(work, frozenset({6, 7, 8, 9})),),
         "gate-up": (Measured(work, frozenset(range(3, 10))),),
     }
-    exact, fast = (Lanes(launcher, exact=is_exact, measured=measured) for is_exact in (True, False))
+    exact, fast = (
+        Kernels(launcher, exact=is_exact, measured=measured) for is_exact in (True, False)
+    )
     assert exact.rows("products", work) == ALL_ROWS
     assert fast.rows("products", work) == {6, 7, 8, 9}
     assert exact.rows("gate-up", work) == ALL_ROWS
@@ -188,18 +190,18 @@ def test_what_is_presumed_of_a_chip() -> None:
     assert (old.generation, new.letter, chip_of("?", "?").generation) == (14, "p", 0)
     work = Work("affine4", 4096, 4096)
     rows = {
-        chip: Lanes(EmulatorLauncher(), False, chip).rows("products", work) for chip in (old, new)
+        chip: Kernels(EmulatorLauncher(), False, chip).rows("products", work) for chip in (old, new)
     }
     assert (2 in rows[old], 2 in rows[new], MOST_ROWS in rows[new]) == (True, False, True)
     assert (
-        Lanes(EmulatorLauncher(), False, Chip(16, "s", "")).rows("products", Work("dense", 8, 8))
+        Kernels(EmulatorLauncher(), False, Chip(16, "s", "")).rows("products", Work("dense", 8, 8))
         == set()
     )
 
 
 def test_what_stock_mlx_runs_is_named_when_rows_differ() -> None:
-    lanes = Lanes(EmulatorLauncher())
-    lanes.rows("products", Work("dense", 8, 8))
-    words = rows_differ(lanes).words
+    kernels = Kernels(EmulatorLauncher())
+    kernels.rows("products", Work("dense", 8, 8))
+    words = rows_differ(kernels).words
     assert words.endswith("Stock MLX runs its attention and recurrent states.")
-    assert rows_differ(NO_LANES).words.endswith("at near ties.")
+    assert rows_differ(NO_KERNELS).words.endswith("at near ties.")

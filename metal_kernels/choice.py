@@ -1,8 +1,8 @@
-"""Which kernels serve which work: the one table of lanes, and the lanes in use on a machine.
+"""Which kernel serves which work: the one table of them, and those in use on a machine.
 
-A lane is a kernel as a layer sees it, an alternative to stock MLX. Some are needed for exact rows:
-with them plain decoding and verifying run the same order of operations for 1 to 9 rows. All others
-are a matter of speed, measured by `headstart doctor` where it was run, presumed elsewhere.
+A layer sees a kernel as an alternative to stock MLX. Some are needed for exact rows: with them
+plain decoding and verifying run the same order of operations for 1 to 9 rows. All others are a
+matter of speed, measured by `headstart doctor` where it was run, presumed elsewhere.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from metal_kernels.kernel import Launcher
 from metal_kernels.key_value_formats import dense_cache
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 
-LaneName = Literal[
+KernelName = Literal[
     "products",
     "attention",
     "delta",
@@ -54,7 +54,7 @@ class Measured(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class Kernel:
     """One row of the table.
 
     is_exact: rows are exact only with it. misfit: why the kernel cannot do some work, "" when it
@@ -108,43 +108,43 @@ def _where_stock_reads_again(work: Work, chip: Chip) -> frozenset[int]:
     return frozenset(range(3 if work.form in ("affine2", "affine3") else 6, MOST_ROWS + 1))
 
 
-LANES: Mapping[LaneName, Lane] = MappingProxyType(
+KERNELS: Mapping[KernelName, Kernel] = MappingProxyType(
     {
-        "products": Lane("matrix products", True, _whole_units, _where_stock_reads_again),
-        "attention": Lane("attention", True, _attention_sizes, _always),
-        "delta": Lane("recurrent states", True, _state_sizes, _always),
-        "delta-inputs": Lane("what recurrent states read", False, _any_work, _always),
-        "gate-up": Lane("gate and up in one", False, _whole_units, _always),
-        "product-add": Lane("products onto the residual", False, _whole_units, _always),
-        "experts": Lane("experts read once", False, _whole_units, _never),
-        "mtp-input": Lane("the heads' input", False, _whole_units, _always),
-        "pick": Lane("choosing without logits", False, _whole_units, _always),
-        "noise": Lane("noise", False, _any_work, _never),
+        "products": Kernel("matrix products", True, _whole_units, _where_stock_reads_again),
+        "attention": Kernel("attention", True, _attention_sizes, _always),
+        "delta": Kernel("recurrent states", True, _state_sizes, _always),
+        "delta-inputs": Kernel("what recurrent states read", False, _any_work, _always),
+        "gate-up": Kernel("gate and up in one", False, _whole_units, _always),
+        "product-add": Kernel("products onto the residual", False, _whole_units, _always),
+        "experts": Kernel("experts read once", False, _whole_units, _never),
+        "mtp-input": Kernel("the heads' input", False, _whole_units, _always),
+        "pick": Kernel("choosing without logits", False, _whole_units, _always),
+        "noise": Kernel("noise", False, _any_work, _never),
     }
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
-    """The lanes of one machine and one wish; layers ask it when they are built.
+class Kernels:
+    """The kernels of one machine and one wish; layers ask it when they are built.
 
-    launcher: None where nothing can run kernels. exact: rows are to be exact. off: why a lane is
+    launcher: None where nothing can run kernels. exact: rows are to be exact. off: why a kernel is
     not used at all, by name. measured: by name, what was timed. asked: all work that layers have
-    asked for so far, to tell in the end which lanes a model uses.
+    asked for so far, to tell in the end which kernels a model uses.
     """
 
     launcher: Launcher | None
     exact: bool = True
     chip: Chip = NO_CHIP
-    off: Mapping[LaneName, str] = field(default_factory=dict)
-    measured: Mapping[LaneName, tuple[Measured, ...]] = field(default_factory=dict)
-    asked: dict[LaneName, set[Work]] = field(default_factory=dict, compare=False)
+    off: Mapping[KernelName, str] = field(default_factory=dict)
+    measured: Mapping[KernelName, tuple[Measured, ...]] = field(default_factory=dict)
+    asked: dict[KernelName, set[Work]] = field(default_factory=dict, compare=False)
 
-    def has(self, name: LaneName) -> bool:
-        """Whether the lane is there for some work."""
+    def has(self, name: KernelName) -> bool:
+        """Whether the kernel is there for some work."""
         return self.launcher is not None and name not in self.off
 
-    def rows(self, name: LaneName, work: Work) -> frozenset[int]:
+    def rows(self, name: KernelName, work: Work) -> frozenset[int]:
         """Counts of rows, 1 to 9, at which this work goes through the kernel.
 
         With exact numerics all or none: the count must not decide.
@@ -154,8 +154,8 @@ class Lanes:
         self.asked.setdefault(name, set()).add(work)
         return self._rows(name, work)
 
-    def why_unused(self, name: LaneName) -> str:
-        """Why the layers built so far do not use a lane, "" when some do."""
+    def why_unused(self, name: KernelName) -> str:
+        """Why the layers built so far do not use a kernel, "" when some do."""
         if self.launcher is None:
             return "There is no Metal here: stock operations are used."
         if name in self.off:
@@ -165,32 +165,32 @@ class Lanes:
             return "No layer of this model can use it."
         if any(self._rows(name, work) for work in asked):
             return ""
-        misfits = [LANES[name].misfit(work) for work in asked]
+        misfits = [KERNELS[name].misfit(work) for work in asked]
         if all(misfits):
             return f"It does not fit this model: {misfits[0]}."
         told = "measured" if self.measured.get(name) else "taken"
         return f"Stock MLX is {told} to be as fast here."
 
-    def _rows(self, name: LaneName, work: Work) -> frozenset[int]:
-        lane = LANES[name]
-        if lane.misfit(work):
+    def _rows(self, name: KernelName, work: Work) -> frozenset[int]:
+        kernel = KERNELS[name]
+        if kernel.misfit(work):
             return NO_ROWS
-        if self.exact and lane.is_exact:
+        if self.exact and kernel.is_exact:
             return ALL_ROWS
         faster = self._faster(name, work)
         if not self.exact:
             return faster
         return ALL_ROWS if 2 * len(faster) > MOST_ROWS else NO_ROWS
 
-    def launcher_of(self, name: LaneName, work: Work) -> Launcher | None:
-        """Of a lane that serves all counts of rows or none; None for none."""
+    def launcher_of(self, name: KernelName, work: Work) -> Launcher | None:
+        """Of a kernel that serves all counts of rows or none; None for none."""
         return self.launcher if 2 * len(self.rows(name, work)) > MOST_ROWS else None
 
-    def _faster(self, name: LaneName, work: Work) -> frozenset[int]:
+    def _faster(self, name: KernelName, work: Work) -> frozenset[int]:
         """As measured with the work most like this."""
         alike = [one for one in self.measured.get(name, ()) if one.work.form == work.form]
         if not alike:
-            return LANES[name].presumed(work, self.chip)
+            return KERNELS[name].presumed(work, self.chip)
         return min(alike, key=lambda one: _distance(one.work, work)).rows
 
 
@@ -200,5 +200,5 @@ def _distance(one: Work, other: Work) -> float:
     )
 
 
-NO_LANES = Lanes(None)
+NO_KERNELS = Kernels(None)
 """Stock MLX throughout."""
