@@ -10,7 +10,7 @@ without gaps; codes are written to bytes [n * bytes of a block's codes], also wi
 
 from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,8 @@ _CODEBOOK = np.array(
     [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.int16
 )  # IQ4_NL and IQ4_XS
 _MIDDLE = 128
+_E8M0_NAN, _UE4M3_ZERO, _UE4M3_SIGN = 255, 0x7F, 0x80
+_TWICE_E2M1 = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.int8)
 _SIX, _FOUR, _TWO = np.uint32(0x3F3F3F3F), np.uint32(0x0F0F0F0F), np.uint32(0x30303030)
 _ENTRIES = (_CODEBOOK + _MIDDLE).astype(np.uint32)
 _PAIRS = np.arange(2**16, dtype=np.uint32)
@@ -55,11 +57,18 @@ _Table = NDArray[np.uint64]
 """Of two neighbouring bytes b + 256 c: byte k holds value k of b, and that of c above it."""
 
 
-class Rule(NamedTuple):
-    """w = scale * code + bias; scales and biases [n, runs of a block], runs of equal length."""
+class NotNumbersError(ValueError):
+    """A scale or value of the file is infinite or not a number."""
 
-    scales: Floats
-    biases: Floats
+
+class Rule(NamedTuple):
+    """w = scale * code + bias; scales and biases [n, runs of a block], runs of equal length.
+
+    biases None for mxfp4 and nvfp4, whose scales are bytes. Good until the next call.
+    """
+
+    scales: NDArray[Any]
+    biases: NDArray[Any] | None
 
 
 class Runs(NamedTuple):
@@ -156,6 +165,22 @@ def iq4_xs(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
     return centred(halves(blocks, 0) * (six.astype(np.float32) - np.float32(32)), _MIDDLE)
 
 
+def mxfp4(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
+    """2^(e - 127) E2M1: MLX's own rule; only the order of the codes differs."""
+    exponents = column(blocks, 0, 1, scratch)
+    if (exponents == _E8M0_NAN).any():
+        raise NotNumbersError
+    split_halves(column(blocks, 1, 16, scratch), 16, codes, scratch)
+    return Rule(exponents, None)
+
+
+def nvfp4(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
+    """UE4M3 E2M1 in groups of 16; ggml reads the scale 0x7F, elsewhere not a number, as zero."""
+    scales = _checked_scales(blocks, scratch)
+    split_halves(column(blocks, 4, 32, scratch), 8, codes, scratch)
+    return Rule(scales, None)
+
+
 def tq1_0(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
     """d (q - 1), q from 0 to 2 the digits of a fraction to base 3; runs of 32, of 16, and of 4."""
     table = _base_3()
@@ -197,6 +222,26 @@ def q8_k(blocks: Bytes, scratch: Scratch) -> Runs:
     return Runs(codes, scales, np.zeros_like(scales))
 
 
+def scaled_mxfp4(blocks: Bytes, scratch: Scratch) -> Runs:
+    """As signed codes, twice E2M1, for tensors that are multiplied by a number beside them."""
+    exponents = column(blocks, 0, 1, scratch)
+    if (exponents == _E8M0_NAN).any():
+        raise NotNumbersError
+    codes = byte_codes(column(blocks, 1, 16, scratch), 16, scratch)
+    scales = np.repeat(np.ldexp(np.float32(1), exponents.astype(np.int32) - 128), 2)
+    return Runs(np.take(_TWICE_E2M1, codes), scales, np.zeros_like(scales))
+
+
+def scaled_nvfp4(blocks: Bytes, scratch: Scratch) -> Runs:
+    """The same for NVFP4."""
+    stored = _checked_scales(blocks, scratch).reshape(-1).astype(np.int32)
+    codes = byte_codes(column(blocks, 4, 32, scratch), 8, scratch)
+    exponents, eighths = stored >> 3, stored & 7
+    eighths += 8 * (exponents > 0)
+    scales = np.ldexp(eighths.astype(np.float32), np.maximum(exponents, 1) - 11)
+    return Runs(np.take(_TWICE_E2M1, codes), scales, np.zeros_like(scales))
+
+
 AFFINE: dict[str, Callable[[Bytes, Bytes, Scratch], Rule]] = {
     "Q4_0": q4_0,
     "Q4_1": q4_1,
@@ -208,13 +253,29 @@ AFFINE: dict[str, Callable[[Bytes, Bytes, Scratch], Rule]] = {
     "Q5_K": q5_k,
     "IQ4_NL": iq4_nl,
     "IQ4_XS": iq4_xs,
+    "MXFP4": mxfp4,
+    "NVFP4": nvfp4,
     "TQ1_0": tq1_0,
     "TQ2_0": tq2_0,
 }
 """Types with one rule for 32 elements or more."""
 
-RUNS: dict[str, Callable[[Bytes, Scratch], Runs]] = {"Q2_K": q2_k, "Q6_K": q6_k, "Q8_K": q8_k}
+RUNS: dict[str, Callable[[Bytes, Scratch], Runs]] = {
+    "Q2_K": q2_k,
+    "Q6_K": q6_k,
+    "Q8_K": q8_k,
+    "MXFP4": scaled_mxfp4,
+    "NVFP4": scaled_nvfp4,
+}
 """Types with a rule for each run of 16."""
+
+
+def _checked_scales(blocks: Bytes, scratch: Scratch) -> Bytes:
+    """Of NVFP4, UE4M3."""
+    scales = column(blocks, 0, 4, scratch)
+    if (scales >= _UE4M3_SIGN).any():
+        raise NotNumbersError
+    return np.where(scales == _UE4M3_ZERO, np.uint8(0), scales)
 
 
 def _five_bits(blocks: Bytes, place: int, codes: Bytes, scratch: Scratch) -> None:

@@ -92,7 +92,7 @@ IsRead = Callable[[str, int, int], bool]
 def parts_of(stored: GgufTensor, place: Placement, factor: GgufTensor | None) -> Iterator[GgufPart]:
     """The arrays one tensor becomes; UnsupportedModel when it has no form in MLX."""
     plan = plan_of(stored.type, stored.name, stored.file)
-    if factor is not None:
+    if factor is not None and plan.becomes in ("mxfp4", "nvfp4"):
         plan = ROUNDED
     if plan.becomes != "dense" and len(stored.shape) not in (2, 3):
         raise UnsupportedModel(
@@ -103,7 +103,8 @@ def parts_of(stored: GgufTensor, place: Placement, factor: GgufTensor | None) ->
     _check_order(stored, place, plan)
     if plan.becomes == "dense":
         dtype = "F32" if stored.type.name == "F64" else stored.type.name
-        yield _part(place.name, dtype, (), plan.bits // 8, stored, place, plan)
+        dense = _part(place.name, dtype, (), plan.bits // 8, stored, place, plan)
+        yield replace(dense, factor=factor)
         return
     inputs = stored.shape[-1]
     words, groups = inputs * plan.bits // 32, inputs // plan.group_size

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlx_engine.loading.gguf.bits import Bytes, Scratch, column, split_halves
-from mlx_engine.loading.gguf.blocks import AFFINE
+from mlx_engine.loading.gguf.bits import Bytes, Scratch
+from mlx_engine.loading.gguf.blocks import AFFINE, NotNumbersError, Rule
 from mlx_engine.loading.gguf.lattice import LATTICE
-from mlx_engine.loading.gguf.rounded import OutOfRangeError, Rounding
+from mlx_engine.loading.gguf.rounded import ROUNDED_RUNS, OutOfRangeError, rounded
 from mlx_engine.loading.gguf.types import BlockPlan, BlockType
 
 # At a time, so that what is made on the way stays in the cache: bytes of blocks, or of their codes
@@ -19,11 +19,6 @@ _CHUNK_BYTES, _CHUNK_VALUES = 2**20, 2**18
 _CHUNKS_AT_ONCE = 8  # between two looks at whether the load is still wanted
 _THREADS = 2  # more only wait for each other between NumPy calls
 _EXACT = AFFINE | LATTICE
-_E8M0_NAN, _UE4M3_ZERO, _UE4M3_SIGN = 255, 0x7F, 0x80
-
-
-class NotNumbersError(ValueError):
-    """A scale or value of the file is infinite or not a number."""
 
 
 class PackedTensor(NamedTuple):
@@ -37,20 +32,8 @@ class PackedTensor(NamedTuple):
     biases: NDArray[np.generic] | None
 
 
-class _Rule(NamedTuple):
-    """What goes with the codes of some blocks."""
-
-    scales: NDArray[Any]
-    biases: NDArray[Any] | None
-
-
 NewArray = Callable[[tuple[int, int], type[np.generic]], NDArray[Any]]
 """Shape and type -> an array of any content."""
-
-_Converter = Callable[[Bytes, Bytes], _Rule]
-"""Blocks [n, bytes], and where their codes go [n * bytes of codes].
-
-The rule is good until the next call."""
 
 
 def repack(
@@ -72,7 +55,7 @@ def repack(
     chunk = _CHUNK_BYTES // exact_row if plan.exact else _CHUNK_VALUES // inputs
     step = max(1, chunk)
 
-    def work(convert: _Converter, starts: range) -> None:
+    def work(convert: Callable[[Bytes, Bytes], Rule], starts: range) -> None:
         for start in starts:
             here = slice(start, start + step)
             blocks = np.ascontiguousarray(rows[here]).reshape(-1, kind.nbytes)
@@ -82,7 +65,7 @@ def repack(
                 _store(rule.biases, made.biases[here])
 
     starts = range(0, len(rows), step)
-    converters = [_converter(kind, plan, dtype) for _ in range(_THREADS)]
+    converters = [_converter(kind.name, plan, dtype) for _ in range(_THREADS)]
     try:
         with ThreadPoolExecutor(_THREADS) as pool:
             for first in range(0, len(starts), _CHUNKS_AT_ONCE):
@@ -125,33 +108,16 @@ def _store(values: NDArray[Any], target: NDArray[Any]) -> None:
         groups[:, place] = kept
 
 
-def _converter(kind: BlockType, plan: BlockPlan, dtype: type[np.floating]) -> _Converter:
-    """With memory of its own, so not for two threads at once."""
+def _converter(
+    name: str, plan: BlockPlan, dtype: type[np.floating]
+) -> Callable[[Bytes, Bytes], Rule]:
+    """Blocks [n, bytes] and where their codes go [n * bytes of codes] -> their rule.
+
+    With memory of its own, so not for two threads at once.
+    """
     scratch = Scratch()
-    if plan.becomes == "mxfp4":
-        return lambda blocks, codes: _mxfp4(blocks, codes, scratch)
-    if plan.becomes == "nvfp4":
-        return lambda blocks, codes: _nvfp4(blocks, codes, scratch)
     if plan.exact:
-        affine = _EXACT[kind.name]
-        return lambda blocks, codes: _Rule(*affine(blocks, codes, scratch))
-    rounding = Rounding(kind.name, dtype)
-    return lambda blocks, codes: _Rule(*rounding(blocks, codes))
-
-
-def _mxfp4(blocks: Bytes, codes: Bytes, scratch: Scratch) -> _Rule:
-    """2^(e - 127) E2M1: MLX's own rule; only the order of the codes differs."""
-    exponents = column(blocks, 0, 1, scratch)
-    if (exponents == _E8M0_NAN).any():
-        raise NotNumbersError
-    split_halves(column(blocks, 1, 16, scratch), 16, codes, scratch)
-    return _Rule(exponents, None)
-
-
-def _nvfp4(blocks: Bytes, codes: Bytes, scratch: Scratch) -> _Rule:
-    """UE4M3 E2M1 in groups of 16; ggml reads the scale 0x7F, elsewhere not a number, as zero."""
-    scales = column(blocks, 0, 4, scratch)
-    if (scales >= _UE4M3_SIGN).any():
-        raise NotNumbersError
-    split_halves(column(blocks, 4, 32, scratch), 8, codes, scratch)
-    return _Rule(np.where(scales == _UE4M3_ZERO, np.uint8(0), scales), None)
+        exact = _EXACT[name]
+        return lambda blocks, codes: exact(blocks, codes, scratch)
+    runs_of = ROUNDED_RUNS[name]
+    return lambda blocks, codes: rounded(runs_of(blocks, scratch), codes, dtype, scratch)

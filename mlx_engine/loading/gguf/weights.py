@@ -1,19 +1,19 @@
 """Arrays of GGUF tensors, read and repacked one tensor after another."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from mmap import mmap
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
 from mlx_engine.loading.arrays import Progress, Stop
-from mlx_engine.loading.gguf.header import GgufTensor, map_file
+from mlx_engine.loading.gguf.blocks import NotNumbersError
+from mlx_engine.loading.gguf.header import map_file
 from mlx_engine.loading.gguf.part import GgufPart
-from mlx_engine.loading.gguf.repack import NotNumbersError, repack
-from mlx_engine.loading.gguf.types import KEPT_SCALES
+from mlx_engine.loading.gguf.repack import repack
+from mlx_engine.loading.gguf.types import KEPT_SCALES, BlockType
 from mlx_engine.values.errors import BadModelFile, LoadStopped
 
 _FORMS: dict[str, str] = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
@@ -25,11 +25,6 @@ _TYPES: dict[type[np.generic], mx.Dtype] = {
     np.float16: mx.float16,
     np.float32: mx.float32,
 }
-
-
-class _Named(NamedTuple):
-    name: str
-    array: mx.array
 
 
 class MlxMemory:
@@ -79,7 +74,13 @@ def load_gguf_arrays(
         if on_progress is not None:
             on_progress(done, total)
         between()
-        arrays.update(_arrays(key, part, files, between, metal=metal))
+        try:
+            arrays |= _arrays(key, part, files[part.file], between, metal=metal)
+        except NotNumbersError as error:
+            raise BadModelFile(
+                f"{part.file}: {part.stored.name} holds values that are not numbers. The file is "
+                "damaged: get it again."
+            ) from error
         done += part.file_nbytes
     if on_progress is not None:
         on_progress(total, total)
@@ -87,64 +88,39 @@ def load_gguf_arrays(
 
 
 def _arrays(
-    key: str,
-    part: GgufPart,
-    files: Mapping[Path, mmap],
-    between: Callable[[], None],
-    *,
-    metal: bool,
-) -> Iterator[_Named]:
-    try:
-        data = files[part.file]
-        if part.plan.becomes == "dense":
-            yield _Named(key, _dense(part, data, metal=metal))
-            return
-        if part.plan.becomes == "blocks":
-            yield _Named(key, _blocks(part, data))
-            return
-        yield from _packed(key, part, files, between, metal=metal)
-    except NotNumbersError as error:
-        raise BadModelFile(
-            f"{part.file}: {part.stored.name} holds values that are not numbers. The file is "
-            "damaged: get it again."
-        ) from error
-
-
-def _blocks(part: GgufPart, data: mmap) -> mx.array:
-    """As they lie in the file, uint8 [N, bytes of a row]."""
+    key: str, part: GgufPart, data: mmap, between: Callable[[], None], *, metal: bool
+) -> dict[str, mx.array]:
+    """A weight with what belongs to it; data: its file. Raises NotNumbersError."""
+    if part.plan.becomes == "dense":
+        return {key: _dense(part, data, metal=metal)}
     rows, kind = _rows_of(part.stored.blocks(data), part), part.stored.type
+    if part.plan.becomes == "blocks":
+        _check_scales(rows, kind)
+        return {key: mx.array(np.ascontiguousarray(rows))}
+    memory, base = MlxMemory(), key.removesuffix(".weight")
+    made = repack(rows, kind, part.plan, np.float16 if metal else np.float32, between, memory.new)
+    lead, heads = part.unpacked_shape[:-1], part.place.column_heads
+    found = {
+        name: memory.array(_in_order(values, heads)).reshape(*lead, -1)
+        for name, values in zip((key, f"{base}.scales", f"{base}.biases"), made, strict=True)
+        if values is not None
+    }
+    factor = _factor(part)
+    if factor is not None:
+        found |= {name: _times(array, factor) for name, array in found.items() if name != key}
+    return found
+
+
+def _check_scales(rows: NDArray[np.uint8], kind: BlockType) -> None:
+    """Of blocks that stay as they are."""
     blocks = rows.reshape(-1, kind.nbytes)
     for at in KEPT_SCALES[kind.name]:
         if not np.isfinite(np.ascontiguousarray(blocks[:, at : at + 2]).view("<f2")).all():
             raise NotNumbersError
-    return mx.array(np.ascontiguousarray(rows))
 
 
-def _packed(
-    key: str,
-    part: GgufPart,
-    files: Mapping[Path, mmap],
-    between: Callable[[], None],
-    *,
-    metal: bool,
-) -> Iterator[_Named]:
-    place, stored = part.place, part.stored
-    rows = _rows_of(stored.blocks(files[stored.file]), part)
-    dtype = np.float16 if metal else np.float32
-    memory = MlxMemory()
-    made = repack(rows, stored.type, part.plan, dtype, between, memory.new)
-    factor = None if part.factor is None else _factor(part.factor, part.unpacked_shape[:-1])
-    base = key.removesuffix(".weight")
-    lead = part.unpacked_shape[:-1]
-    yield _Named(key, memory.array(_in_order(made.weight, place.column_heads)).reshape(*lead, -1))
-    for name, values in (("scales", made.scales), ("biases", made.biases)):
-        if values is not None:
-            ordered = memory.array(_in_order(values, place.column_heads)).reshape(*lead, -1)
-            yield _Named(f"{base}.{name}", _times(ordered, factor))
-
-
-def _times(scales: mx.array, factor: mx.array | None) -> mx.array:
-    return scales if factor is None else scales * factor.astype(scales.dtype)
+def _times(values: mx.array, factor: mx.array) -> mx.array:
+    return (values.astype(mx.float32) * factor).astype(values.dtype)
 
 
 def _rows_of(rows: NDArray[Any], part: GgufPart) -> NDArray[Any]:
@@ -185,14 +161,20 @@ def _dense(part: GgufPart, data: mmap, *, metal: bool) -> mx.array:
         array = array.view(mx.bfloat16)
     if place.change == "less one":
         array = array.astype(mx.float32) - 1
+    factor = _factor(part)
+    if factor is not None:
+        array = _times(array, factor)
     return array if metal else array.astype(mx.float32)
 
 
-def _factor(stored: GgufTensor, lead: tuple[int, ...]) -> mx.array:
+def _factor(part: GgufPart) -> mx.array | None:
     """One for the whole tensor, or for a stack [E, N, K] one for each matrix, [E, 1, 1]."""
+    stored, shape = part.factor, part.unpacked_shape
+    if stored is None:
+        return None
     raw = stored.blocks(map_file(stored.file))
     values = raw.view("<f4").reshape(-1) if stored.type.name == "F32" else np.empty(0)
-    each = len(lead) == 2 and values.size == lead[0]
+    each = len(shape) == 3 and values.size == shape[0]
     if not (each or values.size == 1) or not np.isfinite(values).all():
         raise NotNumbersError
     return mx.array(values.reshape(-1, 1, 1) if each else values)

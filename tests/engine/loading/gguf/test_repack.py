@@ -9,7 +9,8 @@ import pytest
 from gguf.quants import dequantize
 from numpy.typing import NDArray
 
-from mlx_engine.loading.gguf.repack import NotNumbersError, PackedTensor, repack
+from mlx_engine.loading.gguf.blocks import NotNumbersError
+from mlx_engine.loading.gguf.repack import PackedTensor, repack
 from mlx_engine.loading.gguf.rounded import relative_error
 from mlx_engine.loading.gguf.types import PLANS, BlockType, block_types, plan_of
 from mlx_engine.values.errors import UnsupportedModel

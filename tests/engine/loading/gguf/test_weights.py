@@ -50,6 +50,28 @@ def test_a_factor_beside_nvfp4(tmp_path: Path) -> None:
     assert np.abs(found - wanted).max() < 0.005 * np.abs(wanted).max()
 
 
+@pytest.mark.parametrize("kind", [KINDS.MXFP4, KINDS.Q8_0, KINDS.Q4_0])
+def test_a_factor_beside_other_types(tmp_path: Path, kind: KINDS) -> None:
+    found = loaded(tmp_path / "m.gguf", kind, Placement("w.weight"), 0.37)
+    wanted = dequantize(blocks_of(kind), kind) * np.float32(0.37)
+    limit = 0.005 if kind == KINDS.MXFP4 else 1e-6
+    assert np.abs(found - wanted).max() < limit * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("kind", [KINDS.F16, KINDS.F32])
+def test_a_factor_beside_floats(tmp_path: Path, kind: KINDS) -> None:
+    stored = VALUES.astype(np.float16 if kind == KINDS.F16 else np.float32)
+    file = tmp_path / "m.gguf"
+    factor = RawTensor("w.scale", 0, (1,), np.float32(0.37).tobytes())
+    tensors = [RawTensor("w.weight", kind.value, VALUES.shape, stored.tobytes()), factor]
+    file.write_bytes(gguf_bytes({}, tensors))
+    header = read_gguf_header(file)
+    parts = parts_of(header.tensors["w.weight"], Placement("w.weight"), header.tensors["w.scale"])
+    arrays = load_gguf_arrays({part.name: part for part in parts}, False, None, None)
+    wanted = stored.astype(np.float32) * np.float32(0.37)
+    np.testing.assert_allclose(arrays["w.weight"], wanted, rtol=6e-4)
+
+
 @pytest.mark.parametrize("order", [(2, 0, 3, 1), (1, 0)])
 @pytest.mark.parametrize("kind", [KINDS.Q8_0, KINDS.Q5_0, KINDS.TQ1_0, KINDS.TQ2_0])
 def test_heads_of_columns(tmp_path: Path, kind: KINDS, order: tuple[int, ...]) -> None:
