@@ -33,7 +33,7 @@ from app.library.machine import this_machine
 from app.library.model_card import read_card
 from app.start.folders import Folders, this_users_folders
 from app.start.lifetimes import Collector, keep_clipboard
-from app.start.mistakes import Mistakes
+from app.start.mistakes import Mistakes, watch_for_crashes
 from app.start.outside import OpenFiles, as_typed
 from app.start.single_instance import SingleInstance
 from app.store.session_store import SessionStore, open_passing_store, open_store
@@ -77,7 +77,7 @@ class App(QObject):
         self._collector = Collector(self)
         self._is_closed = False
         machine = this_machine()
-        self.mistakes = Mistakes(folders.logs / "headstart.log", self)
+        self.mistakes = Mistakes(folders.logs, self)
         self.settings = KeptSettings(folders.settings_file, self)
         self.look = LookController(application, self.settings, self)
         self.store = _open_chats(folders.chats_file)
@@ -402,6 +402,7 @@ def run_window(arguments: Sequence[str]) -> int:
     if instance.hand_over(paths):
         return 0
     app = App(application, folders)
+    watch_for_crashes(folders.logs, app.mistakes.note)
     files = OpenFiles()
     application.installEventFilter(files)
     files.opened.connect(app.open)

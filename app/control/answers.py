@@ -1,7 +1,7 @@
 """All answers that run or wait: asked for, grown by what the engine reports, saved, ended."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from PySide6.QtCore import QObject, QTimer, Signal
@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from app.store.messages import AnswerSaver
 from app.store.session_store import SessionStore
 from app.values.chat_settings import ChatSettings
-from app.values.chats import DraftedSpan, StoredMessage
+from app.values.chats import AnswerSoFar, DraftedSpan, StoredMessage
 from app.values.errors import StoreError
 from app.worker.replies import AnswerEvents, AnswerFailed, AnswerWithdrawn, Problem
 from app.worker.requests import Ask, ContinueAnswer, Request, StopAnswer
@@ -56,27 +56,22 @@ class Words:
         self.spans = [span for span in self.spans if span.end <= len(text)]
 
 
+NOTHING = AnswerSoFar()
+
+
 class RunningAnswer:
     """The answer `message_id` of a chat; times are seconds of one clock."""
 
-    def __init__(
-        self,
-        chat_id: int,
-        message_id: int,
-        text: str = "",
-        thinking: str = "",
-        spans: Sequence[DraftedSpan] = (),
-        thinking_seconds: float | None = None,
-    ) -> None:
-        """text, thinking, spans, thinking_seconds: of what there is of an answer that goes on."""
+    def __init__(self, chat_id: int, message_id: int, before: AnswerSoFar = NOTHING) -> None:
+        """before: what there is of an answer that goes on."""
         self.chat_id = chat_id
         self.message_id = message_id
-        self.answer = Words(text, list(spans))
-        self.thinking = Words(thinking)
+        self.answer = Words(before.text, list(before.spans))
+        self.thinking = Words(before.thinking)
         self.progress: PromptProgress | None = None
         self.finished: GenerationFinished | None = None
         self.tokens = 0
-        self._thought_before = thinking_seconds
+        self._thought_before = before.thinking_seconds
         self._thought_from: float | None = None
         self._thought_until: float | None = None
         self._first_round_at: float | None = None
@@ -131,6 +126,12 @@ class RunningAnswer:
     def stats(self) -> GenerationStats | None:
         """Figures of the whole answer once it is finished."""
         return None if self.finished is None else self.finished.stats
+
+    @property
+    def so_far(self) -> AnswerSoFar:
+        """What there is of it now."""
+        spans = tuple(self.answer.spans)
+        return AnswerSoFar(self.answer.text, self.thinking.text, spans, self.thinking_seconds)
 
     @property
     def speaks_not_yet(self) -> bool:
@@ -222,9 +223,8 @@ class Answers(QObject):
         self, cut: StoredMessage, past: tuple[Message, ...], settings: ChatSettings
     ) -> RunningAnswer:
         """Continue the answer `cut`, the last of `past`, in place. Raises StoreError."""
-        so_far = cut.text, cut.thinking, cut.spans, cut.thinking_seconds
-        self._store.messages.save_partial(cut.id, *so_far)
-        answer = RunningAnswer(cut.chat_id, cut.id, *so_far)
+        self._store.messages.save_partial(cut.id, cut.so_far)
+        answer = RunningAnswer(cut.chat_id, cut.id, cut.so_far)
         self._begin(answer)
         self._request(ContinueAnswer(str(cut.chat_id), str(cut.id), past, settings))
         return answer
@@ -260,38 +260,24 @@ class Answers(QObject):
 
     def _grow(self, answer: RunningAnswer, reply: AnswerEvents) -> None:
         growth = answer.take(reply.events, self._clock())
-        saver, words = self._savers[answer.message_id], answer.answer
-        if answer.finished is None:
-            self._saving(
-                answer,
-                lambda: saver.show(
-                    words.text, answer.thinking.text, tuple(words.spans), answer.thinking_seconds
-                ),
-            )
+        finished = answer.finished
+        if finished is None:
+            saver = self._savers[answer.message_id]
+            self._saving(answer, lambda: saver.show(answer.so_far))
             self.grown.emit(answer, growth)
             return
-        finished = answer.finished
         self.grown.emit(answer, growth)
+        spans, seconds = answer.answer.spans, answer.thinking_seconds
         self._saving(
             answer,
-            lambda: self._store.messages.finish_answer(
-                answer.message_id, finished, words.spans, answer.thinking_seconds
-            ),
+            lambda: self._store.messages.finish_answer(answer.message_id, finished, spans, seconds),
         )
         self._end(answer, None)
 
     def _interrupt(self, answer: RunningAnswer, problem: Problem | None, why: str) -> None:
-        words = answer.answer
+        messages = self._store.messages
         self._saving(
-            answer,
-            lambda: self._store.messages.interrupt_answer(
-                answer.message_id,
-                words.text,
-                answer.thinking.text,
-                words.spans,
-                answer.thinking_seconds,
-                why,
-            ),
+            answer, lambda: messages.interrupt_answer(answer.message_id, answer.so_far, why)
         )
         self._end(answer, problem)
 

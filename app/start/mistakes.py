@@ -1,16 +1,37 @@
 """Mistakes of the program's own: written to the log, shown with details to copy."""
 
+import faulthandler
+import logging
 import platform
 import sys
 import traceback
 from collections.abc import Callable
-from datetime import datetime
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from types import TracebackType
 
 from PySide6.QtCore import QObject, Signal
 
 LARGEST_LOG = 1_000_000
+LOG = "headstart.log"
+CRASHES = "crash.log"
+"""What Python can still write when the process itself is brought down, such as by a bad pointer."""
+
+
+class _LogFile(RotatingFileHandler):
+    """A log that cannot be written is no reason to stop."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            Path(self.baseFilename).parent.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            return
+        super().emit(record)
+
+    # logging
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        del record
 
 
 class Mistakes(QObject):
@@ -18,9 +39,21 @@ class Mistakes(QObject):
 
     made = Signal(str, str)
 
-    def __init__(self, log_file: Path, parent: QObject | None = None) -> None:
+    def __init__(self, logs: Path, parent: QObject | None = None) -> None:
+        """logs: the folder of logs, which need not be there."""
         super().__init__(parent)
-        self.log_file = log_file
+        self.log_file = logs / LOG
+        self._file = _LogFile(
+            self.log_file,
+            maxBytes=LARGEST_LOG,
+            backupCount=1,
+            encoding="utf-8",
+            errors="replace",
+            delay=True,
+        )
+        self._file.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+        self._log = logging.getLogger("headstart")
+        self._log.addHandler(self._file)
 
     def catch_all(self) -> Callable[[], None]:
         """Whatever nobody catches from now on comes here; call the result to end that."""
@@ -29,6 +62,8 @@ class Mistakes(QObject):
 
         def end() -> None:
             sys.excepthook = before
+            self._log.removeHandler(self._file)
+            self._file.close()
 
         return end
 
@@ -52,16 +87,24 @@ class Mistakes(QObject):
         self.made.emit(words, whole)
 
     def note(self, words: str) -> None:
-        """Write to the log; a log that cannot be written is no reason to stop."""
-        stamp = datetime.now().isoformat(timespec="seconds")
-        try:
-            self.log_file.parent.mkdir(parents=True, exist_ok=True)
-            if self.log_file.exists() and self.log_file.stat().st_size > LARGEST_LOG:
-                self.log_file.replace(self.log_file.with_suffix(".old.log"))
-            with self.log_file.open("a", encoding="utf-8", errors="replace") as log:
-                log.write(f"{stamp} {words}\n")
-        except OSError:
-            return
+        """Write to the log."""
+        self._log.error("%s", words)
+
+
+def watch_for_crashes(logs: Path, note: Callable[[str], None]) -> None:
+    """`note` what the last crash left behind, and have the next one leave where it happened.
+
+    A folder that cannot be written to is no reason to stop.
+    """
+    file = logs / CRASHES
+    try:
+        left = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
+        logs.mkdir(parents=True, exist_ok=True)
+        faulthandler.enable(file.open("w", encoding="utf-8"))
+    except OSError:
+        return
+    if left:
+        note(f"Headstart came to a sudden end the last time.\n{about_this_machine()}\n\n{left}")
 
 
 def about_this_machine() -> str:

@@ -14,7 +14,7 @@ from app.store.rows import (
     stats_to_json,
     text_of,
 )
-from app.values.chats import DraftedSpan, StoredMessage, Turn
+from app.values.chats import AnswerSoFar, DraftedSpan, StoredMessage, Turn
 from app.values.errors import NoSuchChat
 from mlx_engine.values.conversation import Role
 from mlx_engine.values.events import FinishReason, GenerationFinished
@@ -90,7 +90,7 @@ class Messages:
         A chat without a title takes it from the user's first message.
         """
         with self._database.transaction():
-            added = self._insert(chat_id, parent, role, text, "", "", "done")
+            added = self._insert(chat_id, parent, role, text, "", "done")
             if role == "user":
                 title = title_from(text)
                 self._database.write(
@@ -103,35 +103,27 @@ class Messages:
         old = self.get(message_id)
         return self.add(old.chat_id, old.parent, old.role, text)
 
-    def begin_answer(
-        self, chat_id: int, parent: int | None, model: str, text: str = "", thinking: str = ""
-    ) -> int:
-        """Add an empty answer (or one to be continued) after `parent`, select it; its id.
+    def begin_answer(self, chat_id: int, parent: int | None, model: str) -> int:
+        """Add an empty answer after `parent`, select it; its id.
 
         To regenerate an answer, give the parent of the old one.
         """
         with self._database.transaction():
-            return self._insert(chat_id, parent, "assistant", text, thinking, model, "partial")
+            return self._insert(chat_id, parent, "assistant", "", model, "partial")
 
-    def save_partial(
-        self,
-        message_id: int,
-        text: str,
-        thinking: str = "",
-        spans: Sequence[DraftedSpan] = (),
-        thinking_seconds: float | None = None,
-    ) -> None:
+    def save_partial(self, message_id: int, so_far: AnswerSoFar) -> None:
         """Keep what there is of an answer so far: safe from a killed process on return."""
         changed = self._database.write(
             """UPDATE message SET state = 'partial', text = ?, thinking = ?, spans = ?,
                 thinking_seconds = ? WHERE id = ?""",
-            text,
-            thinking,
-            spans_to_json(spans),
-            thinking_seconds,
+            so_far.text,
+            so_far.thinking,
+            spans_to_json(so_far.spans),
+            so_far.thinking_seconds,
             message_id,
         )
-        _must_be_there(changed, message_id)
+        if not changed:
+            raise NoSuchChat(f"Message {message_id} is not there any more: open the chat again.")
 
     def finish_answer(
         self,
@@ -142,24 +134,16 @@ class Messages:
     ) -> None:
         """The answer as it stays, brought onto the disk."""
         state = "stopped" if finished.reason == "stopped" else "done"
-        stats = stats_to_json(finished.stats)
+        whole = AnswerSoFar(finished.text, finished.thinking, spans, thinking_seconds)
         with self._database.transaction():
-            self.save_partial(message_id, finished.text, finished.thinking, spans, thinking_seconds)
-            self._end(message_id, state, finished.reason, stats)
+            self.save_partial(message_id, whole)
+            self._end(message_id, state, finished.reason, stats_to_json(finished.stats))
         self._database.checkpoint()
 
-    def interrupt_answer(
-        self,
-        message_id: int,
-        text: str,
-        thinking: str = "",
-        spans: Sequence[DraftedSpan] = (),
-        thinking_seconds: float | None = None,
-        problem: str = "",
-    ) -> None:
+    def interrupt_answer(self, message_id: int, so_far: AnswerSoFar, problem: str = "") -> None:
         """Keep what there is of an answer that an error ended; problem: which, in words."""
         with self._database.transaction():
-            self.save_partial(message_id, text, thinking, spans, thinking_seconds)
+            self.save_partial(message_id, so_far)
             self._end(message_id, "stopped", None, None, problem)
         self._database.checkpoint()
 
@@ -179,7 +163,6 @@ class Messages:
         parent: int | None,
         role: Role,
         text: str,
-        thinking: str,
         model: str,
         state: str,
     ) -> int:
@@ -189,14 +172,13 @@ class Messages:
         added = self._database.insert(
             """INSERT INTO message
                 (chat, parent, role, state, model, created_at, text, thinking, spans)
-                SELECT id, ?, ?, ?, ?, ?, ?, ?, '[]' FROM chat WHERE id = ?""",
+                SELECT id, ?, ?, ?, ?, ?, ?, '', '[]' FROM chat WHERE id = ?""",
             parent,
             role,
             state,
             model,
             now,
             text,
-            thinking,
             chat_id,
         )
         changed = self._database.write(
@@ -234,11 +216,6 @@ def _turn(message: StoredMessage, siblings: list[int]) -> Turn:
     return Turn(message, tuple(siblings) if message.id in siblings else (message.id,))
 
 
-def _must_be_there(changed: int, message_id: int) -> None:
-    if not changed:
-        raise NoSuchChat(f"Message {message_id} is not there any more: open the chat again.")
-
-
 class AnswerSaver:
     """Keeps the newest text of one answer and saves it when the last save is long enough ago.
 
@@ -259,31 +236,18 @@ class AnswerSaver:
         self._every_s = every_s
         self._clock = clock
         self._last_try = clock()
-        self._unsaved = False
-        self._text, self._thinking = "", ""
-        self._spans: Sequence[DraftedSpan] = ()
-        self._thinking_seconds: float | None = None
+        self._unsaved: AnswerSoFar | None = None
 
-    def show(
-        self,
-        text: str,
-        thinking: str = "",
-        spans: Sequence[DraftedSpan] = (),
-        thinking_seconds: float | None = None,
-    ) -> None:
+    def show(self, so_far: AnswerSoFar) -> None:
         """All of the answer so far."""
-        self._text, self._thinking, self._spans = text, thinking, spans
-        self._thinking_seconds = thinking_seconds
-        self._unsaved = True
+        self._unsaved = so_far
         self.tick()
 
     def tick(self) -> None:
         """Save what is new, if it is time."""
         now = self._clock()
-        if not self._unsaved or now - self._last_try < self._every_s:
+        if self._unsaved is None or now - self._last_try < self._every_s:
             return
         self._last_try = now
-        self._messages.save_partial(
-            self._message_id, self._text, self._thinking, self._spans, self._thinking_seconds
-        )
-        self._unsaved = False
+        self._messages.save_partial(self._message_id, self._unsaved)
+        self._unsaved = None

@@ -1,5 +1,6 @@
 """Stored chats as the window sees them: a list of chats, and the turns of one branch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -36,6 +37,16 @@ class DraftedSpan(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerSoFar:
+    """What there is of an answer that is being written; thinking_seconds: None if not known."""
+
+    text: str = ""
+    thinking: str = ""
+    spans: Sequence[DraftedSpan] = ()
+    thinking_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StoredMessage:
     """One message; `parent` is the one before it, None for a first one.
 
@@ -58,6 +69,11 @@ class StoredMessage:
     created_at: float = 0.0
     thinking_seconds: float | None = None
     problem: str = ""
+
+    @property
+    def so_far(self) -> AnswerSoFar:
+        """An answer that was cut, to go on with."""
+        return AnswerSoFar(self.text, self.thinking, self.spans, self.thinking_seconds)
 
     @property
     def interrupted(self) -> bool:

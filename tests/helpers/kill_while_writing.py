@@ -15,6 +15,7 @@ from pathlib import Path
 from app.store.messages import AnswerSaver
 from app.store.session_store import open_store
 from app.values.chat_settings import ChatSettings
+from app.values.chats import AnswerSoFar
 
 store = open_store(Path(sys.argv[1]))
 chat = store.chats.create(ChatSettings())
@@ -25,7 +26,7 @@ number = 0
 while True:
     text += f"word{number} "
     number += 1
-    saver.show(text)
+    saver.show(AnswerSoFar(text))
     print(len(text), time.time(), flush=True)
     time.sleep(0.003)
 """

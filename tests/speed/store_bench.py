@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT))
 from app.store.session_store import SessionStore, open_store  # noqa: E402
 from app.store.transfer import NewMessage, insert_chat  # noqa: E402
 from app.values.chat_settings import ChatSettings  # noqa: E402
-from app.values.chats import DraftedSpan  # noqa: E402
+from app.values.chats import AnswerSoFar, DraftedSpan  # noqa: E402
 from mlx_engine.values.conversation import Message  # noqa: E402
 from mlx_engine.values.events import GenerationFinished  # noqa: E402
 from mlx_engine.values.stats import GenerationStats  # noqa: E402
@@ -95,7 +95,7 @@ def measure_all(path: Path) -> None:
         measure(
             f"save {count} words of an answer, {len(spans)} spans",
             lambda answer=answer, text=text, spans=spans: store.messages.save_partial(
-                answer, text, "", spans
+                answer, AnswerSoFar(text, "", spans)
             ),
         )
         event = GenerationFinished("end", GenerationStats(), text)

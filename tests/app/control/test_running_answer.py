@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.control.answers import RunningAnswer
-from app.values.chats import DraftedSpan
+from app.values.chats import AnswerSoFar, DraftedSpan
 from mlx_engine.values.events import (
     GenerationFinished,
     PromptProgress,
@@ -70,14 +70,14 @@ def test_speed_counts_from_the_first_round_on() -> None:
 
 
 def test_an_answer_that_goes_on_begins_with_what_there_is() -> None:
-    answer = RunningAnswer(1, 2, "Once ", "Hm", [DraftedSpan(0, 5, 1)])
+    answer = RunningAnswer(1, 2, AnswerSoFar("Once ", "Hm", [DraftedSpan(0, 5, 1)]))
     answer.take([TextPiece("upon", depth=1)], now=0.0)
     assert answer.answer.text == "Once upon"
     assert answer.answer.spans == [DraftedSpan(0, 9, 1)]
 
 
 def test_thinking_that_goes_on_takes_longer() -> None:
-    answer = RunningAnswer(1, 2, "", "Hm", (), 2.0)
+    answer = RunningAnswer(1, 2, AnswerSoFar("", "Hm", (), 2.0))
     assert answer.thinking_seconds == 2.0
     answer.take([TextPiece(", so", "thinking")], now=10.0)
     assert answer.thinking_seconds is None

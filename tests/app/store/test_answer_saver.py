@@ -4,7 +4,7 @@ from chat_stores import Clock, talk
 
 from app.store.messages import AnswerSaver
 from app.store.session_store import SessionStore
-from app.values.chats import DraftedSpan
+from app.values.chats import AnswerSoFar, DraftedSpan
 
 
 def test_saved_soon_but_not_at_every_word(store: SessionStore) -> None:
@@ -17,7 +17,7 @@ def test_saved_soon_but_not_at_every_word(store: SessionStore) -> None:
         clock.now += 0.01
         text += "word "
         before = store.messages.get(answer).text
-        saver.show(text, "thought", [DraftedSpan(0, 4, 1)])
+        saver.show(AnswerSoFar(text, "thought", [DraftedSpan(0, 4, 1)]))
         shown[clock.now] = len(text)
         saved = len(store.messages.get(answer).text)
         saves += saved != len(before)
@@ -32,7 +32,7 @@ def test_a_pause_is_no_loss(store: SessionStore) -> None:
     clock = Clock(100.0)
     saver = AnswerSaver(store.messages, answer, every_s=0.5, clock=clock)
     clock.now += 0.1
-    saver.show("just before the pause")
+    saver.show(AnswerSoFar("just before the pause"))
     assert store.messages.get(answer).text == ""
     clock.now += 0.5
     saver.tick()

@@ -6,6 +6,7 @@ from chat_stores import Clock, talk, texts
 from app.store.chats import DAYS_IN_BIN
 from app.store.session_store import SessionStore, open_store
 from app.values.chat_settings import ChatSettings
+from app.values.chats import AnswerSoFar
 from app.values.errors import NoSuchChat
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
 
@@ -103,7 +104,7 @@ def test_a_long_chat_can_be_deleted_for_ever(store: SessionStore) -> None:
     parent = None
     with store.database.transaction():
         for _ in range(1500):
-            parent = store.messages._insert(chat, parent, "user", "x", "", "", "done")
+            parent = store.messages._insert(chat, parent, "user", "x", "", "done")
     store.chats.delete_for_ever(chat)
     assert store.database.rows("SELECT count(*) AS n FROM message")[0]["n"] == 0
     assert store.search.find("x") == ()
@@ -113,13 +114,13 @@ def test_a_copy_has_all_branches_and_is_its_own(store: SessionStore) -> None:
     chat = talk(store, "hello", "one")
     user = store.messages.path(chat)[0].message.id
     writing = store.messages.begin_answer(chat, user, "Tiny")
-    store.messages.save_partial(writing, "tw")
+    store.messages.save_partial(writing, AnswerSoFar("tw"))
     copy = store.chats.duplicate(chat)
     assert store.chats.get(copy).title == "hello (copy)"
     assert texts(store, copy) == ["hello", "tw"]
     last = store.messages.path(copy)[-1]
     assert (last.number, len(last.siblings), last.message.state) == (2, 2, "stopped")
-    store.messages.save_partial(writing, "two")
+    store.messages.save_partial(writing, AnswerSoFar("two"))
     store.chats.delete_for_ever(chat)
     store.messages.select(last.siblings[0])
     assert texts(store, copy) == ["hello", "one"]

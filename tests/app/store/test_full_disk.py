@@ -11,6 +11,7 @@ from app.store.messages import AnswerSaver
 from app.store.session_store import SessionStore, open_store
 from app.store.transfer import export_chat
 from app.values.chat_settings import ChatSettings
+from app.values.chats import AnswerSoFar
 from app.values.errors import BadChatFile, StoreError, StoreFull
 
 
@@ -49,12 +50,12 @@ def test_an_answer_goes_on_and_is_saved_when_there_is_room(store: SessionStore) 
     now = 0.0
     saver = AnswerSaver(store.messages, answer, every_s=1.0, clock=lambda: now)
     now = 1.0
-    saver.show("a few words")
+    saver.show(AnswerSoFar("a few words"))
     fill(store)
     text = "a few words" + " and many more" * 2000
     now = 2.0
     with pytest.raises(StoreFull):
-        saver.show(text)
+        saver.show(AnswerSoFar(text))
     saver.tick()
     assert store.messages.get(answer).text == "a few words"
     make_room(store)
@@ -108,7 +109,7 @@ def fill_a_real_disk(disk: Path) -> None:
     with pytest.raises(StoreError, match=r"chats\.db .*(space|room)"):
         for size in range(1, 1000):
             text = "partial " * 500 * size
-            store.messages.save_partial(answer, text)
+            store.messages.save_partial(answer, AnswerSoFar(text))
             kept = text
     assert kept and store.messages.get(answer).text == kept
     with pytest.raises(BadChatFile, match="free space"):

@@ -15,7 +15,7 @@ from app.store.rows import stats_from, stats_to_json
 from app.store.search import Search
 from app.store.session_store import SessionStore
 from app.values.chat_settings import ChatSettings
-from app.values.chats import DraftedSpan
+from app.values.chats import AnswerSoFar, DraftedSpan
 from app.values.errors import NoSuchChat
 from mlx_engine.values.stats import GenerationStats, SourceStats
 
@@ -48,7 +48,7 @@ def test_an_answer_while_it_is_written(store: SessionStore, clock: Clock) -> Non
     answer = store.messages.begin_answer(chat, store.messages.path(chat)[0].message.id, "Tiny")
     assert store.messages.get(answer).state == "partial"
     clock.now += 3
-    store.messages.save_partial(answer, "one t", "hm", [DraftedSpan(0, 3, 1)], 1.25)
+    store.messages.save_partial(answer, AnswerSoFar("one t", "hm", [DraftedSpan(0, 3, 1)], 1.25))
     message = store.messages.get(answer)
     assert message.thinking_seconds == 1.25
     assert (message.text, message.thinking, message.state) == ("one t", "hm", "partial")
@@ -70,7 +70,7 @@ def test_stopped_by_the_user_is_not_interrupted(store: SessionStore) -> None:
     assert store.messages.get(stopped).state == "stopped"
     assert not store.messages.get(stopped).interrupted
     failed = store.messages.begin_answer(chat, None, "Tiny")
-    store.messages.interrupt_answer(failed, "half")
+    store.messages.interrupt_answer(failed, AnswerSoFar("half"))
     assert store.messages.get(failed).interrupted
     assert store.messages.get(failed).text == "half"
 
@@ -78,7 +78,9 @@ def test_stopped_by_the_user_is_not_interrupted(store: SessionStore) -> None:
 def test_what_ended_an_answer_is_kept_until_it_goes_on(store: SessionStore) -> None:
     chat = talk(store, "hello")
     answer = store.messages.begin_answer(chat, None, "Tiny")
-    store.messages.interrupt_answer(answer, "half", "hm", (), 0.5, problem="The memory is full.")
+    store.messages.interrupt_answer(
+        answer, AnswerSoFar("half", "hm", (), 0.5), "The memory is full."
+    )
     message = store.messages.get(answer)
     assert (message.problem, message.thinking_seconds) == ("The memory is full.", 0.5)
     copy = store.chats.duplicate(chat)
@@ -94,7 +96,7 @@ def test_text_sqlite_cannot_keep_is_replaced_one_for_one(store: SessionStore) ->
     assert message.text == "x\ufffdy\ufffdz \U0001f600"
     assert store.chats.get(chat).title == "a\ufffdb\ufffd"
     answer = store.messages.begin_answer(chat, message.id, "\ud800")
-    store.messages.save_partial(answer, "\0\0", "\ud800", [DraftedSpan(1, 2, 1)])
+    store.messages.save_partial(answer, AnswerSoFar("\0\0", "\ud800", [DraftedSpan(1, 2, 1)]))
     assert store.messages.get(answer).text == "\ufffd\ufffd"
 
 
@@ -121,7 +123,7 @@ def test_a_parent_in_another_chat_is_refused(store: SessionStore) -> None:
     with pytest.raises(NoSuchChat):
         store.messages.add(chat, 999, "user", "x")
     with pytest.raises(NoSuchChat):
-        store.messages.save_partial(999, "x")
+        store.messages.save_partial(999, AnswerSoFar("x"))
     assert texts(store, chat) == ["hello"]
 
 
@@ -165,7 +167,7 @@ class Tree(RuleBasedStateMachine):
         message = data.draw(st.sampled_from(sorted(self.partial)))
         self.texts[message] = text
         if data.draw(st.booleans()):
-            self.messages.save_partial(message, text)
+            self.messages.save_partial(message, AnswerSoFar(text))
         else:
             self.messages.finish_answer(message, finished(text))
             self.partial.remove(message)

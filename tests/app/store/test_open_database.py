@@ -12,6 +12,7 @@ from chat_stores import python, talk, texts, without_rights
 from app.store.schema import MIGRATIONS
 from app.store.session_store import SessionStore, open_passing_store, open_store
 from app.values.chat_settings import ChatSettings
+from app.values.chats import AnswerSoFar
 from app.values.errors import (
     StoreBusy,
     StoreError,
@@ -32,7 +33,7 @@ def path(tmp_path: Path) -> Path:
             parent = None
             for turn in range(6):
                 text = f"zebra {turn} " + "words of a message " * 30
-                parent = store.messages._insert(chat, parent, "user", text, "", "", "done")
+                parent = store.messages._insert(chat, parent, "user", text, "", "done")
     store.close()
     return path
 
@@ -137,7 +138,7 @@ def test_a_newer_file_can_be_read(path: Path) -> None:
         lambda: store.chats.create(ChatSettings()),
         lambda: store.chats.delete(1),
         lambda: store.messages.add(1, None, "user", "x"),
-        lambda: store.messages.save_partial(1, "x"),
+        lambda: store.messages.save_partial(1, AnswerSoFar("x")),
     ):
         with pytest.raises(StoreReadOnly, match="Update Headstart"):
             write()

@@ -13,6 +13,7 @@ from app.store.open_database import open_in_memory
 from app.store.search import Search
 from app.store.session_store import SessionStore, open_passing_store, open_store
 from app.values.chat_settings import ChatSettings
+from app.values.chats import AnswerSoFar
 from app.values.errors import StoreDamaged
 
 
@@ -109,11 +110,11 @@ def test_the_newest_message_is_pointed_at(store: SessionStore) -> None:
 def test_the_index_follows_every_change(store: SessionStore) -> None:
     chat = talk(store, "question")
     answer = store.messages.begin_answer(chat, None, "Tiny")
-    store.messages.save_partial(answer, "zebra")
+    store.messages.save_partial(answer, AnswerSoFar("zebra"))
     assert found(store, "zebra") == []
     store.messages.finish_answer(answer, finished("lion"))
     assert found(store, "zebra") == [] and found(store, "lion") == [chat]
-    store.messages.save_partial(answer, "tiger")
+    store.messages.save_partial(answer, AnswerSoFar("tiger"))
     assert found(store, "lion tiger") == []
     store.messages.finish_answer(answer, finished("tiger"))
     assert found(store, "lion") == [] and found(store, "tiger") == [chat]

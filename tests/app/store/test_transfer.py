@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from app.store.session_store import SessionStore, open_passing_store
 from app.store.transfer import export_chat, import_chat
 from app.values.chat_settings import ChatSettings
-from app.values.chats import DraftedSpan, StoredMessage
+from app.values.chats import AnswerSoFar, DraftedSpan, StoredMessage
 from app.values.errors import BadChatFile
 from mlx_engine.command_line.chat_commands import read_chat, write_chat
 from mlx_engine.values.conversation import Message
@@ -40,9 +40,11 @@ def chat(store: SessionStore) -> int:
         second, finished("two 🦓", "stopped", "hm\n\n> m"), [DraftedSpan(0, 3, 2)], 2.5
     )
     failed = store.messages.begin_answer(chat, question, "Other")
-    store.messages.interrupt_answer(failed, "o", problem="Out of memory: close other programs.")
+    store.messages.interrupt_answer(
+        failed, AnswerSoFar("o"), "Out of memory: close other programs."
+    )
     third = store.messages.begin_answer(chat, second, "Other")
-    store.messages.save_partial(third, "half")
+    store.messages.save_partial(third, AnswerSoFar("half"))
     store.messages.edit(question, "hello again")
     store.messages.select(first)
     return chat

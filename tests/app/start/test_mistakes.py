@@ -1,0 +1,78 @@
+"""The log keeps what went wrong, also a sudden end, and never stops the program."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from chat_stores import without_rights
+
+from app.start.mistakes import LARGEST_LOG, Mistakes, watch_for_crashes
+
+CRASH = """
+import faulthandler, sys
+from pathlib import Path
+from app.start.mistakes import watch_for_crashes
+watch_for_crashes(Path(sys.argv[1]), print)
+faulthandler._sigsegv()
+"""
+
+
+@pytest.fixture
+def mistakes(tmp_path: Path) -> Iterator[Mistakes]:
+    made = Mistakes(tmp_path / "logs")
+    end = made.catch_all()
+    yield made
+    end()
+
+
+def test_lines_have_their_time_and_half_characters_do_no_harm(mistakes: Mistakes) -> None:
+    mistakes.note("The disk is full \ud800.")
+    mistakes.note("Again.")
+    first, second = mistakes.log_file.read_text().splitlines()
+    assert first[:2] == "20" and "The disk is full" in first
+    assert second.endswith(" Again.")
+
+
+def test_the_log_does_not_grow_for_ever(mistakes: Mistakes) -> None:
+    for _ in range(5):
+        mistakes.note("x" * (LARGEST_LOG // 2))
+    files = sorted(mistakes.log_file.parent.iterdir())
+    assert len(files) == 2
+    assert sum(file.stat().st_size for file in files) < 2 * LARGEST_LOG
+
+
+def test_a_log_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "logs").write_text("a file where the folder should be")
+    made = Mistakes(tmp_path / "logs")
+    end = made.catch_all()
+    made.note("Lost.")
+    end()
+    watch_for_crashes(tmp_path / "logs", made.note)
+
+
+def test_a_log_that_may_not_be_written_stops_nothing(mistakes: Mistakes) -> None:
+    mistakes.note("First.")
+    with without_rights(mistakes.log_file.parent):
+        mistakes.note("x" * LARGEST_LOG)
+        mistakes.note("Again.")
+
+
+def test_a_sudden_end_is_in_the_next_log(tmp_path: Path) -> None:
+    root = Path(__file__).parents[3]
+    crashed = subprocess.run(
+        [sys.executable, "-c", CRASH, str(tmp_path)], cwd=root, capture_output=True, check=False
+    )
+    assert crashed.returncode != 0
+    said: list[str] = []
+    code = "from app.start.mistakes import *; watch_for_crashes(Path(sys.argv[1]), print)"
+    for _ in range(2):
+        told = subprocess.run(
+            [sys.executable, "-c", f"import sys\n{code}", str(tmp_path)],
+            cwd=root, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        said.append(told.stdout)
+    assert "sudden end" in said[0]
+    assert "Segmentation fault" in said[0]
+    assert said[1] == "", "it is told once"
