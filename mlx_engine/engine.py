@@ -15,16 +15,14 @@ from numpy.typing import NDArray
 from metal_kernels.choice import Work
 from mlx_engine.built_in_model import built_in_model
 from mlx_engine.check_model import with_head_check, with_numerics
-from mlx_engine.decoding.conversable import Conversable, SessionSettings
-from mlx_engine.decoding.draft_control import DraftControl
+from mlx_engine.decoding.answer import raw_answer
+from mlx_engine.decoding.parts import ModelParts, Settings
 from mlx_engine.decoding.session import Session
-from mlx_engine.decoding.unattended import unattended_answer
-from mlx_engine.drafting.draft_output import OutputShelf
-from mlx_engine.drafting.pass_costs import CostMeter
-from mlx_engine.drafting.round_costs import PassCosts
-from mlx_engine.drafting.round_plan import Learned
+from mlx_engine.drafting.depth.choice import Learned
+from mlx_engine.drafting.depth.costs import CostMeter, PassCosts
+from mlx_engine.drafting.mtp import teacher_forced
+from mlx_engine.drafting.output_head import OutputShelf
 from mlx_engine.drafting.sources import DraftKit
-from mlx_engine.drafting.teacher_forced import teacher_forced
 from mlx_engine.kernel_choice.kernels_here import kernel_states, kernels_here, launcher_here
 from mlx_engine.loading.draft_model import DraftModel, open_draft_model
 from mlx_engine.loading.load_model import LoadedModel, load_model
@@ -71,7 +69,7 @@ class Engine:
         self._model = model
         limit = options.context_length or model.description.context_length
         self._meter = CostMeter(model.adapter, model.read_heads)
-        self._parts = Conversable(
+        self._parts = ModelParts(
             adapter=model.adapter,
             tokenizer=model.tokenizer,
             template=model.template or fallback_template(),
@@ -108,7 +106,7 @@ class Engine:
             self.description = with_head_check(self._model, self.description)
 
     @property
-    def parts(self) -> Conversable:
+    def parts(self) -> ModelParts:
         """Adapter, tokenizer and template, for measurements (bench/)."""
         self._check()
         return self._parts
@@ -141,15 +139,14 @@ class Engine:
     ) -> Session:
         """A new conversation; what is not given is what the model recommends."""
         self._check()
-        settings = SessionSettings(
-            system=system,
+        settings = Settings(
             sampling=sampling or self.description.sampling,
+            draft=draft or DraftOptions(),
             generation=generation or GenerationOptions(),
+            system=system,
             thinking=thinking,
         )
-        session = Session(
-            self._parts, settings, self._control(draft, self._fresh_learned()), self._check
-        )
+        session = Session(self._parts, settings, self._fresh_learned(), self._check)
         self._sessions.add(session)
         return session
 
@@ -164,17 +161,13 @@ class Engine:
     ) -> Generation:
         """Continue a raw prompt (text or token ids), without a chat template."""
         self._check()
-        options = GenerationOptions(max_tokens, tuple(stop), ignore_eos)
-        tokens = self._prompt(self.tokenize(prompt) if isinstance(prompt, str) else prompt)
-        control = self._control(draft, self._generated)
-        answer = unattended_answer(
-            self._parts,
-            tokens,
-            sampling or self.description.sampling,
-            options,
-            control.track_for_answer(),
-            control,
+        settings = Settings(
+            sampling=sampling or self.description.sampling,
+            draft=draft or DraftOptions(),
+            generation=GenerationOptions(max_tokens, tuple(stop), ignore_eos),
         )
+        tokens = self._prompt(self.tokenize(prompt) if isinstance(prompt, str) else prompt)
+        answer = raw_answer(self._parts, settings, tokens, self._generated)
         deque(answer.events(), maxlen=0)
         finished = answer.finished()
         return Generation(finished.text, tuple(answer.tokens), finished.stats, finished.reason)
@@ -198,7 +191,7 @@ class Engine:
     def draft_logits(self, tokens: Sequence[int]) -> NDArray[np.float32]:
         """What each head predicts, [heads, T-1, V]: row t of head h is for token t+2+h.
 
-        A head after the first counts tokens t+2 to t+1+h as drafted (drafting/teacher_forced.py);
+        A head after the first counts tokens t+2 to t+1+h as drafted (drafting/mtp.py);
         its last h rows lack them and are NaN. Raises BadPrompt.
         """
         self._check()
@@ -230,9 +223,6 @@ class Engine:
             caches.keep(len(chunk))
             mx.eval(parts[-1], caches.arrays())
         return mx.concatenate(parts, axis=1)
-
-    def _control(self, draft: DraftOptions | None, learned: Learned) -> DraftControl:
-        return DraftControl(draft or DraftOptions(), self._parts.drafting, learned)
 
     def _fresh_learned(self) -> Learned:
         return Learned(self._meter.costs_now, self._parts.drafting.small_share)

@@ -1,16 +1,13 @@
 """Runs answers round by round, with the clocks that a comparison needs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from time import perf_counter, process_time
 from typing import NamedTuple
 
 from mlx_engine.bench.subject import PLAIN, Subject
-from mlx_engine.decoding.answer import Answer
-from mlx_engine.decoding.draft_control import DraftControl
-from mlx_engine.decoding.track import Track
-from mlx_engine.decoding.unattended import unattended_answer
-from mlx_engine.drafting.round_plan import Learned
+from mlx_engine.decoding.answer import Answer, raw_answer
+from mlx_engine.decoding.parts import Settings
+from mlx_engine.drafting.depth.choice import Learned
 from mlx_engine.values.events import RoundFinished
 from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
 
@@ -27,14 +24,6 @@ class PlainRun(NamedTuple):
     decode_cpu_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """An answer that has not begun, and the track it runs on."""
-
-    answer: Answer
-    track: Track
-
-
 def open_answer(
     subject: Subject,
     prompt: Sequence[int],
@@ -43,22 +32,23 @@ def open_answer(
     draft: DraftOptions,
     *,
     ignore_eos: bool,
-) -> Opened:
-    """An answer of at most `tokens` tokens, as of `Engine.generate`."""
+) -> Answer:
+    """An answer of at most `tokens` tokens that has not begun, as of `Engine.generate`."""
     parts = subject.parts
-    learned = Learned(lambda: subject.pass_costs, parts.drafting.small_share)
-    control = DraftControl(draft, parts.drafting, learned)
-    track = control.track_for_answer()
-    generation = GenerationOptions(tokens, ignore_eos=ignore_eos)
-    answer = unattended_answer(parts, prompt, sampling, generation, track, control)
-    return Opened(answer, track)
+    settings = Settings(sampling, draft, GenerationOptions(tokens, ignore_eos=ignore_eos))
+    return raw_answer(parts, settings, prompt, learned(subject))
+
+
+def learned(subject: Subject) -> Learned:
+    """What is known of drafting before the first round."""
+    return Learned(lambda: subject.pass_costs, subject.parts.drafting.small_share)
 
 
 def plain_run(subject: Subject, prompt: Sequence[int], tokens: int) -> PlainRun:
     """Greedy plain decoding past every end of text."""
     started = first = perf_counter()
     first_cpu = process_time()
-    answer = open_answer(subject, prompt, tokens, GREEDY, PLAIN, ignore_eos=True).answer
+    answer = open_answer(subject, prompt, tokens, GREEDY, PLAIN, ignore_eos=True)
     rounds = 0
     for event in answer.events():
         if isinstance(event, RoundFinished):

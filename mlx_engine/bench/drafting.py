@@ -58,7 +58,7 @@ def play(
     draft: DraftOptions,
 ) -> Played:
     """One answer, which may end by itself."""
-    answer = open_answer(subject, prompt, tokens, sampling, draft, ignore_eos=False).answer
+    answer = open_answer(subject, prompt, tokens, sampling, draft, ignore_eos=False)
     rounds: list[RoundStats] = []
     started = process_time()
     for event in answer.events():

@@ -28,26 +28,26 @@ def measure_memory(subject: Subject, plan: Plan) -> MemoryReport:
     prompt = long_prompt(subject, int(plan.memory_prompt * share))
     wanted = int(plan.memory_tokens * share)
     draft = DraftOptions(depth=DEPTH)
-    opened = open_answer(subject, prompt, wanted, GREEDY, draft, ignore_eos=True)
+    answer = open_answer(subject, prompt, wanted, GREEDY, draft, ignore_eos=True)
     samples: list[MemorySample] = []
     rounds: list[RoundStats] = []
     held = Held(0, 0)
     tokens = 0
-    for event in opened.answer.events():
+    for event in answer.events():
         if not isinstance(event, RoundFinished):
             continue
         rounds.append(event.stats)
         tokens += event.stats.emitted
-        held = max(held, held_for_replay(opened.track.caches))
+        held = max(held, held_for_replay(answer.sequence.caches))
         if tokens >= len(samples) * wanted / SAMPLES:
-            opened.track.settle()
-            samples.append(MemorySample(tokens, mx.get_active_memory(), opened.track.nbytes))
+            answer.sequence.settle()
+            samples.append(MemorySample(tokens, mx.get_active_memory(), answer.sequence.nbytes))
     return MemoryReport(
         prompt_tokens=len(prompt),
         generated_tokens=tokens,
         samples=tuple(samples),
         growth_bytes=growth(samples),
-        peak_bytes=opened.answer.tally.peak_memory_bytes,
+        peak_bytes=answer.tally.peak_memory_bytes,
         replay_bytes=held.replay,
         state_bytes=held.state,
         first_round_ms=_round_ms(rounds[: max(1, len(rounds) // 10)]),
@@ -73,8 +73,8 @@ def held_for_replay(caches: LayerCaches) -> Held:
 def growth(samples: Sequence[MemorySample]) -> int:
     """Active bytes gained between samples, less what the conversation gained.
 
-    The first sample is left out: there a boundary and the caches still share their states, and the
-    conversation counts them twice.
+    The first sample is left out: there a checkpoint and the caches still share their states, and
+    the conversation counts them twice.
     """
     first, last = samples[min(1, len(samples) - 1)], samples[-1]
     return (last.active_bytes - first.active_bytes) - (last.track_bytes - first.track_bytes)

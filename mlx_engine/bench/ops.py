@@ -7,16 +7,16 @@ from time import perf_counter
 
 import mlx.core as mx
 
-from mlx_engine.bench.answers import GREEDY, SEED
+from mlx_engine.bench.answers import GREEDY, SEED, learned
 from mlx_engine.bench.graph import Graph, count_nodes
 from mlx_engine.bench.mlx_lm_peer import MlxLm
 from mlx_engine.bench.prompts import long_prompt
 from mlx_engine.bench.report import OpsRow
 from mlx_engine.bench.subject import Subject, pinned
-from mlx_engine.decoding.track import Track
-from mlx_engine.decoding.verify import pick, verify
+from mlx_engine.decoding.round import verify
+from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.drafting.contract import Proposal
-from mlx_engine.drafting.sources import make_source, why_no_model
+from mlx_engine.drafting.sources import Drafting
 from mlx_engine.sampling.sampler import Sampler
 
 CONTEXT = 32
@@ -41,19 +41,20 @@ def own_graph(subject: Subject, depth: int) -> Graph:
     """What a round after a short prompt writes down before anything is computed."""
     adapter = subject.parts.adapter
     prompt = long_prompt(subject, CONTEXT)
-    options, kit = pinned(depth), subject.parts.drafting
-    source = make_source(options, kit, has_model=why_no_model(options, kit) is None)
-    track = Track(adapter, source)
-    track.commit(prompt[:-1], adapter.forward(mx.array([prompt[:-1]]), track.caches))
-    track.mark()
+    sequence = TokenSequence(adapter)
+    Drafting(subject.parts.drafting, learned(subject)).begin(sequence, pinned(depth))
+    caches = sequence.caches
+    sequence.commit(prompt[:-1], adapter.forward(mx.array([prompt[:-1]]), caches))
+    sequence.mark()
     sampler = Sampler(GREEDY, adapter.vocabulary, SEED)
+    wanted = Proposal(depth, prompt[-1], CONTEXT)
     started = perf_counter()
-    draft = track.source.propose(Proposal(depth, prompt[-1], CONTEXT), sampler)
-    verified = verify(adapter, track.caches, prompt[-1], draft.tokens)
-    outputs = [draft.tokens, *pick(adapter, verified, sampler, CONTEXT, draft.tokens)]
+    draft = sequence.source.propose(wanted, sampler)
+    verified = verify(sequence, wanted, draft.tokens, sampler)
     built = 1000 * (perf_counter() - started)
-    track.caches.keep(depth + 1)
-    return Graph([*outputs, *track.caches.arrays(), *track.source.arrays()], built)
+    caches.keep(depth + 1)
+    outputs = [draft.tokens, verified.picked, verified.finite]
+    return Graph([*outputs, *caches.arrays(), *sequence.source.arrays()], built)
 
 
 def _row(engine: str, depth: int, build: Callable[[], Graph]) -> OpsRow:

@@ -6,8 +6,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mlx_engine.decoding.conversable import Conversable
-from mlx_engine.drafting.round_costs import PassCosts
+from mlx_engine.decoding.parts import ModelParts
+from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.values.conversation import Generation
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import DraftOptions, SamplingOptions
@@ -21,7 +21,7 @@ class Subject(Protocol):
         """What was loaded."""
 
     @property
-    def parts(self) -> Conversable:
+    def parts(self) -> ModelParts:
         """Adapter, tokenizer and template."""
 
     @property

@@ -1,22 +1,22 @@
-"""One answer: reads the prompt, plays rounds until something ends it, and reports."""
+"""One answer: reads the prompt, runs rounds until something ends it, and reports."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import mlx.core as mx
 
-from mlx_engine.decoding.opening import Opening
-from mlx_engine.decoding.prefill import prefill
-from mlx_engine.decoding.rounds import Round, play
-from mlx_engine.decoding.stop_rules import StopRules
-from mlx_engine.decoding.tally import Tally
-from mlx_engine.decoding.track import Track
-from mlx_engine.drafting.contract import Offer
-from mlx_engine.drafting.draft_length import DraftLength
+from mlx_engine.decoding.parts import ModelParts, Settings
+from mlx_engine.decoding.prefill import Opening, prefill
+from mlx_engine.decoding.round import Round, run_round
+from mlx_engine.decoding.sequence import TokenSequence
+from mlx_engine.drafting.contract import Proposal
+from mlx_engine.drafting.depth.choice import Choice, Learned
+from mlx_engine.drafting.sources import Drafting
 from mlx_engine.sampling.position_noise import NoiseOfKeys, plain_noise
-from mlx_engine.sampling.sampler import Sampler
+from mlx_engine.sampling.sampler import Sampler, fresh_seed
+from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.values.events import (
     Event,
     FinishReason,
@@ -25,46 +25,91 @@ from mlx_engine.values.events import (
     RoundFinished,
     TextPiece,
 )
-from mlx_engine.values.options import SamplingOptions
-from mlx_engine.values.stats import RoundStats
+from mlx_engine.values.stats import GenerationStats, RoundStats, count_by_depth, sum_by_source
 
 
-class Control(Protocol):
-    """What the owner of an answer may change while it runs; asked before every round."""
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What ends an answer; stop strings are the business of the text (text/streaming_text.py).
 
-    def stopped(self) -> bool:
-        """Whether to end now."""
+    end_ids: tokens that end it, empty to ignore them. max_tokens: None for no budget.
+    context_length: tokens of conversation at most.
+    """
 
-    def sampling(self) -> SamplingOptions:
-        """How tokens are picked from now on; the seed stays that of the answer."""
+    end_ids: frozenset[int]
+    max_tokens: int | None
+    context_length: int
 
-    def length(self, offers: Sequence[Offer]) -> DraftLength:
-        """Who chooses among what could be drafted, and the depth."""
+    def finish(self, token: int, generated: int, position: int) -> FinishReason | None:
+        """Whether `token`, the `generated`-th of the answer, at index `position`, is the last."""
+        if token in self.end_ids:
+            return "end"
+        if self.max_tokens is not None and generated >= self.max_tokens:
+            return "max-tokens"
+        if position + 1 >= self.context_length:
+            return "context-full"
+        return None
 
-
-class AnswerText(Protocol):
-    """Turns tokens into text (text/streaming_text.py)."""
-
-    @property
-    def hit_stop(self) -> bool:
-        """Whether a stop string is complete."""
-
-    @property
-    def text(self) -> str:
-        """The answer so far."""
-
-    @property
-    def thinking(self) -> str:
-        """The thinking so far."""
-
-    def add(self, token: int, depth: int = 0) -> list[TextPiece]:
-        """What `token` makes final."""
-
-    def finish(self) -> list[TextPiece]:
-        """What was held back."""
+    def deepest(self, generated: int, read: int) -> int:
+        """The longest draft that could still be used, `read` tokens having been read."""
+        room = self.context_length - read - 2
+        budget = room if self.max_tokens is None else self.max_tokens - generated - 1
+        return max(0, min(room, budget))
 
 
-class _Taken(NamedTuple):
+@dataclass(slots=True)
+class Tally:
+    """Adds rounds up; seconds are time spent in the engine, not in whoever reads events."""
+
+    seed: int
+    prompt_tokens: int = 0
+    reused_tokens: int = 0
+    prompt_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    first_token_seconds: float = 0.0
+    peak_memory_bytes: int = 0
+    rounds: list[RoundStats] = field(default_factory=list)
+
+    def add(self, stats: RoundStats, seconds: float) -> None:
+        """One round more, and what it took."""
+        self.decode_seconds += seconds
+        if not self.rounds:
+            self.first_token_seconds = self.prompt_seconds + seconds
+        self.rounds.append(stats)
+
+    def stats(self) -> GenerationStats:
+        """Sums as of now."""
+        rounds = self.rounds
+        generated = sum(r.emitted for r in rounds)
+        fresh = self.prompt_tokens - self.reused_tokens
+        return GenerationStats(
+            prompt_tokens=self.prompt_tokens,
+            reused_tokens=self.reused_tokens,
+            generated_tokens=generated,
+            drafted=sum(r.drafted for r in rounds),
+            accepted=sum(r.accepted for r in rounds),
+            drafted_by_depth=count_by_depth(r.drafted for r in rounds),
+            accepted_by_depth=count_by_depth(r.accepted for r in rounds),
+            passes=len(rounds),
+            tokens_per_pass=generated / len(rounds) if rounds else 0.0,
+            tokens_per_second=_rate(generated, self.decode_seconds),
+            prompt_tokens_per_second=_rate(fresh, self.prompt_seconds),
+            time_to_first_token_s=self.first_token_seconds,
+            draft_ms=sum(r.draft_ms for r in rounds),
+            verify_ms=sum(r.verify_ms for r in rounds),
+            host_ms=sum(r.host_ms for r in rounds),
+            peak_memory_bytes=self.peak_memory_bytes,
+            seed=self.seed,
+            accept_ms=sum(r.accept_ms for r in rounds),
+            by_source=sum_by_source(rounds),
+        )
+
+
+def _rate(count: int, seconds: float) -> float:
+    return count / seconds if seconds > 0 else 0.0
+
+
+class _Kept(NamedTuple):
     """What was kept of a round: how many rows, their text, and whether they end the answer."""
 
     rows: int
@@ -72,50 +117,51 @@ class _Taken(NamedTuple):
     finish: FinishReason | None
 
 
-class _Played(NamedTuple):
-    """A round and the part of its figures known before it is kept."""
+class _Clock(NamedTuple):
+    """What a round took in all, and what it took to keep what was accepted."""
 
-    round: Round
-    stats: RoundStats
+    round_ms: float
+    accept_ms: float
 
 
 class Answer:
     """Runs once; `tokens` holds the answer so far without its end token.
 
-    stable: prompt tokens that the next turn's prompt is sure to begin with. Whatever interrupts an
-    answer (the owner, a reader that walks away), the track stands after tokens that were really
-    emitted; after an error the track is of no use.
+    settings: the owner may change sampling and draft while the answer runs; the seed stays. text:
+    what tokens become (of a StreamingText it needs add, finish, hit_stop, text and thinking).
+    stopped: asked before every round. Whatever interrupts an answer (the owner, a reader that walks
+    away), the sequence stands after tokens that were really emitted; after an error it is of no
+    use.
     """
 
     def __init__(
         self,
-        track: Track,
+        sequence: TokenSequence,
+        drafting: Drafting,
         opening: Opening,
-        stable: int,
-        rules: StopRules,
-        text: AnswerText,
-        control: Control,
-        seed: int,
+        limits: Limits,
+        text: StreamingText,
+        settings: Settings,
         chunk: int,
         noise: NoiseOfKeys = plain_noise,
+        stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        everything = opening.tokens
+        everything, seed = opening.tokens, settings.sampling.seed
         self.tokens = list(opening.answered)
-        self.tally = Tally(seed=seed, prompt_tokens=len(everything))
-        self._track = track
+        self.tally = Tally(fresh_seed() if seed is None else seed, len(everything))
+        self.sequence = sequence
+        self._drafting = drafting
         self._opening = opening
-        self._stable = stable
-        self._rules = rules
+        self._limits = limits
         self._text = text
-        self._control = control
+        self._settings = settings
         self._chunk = chunk
         self._noise = noise
+        self._stopped = stopped
         self._last = everything[-1]
         self._generated = 0
-        self._tried = 0
         self._finish: FinishReason | None = None
-        self._length = control.length(())
-        self._options = control.sampling()
+        self._options = settings.sampling
         self._sampler = self._new_sampler(opening.answered)
         for token in opening.answered:
             text.add(token)
@@ -125,21 +171,12 @@ class Answer:
         mx.reset_peak_memory()
         yield from self._read_prompt()
         while self._finish is None:
-            if self._control.stopped():
+            if self._stopped():
                 self._finish = "stopped"
                 break
-            started = perf_counter()
-            played = self._play()
-            checked = perf_counter()
-            taken = self._take(played)
-            ended = perf_counter()
-            stats = replace(played.stats, accept_ms=1000 * (ended - checked))
-            booked = self._book(stats, taken.rows, ended - started)
-            yield from taken.pieces
-            yield RoundFinished(booked)
-            self._finish = taken.finish
+            yield from self._round()
         yield from self._text.finish()
-        self._track.settle()
+        self.sequence.settle()
         self.tally.peak_memory_bytes = mx.get_peak_memory()
 
     def finished(self) -> GenerationFinished:
@@ -150,9 +187,7 @@ class Answer:
         )
 
     def _read_prompt(self) -> Iterator[PromptProgress]:
-        steps = prefill(
-            self._track, self._opening.tokens, self._stable, self._chunk, self._control.stopped
-        )
+        steps = prefill(self.sequence, self._opening, self._chunk, self._stopped)
         while True:
             started = perf_counter()
             progress = next(steps, None)
@@ -162,84 +197,122 @@ class Answer:
             self.tally.reused_tokens = progress.reused
             yield progress
 
-    def _play(self) -> _Played:
+    def _round(self) -> Iterator[TextPiece | RoundFinished]:
+        started = perf_counter()
         self._follow_sampling()
-        self._length = self._control.length(self._track.source.offers(self._last))
-        choice = self._length.next()
-        read = len(self._track.read)
-        depth = min(choice.depth, self._rules.deepest(self._generated, read))
-        played = play(self._track, self._last, depth, self._sampler, choice.by)
+        plan = self._drafting.plan(self.sequence, self._settings.draft, self._last)
+        choice = plan.next()
+        read = len(self.sequence.tokens)
+        depth = min(choice.depth, self._limits.deepest(self._generated, read))
+        wanted = Proposal(depth, self._last, read + 1, choice.by)
+        found = run_round(self.sequence, wanted, self._sampler)
         # what was asked for counts where a model worked for it: it may have ended its draft early
-        self._tried = depth if played.draft_passes else played.drafted
-        if self._tried:
-            self._length.learn(self._tried, played.won.stood)
-        stats = RoundStats(
-            position=read + 1,
-            depth=choice.depth,
-            drafted=played.drafted,
-            accepted=played.won.stood,
-            emitted=0,
-            draft_ms=played.draft_ms,
-            verify_ms=played.verify_ms,
-            host_ms=0.0,
-            why=choice.why,
-            auto_depth=choice.auto,
-            source=choice.by if played.drafted else None,
-            draft_passes=played.draft_passes,
-        )
-        return _Played(played, stats)
+        tried = depth if found.draft_passes else found.drafted
+        if tried:
+            plan.learn(tried, found.accepted)
+        checked = perf_counter()
+        kept = self._keep(found, choice)
+        ended = perf_counter()
+        plan.took(tried, 1000 * (ended - started))
+        clock = _Clock(1000 * (ended - started), 1000 * (ended - checked))
+        stats = _figures(wanted.position, choice, found, kept.rows, clock)
+        self.tally.add(stats, ended - started)
+        yield from kept.pieces
+        yield RoundFinished(stats)
+        self._finish = kept.finish
 
-    def _take(self, result: _Played) -> _Taken:
-        """Read the won tokens as text until one ends the answer, and keep them everywhere."""
-        played, source = result.round, result.stats.source
+    def _keep(self, found: Round, choice: Choice) -> _Kept:
+        """Read the round's tokens as text until one ends the answer, and keep them everywhere."""
+        source = choice.by if found.drafted else None
         pieces: list[TextPiece] = []
         finish: FinishReason | None = None
         count = 0
-        position = len(self._track.read) + 1
-        for token in played.won.tokens:
+        position = len(self.sequence.tokens) + 1
+        for token in found.tokens:
             self._generated += 1
-            finish = self._rules.finish(token, self._generated, position + count)
+            finish = self._limits.finish(token, self._generated, position + count)
             count += 1
             if finish != "end":
                 self.tokens.append(token)
-                depth = count if count <= played.won.stood else 0
+                depth = count if count <= found.accepted else 0
                 fresh = self._text.add(token, depth)
                 pieces.extend(replace(piece, source=source) if depth else piece for piece in fresh)
                 finish = "stop-string" if self._text.hit_stop else finish
             if finish is not None:
                 break
-        self._track.commit(played.rows(self._last, count), played.hidden)
-        self._sampler.commit(played.won.tokens[:count])
-        self._last = played.won.tokens[count - 1]
-        return _Taken(count, pieces, finish)
-
-    def _book(self, stats: RoundStats, emitted: int, seconds: float) -> RoundStats:
-        known = stats.total_ms
-        booked = replace(
-            stats,
-            emitted=emitted,
-            accepted=min(stats.accepted, emitted),
-            host_ms=max(0.0, 1000 * seconds - known),
-        )
-        self._length.took(self._tried, 1000 * seconds)
-        tally = self.tally
-        tally.decode_seconds += seconds
-        if not tally.rounds:
-            tally.first_token_seconds = tally.prompt_seconds + seconds
-        tally.rounds.append(booked)
-        return booked
+        self.sequence.commit([self._last, *found.tokens[: count - 1]], found.hidden)
+        self._sampler.commit(found.tokens[:count])
+        self._last = found.tokens[count - 1]
+        return _Kept(count, pieces, finish)
 
     def _follow_sampling(self) -> None:
         """Take over options changed since the last round."""
-        options = self._control.sampling()
+        options = self._settings.sampling
         if options != self._options:
             self._options = options
             self._sampler = self._new_sampler(self.tokens)
 
     def _new_sampler(self, answered: Sequence[int]) -> Sampler:
         """A sampler that knows the prompt and the answer so far."""
-        vocabulary = self._track.adapter.vocabulary
+        vocabulary = self.sequence.adapter.vocabulary
         sampler = Sampler(self._options, vocabulary, self.tally.seed, self._noise)
         sampler.begin(self._opening.prompt)
         sampler.commit(answered)
         return sampler
+
+
+def _figures(
+    position: int, choice: Choice, found: Round, emitted: int, clock: _Clock
+) -> RoundStats:
+    on_device = found.draft_ms + found.verify_ms
+    return RoundStats(
+        position=position,
+        depth=choice.depth,
+        drafted=found.drafted,
+        accepted=min(found.accepted, emitted),
+        emitted=emitted,
+        draft_ms=found.draft_ms,
+        verify_ms=found.verify_ms,
+        host_ms=max(0.0, clock.round_ms - on_device - clock.accept_ms),
+        why=choice.why,
+        auto_depth=choice.auto,
+        accept_ms=clock.accept_ms,
+        source=choice.by if found.drafted else None,
+        draft_passes=found.draft_passes,
+    )
+
+
+def open_answer(
+    parts: ModelParts,
+    settings: Settings,
+    sequence: TokenSequence,
+    drafting: Drafting,
+    opening: Opening,
+    text: StreamingText,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Answer:
+    """An answer that has not begun, to an opening that fits the context."""
+    drafting.begin(sequence, settings.draft)
+    generation = settings.generation
+    limits = Limits(
+        end_ids=frozenset() if generation.ignore_eos else parts.tokenizer.end_ids,
+        max_tokens=generation.max_tokens,
+        context_length=parts.context_length,
+    )
+    return Answer(
+        sequence, drafting, opening, limits, text, settings, parts.chunk, parts.noise, stopped
+    )
+
+
+def raw_answer(
+    parts: ModelParts, settings: Settings, prompt: Sequence[int], learned: Learned
+) -> Answer:
+    """The same in a conversation of its own, to a raw prompt that is not empty."""
+    return open_answer(
+        parts,
+        settings,
+        TokenSequence(parts.adapter),
+        Drafting(parts.drafting, learned),
+        Opening(tuple(prompt), len(prompt) - 1),
+        StreamingText(parts.tokenizer, settings.generation.stop, split_thinking=False),
+    )

@@ -1,16 +1,15 @@
-"""One conversation: messages in, events out; owns the track and follows settings as they change."""
+"""One conversation: messages in, events out; settings may change while it answers."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from mlx_engine.decoding.answer import Answer
-from mlx_engine.decoding.conversable import Conversable, SessionSettings
-from mlx_engine.decoding.draft_control import DraftControl
-from mlx_engine.decoding.opening import NOTHING_SAID, Opening, stable_length
-from mlx_engine.decoding.stop_rules import StopRules
-from mlx_engine.decoding.tally import Tally
-from mlx_engine.sampling.sampler import fresh_seed
+from mlx_engine.decoding.answer import Tally, open_answer
+from mlx_engine.decoding.parts import ModelParts, Settings
+from mlx_engine.decoding.prefill import NOTHING_SAID, Opening, stable_length
+from mlx_engine.decoding.sequence import TokenSequence
+from mlx_engine.drafting.depth.choice import Learned
+from mlx_engine.drafting.sources import Drafting
 from mlx_engine.text.chat_template import tokenize_chat
 from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.values.conversation import Message
@@ -34,14 +33,15 @@ class Session:
 
     def __init__(
         self,
-        model: Conversable,
-        settings: SessionSettings,
-        control: DraftControl,
+        model: ModelParts,
+        settings: Settings,
+        learned: Learned,
         check: Callable[[], None],
     ) -> None:
         self._model = model
         self._settings = settings
-        self._drafting = control
+        self._sequence = TokenSequence(model.adapter)
+        self._drafting = Drafting(model.drafting, learned)
         self._check = check
         self._messages: list[Message] = []
         self._stop = threading.Event()
@@ -74,11 +74,11 @@ class Session:
     @property
     def draft(self) -> DraftOptions:
         """How tokens are drafted."""
-        return self._drafting.options
+        return self._settings.draft
 
     @draft.setter
     def draft(self, options: DraftOptions) -> None:
-        self._drafting.options = options
+        self._settings.draft = options
 
     @property
     def generation(self) -> GenerationOptions:
@@ -108,13 +108,13 @@ class Session:
     def why_not_drafting(self) -> Reason | None:
         """Why nothing is drafted now, whatever the depth; None when drafting can run."""
         self._check()
-        return self._drafting.why_not()
+        return self._drafting.why_not(self._settings.draft)
 
     @property
     def draft_output(self) -> DraftOutput | None:
         """The output head that MTP heads draft with ("auto" until measured); None without them."""
         self._check()
-        return self._drafting.output_in_effect()
+        return self._sequence.source.output
 
     def stop(self) -> None:
         """End the running answer before its next round or prompt chunk; from any thread."""
@@ -123,7 +123,8 @@ class Session:
     def let_go(self) -> None:
         """Drop the model, for an engine that closes; messages, settings and figures stay."""
         del self._model
-        self._drafting.let_go()
+        del self._sequence
+        del self._drafting
 
     # answering
 
@@ -191,7 +192,10 @@ class Session:
             (*self._settings.generation.stop, *self._model.stop),
             thinking_open=opening.thinking_open,
         )
-        answer = self._new_answer(opening, text)
+        sequence, drafting = self._sequence, self._drafting
+        answer = open_answer(
+            self._model, self._settings, sequence, drafting, opening, text, self._stop.is_set
+        )
         self._messages = messages
         self._tally, self._tokens = answer.tally, answer.tokens
         self._is_busy = True
@@ -203,7 +207,8 @@ class Session:
         except GeneratorExit:
             raise
         except BaseException:
-            self._drafting.forget()
+            sequence.forget()
+            drafting.forget()
             raise
         finally:
             said = Message("assistant", said.text + text.text, said.thinking + text.thinking)
@@ -213,28 +218,6 @@ class Session:
             self._is_busy = False
             self._stop.clear()
         yield replace(answer.finished(), text=said.text, thinking=said.thinking)
-
-    def _new_answer(self, opening: Opening, text: StreamingText) -> Answer:
-        seed = self._settings.sampling.seed
-        return Answer(
-            self._drafting.track_for_answer(),
-            opening,
-            stable_length(opening.prompt, self._model.tokenizer.special_ids),
-            self._rules(),
-            text,
-            _Live(self),
-            fresh_seed() if seed is None else seed,
-            self._model.chunk,
-            self._model.noise,
-        )
-
-    def _rules(self) -> StopRules:
-        options, model = self._settings.generation, self._model
-        return StopRules(
-            end_ids=frozenset() if options.ignore_eos else model.tokenizer.end_ids,
-            max_tokens=options.max_tokens,
-            context_length=model.context_length,
-        )
 
     def _prompt(self, messages: Sequence[Message], said: Message = NOTHING_SAID) -> Opening:
         """The rendered conversation; `said` is its last message, when that is to be continued."""
@@ -253,7 +236,8 @@ class Session:
                 f"{self._model.template.origin}: the chat template makes nothing of this "
                 "conversation. Replace the template."
             )
-        return Opening(prompt.tokens, prompt.thinking_open, said=said)
+        stable = stable_length(prompt.tokens, self._model.tokenizer.special_ids)
+        return Opening(prompt.tokens, stable, prompt.thinking_open, said=said)
 
     def _check_fits(self, count: int) -> None:
         limit = self._model.context_length
@@ -281,17 +265,3 @@ class Session:
     def _require_idle(self) -> None:
         if self._is_busy:
             raise EngineMisuse("An answer is still running: stop it, or read it to its end.")
-
-    # what a running answer asks (Control)
-
-    def _is_stopped(self) -> bool:
-        return self._stop.is_set()
-
-
-class _Live:
-    """The session's settings as a running answer sees them."""
-
-    def __init__(self, session: Session) -> None:
-        self.stopped = session._is_stopped
-        self.sampling = lambda: session.sampling
-        self.length = session._drafting.length

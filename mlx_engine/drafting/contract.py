@@ -1,11 +1,17 @@
-"""What a draft source does: follow the conversation, propose tokens, go back to a boundary."""
+"""What a draft source does: follow the conversation, propose tokens, go back to a checkpoint."""
 
+from abc import ABC, abstractmethod
 from typing import NamedTuple, Protocol
 
 import mlx.core as mx
 
+from mlx_engine.cache.layer_caches import CachesSnapshot
+from mlx_engine.models.contract import Adapter
 from mlx_engine.sampling.sampler import Sampler
-from mlx_engine.values.options import MAX_DEPTH, DraftedBy
+from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftOptions, DraftOutput
+
+FLUSH_ROWS = 64
+"""Rows that may wait for a model's next draft before it reads them without one."""
 
 
 class Draft(NamedTuple):
@@ -31,7 +37,7 @@ def empty_draft(passes: int = 0) -> Draft:
 class Offer(NamedTuple):
     """What could draft now.
 
-    chance: the source's own estimate that a token stands, None when it has none. is_long: it
+    chance: the source's own estimate that a token is accepted, None when it has none. is_long: it
     repeats a long piece of text, and so is to be preferred. limit: the deepest draft it can make.
     """
 
@@ -54,49 +60,191 @@ class Proposal(NamedTuple):
     by: DraftedBy | None = None
 
 
-class SourceSnapshot(Protocol):
-    """A source's memory at a boundary."""
+class Rows(NamedTuple):
+    """Rows for a head: tokens int [T] and the hidden states of the positions before [1, T, H]."""
 
-    @property
-    def length(self) -> int:
-        """Tokens observed at the boundary."""
+    tokens: mx.array
+    hidden: mx.array
+
+
+class SourceSnapshot(NamedTuple):
+    """What a source remembers after `length` tokens.
+
+    caches: those of its models, in its own order. newest: the target's hidden state [1, 1, H]
+    that still waits for its token. waiting: rows that no head has read.
+    """
+
+    length: int
+    caches: tuple[CachesSnapshot, ...] = ()
+    newest: mx.array | None = None
+    waiting: tuple[Rows, ...] = ()
 
     @property
     def nbytes(self) -> int:
         """Bytes that live on only because of this snapshot."""
+        held = sum(caches.nbytes for caches in self.caches)
+        held += sum(rows.hidden.nbytes for rows in self.waiting)
+        return held + (0 if self.newest is None else self.newest.nbytes)
 
 
-class DraftSource(Protocol):
-    """Follows one conversation and guesses how it goes on."""
+class DraftSource(ABC):
+    """Follows one conversation and guesses how it goes on.
+
+    reads_hidden: it has to be there when the target reads, because it lives on hidden states; any
+    other source can be told a conversation's tokens later. target: the model as this source wants
+    it run, None for as it is.
+    """
+
+    reads_hidden: bool = False
+    target: Adapter | None = None
+
+    def __init__(self, options: DraftOptions) -> None:
+        self.options = options
 
     @property
+    def is_lost(self) -> bool:
+        """Whether it cannot draft any more in this conversation: another has to be made."""
+        return False
+
+    @property
+    @abstractmethod
     def length(self) -> int:
         """Tokens observed."""
 
     @property
+    @abstractmethod
     def nbytes(self) -> int:
         """Bytes the source holds for this conversation."""
 
+    @property
+    def output(self) -> DraftOutput | None:
+        """The output head that MTP heads draft with; None where no MTP head drafts."""
+        return None
+
+    def prepare(self) -> None:
+        """Bring what drafts into memory, before a draft is asked for. Raises EngineError."""
+        return
+
+    def follow(self, options: DraftOptions) -> None:
+        """Take over what may change between rounds: rule, min_probability, output head."""
+        self.options = options
+
+    @abstractmethod
     def observe(self, tokens: mx.array, hidden: mx.array) -> None:
         """Tokens int [T] that the target has committed, and its hidden states [1, T, H] of them.
 
         Every committed token exactly once, in order: the prompt in chunks, then round by round.
         """
 
+    @abstractmethod
     def offers(self, last: int) -> tuple[Offer, ...]:
         """Who could draft after the newest token `last`, the preferred one first.
 
         Asked once before every round of the answer, whether or not it then drafts.
         """
 
+    @abstractmethod
     def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
         """At most `wanted.depth` tokens; fewer, or none, when it has no good guess."""
 
+    @abstractmethod
     def snapshot(self) -> SourceSnapshot:
-        """The memory at `length`."""
+        """The memory at `length`; not between a draft and its round."""
 
+    @abstractmethod
     def restore(self, snapshot: SourceSnapshot) -> None:
-        """Go back to a boundary taken from this very source."""
+        """Go back to a snapshot taken from this very source."""
 
+    @abstractmethod
     def arrays(self) -> list[mx.array]:
         """Arrays that hold the memory, to evaluate so that no graph grows."""
+
+
+class NoDraft(DraftSource):
+    """Proposes nothing: plain decoding. It counts tokens and holds nothing."""
+
+    nbytes = 0
+    is_lost = True
+
+    def __init__(self) -> None:
+        super().__init__(DraftOptions(source="none"))
+        self._length = 0
+
+    @property
+    def length(self) -> int:
+        """Tokens observed."""
+        return self._length
+
+    def observe(self, tokens: mx.array, hidden: mx.array) -> None:
+        """Count."""
+        del hidden
+        self._length += tokens.shape[0]
+
+    def offers(self, last: int) -> tuple[Offer, ...]:
+        """Nothing."""
+        del last
+        return ()
+
+    def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
+        """Nothing."""
+        del wanted, sampler
+        return empty_draft()
+
+    def snapshot(self) -> SourceSnapshot:
+        """The count."""
+        return SourceSnapshot(self._length)
+
+    def restore(self, snapshot: SourceSnapshot) -> None:
+        """Back to a count."""
+        self._length = snapshot.length
+
+    def arrays(self) -> list[mx.array]:
+        """None."""
+        return []
+
+
+class TokenByToken(Protocol):
+    """A model that drafts one token after the other, each from the state the last one left."""
+
+    def draft_logits(self, state: mx.array) -> mx.array:
+        """A state [1, 1, H] -> float32 logits [1, V] of the target's vocabulary."""
+
+    def read_drafted(self, token: mx.array, state: mx.array) -> mx.array:
+        """The state after one more token int32 [1]."""
+
+
+def draft_chain(
+    model: TokenByToken, state: mx.array, wanted: Proposal, sampler: Sampler, options: DraftOptions
+) -> Draft:
+    """At most `wanted.depth` tokens from the state [1, 1, H] after `wanted.last`.
+
+    The pass that made `state` counts as the first. Lazy, unless options.min_probability is set: a
+    draft then ends before the first token that the model finds less likely (one host sync a token).
+    """
+    drafted: list[mx.array] = []
+    passes = 1
+    while True:
+        prefix = mx.concatenate(drafted) if drafted else empty_draft().tokens
+        position = wanted.position + len(drafted)
+        token = _choose(model.draft_logits(state), position, prefix, sampler, options)
+        if token is None:
+            break
+        drafted.append(token)
+        if len(drafted) == wanted.depth:
+            break
+        state = model.read_drafted(token, state)
+        passes += 1
+    return Draft(mx.concatenate(drafted), passes) if drafted else empty_draft(passes)
+
+
+def _choose(
+    logits: mx.array, position: int, prefix: mx.array, sampler: Sampler, options: DraftOptions
+) -> mx.array | None:
+    """The next token, int32 [1]; None when it is too unlikely."""
+    pick = sampler.pick if options.rule == "shared-noise" else sampler.pick_greedy
+    token = pick(logits, position, prefix)
+    if options.min_probability > 0:
+        likely = sampler.probability(logits, token, prefix) >= options.min_probability
+        if not likely.item():
+            return None
+    return token

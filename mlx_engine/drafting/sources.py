@@ -1,26 +1,24 @@
-"""From draft options to a source, or to the reason there is none."""
+"""Which source drafts in a conversation, as its options ask; or the reason why none does."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from mlx_engine.drafting.block_draft import BlockDraft
-from mlx_engine.drafting.chain import Picking
-from mlx_engine.drafting.chained_mtp_draft import ChainedMtpDraft
-from mlx_engine.drafting.combined_draft import CombinedDraft, ModelSource
-from mlx_engine.drafting.contract import DraftSource
-from mlx_engine.drafting.draft_output import OutputShelf
-from mlx_engine.drafting.mtp_draft import MtpDraft
-from mlx_engine.drafting.no_draft import NoDraft
-from mlx_engine.drafting.prompt_lookup_draft import PromptLookupDraft
-from mlx_engine.drafting.shared_cache_draft import SharedCacheDraft
-from mlx_engine.drafting.small_model_draft import SmallModelDraft
+from mlx_engine.drafting.combined import CombinedDraft
+from mlx_engine.drafting.contract import DraftSource, NoDraft
+from mlx_engine.drafting.depth.choice import DepthChoice, FixedDepth, Learned, RoundPlan
+from mlx_engine.drafting.drafters import BlockDraft, SharedCacheDraft
+from mlx_engine.drafting.mtp import MtpDraft
+from mlx_engine.drafting.output_head import OutputShelf
+from mlx_engine.drafting.prompt_lookup import PromptLookupDraft
+from mlx_engine.drafting.small_model import SmallModelDraft
 from mlx_engine.models.contract import Adapter
 from mlx_engine.models.drafters.dflash import DFlash
 from mlx_engine.models.drafters.eagle3 import Eagle3
 from mlx_engine.models.drafters.gemma4_assistant import Gemma4Assistant
 from mlx_engine.models.drafters.kinds import Drafter
-from mlx_engine.values.options import DraftedBy, DraftOptions, DraftOutput
+from mlx_engine.values.errors import EngineError
+from mlx_engine.values.options import DraftedBy, DraftOptions, DraftSourceName
 from mlx_engine.values.reason import Reason
 
 OFF = Reason("off", "Drafting is switched off for this chat.")
@@ -38,10 +36,6 @@ NO_MATCH = Reason(
 )
 
 
-DraftModelKind = Adapter | Drafter
-"""A whole model with the target's tokens, or one that reads what the target computes."""
-
-
 class SmallModel(Protocol):
     """A model that can draft for the target, in memory or not yet."""
 
@@ -53,8 +47,11 @@ class SmallModel(Protocol):
     def share(self) -> float:
         """Its weights over those of the target."""
 
-    def open(self) -> DraftModelKind:
-        """Read it at the first call. Raises EngineError."""
+    def open(self) -> Adapter | Drafter:
+        """Read it at the first call. Raises EngineError.
+
+        A whole model with the target's tokens, or one that reads what the target computes.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +74,42 @@ class DraftKit:
         """0 where there is no small model."""
         return self.small.share if self.small else 0.0
 
+    def why_no_model(self, options: DraftOptions) -> Reason | None:
+        """Why the model the options name cannot draft; None when it can, or they name none."""
+        if self.adapter.plain_only is not None:
+            return self.adapter.plain_only
+        wanted = model_of(options)
+        if wanted == "mtp" and self.adapter.mtp_depth == 0:
+            return self.heads or NO_HEADS
+        if wanted == "model":
+            return self.small.why_not if self.small else NO_DRAFT_MODEL
+        return None
+
+    def make(self, options: DraftOptions, *, with_model: bool) -> DraftSource:
+        """A source for a new conversation; opens the small model. Raises EngineError.
+
+        with_model: the model that the options name can draft.
+        """
+        model = self._with_model(options) if with_model else None
+        if _looks_up(options):
+            return PromptLookupDraft(options) if model is None else CombinedDraft(model)
+        return model or NoDraft()
+
+    def _with_model(self, options: DraftOptions) -> DraftSource:
+        if model_of(options) == "mtp":
+            heads = (self.adapter, *self.adapter.later_heads)
+            return MtpDraft(heads, options, self.outputs, read_heads=self.read_heads)
+        assert self.small is not None
+        match self.small.open():
+            case Eagle3() as head:
+                return MtpDraft([head], options, by="model", target=head.target)
+            case Gemma4Assistant() as assistant:
+                return SharedCacheDraft(assistant, options)
+            case DFlash() as drafter:
+                return BlockDraft(drafter, options)
+            case adapter:
+                return SmallModelDraft(adapter, self.adapter.vocabulary, options)
+
 
 def model_of(options: DraftOptions) -> DraftedBy | None:
     """Which model the options draft with, alone or beside prompt lookup."""
@@ -85,112 +118,130 @@ def model_of(options: DraftOptions) -> DraftedBy | None:
     return "model" if "model" in options.source else None
 
 
-def looks_up(options: DraftOptions) -> bool:
-    """Whether the options copy earlier text."""
+def _looks_up(options: DraftOptions) -> bool:
     return options.source.startswith("prompt-lookup")
 
 
-def why_no_model(options: DraftOptions, kit: DraftKit) -> Reason | None:
-    """Why the model the options name cannot draft; None when it can, or they name none."""
-    if kit.adapter.plain_only is not None:
-        return kit.adapter.plain_only
-    wanted = model_of(options)
-    if wanted == "mtp" and kit.adapter.mtp_depth == 0:
-        return kit.heads or NO_HEADS
-    if wanted == "model":
-        return kit.small.why_not if kit.small else NO_DRAFT_MODEL
-    return None
+class Followed(Protocol):
+    """A conversation's tokens and the source that follows them (decoding/sequence.py)."""
+
+    @property
+    def source(self) -> DraftSource:
+        """The present one."""
+
+    def use(self, source: DraftSource) -> None:
+        """Another one, new, from here on."""
 
 
-def make_source(options: DraftOptions, kit: DraftKit, *, has_model: bool) -> DraftSource:
-    """The source for a new conversation; opens the small model. Raises EngineError.
+class _Made(NamedTuple):
+    """What a source was made for: the name in the options, and whether a model could draft."""
 
-    has_model: the model that the options name can draft (why_no_model).
+    name: DraftSourceName
+    with_model: bool
+
+
+class Drafting:
+    """Drafting of one conversation: its source, and who drafts how deep in the next round.
+
+    learned: what is known of each source, of this conversation or of many like it.
     """
-    if kit.adapter.plain_only is not None:
-        return NoDraft()
-    model = _make_model(options, kit) if has_model else None
-    if looks_up(options):
-        return PromptLookupDraft() if model is None else CombinedDraft(model)
-    return model or NoDraft()
 
+    def __init__(self, kit: DraftKit, learned: Learned) -> None:
+        self._kit = kit
+        self._learned = learned
+        self._made: _Made | None = None
+        self._unreadable: dict[DraftedBy, Reason] = {}
 
-def _make_model(options: DraftOptions, kit: DraftKit) -> ModelSource | None:
-    wanted = model_of(options)
-    if wanted == "mtp":
-        kind = ChainedMtpDraft if kit.adapter.later_heads else MtpDraft
-        deferred = options.depth == 0
-        source = kind(kit.adapter, options.rule, options.min_probability, deferred=deferred)
-        _use_outputs(source, options, kit)
-        return source
-    if wanted == "model" and kit.small is not None:
-        return _with_draft_model(kit.small.open(), kit.adapter.vocabulary, options)
-    return None
+    def why_not(self, options: DraftOptions) -> Reason | None:
+        """Why these options cannot draft; None when they can."""
+        if options.source == "none":
+            return OFF
+        return self._kit.adapter.plain_only if _looks_up(options) else self._why_no_model(options)
 
+    def begin(self, sequence: Followed, options: DraftOptions) -> None:
+        """Before an answer: the source the options ask for, and all that takes time.
 
-def _use_outputs(source: MtpDraft, options: DraftOptions, kit: DraftKit) -> None:
-    source.output, *later = kit.outputs.take(options)
-    if isinstance(source, ChainedMtpDraft):
-        source.later_outputs = later
+        Nothing that drafts is read into memory while the depth is 0; what cannot be read is a
+        reason to decode plainly. A source that was lost is made anew, and so is the sequence when
+        it has to be read from the start.
+        """
+        if self._wants_another(sequence.source, options) or (
+            self._drafts(options) and not self._is_ready(sequence.source, options)
+        ):
+            self._use(sequence, options)
+        if self.why_not(options) is not None and not sequence.source.is_lost:
+            sequence.use(NoDraft())
+        if self._drafts(options):
+            sequence.source.follow(options)
+            self._learned.prepare()  # measures, if need be, before the answer's clocks start
 
+    def forget(self) -> None:
+        """After an error: the next answer makes its source anew."""
+        self._made = None
 
-def _with_draft_model(
-    drafter: DraftModelKind, vocabulary: int, options: DraftOptions
-) -> ModelSource:
-    rule, least = options.rule, options.min_probability
-    if isinstance(drafter, Eagle3):
-        return MtpDraft(drafter, rule, least, by="model")
-    if isinstance(drafter, Gemma4Assistant):
-        return SharedCacheDraft(drafter, rule, least)
-    if isinstance(drafter, DFlash):
-        return BlockDraft(drafter, rule, least)
-    return SmallModelDraft(drafter, vocabulary, rule, least)
+    def _drafts(self, options: DraftOptions) -> bool:
+        return options.depth != 0 and self.why_not(options) is None
 
+    def plan(self, sequence: Followed, options: DraftOptions, last: int) -> DepthChoice:
+        """Who drafts after the newest token `last`, and how deep; asked before every round."""
+        source = sequence.source
+        offers = source.offers(last)
+        why = self.why_not(options)
+        if why is not None or options.depth == 0:
+            return FixedDepth(0, why)
+        wanted = self._wanted(options)
+        if not wanted.with_model and (source.is_lost or wanted != self._made):
+            self._use(sequence, options)  # it needs nothing but the tokens
+            return FixedDepth(0, NEXT_ROUND)
+        if source.is_lost or self._made is None or self._made.name != options.source:
+            return FixedDepth(0, UNREAD)
+        if not self._is_ready(source, options):
+            return FixedDepth(0, self._why_no_model(options))
+        source.follow(options)
+        nothing = self._why_no_model(options) or NO_MATCH
+        return RoundPlan(offers, self._learned, options.depth, nothing)
 
-def target_for(source: DraftSource, kit: DraftKit) -> Adapter:
-    """The target as this source wants it run: with features beside its hidden states, or plain."""
-    if kit.small is None or not needs_hidden_states(source) or own_head(source) is not None:
-        return kit.adapter
-    drafter = kit.small.open()
-    return drafter.target if isinstance(drafter, Drafter) else kit.adapter
+    def _wanted(self, options: DraftOptions) -> _Made:
+        has_model = model_of(options) is not None and self._why_no_model(options) is None
+        return _Made(options.source, has_model)
 
+    def _wants_another(self, source: DraftSource, options: DraftOptions) -> bool:
+        """Whether an answer should begin with another source than the present one."""
+        if self.why_not(options) is not None:
+            return False
+        is_new = self._made is None or self._made.name != options.source
+        if options.depth == 0:
+            return is_new and model_of(options) != "model"
+        return is_new or source.is_lost
 
-def has_lost_its_place(source: DraftSource) -> bool:
-    """Whether it has to read the conversation from the start to draft again."""
-    part = model_part(source)
-    return isinstance(part, NoDraft) or (isinstance(part, MtpDraft) and part.is_lost)
+    def _use(self, sequence: Followed, options: DraftOptions) -> None:
+        """Make the source the options ask for, without its model if that cannot be read."""
+        try:
+            source = self._kit.make(options, with_model=self._wanted(options).with_model)
+            if options.depth != 0:
+                source.prepare()
+        except EngineError as error:
+            self._give_up(options, error)
+            source = self._kit.make(options, with_model=False)
+        self._made = self._wanted(options)
+        sequence.use(source)
 
+    def _is_ready(self, source: DraftSource, options: DraftOptions) -> bool:
+        """Bring what drafts into memory, if this draft is the first that needs it."""
+        try:
+            source.prepare()
+        except EngineError as error:
+            self._give_up(options, error)
+            return False
+        return True
 
-def needs_hidden_states(source: DraftSource) -> bool:
-    """Whether it has to be there when the target reads."""
-    return isinstance(model_part(source), MtpDraft | SharedCacheDraft | BlockDraft)
+    def _give_up(self, options: DraftOptions, error: EngineError) -> None:
+        model = model_of(options)
+        assert model is not None
+        self._unreadable[model] = Reason("draft-unreadable", f"Nothing is drafted: {error}")
 
-
-def own_head(source: DraftSource) -> MtpDraft | None:
-    """The part that drafts with the target's own MTP heads, if any does."""
-    part = model_part(source)
-    return part if isinstance(part, MtpDraft) and part.by == "mtp" else None
-
-
-def model_part(source: DraftSource) -> DraftSource:
-    """The part that drafts with a model, or the source itself."""
-    return source.model if isinstance(source, CombinedDraft) else source
-
-
-def follow_options(
-    source: DraftSource, old: DraftOptions, new: DraftOptions, kit: DraftKit
-) -> None:
-    """Take over what may change between rounds."""
-    part = model_part(source)
-    if isinstance(part, MtpDraft | SmallModelDraft | SharedCacheDraft | BlockDraft):
-        part.picking = Picking(new.rule, new.min_probability)
-    is_same = (old.output, old.vocabulary) == (new.output, new.vocabulary)
-    head = own_head(source)
-    if head is not None and not is_same:
-        _use_outputs(head, new, kit)
-
-
-def output_of(source: DraftSource) -> DraftOutput | None:
-    """The output head that its MTP head drafts with; None where there is none."""
-    head = own_head(source)
-    return None if head is None else head.output.in_effect
+    def _why_no_model(self, options: DraftOptions) -> Reason | None:
+        """Why the model that the options name cannot draft, alone or beside prompt lookup."""
+        model = model_of(options)
+        found = None if model is None else self._unreadable.get(model)
+        return found or self._kit.why_no_model(options)

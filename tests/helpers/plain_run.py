@@ -2,17 +2,17 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
-from mlx_engine.decoding.answer import Answer
-from mlx_engine.decoding.opening import Opening
-from mlx_engine.decoding.stop_rules import StopRules
-from mlx_engine.decoding.track import Track
-from mlx_engine.drafting.contract import DraftSource, Offer
-from mlx_engine.drafting.draft_length import Choice, DraftLength, FixedLength
+from mlx_engine.decoding.answer import Answer, Limits
+from mlx_engine.decoding.parts import Settings
+from mlx_engine.decoding.prefill import Opening
+from mlx_engine.decoding.sequence import TokenSequence
+from mlx_engine.drafting.contract import DraftSource
+from mlx_engine.drafting.depth.choice import Choice, DepthChoice, FixedDepth
 from mlx_engine.models.contract import Adapter
 from mlx_engine.values.events import TextPiece
-from mlx_engine.values.options import SamplingOptions
+from mlx_engine.values.options import DraftOptions, SamplingOptions
 from mlx_engine.values.stats import GenerationStats
 
 
@@ -35,26 +35,19 @@ class TokenText:
         return []
 
 
-@dataclass
+@dataclass(frozen=True)
 class Fixed:
-    """A control that never changes its mind."""
+    """Drafting whose source and depths are given."""
 
-    options: SamplingOptions
-    choose: DraftLength
-    is_stopped: Callable[[], bool] = field(default=lambda: False)
+    depths: DepthChoice
 
-    def stopped(self) -> bool:
-        return self.is_stopped()
-
-    def sampling(self) -> SamplingOptions:
-        return self.options
-
-    def length(self, offers: Sequence[Offer]) -> DraftLength:
-        del offers
-        return self.choose
+    def plan(self, sequence: TokenSequence, options: DraftOptions, last: int) -> DepthChoice:
+        del options
+        sequence.source.offers(last)
+        return self.depths
 
 
-class CyclingLength:
+class CyclingDepth:
     """Depths in a given order, over and over."""
 
     def __init__(self, depths: Sequence[int]) -> None:
@@ -74,14 +67,14 @@ class CyclingLength:
 class Ran:
     tokens: list[int]
     stats: GenerationStats
-    track: Track
+    sequence: TokenSequence
 
 
 def run(
     adapter: Adapter,
     prompt: Sequence[int],
     source: DraftSource,
-    depth: int | DraftLength,
+    depth: int | DepthChoice,
     *,
     options: SamplingOptions | None = None,
     max_tokens: int = 24,
@@ -90,22 +83,22 @@ def run(
     stop_pairs: Iterable[tuple[int, int]] = (),
     context_length: int = 4096,
     chunk: int = 7,
-    track: Track | None = None,
+    sequence: TokenSequence | None = None,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Ran:
-    """One answer at a pinned depth, or at those of a DraftLength; checks the track afterwards."""
-    track = track or Track(adapter, source)
-    length = FixedLength(depth) if isinstance(depth, int) else depth
+    """One answer at a pinned depth, or at those given; checks the sequence afterwards."""
+    sequence = sequence or TokenSequence(adapter, source)
+    sampling = replace(options or SamplingOptions(temperature=0), seed=seed)
     answer = Answer(
-        track,
-        Opening(tuple(prompt)),
-        len(prompt) - 1,
-        StopRules(frozenset(end_ids), max_tokens, context_length),
+        sequence,
+        Fixed(FixedDepth(depth) if isinstance(depth, int) else depth),
+        Opening(tuple(prompt), len(prompt) - 1),
+        Limits(frozenset(end_ids), max_tokens, context_length),
         TokenText(stop_pairs),
-        Fixed(options or SamplingOptions(temperature=0), length),
-        seed,
+        Settings(sampling),
         chunk,
     )
     for _ in answer.events():
         pass
-    track.check()
-    return Ran(answer.tokens, answer.tally.stats(), track)
+    sequence.check()
+    return Ran(answer.tokens, answer.tally.stats(), sequence)

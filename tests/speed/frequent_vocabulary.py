@@ -10,13 +10,11 @@ from dataclasses import replace
 from time import perf_counter
 
 import mlx_engine
-from mlx_engine.decoding.conversable import Conversable
-from mlx_engine.decoding.draft_control import DraftControl
-from mlx_engine.decoding.unattended import unattended_answer
-from mlx_engine.drafting.draft_output import OutputShelf
-from mlx_engine.drafting.frequent_tokens import count_tokens
-from mlx_engine.drafting.round_costs import PassCosts
-from mlx_engine.drafting.round_plan import Learned
+from mlx_engine.decoding.answer import raw_answer
+from mlx_engine.decoding.parts import ModelParts, Settings
+from mlx_engine.drafting.depth.choice import Learned
+from mlx_engine.drafting.depth.costs import PassCosts
+from mlx_engine.drafting.output_head import OutputShelf, count_tokens
 from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
 
 PROMPTS = (
@@ -27,15 +25,13 @@ PROMPTS = (
 GREEDY = SamplingOptions(temperature=0, seed=1)
 
 
-def acceptance(model: Conversable, costs: PassCosts, draft: DraftOptions) -> str:
+def acceptance(model: ModelParts, costs: PassCosts, draft: DraftOptions) -> str:
     """Accepted of drafted over all prompts."""
     drafted = accepted = 0
     for prompt in PROMPTS:
-        control = DraftControl(draft, model.drafting, Learned(lambda: costs))
         tokens = model.tokenizer.encode(prompt)
-        limits = GenerationOptions(120, ignore_eos=True)
-        track = control.track_for_answer()
-        answer = unattended_answer(model, tokens, GREEDY, limits, track, control)
+        settings = Settings(GREEDY, draft, GenerationOptions(120, ignore_eos=True))
+        answer = raw_answer(model, settings, tokens, Learned(lambda: costs))
         deque(answer.events(), maxlen=0)
         drafted += answer.tally.stats().drafted
         accepted += answer.tally.stats().accepted

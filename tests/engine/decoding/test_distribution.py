@@ -7,9 +7,9 @@ import pytest
 from plain_run import run
 from table_adapter import TableAdapter
 
-from mlx_engine.drafting.mtp_draft import MtpDraft
-from mlx_engine.drafting.no_draft import NoDraft
-from mlx_engine.values.options import SamplingOptions
+from mlx_engine.drafting.contract import NoDraft
+from mlx_engine.drafting.mtp import MtpDraft
+from mlx_engine.values.options import DraftOptions, SamplingOptions
 
 VOCABULARY, BLOCK = 4, 2
 PROMPT = [0, 0, 0]
@@ -64,7 +64,7 @@ def test_blocks_are_drawn_as_enumerated(tables, options, blocks, depth, rule, bl
     ran = run(
         adapter,
         PROMPT,
-        MtpDraft(adapter, rule, 0.0),
+        MtpDraft([adapter], DraftOptions(rule=rule)),
         depth,
         options=options,
         max_tokens=BLOCK * blocks + 1,

@@ -5,17 +5,16 @@ import itertools
 
 import mlx.core as mx
 import pytest
-from plain_run import CyclingLength, run
+from dialled_draft import DialledDraft
+from plain_run import CyclingDepth, run
 from session_runs import session_of, tiny_folder
 from tiny_adapter import TinySizes, tiny_adapter
 
 import mlx_engine
-from mlx_engine.decoding.track import MOST_BOUNDARIES, Track
-from mlx_engine.drafting.dialled_draft import DialledDraft
-from mlx_engine.drafting.mtp_draft import MtpDraft
-from mlx_engine.drafting.no_draft import NoDraft
+from mlx_engine.decoding.sequence import MOST_CHECKPOINTS, TokenSequence
+from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.values.events import RoundFinished
-from mlx_engine.values.options import SamplingOptions
+from mlx_engine.values.options import DraftOptions, SamplingOptions
 
 PROMPT = [5, 1, 30, 17, 2]
 SLACK = 32 * 1024
@@ -27,16 +26,16 @@ def live():
     return mx.get_active_memory()
 
 
-class Weighed(CyclingLength):
-    """Depths in turn; notes before every round what is live beyond the track's own count."""
+class Weighed(CyclingDepth):
+    """Depths in turn; notes before every round what is live beyond the sequence's own count."""
 
-    def __init__(self, track):
+    def __init__(self, sequence):
         super().__init__([3, 0, 8, 1])
-        self.track = track
+        self.sequence = sequence
         self.beyond = []
 
     def next(self):
-        self.beyond.append(mx.get_active_memory() - self.track.nbytes)
+        self.beyond.append(mx.get_active_memory() - self.sequence.nbytes)
         return super().next()
 
 
@@ -48,35 +47,35 @@ def test_300_rounds_hold_no_more_than_the_caches(kind, with_penalties):
     options = SamplingOptions(temperature=1.0, **penalties)
     before = live()
     source = (
-        MtpDraft(adapter, "shared-noise", 0.0)
+        MtpDraft([adapter], DraftOptions())
         if kind == "head"
         else DialledDraft([], itertools.repeat(0), 37)
     )
-    track = Track(adapter, source)
-    depths = Weighed(track)
-    run(adapter, PROMPT, source, depths, options=options, max_tokens=400, track=track)
+    sequence = TokenSequence(adapter, source)
+    depths = Weighed(sequence)
+    run(adapter, PROMPT, source, depths, options=options, max_tokens=400, sequence=sequence)
     assert len(depths.beyond) > 250
     settled = depths.beyond[20:]
     assert max(settled) - min(settled) <= SLACK, "rounds leave something behind"
-    assert abs(live() - before - track.nbytes) <= SLACK, "what is counted is what is held"
-    del track, source, depths
+    assert abs(live() - before - sequence.nbytes) <= SLACK, "what is counted is what is held"
+    del sequence, source, depths
     assert live() - before <= SLACK
 
 
-def test_a_track_keeps_its_newest_boundaries_only():
+def test_a_sequence_keeps_its_newest_checkpoints_only():
     adapter = tiny_adapter(3, TinySizes(layers=2, vocabulary=37))
-    track = Track(adapter, NoDraft())
+    sequence = TokenSequence(adapter)
     for token in range(20):
-        hidden = adapter.forward(mx.array([[token]]), track.caches)
-        track.commit([token], hidden)
-        track.mark()
-        track.mark()
-    one = track.caches.snapshot().nbytes
-    assert track.nbytes - track.caches.nbytes == MOST_BOUNDARIES * one
-    assert track.reuse([*range(18), 99, 99]) == 18
-    assert track.reuse([*range(16), 99, 99]) == 16
-    assert track.reuse([*range(9), 99, 99]) == 0
-    track.check()
+        hidden = adapter.forward(mx.array([[token]]), sequence.caches)
+        sequence.commit([token], hidden)
+        sequence.mark()
+        sequence.mark()
+    one = sequence.caches.snapshot().nbytes
+    assert sequence.nbytes - sequence.caches.nbytes == MOST_CHECKPOINTS * one
+    assert sequence.reuse([*range(18), 99, 99]) == 18
+    assert sequence.reuse([*range(16), 99, 99]) == 16
+    assert sequence.reuse([*range(9), 99, 99]) == 0
+    sequence.check()
 
 
 def test_sessions_that_are_left_give_their_memory_back(tmp_path):

@@ -3,15 +3,15 @@
 import itertools
 
 import pytest
+from dialled_draft import DialledDraft
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plain_run import CyclingLength, run
+from plain_run import CyclingDepth, run
 from tiny_adapter import TinySizes, tiny_adapter
 
-from mlx_engine.drafting.dialled_draft import DialledDraft
-from mlx_engine.drafting.mtp_draft import MtpDraft
-from mlx_engine.drafting.no_draft import NoDraft
-from mlx_engine.values.options import SamplingOptions
+from mlx_engine.drafting.contract import NoDraft
+from mlx_engine.drafting.mtp import MtpDraft
+from mlx_engine.values.options import DraftOptions, SamplingOptions
 
 SIZES = TinySizes(layers=2, vocabulary=37)
 PROMPT = [5, 1, 30, 17, 2, 9, 9, 21, 4]
@@ -61,8 +61,8 @@ def plain(adapter):
 def test_own_head_and_dialled_drafts_keep_the_words(adapter, plain, way, depth):
     options, truth = WAYS[way], plain[way].tokens
     sources = [
-        MtpDraft(adapter, "shared-noise", 0.0),
-        MtpDraft(adapter, "greedy", 0.0),
+        MtpDraft([adapter], DraftOptions()),
+        MtpDraft([adapter], DraftOptions(rule="greedy")),
         DialledDraft([*PROMPT, *truth], itertools.cycle([depth, 0, 1, depth - 1]), 37),
     ]
     for source in sources:
@@ -95,14 +95,14 @@ def test_every_accept_pattern(adapter, depths, right, way, chunk, end):
         adapter,
         PROMPT,
         source,
-        CyclingLength(depths),
+        CyclingDepth(depths),
         options=options,
         max_tokens=LENGTH,
         end_ids=ends,
         chunk=chunk,
     )
     assert ran.tokens == truth.tokens
-    assert ran.track.read == truth.track.read
+    assert ran.sequence.tokens == truth.sequence.tokens
 
 
 @pytest.mark.parametrize("depth", [1, 3, 8])
@@ -113,16 +113,17 @@ def test_stop_pairs_in_mid_draft(adapter, plain, depth):
     drafted = run(adapter, PROMPT, source, depth, options=WAYS["hot"], stop_pairs=stop)
     alone = run(adapter, PROMPT, NoDraft(), 0, options=WAYS["hot"], stop_pairs=stop)
     assert drafted.tokens == alone.tokens == truth[:7]
-    assert drafted.track.read == alone.track.read
+    assert drafted.sequence.tokens == alone.sequence.tokens
 
 
 @pytest.mark.parametrize("depth", [0, 2, 5])
-def test_turns_on_one_track_equal_a_fresh_track(adapter, depth):
+def test_turns_on_one_sequence_equal_a_fresh_one(adapter, depth):
     """A second turn on caches that drafting has used equals the same prompt read afresh."""
     options = WAYS["plain"]
-    first = run(adapter, PROMPT, MtpDraft(adapter, "shared-noise", 0.0), depth, options=options)
+    source = MtpDraft([adapter], DraftOptions())
+    first = run(adapter, PROMPT, source, depth, options=options)
     again = [*PROMPT, *first.tokens, 8, 3, 3, 1]
-    turned = run(adapter, again, first.track.source, depth, options=options, track=first.track)
+    turned = run(adapter, again, source, depth, options=options, sequence=first.sequence)
     afresh = run(adapter, again, NoDraft(), 0, options=options)
     assert turned.tokens == afresh.tokens
     assert turned.stats.reused_tokens == len(PROMPT) + len(first.tokens) - 1
@@ -130,6 +131,6 @@ def test_turns_on_one_track_equal_a_fresh_track(adapter, depth):
 
 def test_min_probability_keeps_the_words(adapter, plain):
     for threshold in (0.05, 0.3, 0.9):
-        source = MtpDraft(adapter, "shared-noise", threshold)
+        source = MtpDraft([adapter], DraftOptions(min_probability=threshold))
         ran = run(adapter, PROMPT, source, 4, options=WAYS["hot"], max_tokens=LENGTH)
         assert ran.tokens == plain["hot"].tokens

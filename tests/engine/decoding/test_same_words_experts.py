@@ -4,13 +4,13 @@ import itertools
 from pathlib import Path
 
 import pytest
+from dialled_draft import DialledDraft
 from plain_run import run
 from tiny_gguf_experts import write_tiny_gguf_experts
 from tiny_qwen_experts import KINDS, write_tiny_experts
 
 import mlx_engine
-from mlx_engine.drafting.dialled_draft import DialledDraft
-from mlx_engine.drafting.no_draft import NoDraft
+from mlx_engine.drafting.contract import NoDraft
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
 LENGTH = 16

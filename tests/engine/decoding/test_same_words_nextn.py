@@ -3,13 +3,13 @@
 import itertools
 
 import pytest
+from dialled_draft import DialledDraft
 from plain_run import run
 from session_runs import FEW_WORDS
 from tiny_nextn import TYPES, publish
 
 import mlx_engine
-from mlx_engine.drafting.dialled_draft import DialledDraft
-from mlx_engine.drafting.no_draft import NoDraft
+from mlx_engine.drafting.contract import NoDraft
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
 LENGTH = 20

@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from plain_run import CyclingLength, run
+from plain_run import CyclingDepth, run
 from session_runs import PICKS, listen, session_of
 from tiny_dflash import TinyDFlash, write_tiny_dflash
 from tiny_eagle3 import TinyEagle, write_tiny_eagle
@@ -13,8 +13,7 @@ from tiny_published import publish
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine
-from mlx_engine.drafting.no_draft import NoDraft
-from mlx_engine.drafting.sources import make_source, target_for
+from mlx_engine.drafting.contract import NoDraft
 from mlx_engine.models.drafters.dflash import DFlash
 from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions, SamplingOptions
 
@@ -90,10 +89,9 @@ def test_cut_at_every_count(engine):
     wanted = run(kit.adapter, PROMPT, NoDraft(), 0, options=options, max_tokens=30).tokens
     stood = set()
     for length in (*range(1, 12), 30):
-        source = make_source(DraftOptions(source="model", depth=4), kit, has_model=True)
-        target = target_for(source, kit)
+        source = kit.make(DraftOptions(source="model", depth=4), with_model=True)
         ran = run(
-            target, PROMPT, source, CyclingLength([4, 2, 0, 4, 1]), options=options,
+            kit.adapter, PROMPT, source, CyclingDepth([4, 2, 0, 4, 1]), options=options,
             max_tokens=length,
         )  # fmt: skip
         assert ran.tokens == wanted[:length]
@@ -123,6 +121,6 @@ def test_sources_change_in_a_conversation(engine):
         session.draft = DraftOptions(source=source, depth=depth)
         said = listen(session, session.send("And the fox?"))
         assert said.tokens == listen(plain, plain.send("And the fox?")).tokens
-        session._drafting._track.check()
+        session._sequence.check()
         if (source, depth) == ("model", 3):
             assert any(r.source == "model" for r in said.rounds)

@@ -10,11 +10,11 @@ from looked_into import Target, hidden_of, opened
 from tiny_dflash import BLOCK, TinyDFlash, reference, tensors_of, write_tiny_dflash
 from tiny_published import VOCABULARY, edit_config
 
-from mlx_engine.drafting.block_draft import BlockDraft
 from mlx_engine.drafting.contract import Proposal
+from mlx_engine.drafting.drafters import BlockDraft
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
-from mlx_engine.values.options import SamplingOptions
+from mlx_engine.values.options import DraftOptions, SamplingOptions
 
 TINY = TinyDFlash(target_hidden=64, vocabulary=VOCABULARY)
 FORMS = {
@@ -31,7 +31,8 @@ def target(tmp_path_factory):
 
 def observed(drafter, tokens, chunks):
     """A source that was told tokens in chunks of these sizes."""
-    hidden, source, start = hidden_of(drafter, tokens), BlockDraft(drafter, "greedy"), 0
+    hidden, start = hidden_of(drafter, tokens), 0
+    source = BlockDraft(drafter, DraftOptions(rule="greedy"))
     for rows in (*chunks, len(tokens) - sum(chunks)):
         source.observe(mx.array(tokens[start : start + rows]), hidden[:, start : start + rows])
         start += rows
@@ -96,7 +97,7 @@ def test_a_place_to_go_back_to(target, tmp_path):
     drafter = opened(write_tiny_dflash(tmp_path / "d", FORMS["a window"]), target.adapter)
     sampler = Sampler(SamplingOptions(temperature=0), VOCABULARY, 0)
     tokens, hidden = target.tokens[:-1], hidden_of(drafter, target.tokens[:-1])
-    source = BlockDraft(drafter, "greedy")
+    source = BlockDraft(drafter, DraftOptions(rule="greedy"))
     source.observe(mx.array(tokens[:9]), hidden[:, :9])
     place = source.snapshot()
     before = source.propose(Proposal(4, tokens[9], 10), sampler).tokens.tolist()

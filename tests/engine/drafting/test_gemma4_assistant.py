@@ -9,8 +9,9 @@ from tiny_gemma4 import CLUSTERS, VOCABULARY, WINDOW, change_tensors, drafted, w
 from tiny_published import edit_config, publish
 
 import mlx_engine
-from mlx_engine.drafting.shared_cache_draft import SharedCacheDraft
+from mlx_engine.drafting.drafters import SharedCacheDraft
 from mlx_engine.values.errors import BadModelFile
+from mlx_engine.values.options import DraftOptions
 
 TOKENS = [int(t) for t in np.random.default_rng(2).integers(0, VOCABULARY, 3 * WINDOW)]
 AFTER = (7, 200)
@@ -23,7 +24,7 @@ FORMS = {
 
 def found(assistant, tokens, after=AFTER, chunk=5):
     """Logits of a draft after the target has read all tokens but the newest, in chunks."""
-    source = SharedCacheDraft(assistant, "greedy")
+    source = SharedCacheDraft(assistant, DraftOptions(rule="greedy"))
     caches = assistant.target.make_caches()
     for start in range(0, len(tokens) - 1, chunk):
         part = mx.array(tokens[start : min(start + chunk, len(tokens) - 1)])

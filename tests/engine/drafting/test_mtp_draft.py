@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_adapter import TinySizes, tiny_adapter
 
-from mlx_engine.drafting.combined_draft import CombinedDraft
+from mlx_engine.drafting.combined import CombinedDraft
 from mlx_engine.drafting.contract import Proposal
-from mlx_engine.drafting.mtp_draft import DEFERRED_ROWS, FLUSH_ROWS, MtpDraft
+from mlx_engine.drafting.mtp import DEFERRED_ROWS, FLUSH_ROWS, MtpDraft
 from mlx_engine.sampling.sampler import Sampler
-from mlx_engine.values.options import SamplingOptions
+from mlx_engine.values.options import DraftOptions, SamplingOptions
 
 VOCABULARY = 61
 TEXT = [int(t) for t in np.random.default_rng(4).integers(0, VOCABULARY, 2 * FLUSH_ROWS + 30)]
@@ -53,7 +53,7 @@ def propose(source, length, depth):
 @given(steps=st.lists(st.tuples(st.integers(1, 9), st.integers(0, 4)), min_size=1, max_size=10))
 def test_drafts_after_any_history(adapter, hidden, steps):
     """Rounds of any size, with and without drafts between them."""
-    source = MtpDraft(adapter, "greedy", 0.0)
+    source = MtpDraft([adapter], DraftOptions(rule="greedy"))
     for rows, depth in steps:
         start = source.length
         block = slice(start, start + rows)
@@ -66,7 +66,7 @@ def test_drafts_after_any_history(adapter, hidden, steps):
 
 def test_rows_that_wait_are_read_in_one_go(adapter, hidden):
     """A parked source reads its rows every FLUSH_ROWS tokens, not never and not each time."""
-    source = MtpDraft(adapter, "greedy", 0.0)
+    source = MtpDraft([adapter], DraftOptions(rule="greedy"))
     source.observe(mx.array(TEXT[:2]), hidden[:, :2])
     assert source.nbytes == 0
     for n in range(2, FLUSH_ROWS + 5):
@@ -77,13 +77,13 @@ def test_rows_that_wait_are_read_in_one_go(adapter, hidden):
 
 
 def test_nothing_before_the_first_token(adapter):
-    source = MtpDraft(adapter, "greedy", 0.0)
+    source = MtpDraft([adapter], DraftOptions(rule="greedy"))
     assert propose(source, 0, 3) == []
 
 
 @pytest.mark.parametrize("cut", [1, 5, FLUSH_ROWS + 3])
 def test_restore(adapter, hidden, cut):
-    source = MtpDraft(adapter, "greedy", 0.0)
+    source = MtpDraft([adapter], DraftOptions(rule="greedy"))
     source.observe(mx.array(TEXT[:cut]), hidden[:, :cut])
     boundary = source.snapshot()
     source.observe(mx.array([1, 2, 3]), hidden[:, 40:43])
@@ -104,7 +104,7 @@ def test_head_passes_in_a_round(adapter, hidden):
 
     counting = Counting.__new__(Counting)
     counting.__dict__.update(adapter.__dict__)
-    source = MtpDraft(counting, "greedy", 0.0)
+    source = MtpDraft([counting], DraftOptions(rule="greedy"))
     source.observe(mx.array(TEXT[:10]), hidden[:, :10])
     propose(source, 10, 3)
     assert passes == [10, 1, 1]
@@ -114,18 +114,18 @@ def test_head_passes_in_a_round(adapter, hidden):
 
 
 def test_min_probability_ends_a_draft(adapter, hidden):
-    source = MtpDraft(adapter, "greedy", 0.0)
+    source = MtpDraft([adapter], DraftOptions(rule="greedy"))
     source.observe(mx.array(TEXT[:9]), hidden[:, :9])
-    source.picking.min_probability = 0.999
+    source.follow(DraftOptions(rule="greedy", min_probability=0.999))
     assert propose(source, 9, 4) == []
-    source = MtpDraft(adapter, "greedy", 1e-6)
+    source = MtpDraft([adapter], DraftOptions(rule="greedy", min_probability=1e-6))
     source.observe(mx.array(TEXT[:9]), hidden[:, :9])
     assert propose(source, 9, 4) == chain(adapter, hidden, 9, 4)
 
 
 def test_beside_prompt_lookup_the_head_sees_every_token(adapter, hidden):
     """Rounds that copy teach the head as rounds that it drafts do."""
-    source = CombinedDraft(MtpDraft(adapter, "greedy", 0.0))
+    source = CombinedDraft(MtpDraft([adapter], DraftOptions(rule="greedy")))
     rounds = ["mtp", "prompt-lookup", "prompt-lookup", "mtp", "prompt-lookup", "mtp"]
     for by in rounds:
         length = source.length
@@ -149,7 +149,7 @@ def test_beside_prompt_lookup_the_head_sees_every_token(adapter, hidden):
 
 def test_a_deferred_head_is_not_touched_before_it_drafts(adapter, hidden):
     """It then knows all that came before; of very long texts it says that it does not."""
-    source = MtpDraft(adapter, "greedy", 0.0, deferred=True)
+    source = MtpDraft([adapter], DraftOptions(rule="greedy", depth=0))
     for start in range(0, 90, 30):
         source.observe(mx.array(TEXT[start : start + 30]), hidden[:, start : start + 30])
     boundary = source.snapshot()
@@ -157,7 +157,7 @@ def test_a_deferred_head_is_not_touched_before_it_drafts(adapter, hidden):
     for _ in range(2):
         assert propose(source, 90, 3) == chain(adapter, hidden, 90, 3)
         source.restore(boundary)
-    late = MtpDraft(adapter, "greedy", 0.0, deferred=True)
+    late = MtpDraft([adapter], DraftOptions(rule="greedy", depth=0))
     many = mx.zeros((1, DEFERRED_ROWS + 2, 32))
     late.observe(mx.zeros(DEFERRED_ROWS + 2, dtype=mx.int32), many)
     assert late.is_lost

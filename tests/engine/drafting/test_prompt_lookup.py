@@ -7,13 +7,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlx_engine.drafting.contract import Proposal
-from mlx_engine.drafting.draft_length import FixedLength
-from mlx_engine.drafting.ngram_index import CANDIDATES, LONGEST, SHORTEST, NgramIndex
-from mlx_engine.drafting.prompt_lookup_draft import LEAST_CHANCE, Probation, PromptLookupDraft
-from mlx_engine.drafting.round_costs import PassCosts
-from mlx_engine.drafting.round_plan import Learned, RoundPlan
+from mlx_engine.drafting.depth.choice import FixedDepth, Learned, RoundPlan
+from mlx_engine.drafting.depth.costs import PassCosts
+from mlx_engine.drafting.prompt_lookup import (
+    CANDIDATES,
+    LEAST_CHANCE,
+    LONGEST,
+    SHORTEST,
+    NgramIndex,
+    Probation,
+    PromptLookupDraft,
+)
 from mlx_engine.sampling.sampler import Sampler
-from mlx_engine.values.options import SamplingOptions
+from mlx_engine.values.options import DraftOptions, SamplingOptions
 from mlx_engine.values.reason import Reason
 
 COSTS = PassCosts(tuple(10 * (1 + 0.1 * row) for row in range(9)), 1.0)
@@ -25,7 +31,7 @@ TEXTS = st.one_of(
 
 
 def told(tokens):
-    source = PromptLookupDraft()
+    source = PromptLookupDraft(DraftOptions())
     source.observe(mx.array(tokens, dtype=mx.int32), mx.zeros((1, len(tokens), 0)))
     return source
 
@@ -127,7 +133,7 @@ def play(text, start, plan):
 
 
 def pinned(depth):
-    return lambda offers: FixedLength(depth if offers else 0)
+    return lambda offers: FixedDepth(depth if offers else 0)
 
 
 def automatic():

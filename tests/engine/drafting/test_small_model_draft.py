@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from tiny_adapter import TinySizes, tiny_adapter
 
 from mlx_engine.drafting.contract import Proposal
-from mlx_engine.drafting.small_model_draft import FLUSH_ROWS, SmallModelDraft
+from mlx_engine.drafting.small_model import FLUSH_ROWS, SmallModelDraft
 from mlx_engine.sampling.sampler import Sampler
-from mlx_engine.values.options import SamplingOptions
+from mlx_engine.values.options import DraftOptions, SamplingOptions
 
 VOCABULARY = 61
 SMALL = tiny_adapter(8, TinySizes(layers=2), with_head=False)
@@ -41,7 +41,7 @@ def propose(source, depth, vocabulary=VOCABULARY):
     cut=st.integers(0, 5),
 )
 def test_drafts_after_any_history(steps, cut):
-    source = SmallModelDraft(SMALL, VOCABULARY)
+    source = SmallModelDraft(SMALL, VOCABULARY, DraftOptions())
     places = []
     for rows, depth in steps:
         places.append(source.snapshot())
@@ -60,14 +60,14 @@ def test_drafts_after_any_history(steps, cut):
 def test_vocabularies_of_other_sizes():
     """Rows the small model lacks are never drafted; tokens it lacks are read as its last."""
     for vocabulary in (VOCABULARY - 5, VOCABULARY + 9):
-        source = SmallModelDraft(SMALL, vocabulary)
+        source = SmallModelDraft(SMALL, vocabulary, DraftOptions())
         observe(source, [*TEXT[:5], VOCABULARY + 8])
         draft = propose(source, 8, vocabulary)
         assert max(draft.tokens.tolist()) < min(vocabulary, VOCABULARY)
 
 
 def test_a_parked_source_reads_now_and_then():
-    source = SmallModelDraft(SMALL, VOCABULARY)
+    source = SmallModelDraft(SMALL, VOCABULARY, DraftOptions())
     for token in TEXT[: FLUSH_ROWS - 1]:
         observe(source, [token])
     assert source.nbytes < 10_000

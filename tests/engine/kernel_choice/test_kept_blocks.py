@@ -13,7 +13,7 @@ from metal_emulator import EmulatorLauncher
 
 import mlx_engine
 from metal_kernels.choice import ALL_ROWS, NO_KERNELS, Kernels, Work
-from mlx_engine.drafting.draft_output import Vocabulary, make_output
+from mlx_engine.drafting.output_head import Vocabulary, make_output
 from mlx_engine.engine import Engine
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.load_model import LoadedModel, load_model
@@ -115,7 +115,7 @@ def test_cheaper_outputs_are_made_of_blocks(
     mine, wanted = (
         make_output(
             options, model.adapter, Vocabulary(frozenset({1, 2}), lambda: range(60))
-        ).logits(states)
+        ).logits(model.adapter, states)
         for model in (kept, plain)
     )
     finite = mx.where(mx.isfinite(wanted), mine - wanted, 0)

@@ -5,21 +5,21 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 import pytest
+from dialled_draft import DialledDraft
 from graph_operations import operations
 from kernel_models import VOCABULARY, Kind, every_kernel, kernel_model
 from metal_emulator import EmulatorLauncher
-from plain_run import CyclingLength, run
+from plain_run import CyclingDepth, run
 
 from metal_kernels.choice import KERNELS, MOST_ROWS
 from mlx_engine.cache.layer_caches import LayerCaches
 from mlx_engine.cache.recurrent import RecurrentCache
-from mlx_engine.decoding.row_check import rows_are_exact
-from mlx_engine.drafting.dialled_draft import DialledDraft
-from mlx_engine.drafting.mtp_draft import MtpDraft
-from mlx_engine.drafting.no_draft import NoDraft
+from mlx_engine.check_model import rows_are_exact
+from mlx_engine.drafting.contract import NoDraft
+from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.models.qwen3_5 import Qwen35
 from mlx_engine.sampling.sampler import Sampler
-from mlx_engine.values.options import SamplingOptions
+from mlx_engine.values.options import DraftOptions, SamplingOptions
 
 PROMPT = [5, 1, 30, 17, 2, 9, 9, 21, 4, 60, 61, 3]
 LENGTH = 9
@@ -154,13 +154,14 @@ def test_drafting_keeps_the_words(pair: Pair, way: str) -> None:
     assert len(set(truth)) > 3
     accepted = 0
     for depth in (1, 2, 3, 4) if way == "sampled" else (3,):
-        ran = run(pair.mine, PROMPT, MtpDraft(pair.mine), depth, options=options, max_tokens=LENGTH)
+        source = MtpDraft([pair.mine], DraftOptions())
+        ran = run(pair.mine, PROMPT, source, depth, options=options, max_tokens=LENGTH)
         assert ran.tokens == truth, depth
         assert ran.stats.drafted > 0
         accepted += ran.stats.accepted
     right = itertools.cycle([2, 0, 1, 8, 3])
     source = DialledDraft([*PROMPT, *truth], right, VOCABULARY)
-    lengths = CyclingLength([2, 4, 1, 8, 0, 3])
+    lengths = CyclingDepth([2, 4, 1, 8, 0, 3])
     ran = run(pair.mine, PROMPT, source, lengths, options=options, max_tokens=LENGTH)
     assert ran.tokens == truth
     assert accepted + ran.stats.accepted > 2
@@ -170,22 +171,22 @@ def test_drafting_keeps_the_words(pair: Pair, way: str) -> None:
 
 def test_turns_return_to_a_boundary(pair: Pair) -> None:
     """A second turn on caches that drafting has cut equals the same on caches that it has not."""
-    first = run(pair.mine, PROMPT, MtpDraft(pair.mine), 3, max_tokens=5)
+    first = run(pair.mine, PROMPT, MtpDraft([pair.mine], DraftOptions()), 3, max_tokens=5)
     plain = run(pair.mine, PROMPT, NoDraft(), 0, max_tokens=5)
     assert first.tokens == plain.tokens
     again = [*PROMPT, *first.tokens, 8, 3, 3]
     turned = [
-        run(pair.mine, again, ran.track.source, depth, max_tokens=4, track=ran.track)
+        run(pair.mine, again, ran.sequence.source, depth, max_tokens=4, sequence=ran.sequence)
         for ran, depth in ((first, 2), (plain, 0))
     ]
     assert turned[0].tokens == turned[1].tokens
-    snapshot = first.track.caches.snapshot()
+    snapshot = first.sequence.caches.snapshot()
     token = mx.array([[7]])
-    once = pair.mine.logits(pair.mine.forward(token, first.track.caches))
-    first.track.caches.keep(1)
-    first.track.caches.restore(snapshot)
+    once = pair.mine.logits(pair.mine.forward(token, first.sequence.caches))
+    first.sequence.caches.keep(1)
+    first.sequence.caches.restore(snapshot)
     assert mx.array_equal(
-        pair.mine.logits(pair.mine.forward(token, first.track.caches)), once
+        pair.mine.logits(pair.mine.forward(token, first.sequence.caches)), once
     ).item()
 
 

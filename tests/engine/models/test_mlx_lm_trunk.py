@@ -7,13 +7,13 @@ import shutil
 import mlx.core as mx
 import numpy as np
 import pytest
+from dialled_draft import DialledDraft
 from mlx_lm.utils import load_model, quantize_model, save_model
 from plain_run import run
 from tiny_published import ARCHITECTURES, VOCABULARY, WINDOW, edit_config, publish
 
 import mlx_engine
-from mlx_engine.drafting.dialled_draft import DialledDraft
-from mlx_engine.drafting.no_draft import NoDraft
+from mlx_engine.drafting.contract import NoDraft
 from mlx_engine.models.mlx_lm_trunk.text_config import flat_config
 from mlx_engine.values.options import SamplingOptions
 

@@ -10,13 +10,13 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from converted_gguf import Storage, convert
+from dialled_draft import DialledDraft
 from plain_run import run
 from tiny_head_stacks import publish_mimo, publish_step
 from tiny_published import ARCHITECTURES, VOCABULARY, WINDOW, edit_config, publish
 
 import mlx_engine
-from mlx_engine.drafting.dialled_draft import DialledDraft
-from mlx_engine.drafting.no_draft import NoDraft
+from mlx_engine.drafting.contract import NoDraft
 
 TYPES = gguf.GGMLQuantizationType
 PLAIN = {"rope_type": "default", "rope_theta": 1e4}

@@ -7,16 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlx_engine.drafting.draft_length import (
-    FIRST_GUESS,
+from mlx_engine.drafting.depth.acceptance import FIRST_GUESS, Acceptance
+from mlx_engine.drafting.depth.choice import (
     PROBE_EVERY,
     WORTH_IT,
-    Acceptance,
+    AdaptiveDepth,
     Choice,
-    FixedLength,
-    PayingLength,
+    FixedDepth,
 )
-from mlx_engine.drafting.round_costs import PassCosts
+from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.values.reason import Reason
 
 ROWS = np.arange(9)
@@ -43,7 +42,7 @@ def tokens_a_round(chances, depth):
 
 def taught(costs, chances, limit=8, rounds=3000, seed=0):
     """A length that has seen many rounds of 8 drafts with these chances."""
-    length, draw = PayingLength(costs, limit), np.random.default_rng(seed)
+    length, draw = AdaptiveDepth(costs, limit), np.random.default_rng(seed)
     for _ in range(rounds):
         length.learn(8, stood(chances, 8, draw))
     return length
@@ -82,7 +81,7 @@ def test_the_best_depth_by_brute_force(machine, chances):
     rounds=st.lists(st.tuples(st.integers(1, 8), st.integers(0, 8)), max_size=60),
 )
 def test_whatever_happens_the_choice_is_possible_and_explained(costs, head, limit, rounds):
-    length = PayingLength(PassCosts(tuple(costs), head), limit)
+    length = AdaptiveDepth(PassCosts(tuple(costs), head), limit)
     for drafted, accepted in rounds:
         choice = length.next()
         assert 0 <= choice.depth <= limit
@@ -92,17 +91,17 @@ def test_whatever_happens_the_choice_is_possible_and_explained(costs, head, limi
 
 
 def test_fewer_costs_than_depths_limit_the_draft():
-    length = PayingLength(PassCosts((10.0, 10.0, 10.0), 0.0), 8)
+    length = AdaptiveDepth(PassCosts((10.0, 10.0, 10.0), 0.0), 8)
     assert length.next().depth == 2
 
 
 @pytest.mark.parametrize("limit", range(1, 9))
 def test_free_drafts_go_as_deep_as_allowed(limit):
-    assert PayingLength(PassCosts((10.0,) * 9, 0.0), limit).next().depth == limit
+    assert AdaptiveDepth(PassCosts((10.0,) * 9, 0.0), limit).next().depth == limit
 
 
 def test_parked_because_no_draft_can_pay():
-    length = PayingLength(NEVER_PAYS, 8)
+    length = AdaptiveDepth(NEVER_PAYS, 8)
     choices = [length.next() for _ in range(200)]
     assert {choice.depth for choice in choices} == {0}
     assert {choice.why.code for choice in choices} == {"parked-cost"}
@@ -110,7 +109,7 @@ def test_parked_because_no_draft_can_pay():
 
 
 def test_parked_because_drafts_fall_and_back_when_they_stand():
-    length = PayingLength(MACHINES["mild"], 8)
+    length = AdaptiveDepth(MACHINES["mild"], 8)
     assert length.next().depth > 0
     while length.next().depth > 0:
         length.learn(1, 0)
@@ -133,7 +132,7 @@ def test_parked_because_drafts_fall_and_back_when_they_stand():
 def test_probes_that_fail_are_rare_where_they_are_dear():
     for machine in ("mild", "steep", "linear"):
         costs = MACHINES[machine]
-        length, probes, rounds = PayingLength(costs, 8), 0, 5000
+        length, probes, rounds = AdaptiveDepth(costs, 8), 0, 5000
         for _ in range(rounds):
             if length.next().depth:
                 probes += 1
@@ -162,7 +161,7 @@ def test_acceptance_is_a_running_mean_of_what_was_reached():
 
 def test_a_fixed_length_is_fixed():
     why = Reason("off", "Off.")
-    length = FixedLength(3, why)
+    length = FixedDepth(3, why)
     length.learn(3, 0)
     assert length.next() == Choice(3, why)
 
@@ -196,7 +195,7 @@ def test_long_texts_are_near_the_best_fixed_depth_and_never_slow(machine, text):
     spent = plain = 0.0
     fixed = np.zeros(9)
     for seed in range(3):
-        length, draw = PayingLength(costs, 8), np.random.default_rng(seed)
+        length, draw = AdaptiveDepth(costs, 8), np.random.default_rng(seed)
         for phase in phases:
             told = 0.0
             while told < phase.tokens:
@@ -220,7 +219,7 @@ def test_long_texts_are_near_the_best_fixed_depth_and_never_slow(machine, text):
 def test_costs_measured_in_a_bad_moment_are_corrected(truth, measured):
     """Loading measured another machine, and a busy one; rounds really played put it right."""
     costs, busy = MACHINES[truth], MACHINES[measured]
-    length = PayingLength(PassCosts(tuple(2.5 * ms for ms in busy.verify_ms), busy.draft_ms), 8)
+    length = AdaptiveDepth(PassCosts(tuple(2.5 * ms for ms in busy.verify_ms), busy.draft_ms), 8)
     draw, chances = np.random.default_rng(1), [0.6] * 8
     spent = told = 0.0
     for _ in range(4000):
@@ -238,7 +237,7 @@ def test_costs_measured_in_a_bad_moment_are_corrected(truth, measured):
 
 
 def test_a_plain_round_now_and_then_says_why():
-    length = PayingLength(MACHINES["flat"], 8)
+    length = AdaptiveDepth(MACHINES["flat"], 8)
     plain = []
     for n in range(300):
         choice = length.next()
@@ -252,7 +251,7 @@ def test_a_plain_round_now_and_then_says_why():
 
 
 def test_a_spike_is_not_a_cost():
-    length, costs = PayingLength(MACHINES["mild"], 8), MACHINES["mild"]
+    length, costs = AdaptiveDepth(MACHINES["mild"], 8), MACHINES["mild"]
     for _ in range(5):
         length.took(0, round_ms(costs, 0))
         length.took(3, round_ms(costs, 3))
@@ -263,7 +262,7 @@ def test_a_spike_is_not_a_cost():
 
 def test_a_guess_is_not_told_as_a_measurement():
     """Parked before any draft was made: costs are such that only perfect drafts would pay."""
-    length = PayingLength(PassCosts((10.0, 19.3), 0.0), 1)
-    assert "expected to stand" in length.next().why.words
+    length = AdaptiveDepth(PassCosts((10.0, 19.3), 0.0), 1)
+    assert "expected to be accepted" in length.next().why.words
     length.learn(1, 0)
     assert "expected" not in length.next().why.words

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import mlx.core as mx
 
-from mlx_engine.drafting.contract import Draft, Offer, Proposal
-from mlx_engine.drafting.no_draft import NoDraft
+from mlx_engine.drafting.contract import Draft, NoDraft, Offer, Proposal
 from mlx_engine.sampling.sampler import Sampler
 
 

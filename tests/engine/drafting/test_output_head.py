@@ -5,8 +5,14 @@ import numpy as np
 import pytest
 from tiny_adapter import TinySizes, tiny_adapter
 
-from mlx_engine.drafting.draft_output import NEW_TOKENS, FrequentOutput, Vocabulary, make_output
-from mlx_engine.drafting.frequent_tokens import MOST_CHARACTERS, count_tokens
+from mlx_engine.drafting.output_head import (
+    MOST_CHARACTERS,
+    NEW_TOKENS,
+    FrequentOutput,
+    Vocabulary,
+    count_tokens,
+    make_output,
+)
 from mlx_engine.values.options import DraftOptions
 
 SIZES = TinySizes(layers=2, hidden=64, vocabulary=700)
@@ -31,7 +37,7 @@ def output(adapter, kind, size=256, always=(), frequent=()):
 def test_fewer_bits_stay_close(adapter, states, kind, close):
     head = output(adapter, kind)
     assert head.in_effect == kind
-    true, found = np.array(adapter.mtp_logits(states)), np.array(head.logits(states))
+    true, found = np.array(adapter.mtp_logits(states)), np.array(head.logits(adapter, states))
     assert found.shape == true.shape
     error = np.abs(found - true).mean() / np.abs(true).mean()
     assert error <= close
@@ -43,14 +49,14 @@ def test_fewer_rows_are_the_rows(adapter, states):
     head = output(adapter, "frequent", always=[650, 9999])
     assert isinstance(head, FrequentOutput)
     true = np.array(adapter.mtp_logits(states))
-    found = np.array(head.logits(states))
+    found = np.array(head.logits(adapter, states))
     kept = [*range(256), 650]
     assert np.isneginf(np.delete(found, kept, axis=-1)).all()
     np.testing.assert_allclose(found[..., kept], true[..., kept], rtol=1e-5, atol=1e-5)
     head.saw(mx.arange(300, 300 + NEW_TOKENS - 1))
-    assert np.isneginf(np.array(head.logits(states))[..., 300]).all()
+    assert np.isneginf(np.array(head.logits(adapter, states))[..., 300]).all()
     head.saw(mx.array([450, 3]))
-    found = np.array(head.logits(states))
+    found = np.array(head.logits(adapter, states))
     np.testing.assert_allclose(found[..., 300], true[..., 300], rtol=1e-5, atol=1e-5)
     assert head.size == 256 + 1 + NEW_TOKENS
 
@@ -58,7 +64,7 @@ def test_fewer_rows_are_the_rows(adapter, states):
 def test_what_is_counted_goes_before_low_numbers(adapter, states):
     head = output(adapter, "frequent", always=[650], frequent=(9999, 5, *range(400, 654)))
     kept = [0, *range(5, 6), *range(400, 654), 650]
-    found = np.array(head.logits(states))
+    found = np.array(head.logits(adapter, states))
     assert np.isneginf(np.delete(found, kept, axis=-1)).all()
     assert np.isfinite(found[..., kept]).all()
     assert head.size == 256
@@ -81,7 +87,7 @@ def test_counting_is_bounded_and_the_most_frequent_comes_first():
 def test_auto_takes_the_one_measured_to_be_faster(adapter, states):
     head = output(adapter, "auto")
     assert head.in_effect == "auto"
-    head.logits(states)
+    head.logits(adapter, states)
     assert head.in_effect in ("full", "4-bit")
 
 

@@ -5,6 +5,7 @@ import itertools
 import mlx.core as mx
 import numpy as np
 import pytest
+from dialled_draft import DialledDraft
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_run import run
@@ -12,11 +13,8 @@ from session_runs import FEW_WORDS
 from tiny_stacks import HEADS, VOCABULARY, WINDOW, write_stack
 
 import mlx_engine
-from mlx_engine.drafting.chained_mtp_draft import ChainedMtpDraft
-from mlx_engine.drafting.contract import Proposal
-from mlx_engine.drafting.dialled_draft import DialledDraft
-from mlx_engine.drafting.mtp_draft import FLUSH_ROWS, MtpDraft
-from mlx_engine.drafting.no_draft import NoDraft
+from mlx_engine.drafting.contract import NoDraft, Proposal
+from mlx_engine.drafting.mtp import FLUSH_ROWS, MtpDraft
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
@@ -64,7 +62,7 @@ def hidden(adapters):
 
 
 def source_for(adapter, rule="greedy"):
-    return (ChainedMtpDraft if adapter.later_heads else MtpDraft)(adapter, rule, 0.0)
+    return MtpDraft((adapter, *adapter.later_heads), DraftOptions(rule=rule))
 
 
 def chain(adapter, hidden, length, depth):
@@ -100,7 +98,7 @@ def test_drafts_after_any_history(adapters, hidden, kind, steps):
 
 @pytest.mark.parametrize("kind", CHAINED)
 @pytest.mark.parametrize("length", [5, 40, FLUSH_ROWS + 20])
-def test_going_back_to_a_boundary(adapters, hidden, kind, length):
+def test_going_back_to_a_snapshot(adapters, hidden, kind, length):
     adapter, source = adapters(kind), source_for(adapters(kind))
 
     def read(start, end):
@@ -127,7 +125,7 @@ def test_heads_that_rest_wait_for_a_bounded_number_of_rows(adapters, hidden, kin
         source.observe(mx.array(TEXT[row : row + 1]), hidden(kind)[:, row : row + 1])
         if row < FLUSH_ROWS + 7:
             propose(source, row + 1, 1)
-    lengths = [memory.caches.length for memory in source._later]
+    lengths = [memory.caches.length for memory in source._memories[1:]]
     assert min(lengths) >= FLUSH_ROWS - 1
     assert propose(source, source.length, 3).tokens.tolist() == chain(
         adapters(kind), hidden(kind), source.length, 3
@@ -191,5 +189,5 @@ def test_heads_with_one_matrix_share_its_copy(adapters, engines):
         assert all(one is other for one, other in zip(made, again, strict=True))
         states = mx.ones((1, 1, adapters(kind).hidden_size))
         for output, head in zip(made, (adapters(kind), *adapters(kind).later_heads), strict=True):
-            found = np.array(output.logits(states, head))
+            found = np.array(output.logits(head, states))
             assert np.abs(found - np.array(head.mtp_logits(states))).max() < 2.0

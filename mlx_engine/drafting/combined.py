@@ -1,10 +1,7 @@
 """A copy of earlier text where the match is long, a model's draft otherwise."""
 
-from typing import NamedTuple, Protocol
-
 import mlx.core as mx
 
-from mlx_engine.drafting.chain import Picking
 from mlx_engine.drafting.contract import (
     Draft,
     DraftSource,
@@ -13,36 +10,20 @@ from mlx_engine.drafting.contract import (
     SourceSnapshot,
     empty_draft,
 )
-from mlx_engine.drafting.prompt_lookup_draft import PromptLookupDraft
+from mlx_engine.drafting.prompt_lookup import PromptLookupDraft
 from mlx_engine.sampling.sampler import Sampler
-from mlx_engine.values.options import DraftedBy
+from mlx_engine.values.options import DraftedBy, DraftOptions, DraftOutput
 
 
-class ModelSource(DraftSource, Protocol):
-    """A source that picks its tokens with a model."""
+class CombinedDraft(DraftSource):
+    """Both sources observe every token, whichever of them drafts; model: one with a model."""
 
-    picking: Picking
-
-
-class CombinedSnapshot(NamedTuple):
-    """Both memories at one boundary."""
-
-    length: int
-    lookup: SourceSnapshot
-    model: SourceSnapshot
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that live on only because of this snapshot."""
-        return self.lookup.nbytes + self.model.nbytes
-
-
-class CombinedDraft:
-    """Both sources observe every token, whichever of them drafts."""
-
-    def __init__(self, model: ModelSource) -> None:
-        self.lookup = PromptLookupDraft()
+    def __init__(self, model: DraftSource) -> None:
+        super().__init__(model.options)
+        self.lookup = PromptLookupDraft(model.options)
         self.model = model
+        self.reads_hidden = model.reads_hidden
+        self.target = model.target
         self._first: DraftedBy | None = None
 
     @property
@@ -54,6 +35,24 @@ class CombinedDraft:
     def nbytes(self) -> int:
         """Of both."""
         return self.lookup.nbytes + self.model.nbytes
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the model is."""
+        return self.model.is_lost
+
+    @property
+    def output(self) -> DraftOutput | None:
+        """Of the model."""
+        return self.model.output
+
+    def prepare(self) -> None:
+        """Bring the model into memory. Raises EngineError."""
+        self.model.prepare()
+
+    def follow(self, options: DraftOptions) -> None:
+        """What the model takes over."""
+        self.model.follow(options)
 
     def observe(self, tokens: mx.array, hidden: mx.array) -> None:
         """Tell both."""
@@ -76,15 +75,14 @@ class CombinedDraft:
         source = self.lookup if by == "prompt-lookup" else self.model
         return source.propose(wanted, sampler)
 
-    def snapshot(self) -> CombinedSnapshot:
-        """Both memories."""
-        return CombinedSnapshot(self.length, self.lookup.snapshot(), self.model.snapshot())
+    def snapshot(self) -> SourceSnapshot:
+        """That of the model; of the text its length is enough."""
+        return self.model.snapshot()
 
     def restore(self, snapshot: SourceSnapshot) -> None:
-        """Both back to a boundary."""
-        assert isinstance(snapshot, CombinedSnapshot)
-        self.lookup.restore(snapshot.lookup)
-        self.model.restore(snapshot.model)
+        """Both back to a snapshot."""
+        self.lookup.restore(snapshot)
+        self.model.restore(snapshot)
 
     def arrays(self) -> list[mx.array]:
         """Of both."""

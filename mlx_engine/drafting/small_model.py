@@ -2,51 +2,36 @@
 
 Its caches stand after true tokens only: a round's accepted tokens and the newest are read in the
 pass that makes the next round's first draft, so a draft of k tokens costs k passes. Rows of the
-chain are forgotten after each round.
+draft are forgotten after each round.
 """
-
-from typing import NamedTuple
 
 import mlx.core as mx
 
-from mlx_engine.cache.layer_caches import CachesSnapshot
-from mlx_engine.drafting.chain import Picking, draft_chain
-from mlx_engine.drafting.contract import Draft, Offer, Proposal, SourceSnapshot, empty_draft
+from mlx_engine.drafting.contract import (
+    FLUSH_ROWS,
+    Draft,
+    DraftSource,
+    Offer,
+    Proposal,
+    SourceSnapshot,
+    draft_chain,
+    empty_draft,
+)
 from mlx_engine.models.contract import Adapter
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.errors import UnsupportedModel
-from mlx_engine.values.options import DraftRule
-
-FLUSH_ROWS = 64
-"""Tokens that may wait for the next draft before they are read without one."""
+from mlx_engine.values.options import DraftOptions
 
 
-class SmallModelSnapshot(NamedTuple):
-    """The small model's caches after `length` tokens."""
-
-    length: int
-    caches: CachesSnapshot
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that live on only because of this snapshot."""
-        return self.caches.nbytes
-
-
-class SmallModelDraft:
-    """Chains on the small model's own tokens; picking may change between rounds.
+class SmallModelDraft(DraftSource):
+    """Goes on from the small model's own tokens.
 
     vocabulary: rows of the target's logits; the small model may have more or fewer unused ones.
     UnsupportedModel for a small model that cannot take back what the target rejects.
     """
 
-    def __init__(
-        self,
-        adapter: Adapter,
-        vocabulary: int,
-        rule: DraftRule = "shared-noise",
-        min_probability: float = 0.0,
-    ) -> None:
+    def __init__(self, adapter: Adapter, vocabulary: int, options: DraftOptions) -> None:
+        super().__init__(options)
         if adapter.plain_only is not None:
             raise UnsupportedModel(
                 "This draft model cannot draft: some of its layers keep a block of tokens whole or "
@@ -55,7 +40,6 @@ class SmallModelDraft:
         self._adapter = adapter
         self._vocabulary = vocabulary
         self._caches = adapter.make_caches()
-        self.picking = Picking(rule, min_probability)
         self._waiting: list[mx.array] = []
         self._is_ahead = False
         self._length = 0
@@ -82,20 +66,20 @@ class SmallModelDraft:
             self._read_waiting()
 
     def offers(self, last: int) -> tuple[Offer, ...]:
-        """A chain, anywhere."""
+        """A draft, anywhere."""
         del last
         return (Offer("model"),)
 
     def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
-        """A chain of `wanted.depth` tokens, lazy unless min_probability is set."""
+        """`wanted.depth` tokens, lazy unless min_probability is set."""
         if wanted.depth == 0:
             return empty_draft()
         state = self._read([*self._waiting, mx.array([wanted.last])])
         self._waiting = []
         self._is_ahead = True
-        boundary = self._caches.snapshot()
-        draft = draft_chain(self, state, wanted, sampler, self.picking)
-        self._caches.restore(boundary)
+        true_tokens = self._caches.snapshot()
+        draft = draft_chain(self, state, wanted, sampler, self.options)
+        self._caches.restore(true_tokens)
         return draft
 
     def draft_logits(self, state: mx.array) -> mx.array:
@@ -125,16 +109,16 @@ class SmallModelDraft:
             self._waiting = []
             mx.async_eval(self._caches.arrays())  # type: ignore[no-untyped-call]
 
-    def snapshot(self) -> SmallModelSnapshot:
-        """Everything observed, read into the caches; not between a draft and its round."""
+    def snapshot(self) -> SourceSnapshot:
+        """Everything observed, read into the caches."""
         assert not self._is_ahead
         self._read_waiting()
-        return SmallModelSnapshot(self._length, self._caches.snapshot())
+        return SourceSnapshot(self._length, (self._caches.snapshot(),))
 
     def restore(self, snapshot: SourceSnapshot) -> None:
-        """Go back to a boundary."""
-        assert isinstance(snapshot, SmallModelSnapshot)
-        self._caches.restore(snapshot.caches)
+        """Go back to a snapshot."""
+        (caches,) = snapshot.caches
+        self._caches.restore(caches)
         self._waiting = []
         self._is_ahead = False
         self._length = snapshot.length

@@ -3,8 +3,8 @@
 import pytest
 
 from mlx_engine.drafting.contract import Offer
-from mlx_engine.drafting.round_costs import PassCosts
-from mlx_engine.drafting.round_plan import Learned, RoundPlan
+from mlx_engine.drafting.depth.choice import Learned, RoundPlan
+from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.values.reason import Reason
 
 NOTHING = Reason("no-match", "Nothing.")

@@ -6,14 +6,31 @@ came, drafted or not, and matches of a length whose guesses fail are not offered
 true again. That knowledge stays when the conversation goes back to an earlier place.
 """
 
+from collections.abc import Iterable, Sequence
+from sys import getsizeof
 from typing import NamedTuple
 
 import mlx.core as mx
 
-from mlx_engine.drafting.contract import Draft, Offer, Proposal, SourceSnapshot, empty_draft
-from mlx_engine.drafting.ngram_index import LONGEST, SHORTEST, Match, NgramIndex
-from mlx_engine.drafting.no_draft import LengthSnapshot
+from mlx_engine.drafting.contract import (
+    Draft,
+    DraftSource,
+    Offer,
+    Proposal,
+    SourceSnapshot,
+    empty_draft,
+)
 from mlx_engine.sampling.sampler import Sampler
+from mlx_engine.values.options import DraftOptions
+
+SHORTEST = 3
+"""Tokens that two places must share; pairs are met again in any text."""
+
+LONGEST = 32
+"""Longer matches tell no more."""
+
+CANDIDATES = 24
+"""Earlier places looked at for the longest match; the rest of a very repetitive text is left."""
 
 LONG = 8
 """Tokens of a match that is preferred to a model's own drafts."""
@@ -29,6 +46,83 @@ FIRST_CHANCE = 0.5
 
 SHORTER_WEIGHT = 1.0
 """Matches that the belief is worth that a length is as good as the one below it."""
+
+
+_NOWHERE = -1
+
+
+class Match(NamedTuple):
+    """The newest of the longest earlier places: what came next stands at `place`."""
+
+    place: int
+    length: int
+
+
+class NgramIndex:
+    """Tokens, and for each place the one before it where the same SHORTEST tokens ended.
+
+    Adding and dropping a token are dictionary operations, and dropping undoes adding exactly.
+    """
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self._newest: dict[tuple[int, ...], int] = {}
+        self._before: list[int] = []
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, keys included."""
+        key = getsizeof((0,) * SHORTEST)
+        lists = getsizeof(self.tokens) + getsizeof(self._before)
+        return lists + getsizeof(self._newest) + key * len(self._newest)
+
+    def extend(self, tokens: Iterable[int]) -> None:
+        """Append tokens."""
+        for token in tokens:
+            self.tokens.append(token)
+            end = len(self.tokens)
+            if end < SHORTEST:
+                self._before.append(_NOWHERE)
+                continue
+            key = tuple(self.tokens[-SHORTEST:])
+            self._before.append(self._newest.get(key, _NOWHERE))
+            self._newest[key] = end
+
+    def shorten(self, length: int) -> None:
+        """Drop all tokens from `length` on."""
+        while len(self.tokens) > length:
+            before = self._before.pop()
+            if len(self.tokens) >= SHORTEST:
+                key = tuple(self.tokens[-SHORTEST:])
+                if before == _NOWHERE:
+                    del self._newest[key]
+                else:
+                    self._newest[key] = before
+            self.tokens.pop()
+
+    def match(self, last: int) -> Match | None:
+        """The longest earlier place that ends like the tokens with `last` after them."""
+        if len(self.tokens) < SHORTEST:
+            return None
+        place = self._newest.get((*self.tokens[1 - SHORTEST :], last), _NOWHERE)
+        ending = [*self.tokens[1 - LONGEST :], last]
+        best: Match | None = None
+        for _ in range(CANDIDATES):
+            if place == _NOWHERE or (best is not None and best.length == len(ending)):
+                break
+            length = self._shared(place, ending)
+            if best is None or length > best.length:
+                best = Match(place, length)
+            place = self._before[place - 1]
+        return best
+
+    def _shared(self, place: int, ending: Sequence[int]) -> int:
+        """How many tokens before `place` equal the end of `ending`."""
+        length = SHORTEST
+        most = min(place, len(ending))
+        while length < most and self.tokens[place - length - 1] == ending[-length - 1]:
+            length += 1
+        return length
 
 
 class _Guess(NamedTuple):
@@ -66,10 +160,11 @@ def _class_of(length: int) -> int:
     return length.bit_length() - SHORTEST.bit_length()
 
 
-class PromptLookupDraft:
+class PromptLookupDraft(DraftSource):
     """Follows the text on the host; works with any model."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: DraftOptions) -> None:
+        super().__init__(options)
         self._index = NgramIndex()
         self._guess: _Guess | None = None
         self.probation = Probation()
@@ -125,12 +220,12 @@ class PromptLookupDraft:
         came = last if guess.position == self.length else self._index.tokens[guess.position]
         self.probation.learn(guess.length, came_true=guess.token == came)
 
-    def snapshot(self) -> LengthSnapshot:
+    def snapshot(self) -> SourceSnapshot:
         """The text up to here."""
-        return LengthSnapshot(self.length)
+        return SourceSnapshot(self.length)
 
     def restore(self, snapshot: SourceSnapshot) -> None:
-        """Forget the text after a boundary."""
+        """Forget the text after it."""
         self._index.shorten(snapshot.length)
         self._guess = None
 

@@ -1,9 +1,18 @@
 """Output heads that only drafts go through, cheaper to read than the model's own."""
 
-from collections.abc import Callable, Iterable, Sequence
+import argparse
+import ast
+import http.client
+import json.decoder
+import statistics
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from inspect import getsource
 from itertools import chain, islice
+from pydoc_data.topics import topics
 from time import perf_counter
 from typing import Protocol
 from weakref import WeakValueDictionary
@@ -11,7 +20,6 @@ from weakref import WeakValueDictionary
 import mlx.core as mx
 
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
-from mlx_engine.drafting.frequent_tokens import count_tokens
 from mlx_engine.models.contract import Adapter, MtpHead
 from mlx_engine.models.layers import Linear
 from mlx_engine.models.matrix import Matrix, rows_of, values_of
@@ -29,18 +37,23 @@ REPEATS = 3
 WORTH_A_COPY = 0.9
 """Time of a copy over that of the model's own, for it to be kept."""
 
+MOST_CHARACTERS = 1_000_000
+"""Counted at most: a second or less of a tokenizer's time."""
 
-class DraftOutputHead(Protocol):
+_SOURCES = (argparse, ast, statistics, textwrap, json.decoder, http.client)
+
+
+class OutputHead(Protocol):
     """From a head's states to logits over the whole vocabulary."""
 
     @property
     def in_effect(self) -> DraftOutput:
         """What kind it is."""
 
-    def logits(self, states: mx.array, head: MtpHead | None = None) -> mx.array:
-        """The head's states [1, T, H] -> float32 logits [1, T, V].
+    def logits(self, head: MtpHead, states: mx.array) -> mx.array:
+        """States [1, T, H] of this head -> float32 logits [1, T, V].
 
-        head: another one with the same matrix, whose states they are.
+        Heads that share a matrix (`mtp_output`) may go through one object.
         """
 
     def saw(self, tokens: mx.array) -> None:
@@ -52,12 +65,9 @@ class FullOutput:
 
     in_effect: DraftOutput = "full"
 
-    def __init__(self, adapter: MtpHead) -> None:
-        self._adapter = adapter
-
-    def logits(self, states: mx.array, head: MtpHead | None = None) -> mx.array:
+    def logits(self, head: MtpHead, states: mx.array) -> mx.array:
         """As the family has it."""
-        return (head or self._adapter).mtp_logits(states)
+        return head.mtp_logits(states)
 
     def saw(self, tokens: mx.array) -> None:
         """Nothing to learn."""
@@ -66,19 +76,17 @@ class FullOutput:
 class PackedOutput:
     """A copy in 4 or 3 bits, made at first use."""
 
-    def __init__(self, adapter: MtpHead, bits: int) -> None:
+    def __init__(self, bits: int) -> None:
         self.in_effect: DraftOutput = "4-bit" if bits == 4 else "3-bit"
         self._bits = bits
-        self._adapter = adapter
         self._packed: Linear | None = None
 
-    def logits(self, states: mx.array, head: MtpHead | None = None) -> mx.array:
+    def logits(self, head: MtpHead, states: mx.array) -> mx.array:
         """Through the copy."""
         if self._packed is None:
-            output = self._adapter.mtp_output
-            assert output is not None
-            self._packed = _requantised(output.matrix, self._bits)
-        return (head or self._adapter).mtp_logits(states, self._packed)
+            assert head.mtp_output is not None
+            self._packed = _requantised(head.mtp_output.matrix, self._bits)
+        return head.mtp_logits(states, self._packed)
 
     def saw(self, tokens: mx.array) -> None:
         """Nothing to learn."""
@@ -89,38 +97,38 @@ class CheaperOutput:
     where memory is what counts; decided at first use.
     """
 
-    def __init__(self, adapter: MtpHead) -> None:
-        self._full = FullOutput(adapter)
-        self._packed = PackedOutput(adapter, 4)
-        self._chosen: DraftOutputHead | None = None
+    def __init__(self) -> None:
+        self._full = FullOutput()
+        self._packed = PackedOutput(4)
+        self._chosen: OutputHead | None = None
 
     @property
     def in_effect(self) -> DraftOutput:
         """The one chosen."""
         return "auto" if self._chosen is None else self._chosen.in_effect
 
-    def logits(self, states: mx.array, head: MtpHead | None = None) -> mx.array:
+    def logits(self, head: MtpHead, states: mx.array) -> mx.array:
         """Through the one chosen."""
         if self._chosen is None:
-            self._chosen = self._choose(states, head)
+            self._chosen = self._choose(head, states)
             del self._full, self._packed
-        return self._chosen.logits(states, head)
+        return self._chosen.logits(head, states)
 
     def saw(self, tokens: mx.array) -> None:
         """Nothing to learn."""
 
-    def _choose(self, states: mx.array, head: MtpHead | None) -> DraftOutputHead:
+    def _choose(self, head: MtpHead, states: mx.array) -> OutputHead:
         mx.eval(states)
         full = packed = float("inf")
         for _ in range(REPEATS):
-            full = min(full, _seconds(self._full, states, head))
-            packed = min(packed, _seconds(self._packed, states, head))
+            full = min(full, _seconds(self._full, head, states))
+            packed = min(packed, _seconds(self._packed, head, states))
         return self._packed if packed < WORTH_A_COPY * full else self._full
 
 
-def _seconds(output: DraftOutputHead, states: mx.array, head: MtpHead | None) -> float:
+def _seconds(output: OutputHead, head: MtpHead, states: mx.array) -> float:
     started = perf_counter()
-    mx.eval(mx.argmax(output.logits(states, head), axis=-1))
+    mx.eval(mx.argmax(output.logits(head, states), axis=-1))
     return perf_counter() - started
 
 
@@ -135,10 +143,9 @@ class FrequentOutput:
     in_effect: DraftOutput = "frequent"
 
     def __init__(
-        self, adapter: MtpHead, size: int, always: Iterable[int], frequent: Iterable[int]
+        self, vocabulary: int, size: int, always: Iterable[int], frequent: Iterable[int]
     ) -> None:
-        self._adapter = adapter
-        vocabulary = adapter.vocabulary
+        self._vocabulary = vocabulary
         ranked = dict.fromkeys(chain((t for t in frequent if t < vocabulary), range(vocabulary)))
         self._kept = set(islice(ranked, size))
         self._kept.update(token for token in always if token < vocabulary)
@@ -156,24 +163,23 @@ class FrequentOutput:
         committed: list[int] = tokens.tolist()  # type: ignore[assignment]
         self._new.update(token for token in committed if token not in self._kept)
 
-    def logits(self, states: mx.array, head: MtpHead | None = None) -> mx.array:
+    def logits(self, head: MtpHead, states: mx.array) -> mx.array:
         """Through the rows there are."""
         if self._rows is None or self._ids is None or len(self._new) >= NEW_TOKENS:
-            self._gather()
+            self._gather(head)
         assert self._rows is not None
         assert self._ids is not None
-        found = (head or self._adapter).mtp_logits(states, self._rows)
-        whole = mx.full((*found.shape[:-1], self._adapter.vocabulary), -mx.inf)
+        found = head.mtp_logits(states, self._rows)
+        whole = mx.full((*found.shape[:-1], self._vocabulary), -mx.inf)
         whole[..., self._ids] = found
         return whole
 
-    def _gather(self) -> None:
-        output = self._adapter.mtp_output
-        assert output is not None
+    def _gather(self, head: MtpHead) -> None:
+        assert head.mtp_output is not None
         self._kept |= self._new
         self._new.clear()
         self._ids = mx.array(sorted(self._kept))
-        self._rows = _rows_of(output.matrix, self._ids)
+        self._rows = _rows_of(head.mtp_output.matrix, self._ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,18 +190,19 @@ class Vocabulary:
     frequent: Callable[[], Sequence[int]] = tuple
 
 
-def make_output(options: DraftOptions, adapter: MtpHead, tokens: Vocabulary) -> DraftOutputHead:
+def make_output(options: DraftOptions, head: MtpHead, tokens: Vocabulary) -> OutputHead:
     """The output head the options ask for; the model's own where it has no copy to offer."""
-    matrix = adapter.mtp_output.matrix if adapter.mtp_output else None
+    matrix = head.mtp_output.matrix if head.mtp_output else None
     if matrix is None or options.output == "full":
-        return FullOutput(adapter)
+        return FullOutput()
     if options.output == "frequent":
-        return FrequentOutput(adapter, options.vocabulary, tokens.always, tokens.frequent())
+        size, frequent = options.vocabulary, tokens.frequent()
+        return FrequentOutput(head.vocabulary, size, tokens.always, frequent)
     if matrix.inputs % GROUP:
-        return FullOutput(adapter)
+        return FullOutput()
     if options.output == "auto":
-        return CheaperOutput(adapter)
-    return PackedOutput(adapter, 4 if options.output == "4-bit" else 3)
+        return CheaperOutput()
+    return PackedOutput(4 if options.output == "4-bit" else 3)
 
 
 class OutputShelf:
@@ -210,19 +217,19 @@ class OutputShelf:
     ) -> None:
         self._heads: tuple[MtpHead, ...] = (adapter, *adapter.later_heads)
         self._tokens = Vocabulary(frozenset(always), cache(lambda: count_tokens(encode)))
-        self._shared = WeakValueDictionary[tuple[DraftOutput, int], DraftOutputHead]()
+        self._shared = WeakValueDictionary[tuple[DraftOutput, int], OutputHead]()
 
-    def take(self, options: DraftOptions) -> tuple[DraftOutputHead, ...]:
+    def take(self, options: DraftOptions) -> tuple[OutputHead, ...]:
         """Those the options ask for, one for each head; heads with one matrix have one.
 
         Reduced ones belong to their conversation.
         """
-        made: dict[int, DraftOutputHead] = {}
+        made: dict[int, OutputHead] = {}
         return tuple(self._take(options, head, made) for head in self._heads)
 
     def _take(
-        self, options: DraftOptions, head: MtpHead, made: dict[int, DraftOutputHead]
-    ) -> DraftOutputHead:
+        self, options: DraftOptions, head: MtpHead, made: dict[int, OutputHead]
+    ) -> OutputHead:
         matrix = id(head.mtp_output)
         key = (options.output, matrix)
         if matrix not in made:
@@ -248,3 +255,27 @@ def _rows_of(matrix: Matrix, ids: mx.array) -> Linear:
         rows = rows._replace(weight=mx.contiguous(rows.weight.T).T)
     mx.eval([part for part in (rows.weight, rows.scales, rows.biases) if part is not None])
     return Linear(rows)
+
+
+def count_tokens(encode: Callable[[str], list[int]]) -> tuple[int, ...]:
+    """Tokens of prose and code that come with every Python, the most frequent first.
+
+    Of equally frequent ones the lower number is first.
+
+    encode: a text -> its tokens.
+    """
+    counted, room = Counter[int](), MOST_CHARACTERS
+    for text in _texts():
+        counted.update(encode(text[:room]))
+        room -= min(room, len(text))
+    return tuple(sorted(counted, key=lambda token: (-counted[token], token)))
+
+
+def _texts() -> Iterator[str]:
+    """The language reference, then modules whose source is at hand: a packed app has none."""
+    yield from topics.values()
+    for module in _SOURCES:
+        try:
+            yield getsource(module)
+        except OSError:
+            continue

@@ -1,17 +1,17 @@
-"""What a conversation needs of a loaded model, and what its user may set."""
+"""What answers are made with: the parts of a loaded model, and the settings of one chat."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mlx_engine.drafting.sources import DraftKit
 from mlx_engine.models.contract import Adapter
 from mlx_engine.sampling.position_noise import NoiseOfKeys, plain_noise
 from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.tokenizer import Tokenizer
-from mlx_engine.values.options import GenerationOptions, SamplingOptions
+from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
 
 
 @dataclass(frozen=True, slots=True)
-class Conversable:
+class ModelParts:
     """What a conversation needs of a loaded model.
 
     stop: strings that end an answer in this template's format. drafting: what there is to draft
@@ -30,10 +30,11 @@ class Conversable:
 
 
 @dataclass(slots=True)
-class SessionSettings:
-    """Settings of one chat; changes apply at the next round (sampling, draft) or message."""
+class Settings:
+    """Of one chat; changes apply at the next round (sampling, draft) or message."""
 
-    system: str | None
     sampling: SamplingOptions
-    generation: GenerationOptions
+    draft: DraftOptions = field(default_factory=DraftOptions)
+    generation: GenerationOptions = field(default_factory=GenerationOptions)
+    system: str | None = None
     thinking: bool | None = None

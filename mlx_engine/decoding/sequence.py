@@ -1,0 +1,123 @@
+"""The tokens of one conversation, and everything on the device that follows them."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import mlx.core as mx
+
+from mlx_engine.cache.layer_caches import CachesSnapshot
+from mlx_engine.drafting.contract import DraftSource, NoDraft, SourceSnapshot
+from mlx_engine.models.contract import Adapter
+
+MOST_CHECKPOINTS = 6
+"""Places a conversation can go back to; each holds one recurrent state."""
+
+
+class Checkpoint(NamedTuple):
+    """A place to go back to: the trunk's caches and the draft source after `length` tokens.
+
+    source: None where another source was there; the present one is then told the tokens anew.
+    """
+
+    length: int
+    caches: CachesSnapshot
+    source: SourceSnapshot | None
+
+
+class TokenSequence:
+    """Tokens read by the model, in order; caches and draft source stand after exactly these.
+
+    The newest token of a conversation has been emitted but not read: it is the caller's. adapter:
+    the model as the source wants it run.
+    """
+
+    def __init__(self, model: Adapter, source: DraftSource | None = None) -> None:
+        self._model = model
+        self._begin(source or NoDraft())
+
+    def _begin(self, source: DraftSource) -> None:
+        self.source = source
+        self.adapter = source.target or self._model
+        self.caches = self.adapter.make_caches()
+        self.tokens: list[int] = []
+        self._checkpoints: list[Checkpoint] = []
+        self._start = self._here()
+
+    def forget(self) -> None:
+        """Drop everything, as after an error."""
+        self._begin(NoDraft())
+
+    def use(self, source: DraftSource) -> None:
+        """Another source, new, from here on; one that reads hidden states has to begin anew."""
+        if source.reads_hidden:
+            self._begin(source)
+            return
+        self.source = source
+        self.adapter = self._model
+        self._start = self._start._replace(source=source.snapshot())
+        self._checkpoints = [place._replace(source=None) for place in self._checkpoints]
+        self._tell(self.tokens)
+
+    def commit(self, tokens: Sequence[int], hidden: mx.array) -> None:
+        """Keep the first len(tokens) rows of the last pass; hidden [1, rows or more, H]."""
+        count = len(tokens)
+        self.caches.keep(count)
+        self.source.observe(mx.array(list(tokens), dtype=mx.int32), hidden[:, :count])
+        self.tokens.extend(tokens)
+
+    def _tell(self, tokens: Sequence[int]) -> None:
+        if tokens:
+            unused = mx.zeros((1, len(tokens), 0))
+            self.source.observe(mx.array(list(tokens), dtype=mx.int32), unused)
+
+    def _here(self) -> Checkpoint:
+        return Checkpoint(len(self.tokens), self.caches.snapshot(), self.source.snapshot())
+
+    def mark(self) -> None:
+        """Make a checkpoint; not between a draft and its round."""
+        others = [place for place in self._checkpoints if place.length != len(self.tokens)]
+        self._checkpoints = [*others[-(MOST_CHECKPOINTS - 1) :], self._here()]
+        self.settle()
+
+    def settle(self) -> None:
+        """Compute what is still lazy, so that no graph outlives its round."""
+        mx.eval(self.caches.arrays(), self.source.arrays())
+
+    def reuse(self, prompt: Sequence[int]) -> int:
+        """Go to the longest stored prefix of `prompt`, leaving a token to read; its length."""
+        common = _shared_prefix(self.tokens, prompt[:-1])
+        if common == len(self.tokens):
+            return common
+        fitting = [place for place in self._checkpoints if place.length <= common]
+        place = max(fitting, key=lambda fit: fit.length, default=self._start)
+        self.caches.restore(place.caches)
+        del self.tokens[place.length :]
+        if place.source is not None:
+            self.source.restore(place.source)
+        elif self._start.source is not None:
+            self.source.restore(self._start.source)
+            self._tell(self.tokens)
+        self._checkpoints = [kept for kept in self._checkpoints if kept.length <= place.length]
+        return place.length
+
+    def check(self) -> None:
+        """Raise AssertionError when tokens, caches and source do not stand at one place."""
+        self.caches.check()
+        lengths = {len(self.tokens), self.caches.length, self.source.length}
+        assert len(lengths) == 1, f"tokens, caches and source stand at {sorted(lengths)}"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of caches, draft source and checkpoints."""
+        held = sum(place.caches.nbytes for place in self._checkpoints)
+        held += sum(place.source.nbytes for place in self._checkpoints if place.source is not None)
+        return self.caches.nbytes + self.source.nbytes + held
+
+
+def _shared_prefix(left: Sequence[int], right: Sequence[int]) -> int:
+    count = 0
+    for a, b in zip(left, right, strict=False):
+        if a != b:
+            break
+        count += 1
+    return count

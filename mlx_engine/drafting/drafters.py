@@ -1,0 +1,204 @@
+"""Drafts with models made to read what their target computes: DFlash, and Gemma 4's assistant.
+
+Their target runs with features beside its hidden states (models/drafters). EAGLE-3 is one of them
+too, but drafts as an MTP head does (mtp.py).
+"""
+
+import mlx.core as mx
+
+from mlx_engine.cache.attention import AttentionCache, KeysValues
+from mlx_engine.cache.layer_caches import LayerCaches
+from mlx_engine.cache.window import WindowCache
+from mlx_engine.drafting.contract import (
+    FLUSH_ROWS,
+    Draft,
+    DraftSource,
+    Offer,
+    Proposal,
+    SourceSnapshot,
+    draft_chain,
+    empty_draft,
+)
+from mlx_engine.models.drafters.dflash import DFlash
+from mlx_engine.models.drafters.gemma4_assistant import Gemma4Assistant, SeenRows, TargetRows
+from mlx_engine.models.mlx_lm_trunk.gemma4 import SharedLayer
+from mlx_engine.sampling.sampler import Sampler
+from mlx_engine.values.options import MAX_DEPTH, DraftOptions
+
+
+class BlockDraft(DraftSource):
+    """DFlash: all tokens of a draft in one pass over a block of masks."""
+
+    reads_hidden = True
+
+    def __init__(self, drafter: DFlash, options: DraftOptions) -> None:
+        super().__init__(options)
+        self.target = drafter.target
+        self._drafter = drafter
+        self._caches = drafter.make_caches()
+        self._waiting: list[mx.array] = []
+        self.limit = min(MAX_DEPTH, drafter.most)
+
+    @property
+    def length(self) -> int:
+        """Tokens observed."""
+        return self._caches.length + self._unread
+
+    @property
+    def _unread(self) -> int:
+        return sum(features.shape[1] for features in self._waiting)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what the layers remember."""
+        return self._caches.nbytes
+
+    def observe(self, tokens: mx.array, hidden: mx.array) -> None:
+        """Committed tokens int [T]; hidden [1, T, H and features]."""
+        del tokens
+        self._waiting.append(self._drafter.target.features(hidden))
+        if self._unread >= FLUSH_ROWS:
+            self._read_waiting()
+            mx.async_eval(self._caches.arrays())  # type: ignore[no-untyped-call]
+
+    def offers(self, last: int) -> tuple[Offer, ...]:
+        """A block, at any place but the very first."""
+        del last
+        return (Offer("model", limit=self.limit),) if self.length else ()
+
+    def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
+        """`wanted.depth` tokens of one block, lazy unless min_probability is set."""
+        if wanted.depth == 0 or not self.length:
+            return empty_draft()
+        self._read_waiting()
+        states = self._drafter.block(mx.array([wanted.last]), self._caches)
+        few = wanted._replace(depth=min(wanted.depth, self.limit))
+        draft = draft_chain(self, states, few, sampler, self.options)
+        return draft._replace(passes=1)
+
+    def draft_logits(self, state: mx.array) -> mx.array:
+        """Of the first of the states [1, rows left, H], [1, V]."""
+        return self._drafter.logits(state[:, :1]).squeeze(0)
+
+    def read_drafted(self, token: mx.array, state: mx.array) -> mx.array:
+        """The states left; what was drafted does not change them."""
+        del token
+        return state[:, 1:]
+
+    def _read_waiting(self) -> None:
+        if self._waiting:
+            self._drafter.remember(mx.concatenate(self._waiting, axis=1), self._caches)
+            self._waiting = []
+
+    def snapshot(self) -> SourceSnapshot:
+        """Everything observed, read into the caches."""
+        self._read_waiting()
+        return SourceSnapshot(self.length, (self._caches.snapshot(),))
+
+    def restore(self, snapshot: SourceSnapshot) -> None:
+        """Go back to a snapshot."""
+        (caches,) = snapshot.caches
+        self._caches.restore(caches)
+        self._waiting = []
+
+    def arrays(self) -> list[mx.array]:
+        """What is remembered, and what waits."""
+        return [*self._caches.arrays(), *self._waiting]
+
+
+class SharedCacheDraft(DraftSource):
+    """Gemma 4's assistant, which attends to keys and values that the target has computed.
+
+    It keeps a copy of the two layers it reads: what the target writes in place every round cannot
+    be held by a draft without the target copying all of it.
+    """
+
+    reads_hidden = True
+
+    def __init__(self, assistant: Gemma4Assistant, options: DraftOptions) -> None:
+        super().__init__(options)
+        window = assistant.sliding.window
+        assert window is not None
+        self.target = assistant.target
+        self._assistant = assistant
+        self._window = window
+        self._full, self._sliding = AttentionCache(), WindowCache(window)
+        self._caches = LayerCaches([self._full, self._sliding])
+        self._newest: mx.array | None = None
+        self._rows: TargetRows | None = None
+
+    @property
+    def length(self) -> int:
+        """Tokens observed."""
+        return self._caches.length
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the copies."""
+        return self._caches.nbytes
+
+    def observe(self, tokens: mx.array, hidden: mx.array) -> None:
+        """Committed tokens int [T]; hidden [1, T, H and the keys and values of both layers]."""
+        drafter = self._assistant
+        wide = drafter.target.features(hidden)
+        full, sliding = mx.split(wide, [drafter.full.width], axis=-1)
+        self._full.update_and_fetch(*_by_head(full, drafter.full))
+        self._sliding.update_and_fetch(*_by_head(sliding, drafter.sliding))
+        self._caches.keep(tokens.shape[0])
+        self._newest = hidden[:, -1:, : drafter.target.hidden_size]
+
+    def offers(self, last: int) -> tuple[Offer, ...]:
+        """A draft, at any place but the very first."""
+        del last
+        return () if self._newest is None else (Offer("model"),)
+
+    def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
+        """`wanted.depth` tokens, lazy unless min_probability is set."""
+        if wanted.depth == 0 or self._newest is None:
+            return empty_draft()
+        self._rows = self._seen()
+        last = mx.array([wanted.last])
+        state = self._assistant.first_state(last, self._newest, self._rows)
+        draft = draft_chain(self, state, wanted, sampler, self.options)
+        self._rows = None  # views of buffers that the next rows are written to in place
+        return draft
+
+    def draft_logits(self, state: mx.array) -> mx.array:
+        """Through the assistant's output head, [1, V]."""
+        return self._assistant.logits(state)
+
+    def read_drafted(self, token: mx.array, state: mx.array) -> mx.array:
+        """One more step; keys and values stay those of true tokens."""
+        assert self._rows is not None
+        return self._assistant.next_state(token, state, self._rows)
+
+    def _seen(self) -> TargetRows:
+        """What a row at the next position sees: all before it, and those within the window."""
+        length = self.length
+        full = self._full.shown()
+        sliding = self._sliding.shown()
+        count = sliding.keys.shape[2]
+        positions = mx.arange(length - count, length)[None]
+        mask = None if length < self._window else positions > length - self._window
+        return TargetRows(SeenRows(*full, None), SeenRows(*sliding, mask), length)
+
+    def snapshot(self) -> SourceSnapshot:
+        """Everything observed."""
+        return SourceSnapshot(self.length, (self._caches.snapshot(),), self._newest)
+
+    def restore(self, snapshot: SourceSnapshot) -> None:
+        """Go back to a snapshot."""
+        (caches,) = snapshot.caches
+        self._caches.restore(caches)
+        self._newest = snapshot.newest
+
+    def arrays(self) -> list[mx.array]:
+        """Copies and the newest hidden state."""
+        return [*self._caches.arrays(), *([] if self._newest is None else [self._newest])]
+
+
+def _by_head(rows: mx.array, layer: SharedLayer) -> KeysValues:
+    """[1, T, width] -> keys and values [1, heads, T, size]."""
+    count = rows.shape[1]
+    both = rows.reshape(1, count, 2, layer.heads, layer.size).transpose(2, 0, 3, 1, 4)
+    return KeysValues(both[0], both[1])

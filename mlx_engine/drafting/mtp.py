@@ -1,0 +1,262 @@
+"""Drafts with multi-token-prediction heads: the model's own, or one like them.
+
+A head's memory pairs token x_k with the target's hidden state of position k-1. It is made from
+TRUE hidden states only: those of a round's accepted rows are read in the same pass that makes the
+next draft, so a draft of k tokens costs k head passes. Rows of a draft are forgotten after it.
+
+One head loops: it drafts the second token from its own state after the first, and so on. Several
+take turns, each with a cache of its own: the head that drafts token s + 1 reads, behind the true
+rows, the tokens drafted so far, each with the state it was drafted from. This is how llama.cpp
+(#24340) drives Step-3.5 and MiMo-V2.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from mlx_engine.cache.layer_caches import CachesSnapshot
+from mlx_engine.drafting.contract import (
+    FLUSH_ROWS,
+    Draft,
+    DraftSource,
+    Offer,
+    Proposal,
+    Rows,
+    SourceSnapshot,
+    draft_chain,
+    empty_draft,
+)
+from mlx_engine.drafting.output_head import FullOutput, OutputHead, OutputShelf
+from mlx_engine.models.contract import Adapter, MtpHead
+from mlx_engine.sampling.sampler import Sampler
+from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftOptions, DraftOutput
+
+DEFERRED_ROWS = 2048
+"""Rows kept for a head that has not drafted yet, before it gives this conversation up."""
+
+
+class HeadMemory:
+    """A head's cache of true rows, and those that wait for its next pass."""
+
+    def __init__(self, head: MtpHead) -> None:
+        self.head = head
+        self.caches = head.make_head_caches()
+        self.waiting: list[Rows] = []
+
+    @property
+    def unread(self) -> int:
+        """How many rows wait."""
+        return sum(rows.tokens.shape[0] for rows in self.waiting)
+
+    def read(self, drafted: Sequence[Rows] = ()) -> mx.array:
+        """One pass over waiting rows, which are kept, and drafted ones; states of all [1, T, H]."""
+        rows, kept = [*self.waiting, *drafted], self.unread
+        tokens = mx.concatenate([part.tokens for part in rows])
+        hidden = mx.concatenate([part.hidden for part in rows], axis=1)
+        states = self.head.mtp_forward(tokens[None], hidden, self.caches)
+        self.caches.keep(kept)
+        self.waiting = []
+        return states
+
+    def flush(self) -> None:
+        """Read what waits, without a draft."""
+        if self.waiting:
+            self.read()
+            mx.async_eval(self.caches.arrays())  # type: ignore[no-untyped-call]
+
+    def restore(self, caches: CachesSnapshot, waiting: Iterable[Rows]) -> None:
+        """Back to a snapshot."""
+        self.caches.restore(caches)
+        self.waiting = list(waiting)
+
+
+class MtpDraft(DraftSource):
+    """heads: one that loops, or several in turns, as deep as there are heads.
+
+    outputs: output heads to choose from, None for the heads' own. by: whose drafts these are,
+    "model" for a head that was published apart. read_heads: brings them into memory; free after
+    the first call. A source made at depth 0 leaves its heads alone until the first draft, for which
+    rows are kept; it is lost when they become too many.
+    """
+
+    reads_hidden = True
+
+    def __init__(
+        self,
+        heads: Sequence[MtpHead],
+        options: DraftOptions,
+        outputs: OutputShelf | None = None,
+        *,
+        by: DraftedBy = "mtp",
+        target: Adapter | None = None,
+        read_heads: Callable[[], None] = lambda: None,
+    ) -> None:
+        super().__init__(options)
+        self.target = target
+        self.limit = MAX_DEPTH if len(heads) == 1 else len(heads)
+        self._read_heads = read_heads
+        self._by: DraftedBy = by
+        self._memories = [HeadMemory(head) for head in heads]
+        self._shelf = outputs
+        self._outputs = self._take_outputs()
+        self._newest: mx.array | None = None
+        self._drafted: list[Rows] = []
+        self._is_ahead = False
+        self._is_deferred = options.depth == 0
+        self._is_lost = False
+        self._length = 0
+
+    @property
+    def length(self) -> int:
+        """Tokens observed."""
+        return self._length
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the heads' caches."""
+        return sum(memory.caches.nbytes for memory in self._memories)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether more rows came than are kept for a head that has not drafted yet."""
+        return self._is_lost
+
+    @property
+    def output(self) -> DraftOutput | None:
+        """That of the first of the model's own heads."""
+        return self._outputs[0].in_effect if self._by == "mtp" else None
+
+    def prepare(self) -> None:
+        """Bring the heads into memory. Raises EngineError."""
+        self._read_heads()
+
+    def follow(self, options: DraftOptions) -> None:
+        """Another rule, threshold or output head."""
+        old, self.options = self.options, options
+        if (old.output, old.vocabulary) != (options.output, options.vocabulary):
+            self._outputs = self._take_outputs()
+
+    def _take_outputs(self) -> Sequence[OutputHead]:
+        if self._shelf is None:
+            return [FullOutput() for _ in self._memories]
+        return self._shelf.take(self.options)
+
+    def observe(self, tokens: mx.array, hidden: mx.array) -> None:
+        """Committed tokens int [T] and their hidden states [1, T, H]."""
+        if self._newest is None or self._is_ahead:
+            # the very first token has no state before it; or the last draft has read its row
+            rows = Rows(tokens[1:], hidden[:, :-1])
+        else:
+            rows = Rows(tokens, mx.concatenate([self._newest, hidden[:, :-1]], axis=1))
+        self._newest = hidden[:, -1:]
+        self._is_ahead = False
+        self._length += tokens.shape[0]
+        for output in set(self._outputs):
+            output.saw(tokens)
+        if rows.tokens.shape[0]:
+            self._wait(rows)
+        self._read_or_give_up()
+
+    def _wait(self, rows: Rows) -> None:
+        for memory in self._memories:
+            memory.waiting.append(rows)
+
+    def _read_or_give_up(self) -> None:
+        """Let no rows wait for ever."""
+        for memory in self._memories:
+            if self._is_deferred:
+                self._is_lost = self._is_lost or memory.unread > DEFERRED_ROWS
+                memory.waiting = [] if self._is_lost else memory.waiting
+            elif memory.unread >= FLUSH_ROWS:
+                memory.flush()
+
+    def offers(self, last: int) -> tuple[Offer, ...]:
+        """A draft, at any place but the very first."""
+        del last
+        return () if self._newest is None or self.is_lost else (Offer(self._by, limit=self.limit),)
+
+    def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
+        """`wanted.depth` tokens, no more than `limit`, lazy unless min_probability is set."""
+        if wanted.depth == 0 or self._newest is None or self.is_lost:
+            return empty_draft()
+        self._is_deferred = False
+        self._wait(Rows(mx.array([wanted.last]), self._newest))
+        self._is_ahead = True
+        self._drafted = []
+        first = self._memories[0]
+        states = first.read()
+        true_rows = first.caches.snapshot()
+        few = wanted._replace(depth=min(wanted.depth, self.limit))
+        draft = draft_chain(self, states[:, -1:], few, sampler, self.options)
+        first.caches.restore(true_rows)
+        return draft
+
+    def draft_logits(self, state: mx.array) -> mx.array:
+        """The state [1, 1, H] of the head whose turn it is through its output head, [1, V]."""
+        turn = len(self._drafted) % len(self._memories)
+        return self._outputs[turn].logits(self._memories[turn].head, state).squeeze(0)
+
+    def read_drafted(self, token: mx.array, state: mx.array) -> mx.array:
+        """The next state: of the one head on its own last, or of the head whose turn comes."""
+        self._drafted.append(Rows(token, state))
+        if len(self._memories) == 1:
+            memory = self._memories[0]
+            memory.waiting = self._drafted[-1:]
+            return memory.read()
+        return self._memories[len(self._drafted)].read(self._drafted)[:, -1:]
+
+    def snapshot(self) -> SourceSnapshot:
+        """Everything observed, read into the heads' caches unless they are left alone."""
+        assert not self._is_ahead
+        if not self._is_deferred:
+            for memory in self._memories:
+                memory.flush()
+        return SourceSnapshot(
+            self._length,
+            tuple(memory.caches.snapshot() for memory in self._memories),
+            self._newest,
+            tuple(self._memories[0].waiting),
+        )
+
+    def restore(self, snapshot: SourceSnapshot) -> None:
+        """Go back to a snapshot."""
+        for memory, caches in zip(self._memories, snapshot.caches, strict=True):
+            memory.restore(caches, snapshot.waiting)
+        self._newest = snapshot.newest
+        self._is_ahead = False
+        self._length = snapshot.length
+
+    def arrays(self) -> list[mx.array]:
+        """The heads' caches, rows that wait for long, and the newest hidden state."""
+        caches = [array for memory in self._memories for array in memory.caches.arrays()]
+        waiting = [rows.hidden for rows in self._memories[0].waiting] if self._is_deferred else []
+        return [*caches, *waiting, *([] if self._newest is None else [self._newest])]
+
+
+def teacher_forced(adapter: Adapter, tokens: mx.array, hidden: mx.array) -> NDArray[np.float32]:
+    """What each head predicts along a known text, as it would in a draft that is right so far.
+
+    Float32 logits [heads, T - 1, V] from int tokens [T] and their hidden states [1, T, H]. Row t of
+    head h is for token t + 2 + h: hidden states are the model's up to position t, tokens t + 2 to
+    t + 1 + h count as drafted, each with the state of the head whose turn it was. The last h rows
+    of head h have no such tokens and are NaN.
+    """
+    heads, rows = adapter.mtp_depth, tokens.shape[0] - 1
+    if heads == 0 or rows == 0:
+        return np.zeros((heads, rows, adapter.vocabulary), np.float32)
+    if not adapter.later_heads:
+        states = adapter.mtp_forward(tokens[None, 1:], hidden[:, :-1], adapter.make_head_caches())
+        return np.array(adapter.mtp_logits(states))
+    made = np.full((heads, rows, adapter.vocabulary), np.nan, np.float32)
+    memories = [HeadMemory(head) for head in (adapter, *adapter.later_heads)]
+    for row in range(rows):
+        drafted: list[Rows] = []
+        for turn, memory in enumerate(memories):
+            memory.waiting.append(Rows(tokens[row + 1 : row + 2], hidden[:, row : row + 1]))
+            if row + turn < rows:
+                state = memory.read(drafted)[:, -1:]
+                made[turn, row] = np.array(memory.head.mtp_logits(state)[0, 0])
+                drafted.append(Rows(tokens[row + turn + 2 : row + turn + 3], state))
+    return made
