@@ -22,7 +22,7 @@ class KeysValues(NamedTuple):
 
 
 class AttentionSnapshot(NamedTuple):
-    """Rows before a boundary never change, so the boundary itself is all there is to know."""
+    """Committed rows never change, so their number is all there is to know."""
 
     length: int
     nbytes: int = 0
@@ -113,11 +113,11 @@ class AttentionCache:
         self._block = 0
 
     def snapshot(self) -> AttentionSnapshot:
-        """The boundary at `length`."""
+        """The number."""
         return AttentionSnapshot(self._length)
 
     def restore(self, snapshot: LayerSnapshot) -> None:
-        """Shorten to a boundary."""
+        """Shorten to a snapshot."""
         assert snapshot.length <= self._length
         self._length = snapshot.length
         self._block = 0

@@ -6,11 +6,11 @@ import mlx.core as mx
 
 
 class LayerSnapshot(Protocol):
-    """A layer's memory at a boundary; cheap, because MLX arrays never change."""
+    """A layer's memory after some tokens; cheap, because MLX arrays never change."""
 
     @property
     def length(self) -> int:
-        """Committed tokens at the boundary."""
+        """Committed tokens at that place."""
 
     @property
     def nbytes(self) -> int:
@@ -44,7 +44,7 @@ class LayerCache(Protocol):
         """The state at `length`, valid as long as the conversation up to there stands."""
 
     def restore(self, snapshot: LayerSnapshot) -> None:
-        """Go back to a boundary taken from this very cache."""
+        """Go back to a snapshot taken from this very cache."""
 
     def arrays(self) -> list[mx.array]:
         """Arrays that hold the committed state, to evaluate so that no graph grows."""

@@ -9,7 +9,7 @@ from mlx_engine.cache.contract import LayerCache, LayerSnapshot
 
 
 class CachesSnapshot(NamedTuple):
-    """Every layer's memory at one boundary."""
+    """Every layer's memory at one place."""
 
     length: int
     layers: tuple[LayerSnapshot, ...]
@@ -51,7 +51,7 @@ class LayerCaches:
         return CachesSnapshot(self.length, tuple(layer.snapshot() for layer in self.layers))
 
     def restore(self, snapshot: CachesSnapshot) -> None:
-        """Take every layer back to a boundary."""
+        """Take every layer back to a snapshot."""
         for layer, memory in zip(self.layers, snapshot.layers, strict=True):
             layer.restore(memory)
 

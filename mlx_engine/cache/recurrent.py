@@ -246,7 +246,7 @@ class RecurrentCache:
         """Take the steps of a block from the committed state; outputs [1, T, value heads, Dv].
 
         queries [1, T, key heads, Dk]; convolved [1, K-1+T, C] is the window followed by the
-        block's rows. What stands of the block before is replayed as part of this pass.
+        block's rows. What was kept of the block before is replayed as part of this pass.
         """
         now = self._now
         done = self._rule.run(queries, inputs, now.state, now.replay)
@@ -277,7 +277,7 @@ class RecurrentCache:
         return self._now
 
     def restore(self, snapshot: LayerSnapshot) -> None:
-        """Go back to a boundary."""
+        """Go back to a snapshot."""
         assert isinstance(snapshot, RecurrentSnapshot)
         self._now = snapshot
         self._block = None

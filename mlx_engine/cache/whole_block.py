@@ -75,7 +75,7 @@ class WholeBlockCache:
         return WholeSnapshot(self._length, _copied(self.library.state))
 
     def restore(self, snapshot: LayerSnapshot) -> None:
-        """Go back to a boundary."""
+        """Go back to a snapshot."""
         assert isinstance(snapshot, WholeSnapshot)
         self.library.state = _copied(snapshot.state)
         self._length, self._block = snapshot.length, 0

@@ -135,7 +135,7 @@ class WindowCache:
         return WindowSnapshot(self._length, begin, self._copy)
 
     def restore(self, snapshot: LayerSnapshot) -> None:
-        """Go back to a boundary, or to one that was left."""
+        """Go back to a snapshot, or on to a later one."""
         assert isinstance(snapshot, WindowSnapshot)
         self._length, self._first = snapshot.length, snapshot.first
         self._rows = snapshot.rows  # full, so the next block moves to buffers of its own

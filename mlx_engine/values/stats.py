@@ -15,8 +15,8 @@ class RoundStats:
     is not what the options ask for. auto_depth: what the automatic choice would be, where the depth
     is pinned. source: who drafted, None when nothing was. draft_passes: of a head or small model,
     also those of a draft that came to nothing. Times in milliseconds: draft and verify are device
-    time, accept is what it took to keep what stood (caches, draft source, text), host is what is
-    left of the round.
+    time, accept is what it took to keep what was accepted (caches, draft source, text), host is
+    what is left of the round.
     """
 
     position: int
@@ -41,7 +41,7 @@ class RoundStats:
 
 @dataclass(frozen=True, slots=True)
 class SourceStats:
-    """Tokens that one source drafted, and those of them that stood."""
+    """Tokens that one source drafted, and those of them that were accepted."""
 
     source: DraftedBy = "mtp"
     drafted: int = 0
@@ -53,8 +53,8 @@ class GenerationStats:
     """Sums over one answer.
 
     drafted_by_depth[d-1] counts the rounds in which a d-th token was drafted,
-    accepted_by_depth[d-1] those in which it stood. passes: passes of the target model after the
-    prompt. seed: the one in effect. by_source: who drafted, in the order of their first drafts;
+    accepted_by_depth[d-1] those in which it was accepted. passes: passes of the target model after
+    the prompt. seed: the one in effect. by_source: who drafted, in the order of their first drafts;
     empty also where only the sums are known.
     """
 
