@@ -1,1 +1,1 @@
-"""Draft sources and the choice of draft length."""
+"""Draft sources: MTP heads, prompt lookup, draft models; and which of them drafts in a chat."""
