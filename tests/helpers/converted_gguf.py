@@ -14,6 +14,7 @@ import gguf
 import numpy as np
 from converted_metadata import converted_metadata
 from gguf.quants import dequantize, quantize
+from gguf_blocks import put_halves
 from gguf_files import RawTensor, gguf_bytes
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
@@ -274,7 +275,5 @@ def packed(value: Floats, kind: Types) -> NDArray[np.uint8]:
         elements, nbytes = gguf.GGML_QUANT_SIZES[kind]
         shape = (*value.shape[:-1], value.shape[-1] // elements, nbytes)
         blocks = np.random.default_rng(value.size).integers(0, 256, shape, np.uint8)
-        small = np.array([2e-4], np.float16).view(np.uint8)
-        for place in {"Q4_K": (0, 2), "Q6_K": (208,)}[kind.name]:
-            blocks[..., place : place + 2] = small
+        put_halves(blocks, kind.name, 2e-4)
         return blocks.reshape(*value.shape[:-1], -1)

@@ -10,12 +10,13 @@ import numpy as np
 from gguf.quants import dequantize, quantize
 from gguf_files import RawTensor, gguf_bytes
 from numpy.typing import NDArray
-from tiny_qwen3_5 import is_shifted_norm, tiny_config, tiny_values
+from tiny_qwen3_5 import TinyValues, is_shifted_norm, tiny_config, tiny_values
 from tiny_tokenizer import CHATML, make_tiny_tokenizer
 
 Floats = NDArray[np.float32]
 Form = Literal["dense", "packed", "as packed"]
 Q8_0 = gguf.GGMLQuantizationType.Q8_0
+TensorsOf = Callable[[Mapping[str, Floats], int], dict[str, Floats]]
 GROUPS, HEADS_PER_GROUP, HEAD = 2, 2, 16
 KEYS = 2 * GROUPS * HEAD
 
@@ -84,25 +85,49 @@ def write_tiny_gguf(
     form: matrices in float32, in Q8_0, or in float32 as Q8_0 would make them. changes: metadata;
     without: a tensor to leave out.
     """
-    config = tiny_config()
-    values = tiny_values(config, seed)
+    metadata = sizes_metadata("qwen35", claimed_heads) | {"qwen35.feed_forward_length": 96}
+    return write_model(
+        path,
+        tiny_values(tiny_config(), seed),
+        metadata | dict(changes or {}),
+        lambda name, value: _raw(name, value, form),
+        heads=heads,
+        without=without,
+    )
+
+
+def write_model(
+    path: Path,
+    values: TinyValues,
+    metadata: Mapping[str, object],
+    raw: Callable[[str, Floats], RawTensor],
+    *,
+    tensors_of: TensorsOf | None = None,
+    heads: Literal["inside", "none", "only"] = "inside",
+    without: str = "",
+) -> Path:
+    """metadata: beside the vocabulary's. raw: how a tensor of the file is stored.
+
+    tensors_of: from canonical names and values, and the first block, those of the file.
+    """
+    tensors_of = tensors_of or _tensors
     named: dict[str, Floats] = {}
     if heads != "none":
-        named |= {file_name(name, 4): converted(name, value) for name, value in values.head.items()}
+        named |= tensors_of(values.head, 4)
         named["blk.4.nextn.shared_head_norm.weight"] = named.pop("output_norm.weight")
     if heads == "only":
         named["token_embd.weight"] = values.trunk["embed_tokens.weight"]
     else:
-        named |= {
-            file_name(name, 0): converted(name, value) for name, value in values.trunk.items()
-        }
+        named |= tensors_of(values.trunk, 0)
     named.pop(without, None)
-    tensors = [_raw(name, value, form) for name, value in named.items()]
-    metadata = _metadata(path.parent / f"{path.stem}-tokenizer", claimed_heads) | dict(
-        changes or {}
-    )
-    path.write_bytes(gguf_bytes(metadata, tensors))
+    vocabulary = vocabulary_metadata(path.parent / f"{path.stem}-tokenizer")
+    tensors = [raw(name, value) for name, value in named.items()]
+    path.write_bytes(gguf_bytes({**vocabulary, **metadata}, tensors))
     return path
+
+
+def _tensors(values: Mapping[str, Floats], first_block: int) -> dict[str, Floats]:
+    return {file_name(name, first_block): converted(name, value) for name, value in values.items()}
 
 
 def file_name(canonical: str, first_block: int) -> str:
@@ -155,11 +180,6 @@ def vocabulary_metadata(folder: Path) -> dict[str, object]:
         ),
         "tokenizer.chat_template": CHATML,
     }
-
-
-def _metadata(folder: Path, claimed_heads: int) -> dict[str, object]:
-    own = sizes_metadata("qwen35", claimed_heads) | {"qwen35.feed_forward_length": 96}
-    return own | vocabulary_metadata(folder)
 
 
 def sizes_metadata(architecture: str, claimed_heads: int) -> dict[str, object]:

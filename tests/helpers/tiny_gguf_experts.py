@@ -8,8 +8,8 @@ import gguf
 import numpy as np
 from converted_gguf import packed
 from gguf.quants import dequantize
-from gguf_files import RawTensor, gguf_bytes
-from tiny_gguf import Floats, converted, file_name, sizes_metadata, vocabulary_metadata
+from gguf_files import RawTensor
+from tiny_gguf import Floats, converted, file_name, sizes_metadata, write_model
 from tiny_qwen3_5 import is_shifted_norm
 from tiny_qwen_experts import (
     CHOSEN,
@@ -57,21 +57,20 @@ def write_tiny_gguf_experts(
     values are stored packed, or as float32 as that type would make them. sizes: hidden_size and
     moe_intermediate_size, if not the usual ones.
     """
-    values = experts_values(kind, seed, **dict(sizes or {}))
-    named: dict[str, Floats] = {}
-    if heads != "none":
-        named |= _file_tensors(values.head, kind, 4, joined_projection)
-        named["blk.4.nextn.shared_head_norm.weight"] = named.pop("output_norm.weight")
-    if heads == "only":
-        named["token_embd.weight"] = values.trunk["embed_tokens.weight"]
-    else:
-        named |= _file_tensors(values.trunk, kind, 0, joined_projection)
-    if joined_experts:
-        named = _with_joined_experts(named)
-    named.pop(without, None)
-    tensors = [_raw(name, value, quantised, form) for name, value in named.items()]
-    path.write_bytes(gguf_bytes(_metadata(path, kind, sizes) | dict(changes or {}), tensors))
-    return path
+
+    def tensors_of(values: Mapping[str, Floats], first_block: int) -> dict[str, Floats]:
+        found = _file_tensors(values, kind, first_block, joined_projection)
+        return _with_joined_experts(found) if joined_experts else found
+
+    return write_model(
+        path,
+        experts_values(kind, seed, **dict(sizes or {})),
+        _metadata(kind, sizes or {}) | dict(changes or {}),
+        lambda name, value: _raw(name, value, quantised, form),
+        tensors_of=tensors_of,
+        heads=heads,
+        without=without,
+    )
 
 
 def _file_tensors(
@@ -135,8 +134,7 @@ def _raw(
     return RawTensor(name, 0, value.shape, dequantize(blocks, quantised).tobytes())
 
 
-def _metadata(path: Path, kind: Kind, sizes: Mapping[str, int] | None) -> dict[str, object]:
-    sizes = sizes or {}
+def _metadata(kind: Kind, sizes: Mapping[str, int]) -> dict[str, object]:
     architecture = ARCHITECTURES[kind]
     own = {
         "expert_count": COUNT,
@@ -145,6 +143,5 @@ def _metadata(path: Path, kind: Kind, sizes: Mapping[str, int] | None) -> dict[s
         "expert_shared_feed_forward_length": INNER,
         "embedding_length": sizes.get("hidden_size", 64),
     }
-    common = sizes_metadata(architecture, 1)
-    common |= {f"{architecture}.{key}": value for key, value in own.items()}
-    return common | vocabulary_metadata(path.parent / f"{path.stem}-tokenizer")
+    named = {f"{architecture}.{key}": value for key, value in own.items()}
+    return sizes_metadata(architecture, 1) | named

@@ -12,7 +12,7 @@ import struct
 import sys
 import time
 
-from gguf_fuzz import SAMPLE, survives
+from gguf_files import SAMPLE, survives
 
 LIMIT = 2 * 2**30
 WILD = [0, 1, 255, 2**16, 2**31, 2**32 - 1, 2**32, 2**61, 2**63 - 1, 2**63, 2**64 - 1]

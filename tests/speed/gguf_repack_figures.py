@@ -1,6 +1,6 @@
 """A Markdown table of GGUF types: what each becomes, how exactly, and how fast.
 
-PYTHONPATH=. python tests/speed/gguf_repack_figures.py [--wall] [type ...]
+PYTHONPATH=.:tests/helpers python tests/speed/gguf_repack_figures.py [--wall] [type ...]
 
 GB of blocks in a second of CPU time (all threads together), or with --wall of time: memcpy,
 `gguf.dequantize` and our repacking of the same tensor, by turns, medians; float32 scales, as
@@ -20,6 +20,7 @@ import mlx.core as mx
 import numpy as np
 from gguf import GGMLQuantizationType
 from gguf.quants import dequantize
+from gguf_blocks import edge_blocks, random_blocks, values_of
 from numpy.typing import NDArray
 
 from mlx_engine.loading.gguf.repack import repack
@@ -29,17 +30,6 @@ KINDS = {kind.name: kind for kind in block_types().values()}
 PACKED = [n for n, plan in PLANS.items() if plan.becomes != "dense" and n != "Q8_K"]
 FEWEST_MEGABYTES, MEGABYTES, ROUNDS = 4, 12, 5
 WAYS = ("memcpy", "dequantize", "float32", "float16")
-HALVES = dict.fromkeys(("Q4_1", "Q5_1", "Q4_K", "Q5_K"), (0, 2)) | {
-    "Q2_K": (80, 82),
-    "Q3_K": (108,),
-    "Q6_K": (208,),
-    "TQ1_0": (52,),
-    "TQ2_0": (64,),
-    "MXFP4": (),
-    "NVFP4": (),
-    "IQ1_M": (),
-}
-"""Byte places of float16 numbers in a block, where they are not (0,)."""
 Clock = Callable[[], float]
 
 
@@ -54,41 +44,11 @@ class Lost(NamedTuple):
         return "lossless" if self.most == 0 else f"{self.rms:.2e} / {self.most:.2e}"
 
 
-def random_blocks(kind: BlockType, nbytes: int, highest: int = 256) -> NDArray[np.uint8]:
-    """Rows of 4096 elements; scales are normally distributed where they are float16 numbers."""
-    draw = np.random.default_rng(0)
+def rows_of(kind: BlockType, nbytes: int, highest: int = 256) -> NDArray[np.uint8]:
+    """Rows of 4096 elements."""
     per_row = 4096 // kind.elements
     rows = max(1, nbytes // (per_row * kind.nbytes))
-    blocks = draw.integers(0, highest, (rows * per_row, kind.nbytes), dtype=np.uint8)
-    for place in HALVES.get(kind.name, (0,)):
-        scales = draw.normal(0, 1, (len(blocks), 1)).astype("<f2")
-        blocks[:, place : place + 2] = scales.view(np.uint8)
-    if kind.name == "MXFP4":
-        blocks[:, 0] = draw.integers(100, 140, len(blocks))
-    elif kind.name == "NVFP4":
-        blocks[:, :4] &= 0x7F
-    elif kind.name == "IQ1_M":
-        blocks[:, 55] &= 0x3F  # the highest bits of the scale: below 2
-    return blocks.reshape(rows, -1)
-
-
-def edge_blocks(kind: BlockType) -> NDArray[np.uint8]:
-    """One block a row."""
-    rows = []
-    for fill in (0x00, 0xFF, 0x0F, 0xF0, 0x80, 0x7F):
-        for half in (0.0, -0.0, 6e-8, -6e-8, 6.1e-5, 1.0, -1.0, 500.0, -500.0):
-            block = np.full((1, kind.nbytes), fill, np.uint8)
-            for place in HALVES.get(kind.name, (0,)):
-                block[0, place : place + 2] = np.array([half], "<f2").view(np.uint8)
-            if kind.name == "MXFP4":
-                block[0, 0] = {0x00: 1, 0xFF: 253}.get(fill, fill)
-            elif kind.name == "NVFP4":
-                block[0, :4] &= 0x7F
-            elif kind.name == "IQ1_M":
-                fours = np.array(half, "<f2").view("<u2") >> np.arange(0, 16, 4, dtype="<u2") & 15
-                block[:, 49::2] = block[:, 49::2] & 15 | (fours << 4).astype(np.uint8)
-            rows.append(block)
-    return np.concatenate(rows)
+    return random_blocks(kind.name, rows, per_row, 0, highest)
 
 
 def lost(kind: BlockType, blocks: NDArray[np.uint8]) -> Lost:
@@ -104,8 +64,7 @@ def lost(kind: BlockType, blocks: NDArray[np.uint8]) -> Lost:
         mode=plan.becomes,
         dtype=mx.float32,
     )
-    with np.errstate(all="ignore"):
-        wanted = dequantize(blocks, GGMLQuantizationType[kind.name]).astype(np.float64)
+    wanted = values_of(blocks, kind.name).astype(np.float64)
     same = np.array(found) == wanted  # where both are infinite too
     apart = np.where(same, 0, np.array(found).astype(np.float64)) - np.where(same, 0, wanted)
     size = wanted[np.isfinite(wanted)]
@@ -139,11 +98,11 @@ def measure(kind: BlockType, blocks: NDArray[np.uint8], clock: Clock) -> dict[st
 def row(kind: BlockType, clock: Clock) -> str:
     """A line of the table; lattice types get a smaller tensor, they are slow both ways."""
     slow = kind.name.startswith(("IQ1", "IQ2", "IQ3", "TQ"))
-    blocks = random_blocks(kind, (FEWEST_MEGABYTES if slow else MEGABYTES) * 10**6, 60)
+    blocks = rows_of(kind, (FEWEST_MEGABYTES if slow else MEGABYTES) * 10**6, 60)
     rounds = [measure(kind, blocks, clock) for _ in range(ROUNDS)]
     middle = {way: statistics.median(one[way] for one in rounds) for way in WAYS}
     times = [f"{middle[way] / middle['dequantize']:.1f}x" for way in WAYS[2:]]
-    errors = [lost(kind, random_blocks(kind, 3 * 10**5)), lost(kind, edge_blocks(kind))]
+    errors = [lost(kind, rows_of(kind, 3 * 10**5)), lost(kind, edge_blocks(kind.name))]
     cells = [
         kind.name,
         PLANS[kind.name].words,

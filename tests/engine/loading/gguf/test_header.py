@@ -4,8 +4,7 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
-from gguf_files import RawTensor, RawValue, gguf_bytes
-from gguf_fuzz import SAMPLE, survives
+from gguf_files import SAMPLE, RawTensor, RawValue, gguf_bytes, survives
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
