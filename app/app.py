@@ -39,8 +39,8 @@ from app.start.single_instance import SingleInstance
 from app.store.session_store import SessionStore, open_passing_store, open_store
 from app.values.chat_settings import ChatSettings, for_model
 from app.values.errors import StoreError
+from app.window.controls.icons import app_icon
 from app.window.crash_box import CrashBox
-from app.window.icons import app_icon
 from app.window.widgets import make_widgets
 from app.worker.contract import ModelSource
 from app.worker.engine_worker import EngineModels, EngineWorker
@@ -81,7 +81,7 @@ class App(QObject):
         self.settings = KeptSettings(folders.settings_file, self)
         self.look = LookController(application, self.settings, self)
         self.store = _open_chats(folders.chats_file)
-        self.widgets = widgets = make_widgets(self.look.theme, self.look.sizes)
+        self.widgets = widgets = make_widgets()
         models = source or EngineModels(folders.kernels_file)
         self.worker = EngineWorker(machine.usable_bytes, models, self)
         request = self.worker.request
@@ -277,13 +277,14 @@ class App(QObject):
 
     def _connect_chats(self) -> None:
         chats, listed, answers = self.chats, self.listed, self.answers
-        widgets, window, transcript = self.widgets, self.widgets.window, self.widgets.transcript
-        transcript.regenerate_wanted.connect(chats.regenerate)
-        transcript.edit_wanted.connect(chats.edit)
-        transcript.continue_wanted.connect(chats.continue_answer)
-        transcript.branch_wanted.connect(chats.show_branch)
-        transcript.stats_clicked.connect(lambda _: window.show_panel("drafting"))
-        transcript.link_clicked.connect(self.files.open_link)
+        widgets, window = self.widgets, self.widgets.window
+        reader = widgets.transcript.reader
+        reader.regenerate_wanted.connect(chats.regenerate)
+        reader.edit_wanted.connect(chats.edit)
+        reader.continue_wanted.connect(chats.continue_answer)
+        reader.branch_wanted.connect(chats.show_branch)
+        reader.stats_clicked.connect(lambda _: window.show_panel("drafting"))
+        reader.link_clicked.connect(self.files.open_link)
         widgets.start.asked.connect(chats.send)
         widgets.sidebar.list.export_wanted.connect(self.files.export_chat)
         window.dragged.connect(self.drops.hover)
@@ -328,30 +329,6 @@ class App(QObject):
 
     def _connect_look(self) -> None:
         widgets = self.widgets
-        self.look.dress(
-            [
-                widgets.sidebar.set_theme,
-                widgets.window.set_theme,
-                widgets.head.set_theme,
-                widgets.notice.set_theme,
-                widgets.start.set_theme,
-                widgets.transcript.set_style,
-                widgets.composer.set_theme,
-                widgets.library.set_theme,
-                widgets.library_page.set_theme,
-                widgets.compare_page.set_theme,
-                widgets.settings.set_theme,
-                widgets.settings_page.set_theme,
-                widgets.compare.set_theme,
-                widgets.session.set_theme,
-                widgets.drafting.set_theme,
-                widgets.drafting_panel.set_theme,
-                widgets.strip.set_theme,
-                widgets.card.set_theme,
-                widgets.layer.set_theme,
-                widgets.overlay.set_theme,
-            ]
-        )
         self.settings.changed.connect(self._apply_look_switches)
         self._apply_look_switches()
         widgets.window.folded.connect(self.figures.show_drafting)

@@ -1,6 +1,5 @@
 """Colours and text size of the whole window: from the settings and the system's own scheme."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from PySide6.QtCore import QObject, Qt
@@ -9,17 +8,12 @@ from PySide6.QtWidgets import QApplication
 from app.control.kept_settings import KeptSettings
 from app.values.app_settings import Theme as Wish
 from app.values.app_settings import zoomed
-from app.window.frame_style import frame_style
-from app.window.palette import palette_of
-from app.window.style_sheet import style_sheet
-from app.window.theme import Scheme, Theme, TypeSizes, load_theme
-
-Dress = Callable[[Theme, TypeSizes], object]
-"""Gives a widget that paints itself its colours and sizes."""
+from app.window.look import Scheme
+from app.window.style_sheet import dress
 
 
 class LookController(QObject):
-    """Dresses the application, and every widget that paints itself."""
+    """Dresses the application; Qt hands its palette, font and style sheet on to every widget."""
 
     def __init__(
         self, application: QApplication, settings: KeptSettings, parent: QObject | None = None
@@ -27,7 +21,6 @@ class LookController(QObject):
         super().__init__(parent)
         self._application = application
         self._settings = settings
-        self._dresses: tuple[Dress, ...] = ()
         self._worn: tuple[Scheme, float] | None = None
         application.styleHints().colorSchemeChanged.connect(self.refresh)
         settings.changed.connect(self.refresh)
@@ -37,20 +30,6 @@ class LookController(QObject):
     def scheme(self) -> Scheme:
         """Light or dark: as the user wants it, or as the system has it."""
         return scheme_for(self._settings.value.theme, self._application.styleHints().colorScheme())
-
-    @property
-    def theme(self) -> Theme:
-        """The colours of now."""
-        return load_theme(self.scheme)
-
-    @property
-    def sizes(self) -> TypeSizes:
-        """The text sizes of now."""
-        return TypeSizes().zoomed(self._settings.value.text_zoom)
-
-    def dress(self, dresses: Sequence[Dress]) -> None:
-        """These are called from now on, whenever the look changes."""
-        self._dresses = tuple(dresses)
 
     def zoom(self, steps: int) -> None:
         """Text larger or smaller by tenths; 0 for its normal size."""
@@ -66,17 +45,7 @@ class LookController(QObject):
         if wanted == self._worn:
             return
         self._worn = wanted
-        theme, sizes = self.theme, self.sizes
-        application = self._application
-        application.setPalette(palette_of(theme))
-        font = application.font()
-        font.setPixelSize(sizes.interface)
-        application.setFont(font)
-        sheet = style_sheet(theme, sizes) + frame_style(theme, sizes)
-        if application.styleSheet() != sheet:  # Qt polishes every widget, also for the same one
-            application.setStyleSheet(sheet)
-        for dress in self._dresses:
-            dress(theme, sizes)
+        dress(self._application, *wanted)
 
 
 def scheme_for(wish: Wish, system: Qt.ColorScheme) -> Scheme:

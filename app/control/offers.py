@@ -12,7 +12,7 @@ from app.library.machine import Machine
 from app.library.model_card import NoCard
 from app.start.beside import Beside
 from app.values.model_card import ModelCard
-from app.window.card_layer import CardLayer
+from app.window.layers import CardLayer
 from app.window.models.model_card_view import ModelCardView
 from app.window.transcript.model_offer import ModelOffer
 from app.worker.replies import LoadFailed, LoadProgress

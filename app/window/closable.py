@@ -4,9 +4,8 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
-from app.window.controls.icon_button import IconButton
+from app.window.controls.icons import IconButton
 from app.window.controls.labels import label
-from app.window.theme import Theme, TypeSizes
 
 
 class Closable(QFrame):
@@ -14,9 +13,9 @@ class Closable(QFrame):
 
     closed = Signal()
 
-    def __init__(self, title: str, page: QWidget, theme: Theme, sizes: TypeSizes) -> None:
+    def __init__(self, title: str, page: QWidget) -> None:
         super().__init__()
-        self._close = IconButton("close", "Back to the chat", theme, sizes)
+        self._close = IconButton("close", "Back to the chat")
         self._close.clicked.connect(self.closed)
         top = QHBoxLayout()
         top.setContentsMargins(24, 8, 12, 8)
@@ -28,10 +27,6 @@ class Closable(QFrame):
         top.addWidget(label(title, "title"), 1)
         top.addWidget(self._close)  # after the page, so that Tab comes by it last
         self.setFocusProxy(page.focusProxy() or page)
-
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes; the page is dressed on its own."""
-        self._close.set_theme(theme, sizes)
 
     # Qt
 

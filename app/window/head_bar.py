@@ -1,12 +1,10 @@
 """The line above the transcript: the model in use, and buttons for the panels."""
 
-from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QPushButton
 
-from app.window.controls.icon_button import IconButton, icon_size
+from app.window.controls.icons import IconButton, icon
 from app.window.controls.labels import ShortLabel
-from app.window.icons import icon
-from app.window.theme import Theme, TypeSizes
 from mlx_engine.values.model_description import ModelDescription
 
 STEPS = 1000
@@ -20,16 +18,17 @@ class HeadBar(QFrame):
     model_wanted = Signal()
     cancel_wanted = Signal()
 
-    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.setProperty("role", "head")
-        self.sidebar = IconButton("sidebar", "Show or hide the sidebar", theme, sizes)
-        self.compare = IconButton("compare", "Compare with and without drafting", theme, sizes)
-        self.session = IconButton("panel", "Show or hide the session panel", theme, sizes)
+        self.sidebar = IconButton("sidebar", "Show or hide the sidebar")
+        self.compare = IconButton("compare", "Compare with and without drafting")
+        self.session = IconButton("panel", "Show or hide the session panel")
         self._model = QPushButton()
         self._model.setProperty("role", "quiet")
         self._model.setAccessibleName("Model in use")
         self._model.setToolTip("Choose another model")
+        self._model.setIcon(icon("chevron_down", "muted"))
         self._model.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
         self._detail = ShortLabel()
         self._detail.setProperty("role", "muted")
@@ -37,7 +36,7 @@ class HeadBar(QFrame):
         self._progress.setTextVisible(False)
         self._progress.setFixedWidth(160)
         self._progress.setAccessibleName("Loading the model")
-        self._cancel = IconButton("close", "Cancel loading", theme, sizes)
+        self._cancel = IconButton("close", "Cancel loading")
         row = QHBoxLayout(self)
         row.setContentsMargins(12, 8, 12, 8)
         row.setSpacing(6)
@@ -50,16 +49,7 @@ class HeadBar(QFrame):
         row.addWidget(self.session)
         self._model.clicked.connect(self.model_wanted)
         self._cancel.clicked.connect(self.cancel_wanted)
-        self.set_theme(theme, sizes)
         self.show_model(None)
-
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        for button in (self.sidebar, self.compare, self.session, self._cancel):
-            button.set_theme(theme, sizes)
-        size = icon_size(sizes)
-        self._model.setIcon(icon("chevron_down", theme.muted, size))
-        self._model.setIconSize(QSize(size, size))
 
     def show_model(self, model: ModelDescription | None) -> None:
         """Name and heads of the model in use, None for no model."""

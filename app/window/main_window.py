@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from PySide6.QtCore import QByteArray, QMimeData, Signal
+from PySide6.QtCore import QByteArray, QEvent, QMimeData, Signal
 from PySide6.QtGui import (
     QCloseEvent,
     QDragEnterEvent,
@@ -13,8 +13,8 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QMainWindow, QStackedWidget, QVBoxLayout, QWidget
 
+from app.window.look import look
 from app.window.motion import MOVES, fade_in
-from app.window.theme import Theme, TypeSizes
 
 Page = Literal["chat", "library", "compare", "settings"]
 Panel = Literal["session", "drafting"]
@@ -69,7 +69,6 @@ class MainWindow(QMainWindow):
         self._right = _framed(self._panels, "right-side")
         self._wants_sidebar, self._wants_right = True, True
         self._panel_before_sidebar = False
-        self._panel_width = PANEL_WIDTH
         row = QHBoxLayout()
         row.setSpacing(0)
         for widget, stretch in ((self._sidebar, 0), (self._pages, 1), (self._right, 0)):
@@ -83,12 +82,6 @@ class MainWindow(QMainWindow):
         self.body.setLayout(column)
         self.setCentralWidget(self.body)
         self.resize(*USUAL)
-
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Panels grow with the text in them."""
-        del theme
-        self._panel_width = round(PANEL_WIDTH * sizes.interface / TypeSizes().interface)
-        self._fold()
 
     def set_motion(self, moves: bool) -> None:
         """Whether what appears in this window fades in."""
@@ -157,10 +150,11 @@ class MainWindow(QMainWindow):
         """Hide what is not wanted, has no room, or has no business on this page."""
         wants_right = self._wants_right and self.page == "chat"
         left = self._sidebar.minimumWidth() if self._wants_sidebar else 0
-        has_room = self.width() - left - self._panel_width >= NARROWEST_PAGE
+        panel = round(PANEL_WIDTH * look().zoom)
+        has_room = self.width() - left - panel >= NARROWEST_PAGE
         yields = wants_right and not has_room and self._panel_before_sidebar
         most = self.width() - NARROWEST_BESIDE_PANEL
-        self._right.setFixedWidth(min(self._panel_width, most))
+        self._right.setFixedWidth(min(panel, most))
         self._show(self._sidebar, self._wants_sidebar and not yields)
         self._show(self._right, wants_right and (has_room or yields))
         self.folded.emit()
@@ -172,6 +166,12 @@ class MainWindow(QMainWindow):
             fade_in(side)
 
     # Qt
+
+    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+        """Panels grow with the text in them."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange:
+            self._fold()
 
     def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
         """Fold what has no room."""

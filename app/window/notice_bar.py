@@ -3,10 +3,9 @@
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton
 
-from app.window.controls.icon_button import IconButton
+from app.window.controls.icons import IconButton
 from app.window.controls.labels import paragraph, set_role
 from app.window.motion import fade_in
-from app.window.theme import Theme, TypeSizes
 
 
 class NoticeBar(QFrame):
@@ -17,7 +16,7 @@ class NoticeBar(QFrame):
     details_wanted = Signal(str)
     taken = Signal(str)
 
-    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.setProperty("role", "notice")
         self.setAccessibleName("Notice")
@@ -28,7 +27,7 @@ class NoticeBar(QFrame):
         self._more = QPushButton("Details")
         self._more.setProperty("role", "link")
         self._more.clicked.connect(lambda: self.details_wanted.emit(self._details))
-        self._close = IconButton("close", "Dismiss", theme, sizes)
+        self._close = IconButton("close", "Dismiss")
         self._close.clicked.connect(self.hide)
         row = QHBoxLayout(self)
         row.setContentsMargins(20, 6, 12, 6)
@@ -38,10 +37,6 @@ class NoticeBar(QFrame):
         row.addWidget(self._more)
         row.addWidget(self._close)
         self.hide()
-
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        self._close.set_theme(theme, sizes)
 
     def say(self, words: str, details: str = "", *, is_problem: bool = False) -> None:
         """Show a notice in place of the one before."""

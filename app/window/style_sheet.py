@@ -2,14 +2,15 @@
 
 Widgets choose a look by the dynamic property `role`. Labels: title, heading, error-heading, muted,
 note, figure, effect, problem, warning. Push buttons: primary, quiet, disclosure. Tool buttons:
-group, segment, primary. Frames: side, card, composer, chip, drop, line. Editors: field, plain,
-message.
+group, segment, primary. Frames: side, card, composer, chip, drop. Editors: field, plain, message.
 """
 
 from dataclasses import asdict
 from string import Template
 
-from app.window.theme import Theme, TypeSizes
+from PySide6.QtWidgets import QApplication
+
+from app.window.look import Look, Scheme, TypeSizes, load_theme, look, mixed, palette_of
 
 LABELS = """
 QLabel { background: transparent; }
@@ -29,6 +30,7 @@ QToolTip { color: $text; background: $bubble; border: 1px solid $line; padding: 
 """
 
 BUTTONS = """
+QAbstractButton { icon-size: ${icon}px; }
 QPushButton {
   background: $page; color: $text; border: 1px solid $line; border-radius: 6px; padding: 4px 12px;
   min-height: ${line_height}px;
@@ -133,9 +135,7 @@ QFrame[role="composer"][focused="true"] { border-color: $accent; }
 QFrame[role="chip"] { background: $bubble; border: 1px solid $line; border-radius: 8px; }
 QFrame[role="chip"][bad="true"] { border-color: $error; }
 QFrame[role="drop"] { border: 1px dashed $outline; border-radius: 12px; }
-QFrame[role="line"] { background: $line; border: none; max-height: 1px; min-height: 1px; }
 QScrollArea { background: transparent; border: none; }
-QSplitter::handle { background: $line; }
 QScrollBar { background: transparent; border: none; }
 QScrollBar:vertical { width: 10px; }
 QScrollBar:horizontal { height: 10px; }
@@ -149,12 +149,64 @@ QScrollBar::add-page, QScrollBar::sub-page { background: transparent; }
 """
 
 
-def style_sheet(theme: Theme, sizes: TypeSizes) -> str:
-    """For QApplication.setStyleSheet, beside `palette_of(theme)` and a font of sizes.interface."""
+WINDOW = """
+QFrame[role="sidebar"] { background: $side; border: none; border-right: 1px solid $line; }
+QFrame[role="right-side"] { background: $side; border: none; border-left: 1px solid $line; }
+QFrame[role="head"] { background: $page; }
+QFrame[role="foot"] { background: $side; border: none; border-top: 1px solid $line; }
+QFrame[role="undo-bar"] {
+  background: $bubble; border: 1px solid $line; border-radius: 8px; margin: 0 8px;
+}
+QFrame[role="notice"] { background: $bubble; border: none; border-bottom: 1px solid $line; }
+QListView[role="chat-list"] { background: transparent; border: none; outline: none; }
+QFrame[role="sidebar"] QLineEdit { background: $page; border-radius: 8px; }
+QPushButton[role="row"] {
+  background: transparent; border: 1px solid transparent; border-radius: 6px; text-align: left;
+  padding: 5px 9px;
+}
+QPushButton[role="row"]:hover { background: $hover; }
+QPushButton[role="row"]:checked { background: $selected; }
+QPushButton[role="row"]:focus { border-color: $accent; }
+QPushButton[role="link"] {
+  background: transparent; border: 1px solid transparent; color: $accent; font-weight: 600;
+  padding: 2px 8px;
+}
+QPushButton[role="link"]:hover { background: $hover; }
+QPushButton[role="link"]:focus { border-color: $accent; }
+QPlainTextEdit[role="details"] {
+  background: $code; border: 1px solid $line; border-radius: 8px; padding: 8px;
+  font-size: ${small}px;
+}
+QMenu { background: $page; color: $text; border: 1px solid $line; padding: 4px; }
+QMenu::item { padding: 5px 24px 5px 12px; border-radius: 5px; }
+QMenu::item:selected { background: $hover; }
+QMenu::item:disabled { color: $muted; }
+QMenu::separator { background: $line; height: 1px; margin: 4px 8px; }
+QMenuBar { background: $side; color: $text; }
+QMenuBar::item { padding: 4px 10px; background: transparent; border-radius: 5px; }
+QMenuBar::item:selected { background: $hover; }
+"""
+
+
+def dress(application: QApplication, scheme: Scheme, zoom: float) -> None:
+    """Give the application and all its widgets their look; Qt tells them when it is another."""
+    font = application.font()
+    font.setPixelSize(TypeSizes().zoomed(zoom).interface)
+    application.setPalette(palette_of(load_theme(scheme)))
+    application.setFont(font)
+    sheet = style_sheet(look())
+    if application.styleSheet() != sheet:  # Qt polishes every widget, also for the same one
+        application.setStyleSheet(sheet)
+
+
+def style_sheet(wanted: Look) -> str:
+    """What goes beside the palette and font of `wanted`."""
+    theme, sizes = wanted.theme, wanted.sizes
     names = {
         **asdict(theme),
         "small": sizes.small,
         "transcript": sizes.transcript,
+        "icon": wanted.icon_size,
         "title": round(sizes.interface * 1.45),
         "figure": round(sizes.interface * 1.7),
         "box": round(sizes.interface * 1.15),
@@ -162,10 +214,4 @@ def style_sheet(theme: Theme, sizes: TypeSizes) -> str:
         "accent_over": mixed(theme.accent, theme.text, 0.14),
         "outline": mixed(theme.line, theme.muted, 0.3),
     }
-    return Template(LABELS + BUTTONS + FIELDS + FRAMES).substitute(names)
-
-
-def mixed(one: str, other: str, share: float) -> str:
-    """A "#RRGGBB" colour with `share` of the other in it."""
-    pairs = ((int(one[i : i + 2], 16), int(other[i : i + 2], 16)) for i in (1, 3, 5))
-    return "#" + "".join(f"{round(a + (b - a) * share):02X}" for a, b in pairs)
+    return Template(LABELS + BUTTONS + FIELDS + FRAMES + WINDOW).substitute(names)

@@ -3,9 +3,8 @@
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
 
-from app.window.controls.icon_button import IconButton
+from app.window.controls.icons import IconButton
 from app.window.controls.labels import label
-from app.window.theme import Theme, TypeSizes
 
 
 class Titled(QFrame):
@@ -13,11 +12,9 @@ class Titled(QFrame):
 
     closed = Signal()
 
-    def __init__(
-        self, title: str, content: QWidget, close_words: str, theme: Theme, sizes: TypeSizes
-    ) -> None:
+    def __init__(self, title: str, content: QWidget, close_words: str) -> None:
         super().__init__()
-        self._close = IconButton("close", close_words, theme, sizes)
+        self._close = IconButton("close", close_words)
         self._close.clicked.connect(self.closed)
         top = QHBoxLayout()
         top.setContentsMargins(16, 8, 8, 4)
@@ -28,7 +25,3 @@ class Titled(QFrame):
         column.setSpacing(0)
         column.addLayout(top)
         column.addWidget(content, 1)
-
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes; the content is dressed on its own."""
-        self._close.set_theme(theme, sizes)

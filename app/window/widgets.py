@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from app.window.actions import Actions
-from app.window.card_layer import CardLayer
 from app.window.chat_page import ChatPage
 from app.window.closable import Closable
 from app.window.compare.compare_view import CompareView
@@ -11,8 +10,8 @@ from app.window.composer.composer import Composer
 from app.window.drafting.drafting_view import DraftingView
 from app.window.drafting.status_strip import StatusStrip
 from app.window.head_bar import HeadBar
+from app.window.layers import CardLayer, DropOverlay
 from app.window.main_window import MainWindow, Parts
-from app.window.models.drop_overlay import DropOverlay
 from app.window.models.first_run_view import FirstRunView
 from app.window.models.library_view import LibraryView
 from app.window.models.model_card_view import ModelCardView
@@ -20,7 +19,6 @@ from app.window.notice_bar import NoticeBar
 from app.window.session_panel.session_panel import SessionPanel
 from app.window.settings_page.settings_view import SettingsView
 from app.window.sidebar.sidebar import Sidebar
-from app.window.theme import Theme, TypeSizes
 from app.window.titled import Titled
 from app.window.transcript.transcript_view import TranscriptView
 
@@ -53,21 +51,21 @@ class Widgets:
     overlay: DropOverlay
 
 
-def make_widgets(theme: Theme, sizes: TypeSizes) -> Widgets:
+def make_widgets() -> Widgets:
     """The whole window, not shown yet."""
-    sidebar = Sidebar(theme, sizes)
-    head, notice = HeadBar(theme, sizes), NoticeBar(theme, sizes)
-    start, composer = FirstRunView(theme, sizes), Composer(theme, sizes)
-    transcript = TranscriptView(theme, sizes)
+    sidebar = Sidebar()
+    head, notice = HeadBar(), NoticeBar()
+    start, composer = FirstRunView(), Composer()
+    transcript = TranscriptView()
     chat_page = ChatPage(head, notice, start, transcript, composer)
-    library, compare = LibraryView(theme, sizes), CompareView(theme, sizes)
-    compare_page = Closable("Compare", compare, theme, sizes)
-    library_page = Closable("Models", library, theme, sizes)
-    settings = SettingsView(theme, sizes)
-    settings_page = Closable("Settings", settings, theme, sizes)
-    session, drafting = SessionPanel(theme, sizes), DraftingView(theme, sizes)
-    drafting_panel = Titled("Drafting", drafting, "Close the Drafting view", theme, sizes)
-    strip = StatusStrip(theme, sizes)
+    library, compare = LibraryView(), CompareView()
+    compare_page = Closable("Compare", compare)
+    library_page = Closable("Models", library)
+    settings = SettingsView()
+    settings_page = Closable("Settings", settings)
+    session, drafting = SessionPanel(), DraftingView()
+    drafting_panel = Titled("Drafting", drafting, "Close the Drafting view")
+    strip = StatusStrip()
     window = MainWindow(
         Parts(
             sidebar,
@@ -81,10 +79,9 @@ def make_widgets(theme: Theme, sizes: TypeSizes) -> Widgets:
             strip,
         )
     )
-    window.set_theme(theme, sizes)
     actions = Actions(window)
     actions.fill(window.menuBar())
-    card = ModelCardView(theme, sizes)
+    card = ModelCardView()
     return Widgets(
         window=window,
         actions=actions,
@@ -106,6 +103,6 @@ def make_widgets(theme: Theme, sizes: TypeSizes) -> Widgets:
         drafting_panel=drafting_panel,
         strip=strip,
         card=card,
-        layer=CardLayer(card, theme, window.body),
-        overlay=DropOverlay(theme, sizes, window.body),
+        layer=CardLayer(card, window.body),
+        overlay=DropOverlay(window.body),
     )

@@ -12,11 +12,9 @@ from PySide6.QtWidgets import QApplication, QHBoxLayout, QWidget
 from app.window.drafting.drafting_view import DraftingView
 from app.window.drafting.round_history import RoundHistory
 from app.window.drafting.status_strip import StatusStrip, StripFigures
-from app.window.palette import palette_of
 from app.window.session_panel.panel_values import ModelAbilities, SourceAbility
 from app.window.session_panel.session_panel import SessionPanel
-from app.window.style_sheet import style_sheet
-from app.window.theme import TypeSizes, load_theme
+from app.window.style_sheet import dress
 from mlx_engine.values.stats import GenerationStats, RoundStats
 
 TICKS = 300
@@ -33,12 +31,10 @@ def a_round(n: int) -> RoundStats:
 def main() -> None:
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     application = QApplication([])
-    theme, sizes = load_theme("light"), TypeSizes()
-    application.setPalette(palette_of(theme))
-    application.setStyleSheet(style_sheet(theme, sizes))
+    dress(application, "light", 1.0)
     frame = QWidget()
-    strip, view = StatusStrip(theme, sizes), DraftingView(theme, sizes)
-    panel = SessionPanel(theme, sizes)
+    strip, view = StatusStrip(), DraftingView()
+    panel = SessionPanel()
     panel.show_model(None, ModelAbilities((SourceAbility("mtp", 8),)))
     row = QHBoxLayout(frame)
     for part in (strip, view, panel):

@@ -9,9 +9,7 @@ import time
 from PySide6.QtWidgets import QApplication
 from transcript_shots import ANSWER, drafted
 
-from app.window.palette import palette_of
-from app.window.style_sheet import style_sheet
-from app.window.theme import TypeSizes, load_theme
+from app.window.style_sheet import dress
 from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.transcript_view import TranscriptView
 from mlx_engine.values.events import TextPiece
@@ -30,10 +28,8 @@ PROSE = (ANSWER.partition("```")[0].strip() + " ") * 3 + "\n\n"
 
 def view_with(app: QApplication, tinted: bool) -> TranscriptView:
     """An empty transcript of 900 x 700 on show."""
-    theme, sizes = load_theme("light"), TypeSizes()
-    app.setPalette(palette_of(theme))
-    app.setStyleSheet(style_sheet(theme, sizes))
-    view = TranscriptView(theme, sizes)
+    dress(app, "light", 1.0)
+    view = TranscriptView()
     view.set_drafted_shown(tinted)
     view.resize(900, 700)
     view.show()

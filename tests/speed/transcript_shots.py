@@ -13,9 +13,8 @@ from PySide6.QtGui import QFont, QFontDatabase
 from PySide6.QtWidgets import QApplication
 
 from app.values.chats import DraftedSpan
-from app.window.palette import palette_of
-from app.window.style_sheet import style_sheet
-from app.window.theme import Scheme, TypeSizes, load_theme
+from app.window.look import Scheme
+from app.window.style_sheet import dress
 from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.transcript_view import TranscriptView
 from mlx_engine.values.stats import GenerationStats
@@ -113,10 +112,8 @@ def shoot(
     app: QApplication, scheme: Scheme, name: str, folder: Path, drafted: bool, wide: int = 900
 ) -> None:
     """One picture of the whole chat."""
-    theme, sizes = load_theme(scheme), TypeSizes()
-    app.setPalette(palette_of(theme))
-    app.setStyleSheet(style_sheet(theme, sizes))
-    view = TranscriptView(theme, sizes)
+    dress(app, scheme, 1.0)
+    view = TranscriptView()
     view.resize(wide, 1900)
     view.show_messages(chat())
     view.set_drafted_shown(drafted)

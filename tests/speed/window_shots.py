@@ -20,8 +20,8 @@ from PySide6.QtWidgets import QApplication
 from app.app import App
 from app.start.folders import Folders
 from app.values.chat_settings import ChatSettings
+from app.window.look import Scheme
 from app.window.main_window import Page
-from app.window.theme import Scheme
 from app.worker.replies import Reply
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 

@@ -8,7 +8,6 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout
 from app.window.compare.compared_text import ComparedText
 from app.window.compare.speed_bar import SpeedBar
 from app.window.controls.labels import label, paragraph, tabular
-from app.window.theme import Theme, TypeSizes
 from mlx_engine.values.stats import GenerationStats
 
 State = Literal["idle", "waiting", "running", "done", "ended"]
@@ -17,7 +16,7 @@ State = Literal["idle", "waiting", "running", "done", "ended"]
 class ComparePane(QFrame):
     """Text and speed as they come; is_strong: its bar is in the accent colour."""
 
-    def __init__(self, title: str, is_strong: bool, theme: Theme, sizes: TypeSizes) -> None:
+    def __init__(self, title: str, is_strong: bool) -> None:
         super().__init__()
         self._title, self._is_strong = title, is_strong
         self._state: State = "idle"
@@ -27,9 +26,9 @@ class ComparePane(QFrame):
         self._speed, self._figures = label("", "figure"), paragraph("", "muted")
         for figures in (self._speed, self._figures):
             tabular(figures)
-        self._bar = SpeedBar(theme, sizes)
+        self._bar = SpeedBar()
         self._bar.setAccessibleName(f"{title}: speed")
-        self._text = ComparedText(f"{title}: answer", theme)
+        self._text = ComparedText(f"{title}: answer")
         top = QHBoxLayout()
         top.addWidget(label(title, "heading"), 1, Qt.AlignmentFlag.AlignBottom)
         top.addWidget(self._speed)
@@ -86,11 +85,6 @@ class ComparePane(QFrame):
         """Stopped or failed; a side that is complete stays as it is."""
         if self._state in ("running", "waiting"):
             self._enter("ended", words)
-
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        self._bar.set_theme(theme, sizes)
-        self._text.set_theme(theme, sizes)
 
     def _enter(self, state: State, words: str) -> None:
         self._state, self.speed = state, 0.0

@@ -10,7 +10,6 @@ from app.window.compare.same_words import common_length, common_words, gain, rat
 from app.window.compare.verdict_card import VerdictCard
 from app.window.composer.message_box import LONGEST, MessageBox
 from app.window.controls.labels import paragraph
-from app.window.theme import Theme, TypeSizes
 from mlx_engine.values.stats import GenerationStats
 
 Side = Literal["on", "off"]
@@ -31,7 +30,7 @@ class CompareView(QWidget):
     run_wanted = Signal(str)
     stop_wanted = Signal()
 
-    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.setAccessibleName("Compare")
         self._is_running = False
@@ -43,10 +42,10 @@ class CompareView(QWidget):
         self._prompt.setPlaceholderText("A prompt to run twice")
         self._run = QPushButton("Run")
         self._run.setProperty("role", "primary")
-        self._verdict = VerdictCard(theme, sizes)
+        self._verdict = VerdictCard()
         self._panes: dict[Side, ComparePane] = {
-            "on": ComparePane("Drafting on", True, theme, sizes),
-            "off": ComparePane("Drafting off", False, theme, sizes),
+            "on": ComparePane("Drafting on", True),
+            "off": ComparePane("Drafting off", False),
         }
         self._lay_out()
         self.setFocusProxy(self._prompt)
@@ -54,7 +53,6 @@ class CompareView(QWidget):
         self._prompt.send_wanted.connect(self._try_run)
         self._prompt.textChanged.connect(self._refresh)
         self._prompt.long_text_pasted.connect(lambda _: self._verdict.show_words(TOO_LONG))
-        self.set_theme(theme, sizes)
         self.show_ready()
 
     def _lay_out(self) -> None:
@@ -134,13 +132,6 @@ class CompareView(QWidget):
         """It could not go on; words say why."""
         self._end("Failed")
         self._verdict.show_words(words, "warning")
-
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        self._prompt.fit()
-        self._verdict.set_theme(theme, sizes)
-        for pane in self._panes.values():
-            pane.set_theme(theme, sizes)
 
     def _end(self, words: str) -> None:
         for pane in self._panes.values():

@@ -1,24 +1,33 @@
 """The text of one side: its thinking fainter than its answer, a difference marked."""
 
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QColor, QTextCharFormat, QTextCursor
+from typing import NamedTuple
+
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtGui import QTextCharFormat, QTextCursor
 from PySide6.QtWidgets import QFrame, QPlainTextEdit, QTextEdit
 
-from app.window.theme import Theme, TypeSizes
+from app.window.look import look
 
 AFTER_THINKING = "\n\n"
 MARKED = 0.16
 """Opacity of the error colour behind what differs."""
 
 
+class Thought(NamedTuple):
+    """Where a piece of thinking stands, in positions of the document."""
+
+    start: int
+    end: int
+
+
 class ComparedText(QPlainTextEdit):
     """Grows at its end; `said` is all of it, as it is compared."""
 
-    def __init__(self, name: str, theme: Theme) -> None:
+    def __init__(self, name: str) -> None:
         super().__init__()
-        self._theme = theme
         self._from: int | None = None
         self._is_thinking = False
+        self._thoughts: list[Thought] = []
         self.said = ""
         self.setProperty("role", "plain")
         self.setAccessibleName(name)
@@ -37,6 +46,7 @@ class ComparedText(QPlainTextEdit):
     def start_again(self) -> None:
         """Nothing has been said."""
         self.clear()
+        self._thoughts.clear()
         self.said, self._is_thinking = "", False
         self.mark_from(None)
 
@@ -50,7 +60,10 @@ class ComparedText(QPlainTextEdit):
         follows = bar.value() >= bar.maximum() - 1
         cursor = QTextCursor(self.document())
         cursor.movePosition(QTextCursor.MoveOperation.End)
+        start = cursor.position()
         cursor.insertText(text, self._format(is_thinking))
+        if is_thinking:
+            self._thoughts.append(Thought(start, cursor.position()))
         if follows:
             bar.setValue(bar.maximum())
 
@@ -65,21 +78,27 @@ class ComparedText(QPlainTextEdit):
         cursor = QTextCursor(self.document())
         cursor.setPosition(len(self.said[:character].encode("utf-16-le")) // 2)
         cursor.movePosition(QTextCursor.MoveOperation.End, QTextCursor.MoveMode.KeepAnchor)
-        tint = QColor(self._theme.error)
-        tint.setAlphaF(MARKED)
         marked = QTextEdit.ExtraSelection()
         marked.cursor = cursor
-        marked.format.setBackground(tint)
+        marked.format.setBackground(look().colour("error", MARKED))
         self.setExtraSelections([marked])
-
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours; thinking that is there keeps its own until the next run."""
-        del sizes
-        self._theme = theme
-        self.mark_from(self._from)
 
     def _format(self, is_thinking: bool) -> QTextCharFormat:
         shape = QTextCharFormat()
-        shape.setForeground(QColor(self._theme.muted if is_thinking else self._theme.text))
-        shape.setFontItalic(is_thinking)
+        if is_thinking:
+            shape.setForeground(look().colour("muted"))
+            shape.setFontItalic(True)
         return shape
+
+    # Qt
+
+    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+        """What is painted in colours of its own takes those of now."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange and self.said:
+            self.mark_from(self._from)
+            for start, end in self._thoughts:
+                cursor = QTextCursor(self.document())
+                cursor.setPosition(start)
+                cursor.setPosition(end, QTextCursor.MoveMode.KeepAnchor)
+                cursor.setCharFormat(self._format(is_thinking=True))

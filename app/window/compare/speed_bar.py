@@ -11,8 +11,8 @@ HEIGHT = 6
 class SpeedBar(Chart):
     """Full for the faster side; the figure stands above it in words."""
 
-    def __init__(self, *args: object, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+    def __init__(self) -> None:
+        super().__init__()
         self._share = 0.0
         self._words = ""
         self._is_strong = True
@@ -33,13 +33,12 @@ class SpeedBar(Chart):
     def draw(self, painter: QPainter) -> None:
         """Track and bar."""
         radius = HEIGHT / 2
-        painter.setBrush(self.colour(self.theme.line))
+        painter.setBrush(self.colour("line"))
         painter.drawRoundedRect(QRectF(self.rect()), radius, radius)
         if self._share:
             bar = QRectF(self.rect())
             bar.setWidth(max(float(HEIGHT), bar.width() * self._share))
-            name = self.theme.accent if self._is_strong else self.theme.muted
-            painter.setBrush(self.colour(name))
+            painter.setBrush(self.colour("accent" if self._is_strong else "muted"))
             painter.drawRoundedRect(bar, radius, radius)
 
     # Qt

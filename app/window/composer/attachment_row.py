@@ -9,7 +9,6 @@ from app.values.attached_text import AttachedText, RefusedFile
 from app.window.composer.attachment_chip import AttachmentChip
 from app.window.composer.flow_layout import FlowLayout
 from app.window.controls.labels import paragraph, say
-from app.window.theme import Theme, TypeSizes
 
 MOST = 20
 
@@ -19,9 +18,8 @@ class AttachmentRow(QWidget):
 
     changed = Signal()
 
-    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._theme, self._sizes = theme, sizes
         self._chips: list[AttachmentChip] = []
         self._problem = paragraph("", "problem")
         self._flow = FlowLayout(6)
@@ -62,14 +60,8 @@ class AttachmentRow(QWidget):
         for chip, count in zip(self._chips, counts, strict=False):
             chip.show_tokens(count)
 
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        self._theme, self._sizes = theme, sizes
-        for chip in self._chips:
-            chip.set_theme(theme, sizes)
-
     def _add(self, attachment: AttachedText) -> None:
-        chip = AttachmentChip(attachment, self._theme, self._sizes)
+        chip = AttachmentChip(attachment)
         chip.remove_wanted.connect(lambda: self._remove(chip))
         self._chips.append(chip)
         self._flow.addWidget(chip)

@@ -9,9 +9,8 @@ from app.values.attached_text import AttachedText, RefusedFile
 from app.window.composer.attached_text import pasted_text
 from app.window.composer.attachment_row import AttachmentRow
 from app.window.composer.message_box import LONGEST, MessageBox
-from app.window.controls.icon_button import IconButton
+from app.window.controls.icons import IconButton
 from app.window.controls.labels import ShortLabel, restyle
-from app.window.theme import Theme, TypeSizes
 
 HINT = "Message…"
 
@@ -31,18 +30,18 @@ class Composer(QFrame):
     files_pasted = Signal(object)
     attachments_changed = Signal(object)
 
-    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.setProperty("role", "composer")
         self.setAccessibleName("Composer")
         self._is_answering = False
         self._why_not = ""
         self._box = MessageBox()
-        self._row = AttachmentRow(theme, sizes)
-        self._attach = IconButton("attach", "Attach text files", theme, sizes)
+        self._row = AttachmentRow()
+        self._attach = IconButton("attach", "Attach text files")
         self._note = ShortLabel()
         self._note.setProperty("role", "muted")
-        self._send = IconButton("send", "Send", theme, sizes, "primary")
+        self._send = IconButton("send", "Send", "primary")
         bottom = QHBoxLayout()
         bottom.setSpacing(8)
         bottom.addWidget(self._attach)
@@ -113,13 +112,6 @@ class Composer(QFrame):
         """Qt paints another placeholder only where an empty box is painted for another reason."""
         self._box.setPlaceholderText(words)
         self._box.viewport().update()
-
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        for button in (self._attach, self._send):
-            button.set_theme(theme, sizes)
-        self._row.set_theme(theme, sizes)
-        self._box.fit()
 
     def _has_message(self) -> bool:
         return bool(self.text().strip() or self.attachments())

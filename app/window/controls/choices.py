@@ -14,10 +14,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.window.controls.icon_button import icon_size
+from app.window.controls.icons import paint_icon
 from app.window.controls.labels import restyle
-from app.window.icons import pixmap
-from app.window.theme import Theme, TypeSizes
+from app.window.look import look
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +33,8 @@ class DropDown(QComboBox):
 
     chosen = Signal(str)
 
-    def __init__(self, name: str, theme: Theme, sizes: TypeSizes) -> None:
+    def __init__(self, name: str) -> None:
         super().__init__()
-        self._theme, self._sizes = theme, sizes
         self.setAccessibleName(name)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -59,22 +57,15 @@ class DropDown(QComboBox):
         """Show this value; the user did not choose it, so nothing is emitted."""
         self.setCurrentIndex(-1 if value is None else self.findData(value))
 
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        self._theme, self._sizes = theme, sizes
-        self.update()
-
     # Qt
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
         """The style's own, and our chevron."""
         super().paintEvent(event)
-        size = icon_size(self._sizes)
+        size = look().icon_size
+        place = QRect(self.width() - size - 6, (self.height() - size) // 2, size, size)
         painter = QPainter(self)
-        colour = self._theme.muted
-        picture = pixmap("chevron_down", colour, size, self.devicePixelRatioF())
-        top = (self.height() - size) // 2
-        painter.drawPixmap(QRect(self.width() - size - 6, top, size, size), picture)
+        paint_icon(painter, place, "chevron_down", "muted")
         painter.end()
 
     def wheelEvent(self, event: QWheelEvent) -> None:  # noqa: N802

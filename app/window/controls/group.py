@@ -1,12 +1,10 @@
 """A group of controls under a heading that folds it away."""
 
-from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QLayout, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
-from app.window.controls.icon_button import icon_size
-from app.window.icons import icon
+from app.window.controls.icons import icon
 from app.window.motion import fade_in
-from app.window.theme import Theme, TypeSizes
 
 
 class Group(QWidget):
@@ -17,9 +15,8 @@ class Group(QWidget):
 
     folded = Signal(bool)
 
-    def __init__(self, title: str, theme: Theme, sizes: TypeSizes, is_open: bool = True) -> None:
+    def __init__(self, title: str, is_open: bool = True) -> None:
         super().__init__()
-        self._theme, self._sizes = theme, sizes
         self._heading = QToolButton()
         self._heading.setText(title)
         self._heading.setAccessibleName(title)
@@ -63,18 +60,10 @@ class Group(QWidget):
         """Put controls side by side at the end."""
         self._column.addLayout(row)
 
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        self._theme, self._sizes = theme, sizes
-        name = "chevron_down" if self.is_open else "chevron_right"
-        size = icon_size(sizes)
-        self._heading.setIcon(icon(name, theme.muted, size))
-        self._heading.setIconSize(QSize(size, size))
-
     def _fold(self, is_open: bool) -> None:
         self._body.setVisible(is_open)
         if is_open:
             fade_in(self._body)
         self._heading.setAccessibleDescription("open" if is_open else "folded away")
-        self.set_theme(self._theme, self._sizes)
+        self._heading.setIcon(icon("chevron_down" if is_open else "chevron_right", "muted"))
         self.folded.emit(is_open)

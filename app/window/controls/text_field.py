@@ -1,6 +1,6 @@
 """A few lines of text to type, with their mistake said below them."""
 
-from PySide6.QtCore import QMimeData, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QMimeData, Qt, QTimer, Signal
 from PySide6.QtGui import QFocusEvent
 from PySide6.QtWidgets import QPlainTextEdit, QVBoxLayout, QWidget
 
@@ -36,6 +36,12 @@ class Lines(QPlainTextEdit):
         self.setFixedHeight(self._lines * self.fontMetrics().lineSpacing() + margins)
 
     # Qt
+
+    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+        """Lines of another font are of another height."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange:
+            self.fit()
 
     def insertFromMimeData(self, source: QMimeData) -> None:  # noqa: N802
         """Plain text that is not too long."""
@@ -100,10 +106,6 @@ class TextField(QWidget):
     def problem(self) -> str:
         """What is said to be wrong."""
         return self._problem.text()
-
-    def fit(self) -> None:
-        """After a change of font."""
-        self._edit.fit()
 
     def _leave(self) -> None:
         if self._pending.isActive():

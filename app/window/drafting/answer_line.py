@@ -15,8 +15,8 @@ MOST = 40
 class AnswerLine(Chart):
     """Oldest answer at the left; the dashed line is plain decoding, one token a pass."""
 
-    def __init__(self, *args: object, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+    def __init__(self) -> None:
+        super().__init__()
         self._means: tuple[float, ...] = ()
 
     def show_means(self, means: Sequence[float]) -> None:
@@ -43,22 +43,22 @@ class AnswerLine(Chart):
     def draw(self, painter: QPainter) -> None:
         """Plain decoding's line, the highest mean's figure, line and dots."""
         if not self._means:
-            painter.setPen(self.colour(self.theme.muted))
+            painter.setPen(self.colour("muted"))
             painter.drawText(self.rect(), Qt.AlignmentFlag.AlignVCenter, self.words())
             return
         right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-        painter.setPen(self.colour(self.theme.muted))
+        painter.setPen(self.colour("muted"))
         highest = max(self._means)
         for mean in (1.0, highest) if highest >= 1.5 else (1.0,):
             y = self._point(0, mean).y()
             painter.drawText(QRectF(0, y - 8, LEFT - 8, 16), right, f"{mean:.1f}")
-        painter.setPen(QPen(self.colour(self.theme.muted), 1, Qt.PenStyle.DashLine))
+        painter.setPen(QPen(self.colour("muted"), 1, Qt.PenStyle.DashLine))
         painter.drawLine(QPointF(LEFT, self._point(0, 1.0).y()), self._end(1.0))
         points = [self._point(n, mean) for n, mean in enumerate(self._means)]
-        painter.setPen(QPen(self.colour(self.theme.accent), 1.25))
+        painter.setPen(QPen(self.colour("accent"), 1.25))
         painter.drawPolyline(QPolygonF(points))
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(self.colour(self.theme.accent))
+        painter.setBrush(self.colour("accent"))
         for point in points:
             painter.drawEllipse(point, 2.5, 2.5)
 

@@ -1,26 +1,18 @@
-"""What the charts share: theme colours, a small font, and words for screen readers."""
+"""What charts share: colours of the look of now, a small font, and words for screen readers."""
 
 from PySide6.QtCore import QSize, Qt
-from PySide6.QtGui import QColor, QFont, QPainter, QPaintEvent
+from PySide6.QtGui import QColor, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app.window.theme import Theme, TypeSizes
+from app.window.look import look
 
 
 class Chart(QWidget):
     """A picture painted from values; subclasses paint in `draw` and put it in words in `words`."""
 
-    def __init__(self, theme: Theme, sizes: TypeSizes, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.theme = theme
-        self.sizes = sizes
+    def __init__(self) -> None:
+        super().__init__()
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        self.theme, self.sizes = theme, sizes
-        self.updateGeometry()
-        self.update()
 
     def height_wanted(self) -> int:
         """Pixels the chart needs now."""
@@ -40,17 +32,8 @@ class Chart(QWidget):
         """Paint into the widget's rectangle."""
 
     def colour(self, name: str, opacity: float = 1.0) -> QColor:
-        """A "#RRGGBB" colour with an opacity."""
-        colour = QColor(name)
-        colour.setAlphaF(opacity)
-        return colour
-
-    def small_font(self) -> QFont:
-        """Font of labels and figures; figures keep their width."""
-        font = QFont(self.font())
-        font.setPixelSize(self.sizes.small)
-        font.setFeature(QFont.Tag("tnum"), 1)
-        return font
+        """The theme's colour of this name."""
+        return look().colour(name, opacity)
 
     # Qt
 
@@ -67,7 +50,7 @@ class Chart(QWidget):
         del event
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setFont(self.small_font())
+        painter.setFont(look().small_font())
         painter.setPen(Qt.PenStyle.NoPen)
         self.draw(painter)
         painter.end()

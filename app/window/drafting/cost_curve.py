@@ -17,8 +17,8 @@ class CostCurve(Chart):
     every draft stood.
     """
 
-    def __init__(self, *args: object, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+    def __init__(self) -> None:
+        super().__init__()
         self._costs: tuple[float, ...] = ()
         self._rows_in_use = 1
 
@@ -43,7 +43,7 @@ class CostCurve(Chart):
     def draw(self, painter: QPainter) -> None:
         """Axis, break-even line, curve, dots."""
         if not self._costs:
-            painter.setPen(self.colour(self.theme.muted))
+            painter.setPen(self.colour("muted"))
             painter.drawText(
                 self.rect(), Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextWordWrap, self.words()
             )
@@ -51,12 +51,12 @@ class CostCurve(Chart):
         self._draw_axis(painter)
         self._draw_break_even(painter)
         points = [self._point(rows, cost) for rows, cost in enumerate(self._costs, 1)]
-        painter.setPen(QPen(self.colour(self.theme.accent), 1.25))
+        painter.setPen(QPen(self.colour("accent"), 1.25))
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.drawPolyline(QPolygonF(points))
         for rows, point in enumerate(points, 1):
             in_use = rows == self._rows_in_use
-            painter.setBrush(self.colour(self.theme.accent if in_use else self.theme.page))
+            painter.setBrush(self.colour("accent" if in_use else "page"))
             painter.drawEllipse(point, 4.0 if in_use else 3.0, 4.0 if in_use else 3.0)
 
     def _highest(self) -> float:
@@ -69,7 +69,7 @@ class CostCurve(Chart):
         return QPointF(LEFT + across * width, TOP + (1 - up) * height)
 
     def _draw_axis(self, painter: QPainter) -> None:
-        painter.setPen(self.colour(self.theme.muted))
+        painter.setPen(self.colour("muted"))
         centre = Qt.AlignmentFlag.AlignCenter
         for rows in range(1, len(self._costs) + 1):
             x = self._point(rows, 0).x()
@@ -78,12 +78,12 @@ class CostCurve(Chart):
         for cost in (self._costs[0], self._costs[-1]):
             y = self._point(1, cost).y()
             painter.drawText(QRectF(0, y - 8, LEFT - 8, 16), right, f"{cost:.0f}")
-        painter.setPen(QPen(self.colour(self.theme.line), 1))
+        painter.setPen(QPen(self.colour("line"), 1))
         painter.drawLine(self._point(1, 0), self._point(len(self._costs), 0))
 
     def _draw_break_even(self, painter: QPainter) -> None:
         """rows times the cost of one row, up to the top of the chart."""
         one = self._costs[0]
         last = min(float(len(self._costs)), self._highest() / one)
-        painter.setPen(QPen(self.colour(self.theme.muted), 1, Qt.PenStyle.DashLine))
+        painter.setPen(QPen(self.colour("muted"), 1, Qt.PenStyle.DashLine))
         painter.drawLine(self._point(1, one), self._point(last, last * one))

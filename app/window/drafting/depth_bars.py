@@ -15,8 +15,8 @@ LABEL, FIGURES = 28, 128
 class DepthBars(Chart):
     """One row a depth; without rows a sentence says why."""
 
-    def __init__(self, *args: object, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+    def __init__(self) -> None:
+        super().__init__()
         self._rows: tuple[DepthRow, ...] = ()
 
     def show_rows(self, rows: Sequence[DepthRow]) -> None:
@@ -40,7 +40,7 @@ class DepthBars(Chart):
     def draw(self, painter: QPainter) -> None:
         """Label, bar on its track, figures."""
         if not self._rows:
-            painter.setPen(self.colour(self.theme.muted))
+            painter.setPen(self.colour("muted"))
             painter.drawText(self.rect(), Qt.AlignmentFlag.AlignVCenter, self.words())
             return
         for n, row in enumerate(self._rows):
@@ -48,20 +48,20 @@ class DepthBars(Chart):
 
     def _draw_row(self, painter: QPainter, row: DepthRow, top: int) -> None:
         middle = Qt.AlignmentFlag.AlignVCenter
-        painter.setPen(self.colour(self.theme.muted))
+        painter.setPen(self.colour("muted"))
         painter.drawText(QRectF(0, top, LABEL, ROW), middle, f"d{row.depth}")
         track = QRectF(LABEL, top + 8, max(20, self.width() - LABEL - FIGURES), ROW - 16)
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(self.colour(self.theme.line))
+        painter.setBrush(self.colour("line"))
         painter.drawRoundedRect(track, 4, 4)
         if row.accepted:
             bar = QRectF(track)
             bar.setWidth(max(8.0, track.width() * row.share))
-            painter.setBrush(self.colour(self.theme.accent))
+            painter.setBrush(self.colour("accent"))
             painter.drawRoundedRect(bar, 4, 4)
-        painter.setPen(self.colour(self.theme.text))
+        painter.setPen(self.colour("text"))
         figures = QRectF(self.width() - FIGURES + 8, top, FIGURES - 8, ROW)
         right = Qt.AlignmentFlag.AlignRight
         painter.drawText(figures, middle, f"{100 * row.share:.0f} %")
-        painter.setPen(self.colour(self.theme.muted))
+        painter.setPen(self.colour("muted"))
         painter.drawText(figures, middle | right, f"{row.accepted}/{row.drafted}")

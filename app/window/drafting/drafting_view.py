@@ -6,14 +6,12 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QLabel, QScrollArea, QVBoxLayout, QWidget
 
 from app.window.drafting.answer_line import AnswerLine
-from app.window.drafting.chart import Chart
 from app.window.drafting.cost_curve import CostCurve
 from app.window.drafting.depth_bars import DepthBars
 from app.window.drafting.pass_bars import PassBars
 from app.window.drafting.round_history import RoundHistory
 from app.window.drafting.stage_bar import StageBar
 from app.window.drafting.state_words import state_in_words
-from app.window.theme import Theme, TypeSizes
 from mlx_engine.values.kernel_state import KernelState
 from mlx_engine.values.reason import Reason
 
@@ -21,17 +19,17 @@ from mlx_engine.values.reason import Reason
 class DraftingView(QScrollArea):
     """Shows a RoundHistory; the owner calls `show_history` when it has grown."""
 
-    def __init__(self, theme: Theme, sizes: TypeSizes, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setWidgetResizable(True)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setAccessibleName("Drafting")
         self._summary = _paragraph()
-        self._bars = DepthBars(theme, sizes)
-        self._passes = PassBars(theme, sizes)
-        self._answers = AnswerLine(theme, sizes)
-        self._costs = CostCurve(theme, sizes)
-        self._stages = StageBar(theme, sizes)
+        self._bars = DepthBars()
+        self._passes = PassBars()
+        self._answers = AnswerLine()
+        self._costs = CostCurve()
+        self._stages = StageBar()
         self._gain = _paragraph()
         self._reasons, self._kernels = _paragraph(), _paragraph()
         self._column = QVBoxLayout()
@@ -62,18 +60,6 @@ class DraftingView(QScrollArea):
         self._column.addWidget(heading)
         self._column.addWidget(content)
         content.setAccessibleName(title)
-
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        charts: list[Chart] = [
-            self._bars,
-            self._passes,
-            self._answers,
-            self._costs,
-            self._stages,
-        ]
-        for chart in charts:
-            chart.set_theme(theme, sizes)
 
     def show_history(self, history: RoundHistory, declined: Sequence[Reason] = ()) -> None:
         """Show all figures of a chat, and what its model declined."""

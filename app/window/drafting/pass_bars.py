@@ -13,8 +13,8 @@ BAR, GAP = 3, 1
 class PassBars(Chart):
     """A thin bar a pass; what the model's own token gives is fainter than what drafts added."""
 
-    def __init__(self, *args: object, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+    def __init__(self) -> None:
+        super().__init__()
         self._tokens: tuple[int, ...] = ()
 
     def show_tokens(self, tokens: Sequence[int]) -> None:
@@ -36,7 +36,7 @@ class PassBars(Chart):
     def draw(self, painter: QPainter) -> None:
         """Bars from the right edge."""
         if not self._tokens:
-            painter.setPen(self.colour(self.theme.muted))
+            painter.setPen(self.colour("muted"))
             painter.drawText(self.rect(), Qt.AlignmentFlag.AlignVCenter, self.words())
             return
         unit = (self.height() - 4) / max(4, *self._tokens)
@@ -45,9 +45,9 @@ class PassBars(Chart):
         for n, tokens in enumerate(fitting):
             x = left + n * (BAR + GAP)
             base = QRectF(x, self.height() - unit, BAR, unit)
-            painter.setBrush(self.colour(self.theme.accent, 0.35))
+            painter.setBrush(self.colour("accent", 0.35))
             painter.drawRect(base)
             if tokens > 1:
-                painter.setBrush(self.colour(self.theme.accent))
+                painter.setBrush(self.colour("accent"))
                 top = QRectF(x, self.height() - tokens * unit, BAR, (tokens - 1) * unit - 1)
                 painter.drawRect(top)

@@ -14,8 +14,8 @@ SMOOTHED = 8
 class Sparkline(Chart):
     """Values between 0 and 1, oldest first."""
 
-    def __init__(self, *args: object, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+    def __init__(self) -> None:
+        super().__init__()
         self._values: tuple[float, ...] = ()
 
     def show_values(self, values: Sequence[float]) -> None:
@@ -33,7 +33,7 @@ class Sparkline(Chart):
         """The line, and a faint base line."""
         left, right = 2.0, self.width() - 4.0
         top, bottom = 3.0, self.height() - 3.0
-        painter.setPen(QPen(self.colour(self.theme.line), 1))
+        painter.setPen(QPen(self.colour("line"), 1))
         painter.drawLine(QPointF(left, bottom), QPointF(right, bottom))
         if not self._values:
             return
@@ -42,10 +42,10 @@ class Sparkline(Chart):
             QPointF(left + n * step, bottom - value * (bottom - top))
             for n, value in enumerate(self._values)
         ]
-        painter.setPen(QPen(self.colour(self.theme.accent), 1.25))
+        painter.setPen(QPen(self.colour("accent"), 1.25))
         painter.drawPolyline(QPolygonF(points))
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(self.colour(self.theme.accent))
+        painter.setBrush(self.colour("accent"))
         painter.drawEllipse(points[-1], 2.5, 2.5)
 
     def height_wanted(self) -> int:

@@ -10,8 +10,8 @@ from app.window.drafting.drafting_values import Stages
 class StageBar(Chart):
     """One bar in four shades, the figures below it."""
 
-    def __init__(self, *args: object, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+    def __init__(self) -> None:
+        super().__init__()
         self._stages = Stages()
 
     def show_stages(self, stages: Stages) -> None:
@@ -44,14 +44,14 @@ class StageBar(Chart):
         """The bar, then each stage's share under the next."""
         total = self._stages.total_ms
         if not total:
-            painter.setPen(self.colour(self.theme.muted))
+            painter.setPen(self.colour("muted"))
             painter.drawText(self.rect(), Qt.AlignmentFlag.AlignVCenter, self.words())
             return
         x = 0.0
         for _, milliseconds, opacity in self._parts():
             width = self.width() * milliseconds / total
-            painter.setBrush(self.colour(self.theme.accent, opacity))
+            painter.setBrush(self.colour("accent", opacity))
             painter.drawRect(QRectF(x, 4, max(0.0, width - 1), 8))
             x += width
-        painter.setPen(self.colour(self.theme.muted))
+        painter.setPen(self.colour("muted"))
         painter.drawText(QRectF(0, 18, self.width(), 34), Qt.TextFlag.TextWordWrap, self.words())

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QFont, QKeyEvent, QMouseEvent
+from PySide6.QtGui import QKeyEvent, QMouseEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
 
+from app.window.controls.labels import label, tabular
 from app.window.drafting.round_history import RoundHistory
 from app.window.drafting.sparkline import Sparkline
 from app.window.drafting.state_words import state_in_short
-from app.window.theme import Theme, TypeSizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +28,15 @@ class StatusStrip(QWidget):
 
     opened = Signal()
 
-    def __init__(self, theme: Theme, sizes: TypeSizes, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self) -> None:
+        super().__init__()
         self.setAccessibleName("Drafting status")
         self.setToolTip("Open the Drafting view")
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
-        self._drafting, self._acceptance = QLabel(), QLabel()
-        self._per_pass, self._speed, self._context = QLabel(), QLabel(), QLabel()
-        self._sparkline = Sparkline(theme, sizes)
+        self._drafting, self._acceptance = label("", "note"), label("", "note")
+        self._per_pass, self._speed, self._context = (label("", "note") for _ in range(3))
+        self._sparkline = Sparkline()
         self._sparkline.setAccessibleName("Acceptance of the recent rounds")
         row = QHBoxLayout(self)
         row.setContentsMargins(16, 4, 16, 4)
@@ -46,17 +46,9 @@ class StatusStrip(QWidget):
         row.addStretch(1)
         row.addWidget(self._speed)
         row.addWidget(self._context)
-        self.set_theme(theme, sizes)
+        for figures in self.findChildren(QLabel):
+            tabular(figures)
         self.show_figures(RoundHistory(), StripFigures())
-
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        self._sparkline.set_theme(theme, sizes)
-        font = QFont(self.font())
-        font.setPixelSize(sizes.small)
-        font.setFeature(QFont.Tag("tnum"), 1)
-        for label in (self._drafting, self._acceptance, self._per_pass, self._speed, self._context):
-            label.setFont(font)
 
     def show_figures(self, history: RoundHistory, figures: StripFigures) -> None:
         """Show the newest figures."""

@@ -5,9 +5,8 @@ from PySide6.QtWidgets import QComboBox, QFrame, QGridLayout, QProgressBar, QPus
 
 from app.values.downloads import DownloadFigures, Phase
 from app.window.controls.figures import bytes_of, duration_in_words
-from app.window.controls.icon_button import IconButton
+from app.window.controls.icons import IconButton
 from app.window.controls.labels import ShortLabel, label, paragraph, say, tabular
-from app.window.theme import Theme, TypeSizes
 from mlx_engine.values.words import size_words
 
 STEPS = 1000
@@ -28,7 +27,7 @@ class DownloadRow(QFrame):
     load_wanted = Signal(str)
     file_chosen = Signal(str, str)
 
-    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.setProperty("role", "card")
         self._figures = DownloadFigures("", "", "waiting")
@@ -44,8 +43,8 @@ class DownloadRow(QFrame):
         self._choices.setAccessibleName("Which file to download")
         self._go = QPushButton()
         self._go.setProperty("role", "primary")
-        self._pause = IconButton("pause", "Pause", theme, sizes)
-        self._cancel = IconButton("close", "Cancel the download", theme, sizes)
+        self._pause = IconButton("pause", "Pause")
+        self._cancel = IconButton("close", "Cancel the download")
         self._lay_out()
         self._go.clicked.connect(self._press)
         self._pause.clicked.connect(self._pause_or_resume)
@@ -85,11 +84,6 @@ class DownloadRow(QFrame):
         runs = phase in RUNS
         self._pause.show_icon("pause" if runs else "resume", "Pause" if runs else "Resume")
         self._cancel.show_icon("close", "Cancel" if runs else "Remove from this list")
-
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        self._pause.set_theme(theme, sizes)
-        self._cancel.set_theme(theme, sizes)
 
     def _press(self) -> None:
         key = self._figures.key

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
+from app.window.controls.icons import Sign, icon
 from app.window.controls.labels import label, paragraph, say
-from app.window.icons import icon, pixmap
 from app.window.models.model_values import LibraryEntry
-from app.window.theme import Theme, TypeSizes
 
 WIDEST = 560
 PICTURE = 28
@@ -27,11 +26,9 @@ class FirstRunView(QWidget):
     open_wanted = Signal()
     built_in_wanted = Signal()
 
-    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.setAccessibleName("Start")
-        self._picture = QLabel()
-        self._picture.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._words = label(DROP, "heading")
         self._built_in = QPushButton("Start with the built-in one")
         self._questions_heading = label("Ask something", "muted")
@@ -67,7 +64,6 @@ class FirstRunView(QWidget):
         down.addStretch(1)
         down.addLayout(across)
         down.addStretch(1)
-        self.set_theme(theme, sizes)
         self.show_questions(())
         self.show_recent(())
         self.show_advice("")
@@ -93,8 +89,9 @@ class FirstRunView(QWidget):
         column = QVBoxLayout(frame)
         column.setContentsMargins(24, 24, 24, 24)
         column.setSpacing(8)
-        for widget in (self._picture, self._words, kinds):
-            column.addWidget(widget)
+        column.addWidget(Sign("drop_model", "accent", PICTURE), 0, Qt.AlignmentFlag.AlignHCenter)
+        column.addWidget(self._words)
+        column.addWidget(kinds)
         column.addSpacing(4)
         column.addLayout(row)
         return frame
@@ -121,19 +118,6 @@ class FirstRunView(QWidget):
         self._built_in.setVisible(not in_use)
         self._words.setText(READY if in_use else DROP)
 
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        self._theme, self._sizes = theme, sizes
-        self._picture.setPixmap(
-            pixmap("drop_model", theme.accent, PICTURE, self.devicePixelRatioF())
-        )
-        for rows in (self._questions, self._recent):
-            for row in range(rows.count()):
-                item = rows.itemAt(row)
-                button = item.widget() if item is not None else None
-                if isinstance(button, QPushButton):
-                    self._tint(button)
-
     def _fill(self, rows: QVBoxLayout, texts: Sequence[tuple[str, str]], picture: str) -> None:
         while (old := rows.takeAt(0)) is not None:
             widget = old.widget()
@@ -146,12 +130,8 @@ class FirstRunView(QWidget):
             button.setStyleSheet("text-align: left;")
             button.setToolTip(value)
             button.clicked.connect(self._press)
-            self._tint(button)
+            button.setIcon(icon(picture, "muted"))
             rows.addWidget(button)
-
-    def _tint(self, button: QPushButton) -> None:
-        button.setIcon(icon(button.property("picture"), self._theme.muted))
-        button.setIconSize(QSize(16, 16))
 
     def _press(self) -> None:
         button = self.sender()

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
-from app.window.controls.icon_button import IconButton
+from app.window.controls.icons import IconButton
 from app.window.controls.labels import ShortLabel, label, set_role
 from app.window.models.model_values import OwnFolder
-from app.window.theme import Theme, TypeSizes
 
 
 class FolderSection(QWidget):
@@ -17,10 +16,9 @@ class FolderSection(QWidget):
     add_wanted = Signal()
     remove_wanted = Signal(str)
 
-    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.setAccessibleName("Your folders")
-        self._theme, self._sizes = theme, sizes
         self._rows: list[FolderRow] = []
         self._add = QPushButton("Add folder…")
         self._add.setToolTip("Look for models in a folder of yours, at every start")
@@ -38,16 +36,10 @@ class FolderSection(QWidget):
         for row in self._rows:
             self._column.removeWidget(row)
             row.deleteLater()
-        self._rows = [FolderRow(folder, self._theme, self._sizes) for folder in folders]
+        self._rows = [FolderRow(folder) for folder in folders]
         for row in self._rows:
             row.remove_wanted.connect(self.remove_wanted)
             self._column.addWidget(row)
-
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        self._theme, self._sizes = theme, sizes
-        for row in self._rows:
-            row.set_theme(theme, sizes)
 
 
 class FolderRow(QWidget):
@@ -55,18 +47,14 @@ class FolderRow(QWidget):
 
     remove_wanted = Signal(str)
 
-    def __init__(self, folder: OwnFolder, theme: Theme, sizes: TypeSizes) -> None:
+    def __init__(self, folder: OwnFolder) -> None:
         super().__init__()
         path = ShortLabel(Qt.TextElideMode.ElideMiddle)
         path.show_text(f"{folder.path} · {folder.problem}" if folder.problem else folder.path)
         set_role(path, "problem" if folder.problem else "note")
-        self._remove = IconButton("close", f"Look no more in {folder.path}", theme, sizes)
+        self._remove = IconButton("close", f"Look no more in {folder.path}")
         self._remove.clicked.connect(lambda: self.remove_wanted.emit(folder.path))
         across = QHBoxLayout(self)
         across.setContentsMargins(12, 0, 0, 0)
         across.addWidget(path, 1)
         across.addWidget(self._remove)
-
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        self._remove.set_theme(theme, sizes)

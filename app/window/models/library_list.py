@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QContextMenuEvent, QFont, QFontMetrics, QKeyEvent, QPainter
+from PySide6.QtGui import QContextMenuEvent, QFont, QFontMetrics, QKeyEvent, QPainter
 from PySide6.QtWidgets import (
     QFrame,
     QListWidget,
@@ -12,12 +12,11 @@ from PySide6.QtWidgets import (
     QStyle,
     QStyledItemDelegate,
     QStyleOptionViewItem,
-    QWidget,
 )
 
+from app.window.look import look
 from app.window.models.entry_menu import EntryActions, entry_menu
 from app.window.models.model_values import LibraryEntry
-from app.window.theme import Theme, TypeSizes
 
 ENTRY = Qt.ItemDataRole.UserRole
 EDGE, GAP = 12, 2
@@ -33,15 +32,14 @@ class LibraryList(QListWidget):
     reveal_wanted = Signal(str)
     forget_wanted = Signal(str)
 
-    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.setAccessibleName("Models on this computer")
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setVerticalScrollMode(QListWidget.ScrollMode.ScrollPerPixel)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setMouseTracking(True)
-        self._rows = _Rows(theme, sizes, self)
-        self.setItemDelegate(self._rows)
+        self.setItemDelegate(_Rows(self))
         self.itemClicked.connect(self._choose)
 
     def show_entries(self, entries: Sequence[LibraryEntry]) -> None:
@@ -60,12 +58,6 @@ class LibraryList(QListWidget):
                 if entry.path == kept:
                     self.setCurrentItem(item)
         self.verticalScrollBar().setValue(offset)
-
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        self._rows.take(theme, sizes)
-        self.scheduleDelayedItemsLayout()
-        self.viewport().update()
 
     def _choose(self, item: QListWidgetItem) -> None:
         entry = item.data(ENTRY)
@@ -126,14 +118,6 @@ def _item(entry: LibraryEntry) -> QListWidgetItem:
 class _Rows(QStyledItemDelegate):
     """Paints headings and models."""
 
-    def __init__(self, theme: Theme, sizes: TypeSizes, parent: QWidget) -> None:
-        super().__init__(parent)
-        self.take(theme, sizes)
-
-    def take(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Other colours and sizes."""
-        self._theme, self._sizes = theme, sizes
-
     def _font(self, base: QFont, pixels: int, weight: QFont.Weight) -> QFont:
         font = QFont(base)
         font.setPixelSize(pixels)
@@ -143,12 +127,12 @@ class _Rows(QStyledItemDelegate):
 
     def _fonts(self, option: QStyleOptionViewItem) -> tuple[QFont, QFont]:
         base: QFont = option.font
-        big = self._font(base, self._sizes.interface, QFont.Weight.Medium)
-        return big, self._font(base, self._sizes.small, QFont.Weight.Normal)
+        big = self._font(base, look().sizes.interface, QFont.Weight.Medium)
+        return big, self._font(base, look().sizes.small, QFont.Weight.Normal)
 
     def _paint_heading(self, painter: QPainter, rect: QRect, text: str, font: QFont) -> None:
         painter.setFont(font)
-        painter.setPen(QColor(self._theme.muted))
+        painter.setPen(look().colour("muted"))
         painter.drawText(rect.adjusted(EDGE, 8, -EDGE, 0), Qt.AlignmentFlag.AlignVCenter, text)
 
     # Qt
@@ -185,7 +169,7 @@ class _Rows(QStyledItemDelegate):
         is_selected = bool(state & QStyle.StateFlag.State_Selected)
         if is_selected or state & QStyle.StateFlag.State_MouseOver:
             painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(QColor(self._theme.selected if is_selected else self._theme.hover))
+            painter.setBrush(look().colour("selected" if is_selected else "hover"))
             painter.drawRoundedRect(rect.adjusted(0, 1, 0, -1), 6, 6)
 
     def _paint_model(
@@ -196,17 +180,16 @@ class _Rows(QStyledItemDelegate):
         detail = narrow.horizontalAdvance(entry.detail)
         name_room = max(60, rect.width() - detail - 12)
         painter.setFont(big)
-        painter.setPen(QColor(self._theme.muted if entry.problem else self._theme.text))
+        painter.setPen(look().colour("muted" if entry.problem else "text"))
         name = wide.elidedText(entry.name, Qt.TextElideMode.ElideMiddle, name_room)
         painter.drawText(rect.left(), rect.top() + wide.ascent(), name)
         painter.setFont(small)
-        painter.setPen(QColor(self._theme.muted))
+        painter.setPen(look().colour("muted"))
         painter.drawText(rect.right() - detail, rect.top() + wide.ascent(), entry.detail)
         base = rect.top() + wide.lineSpacing() + GAP + narrow.ascent()
         mode = Qt.TextElideMode.ElideMiddle
         if entry.problem:
             mode = Qt.TextElideMode.ElideRight
-            colour = self._theme.warning if entry.unfinished else self._theme.error
-            painter.setPen(QColor(colour))
+            painter.setPen(look().colour("warning" if entry.unfinished else "error"))
         second = narrow.elidedText(second_line(entry), mode, rect.width())
         painter.drawText(rect.left(), base, second)

@@ -19,7 +19,6 @@ from app.window.models.download_row import DownloadRow
 from app.window.models.folder_section import FolderSection
 from app.window.models.library_list import LibraryList
 from app.window.models.model_values import LibraryEntry
-from app.window.theme import Theme, TypeSizes
 
 NOTHING = "No models found. Drop a model folder or a .gguf file on the window, or get one below."
 
@@ -46,10 +45,9 @@ class LibraryView(QWidget):
     reveal_wanted = Signal(str)
     forget_wanted = Signal(str)
 
-    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.setAccessibleName("Library")
-        self._theme, self._sizes = theme, sizes
         self._entries: tuple[LibraryEntry, ...] = ()
         self._rows: dict[str, DownloadRow] = {}
         self._filter = QLineEdit()
@@ -58,8 +56,8 @@ class LibraryView(QWidget):
         self._filter.setClearButtonEnabled(True)
         self._open = QPushButton("Open…")
         self._open.setToolTip("Choose a model folder or a .gguf file")
-        self._list = LibraryList(theme, sizes)
-        self.folders = FolderSection(theme, sizes)
+        self._list = LibraryList()
+        self.folders = FolderSection()
         self._empty = paragraph("", "muted")
         self._empty.setAlignment(Qt.AlignmentFlag.AlignTop)
         self._wanted = QLineEdit()
@@ -132,16 +130,8 @@ class LibraryView(QWidget):
         """What is wrong with the download that was asked for, "" for nothing."""
         say(self._problem, words)
 
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        self._theme, self._sizes = theme, sizes
-        self._list.set_theme(theme, sizes)
-        self.folders.set_theme(theme, sizes)
-        for row in self._rows.values():
-            row.set_theme(theme, sizes)
-
     def _new_row(self) -> DownloadRow:
-        row = DownloadRow(self._theme, self._sizes)
+        row = DownloadRow()
         row.pause_wanted.connect(self.pause_wanted)
         row.resume_wanted.connect(self.resume_wanted)
         row.cancel_wanted.connect(self.cancel_wanted)

@@ -5,7 +5,6 @@ from PySide6.QtGui import QPainter
 
 from app.values.model_card import MemorySum
 from app.window.drafting.chart import Chart
-from app.window.theme import Theme, TypeSizes
 
 BAR = 6
 
@@ -13,8 +12,8 @@ BAR = 6
 class MemoryBar(Chart):
     """Weights solid, caches paler; in the warning colour where it is tight or too much."""
 
-    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
-        super().__init__(theme, sizes)
+    def __init__(self) -> None:
+        super().__init__()
         self.setAccessibleName("Memory")
         self._memory: MemorySum | None = None
 
@@ -34,12 +33,12 @@ class MemoryBar(Chart):
     def draw(self, painter: QPainter) -> None:
         """Track, weights, caches."""
         track = QRectF(0, 0, self.width(), BAR)
-        painter.setBrush(self.colour(self.theme.line))
+        painter.setBrush(self.colour("line"))
         painter.drawRoundedRect(track, BAR / 2, BAR / 2)
         if self._memory is None or not self._memory.usable:
             return
-        colours = {"fits": self.theme.accent, "tight": self.theme.warning}
-        colour = colours.get(self._memory.fit, self.theme.error)
+        colours = {"fits": "accent", "tight": "warning"}
+        colour = colours.get(self._memory.fit, "error")
         needed = self._memory.weights + self._memory.short_cache
         scale = self.width() / max(self._memory.usable, needed)
         both = QRectF(0, 0, needed * scale, BAR)

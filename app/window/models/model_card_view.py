@@ -8,7 +8,6 @@ from app.values.model_card import ModelCard
 from app.window.controls.figures import bytes_of
 from app.window.controls.labels import label, paragraph, say, tabular
 from app.window.models.model_facts import ModelFacts
-from app.window.theme import Theme, TypeSizes
 
 STEPS = 1000
 LOOKING = "Looking at the files"
@@ -21,11 +20,11 @@ class ModelCardView(QFrame):
     cancel_wanted = Signal()
     closed = Signal()
 
-    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.setProperty("role", "card")
         self.setAccessibleName("Model")
-        self.facts = ModelFacts(theme, sizes)
+        self.facts = ModelFacts()
         self._problem = paragraph("", "problem")
         self._progress = QProgressBar()
         self._progress.setAccessibleName("Loading")
@@ -91,10 +90,6 @@ class ModelCardView(QFrame):
         self._load.setText("Try again")
         self._load.setEnabled(True)
         say(self._problem, words)
-
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        self.facts.set_theme(theme, sizes)
 
     def _show_loading(self, is_loading: bool) -> None:
         self._is_loading = is_loading

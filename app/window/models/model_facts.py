@@ -1,14 +1,12 @@
 """A model in a few lines: what it is, whether it drafts, whether it fits."""
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.values.model_card import ModelCard
-from app.window.controls.icon_button import icon_size
+from app.window.controls.icons import Sign
 from app.window.controls.labels import ShortLabel, label, paragraph, say, set_role, tabular
-from app.window.icons import pixmap
 from app.window.models.memory_bar import MemoryBar
-from app.window.theme import Theme, TypeSizes
 from mlx_engine.values.model_description import TensorGroup
 from mlx_engine.values.words import size_words
 
@@ -16,16 +14,15 @@ from mlx_engine.values.words import size_words
 class ModelFacts(QWidget):
     """Shows a ModelCard; how its groups of tensors are stored is shown on demand."""
 
-    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self._facts: ModelCard | None = None
         self._name = ShortLabel(Qt.TextElideMode.ElideMiddle)
         self._name.setProperty("role", "heading")
         self._what = paragraph("", "muted")
-        self._heads_icon = QLabel()
-        self._heads_icon.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self._heads_sign = Sign("close")
         self._heads = paragraph("", "note")
-        self._bar = MemoryBar(theme, sizes)
+        self._bar = MemoryBar()
         self._memory = paragraph("", "muted")
         self._notes = paragraph("", "muted")
         self._toggle = QPushButton()
@@ -35,7 +32,7 @@ class ModelFacts(QWidget):
         self._storage = QWidget()
         heads = QHBoxLayout()
         heads.setSpacing(6)
-        heads.addWidget(self._heads_icon)
+        heads.addWidget(self._heads_sign, 0, Qt.AlignmentFlag.AlignTop)
         heads.addWidget(self._heads, 1)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
@@ -48,7 +45,6 @@ class ModelFacts(QWidget):
         column.addWidget(self._notes)
         column.addWidget(self._toggle, 0, Qt.AlignmentFlag.AlignLeft)
         column.addWidget(self._storage)
-        self.set_theme(theme, sizes)
         self.show_facts(None)
 
     def show_facts(self, facts: ModelCard | None) -> None:
@@ -57,7 +53,11 @@ class ModelFacts(QWidget):
         self._name.show_text(facts.name if facts else "No model is loaded")
         say(self._what, what_in_words(facts) if facts else "")
         say(self._heads, facts.heads if facts else "")
-        self._heads_icon.setVisible(facts is not None)
+        self._heads_sign.setVisible(facts is not None)
+        if facts is not None and facts.has_heads:
+            self._heads_sign.show_sign("check", "accent")
+        else:
+            self._heads_sign.show_sign("close", "muted")
         memory = facts.memory if facts else None
         self._bar.show_memory(memory)
         self._bar.setVisible(memory is not None)
@@ -67,24 +67,11 @@ class ModelFacts(QWidget):
         self._toggle.setVisible(bool(facts and facts.groups))
         self._toggle.setChecked(False)
         self._show_storage(False)
-        self._tint()
 
     def show_name(self, name: str) -> None:
         """Nothing but a name is known yet."""
         self.show_facts(None)
         self._name.show_text(name)
-
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        self._theme, self._sizes = theme, sizes
-        self._bar.set_theme(theme, sizes)
-        self._tint()
-
-    def _tint(self) -> None:
-        has_heads = self._facts is not None and self._facts.has_heads
-        name, colour = ("check", self._theme.accent) if has_heads else ("close", self._theme.muted)
-        size = icon_size(self._sizes)
-        self._heads_icon.setPixmap(pixmap(name, colour, size, self.devicePixelRatioF()))
 
     def _show_storage(self, is_shown: bool) -> None:
         """Build the table when it is first wanted, and forget it after."""

@@ -16,7 +16,6 @@ from app.window.session_panel.draft_model_field import DraftModelField
 from app.window.session_panel.in_effect import in_effect
 from app.window.session_panel.output_field import OutputField
 from app.window.session_panel.panel_values import ModelAbilities
-from app.window.theme import Theme, TypeSizes
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import (
     MAX_DEPTH,
@@ -47,16 +46,16 @@ class DraftGroup(Group):
     numerics_changed = Signal(str)
     draft_model_changed = Signal(str)
 
-    def __init__(self, theme: Theme, sizes: TypeSizes, shows_effect: bool = True) -> None:
+    def __init__(self, shows_effect: bool = True) -> None:
         """shows_effect: False where the settings are of no chat that could draft."""
-        super().__init__("Drafting", theme, sizes)
+        super().__init__("Drafting")
         self._draft = DraftOptions()
         self._numerics: Numerics = "exact"
         self._abilities: ModelAbilities | None = None
         self._now: DraftingState = None
         self._effect = paragraph("", "effect")
         self._effect.setAccessibleName("In effect")
-        self._source = DropDown("Draft source", theme, sizes)
+        self._source = DropDown("Draft source")
         self._why = paragraph("", "warning")
         self._others = paragraph("", "muted")
         self._depth = Segments("Depth")
@@ -66,7 +65,7 @@ class DraftGroup(Group):
             "A draft ends before the first token its source finds less likely than this",
         )
         self._model = DraftModelField()
-        self._output = OutputField(theme, sizes)
+        self._output = OutputField()
         self._rule = Segments("Draft rule")
         self._numbers = Segments("Numerics")
         self._numbers_note = paragraph("", "muted")
@@ -114,12 +113,6 @@ class DraftGroup(Group):
     def show_output(self, output: DraftOutput | None) -> None:
         """Show the output head that drafts go through now, None where that is not known."""
         self._output.show_in_effect(output)
-
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        super().set_theme(theme, sizes)
-        for drop_down in self.findChildren(DropDown):
-            drop_down.set_theme(theme, sizes)
 
     def _try(self, name: str, value: object) -> None:
         """Take one new value, or say what is wrong with it."""

@@ -6,7 +6,6 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from app.window.controls.choices import DropDown, Option
 from app.window.controls.labels import label, paragraph, say
 from app.window.controls.number_field import NumberField, NumberKind
-from app.window.theme import Theme, TypeSizes
 from mlx_engine.values.options import DRAFT_VOCABULARY, DraftOptions, DraftOutput
 
 OUTPUTS = (
@@ -25,11 +24,11 @@ class OutputField(QWidget):
     output_chosen = Signal(str)
     vocabulary_chosen = Signal(object)
 
-    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self._wanted: DraftOutput = "full"
         self._in_effect: DraftOutput | None = None
-        self._output = DropDown("Output head for drafts", theme, sizes)
+        self._output = DropDown("Output head for drafts")
         self._note = paragraph("", "muted")
         self._vocabulary = NumberField(
             "Tokens",
@@ -62,10 +61,6 @@ class OutputField(QWidget):
     def show_problem(self, words: str) -> None:
         """Say what is wrong with the number of tokens, "" for nothing."""
         self._vocabulary.show_problem(words)
-
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        self._output.set_theme(theme, sizes)
 
     def _say_effect(self) -> None:
         say(self._note, output_note(self._wanted, self._in_effect))

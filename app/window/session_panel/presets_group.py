@@ -7,8 +7,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QPushButton
 
 from app.window.controls.choices import DropDown, Option
 from app.window.controls.group import Group
-from app.window.controls.icon_button import IconButton
-from app.window.theme import Theme, TypeSizes
+from app.window.controls.icons import IconButton
 
 LONGEST_NAME = 60
 LONGEST_ON_A_BUTTON = 16
@@ -22,12 +21,12 @@ class PresetsGroup(Group):
     deleted = Signal(str)
     defaults_wanted = Signal()
 
-    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
-        super().__init__("Presets", theme, sizes, is_open=False)
+    def __init__(self) -> None:
+        super().__init__("Presets", is_open=False)
         self._names: tuple[str, ...] = ()
-        self._choice = DropDown("Preset", theme, sizes)
+        self._choice = DropDown("Preset")
         self._choice.setPlaceholderText("Choose a preset")
-        self._delete = IconButton("delete", "Delete this preset", theme, sizes)
+        self._delete = IconButton("delete", "Delete this preset")
         self._name = QLineEdit()
         self._name.setAccessibleName("Name of a new preset")
         self._name.setPlaceholderText("Name")
@@ -71,14 +70,6 @@ class PresetsGroup(Group):
         self._choice.setEnabled(bool(names))
         self._choice.setPlaceholderText("Choose a preset" if names else "No presets yet")
         self._allow()
-
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        super().set_theme(theme, sizes)
-        for button in self.findChildren(IconButton):
-            button.set_theme(theme, sizes)
-        for drop_down in self.findChildren(DropDown):
-            drop_down.set_theme(theme, sizes)
 
     def _choose(self, name: str) -> None:
         self._allow()

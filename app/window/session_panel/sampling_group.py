@@ -18,7 +18,6 @@ from app.window.session_panel.option_text import (
     stop_text,
 )
 from app.window.session_panel.seed_field import SeedField
-from app.window.theme import Theme, TypeSizes
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import GenerationOptions, SamplingOptions
 
@@ -69,15 +68,15 @@ class SamplingGroup(Group):
     sampling_changed = Signal(object)
     generation_changed = Signal(object)
 
-    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
-        super().__init__("Sampling", theme, sizes, is_open=False)
+    def __init__(self) -> None:
+        super().__init__("Sampling", is_open=False)
         self._sampling = SamplingOptions()
         self._generation = GenerationOptions()
         self._recommended: SamplingOptions | None = None
         self._numbers: Mapping[str, NumberField] = {
             row.name: NumberField(row.words, row.kind, row.what) for row in ROWS
         }
-        self._seed = SeedField(theme, sizes)
+        self._seed = SeedField()
         self._limit = NumberField(
             "Max tokens", NumberKind(int, 64, "no limit"), "Tokens of an answer at most"
         )
@@ -126,14 +125,6 @@ class SamplingGroup(Group):
     def show_last_seed(self, seed: int | None) -> None:
         """The seed of the newest answer: locking takes it."""
         self._seed.show_last(seed)
-
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        super().set_theme(theme, sizes)
-        for seed in self.findChildren(SeedField):
-            seed.set_theme(theme, sizes)
-        for field in self.findChildren(TextField):
-            field.fit()
 
     def _try_number(self, name: str, value: object) -> None:
         try:

@@ -3,10 +3,9 @@
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
-from app.window.controls.icon_button import IconButton
+from app.window.controls.icons import IconButton
 from app.window.controls.labels import paragraph, say
 from app.window.controls.number_field import NumberField, NumberKind
-from app.window.theme import Theme, TypeSizes
 
 FIRST = 1
 """What locking takes before any answer was given."""
@@ -17,13 +16,13 @@ class SeedField(QWidget):
 
     changed = Signal(object)
 
-    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self._last: int | None = None
         self._number = NumberField(
             "Seed", NumberKind(int, 1, "fresh"), "The same seed and settings give the same words"
         )
-        self._lock = IconButton("unlock", "", theme, sizes)
+        self._lock = IconButton("unlock", "")
         self._lock.setCheckable(True)
         self._note = paragraph("", "muted")
         row = QHBoxLayout()
@@ -56,10 +55,6 @@ class SeedField(QWidget):
     def show_problem(self, words: str) -> None:
         """Say what is wrong with the seed."""
         self._number.show_problem(words)
-
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        self._lock.set_theme(theme, sizes)
 
     def _toggle(self, is_locked: bool) -> None:
         last = FIRST if self._last is None else self._last

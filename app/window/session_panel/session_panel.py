@@ -8,17 +8,17 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWi
 from app.values.chat_settings import ChatSettings
 from app.values.model_card import ModelCard
 from app.window.controls.group import Group
-from app.window.controls.icon_button import IconButton
+from app.window.controls.icons import IconButton
 from app.window.controls.labels import label
 from app.window.controls.text_field import TextField
 from app.window.drafting.drafting_values import DraftingState
+from app.window.look import look
 from app.window.models.model_facts import ModelFacts
 from app.window.session_panel.draft_group import DraftGroup
 from app.window.session_panel.panel_values import ModelAbilities
 from app.window.session_panel.presets_group import PresetsGroup
 from app.window.session_panel.sampling_group import SamplingGroup
 from app.window.session_panel.thinking_field import ThinkingField
-from app.window.theme import Theme, TypeSizes
 from mlx_engine.values.options import DraftOutput
 
 WIDTH = 288
@@ -49,23 +49,22 @@ class SessionPanel(QFrame):
     fold_wanted = Signal()
     groups_folded = Signal(tuple)
 
-    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.setProperty("role", "side")
         self.setAccessibleName("Session")
-        self._sizes = sizes
-        self._fold = IconButton("panel", "Hide this panel", theme, sizes)
-        self._facts = ModelFacts(theme, sizes)
-        self._model = Group("Model", theme, sizes)
+        self._fold = IconButton("panel", "Hide this panel")
+        self._facts = ModelFacts()
+        self._model = Group("Model")
         self._thinking = ThinkingField()
         self._model.add(self._facts)
         self._model.add(self._thinking)
         self._system = TextField("System prompt", 5, "How to answer in this chat", False)
-        self._system_group = Group("System prompt", theme, sizes)
+        self._system_group = Group("System prompt")
         self._system_group.add(self._system)
-        self._draft = DraftGroup(theme, sizes)
-        self._sampling = SamplingGroup(theme, sizes)
-        self._presets = PresetsGroup(theme, sizes)
+        self._draft = DraftGroup()
+        self._sampling = SamplingGroup()
+        self._presets = PresetsGroup()
         self._lay_out()
         self._connect()
 
@@ -155,18 +154,8 @@ class SessionPanel(QFrame):
         """Show the presets there are, the one in use, and whether the chat has left it."""
         self._presets.show_presets(names, current, is_changed)
 
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        self._sizes = sizes
-        self.updateGeometry()
-        self._fold.set_theme(theme, sizes)
-        self._facts.set_theme(theme, sizes)
-        self._system.fit()
-        for group in self._groups():
-            group.set_theme(theme, sizes)
-
     # Qt
 
     def sizeHint(self) -> QSize:  # noqa: N802
         """Room for all depths side by side; narrower, the panel scrolls sideways."""
-        return QSize(round(WIDTH * self._sizes.interface / TypeSizes().interface), 600)
+        return QSize(round(WIDTH * look().zoom), 600)

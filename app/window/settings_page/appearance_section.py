@@ -9,7 +9,6 @@ from app.values.app_settings import AppSettings
 from app.window.controls.choices import Option, Segments
 from app.window.controls.labels import label, tabular
 from app.window.controls.tick import Tick
-from app.window.theme import Theme, TypeSizes
 
 COLOURS = (Option("system", "As the system"), Option("light", "Light"), Option("dark", "Dark"))
 
@@ -20,7 +19,7 @@ class AppearanceSection(QWidget):
     changed = Signal(object)
     zoom_wanted = Signal(int)
 
-    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self._shown = AppSettings()
         self._colours = Segments("Colours")
@@ -28,8 +27,8 @@ class AppearanceSection(QWidget):
         self._size = label()
         tabular(self._size)
         self.setFocusProxy(self._colours)
-        self._drafted = Tick("Tint drafted words by the depth that drafted them", theme, sizes)
-        self._motion = Tick("Reduce motion: panels appear at once", theme, sizes)
+        self._drafted = Tick("Tint drafted words by the depth that drafted them")
+        self._motion = Tick("Reduce motion: panels appear at once")
         grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setHorizontalSpacing(16)
@@ -66,11 +65,6 @@ class AppearanceSection(QWidget):
         self._size.setAccessibleName(f"Text size {100 * settings.text_zoom:.0f} %")
         self._drafted.setChecked(settings.show_drafted)
         self._motion.setChecked(settings.reduce_motion)
-
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        for tick in (self._drafted, self._motion):
-            tick.set_theme(theme, sizes)
 
     def _take(self, **changes: object) -> None:
         self._shown = replace(self._shown, **changes)  # type: ignore[arg-type]

@@ -11,7 +11,6 @@ from app.window.controls.text_field import TextField
 from app.window.session_panel.draft_group import DraftGroup
 from app.window.session_panel.sampling_group import SamplingGroup
 from app.window.session_panel.thinking_field import ThinkingField
-from app.window.theme import Theme, TypeSizes
 from mlx_engine.values.options import Numerics
 
 EXPLANATION = (
@@ -25,13 +24,13 @@ class NewChatSection(QWidget):
 
     changed = Signal(object)
 
-    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self._shown = ChatSettings()
         self._system = TextField("System prompt of new chats", 4, "How to answer in every new chat")
         self._thinking = ThinkingField()
-        self._draft = DraftGroup(theme, sizes, shows_effect=False)
-        self._sampling = SamplingGroup(theme, sizes)
+        self._draft = DraftGroup(shows_effect=False)
+        self._sampling = SamplingGroup()
         self._reset = QPushButton("Back to Headstart's own defaults")
         last = QHBoxLayout()
         last.addWidget(self._reset)
@@ -60,12 +59,6 @@ class NewChatSection(QWidget):
         self._draft.show_settings(settings.draft, settings.load.numerics)
         self._sampling.show_settings(settings.sampling, settings.generation)
         self._reset.setEnabled(as_preset(settings) != ChatSettings())
-
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        self._system.fit()
-        self._draft.set_theme(theme, sizes)
-        self._sampling.set_theme(theme, sizes)
 
     def _take(self, **changes: object) -> None:
         self._shown = replace(self._shown, **changes)  # type: ignore[arg-type]

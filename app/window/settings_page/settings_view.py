@@ -1,12 +1,12 @@
 """The settings page: its sections one below the other, more can be added."""
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, Qt
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
 from app.window.controls.labels import label
+from app.window.look import look
 from app.window.settings_page.appearance_section import AppearanceSection
 from app.window.settings_page.new_chat_section import NewChatSection
-from app.window.theme import Theme, TypeSizes
 
 WIDEST = 620
 """Pixels of a line of settings at a zoom of 1."""
@@ -15,11 +15,11 @@ WIDEST = 620
 class SettingsView(QWidget):
     """Arranges `appearance` and `new_chat`; the owner shows values in them and hears them."""
 
-    def __init__(self, theme: Theme, sizes: TypeSizes) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.setAccessibleName("Settings")
-        self.appearance = AppearanceSection(theme, sizes)
-        self.new_chat = NewChatSection(theme, sizes)
+        self.appearance = AppearanceSection()
+        self.new_chat = NewChatSection()
         self._lines = QWidget()
         self._sections = QVBoxLayout(self._lines)
         self._sections.setContentsMargins(24, 0, 24, 24)
@@ -32,7 +32,10 @@ class SettingsView(QWidget):
         self.add_section("Appearance", self.appearance)
         self.add_section("New chats", self.new_chat)
         self.setFocusProxy(self.appearance)
-        self.set_theme(theme, sizes)
+        self._fit()
+
+    def _fit(self) -> None:
+        self._lines.setMaximumWidth(round(WIDEST * look().zoom))
 
     def _scrolled(self) -> QScrollArea:
         """The lines, no wider than reads well."""
@@ -57,9 +60,10 @@ class SettingsView(QWidget):
         self._sections.insertWidget(at + 1, label(title, "heading"))
         self._sections.insertWidget(at + 2, section)
 
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        zoom = sizes.interface / TypeSizes().interface
-        self._lines.setMaximumWidth(round(WIDEST * zoom))
-        self.appearance.set_theme(theme, sizes)
-        self.new_chat.set_theme(theme, sizes)
+    # Qt
+
+    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+        """Lines are as wide as the text wants them."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange:
+            self._fit()

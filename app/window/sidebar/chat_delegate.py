@@ -1,10 +1,11 @@
 """Paints a row of the list of chats: a heading, or a title with what a search found in it."""
 
 from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
 
-from PySide6.QtCore import QModelIndex, QObject, QPersistentModelIndex, QPointF, QRectF, QSize, Qt
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import (
-    QColor,
     QFont,
     QFontMetrics,
     QPainter,
@@ -15,8 +16,8 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QLineEdit, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
 from app.values.chats import ListedChat, TextRange
+from app.window.look import TypeSizes, look
 from app.window.sidebar.chat_list_model import ANSWERING_ROLE, CHAT_ROLE
-from app.window.theme import Theme, TypeSizes
 
 Index = QModelIndex | QPersistentModelIndex
 SIDE, INSET, RADIUS = 8, 10, 6
@@ -28,19 +29,9 @@ TITLE_CHARACTERS = 100
 class ChatDelegate(QStyledItemDelegate):
     """Rows are painted, not built: ten thousand chats cost nothing until they are looked at."""
 
-    def __init__(self, theme: Theme, sizes: TypeSizes, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._theme, self._sizes = theme, sizes
-        self._heights = _Heights(sizes)
-
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        self._theme, self._sizes = theme, sizes
-        self._heights = _Heights(sizes)
-
     def _paint_heading(self, painter: QPainter, rect: QRectF, text: str) -> None:
-        painter.setFont(_font(self._sizes.small, bold=True))
-        painter.setPen(QColor(self._theme.muted))
+        painter.setFont(_font(look().sizes.small, bold=True))
+        painter.setPen(look().colour("muted"))
         line = rect.adjusted(SIDE + INSET, HEADING_TOP, -SIDE, -HEADING_BOTTOM)
         painter.drawText(line, Qt.AlignmentFlag.AlignVCenter, text)
 
@@ -50,21 +41,22 @@ class ChatDelegate(QStyledItemDelegate):
         selected = bool(state & QStyle.StateFlag.State_Selected)
         if selected or state & QStyle.StateFlag.State_MouseOver:
             painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(QColor(self._theme.selected if selected else self._theme.hover))
+            painter.setBrush(look().colour("selected" if selected else "hover"))
             painter.drawRoundedRect(rect.adjusted(SIDE, 1, -SIDE, -1), RADIUS, RADIUS)
         inner = rect.adjusted(SIDE + INSET, 0, -SIDE - INSET, 0)
+        sizes, heights = look().sizes, _heights(look().sizes)
         title = QRectF(inner)
-        title.setHeight(self._heights.title)
-        self._line(painter, title, listed.title, listed.title_ranges, self._sizes.interface)
+        title.setHeight(heights.title)
+        self._line(painter, title, listed.title, listed.title_ranges, sizes.interface)
         if listed.snippet:
-            below = QRectF(inner.left(), title.bottom() - 6, inner.width(), self._heights.snippet)
-            self._line(painter, below, listed.snippet, listed.snippet_ranges, self._sizes.small)
+            below = QRectF(inner.left(), title.bottom() - 6, inner.width(), heights.snippet)
+            self._line(painter, below, listed.snippet, listed.snippet_ranges, sizes.small)
 
     def _line(
         self, painter: QPainter, rect: QRectF, text: str, found: Sequence[TextRange], pixels: int
     ) -> None:
         """One elided line, what was found in it in bold."""
-        main = pixels == self._sizes.interface
+        main = pixels == look().sizes.interface
         font = _font(pixels)
         elided = QFontMetrics(font).elidedText(
             text[: 2 * TITLE_CHARACTERS], Qt.TextElideMode.ElideRight, int(rect.width())
@@ -73,18 +65,18 @@ class ChatDelegate(QStyledItemDelegate):
         option = QTextOption()
         option.setWrapMode(QTextOption.WrapMode.NoWrap)
         layout.setTextOption(option)
-        layout.setFormats([_bold(r, self._theme) for r in found if r.end < len(elided)])
+        layout.setFormats([_bold(r) for r in found if r.end < len(elided)])
         layout.beginLayout()
         line = layout.createLine()
         line.setLineWidth(rect.width() + 40)
         layout.endLayout()
-        painter.setPen(QColor(self._theme.text if main else self._theme.muted))
+        painter.setPen(look().colour("text" if main else "muted"))
         layout.draw(painter, rect.topLeft() + _down((rect.height() - line.height()) / 2))
 
     def _paint_dot(self, painter: QPainter, rect: QRectF) -> None:
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(QColor(self._theme.accent))
-        top = rect.top() + (self._heights.title - DOT) / 2
+        painter.setBrush(look().colour("accent"))
+        top = rect.top() + (_heights(look().sizes).title - DOT) / 2
         painter.drawEllipse(QRectF(rect.right() - SIDE - INSET, top, DOT, DOT))
 
     # Qt
@@ -106,11 +98,9 @@ class ChatDelegate(QStyledItemDelegate):
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:  # noqa: N802
         """A heading is as high as a title, so that rows without snippets are all alike."""
         del option
-        listed = index.data(CHAT_ROLE)
-        if listed is None:
-            return QSize(80, self._heights.title)
-        snippet = self._heights.snippet if listed.snippet else 0
-        return QSize(80, self._heights.title + snippet)
+        listed, heights = index.data(CHAT_ROLE), _heights(look().sizes)
+        snippet = heights.snippet if listed is not None and listed.snippet else 0
+        return QSize(80, heights.title + snippet)
 
     def createEditor(  # noqa: N802
         self, parent: QWidget, option: QStyleOptionViewItem, index: Index
@@ -118,7 +108,7 @@ class ChatDelegate(QStyledItemDelegate):
         """A field in place of the title."""
         del option, index
         editor = QLineEdit(parent)
-        editor.setFont(_font(self._sizes.interface))
+        editor.setFont(_font(look().sizes.interface))
         editor.setAccessibleName("Title of the chat")
         return editor
 
@@ -131,12 +121,18 @@ class ChatDelegate(QStyledItemDelegate):
         editor.setGeometry(rect.adjusted(SIDE, 1, -SIDE, -1))
 
 
-class _Heights:
-    """Pixels of the kinds of rows, computed once a theme."""
+class _Heights(NamedTuple):
+    """Pixels of the parts of a row."""
 
-    def __init__(self, sizes: TypeSizes) -> None:
-        self.title = QFontMetrics(_font(sizes.interface)).height() + TITLE_PADDING
-        self.snippet = QFontMetrics(_font(sizes.small)).height() + 2
+    title: int
+    snippet: int
+
+
+@cache
+def _heights(sizes: TypeSizes) -> _Heights:
+    """The view asks for every row."""
+    title = QFontMetrics(_font(sizes.interface)).height() + TITLE_PADDING
+    return _Heights(title, QFontMetrics(_font(sizes.small)).height() + 2)
 
 
 def _font(pixels: int, *, bold: bool = False) -> QFont:
@@ -146,12 +142,12 @@ def _font(pixels: int, *, bold: bool = False) -> QFont:
     return font
 
 
-def _bold(found: TextRange, theme: Theme) -> QTextLayout.FormatRange:
+def _bold(found: TextRange) -> QTextLayout.FormatRange:
     result = QTextLayout.FormatRange()
     result.start, result.length = found.start, found.end - found.start
     text = QTextCharFormat()
     text.setFontWeight(QFont.Weight.DemiBold)
-    text.setForeground(QColor(theme.accent))
+    text.setForeground(look().colour("accent"))
     result.format = text
     return result
 

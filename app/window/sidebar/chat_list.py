@@ -9,7 +9,6 @@ from PySide6.QtWidgets import QAbstractItemView, QFrame, QListView, QMenu, QWidg
 from app.values.chats import ChatGroup, ListedChat
 from app.window.sidebar.chat_delegate import ChatDelegate
 from app.window.sidebar.chat_list_model import ChatListModel
-from app.window.theme import Theme, TypeSizes
 
 
 class ChatList(QListView):
@@ -30,12 +29,12 @@ class ChatList(QListView):
     restore_wanted = Signal(int)
     delete_for_ever_wanted = Signal(int)
 
-    def __init__(self, theme: Theme, sizes: TypeSizes, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._shows_bin = False
         self._current: int | None = None
         self._model = ChatListModel(self)
-        self._delegate = ChatDelegate(theme, sizes, self)
+        self._delegate = ChatDelegate(self)
         self.setModel(self._model)
         self.setItemDelegate(self._delegate)
         self.setAccessibleName("Chats")
@@ -49,12 +48,6 @@ class ChatList(QListView):
         self.clicked.connect(self._choose)
         self.activated.connect(self._choose)
         self.doubleClicked.connect(self._edit)
-
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        self._delegate.set_theme(theme, sizes)
-        self.scheduleDelayedItemsLayout()
-        self.viewport().update()
 
     def show_groups(self, groups: Iterable[ChatGroup], *, is_bin: bool = False) -> None:
         """Show these chats, those in the bin if `is_bin`."""

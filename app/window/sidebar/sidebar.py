@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable
 
-from PySide6.QtCore import QEvent, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QAction, QKeyEvent
+from PySide6.QtCore import QEvent, Qt, QTimer, Signal
+from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
@@ -15,12 +15,11 @@ from PySide6.QtWidgets import (
 )
 
 from app.values.chats import ChatGroup, ListedChat
-from app.window.controls.icon_button import icon_size
+from app.window.controls.icons import icon
 from app.window.escape import closes
-from app.window.icons import ICON, icon
+from app.window.look import ICON, look
 from app.window.sidebar.chat_list import ChatList
 from app.window.sidebar.undo_bar import UndoBar
-from app.window.theme import Theme, TypeSizes
 
 WIDTH = 232
 SEARCH_PAUSE_MS = 120
@@ -42,19 +41,18 @@ class Sidebar(QFrame):
     bin_wanted = Signal(bool)
     search_left = Signal()
 
-    def __init__(self, theme: Theme, sizes: TypeSizes, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setProperty("role", "sidebar")
-        self.list = ChatList(theme, sizes)
+        self.list = ChatList()
         self._search = QLineEdit()
         self._search.setPlaceholderText("Search")
         self._search.setAccessibleName("Search in chats")
         self._search.setClearButtonEnabled(True)
-        self._search_icon = QAction(self)
-        self._search.addAction(self._search_icon, QLineEdit.ActionPosition.LeadingPosition)
-        self._new = _row_button("New chat")
-        self._library = _row_button("Models")
-        self._bin = _row_button("Bin")
+        self._search.addAction(icon("search", "muted"), QLineEdit.ActionPosition.LeadingPosition)
+        self._new = _row_button("New chat", "new_chat")
+        self._library = _row_button("Models", "library")
+        self._bin = _row_button("Bin", "delete")
         self._bin.setCheckable(True)
         self._empty = QLabel()
         self._empty.setProperty("role", "muted")
@@ -65,7 +63,10 @@ class Sidebar(QFrame):
         self._pause = QTimer(self, singleShot=True, interval=SEARCH_PAUSE_MS)
         self._lay_out()
         self._connect()
-        self.set_theme(theme, sizes)
+        self._fit()
+
+    def _fit(self) -> None:
+        self.setFixedWidth(WIDTH * look().icon_size // ICON)
 
     def _lay_out(self) -> None:
         top = QVBoxLayout()
@@ -96,17 +97,6 @@ class Sidebar(QFrame):
 
     def _restart(self) -> None:
         self._pause.start()
-
-    def set_theme(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        self.list.set_theme(theme, sizes)
-        size = icon_size(sizes)
-        self.setFixedWidth(WIDTH * size // ICON)
-        self._search_icon.setIcon(icon("search", theme.muted, size))
-        names = ((self._new, "new_chat"), (self._library, "library"), (self._bin, "delete"))
-        for button, name in names:
-            button.setIcon(icon(name, theme.text, size))
-            button.setIconSize(QSize(size, size))
 
     def show_groups(self, groups: Iterable[ChatGroup], *, is_bin: bool = False) -> None:
         """List these chats; say so when there are none."""
@@ -149,6 +139,12 @@ class Sidebar(QFrame):
 
     # Qt
 
+    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+        """As wide as the text wants it."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange:
+            self._fit()
+
     def event(self, event: QEvent) -> bool:
         """Escape in the search field is ours before it stops an answer."""
         if closes(event) and self._search.hasFocus():
@@ -165,8 +161,8 @@ class Sidebar(QFrame):
             super().keyPressEvent(event)
 
 
-def _row_button(words: str) -> QPushButton:
-    button = QPushButton(words)
+def _row_button(words: str, picture: str) -> QPushButton:
+    button = QPushButton(icon(picture), words)
     button.setProperty("role", "row")
     button.setFlat(True)
     return button

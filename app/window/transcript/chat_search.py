@@ -10,9 +10,9 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from PySide6.QtGui import QTextCharFormat, QTextCursor
 from PySide6.QtWidgets import QTextEdit
 
+from app.window.look import look
 from app.window.transcript.code_text import CodeText
 from app.window.transcript.drafted_spans import Tint, in_utf16
-from app.window.transcript.look import Look
 from app.window.transcript.message_view import MessageView
 from app.window.transcript.prose_segment import ProseSegment
 
@@ -106,14 +106,14 @@ class ChatSearch(QObject):
         self._go_to(_Place(message, match))
         self.found.emit()
 
-    def mark(self, look: Look) -> None:
+    def mark(self) -> None:
         """Show the matches in the widgets there are, the current one stronger."""
         current = self.current
         marked: list[TextWidget] = []
         for view in self._views if self._pattern else ():
             selections: dict[TextWidget, list[QTextEdit.ExtraSelection]] = {}
             for match in self._matches(view):
-                one = _selection(match, look, match == current)
+                one = _selection(match, match == current)
                 selections.setdefault(match.widget, []).append(one)
             for widget, these in selections.items():
                 widget.setExtraSelections(these)
@@ -182,9 +182,9 @@ def _spaced(text: str) -> str:
     return text.replace("\xa0", " ")
 
 
-def _selection(match: Match, look: Look, current: bool) -> QTextEdit.ExtraSelection:
+def _selection(match: Match, current: bool) -> QTextEdit.ExtraSelection:
     form = QTextCharFormat()
-    form.setBackground(look.found(current))
+    form.setBackground(look().colour("warning", 0.5 if current else 0.25))
     cursor = QTextCursor(match.widget.document())
     cursor.setPosition(match.start)
     cursor.setPosition(match.end, QTextCursor.MoveMode.KeepAnchor)

@@ -1,8 +1,10 @@
 """Colours the lines of a code block: at once by simple rules, by Pygments when it is complete."""
 
+from functools import cache
+
 from PySide6.QtGui import QColor, QSyntaxHighlighter, QTextCharFormat, QTextDocument
 
-from app.window.theme import Theme
+from app.window.look import Theme, look
 from app.window.transcript.code_tokens import pygments_words
 from app.window.transcript.code_words import Colour, LineReader, Word
 from app.window.transcript.drafted_spans import Tint, in_utf16
@@ -11,12 +13,11 @@ from app.window.transcript.drafted_spans import Tint, in_utf16
 class CodeColours(QSyntaxHighlighter):
     """Highlights one document."""
 
-    def __init__(self, document: QTextDocument, language: str, theme: Theme) -> None:
+    def __init__(self, document: QTextDocument, language: str) -> None:
         super().__init__(document)
         self._language = language
         self._reader = LineReader(language)
         self._complete: list[list[Word]] | None = None
-        self._formats: dict[Colour, QTextCharFormat] = _formats(theme)
 
     def complete(self, code: str) -> None:
         """The code will not change any more."""
@@ -24,21 +25,17 @@ class CodeColours(QSyntaxHighlighter):
         if self._complete is not None:
             self.rehighlight()
 
-    def set_theme(self, theme: Theme) -> None:
-        """Take other colours."""
-        self._formats = _formats(theme)
-        self.rehighlight()
-
     # Qt
 
     def highlightBlock(self, text: str) -> None:  # noqa: N802
         """Colour one line."""
+        formats = _formats(look().theme)
         for start, length, colour in self._words(text):
             if text.isascii():
-                self.setFormat(start, length, self._formats[colour])
+                self.setFormat(start, length, formats[colour])
             else:
                 ((first, last, *_),) = in_utf16(text, [Tint(start, start + length, 0)])
-                self.setFormat(first, last - first, self._formats[colour])
+                self.setFormat(first, last - first, formats[colour])
 
     def _words(self, text: str) -> list[Word]:
         number = self.currentBlock().blockNumber()
@@ -49,6 +46,7 @@ class CodeColours(QSyntaxHighlighter):
         return words
 
 
+@cache
 def _formats(theme: Theme) -> dict[Colour, QTextCharFormat]:
     colours: dict[Colour, str] = {
         "keyword": theme.code_keyword,

@@ -3,32 +3,36 @@
 from collections.abc import Iterator, Sequence
 from math import ceil
 
-from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import (
-    QColor,
     QKeyEvent,
     QPainter,
     QPaintEvent,
-    QPalette,
     QTextCursor,
     QWheelEvent,
 )
-from PySide6.QtWidgets import QFrame, QPlainTextEdit, QWidget
+from PySide6.QtWidgets import QFrame, QPlainTextEdit
 
-from app.window.transcript import keys, tint_rects
+from app.window.look import look
+from app.window.transcript import tint_rects
 from app.window.transcript.drafted_spans import Tint, in_utf16
-from app.window.transcript.look import Look
 from app.window.transcript.placed_blocks import PlacedBlock
+from app.window.transcript.reader import Reader, scrolls
 
 PADDING = 12
 
 
 class CodeText(QPlainTextEdit):
-    """Grows by what is added to its code, without looking at the rest again."""
+    """Grows by what is added to its code, without looking at the rest again.
 
-    def __init__(self, look: Look, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._look = look
+    Signal `redressed`: the look is another one.
+    """
+
+    redressed = Signal()
+
+    def __init__(self, reader: Reader) -> None:
+        super().__init__()
+        self._reader, self._look = reader, look()
         self._code = ""
         self._tints: list[Tint] = []
         self._tint_rects = tint_rects.TintRects()
@@ -46,7 +50,7 @@ class CodeText(QPlainTextEdit):
         self.document().setDocumentMargin(0)
         self.setViewportMargins(PADDING, 0, PADDING, 0)
         self.horizontalScrollBar().rangeChanged.connect(lambda *_: self._set_height())
-        self.set_look(look)
+        self._dress()
 
     def show_code(self, code: str, drafted: Sequence[Tint]) -> None:
         """Show this code; tints count its characters."""
@@ -61,20 +65,14 @@ class CodeText(QPlainTextEdit):
         self._set_height()
         self.viewport().update()
 
-    def set_look(self, look: Look) -> None:
-        """Take other colours and sizes."""
-        self._look = look
-        self.setFont(look.code_font())
-        palette = QPalette(self.palette())
-        palette.setColor(QPalette.ColorRole.Text, QColor(look.theme.text))
-        self.setPalette(palette)
-        self.setTabStopDistance(4 * self.fontMetrics().horizontalAdvance(" "))
-        self._set_height()
-        self.viewport().update()
-
     def text(self) -> str:
         """The code on show."""
         return self.toPlainText()
+
+    def _dress(self) -> None:
+        self.setFont(self._look.code_font())
+        self.setTabStopDistance(4 * self.fontMetrics().horizontalAdvance(" "))
+        self._set_height()
 
     def _set_height(self) -> None:
         lines = self._lines_height()
@@ -91,13 +89,23 @@ class CodeText(QPlainTextEdit):
 
     # Qt
 
+    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+        """Another font is laid out anew."""
+        super().changeEvent(event)
+        now = look()  # Qt, on its way through the style sheet, gives some widgets their old font
+        is_worn = self._look == now and self.font().pixelSize() == now.sizes.code
+        if event.type() == QEvent.Type.StyleChange and not is_worn:
+            self._look = now
+            self._dress()
+            self.redressed.emit()
+
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
         """Tints first, the code on top of them."""
-        if self._look.shows_drafted and self._tints:
+        if self._reader.shows_drafted and self._tints:
             painter = QPainter(self.viewport())
             area = QRectF(event.rect())
             found = self._tint_rects.boxes(self._lines(area), self._tints)
-            tint_rects.paint(painter, found, area, self._look)
+            tint_rects.paint(painter, found, area)
             painter.end()
         super().paintEvent(event)
 
@@ -120,7 +128,7 @@ class CodeText(QPlainTextEdit):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
         """Scrolling keys belong to the transcript."""
-        if keys.scrolls(event):
+        if scrolls(event):
             event.ignore()
         else:
             super().keyPressEvent(event)

@@ -4,10 +4,9 @@ from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QLineEdit
 
-from app.window.controls.icon_button import IconButton
+from app.window.controls.icons import IconButton
 from app.window.controls.labels import label, tabular
 from app.window.escape import closes
-from app.window.transcript.look import Look
 
 
 class FindBar(QFrame):
@@ -17,7 +16,7 @@ class FindBar(QFrame):
     step_wanted = Signal(int)
     closed = Signal()
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.field = QLineEdit()
         self.field.setPlaceholderText("Find in this chat")
@@ -28,9 +27,9 @@ class FindBar(QFrame):
         self.count: QLabel = label("", "muted")
         tabular(self.count)
         self.count.setMinimumWidth(64)
-        self._previous = IconButton("chevron_up", "Previous match", look.theme, look.sizes)
-        self._next = IconButton("chevron_down", "Next match", look.theme, look.sizes)
-        self._close = IconButton("close", "Close", look.theme, look.sizes)
+        self._previous = IconButton("chevron_up", "Previous match")
+        self._next = IconButton("chevron_down", "Next match")
+        self._close = IconButton("close", "Close")
         self._previous.clicked.connect(lambda: self.step_wanted.emit(-1))
         self._next.clicked.connect(lambda: self.step_wanted.emit(1))
         self._close.clicked.connect(self.closed)
@@ -47,11 +46,6 @@ class FindBar(QFrame):
         self.count.setText(words if self.field.text() else "")
         for button in (self._previous, self._next):
             button.setEnabled(total > 0)
-
-    def set_look(self, look: Look) -> None:
-        """Take other colours and sizes."""
-        for button in (self._previous, self._next, self._close):
-            button.set_theme(look.theme, look.sizes)
 
     # Qt
 

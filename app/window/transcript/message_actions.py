@@ -1,11 +1,10 @@
 """The buttons of a message: copy, regenerate, edit, continue, and the arrows between branches."""
 
 from PySide6.QtCore import QTimer, Signal
-from PySide6.QtGui import QColor, QPalette
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QWidget
 
-from app.window.controls.icon_button import IconButton
-from app.window.transcript.look import Look
+from app.window.controls.icons import IconButton
+from app.window.controls.labels import label, tabular
 from app.window.transcript.shown_message import ShownMessage
 
 DONE_MS = 1500
@@ -22,15 +21,14 @@ class MessageActions(QWidget):
     continue_wanted = Signal()
     branch_wanted = Signal(int)
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self._row = QHBoxLayout(self)
         self._row.setContentsMargins(0, 0, 0, 0)
         self._row.setSpacing(2)
-        self._look = look
-        self._buttons: list[IconButton] = []
         self.previous = self._button("chevron_left", "Previous version")
-        self.number = QLabel()
+        self.number = label("", "muted")
+        tabular(self.number)
         self._row.addWidget(self.number)
         self.next = self._button("chevron_right", "Next version")
         self.copy = self._button("copy", "Copy")
@@ -45,7 +43,6 @@ class MessageActions(QWidget):
         self.edit.clicked.connect(self.edit_wanted)
         self.regenerate.clicked.connect(self.regenerate_wanted)
         self.go_on.clicked.connect(self.continue_wanted)
-        self.set_look(look)
 
     def show_message(self, message: ShownMessage) -> None:
         """Offer what can be done with this message."""
@@ -70,18 +67,7 @@ class MessageActions(QWidget):
             button.show_icon("check", "Copied")
             QTimer.singleShot(DONE_MS, button, lambda: button.show_icon(name, words))
 
-    def set_look(self, look: Look) -> None:
-        """Take other colours and sizes."""
-        self._look = look
-        self.number.setFont(look.small_font())
-        palette = QPalette(self.number.palette())
-        palette.setColor(QPalette.ColorRole.WindowText, QColor(look.theme.muted))
-        self.number.setPalette(palette)
-        for button in self._buttons:
-            button.set_theme(look.muted_icons(), look.sizes)
-
     def _button(self, name: str, words: str) -> IconButton:
-        button = IconButton(name, words, self._look.muted_icons(), self._look.sizes)
-        self._buttons.append(button)
+        button = IconButton(name, words, colour="muted")
         self._row.addWidget(button)
         return button

@@ -6,12 +6,10 @@ from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QVBoxLayout
 
-from app.window.transcript.look import GAP, MARGIN, TEXT_WIDTH, Look
 from app.window.transcript.message_view import MessageView
 from app.window.transcript.pinned_scroll import PinnedScroll
-from app.window.transcript.rendered_html import MarkdownHtml
+from app.window.transcript.reader import GAP, MARGIN, TEXT_WIDTH, Reader
 from app.window.transcript.shown_message import ShownMessage
-from app.window.transcript.thinking_segment import ThinkingShown
 from mlx_engine.values.events import TextPiece
 
 NEARBY_MS = 50
@@ -19,24 +17,13 @@ NEARBY_MS = 50
 
 
 class MessageColumn(PinnedScroll):
-    """Signals as TranscriptView has them, and `made`: a message has got its widgets.
-
-    Every message has its own id.
-    """
+    """Signal `made`: a message has got its widgets. Every message has its own id."""
 
     made = Signal()
 
-    regenerate_wanted = Signal(int)
-    edit_wanted = Signal(int, str)
-    continue_wanted = Signal(int)
-    branch_wanted = Signal(int, int)
-    stats_clicked = Signal(int)
-    link_clicked = Signal(str)
-
-    def __init__(self, look: Look, thinking: ThinkingShown) -> None:
+    def __init__(self, reader: Reader) -> None:
         super().__init__()
-        self._look, self._thinking = look, thinking
-        self._renderer = MarkdownHtml()
+        self._reader = reader
         self._views: list[MessageView] = []
         self._column = QVBoxLayout(self.content)
         self._column.setSpacing(GAP)
@@ -84,10 +71,10 @@ class MessageColumn(PinnedScroll):
             view.append(pieces)
 
     def finish_thinking(self, message_id: int, seconds: float | None) -> None:
-        """A live answer begins to answer; its thinking folds away unless somebody reads it."""
+        """A live answer begins to answer."""
         view = self.view(message_id)
         if view is not None:
-            view.finish_thinking(seconds, closes=self.pinned)
+            view.finish_thinking(seconds)
 
     def finish(self, message: ShownMessage) -> None:
         """An answer is complete."""
@@ -96,16 +83,6 @@ class MessageColumn(PinnedScroll):
             index = self._views.index(view)
             later = [v.message for v in self._views[index + 1 :]]
             self.replace_from(message.id, [message, *later])
-
-    def set_look(self, look: Look) -> None:
-        """Take other colours and sizes, and show or hide the tints."""
-        self._look = look
-        for view in self._views:
-            view.set_look(look)
-
-    def set_thinking_shown(self, shown: ThinkingShown) -> None:
-        """Whether thinking opens by itself, from the next answer on."""
-        self._thinking = shown
 
     def views(self) -> list[MessageView]:
         """The widgets of all messages, from the top."""
@@ -148,16 +125,10 @@ class MessageColumn(PinnedScroll):
         if view.is_built:
             return
         view.build(self._width())
-        view.regenerate_wanted.connect(self.regenerate_wanted)
-        view.edit_wanted.connect(self.edit_wanted)
-        view.continue_wanted.connect(self.continue_wanted)
-        view.branch_wanted.connect(self.branch_wanted)
-        view.stats_clicked.connect(self.stats_clicked)
-        view.link_clicked.connect(self.link_clicked)
         self.made.emit()
 
     def _add(self, message: ShownMessage) -> MessageView:
-        view = MessageView(message, self._look, self._renderer, self._thinking)
+        view = MessageView(message, self._reader)
         self._views.append(view)
         self._column.insertWidget(self._column.count() - 1, view)
         return view

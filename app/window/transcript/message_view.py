@@ -2,21 +2,21 @@
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QMimeData, Signal
+from PySide6.QtCore import QEvent, QMimeData
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
+from app.window.look import look
 from app.window.transcript.answer_view import AnswerView
 from app.window.transcript.code_text import CodeText
-from app.window.transcript.look import Look, keeps_height
 from app.window.transcript.message_actions import MessageActions
 from app.window.transcript.message_footer import MessageFooter
 from app.window.transcript.plain_text import plain_text
 from app.window.transcript.prose_segment import ProseSegment
-from app.window.transcript.rendered_html import MarkdownHtml
+from app.window.transcript.reader import Reader, keeps_height
+from app.window.transcript.rendered_html import markdown_html
 from app.window.transcript.searched_text import searched_text
 from app.window.transcript.shown_message import ShownMessage
-from app.window.transcript.thinking_segment import ThinkingShown
 from app.window.transcript.user_bubble import UserBubble
 from mlx_engine.values.events import TextPiece
 
@@ -28,23 +28,12 @@ LARGEST = 0xFFFFFF
 class MessageView(QWidget):
     """Until `build` it is an empty widget of about the right height."""
 
-    regenerate_wanted = Signal(int)
-    edit_wanted = Signal(int, str)
-    continue_wanted = Signal(int)
-    branch_wanted = Signal(int, int)
-    stats_clicked = Signal(int)
-    link_clicked = Signal(str)
-
-    def __init__(
-        self, message: ShownMessage, look: Look, renderer: MarkdownHtml, shown: ThinkingShown
-    ) -> None:
-        """shown: whether its thinking will be open."""
+    def __init__(self, message: ShownMessage, reader: Reader) -> None:
         super().__init__()
         keeps_height(self)
         self.message = message
-        self._look, self._renderer = look, renderer
+        self._reader = reader
         self._body: AnswerView | UserBubble | None = None
-        self._shown = shown
         self._searched: Sequence[str] | None = None
         self.buttons: MessageActions | None = None
         self.footer: MessageFooter | None = None
@@ -81,9 +70,9 @@ class MessageView(QWidget):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(2)
         self._body = self._make_body(width)
-        self.buttons = MessageActions(self._look)
-        self.footer = MessageFooter(self._look)
-        self.footer.clicked.connect(lambda: self.stats_clicked.emit(self.message.id))
+        self.buttons = MessageActions()
+        self.footer = MessageFooter()
+        self.footer.clicked.connect(lambda: self._reader.stats_clicked.emit(self.message.id))
         row = QHBoxLayout()
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(8)
@@ -102,10 +91,10 @@ class MessageView(QWidget):
         if isinstance(self._body, AnswerView):
             self._body.append(pieces)
 
-    def finish_thinking(self, seconds: float | None, closes: bool) -> None:
+    def finish_thinking(self, seconds: float | None) -> None:
         """A live answer's thinking is over."""
         if isinstance(self._body, AnswerView):
-            self._body.finish_thinking(seconds, closes)
+            self._body.finish_thinking(seconds)
 
     def finish(self, message: ShownMessage) -> bool:
         """Become the finished message; False if its text is another, so that it must be rebuilt."""
@@ -117,16 +106,6 @@ class MessageView(QWidget):
         self._body.finish(message)
         self._show_state()
         return True
-
-    def set_look(self, look: Look) -> None:
-        """Take other colours and sizes, and show or hide the tints."""
-        self._look = look
-        if self._body is None:
-            self.setFixedHeight(self._guess())
-            return
-        for part in (self._body, self.buttons, self.footer):
-            if part is not None:
-                part.set_look(look)
 
     def texts(self) -> list[ProseSegment | CodeText]:
         """The widgets that hold its text and can be searched, from the top."""
@@ -140,8 +119,7 @@ class MessageView(QWidget):
         if self.is_built:
             return [widget.text() for widget in self.texts()]
         if self._searched is None:
-            opened = self._shown == "open"
-            self._searched = searched_text(self.message, self._renderer, opened)
+            self._searched = searched_text(self.message)
         return self._searched
 
     def copy(self) -> None:
@@ -152,7 +130,7 @@ class MessageView(QWidget):
             data.setText(markdown)
         else:
             data.setText(plain_text(markdown))
-            data.setHtml(self._renderer.html(markdown))
+            data.setHtml(markdown_html(markdown))
         QGuiApplication.clipboard().setMimeData(data)
         if self.buttons is not None:
             self.buttons.say_copied(self.buttons.copy)
@@ -173,11 +151,10 @@ class MessageView(QWidget):
 
     def _make_body(self, width: int) -> AnswerView | UserBubble:
         if self.message.role == "user":
-            bubble = UserBubble(self._look, self.message.text, width)
-            bubble.edited.connect(lambda text: self.edit_wanted.emit(self.message.id, text))
+            bubble = UserBubble(self._reader, self.message.text, width)
+            bubble.edited.connect(lambda text: self._reader.edit_wanted.emit(self.message.id, text))
             return bubble
-        answer = AnswerView(self._look, self._renderer, width, self._shown)
-        answer.link_clicked.connect(self.link_clicked)
+        answer = AnswerView(self._reader, width)
         answer.show_message(self.message)
         return answer
 
@@ -185,9 +162,10 @@ class MessageView(QWidget):
         actions.copy_wanted.connect(self.copy)
         actions.copy_markdown_wanted.connect(self.copy_markdown)
         actions.edit_wanted.connect(self.edit)
-        actions.regenerate_wanted.connect(lambda: self.regenerate_wanted.emit(self.message.id))
-        actions.continue_wanted.connect(lambda: self.continue_wanted.emit(self.message.id))
-        actions.branch_wanted.connect(lambda by: self.branch_wanted.emit(self.message.id, by))
+        reader, message_id = self._reader, self.message.id
+        actions.regenerate_wanted.connect(lambda: reader.regenerate_wanted.emit(message_id))
+        actions.continue_wanted.connect(lambda: reader.continue_wanted.emit(message_id))
+        actions.branch_wanted.connect(lambda by: reader.branch_wanted.emit(message_id, by))
 
     def _show_state(self) -> None:
         """Buttons and figures appear when the answer is complete."""
@@ -201,6 +179,14 @@ class MessageView(QWidget):
 
     def _guess(self) -> int:
         """About the height it will have."""
-        line = round(self._look.sizes.transcript * 1.55)
+        line = round(look().sizes.transcript * 1.55)
         text = self.message.text[:2000] if self.message.role == "user" else self.message.text
         return ROOM + line * (text.count("\n") // 2 + len(text) // 90 + 1)
+
+    # Qt
+
+    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+        """Larger text will be higher."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange and not self.is_built:
+            self.setFixedHeight(self._guess())

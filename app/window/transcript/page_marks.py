@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QTextBlock, QTextFormat
 
-from app.window.transcript.look import QUOTE_STEP, Look
+from app.window.look import look, mixed
 from app.window.transcript.placed_blocks import PlacedBlock, boxes_of
+from app.window.transcript.reader import QUOTE_STEP
 
 BAR = 3
 CODE_OVERHANG = 2
@@ -20,14 +21,15 @@ class PageMarks:
         self._bars = list(quote_bars(blocks)) if has_quotes else []
         self._boxes = list(code_boxes(blocks, family))
 
-    def paint(self, painter: QPainter, look: Look) -> None:
+    def paint(self, painter: QPainter) -> None:
         """Draw them."""
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(QColor(look.bar_colour()))
+        theme = look().theme
+        painter.setBrush(QColor(mixed(theme.line, theme.muted, 0.25)))
         for bar in self._bars:
             painter.drawRoundedRect(bar, 1.5, 1.5)
-        painter.setBrush(QColor(look.theme.bubble))
+        painter.setBrush(QColor(theme.bubble))
         for box in self._boxes:
             painter.drawRoundedRect(box, 4, 4)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from math import ceil
 
-from PySide6.QtCore import QEvent, QMimeData, QRectF, Qt, QUrl, Signal
+from PySide6.QtCore import QEvent, QMimeData, QRectF, Qt, QUrl
 from PySide6.QtGui import (
     QHelpEvent,
     QKeyEvent,
@@ -16,22 +16,21 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFrame, QTextBrowser, QTextEdit, QToolTip, QWidget
 
 from app.values.chats import DraftedSpan
-from app.window.transcript import keys, tint_rects
+from app.window.look import look
+from app.window.transcript import tint_rects
 from app.window.transcript.drafted_spans import Tint, drafted_words, in_utf16, tints
 from app.window.transcript.growing_alignment import GrowingAlignment
-from app.window.transcript.look import LIST_STEP, Look
 from app.window.transcript.page_marks import PageMarks
 from app.window.transcript.placed_blocks import PlacedBlock, placed
+from app.window.transcript.reader import LIST_STEP, Reader, css, scrolls
 
 
 class ProseSegment(QTextBrowser):
-    """Signal `link_clicked`(str): a web or mail address."""
+    """muted: in the colour of what matters less."""
 
-    link_clicked = Signal(str)
-
-    def __init__(self, look: Look, muted: bool = False, parent: QWidget | None = None) -> None:
+    def __init__(self, reader: Reader, muted: bool = False, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._look, self._muted = look, muted
+        self._reader, self._muted, self._look = reader, muted, look()
         self._html = self._source = ""
         self._spans: Sequence[DraftedSpan] = ()
         self._alignment = GrowingAlignment()
@@ -49,7 +48,7 @@ class ProseSegment(QTextBrowser):
         self.viewport().setAutoFillBackground(False)
         self.document().setDocumentMargin(0)
         self.document().setIndentWidth(LIST_STEP)
-        self.anchorClicked.connect(lambda url: self.link_clicked.emit(url.toString()))
+        self.anchorClicked.connect(lambda url: reader.link_clicked.emit(url.toString()))
         self._dress()
 
     def show_html(self, html: str, source: str, spans: Sequence[DraftedSpan]) -> None:
@@ -69,15 +68,14 @@ class ProseSegment(QTextBrowser):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus if has_links else Qt.FocusPolicy.ClickFocus)
         self._set_height()
 
-    def set_look(self, look: Look) -> None:
-        """Take other colours and sizes, and show or hide the tints."""
-        old, self._look = self._look, look
-        if (old.theme, old.sizes) != (look.theme, look.sizes):
+    def take_look(self) -> None:
+        """Wear the look of now; no effect when it is worn already."""
+        now = look()  # Qt, on its way through the style sheet, gives some widgets their old font
+        if self._look != now or self.font().pixelSize() != now.sizes.transcript:
+            self._look = now
             self._dress()
             self.document().setHtml(self._html)
             self._set_height()
-        self._boxes = None
-        self.viewport().update()
 
     def fit(self, width: int) -> None:
         """Wrap at this width and be as high as the text."""
@@ -98,8 +96,8 @@ class ProseSegment(QTextBrowser):
         return self._tints
 
     def _dress(self) -> None:
-        self.document().setDefaultFont(self._look.text_font())
-        self.document().setDefaultStyleSheet(self._look.css(self._muted))
+        self.setFont(self._look.text_font())
+        self.document().setDefaultStyleSheet(css(self._look, self._muted))
 
     def _set_height(self) -> None:
         self._boxes = self._marks = None
@@ -121,6 +119,12 @@ class ProseSegment(QTextBrowser):
 
     # Qt
 
+    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+        """The document has colours and sizes of its own."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange:
+            self.take_look()
+
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
         """Marks and tints first, the text on top of them."""
         if "<code" in self._html or "<blockquote" in self._html:
@@ -128,13 +132,13 @@ class ProseSegment(QTextBrowser):
                 family = self._look.code_font().family()
                 self._marks = PageMarks(self._blocks(), family, "<blockquote" in self._html)
             painter = QPainter(self.viewport())
-            self._marks.paint(painter, self._look)
+            self._marks.paint(painter)
             painter.end()
-        if self._look.shows_drafted and self._spans:
+        if self._reader.shows_drafted and self._spans:
             if self._boxes is None:
                 self._boxes = self._tint_rects.boxes(self._blocks(), self.tinted())
             painter = QPainter(self.viewport())
-            tint_rects.paint(painter, self._boxes, QRectF(event.rect()), self._look)
+            tint_rects.paint(painter, self._boxes, QRectF(event.rect()))
             painter.end()
         super().paintEvent(event)
 
@@ -160,7 +164,7 @@ class ProseSegment(QTextBrowser):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
         """Scrolling keys belong to the transcript."""
-        if keys.scrolls(event):
+        if scrolls(event):
             event.ignore()
         else:
             super().keyPressEvent(event)
@@ -174,7 +178,7 @@ class ProseSegment(QTextBrowser):
 
     def _tip(self, event: QHelpEvent) -> str:
         address = self.anchorAt(event.pos())
-        if address or not self._look.shows_drafted:
+        if address or not self._reader.shows_drafted:
             return address
         at = self.cursorForPosition(event.pos()).position()
         return next((drafted_words(t) for t in self.tinted() if t.start <= at < t.end), "")

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from html import escape
 from typing import Any
 
@@ -27,26 +28,21 @@ FIXED = {
 """Token type -> HTML, where that is not the token's tag and nothing else."""
 
 
+@cache
 def parser() -> MarkdownIt:
-    """A parser without raw HTML, with tables, strikethrough and maths."""
+    """A parser without raw HTML, with tables, strikethrough and maths; slow to make."""
     markdown = MarkdownIt("commonmark", {"html": False})
     return with_maths(markdown.enable(["table", "strikethrough"]))
 
 
-class MarkdownHtml:
-    """Turns markdown into rich text for Qt; keeps its parser, which is slow to make."""
-
-    def __init__(self) -> None:
-        self._parser = parser()
-
-    def html(self, source: str, definitions: str = "") -> str:
-        """The body of a document; `definitions` are link references from other segments."""
-        env: dict[str, Any] = {}
-        if definitions:
-            self._parser.parse(definitions, env)
-        tokens = self._parser.parse(source, env)
-        _mark_tasks(tokens)
-        return _Writer().all(tokens)
+def markdown_html(source: str, definitions: str = "") -> str:
+    """The body of a rich text document; `definitions` are link references from other segments."""
+    env: dict[str, Any] = {}
+    if definitions:
+        parser().parse(definitions, env)
+    tokens = parser().parse(source, env)
+    _mark_tasks(tokens)
+    return _Writer().all(tokens)
 
 
 class _Writer:

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
@@ -12,9 +11,9 @@ from app.values.chats import DraftedSpan
 from app.window.transcript.code_segment import CodeSegment
 from app.window.transcript.code_text import CodeText
 from app.window.transcript.drafted_spans import within
-from app.window.transcript.look import GAP, PARAGRAPH_GAP, Look, keeps_height
 from app.window.transcript.prose_segment import ProseSegment
-from app.window.transcript.rendered_html import MarkdownHtml
+from app.window.transcript.reader import GAP, PARAGRAPH_GAP, Reader, keeps_height
+from app.window.transcript.rendered_html import markdown_html
 from app.window.transcript.segment import Segment, settled
 from app.window.transcript.streaming_markdown import StreamingMarkdown
 
@@ -29,15 +28,12 @@ class Rendered(NamedTuple):
 
 
 class SegmentColumn(QWidget):
-    """Signal `link_clicked`(str): a web or mail address."""
+    """width: of the column, until it is laid out."""
 
-    link_clicked = Signal(str)
-
-    def __init__(self, look: Look, renderer: MarkdownHtml, width: int, muted: bool = False) -> None:
-        """width: of the column, until it is laid out."""
+    def __init__(self, reader: Reader, width: int, muted: bool = False) -> None:
         super().__init__()
         keeps_height(self)
-        self._look, self._renderer, self._muted = look, renderer, muted
+        self._reader, self._muted = reader, muted
         self._width = width
         self._stream = StreamingMarkdown()
         self._spans: list[DraftedSpan] = []
@@ -58,12 +54,6 @@ class SegmentColumn(QWidget):
         source = "".join(segment.source for segment in self._stream.segments)
         definitions = link_definitions(source)
         self._show_from(0 if definitions else first, definitions)
-
-    def set_look(self, look: Look) -> None:
-        """Take other colours and sizes, and show or hide the tints."""
-        self._look = look
-        for widget in self._widgets:
-            widget.set_look(look)
 
     def texts(self) -> list[ProseSegment | CodeText]:
         """The widgets that hold text, from the top."""
@@ -89,7 +79,7 @@ class SegmentColumn(QWidget):
             widget.show_segment(segment, spans)
             return
         if segment.closed:
-            source, html = segment.source, self._renderer.html(segment.source, definitions)
+            source, html = segment.source, markdown_html(segment.source, definitions)
         else:
             source = settled(segment.source)
             html = self._growing_html(source)
@@ -100,21 +90,20 @@ class SegmentColumn(QWidget):
         """Of the last segment; what of it stays as it is is rendered once."""
         beginning = source[: self._stream.settled]
         if beginning != self._beginning.source:
-            self._beginning = Rendered(beginning, self._renderer.html(beginning))
-        return self._beginning.html + self._renderer.html(source[len(beginning) :])
+            self._beginning = Rendered(beginning, markdown_html(beginning))
+        return self._beginning.html + markdown_html(source[len(beginning) :])
 
     def _add(self, segment: Segment) -> None:
         widget: ProseSegment | CodeSegment
         if segment.kind == "code":
-            widget = CodeSegment(self._look, segment.language)
+            widget = CodeSegment(self._reader, segment.language)
             widget.resize(self._width, 1)
             self._column.addSpacing(GAP - PARAGRAPH_GAP if self._widgets else 0)
         else:
-            widget = ProseSegment(self._look, self._muted)
+            widget = ProseSegment(self._reader, self._muted)
             widget.setAccessibleName("Thinking" if self._muted else "Answer")
             widget.fit(self._width)
             widget.resize(self._width, 1)
-            widget.link_clicked.connect(self.link_clicked)
             if self._widgets and isinstance(self._widgets[-1], CodeSegment):
                 self._column.addSpacing(GAP)
         self._column.addWidget(widget)

@@ -1,45 +1,40 @@
 """What a model thought before it answered: a line that opens to all of it."""
 
 from collections.abc import Iterable
-from typing import Literal
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QColor, QPainter, QPaintEvent
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.values.chats import DraftedSpan
+from app.window.look import look
 from app.window.motion import fade_in
-from app.window.transcript.look import Look, keeps_height
-from app.window.transcript.rendered_html import MarkdownHtml
+from app.window.transcript.reader import Reader, keeps_height
 from app.window.transcript.segment_column import SegmentColumn
 from app.window.transcript.thinking_head import ThinkingHead
 
-ThinkingShown = Literal["closed", "while-thinking", "open"]
 INSET = 16
 
 
 class ThinkingSegment(QWidget):
     """Closed it holds only its text; the widgets for it are made when it is opened."""
 
-    link_clicked = Signal(str)
-    toggled = Signal(bool)
-
-    def __init__(self, look: Look, renderer: MarkdownHtml, width: int) -> None:
+    def __init__(self, reader: Reader, width: int) -> None:
         super().__init__()
         keeps_height(self)
-        self._look, self._renderer, self._width = look, renderer, width
+        self._reader, self._width = reader, width
         self._text = ""
         self._spans: list[DraftedSpan] = []
         self._seconds: float | None = None
         self._finished = False
         self._body: SegmentColumn | None = None
-        self.head = ThinkingHead(look)
+        self.head = ThinkingHead()
         self.head.toggled.connect(self._open)
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 0, 0, 0)
         self._column.setSpacing(4)
         self._column.addWidget(self.head, 0, Qt.AlignmentFlag.AlignLeft)
-        self._dress()
+        self._say()
 
     @property
     def is_open(self) -> bool:
@@ -65,14 +60,7 @@ class ThinkingSegment(QWidget):
         self._finished = True
         if seconds is not None:
             self._seconds = seconds
-        self._dress()
-
-    def set_look(self, look: Look) -> None:
-        """Take other colours and sizes, and show or hide the tints."""
-        self._look = look
-        if self._body is not None:
-            self._body.set_look(look)
-        self._dress()
+        self._say()
 
     def columns(self) -> list[SegmentColumn]:
         """What of it can be searched: nothing while it is closed."""
@@ -91,8 +79,7 @@ class ThinkingSegment(QWidget):
 
     def _open(self, is_open: bool) -> None:
         if is_open and self._body is None:
-            self._body = SegmentColumn(self._look, self._renderer, self._width - INSET, muted=True)
-            self._body.link_clicked.connect(self.link_clicked)
+            self._body = SegmentColumn(self._reader, self._width - INSET, muted=True)
             self._body.setContentsMargins(INSET, 0, 0, 0)
             self._column.addWidget(self._body)
             self._body.append(self._text, self._spans)
@@ -102,12 +89,12 @@ class ThinkingSegment(QWidget):
             self._body.setVisible(is_open)
             if is_open:
                 fade_in(self._body)
-        self._dress()
-        self.toggled.emit(is_open)
-
-    def _dress(self) -> None:
-        self.head.show_words(self.words(), self._look)
         self.update()
+
+    def _say(self) -> None:
+        self.head.setText(self.words())
+        self.head.setAccessibleName(self.words())
+        self.head.updateGeometry()
 
     # Qt
 
@@ -115,6 +102,6 @@ class ThinkingSegment(QWidget):
         """A line beside the thoughts."""
         if self._body is not None and self.is_open:
             painter = QPainter(self)
-            painter.fillRect(
-                7, self._body.y(), 2, self._body.height(), QColor(self._look.theme.line)
-            )
+            line = look().colour("line")
+            painter.fillRect(7, self._body.y(), 2, self._body.height(), line)
+            painter.end()

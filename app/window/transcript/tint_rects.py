@@ -6,8 +6,8 @@ from typing import NamedTuple
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QBrush, QPainter
 
+from app.window.look import look
 from app.window.transcript.drafted_spans import Tint
-from app.window.transcript.look import Look
 from app.window.transcript.placed_blocks import PlacedBlock, boxes_of
 
 RADIUS = 3.0
@@ -87,11 +87,12 @@ def _without_spaces(text: str, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-def paint(painter: QPainter, found: Sequence[TintBox], area: QRectF, look: Look) -> None:
+def paint(painter: QPainter, found: Sequence[TintBox], area: QRectF) -> None:
     """Draw the boxes that touch `area`."""
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     painter.setPen(Qt.PenStyle.NoPen)
-    brushes = {depth: QBrush(look.tint(depth)) for depth in {box.depth for box in found}}
+    now = look()
+    brushes = {depth: QBrush(now.tint(depth)) for depth in {box.depth for box in found}}
     for rect, depth in found:
         if rect.intersects(area):
             painter.setBrush(brushes[depth])

@@ -1,22 +1,19 @@
 """The transcript: shows messages, grows the live one, finds text, and says what the user wants."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, Qt, QTimer
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
 
-from app.window.icons import icon
-from app.window.theme import Theme, TypeSizes
+from app.window.controls.icons import icon
 from app.window.transcript.chat_search import ChatSearch, Match
 from app.window.transcript.draft_legend import DraftLegend
 from app.window.transcript.find_bar import FindBar
-from app.window.transcript.look import Look
 from app.window.transcript.message_column import MessageColumn
 from app.window.transcript.model_offer import ModelOffer
+from app.window.transcript.reader import Reader
 from app.window.transcript.shown_message import ShownMessage
-from app.window.transcript.thinking_segment import ThinkingShown
 from mlx_engine.values.events import TextPiece
 
 EDGE = 12
@@ -28,51 +25,43 @@ ROOM = 80
 class TranscriptView(QWidget):
     """Messages come in with `show_messages`, `add_message`, `append_pieces` and `finish`.
 
-    An id names a message in every signal; `branch_wanted`(id, -1 or 1) asks for another version.
+    reader: has the signals of what the user wants.
     """
 
-    regenerate_wanted = Signal(int)
-    edit_wanted = Signal(int, str)
-    continue_wanted = Signal(int)
-    branch_wanted = Signal(int, int)
-    stats_clicked = Signal(int)
-    link_clicked = Signal(str)
-
-    def __init__(self, theme: Theme, sizes: TypeSizes, thinking: ThinkingShown = "closed") -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._look = Look(theme, sizes)
+        self.reader = Reader(self)
         self._found: Match | None = None
         self._arrive = QTimer(self)
         self._arrive.setSingleShot(True)
         self._arrive.setInterval(0)
         self._arrive.timeout.connect(self._scroll_to_match)
-        self.column = MessageColumn(self._look, thinking)
+        self.column = MessageColumn(self.reader)
         self.column.setAccessibleName("Transcript")
         self._search = ChatSearch(self.column.make, self)
         self._search.found.connect(self._show_found)
         self._mark_soon = QTimer(self, singleShot=True, interval=0)
-        self._mark_soon.timeout.connect(lambda: self._search.mark(self._look))
+        self._mark_soon.timeout.connect(self._search.mark)
         self.column.made.connect(self._mark_soon.start)
-        self._pass_on_signals()
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         self.offer = ModelOffer()
         layout.addWidget(self.offer)
-        self.find_bar = FindBar(self._look)
+        self.find_bar = FindBar()
         layout.addWidget(self.find_bar, 0, Qt.AlignmentFlag.AlignRight)
         layout.addWidget(self.column, 1)
-        self.legend = DraftLegend(self._look)
+        self.legend = DraftLegend()
         layout.addWidget(self.legend, 0, Qt.AlignmentFlag.AlignHCenter)
         self.find_bar.query_changed.connect(self._find)
         self.find_bar.step_wanted.connect(self._step)
         self.find_bar.closed.connect(self.close_find)
-        self.jump = QPushButton("Jump to latest", self)
+        self.jump = QPushButton(icon("chevron_down"), "Jump to latest", self)
         self.jump.clicked.connect(self.column.follow)
         self.column.pinned_changed.connect(self._offer_jump)
         for hidden in (self.legend, self.find_bar, self.jump):
             hidden.hide()
-        self._dress()
+        self._place()
 
     def show_messages(self, messages: Iterable[ShownMessage]) -> None:
         """Show another chat, from its end; what is not near stays unmade until it is."""
@@ -86,11 +75,6 @@ class TranscriptView(QWidget):
     def add_message(self, message: ShownMessage) -> None:
         """Show one more message, `state` "live" for an answer that begins, and go to it."""
         self.column.add(message)
-
-    def replace_from(self, message_id: int, messages: Iterable[ShownMessage]) -> None:
-        """Show another branch: from this message on, these instead."""
-        self._forget_search()
-        self.column.replace_from(message_id, messages)
 
     def append_pieces(self, message_id: int, pieces: Sequence[TextPiece]) -> None:
         """Grow a live answer by a batch of pieces; costs the same however long it is."""
@@ -106,19 +90,12 @@ class TranscriptView(QWidget):
         if self.find_bar.isVisible():
             self._find(self.find_bar.field.text())
 
-    def set_style(self, theme: Theme, sizes: TypeSizes) -> None:
-        """Take other colours and sizes."""
-        self._set_look(replace(self._look, theme=theme, sizes=sizes))
-
     def set_drafted_shown(self, shown: bool) -> None:
         """Tint drafted words, or not."""
-        self._set_look(replace(self._look, shows_drafted=shown))
+        self.reader.shows_drafted = shown
+        self.column.viewport().update()
         self.legend.setVisible(shown)
         self._place()
-
-    def set_thinking_shown(self, shown: ThinkingShown) -> None:
-        """Whether thinking opens by itself, from the next answer on."""
-        self.column.set_thinking_shown(shown)
 
     def open_find(self) -> None:
         """Show the bar to find text."""
@@ -131,7 +108,7 @@ class TranscriptView(QWidget):
         """Hide the bar and its marks."""
         self.find_bar.hide()
         self._search.find("", ())
-        self._search.mark(self._look)
+        self._search.mark()
         self.column.setFocus()
 
     def copy_last_answer(self) -> None:
@@ -150,27 +127,6 @@ class TranscriptView(QWidget):
                 view.edit()
                 self.column.ensureWidgetVisible(view)
                 return
-
-    def _pass_on_signals(self) -> None:
-        column = self.column
-        column.regenerate_wanted.connect(self.regenerate_wanted)
-        column.edit_wanted.connect(self.edit_wanted)
-        column.continue_wanted.connect(self.continue_wanted)
-        column.branch_wanted.connect(self.branch_wanted)
-        column.stats_clicked.connect(self.stats_clicked)
-        column.link_clicked.connect(self.link_clicked)
-
-    def _set_look(self, look: Look) -> None:
-        self._look = look
-        self.column.set_look(look)
-        self.find_bar.set_look(look)
-        self.legend.set_look(look)
-        self._search.mark(look)
-        self._dress()
-
-    def _dress(self) -> None:
-        self.jump.setIcon(icon("chevron_down", self._look.theme.text))
-        self._place()
 
     def _forget_search(self) -> None:
         self._search.forget()
@@ -215,6 +171,13 @@ class TranscriptView(QWidget):
         self.jump.raise_()
 
     # Qt
+
+    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+        """What floats keeps its place; what was found is marked in the colours of now."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange:
+            self._place()
+            self._mark_soon.start()
 
     def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
         """The floating button keeps to its edge."""

@@ -2,12 +2,13 @@
 
 from html import escape
 
-from PySide6.QtCore import QRect, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QKeyEvent, QKeySequence, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtCore import QEvent, QRect, QSize, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QKeySequence, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 
-from app.window.transcript.look import Look, keeps_height
+from app.window.look import look
 from app.window.transcript.prose_segment import ProseSegment
+from app.window.transcript.reader import Reader, keeps_height
 
 SHORT = 2_000
 """Characters of a long text that are shown at first."""
@@ -24,12 +25,12 @@ class UserBubble(QWidget):
 
     edited = Signal(str)
 
-    def __init__(self, look: Look, text: str, width: int) -> None:
+    def __init__(self, reader: Reader, text: str, width: int) -> None:
         super().__init__()
         keeps_height(self)
-        self._look, self._text, self._width = look, text, width
+        self._text, self._width = text, width
         self._box = QRect()
-        self.prose = ProseSegment(look, parent=self)
+        self.prose = ProseSegment(reader, parent=self)
         self.prose.setAccessibleName("Your message")
         self._more = QPushButton(f"Show all of {_size(text)}", self)
         self._more.setProperty("role", "quiet")
@@ -40,18 +41,12 @@ class UserBubble(QWidget):
     def edit(self) -> None:
         """Let the user change the text here; Escape gives up."""
         if self.editor is None:
-            self.editor = BubbleEditor(self._text, self._look, self)
+            self.editor = BubbleEditor(self._text, self)
             self.editor.accepted.connect(self._accept)
             self.editor.given_up.connect(self._close_editor)
             self.editor.show()
             self.fit(self._width)
             self.editor.field.setFocus()
-
-    def set_look(self, look: Look) -> None:
-        """Take other colours and sizes."""
-        self._look = look
-        self.prose.set_look(look)
-        self.fit(self._width)
 
     def fit(self, width: int) -> None:
         """Be as wide as the text needs, at the right side of a column this wide."""
@@ -106,13 +101,20 @@ class UserBubble(QWidget):
 
     # Qt
 
+    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+        """Larger text needs a larger bubble."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange:
+            self.prose.take_look()
+            self.fit(self._width)
+
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002, N802
         """The bubble."""
         if self.editor is None:
             painter = QPainter(self)
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
             painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(QColor(self._look.theme.bubble))
+            painter.setBrush(look().colour("bubble"))
             painter.drawRoundedRect(self._box, 14, 14)
 
     def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
@@ -128,12 +130,12 @@ class BubbleEditor(QWidget):
     accepted = Signal(str)
     given_up = Signal()
 
-    def __init__(self, text: str, look: Look, parent: QWidget) -> None:
+    def __init__(self, text: str, parent: QWidget) -> None:
         super().__init__(parent)
         self.field = QPlainTextEdit(text)
         self.field.setProperty("role", "field")
         self.field.setAccessibleName("Edit your message")
-        self.field.setFont(look.text_font())
+        self.field.setFont(look().text_font())
         self.field.setTabChangesFocus(True)
         lines = min(16, max(3, text.count("\n", 0, 4000) + 1 + len(text[:4000]) // 80))
         self.field.setFixedHeight(lines * self.field.fontMetrics().lineSpacing() + 24)

@@ -82,10 +82,10 @@ def test_answers_given_again_are_kept_as_versions(driven: Driven, source: Script
     assert driven.shown == ["Which?", "Second"]
     message = driven.widgets.transcript.column.messages()[-1]
     assert (message.branch_index, message.branch_count) == (1, 2)
-    driven.widgets.transcript.branch_wanted.emit(message.id, -1)
+    driven.widgets.transcript.reader.branch_wanted.emit(message.id, -1)
     assert driven.shown == ["Which?", "First"]
     shown = driven.widgets.transcript.column.messages()[-1]
-    driven.widgets.transcript.branch_wanted.emit(shown.id, -1)
+    driven.widgets.transcript.reader.branch_wanted.emit(shown.id, -1)
     assert driven.shown == ["Which?", "First"], "before the first there is nothing"
 
 
@@ -93,11 +93,11 @@ def test_a_question_can_be_asked_in_other_words(driven: Driven) -> None:
     driven.ask("Old words")
     driven.ask("More")
     first = driven.widgets.transcript.column.messages()[0]
-    driven.widgets.transcript.edit_wanted.emit(first.id, "New words")
+    driven.widgets.transcript.reader.edit_wanted.emit(first.id, "New words")
     driven.until_answered()
     assert driven.shown == ["New words", "You said: New words"]
     edited = driven.widgets.transcript.column.messages()[0]
-    driven.widgets.transcript.branch_wanted.emit(edited.id, -1)
+    driven.widgets.transcript.reader.branch_wanted.emit(edited.id, -1)
     assert driven.shown == ["Old words", "You said: Old words", "More", "You said: More"]
 
 

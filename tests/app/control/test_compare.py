@@ -15,7 +15,6 @@ from app.control.models import ModelController
 from app.values.chat_settings import ChatSettings
 from app.window.compare.compare_pane import ComparePane
 from app.window.compare.compare_view import CompareView, Side
-from app.window.theme import TypeSizes, load_theme
 from app.worker.replies import (
     AnswerEvents,
     AnswerFailed,
@@ -41,7 +40,7 @@ class Comparison:
     def __init__(self, qtbot: QtBot) -> None:
         self.asked: list[Any] = []
         self.now = 0.0
-        self.view = CompareView(load_theme("light"), TypeSizes())
+        self.view = CompareView()
         qtbot.addWidget(self.view)
         models = ModelController(self.asked.append)
         sampling = SamplingOptions(seed=5)

@@ -13,7 +13,7 @@ from scripted_engine import Answer
 from windows import Driven, running, scripted
 
 from app.control.look import scheme_for
-from app.window.theme import load_theme
+from app.window.look import load_theme
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 

@@ -86,7 +86,7 @@ def test_a_disk_that_is_full_does_not_end_the_answer(
 def test_links_of_a_model_open_no_files(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> None:
     with running(qapp, qtbot, tmp_path, scripted()) as driven:
         for link in ("file:///etc/passwd", "javascript:alert(1)", "x-apple:run", "nonsense"):
-            driven.widgets.transcript.link_clicked.emit(link)
+            driven.widgets.transcript.reader.link_clicked.emit(link)
             assert link in driven.widgets.notice.words()
 
 

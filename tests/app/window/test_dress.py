@@ -3,21 +3,15 @@
 import dataclasses
 
 import pytest
-from PySide6.QtGui import QColor, QIcon, QPalette
+from PySide6.QtGui import QColor, QIcon, QPalette, QPixmap
 from PySide6.QtWidgets import QPushButton, QWidget
 
 from app.start.asset_files import asset_path
-from app.window.icons import app_icon, icon, pixmap
-from app.window.palette import palette_of
-from app.window.style_sheet import mixed, style_sheet
-from app.window.theme import TypeSizes, load_theme
+from app.window.controls.icons import app_icon, icon, pixmap
+from app.window.look import Look, TypeSizes, load_theme, look, mixed, palette_of
+from app.window.style_sheet import style_sheet
 
 ICONS = sorted(path.stem for path in asset_path("icons").glob("*.svg") if path.stem != "app")
-
-
-@pytest.fixture(params=["light", "dark"])
-def theme(request):
-    return load_theme(request.param)
 
 
 def solid_colours(picture):
@@ -37,8 +31,26 @@ def test_icons_are_drawn_in_one_colour(qapp, theme, name):
 
 
 def test_an_icon_that_is_off_is_paler(qapp, theme):
-    picture = icon("stop", theme.text).pixmap(16, QIcon.Mode.Disabled)
-    assert solid_colours(picture) == set()
+    assert solid_colours(icon("stop").pixmap(16)) != set()
+    assert solid_colours(icon("stop").pixmap(16, QIcon.Mode.Disabled)) == set()
+
+
+def test_an_icon_wears_the_colours_of_now(qapp, wear):
+    kept = QIcon(icon("stop", "accent"))
+    kept.addPixmap(QPixmap(1, 1))  # makes the copy a clone
+    drawn = []
+    for scheme in ("light", "dark"):
+        wear(scheme, 1.0)
+        drawn.append(kept.pixmap(16).toImage())
+        assert QColor(look().theme.accent).name() in solid_colours(kept.pixmap(16))
+    assert drawn[0] != drawn[1]
+
+
+@pytest.mark.parametrize("zoom", [round(0.1 * n, 1) for n in range(7, 21)])
+def test_the_look_is_what_the_application_wears(wear, zoom):
+    for scheme in ("dark", "light"):
+        wear(scheme, zoom)
+        assert look() == Look(load_theme(scheme), TypeSizes().zoomed(zoom))
 
 
 @pytest.mark.parametrize("size", [16, 32, 128])
@@ -65,7 +77,7 @@ def test_the_palette_has_the_themes_colours(theme):
 
 
 def test_qt_takes_the_style_sheet(qtbot, theme):
-    sheet = style_sheet(theme, TypeSizes().zoomed(1.5))
+    sheet = style_sheet(Look(theme, TypeSizes().zoomed(1.5)))
     assert "$" not in sheet
     window = QWidget()
     qtbot.addWidget(window)
@@ -77,9 +89,9 @@ def test_qt_takes_the_style_sheet(qtbot, theme):
 
 def test_sizes_and_colours_reach_the_sheet(theme):
     sizes = TypeSizes()
-    assert style_sheet(theme, sizes) != style_sheet(theme, sizes.zoomed(1.2))
+    assert style_sheet(Look(theme, sizes)) != style_sheet(Look(theme, sizes.zoomed(1.2)))
     other = dataclasses.replace(theme, accent="#123456")
-    assert "#123456" in style_sheet(other, sizes)
+    assert "#123456" in style_sheet(Look(other, sizes))
 
 
 def test_mixing():

@@ -11,7 +11,6 @@ from shown_transcript import LIVE, STATS, of, settle, show, stream
 
 from app.values.chats import ChatGroup, ChatSummary, DraftedSpan, ListedChat
 from app.window.sidebar.sidebar import Sidebar
-from app.window.theme import TypeSizes, load_theme
 from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.transcript_view import TranscriptView
 
@@ -25,7 +24,7 @@ EITHER = Qt.FocusPolicy.TabFocus.value | Qt.FocusPolicy.ClickFocus.value
 
 @pytest.fixture
 def view(qtbot: QtBot) -> TranscriptView:
-    made = TranscriptView(load_theme("light"), TypeSizes(), "open")
+    made = TranscriptView()
     qtbot.addWidget(made)
     made.resize(700, 900)
     made.show()
@@ -122,6 +121,7 @@ def test_the_model_of_another_chat(view: TranscriptView) -> None:
 def test_every_role_is_told(view: TranscriptView) -> None:
     show(view, ANSWER)
     buttons = {QAccessible.Role.Button, QAccessible.Role.CheckBox, QAccessible.Role.Link}
+    of(view, 1).answer.thinking.set_open(True)
     head = QAccessible.queryAccessibleInterface(of(view, 1).answer.thinking.head)
     assert head.role() in buttons
     assert head.state().checked == 1
@@ -133,7 +133,7 @@ def test_every_role_is_told(view: TranscriptView) -> None:
 
 @pytest.mark.parametrize("is_bin", [False, True])
 def test_the_sidebar(qtbot: QtBot, is_bin: bool) -> None:
-    sidebar = Sidebar(load_theme("light"), TypeSizes())
+    sidebar = Sidebar()
     qtbot.addWidget(sidebar)
     sidebar.show()
     assert {"Search in chats", "New chat", "Models", "Bin", "Chats"} <= set(names(sidebar))

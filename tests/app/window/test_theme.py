@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from app.window.theme import DEEPEST_TINT, Theme, TypeSizes, load_theme
+from app.window.look import DEEPEST_TINT, TypeSizes
 
 CODE = ("code_keyword", "code_string", "code_number", "code_comment", "code_name", "text")
 ON = {
@@ -30,11 +30,6 @@ def luminance(rgb: list[float]) -> float:
 def contrast(front: list[float], back: list[float]) -> float:
     light, dark = sorted((luminance(front), luminance(back)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
-
-
-@pytest.fixture(params=["light", "dark"])
-def theme(request) -> Theme:
-    return load_theme(request.param)
 
 
 def test_text_on_every_ground(theme):

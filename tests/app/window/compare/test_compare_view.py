@@ -9,7 +9,6 @@ from app.window.compare.compare_view import CompareView
 from app.window.compare.compared_text import ComparedText
 from app.window.compare.speed_bar import SpeedBar
 from app.window.composer.message_box import MessageBox
-from app.window.theme import TypeSizes, load_theme
 from mlx_engine.values.stats import GenerationStats
 
 ON = GenerationStats(
@@ -24,7 +23,7 @@ OFF = GenerationStats(generated_tokens=212, tokens_per_pass=1.0, tokens_per_seco
 
 @pytest.fixture
 def view(qtbot):
-    widget = CompareView(load_theme("dark"), TypeSizes())
+    widget = CompareView()
     qtbot.addWidget(widget)
     widget.resize(800, 500)
     widget.show_prompt("Why is\nthe sky blue?")
@@ -154,7 +153,7 @@ def test_a_difference_is_marked_as_it_comes(view):
     assert marked(view, "Drafting off") == ""
 
 
-def test_speeds_are_seen_beside_each_other(view):
+def test_speeds_are_seen_beside_each_other(view, wear):
     view.begin()
     view.begin_side("on")
     view.show_speed("on", 40.0)
@@ -165,5 +164,5 @@ def test_speeds_are_seen_beside_each_other(view):
     assert bars["Drafting on: speed"]._share == 1
     assert bars["Drafting off: speed"]._share == pytest.approx(22.1 / 41.3)
     assert bars["Drafting off: speed"].accessibleDescription() == "22.1 tok/s"
-    view.set_theme(load_theme("light"), TypeSizes().zoomed(1.5))
+    wear("dark", 1.5)
     assert not view.grab().isNull()

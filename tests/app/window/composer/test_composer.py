@@ -12,14 +12,13 @@ from app.window.composer.attachment_chip import AttachmentChip
 from app.window.composer.attachment_row import MOST
 from app.window.composer.composer import Composer
 from app.window.composer.message_box import LONGEST, MOST_LINES, MessageBox
-from app.window.theme import TypeSizes, load_theme
 
 SHIFT = Qt.KeyboardModifier.ShiftModifier
 
 
 @pytest.fixture
 def composer(qtbot):
-    widget = Composer(load_theme("dark"), TypeSizes())
+    widget = Composer()
     qtbot.addWidget(widget)
     widget.resize(600, 200)
     widget.show()
@@ -208,5 +207,4 @@ def test_zoom_makes_it_higher(qtbot, composer, box):
     font = box.font()
     font.setPixelSize(30)
     box.setFont(font)
-    composer.set_theme(load_theme("light"), TypeSizes().zoomed(2))
     assert box.height() > small

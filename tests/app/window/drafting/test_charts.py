@@ -15,7 +15,6 @@ from app.window.drafting.round_history import RoundHistory
 from app.window.drafting.sparkline import Sparkline
 from app.window.drafting.stage_bar import StageBar
 from app.window.drafting.status_strip import StatusStrip, StripFigures
-from app.window.theme import TypeSizes, load_theme
 from mlx_engine.values.stats import RoundStats
 
 
@@ -24,11 +23,6 @@ def colours_of(widget):
     image = widget.grab().toImage()
     pixels = ((x, y) for x in range(image.width()) for y in range(image.height()))
     return {image.pixelColor(x, y).name() for x, y in pixels}
-
-
-@pytest.fixture(params=["light", "dark"])
-def theme(request):
-    return load_theme(request.param)
 
 
 FILLED = {
@@ -43,7 +37,7 @@ FILLED = {
 
 @pytest.mark.parametrize("kind", FILLED)
 def test_values_are_painted_and_said(qtbot, theme, kind):
-    chart = kind(theme, TypeSizes())
+    chart = kind()
     qtbot.addWidget(chart)
     empty_words, empty = chart.words(), colours_of(chart)
     FILLED[kind](chart)
@@ -54,7 +48,7 @@ def test_values_are_painted_and_said(qtbot, theme, kind):
 
 
 def test_bars_grow_with_depths(qtbot, theme):
-    bars = DepthBars(theme, TypeSizes())
+    bars = DepthBars()
     qtbot.addWidget(bars)
     bars.show_rows([DepthRow(depth, 1, 2) for depth in range(1, 6)])
     assert bars.sizeHint().height() == 5 * ROW
@@ -62,7 +56,7 @@ def test_bars_grow_with_depths(qtbot, theme):
 
 
 def test_the_strip_opens_by_click_and_key(qtbot, theme):
-    strip = StatusStrip(theme, TypeSizes())
+    strip = StatusStrip()
     qtbot.addWidget(strip)
     strip.show()
     with qtbot.waitSignal(strip.opened):
@@ -74,7 +68,7 @@ def test_the_strip_opens_by_click_and_key(qtbot, theme):
 def test_view_and_strip_show_a_history(qtbot, theme):
     history = RoundHistory()
     history.add([RoundStats(0, 3, 3, 2, 3, 4.0, 9.0, 1.0)] * 5)
-    view, strip = DraftingView(theme, TypeSizes()), StatusStrip(theme, TypeSizes())
+    view, strip = DraftingView(), StatusStrip()
     qtbot.addWidget(view)
     qtbot.addWidget(strip)
     view.show_history(history)

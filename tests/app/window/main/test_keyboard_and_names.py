@@ -22,7 +22,6 @@ from app.window.drafting.status_strip import StatusStrip
 from app.window.main_window import Page, Panel
 from app.window.notice_bar import NoticeBar
 from app.window.session_panel.session_panel import SessionPanel
-from app.window.theme import TypeSizes, load_theme
 from app.window.widgets import Widgets, make_widgets
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
@@ -33,7 +32,7 @@ MOST_STEPS = 300
 
 @pytest.fixture
 def widgets(qtbot: QtBot) -> Widgets:
-    made = make_widgets(load_theme("light"), TypeSizes())
+    made = make_widgets()
     qtbot.addWidget(made.window)
     made.session.show_model(None, abilities(DESCRIPTION))
     for group in made.window.findChildren(QToolButton):

@@ -1,6 +1,7 @@
 """The frame folds, remembers, passes on drops; every command is there once."""
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from PySide6.QtCore import QMimeData, QObject, QPoint, Qt, QUrl
@@ -10,10 +11,12 @@ from pytestqt.qtbot import QtBot
 
 from app.window.actions import COMMANDS, Actions, Name
 from app.window.crash_box import CrashBox
+from app.window.look import Scheme
 from app.window.main_window import MainWindow, Parts, dragged_texts
 from app.window.notice_bar import NoticeBar
-from app.window.theme import TypeSizes, load_theme
 from app.window.widgets import make_widgets
+
+Wear = Callable[[Scheme, float], None]
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 
@@ -74,8 +77,8 @@ def test_the_sidebar_makes_room_for_a_panel_that_is_asked_for(window: MainWindow
 
 
 @pytest.mark.parametrize("zoom", [0.5, 1.5, 3.0])
-def test_a_panel_can_be_seen_at_any_text_size(window: MainWindow, zoom: float) -> None:
-    window.set_theme(load_theme("light"), TypeSizes().zoomed(zoom))
+def test_a_panel_can_be_seen_at_any_text_size(window: MainWindow, wear: Wear, zoom: float) -> None:
+    wear("light", zoom)
     window.resize(760, 520)
     window.show_panel("session")
     assert is_shown(window, "session")
@@ -177,9 +180,9 @@ def test_shortcuts_users_bring_along(name: Name, keys: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_whole_window_is_made_and_painted(qtbot: QtBot, scheme: str) -> None:
-    theme = load_theme(scheme)  # type: ignore[arg-type]
-    widgets = make_widgets(theme, TypeSizes())
+def test_the_whole_window_is_made_and_painted(qtbot: QtBot, wear: Wear, scheme: Scheme) -> None:
+    wear(scheme, 1.0)
+    widgets = make_widgets()
     qtbot.addWidget(widgets.window)
     widgets.window.show()
     assert not widgets.window.grab().isNull()
@@ -188,7 +191,7 @@ def test_the_whole_window_is_made_and_painted(qtbot: QtBot, scheme: str) -> None
 
 
 def test_everything_that_can_be_pressed_has_a_name(qtbot: QtBot) -> None:
-    widgets = make_widgets(load_theme("light"), TypeSizes())
+    widgets = make_widgets()
     qtbot.addWidget(widgets.window)
     nameless = [
         button
@@ -202,7 +205,7 @@ def test_everything_that_can_be_pressed_has_a_name(qtbot: QtBot) -> None:
 
 
 def test_a_notice_is_read_and_dismissed(qtbot: QtBot) -> None:
-    notice = NoticeBar(load_theme("light"), TypeSizes())
+    notice = NoticeBar()
     qtbot.addWidget(notice)
     assert notice.words() == ""
     notice.say("The disk is full.", "traceback", is_problem=True)

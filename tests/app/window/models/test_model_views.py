@@ -9,8 +9,8 @@ from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton, QToolButton, QWidg
 
 from app.values.downloads import DownloadFigures
 from app.values.model_card import MemorySum, ModelCard
+from app.window.layers import DropOverlay
 from app.window.models.download_row import DownloadRow, progress_in_words
-from app.window.models.drop_overlay import DropOverlay
 from app.window.models.first_run_view import FirstRunView
 from app.window.models.library_list import LibraryList
 from app.window.models.library_view import LibraryView
@@ -20,7 +20,6 @@ from app.window.models.model_values import (
     DropPlan,
     LibraryEntry,
 )
-from app.window.theme import TypeSizes, load_theme
 from mlx_engine.values.model_description import TensorGroup
 
 GB = 10**9
@@ -35,11 +34,6 @@ ENTRIES = (
     LibraryEntry("/hub/gemma", "org/Gemma", "Hugging Face", "3 GB"),
     LibraryEntry("/hub/broken", "org/Broken", "Hugging Face", "", "config.json is missing"),
 )
-
-
-@pytest.fixture(params=["light", "dark"])
-def theme(request):
-    return load_theme(request.param)
 
 
 @pytest.fixture
@@ -66,7 +60,7 @@ def buttons(widget):
 
 
 def test_a_card_offers_loads_fails(qtbot, add, theme):
-    card = add(ModelCardView(theme, TypeSizes()))
+    card = add(ModelCardView())
     card.show_offered(FACTS)
     assert "1 MTP head" in words(card)
     assert FITS.words in words(card)
@@ -87,7 +81,7 @@ def test_a_card_offers_loads_fails(qtbot, add, theme):
 
 
 def test_too_large_is_load_anyway(add, theme):
-    card = add(ModelCardView(theme, TypeSizes()))
+    card = add(ModelCardView())
     card.show_offered(dataclasses.replace(FACTS, memory=TOO_LARGE))
     assert "Load anyway" in buttons(card)
     card.show_offered(None)
@@ -95,7 +89,7 @@ def test_too_large_is_load_anyway(add, theme):
 
 
 def test_storage_on_demand(add, theme):
-    card = add(ModelCardView(theme, TypeSizes()))
+    card = add(ModelCardView())
     card.show_offered(FACTS)
     assert "12 GB" not in words(card)
     press(card, "Show storage")
@@ -107,7 +101,7 @@ def test_storage_on_demand(add, theme):
 
 
 def test_the_memory_bar_warns_by_colour(add, theme):
-    bar = add(MemoryBar(theme, TypeSizes()))
+    bar = add(MemoryBar())
     bar.resize(200, 6)
 
     def first_pixel(memory):
@@ -121,7 +115,7 @@ def test_the_memory_bar_warns_by_colour(add, theme):
 
 @pytest.fixture
 def library(add, theme):
-    view = add(LibraryView(theme, TypeSizes()))
+    view = add(LibraryView())
     view.show_entries(ENTRIES)
     return view
 
@@ -217,7 +211,7 @@ def test_progress_in_words(figures, said):
 
 
 def test_a_failed_download_says_why_and_can_go_on(qtbot, add, theme):
-    row = add(DownloadRow(theme, TypeSizes()))
+    row = add(DownloadRow())
     row.show_figures(DownloadFigures("k", "A", "running", 1, 2, 1.0))
     pause, cancel = row.findChildren(QToolButton)
     with qtbot.waitSignal(row.pause_wanted):
@@ -232,7 +226,7 @@ def test_a_failed_download_says_why_and_can_go_on(qtbot, add, theme):
 
 
 def test_the_first_page(qtbot, add, theme):
-    page = add(FirstRunView(theme, TypeSizes()))
+    page = add(FirstRunView())
     page.show_questions(["What is a & b?", "Write a haiku"])
     page.show_recent(ENTRIES)
     page.show_advice("This Mac has 64 GB.")
@@ -259,7 +253,7 @@ def test_the_first_page(qtbot, add, theme):
 def test_the_overlay_covers_its_window_and_says_the_plan(qtbot, add, theme):
     window = add(QWidget())
     window.resize(500, 300)
-    overlay = DropOverlay(theme, TypeSizes(), window)
+    overlay = DropOverlay(window)
     window.show()
     overlay.show_plan(DropPlan("load", "Load Qwen", "18 GB, 1 MTP head."))
     window.resize(640, 400)
@@ -276,8 +270,8 @@ def test_the_overlay_covers_its_window_and_says_the_plan(qtbot, add, theme):
     assert redness() > 20
 
 
-def test_everything_can_be_drawn_at_any_zoom(add, theme, library):
-    for widget in (library, add(FirstRunView(theme, TypeSizes()))):
-        widget.set_theme(theme, TypeSizes().zoomed(2))
+def test_everything_can_be_drawn_at_any_zoom(add, wear, library):
+    for widget in (library, add(FirstRunView())):
+        wear("dark", 2.0)
         widget.resize(500, 500)
         assert not widget.grab().isNull()

@@ -8,9 +8,8 @@ def panel(qtbot):
     from panel_driving import CAN
 
     from app.window.session_panel.session_panel import SessionPanel
-    from app.window.theme import TypeSizes, load_theme
 
-    widget = SessionPanel(load_theme("light"), TypeSizes())
+    widget = SessionPanel()
     qtbot.addWidget(widget)
     widget.show_model(None, CAN)
     widget.show()

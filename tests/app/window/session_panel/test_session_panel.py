@@ -15,8 +15,6 @@ from app.window.controls.choices import DropDown
 from app.window.drafting.drafting_values import DraftingNow
 from app.window.session_panel.panel_values import SourceAbility
 from app.window.session_panel.session_panel import SessionPanel
-from app.window.style_sheet import style_sheet
-from app.window.theme import TypeSizes, load_theme
 from mlx_engine.values.options import (
     MAX_DEPTH,
     DraftOptions,
@@ -27,14 +25,14 @@ from mlx_engine.values.options import (
 )
 
 
-def test_showing_settings_says_nothing(qtbot, panel, heard):
+def test_showing_settings_says_nothing(qtbot, panel, heard, wear):
     for settings in (FULL, ChatSettings(), FULL):
         panel.show_settings(settings)
     panel.show_model(None, CANNOT)
     panel.show_drafting(DraftingNow(2))
     panel.show_presets(["Code", "Prose"], "Prose")
     panel.show_last_seed(5)
-    panel.set_theme(load_theme("dark"), TypeSizes().zoomed(1.4))
+    wear("dark", 1.4)
     qtbot.wait(350)
     assert heard == []
 
@@ -220,12 +218,11 @@ def test_every_control_has_a_name(panel):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("zoom", [0.8, 2.0])
-def test_it_can_be_drawn(qtbot, scheme, zoom):
-    theme, sizes = load_theme(scheme), TypeSizes().zoomed(zoom)
+def test_it_can_be_drawn(qtbot, wear, scheme, zoom):
+    wear(scheme, zoom)
     frame = QWidget()
     qtbot.addWidget(frame)
-    frame.setStyleSheet(style_sheet(theme, sizes))
-    panel = SessionPanel(theme, sizes)
+    panel = SessionPanel()
     panel.setParent(frame)
     panel.show_settings(FULL)
     assert not frame.grab().isNull()

@@ -8,12 +8,11 @@ from app.values.app_settings import AppSettings
 from app.values.chat_settings import ChatSettings
 from app.window.controls.tick import Tick
 from app.window.settings_page.settings_view import SettingsView
-from app.window.theme import TypeSizes, load_theme
 
 
 @pytest.fixture
 def view(qtbot):
-    made = SettingsView(load_theme("light"), TypeSizes())
+    made = SettingsView()
     qtbot.addWidget(made)
     made.show()
     return made
@@ -28,12 +27,12 @@ def heard(view):
     return said
 
 
-def test_showing_says_nothing(qtbot, view, heard):
+def test_showing_says_nothing(qtbot, view, heard, wear):
     view.appearance.show_appearance(
         AppSettings(theme="dark", text_zoom=1.4, show_drafted=True, reduce_motion=True)
     )
     view.new_chat.show_settings(FULL)
-    view.set_theme(load_theme("dark"), TypeSizes().zoomed(1.4))
+    wear("dark", 1.4)
     qtbot.wait(350)
     assert heard == []
     assert find(view, QToolButton, "Colours: Dark").isChecked()
@@ -65,15 +64,12 @@ def test_what_new_chats_begin_with(qtbot, view, heard):
     assert find(view, QPlainTextEdit, "System prompt of new chats").toPlainText() == ""
 
 
-def test_a_ticked_box_is_painted_in_both_schemes(qtbot):
-    for scheme in ("light", "dark"):
-        theme = load_theme(scheme)
-        tick = Tick("Words", theme, TypeSizes())
-        qtbot.addWidget(tick)
-        plain = tick.grab().toImage()
-        tick.setChecked(True)
-        tick.set_theme(theme, TypeSizes())
-        assert tick.grab().toImage() != plain
+def test_a_ticked_box_is_painted_in_both_schemes(qtbot, theme):
+    tick = Tick("Words")
+    qtbot.addWidget(tick)
+    plain = tick.grab().toImage()
+    tick.setChecked(True)
+    assert tick.grab().toImage() != plain
 
 
 def test_more_sections_can_be_added(view):

@@ -15,7 +15,6 @@ from app.control.chat_list import ChatListController
 from app.store.session_store import SessionStore, open_store
 from app.values.chat_settings import ChatSettings
 from app.window.sidebar.sidebar import Sidebar
-from app.window.theme import TypeSizes, load_theme
 
 pytestmark = [
     pytest.mark.qt_log_level_fail("WARNING"),
@@ -46,7 +45,7 @@ class Hands:
 
     def __init__(self, qtbot: QtBot, store: SessionStore, clock: Clock) -> None:
         self._qtbot, self.store = qtbot, store
-        self.sidebar = Sidebar(load_theme("light"), TypeSizes())
+        self.sidebar = Sidebar()
         qtbot.addWidget(self.sidebar)
         self.sidebar.resize(232, 600)
         self.sidebar.show()

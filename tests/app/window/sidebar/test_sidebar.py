@@ -9,7 +9,6 @@ from pytestqt.qtbot import QtBot
 
 from app.values.chats import ChatGroup, ChatSummary, ListedChat, TextRange
 from app.window.sidebar.sidebar import Sidebar
-from app.window.theme import TypeSizes, load_theme
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 
@@ -26,7 +25,7 @@ GROUPS = (
 
 @pytest.fixture
 def sidebar(qtbot: QtBot) -> Sidebar:
-    made = Sidebar(load_theme("light"), TypeSizes())
+    made = Sidebar()
     qtbot.addWidget(made)
     made.resize(232, 600)
     made.show()

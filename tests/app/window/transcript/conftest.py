@@ -5,10 +5,9 @@ import pytest
 def view(qtbot):
     from shown_transcript import settle
 
-    from app.window.theme import TypeSizes, load_theme
     from app.window.transcript.transcript_view import TranscriptView
 
-    made = TranscriptView(load_theme("light"), TypeSizes(), "while-thinking")
+    made = TranscriptView()
     qtbot.addWidget(made)
     made.resize(700, 500)
     made.show()

@@ -16,7 +16,7 @@ from app.window.transcript.drafted_spans import (
     within,
 )
 from app.window.transcript.growing_alignment import GrowingAlignment
-from app.window.transcript.rendered_html import MarkdownHtml
+from app.window.transcript.rendered_html import markdown_html
 
 WORDS = st.lists(
     st.text(alphabet="abcdefghijklmnop", min_size=3, max_size=8), min_size=1, max_size=60
@@ -28,7 +28,7 @@ WRAPS = st.sampled_from(
 
 
 def rendered(source: str) -> str:
-    shown = MarkdownHtml().html(source)
+    shown = markdown_html(source)
     return entities.unescape(re.sub(r"<[^>]*>", "", re.sub(r"</(p|li|h2)>", "\n", shown)))
 
 

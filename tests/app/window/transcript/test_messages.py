@@ -30,21 +30,21 @@ def test_wishes(view, qtbot):
     )  # fmt: skip
     answer, prompt = of(view, 2), of(view, 1)
     left = Qt.MouseButton.LeftButton
-    with qtbot.waitSignal(view.regenerate_wanted) as caught:
+    with qtbot.waitSignal(view.reader.regenerate_wanted) as caught:
         qtbot.mouseClick(answer.buttons.regenerate, left)
     assert caught.args == [2]
-    with qtbot.waitSignal(view.continue_wanted) as caught:
+    with qtbot.waitSignal(view.reader.continue_wanted) as caught:
         qtbot.mouseClick(answer.buttons.go_on, left)
     assert caught.args == [2]
-    with qtbot.waitSignal(view.branch_wanted) as caught:
+    with qtbot.waitSignal(view.reader.branch_wanted) as caught:
         qtbot.mouseClick(answer.buttons.previous, left)
     assert caught.args == [2, -1]
-    with qtbot.waitSignal(view.branch_wanted) as caught:
+    with qtbot.waitSignal(view.reader.branch_wanted) as caught:
         qtbot.mouseClick(prompt.buttons.next, left)
     assert caught.args == [1, 1]
     assert not prompt.buttons.previous.isEnabled()
     assert answer.buttons.number.text() == "2/3"
-    with qtbot.waitSignal(view.stats_clicked) as caught:
+    with qtbot.waitSignal(view.reader.stats_clicked) as caught:
         qtbot.mouseClick(answer.footer, left)
     assert caught.args == [2]
 
@@ -54,11 +54,11 @@ def test_edit_and_send_again(view, qtbot):
     qtbot.mouseClick(of(view, 1).buttons.edit, Qt.MouseButton.LeftButton)
     field = of(view, 1).bubble.editor.field
     qtbot.keyClicks(field, "x")
-    with qtbot.waitSignal(view.edit_wanted) as caught:
+    with qtbot.waitSignal(view.reader.edit_wanted) as caught:
         qtbot.keyClick(field, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
     assert caught.args == [1, "xhi"]
     view.edit_last_prompt()
-    with qtbot.assertNotEmitted(view.edit_wanted):
+    with qtbot.assertNotEmitted(view.reader.edit_wanted):
         qtbot.keyClick(of(view, 1).bubble.editor.field, Qt.Key.Key_Escape)
     assert of(view, 1).bubble.editor is None
 
@@ -151,7 +151,7 @@ def test_nothing_is_loaded(view):
 def test_links_are_handed_on(view, qtbot):
     show(view, ShownMessage(1, "assistant", "[x](https://x.org)"))
     prose = of(view, 1).texts()[0]
-    with qtbot.waitSignal(view.link_clicked) as caught:
+    with qtbot.waitSignal(view.reader.link_clicked) as caught:
         qtbot.mouseClick(prose.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(3, 8))
     assert caught.args == ["https://x.org"]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.window.transcript.rendered_html import MarkdownHtml
+from app.window.transcript.rendered_html import markdown_html
 
 OURS = {
     "p", "ul", "ol", "li", "h1", "h2", "h3", "h4", "h5", "h6", "em", "strong", "s", "code", "pre",
@@ -19,13 +19,13 @@ OURS = {
 
 @pytest.fixture(scope="module")
 def html():
-    return MarkdownHtml().html
+    return markdown_html
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(alphabet="<>&\"'`*_[]()!$\\|#- \nabscript:/=x1", max_size=80))
 def test_only_our_tags_come_out(text):
-    for tag, rest in re.findall(r"<(?!/)(\w+)([^>]*)>", MarkdownHtml().html(text)):
+    for tag, rest in re.findall(r"<(?!/)(\w+)([^>]*)>", markdown_html(text)):
         assert tag in OURS
         assert "src" not in re.sub(r'"[^"]*"', "", rest)
 
@@ -105,7 +105,7 @@ def test_reference_links_from_another_segment(html):
 @settings(max_examples=100, deadline=None)
 @given(st.text(alphabet="abc <&\n\"'", max_size=60))
 def test_words_survive(text):
-    shown = unescape(re.sub(r"<[^>]*>", "", MarkdownHtml().html(text)))
+    shown = unescape(re.sub(r"<[^>]*>", "", markdown_html(text)))
     assert "".join(shown.split()) == "".join(text.split())
 
 

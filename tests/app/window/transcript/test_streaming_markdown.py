@@ -6,7 +6,7 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.window.transcript.rendered_html import MarkdownHtml
+from app.window.transcript.rendered_html import markdown_html
 from app.window.transcript.segment import settled
 from app.window.transcript.streaming_markdown import LIMIT, LINE_LIMIT, StreamingMarkdown
 
@@ -96,21 +96,21 @@ def test_same_segments_in_any_pieces(lines, sizes):
 @settings(max_examples=60, deadline=None)
 @given(DOCUMENTS)
 def test_segments_read_as_the_whole_does(text):
-    html = MarkdownHtml()
-    parts = (html.html(segment.source) for segment in streamed([text]).segments)
-    assert [w for part in parts for w in words(part)] == words(html.html(text))
+    html = markdown_html
+    parts = (html(segment.source) for segment in streamed([text]).segments)
+    assert [w for part in parts for w in words(part)] == words(html(text))
 
 
 @settings(max_examples=60, deadline=None)
 @given(DOCUMENTS, st.integers(1, 300))
 def test_what_is_settled_can_be_rendered_apart(text, size):
-    html, stream, before = MarkdownHtml(), StreamingMarkdown(), ""
+    html, stream, before = markdown_html, StreamingMarkdown(), ""
     for at in range(0, len(text), size):
         stream.append(text[at : at + size])
         last = stream.segments[-1]
         settled_part, rest = last.source[: stream.settled], last.source[stream.settled :]
         if last.kind == "prose":
-            assert html.html(settled_part) + html.html(rest) == html.html(last.source)
+            assert html(settled_part) + html(rest) == html(last.source)
         assert settled_part.startswith(before) or last.start > 0
         before = settled_part
 
@@ -162,9 +162,9 @@ def test_a_careless_end_of_a_fence_in_a_list_does_not_swallow_the_rest():
     text = "1. do\n   ```sh\n   ls\n```\n2. then\n\nmore\n"
     found = kinds(text)
     assert [kind for kind, _ in found] == ["prose", "prose"]
-    html = MarkdownHtml()
-    assert "<pre>" not in html.html(found[1][1])
-    assert '<ol start="2">' in html.html(found[1][1])
+    html = markdown_html
+    assert "<pre>" not in html(found[1][1])
+    assert '<ol start="2">' in html(found[1][1])
 
 
 def test_long_prose_is_split_at_blank_lines_only():

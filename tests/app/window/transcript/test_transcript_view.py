@@ -6,7 +6,6 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QApplication
 from shown_transcript import LIVE, PARAGRAPH, bar, of, settle, show, shown_text, stream, wheel
 
-from app.window.theme import TypeSizes, load_theme
 from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.shown_message import ShownMessage
 from mlx_engine.values.events import TextPiece
@@ -59,19 +58,19 @@ def test_coming_down_to_the_end_follows_again(view, qtbot):
     assert bar(view).value() == bar(view).maximum()
 
 
-def test_thinking_closes_itself_only_when_nobody_reads_above(view):
+def test_thinking_opens_and_closes_for_the_reader_alone(view):
     view.add_message(LIVE)
     stream(view, PARAGRAPH * 8, "thinking")
     thinking = of(view, 1).answer.thinking
-    assert thinking.is_open and thinking.words() == "Thinking…"
-    wheel(view, 100)
+    assert not thinking.is_open and thinking.words() == "Thinking…"
+    thinking.set_open(True)
+    stream(view, PARAGRAPH, "thinking")
     view.finish_thinking(1, 4.2)
     settle()
     assert thinking.is_open and thinking.words() == "Thought for 4.2 s"
-    view.column.follow()
     view.finish_thinking(1, 64)
-    assert not thinking.is_open and thinking.words() == "Thought for 1 min 4 s"
-    view.finish(replace(LIVE, thinking=PARAGRAPH * 8, state="done"))
+    assert thinking.is_open and thinking.words() == "Thought for 1 min 4 s"
+    view.finish(replace(LIVE, thinking=PARAGRAPH * 9, state="done"))
     assert of(view, 1).answer.thinking.words() == "Thought for 1 min 4 s"
 
 
@@ -199,7 +198,9 @@ def test_a_message_made_while_text_is_sought_is_marked(view, qtbot):
 
 def test_another_branch(view):
     show(view, ShownMessage(1, "user", "hi"), ShownMessage(2, "assistant", "yes"))
-    view.replace_from(2, [ShownMessage(3, "assistant", "no"), ShownMessage(4, "user", "why")])
+    view.column.replace_from(
+        2, [ShownMessage(3, "assistant", "no"), ShownMessage(4, "user", "why")]
+    )
     settle()
     assert [m.id for m in view.column.messages()] == [1, 3, 4]
     assert "no" in shown_text(view, 3)
@@ -225,12 +226,12 @@ def test_an_answer_that_ended_differently_is_shown_as_it_ended(view):
     assert shown_text(view, 1) == "so far"
 
 
-def test_other_colours_and_sizes(view):
+def test_other_colours_and_sizes(view, wear):
     show(
         view, ShownMessage(1, "user", "hi"), ShownMessage(2, "assistant", PARAGRAPH + "```\nx\n```")
     )
     before = of(view, 2).height()
-    view.set_style(load_theme("dark"), TypeSizes().zoomed(1.6))
+    wear("dark", 1.6)
     settle()
     assert of(view, 2).height() > before * 1.2
 

@@ -1,0 +1,169 @@
+"""Line icons from assets/icons in the colours of the look of now, and the widgets that show one."""
+
+from typing import Literal
+
+from PySide6.QtCore import QByteArray, QPoint, QRect, QSize, Qt
+from PySide6.QtGui import (
+    QColor,
+    QIcon,
+    QIconEngine,
+    QPainter,
+    QPaintEvent,
+    QPixmap,
+    QPixmapCache,
+)
+from PySide6.QtSvg import QSvgRenderer
+from PySide6.QtWidgets import QSizePolicy, QToolButton, QWidget
+
+from app.start.asset_files import asset_path
+from app.window.look import look
+
+Colour = Literal["text", "muted", "accent", "on_accent", "error"]
+"""Names of colours of a theme."""
+
+FAINT = 0.55
+"""Opacity of a disabled icon."""
+
+
+class _Drawn(QIconEngine):
+    """Draws an icon when it is painted, so that it always wears the colours of now."""
+
+    def __init__(self, name: str, colour: Colour) -> None:
+        super().__init__()
+        self._name, self._colour = name, colour
+        self._clones: list[_Drawn] = []
+
+    # Qt
+
+    def paint(self, painter: QPainter, rect: QRect, mode: QIcon.Mode, state: QIcon.State) -> None:
+        """Paler where it is off; what stands on the accent colour is off on another ground."""
+        del state
+        if mode != QIcon.Mode.Disabled:
+            paint_icon(painter, rect, self._name, self._colour)
+        else:
+            colour: Colour = "text" if self._colour == "on_accent" else self._colour
+            paint_icon(painter, rect, self._name, colour, FAINT)
+
+    def pixmap(self, size: QSize, mode: QIcon.Mode, state: QIcon.State) -> QPixmap:
+        """Where Qt wants a picture; its size is in device pixels."""
+        picture = QPixmap(size)
+        picture.fill(Qt.GlobalColor.transparent)
+        painter = QPainter(picture)
+        self.paint(painter, QRect(QPoint(0, 0), size), mode, state)
+        painter.end()
+        return picture
+
+    def clone(self) -> QIconEngine:
+        """A second one, kept here too: Qt does not own what Python makes for it."""
+        self._clones.append(_Drawn(self._name, self._colour))
+        return self._clones[-1]
+
+
+def icon(name: str, colour: Colour = "text") -> QIcon:
+    """The icon `name` ("send") in a colour of the theme, whatever theme that will be.
+
+    Give it to a widget at once: where Python keeps it and collects it in a cycle, its engine is
+    destroyed before it.
+    """
+    return QIcon(_Drawn(name, colour))
+
+
+def paint_icon(
+    painter: QPainter, rect: QRect, name: str, colour: Colour, opacity: float = 1.0
+) -> None:
+    """Draw an icon into the middle of `rect`, as large as that allows."""
+    size, scale = min(rect.width(), rect.height()), painter.device().devicePixelRatioF()
+    place = QRect(0, 0, size, size)
+    place.moveCenter(rect.center())
+    painter.drawPixmap(place, pixmap(name, look().theme.named(colour), size, scale, opacity))
+
+
+def pixmap(name: str, colour: str, size: int, scale: float = 1, opacity: float = 1) -> QPixmap:
+    """An icon as a picture of `size` pixels at a device pixel ratio of `scale`; drawn once.
+
+    colour: "#RRGGBB".
+    """
+    key = f"headstart {name} {colour} {size} {scale} {opacity}"
+    kept = QPixmap()
+    if QPixmapCache.find(key, kept):
+        return kept
+    source = asset_path(f"icons/{name}.svg").read_text(encoding="utf-8")
+    tinted = source.replace("currentColor", QColor(colour).name())
+    picture = QPixmap(QSize(round(size * scale), round(size * scale)))
+    picture.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(picture)
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setOpacity(opacity)
+    QSvgRenderer(QByteArray(tinted.encode())).render(painter)
+    painter.end()
+    picture.setDevicePixelRatio(scale)
+    QPixmapCache.insert(key, picture)
+    return picture
+
+
+def app_icon() -> QIcon:
+    """The program's own icon."""
+    result = QIcon()
+    for size in (16, 32, 64, 128, 256, 512):
+        result.addPixmap(pixmap("app", "#000000", size))
+    return result
+
+
+class IconButton(QToolButton):
+    """A button that is an icon, with words for tooltip and screen reader.
+
+    `name` is a picture of assets/icons; role "primary" draws it on the accent colour.
+    """
+
+    def __init__(
+        self, name: str, words: str, role: Literal["", "primary"] = "", colour: Colour = "text"
+    ) -> None:
+        super().__init__()
+        self._name = name
+        self._colour: Colour = "on_accent" if role == "primary" else colour
+        self.setProperty("role", role)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonIconOnly)
+        self.show_icon(name, words)
+
+    def show_icon(self, name: str, words: str) -> None:
+        """Become another button."""
+        self.setToolTip(words)
+        self.setAccessibleName(words)
+        if name != self._name or self.icon().isNull():
+            self._name = name
+            self.setIcon(icon(name, self._colour))
+
+    def icon_name(self) -> str:
+        """The picture on show."""
+        return self._name
+
+
+class Sign(QWidget):
+    """An icon that says something: not a button."""
+
+    def __init__(self, name: str, colour: Colour = "muted", size: int = 0) -> None:
+        """size: in pixels, 0 for one that grows with the text."""
+        super().__init__()
+        self._size = size
+        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+        self.show_sign(name, colour)
+
+    def show_sign(self, name: str, colour: Colour) -> None:
+        """Become another one."""
+        self._name, self._colour = name, colour
+        self.update()
+
+    # Qt
+
+    def sizeHint(self) -> QSize:  # noqa: N802
+        """Room for the icon."""
+        size = self._size or look().icon_size
+        return QSize(size, size)
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
+        """The icon."""
+        del event
+        painter = QPainter(self)
+        paint_icon(painter, self.rect(), self._name, self._colour)
+        painter.end()

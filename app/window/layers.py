@@ -1,0 +1,139 @@
+"""What lies over the whole window: a card to answer, or the plan of what is dragged over it."""
+
+from PySide6.QtCore import QEvent, QObject, QRect, QRectF, Qt
+from PySide6.QtGui import QFont, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QVBoxLayout, QWidget
+
+from app.window.controls.icons import Colour, paint_icon
+from app.window.look import look
+from app.window.models.model_values import DropPlan
+from app.window.motion import fade_in
+
+CARD_WIDTH = 460
+
+ICONS = {
+    "load": "drop_model",
+    "heads": "heads",
+    "folder": "folder",
+    "looking": "file",
+    "download": "drop_model",
+    "attach": "attach",
+    "refused": "warning",
+}
+MARGIN, ROUND = 16, 14
+PICTURE = 36
+
+
+class Layer(QWidget):
+    """Covers its parent with a veil while it is shown."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._covered = parent
+        parent.installEventFilter(self)
+        self.hide()
+
+    def appear(self) -> None:
+        """Cover the parent as it is now."""
+        self.setGeometry(self._covered.rect())
+        appears = self.isHidden()
+        self.raise_()
+        self.show()
+        if appears:
+            fade_in(self)
+
+    # Qt
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:  # noqa: N802
+        """Follow the size of what is covered."""
+        if event.type() == QEvent.Type.Resize and self.isVisible():
+            self.setGeometry(self._covered.rect())
+        return super().eventFilter(watched, event)
+
+
+class CardLayer(Layer):
+    """A card in the middle; a click beside it does nothing on purpose."""
+
+    def __init__(self, card: QWidget, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._card = card
+        card.setFixedWidth(CARD_WIDTH)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(16, 16, 16, 16)
+        column.addWidget(card, 0, Qt.AlignmentFlag.AlignCenter)
+
+    def open(self) -> None:
+        """Show the card and give it the keys."""
+        self.appear()
+        self._card.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self._card.setFocus()
+
+    # Qt
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:  # noqa: N802
+        """Nothing below the veil is clicked."""
+        event.accept()
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
+        """The veil."""
+        del event
+        painter = QPainter(self)
+        painter.fillRect(self.rect(), look().colour("side", 0.6))
+        painter.end()
+
+
+class DropOverlay(Layer):
+    """Says what letting go would do; the parent takes the drop."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._plan = DropPlan("refused", "")
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.setAccessibleName("Drop")
+
+    def show_plan(self, plan: DropPlan) -> None:
+        """Cover the window and say what will happen."""
+        self._plan = plan
+        self.setAccessibleDescription(" ".join(filter(None, (plan.title, plan.detail))))
+        self.appear()
+        self.update()
+
+    def _colour(self) -> Colour:
+        return "error" if self._plan.kind == "refused" else "accent"
+
+    # Qt
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
+        """Veil, dashed border, icon, title, detail."""
+        del event
+        now, colour = look(), self._colour()
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.fillRect(self.rect(), now.colour("page", 0.97))
+        edge = QRectF(self.rect()).adjusted(MARGIN, MARGIN, -MARGIN, -MARGIN)
+        painter.setBrush(now.colour(colour, 0.06))
+        painter.setPen(QPen(now.colour(colour), 1.5, Qt.PenStyle.DashLine))
+        painter.drawRoundedRect(edge, ROUND, ROUND)
+        self._paint_words(painter, edge)
+        painter.end()
+
+    def _paint_words(self, painter: QPainter, edge: QRectF) -> None:
+        now, middle = look(), edge.center()
+        left, top = round(middle.x() - PICTURE / 2), round(middle.y() - PICTURE - 16)
+        place = QRect(left, top, PICTURE, PICTURE)
+        paint_icon(painter, place, ICONS[self._plan.kind], self._colour())
+        wraps = Qt.AlignmentFlag.AlignHCenter | Qt.TextFlag.TextWordWrap
+        font = QFont(self.font())
+        font.setPixelSize(round(now.sizes.interface * 1.45))
+        font.setWeight(QFont.Weight.DemiBold)
+        painter.setFont(font)
+        painter.setPen(now.colour("text"))
+        room = QRectF(edge.left() + 32, middle.y(), edge.width() - 64, edge.height() / 2)
+        used = painter.boundingRect(room, int(wraps), self._plan.title)
+        painter.drawText(room, int(wraps), self._plan.title)
+        font.setPixelSize(now.sizes.interface)
+        font.setWeight(QFont.Weight.Normal)
+        painter.setFont(font)
+        painter.setPen(now.colour("muted"))
+        room.setTop(used.bottom() + 8)
+        painter.drawText(room, int(wraps), self._plan.detail)

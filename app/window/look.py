@@ -1,0 +1,190 @@
+"""What the window looks like now: colours and type sizes, as the application's palette and font.
+
+Qt carries both to every widget. Whatever paints asks `look()` while it paints; whatever keeps
+something made of it, such as a laid out document, makes it anew in `changeEvent` at a StyleChange:
+the style sheet is the last that `style_sheet.dress` gives to the application.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Literal
+
+from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette
+
+from app.start.asset_files import asset_path
+
+Scheme = Literal["light", "dark"]
+
+WEAKEST_TINT, STRONGEST_TINT = 0.10, 0.28
+DEEPEST_TINT = 4
+"""From this draft depth on the tint gets no stronger: more steps cannot be told apart."""
+
+ICON = 16
+"""Pixels of an icon at a zoom of 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    """One scheme's colours as "#RRGGBB" strings; names say what a colour is for."""
+
+    page: str
+    side: str
+    line: str
+    text: str
+    muted: str
+    accent: str
+    on_accent: str
+    bubble: str
+    code: str
+    hover: str
+    selected: str
+    warning: str
+    error: str
+    tint: str
+    code_keyword: str
+    code_string: str
+    code_number: str
+    code_comment: str
+    code_name: str
+
+    def tint_strength(self, depth: int) -> float:
+        """Opacity of the background behind a word drafted at `depth` (1 and up)."""
+        step = (STRONGEST_TINT - WEAKEST_TINT) / (DEEPEST_TINT - 1)
+        return WEAKEST_TINT + step * (min(depth, DEEPEST_TINT) - 1)
+
+    def named(self, name: str) -> str:
+        """The colour of this name; KeyError for any other."""
+        colour: str = asdict(self)[name]
+        return colour
+
+
+@dataclass(frozen=True, slots=True)
+class TypeSizes:
+    """Text sizes in pixels at a zoom of 1; spacing follows a grid of 4 pixels."""
+
+    interface: int = 13
+    transcript: int = 15
+    code: int = 13
+    small: int = 12
+
+    def zoomed(self, zoom: float) -> "TypeSizes":
+        """The same at another text zoom."""
+
+        def size(pixels: int) -> int:
+            return max(8, round(pixels * zoom))
+
+        return TypeSizes(
+            size(self.interface), size(self.transcript), size(self.code), size(self.small)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Colours and type sizes of one moment."""
+
+    theme: Theme
+    sizes: TypeSizes
+
+    @property
+    def zoom(self) -> float:
+        """How much larger than usual the interface's text is; what must hold it grows with it."""
+        return self.sizes.interface / TypeSizes().interface
+
+    @property
+    def icon_size(self) -> int:
+        """Pixels of an icon."""
+        return round(ICON * self.zoom)
+
+    def colour(self, name: str, opacity: float = 1.0) -> QColor:
+        """The theme's colour of this name."""
+        colour = QColor(self.theme.named(name))
+        colour.setAlphaF(opacity)
+        return colour
+
+    def tint(self, depth: int) -> QColor:
+        """Behind a word drafted at this depth."""
+        return self.colour("tint", self.theme.tint_strength(depth))
+
+    def font(self, pixels: int) -> QFont:
+        """The interface's font in another size, with figures of equal width."""
+        font = QFont(QGuiApplication.font())
+        font.setPixelSize(pixels)
+        font.setFeature(QFont.Tag("tnum"), 1)
+        return font
+
+    def text_font(self) -> QFont:
+        """Of prose."""
+        font = QFont(QGuiApplication.font())
+        font.setPixelSize(self.sizes.transcript)
+        return font
+
+    def code_font(self) -> QFont:
+        """Of code blocks."""
+        font = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
+        font.setPixelSize(self.sizes.code)
+        return font
+
+    def small_font(self) -> QFont:
+        """Of footers and labels."""
+        return self.font(self.sizes.small)
+
+
+def look() -> Look:
+    """What the application wears; before it is dressed, the light scheme at a zoom of 1."""
+    is_dark = QGuiApplication.palette().color(QPalette.ColorRole.Window).lightness() < 128
+    return _look("dark" if is_dark else "light", QGuiApplication.font().pixelSize())
+
+
+@cache
+def _look(scheme: Scheme, pixels: int) -> Look:
+    """pixels: of the application's font, from which the zoom follows to a tenth."""
+    usual = TypeSizes()
+    zoom = round(pixels / usual.interface, 1) if pixels > 0 else 1.0
+    return Look(load_theme(scheme), usual.zoomed(zoom))
+
+
+@cache
+def load_theme(scheme: Scheme) -> Theme:
+    """The theme of a scheme, from assets/theme."""
+    text = asset_path(f"theme/{scheme}.json").read_text(encoding="utf-8")
+    return Theme(**json.loads(text))
+
+
+def palette_of(theme: Theme) -> QPalette:
+    """A theme as Qt's own colour roles: those the widgets here use; a disabled one is muted."""
+    palette = QPalette(QColor(theme.side))
+    role = QPalette.ColorRole
+    colours = {
+        role.Window: theme.page,
+        role.WindowText: theme.text,
+        role.Base: theme.page,
+        role.AlternateBase: theme.side,
+        role.Text: theme.text,
+        role.Button: theme.side,
+        role.ButtonText: theme.text,
+        role.BrightText: theme.on_accent,
+        role.PlaceholderText: theme.muted,
+        role.ToolTipBase: theme.bubble,
+        role.ToolTipText: theme.text,
+        role.Highlight: theme.accent,
+        role.HighlightedText: theme.on_accent,
+        role.Accent: theme.accent,
+        role.Link: theme.accent,
+        role.LinkVisited: theme.accent,
+        role.Light: theme.page,
+        role.Midlight: theme.hover,
+        role.Mid: theme.line,
+        role.Dark: theme.muted,
+    }
+    for name, colour in colours.items():
+        palette.setColor(name, QColor(colour))
+    for name in (role.WindowText, role.Text, role.ButtonText, role.ToolTipText):
+        palette.setColor(QPalette.ColorGroup.Disabled, name, QColor(theme.muted))
+    return palette
+
+
+def mixed(one: str, other: str, share: float) -> str:
+    """A "#RRGGBB" colour with `share` of the other in it."""
+    pairs = ((int(one[i : i + 2], 16), int(other[i : i + 2], 16)) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(a + (b - a) * share):02X}" for a, b in pairs)

@@ -1,0 +1,94 @@
+"""What all parts of one transcript share: what its reader wants, the page's measures and style."""
+
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from app.window.look import Look, mixed
+
+TEXT_WIDTH = 760
+"""Widest column of text, in pixels."""
+MARGIN = 24
+"""Around the transcript."""
+GAP = 16
+"""Between messages, and between blocks of code and prose."""
+PARAGRAPH_GAP = 10
+QUOTE_STEP = 16
+"""Pixels a quote is set in."""
+LIST_STEP = 26
+"""Pixels a list is set in."""
+LINE_HEIGHT = 130
+"""Percent of the font's own line spacing, which is about 1.2 times its size: 1.55 in all."""
+
+SCROLLING = frozenset(
+    (
+        Qt.Key.Key_PageUp,
+        Qt.Key.Key_PageDown,
+        Qt.Key.Key_Home,
+        Qt.Key.Key_End,
+        Qt.Key.Key_Up,
+        Qt.Key.Key_Down,
+        Qt.Key.Key_Space,
+        Qt.Key.Key_Escape,
+    )
+)
+
+
+class Reader(QObject):
+    """Whoever reads one transcript: every part of it says here what they want.
+
+    An id names a message; `branch_wanted`(id, -1 or 1) asks for another version of it.
+    shows_drafted: whether they want drafted words tinted.
+    """
+
+    regenerate_wanted = Signal(int)
+    edit_wanted = Signal(int, str)
+    continue_wanted = Signal(int)
+    branch_wanted = Signal(int, int)
+    stats_clicked = Signal(int)
+    link_clicked = Signal(str)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.shows_drafted = False
+
+
+def css(look: Look, muted: bool = False) -> str:
+    """The style sheet of a prose document."""
+    theme, size = look.theme, look.sizes.transcript
+    colour = theme.muted if muted else theme.text
+    family = look.code_font().family()
+    line = f"line-height:{LINE_HEIGHT}%"
+    return f"""
+        p, li, pre {{ {line}; }}
+        p {{ color:{colour}; margin:0 0 {PARAGRAPH_GAP}px 0; }}
+        ul, ol {{ color:{colour}; margin:0 0 {PARAGRAPH_GAP}px 0; }}
+        li {{ margin:0 0 4px 0; }}
+        li p {{ margin:0 0 4px 0; }}
+        .h1, .h2, .h3 {{ color:{colour}; font-weight:600; }}
+        .h1 {{ font-size:{round(size * 1.25)}px; margin:14px 0 8px 0; }}
+        .h2 {{ font-size:{round(size * 1.1)}px; margin:14px 0 6px 0; }}
+        .h3 {{ font-size:{size}px; margin:10px 0 4px 0; }}
+        code, pre {{ font-family:'{family}'; font-size:{look.sizes.code}px; }}
+        pre {{ background-color:{theme.code}; margin:4px 0 8px 0; white-space:pre-wrap; }}
+        blockquote {{ color:{theme.muted}; margin:0 0 {PARAGRAPH_GAP}px {QUOTE_STEP}px; }}
+        blockquote p {{ color:{theme.muted}; }}
+        table {{ border-color:{mixed(theme.line, theme.muted, 0.1)};
+                 border-collapse:collapse; border-style:solid; margin:4px 0 12px 0; }}
+        th {{ font-weight:600; background-color:{theme.side}; color:{colour}; }}
+        td {{ color:{colour}; }}
+        a {{ color:{theme.accent}; text-decoration:none; }}
+        .problem {{ color:{theme.error}; }}
+        .display {{ margin:4px 0 {PARAGRAPH_GAP}px 24px; }}
+    """
+
+
+def scrolls(event: QKeyEvent) -> bool:
+    """Whether a key without modifiers scrolls the transcript: a text in it must not keep it."""
+    bare = event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier
+    return event.key() in SCROLLING and bare == Qt.KeyboardModifier.NoModifier
+
+
+def keeps_height(widget: QWidget) -> None:
+    """Let a widget be as wide as there is room, and never higher than it needs."""
+    widget.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
