@@ -5,13 +5,10 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from mlx_engine.bench.answers import SEED
-from mlx_engine.bench.contest import shares
-from mlx_engine.bench.drafting import play
-from mlx_engine.bench.plan import Plan
-from mlx_engine.bench.prompts import chat_prompts
-from mlx_engine.bench.report import AcceptanceReport
-from mlx_engine.bench.subject import PLAIN, Subject
+from mlx_engine.bench.drafting import play, shares
+from mlx_engine.bench.report import AcceptanceReport, Plan
+from mlx_engine.bench.subject import PLAIN, SEED, chat_prompts
+from mlx_engine.engine import Engine
 from mlx_engine.sampling.logit_filters import filter_tempered, temper
 from mlx_engine.sampling.position_noise import gumbel_noise
 from mlx_engine.values.options import DraftOptions, DraftRule, SamplingOptions
@@ -33,14 +30,14 @@ class Chances(NamedTuple):
     independent: float
 
 
-def measure_acceptance(subject: Subject, plan: Plan) -> AcceptanceReport:
+def measure_acceptance(engine: Engine, plan: Plan) -> AcceptanceReport:
     """First drafts by teacher forcing, chains by playing."""
-    prompts = chat_prompts(subject, plan.acceptance_prompts)
+    prompts = chat_prompts(engine, plan.acceptance_prompts)
     sampling = SamplingOptions(temperature=TEMPERATURE, seed=SEED)
     sums = [0.0] * len(Chances._fields)
     for prompt in prompts:
-        text = subject.generate(prompt, plan.draft_tokens, sampling, PLAIN).tokens
-        found = first_draft_chances(subject, prompt, text, plan.acceptance_draws)
+        text = engine.generate(prompt, plan.draft_tokens, sampling, PLAIN).tokens
+        found = first_draft_chances(engine, prompt, text, plan.acceptance_draws)
         sums = [a + b for a, b in zip(sums, found, strict=True)]
     total = Chances(int(sums[0]), *sums[1:])
     many = max(total.positions, 1)
@@ -52,21 +49,21 @@ def measure_acceptance(subject: Subject, plan: Plan) -> AcceptanceReport:
         shared_noise=total.shared_noise / many,
         greedy=total.greedy / many,
         independent=total.independent / many,
-        played_shared_noise=_played(subject, prompts, plan, sampling, "shared-noise"),
-        played_greedy=_played(subject, prompts, plan, sampling, "greedy"),
+        played_shared_noise=_played(engine, prompts, plan, sampling, "shared-noise"),
+        played_greedy=_played(engine, prompts, plan, sampling, "greedy"),
     )
 
 
 def first_draft_chances(
-    subject: Subject, prompt: Sequence[int], text: Sequence[int], draws: int
+    engine: Engine, prompt: Sequence[int], text: Sequence[int], draws: int
 ) -> Chances:
     """For every token of `text` after the first: target row t + 1 against head row t."""
     tokens = [*prompt, *text]
     if len(text) < 2:
         return Chances(0, 0.0, 0.0, 0.0, 0.0)
     first = len(prompt) - 1  # the head's row for text[1], from the prompt's last state and text[0]
-    target = mx.array(subject.logits(tokens)[first + 1 : -1])
-    head = mx.array(subject.draft_logits(tokens)[0][first:-1])
+    target = mx.array(engine.logits(tokens)[first + 1 : -1])
+    head = mx.array(engine.draft_logits(tokens)[0][first:-1])
     sums = [0.0] * len(Chances._fields)
     for start in range(0, target.shape[0], ROWS):
         end = min(start + ROWS, target.shape[0])
@@ -97,7 +94,7 @@ def chances(target: mx.array, head: mx.array, positions: Sequence[int], draws: i
 
 
 def _played(
-    subject: Subject,
+    engine: Engine,
     prompts: Sequence[Sequence[int]],
     plan: Plan,
     sampling: SamplingOptions,
@@ -107,7 +104,7 @@ def _played(
     rounds = [
         played
         for prompt in prompts
-        for played in play(subject, prompt, plan.draft_tokens, sampling, draft).rounds
+        for played in play(engine, prompt, plan.draft_tokens, sampling, draft).rounds
     ]
     drafted = count_by_depth(r.drafted for r in rounds)
     return shares(count_by_depth(r.accepted for r in rounds), drafted)

@@ -79,7 +79,7 @@ def _plain(found: PeerComparison) -> Table:
 def _drafting(found: DraftingReport) -> Table:
     columns = (
         "tok/pass",
-        "stood by depth",
+        "accepted by depth",
         "tok/s",
         "ratio",
         "cpu ms/tok",
@@ -90,11 +90,11 @@ def _drafting(found: DraftingReport) -> Table:
     title = f"Drafting, {found.prompts} prompts (ratio: speed over depth 0)"
     table = _table(title, "temperature, depth", *columns)
     for arm in found.arms:
-        stood = " ".join(f"{share:.2f}" for share in arm.acceptance) or "-"
+        accepted = " ".join(f"{share:.2f}" for share in arm.acceptance) or "-"
         table.add_row(
             f"{arm.temperature:g}, {arm.depth}",
             f"{arm.tokens_per_pass:.2f}",
-            stood,
+            accepted,
             f"{arm.tokens_per_second:.1f}",
             f"{arm.ratio:.2f}",
             f"{arm.cpu_ms:.2f}",
@@ -119,7 +119,7 @@ def _costs(found: DraftingReport) -> Group:
 
 
 def _acceptance(found: AcceptanceReport) -> Table:
-    title = f"First drafts that stand, temperature {found.temperature:g}"
+    title = f"First drafts accepted, temperature {found.temperature:g}"
     table = _table(f"{title}, {found.positions} positions", "", "share", "played, by depth")
     rows = (
         ("rejection sampling (bound)", found.bound, ()),
@@ -128,7 +128,7 @@ def _acceptance(found: AcceptanceReport) -> Table:
         ("two independent draws", found.independent, ()),
     )
     for name, share, played in rows:
-        table.add_row(name, f"{share:.3f}", " ".join(f"{stood:.2f}" for stood in played))
+        table.add_row(name, f"{share:.3f}", " ".join(f"{accepted:.2f}" for accepted in played))
     return table
 
 

@@ -1,9 +1,57 @@
-"""What a bench run found, as frozen values that become one JSON line."""
+"""What a bench run does and what it found, as frozen values that become one JSON line."""
 
 import json
 from dataclasses import asdict, dataclass
+from typing import Literal
 
 from mlx_engine.values.reason import Reason
+
+Part = Literal["plain", "drafting", "acceptance", "memory", "ops"]
+PARTS: tuple[Part, ...] = ("plain", "drafting", "acceptance", "memory", "ops")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Sizes of a run.
+
+    run_s: seconds one run against a peer may take, which shortens those of slow peers.
+    memory_*: cut to what the context holds.
+    """
+
+    parts: tuple[Part, ...] = PARTS
+    is_quick: bool = False
+    repeats: int = 7
+    run_s: float = 3.0
+    plain_tokens: int = 128
+    prompt: int = 256
+    agreement_prompts: int = 2
+    agreement_tokens: int = 48
+    draft_prompts: int = 8
+    draft_tokens: int = 96
+    acceptance_prompts: int = 8
+    acceptance_draws: int = 16
+    memory_prompt: int = 8192
+    memory_tokens: int = 2048
+
+
+def quick_plan(parts: tuple[Part, ...] = PARTS) -> Plan:
+    """About a fifth of the whole."""
+    return Plan(
+        parts=parts,
+        is_quick=True,
+        repeats=3,
+        run_s=1.0,
+        plain_tokens=32,
+        prompt=96,
+        agreement_prompts=1,
+        agreement_tokens=24,
+        draft_prompts=3,
+        draft_tokens=32,
+        acceptance_prompts=3,
+        acceptance_draws=8,
+        memory_prompt=1024,
+        memory_tokens=256,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +100,10 @@ class PeerComparison:
 class DraftArm:
     """All prompts at one temperature and depth ("0" to "8", or "auto").
 
-    acceptance[d-1]: share of the d-th drafts that stood. ratio: speed over depth 0 in this run.
+    acceptance[d-1]: accepted share of the d-th drafts. ratio: speed over depth 0 in this run.
     cpu_ms: processor time of the process for one token, all threads. Other milliseconds are of one
-    pass. depths: rounds played by depth; why: the reason most rounds gave
-    for drafting less than asked.
+    pass. depths: rounds played by depth; why: the reason most rounds gave for drafting less than
+    asked.
     """
 
     temperature: float
@@ -86,11 +134,11 @@ class DraftingReport:
 
 @dataclass(frozen=True, slots=True)
 class AcceptanceReport:
-    """Chance that a first draft stands, along the target's own text, by the rule that makes it.
+    """Chance that a first draft is accepted, along the target's text, by the rule that makes it.
 
     bound: 1 - total variation, what rejection sampling reaches and no rule exceeds. shared_noise:
     over `draws` seeds a position. greedy: the head's likeliest token. independent: two draws.
-    played_*: shares of the d-th drafts that stood in real rounds of three drafts; rounds begin
+    played_*: accepted shares of the d-th drafts in real rounds of three drafts; rounds begin
     where a draft before them failed, at harder places than most, so they show less.
     """
 

@@ -7,17 +7,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from mlx_engine.bench.acceptance import measure_acceptance
-from mlx_engine.bench.agreement import check_agreement
-from mlx_engine.bench.drafting import measure_drafting
-from mlx_engine.bench.memory import measure_memory
-from mlx_engine.bench.ops import count_own_ops, count_peer_ops
+from mlx_engine.bench.drafting import check_agreement, measure_drafting
+from mlx_engine.bench.footprint import count_own_ops, count_peer_ops, measure_memory
 from mlx_engine.bench.plain import compare_with_peers
-from mlx_engine.bench.plan import Plan
-from mlx_engine.bench.prompts import chat_prompts
-from mlx_engine.bench.report import BenchReport, OpsRow, PeerComparison
-from mlx_engine.bench.subject import Subject
+from mlx_engine.bench.report import BenchReport, OpsRow, PeerComparison, Plan
+from mlx_engine.bench.subject import chat_prompts
 from mlx_engine.doctor.machine import backend_words, this_machine
-from mlx_engine.engine import open_engine
+from mlx_engine.engine import Engine, open_engine
 from mlx_engine.values.options import LoadOptions
 from mlx_engine.values.reason import Reason
 
@@ -29,7 +25,7 @@ ROOM_FOR_TWO = 0.8
 
 
 def run_bench(
-    model: Subject | str | Path | None,
+    model: Engine | str | Path | None,
     plan: Plan | None = None,
     *,
     options: LoadOptions | None = None,
@@ -50,24 +46,24 @@ def run_bench(
 
 
 class _Bench:
-    def __init__(self, subject: Subject, plan: Plan, say: Say) -> None:
-        self._subject = subject
+    def __init__(self, engine: Engine, plan: Plan, say: Say) -> None:
+        self._engine = engine
         self._plan = plan
         self._say = say
         self._declined: list[Reason] = []
 
     def report(self) -> BenchReport:
-        subject, plan = self._subject, self._plan
+        engine, plan = self._engine, self._plan
         self._say("Checking that drafted text equals plain text")
-        prompts = chat_prompts(subject, plan.agreement_prompts)
+        prompts = chat_prompts(engine, plan.agreement_prompts)
         empty = BenchReport(
-            model=subject.description.name,
-            quantisation=subject.description.quantisation,
-            numerics=subject.description.numerics,
+            model=engine.description.name,
+            quantisation=engine.description.quantisation,
+            numerics=engine.description.numerics,
             backend=backend_words(),
             mlx=version("mlx"),
             quick=plan.is_quick,
-            agreement=check_agreement(subject, prompts, plan.agreement_tokens),
+            agreement=check_agreement(engine, prompts, plan.agreement_tokens),
         )
         if not empty.agreement.is_green:
             words = f"Drafted text is not plain text ({empty.agreement.difference}): no figures."
@@ -75,9 +71,9 @@ class _Bench:
         return replace(
             empty,
             plain=self._part("plain", self._plain),
-            drafting=self._part("drafting", lambda: measure_drafting(subject, plan)),
-            acceptance=self._part("acceptance", lambda: measure_acceptance(subject, plan)),
-            memory=self._part("memory", lambda: measure_memory(subject, plan)),
+            drafting=self._part("drafting", lambda: measure_drafting(engine, plan)),
+            acceptance=self._part("acceptance", lambda: measure_acceptance(engine, plan)),
+            memory=self._part("memory", lambda: measure_memory(engine, plan)),
             ops=self._part("ops", self._ops),
             declined=tuple(self._declined),
         )
@@ -85,24 +81,24 @@ class _Bench:
     def _part(self, name: str, measure: Callable[[], T]) -> T | None:
         if name not in self._plan.parts:
             return None
-        if name in NEEDS_HEADS and self._subject.parts.adapter.mtp_depth == 0:
+        if name in NEEDS_HEADS and self._engine.parts.adapter.mtp_depth == 0:
             self._declined.append(
-                self._subject.description.mtp or Reason("no-heads", "This model has no MTP heads.")
+                self._engine.description.mtp or Reason("no-heads", "This model has no MTP heads.")
             )
             return None
         self._say(f"Measuring {name}")
         return measure()
 
     def _plain(self) -> tuple[PeerComparison, ...] | None:
-        return self._with_peer(lambda: compare_with_peers(self._subject, self._plan))
+        return self._with_peer(lambda: compare_with_peers(self._engine, self._plan))
 
     def _ops(self) -> tuple[OpsRow, ...]:
-        peer = self._with_peer(lambda: count_peer_ops(self._subject))
-        return (*count_own_ops(self._subject), *((peer,) if peer else ()))
+        peer = self._with_peer(lambda: count_peer_ops(self._engine))
+        return (*count_own_ops(self._engine), *((peer,) if peer else ()))
 
     def _with_peer(self, measure: Callable[[], T]) -> T | None:
         """None, with the reason, where mlx-lm cannot run this model beside us."""
-        description, machine = self._subject.description, this_machine()
+        description, machine = self._engine.description, this_machine()
         if 2 * description.nbytes > ROOM_FOR_TWO * (machine.gpu_bytes or machine.memory_bytes):
             self._decline("peer-no-room", "Memory does not hold this model twice: no comparison.")
             return None

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, get_args
 
-from mlx_engine.bench.plan import PARTS, Part
+from mlx_engine.bench.report import PARTS, Part
 from mlx_engine.command_line.options import NUMBER_FIELDS, SOURCES, read_depth
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import DRAFT_VOCABULARY, DraftOutput, DraftRule, Numerics

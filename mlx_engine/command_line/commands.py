@@ -165,7 +165,7 @@ def bench(arguments: Namespace, outside: Outside) -> int:
     The tables step aside to stderr when --json goes into a pipe.
     """
     from mlx_engine.bench.card import card
-    from mlx_engine.bench.plan import Plan, quick_plan
+    from mlx_engine.bench.report import Plan, quick_plan
     from mlx_engine.bench.run_bench import run_bench
 
     screen = make_screen(outside.stdout, outside.stderr, plain=False)

@@ -5,10 +5,8 @@ import numpy as np
 import pytest
 
 from mlx_engine.bench.acceptance import chances
-from mlx_engine.bench.agreement import common_beginning
-from mlx_engine.bench.drafting import Played, arm_of
-from mlx_engine.bench.graph import count_nodes
-from mlx_engine.bench.memory import growth
+from mlx_engine.bench.drafting import Played, arm_of, common_beginning
+from mlx_engine.bench.footprint import count_nodes, growth
 from mlx_engine.bench.report import MemorySample
 from mlx_engine.values.reason import Reason
 from mlx_engine.values.stats import RoundStats

@@ -2,7 +2,8 @@
 
 import pytest
 
-from mlx_engine.bench.contest import contest, in_turn, shares
+from mlx_engine.bench.drafting import shares
+from mlx_engine.bench.plain import contest, in_turn
 from mlx_engine.bench.report import Contest
 
 

@@ -12,8 +12,7 @@ from rich.console import Console
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
 from mlx_engine.bench.card import card
-from mlx_engine.bench.plan import PARTS, Part, Plan, quick_plan
-from mlx_engine.bench.report import BenchReport
+from mlx_engine.bench.report import PARTS, BenchReport, Part, Plan, quick_plan
 from mlx_engine.bench.run_bench import run_bench
 from mlx_engine.engine import Engine, open_engine
 from mlx_engine.loading.load_model import load_model
