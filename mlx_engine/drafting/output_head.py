@@ -1,18 +1,12 @@
 """Output heads that only drafts go through, cheaper to read than the model's own."""
 
-import argparse
-import ast
-import http.client
-import json.decoder
-import statistics
-import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from inspect import getsource
 from itertools import chain, islice
-from pydoc_data.topics import topics
 from time import perf_counter
 from typing import Protocol
 from weakref import WeakValueDictionary
@@ -40,7 +34,7 @@ WORTH_A_COPY = 0.9
 MOST_CHARACTERS = 1_000_000
 """Counted at most: a second or less of a tokenizer's time."""
 
-_SOURCES = (argparse, ast, statistics, textwrap, json.decoder, http.client)
+_SOURCES = ("argparse", "ast", "statistics", "textwrap", "json.decoder", "http.client")
 
 
 class OutputHead(Protocol):
@@ -273,9 +267,11 @@ def count_tokens(encode: Callable[[str], list[int]]) -> tuple[int, ...]:
 
 def _texts() -> Iterator[str]:
     """The language reference, then modules whose source is at hand: a packed app has none."""
+    from pydoc_data.topics import topics
+
     yield from topics.values()
-    for module in _SOURCES:
+    for name in _SOURCES:
         try:
-            yield getsource(module)
+            yield getsource(import_module(name))
         except OSError:
             continue
