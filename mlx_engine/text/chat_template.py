@@ -166,7 +166,7 @@ def fallback_template() -> ChatTemplate:
 
 def opens_thinking(prompt: str) -> bool:
     """Whether a rendered generation prompt ends just inside a think block, as Qwen3.5's does."""
-    return prompt.rstrip().endswith(tuple(opening for opening, _ in THINKING_MARKERS))
+    return prompt.rstrip().endswith(tuple(token + text for token, text, _ in THINKING_MARKERS))
 
 
 def unused_characters(texts: Sequence[str], count: int) -> str:

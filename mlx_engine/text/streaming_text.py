@@ -7,11 +7,13 @@ from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.events import Channel, TextPiece
 
 THINKING_MARKERS = (
-    ("<think>", "</think>"),
-    ("<longcat_think>", "</longcat_think>"),
-    ("<|think:start|>", "<|think:end|>"),
+    ("<think>", "", "</think>"),
+    ("<longcat_think>", "", "</longcat_think>"),
+    ("<|think:start|>", "", "<|think:end|>"),
+    ("<|channel>", "thought", "<channel|>"),
 )
-"""What opens and closes thinking; the first pair unless a vocabulary has another as tokens.
+"""Token and text that open thinking, and the token that closes it; the first, unless a vocabulary
+has the tokens of another.
 
 mlx-lm has such a list too, inside a function of a module that imports transformers.
 """
@@ -41,7 +43,7 @@ class StreamingText:
     ) -> None:
         self._tokenizer = tokenizer
         self._stop = stop
-        self._markers = _markers_of(tokenizer) if split_thinking else ()
+        self._markers = _markers_of(tokenizer) if split_thinking else None
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self._before: int | None = None
         self._held = ""
@@ -64,7 +66,7 @@ class StreamingText:
     def add(self, token: int, depth: int = 0) -> list[TextPiece]:
         """What `token` makes final, labelled with its draft depth; nothing once a stop was hit."""
         special = token in self._tokenizer.special_ids
-        if self.hit_stop or (special and not self._switches(self._tokenizer.token_text(token))):
+        if self.hit_stop or (special and not self._may_switch(self._tokenizer.token_text(token))):
             return []
         data = self._tokenizer.token_bytes.of_token(token, self._before)
         self._before = token
@@ -85,12 +87,14 @@ class StreamingText:
                 pieces += self._release(max(stops), depth)
                 self.hit_stop = True
                 return _joined(pieces)
-            marker = next((one for one in self._markers if self._held.endswith(one)), "")
-            if self._switches(marker):
+            marker = self._wanted_marker()
+            if marker and self._held.endswith(marker):
                 pieces += self._release(len(marker), depth)
                 self._switch()
             else:
-                keep = max(_open_length(self._held, p) for p in ("", *self._stop, *self._markers))
+                keep = max(
+                    _open_length(self._held, p) for p in ("", *self._stop, *(self._markers or ()))
+                )
                 pieces += self._release(keep, depth)
         if last:
             pieces += self._release(0, depth)
@@ -110,14 +114,20 @@ class StreamingText:
             self._answer_blank = False
         return [TextPiece(text, self._channel, depth)]
 
-    def _switches(self, marker: str) -> bool:
-        if marker not in self._markers:
-            return False
+    def _may_switch(self, token: str) -> bool:
+        """Whether a special token is the next marker, or what it begins with."""
+        marker = self._wanted_marker()
+        return bool(marker) and marker.startswith(token)
+
+    def _wanted_marker(self) -> str:
+        """What would switch the channel now, if anything: thinking opens before all answer."""
+        if self._markers is None:
+            return ""
         opening, closing = self._markers
         if self._channel == "thinking":
-            return marker == closing
-        before = self._held.removesuffix(opening)
-        return marker == opening and self._answer_blank and not before.strip()
+            return closing
+        is_first = self._answer_blank and not self._held.removesuffix(opening).strip()
+        return opening if is_first else ""
 
     def _switch(self) -> None:
         self._held = ""
@@ -125,9 +135,10 @@ class StreamingText:
         self._after_marker = True
 
 
-def _markers_of(tokenizer: Tokenizer) -> tuple[str, ...]:
-    known = (pair for pair in THINKING_MARKERS if all(map(tokenizer.has_token, pair)))
-    return next(known, THINKING_MARKERS[0])
+def _markers_of(tokenizer: Tokenizer) -> tuple[str, str]:
+    known = (row for row in THINKING_MARKERS if all(map(tokenizer.has_token, (row[0], row[2]))))
+    token, text, closing = next(known, THINKING_MARKERS[0])
+    return token + text, closing
 
 
 def _open_length(text: str, pattern: str) -> int:

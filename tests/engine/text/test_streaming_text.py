@@ -119,14 +119,24 @@ def test_thinking_is_split_from_the_answer(tokenizer: Tokenizer, marker: str) ->
     assert shown(pieces, "answer") == "Hello" == stream.text
 
 
-def test_thinking_is_marked_as_the_vocabulary_has_it() -> None:
-    words = ["<|think:start|>", "fox", "<|think:end|>", "dog", "</", "think>"]
+@pytest.mark.parametrize(
+    ("words", "special"),
+    [
+        (["<|think:start|>", "", "fox", "<|think:end|>", "dog", "</think>"], (0, 3)),
+        (["<|channel>", "thought", "\nfox", "<channel|>", "dog", "</think>"], (0, 3)),
+        (["<|channel>", "thought", "\nfox", "<channel|>", "dog", "</think>"], ()),
+    ],
+)
+def test_thinking_is_marked_as_the_vocabulary_has_it(
+    words: list[str], special: tuple[int, ...]
+) -> None:
     core = tokenizers.Tokenizer(models.BPE({word: i for i, word in enumerate(words)}, []))
-    core.add_special_tokens([words[0], words[2]])
+    core.add_special_tokens([words[i] for i in special])
     core.decoder = decoders.Fuse()
     stream = StreamingText(Tokenizer(core))
-    run(stream, [0, 1, 2, 3, 4, 5])
-    assert (stream.thinking, stream.text) == ("fox", "dog</think>")
+    pieces = run(stream, [0, 1, 2, 3, 4, 5])
+    assert shown(pieces, "thinking") == "fox" == stream.thinking
+    assert shown(pieces, "answer") == "dog</think>" == stream.text
 
 
 def test_prompt_that_ends_in_an_open_block(tokenizer: Tokenizer) -> None:
