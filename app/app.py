@@ -368,6 +368,14 @@ def _open_chats(file: Path) -> SessionStore:
         return open_passing_store(f"{error} Until then chats are lost when you quit.")
 
 
+def hear_outside(app: App, application: QApplication, instance: SingleInstance) -> None:
+    """Open what the system and later launches hand over."""
+    files = OpenFiles(app)
+    application.installEventFilter(files)
+    files.opened.connect(app.open)
+    instance.called.connect(app.open)
+
+
 def run_window(arguments: Sequence[str]) -> int:
     """Show the window until it is closed; the exit status. Paths go to a window already open."""
     paths = as_typed(arguments, Path.cwd())
@@ -380,10 +388,7 @@ def run_window(arguments: Sequence[str]) -> int:
         return 0
     app = App(application, folders)
     watch_for_crashes(folders.logs, app.mistakes.note)
-    files = OpenFiles()
-    application.installEventFilter(files)
-    files.opened.connect(app.open)
-    instance.called.connect(app.open)
+    hear_outside(app, application, instance)
     instance.listen()
     app.start(paths)
     signal.signal(signal.SIGINT, lambda *_: application.quit())

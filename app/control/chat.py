@@ -169,19 +169,11 @@ class ChatController(QObject):
             self._show()
 
     def edit(self, message_id: int, text: str) -> None:
-        """A question is asked in other words; an answer is only changed. Both as branches."""
-        if self.running is not None:
+        """Ask a question in other words; the old one stays as a branch."""
+        if self.running is not None or not self._has_model():
             return
-        is_answer = self.chat.turn(message_id).message.role == "assistant"
-        if not is_answer and not self._has_model():
-            return
-        if self._try(lambda: self._edit(message_id, text)):
+        if self._try(lambda: self._ask(self.chat.edit(message_id, text))):
             self._show()
-
-    def _edit(self, message_id: int, text: str) -> None:
-        edited = self.chat.edit(message_id, text)
-        if edited.role == "user":
-            self._ask(edited)
 
     def continue_answer(self, message_id: int | None = None) -> None:
         """Go on with the last answer, where it was cut."""
@@ -212,11 +204,6 @@ class ChatController(QObject):
         if self.chat.chat_id is not None:
             self._request(ChangeSettings(str(self.chat.chat_id), settings))
         self._models.use_options(settings.load)
-
-    def show_again(self) -> None:
-        """After the store changed beneath."""
-        if self._try(self.chat.reload):
-            self._show()
 
     # how it is done
 

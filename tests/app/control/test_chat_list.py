@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QApplication, QLabel
+from PySide6.QtWidgets import QApplication, QFileDialog, QLabel
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from scripted_models import ScriptedModels
@@ -160,3 +160,18 @@ def test_a_chat_that_goes_on_moves_to_the_top(driven: Driven, source: ScriptedMo
     told = listed(driven)
     driven.app.listed.refresh()
     assert listed(driven) == told, "one row at a time comes to the same as all at once"
+
+
+def test_a_chat_is_exported_from_its_menu(
+    driven: Driven, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = chat(driven, "What is a kernel?")
+    monkeypatch.setattr(
+        QFileDialog, "getSaveFileName", lambda *_: (str(tmp_path / "kernel"), "Markdown (*.md)")
+    )
+    sidebar = driven.widgets.sidebar.list
+    shown = sidebar.model().chat_at(sidebar.model().index_of(number))
+    menu = sidebar.menu_for(shown)
+    next(action for action in menu.actions() if action.text() == "Export…").trigger()
+    assert "What is a kernel?" in (tmp_path / "kernel.md").read_text()
+    assert "kernel.md" in driven.widgets.notice.words()
