@@ -10,8 +10,7 @@ from metal_kernels.choice import NO_KERNELS, Kernels, Work
 from mlx_engine.loading.arrays import Progress, Stop, cast_floats, element_bytes, evaluate_arrays
 from mlx_engine.loading.describe_model import describe
 from mlx_engine.loading.gguf.part import GgufPart
-from mlx_engine.loading.heads_for_later import HeadsForLater
-from mlx_engine.loading.load_tensors import load_tensors
+from mlx_engine.loading.load_tensors import load_for_later, load_tensors
 from mlx_engine.loading.locate_model import locate_model
 from mlx_engine.loading.model_folder import ModelFiles
 from mlx_engine.loading.model_headers import ModelHeaders, keep_blocks, read_headers
@@ -45,23 +44,19 @@ class LoadedModel:
     description: ModelDescription
     head_arrays: tuple[mx.array, ...] = ()
     head_origin: str = ""
-    heads_for_later: HeadsForLater | None = None
     kernels: Kernels = NO_KERNELS
 
     def read_heads(self) -> None:
         """Bring the MTP heads into memory; free once they are. Raises BadModelFile, OutOfMemory."""
-        if self.heads_for_later is not None:
-            self.heads_for_later.fill()
         evaluate_arrays(self.head_arrays, self.head_origin, None, None)
 
 
 class _Weights(NamedTuple):
-    """Lazy canonical arrays; head None when there are no usable heads. later: what fills them."""
+    """Lazy canonical arrays; head None when there are no usable heads."""
 
     trunk: dict[str, mx.array]
     head: dict[str, mx.array] | None
     reasons: tuple[Reason, ...]
-    later: HeadsForLater | None = None
 
 
 class _Built(NamedTuple):
@@ -101,7 +96,6 @@ def load_model(
     no_kernels = not metal and kernels.launcher is None
     for_cpu = no_kernels and 4 * description.parameters <= CPU_LAYOUT_LIMIT
     built = _build(headers, weights, for_cpu=for_cpu, kernels=kernels)
-    later = weights.later
     del weights  # where the model has made others of them, these need not be kept as well
     repacked = headers.gguf is not None and not (cache and cache.was_read)
     to_come = None if repacked else on_progress  # repacked weights are there by now
@@ -115,9 +109,7 @@ def load_model(
     kept = cache.words if cache is not None else None
     described = replace(description, declined=declined, repack_cache=kept)
     origin = headers.heads.origin
-    return LoadedModel(
-        built.adapter, tokenizer, template, described, built.head, origin, later, kernels
-    )
+    return LoadedModel(built.adapter, tokenizer, template, described, built.head, origin, kernels)
 
 
 def _as_kernels_read(headers: ModelHeaders, kernels: Kernels) -> ModelHeaders:
@@ -139,6 +131,8 @@ def _canonical_weights(
     cache: RepackCache | None,
 ) -> _Weights:
     family, heads, origin = headers.family, headers.heads, str(headers.files.root)
+    # Heads first: while they are made, the trunk is not in memory yet.
+    head_read = load_for_later(heads.tensors, metal=metal, stop=stop, cache=cache)
     read = load_tensors(
         headers.parts.trunk, metal=metal, on_progress=on_progress, stop=stop, cache=cache
     )
@@ -147,10 +141,9 @@ def _canonical_weights(
     if not heads.tensors:
         return _Weights(arrays, None, trunk.reasons)
     shift = _presumed_shift(heads, trunk.norm_shift)
-    later = HeadsForLater(heads.tensors, metal=metal, stop=stop, cache=cache)
-    head = family.canonical_head(later.arrays, heads.origin, shift)
+    head = family.canonical_head(head_read, heads.origin, shift)
     head_arrays = cast_floats(head.arrays, metal=metal)
-    return _Weights(arrays, head_arrays, trunk.reasons + head.reasons, later)
+    return _Weights(arrays, head_arrays, trunk.reasons + head.reasons)
 
 
 def _presumed_shift(heads: HeadTensors, trunk_shift: int) -> int | None:

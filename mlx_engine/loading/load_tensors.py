@@ -1,6 +1,8 @@
 """Arrays of tensors wherever they lie, in safetensors or GGUF files, with floats as used here."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import mlx.core as mx
 
@@ -45,6 +47,30 @@ def load_tensors(
         arrays |= kept
     made_of_them = {key: _put_together(made, arrays) for key, made in assembled.items()}
     return {key: array for key, array in arrays.items() if key in tensors} | made_of_them
+
+
+def load_for_later(
+    tensors: Mapping[str, TensorInfo],
+    *,
+    metal: bool,
+    stop: Stop | None = None,
+    cache: RepackCache | None = None,
+) -> dict[str, mx.array]:
+    """The same for tensors that are perhaps never used: lazy, so that they take no memory yet.
+
+    What is made of a GGUF goes through a temporary file, which has lost its name by now and goes
+    away with the last array that needs it. Without room for that it stays in memory.
+    """
+    if cache is not None or not any(isinstance(info, GgufPart) for info in tensors.values()):
+        return load_tensors(tensors, metal=metal, stop=stop, cache=cache)
+    try:
+        place = TemporaryDirectory(prefix="headstart-heads-", ignore_cleanup_errors=True)
+    except OSError:
+        return load_tensors(tensors, metal=metal, stop=stop)
+    with place as folder:
+        shelf = RepackCache(Path(folder))
+        made = load_tensors(tensors, metal=metal, stop=stop, cache=shelf)
+        return made if shelf.reasons else load_tensors(tensors, metal=metal, cache=shelf)
 
 
 def _load_fp8(tensors: Mapping[str, Fp8Tensor], *, metal: bool) -> dict[str, mx.array]:
