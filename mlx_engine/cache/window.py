@@ -36,17 +36,17 @@ class WindowSnapshot(NamedTuple):
 class WindowCache:
     """What `mlx_lm.models.cache.RotatingKVCache` is to a model file, exact after it has filled.
 
-    window: tokens a row sees, itself included. Bytes stay under those of window + STEP + SLACK
-    rows and one block.
+    window: tokens a row sees, itself included. first: position of the buffers' first row. Bytes
+    stay under those of window + STEP + SLACK rows and one block.
     """
 
     keeps_any_prefix = True
 
     def __init__(self, window: int) -> None:
-        self._window = window
+        self.window = window
         self._length = 0
         self._block = 0
-        self._first = 0
+        self.first = 0
         self._rows: KeysValues | None = None
         self._copy: KeysValues | None = None
 
@@ -67,7 +67,7 @@ class WindowCache:
 
     def _begin(self) -> int:
         """Position of the first row the next block is shown."""
-        return max(0, self._length - self._window + 1) // STEP * STEP
+        return max(0, self._length - self.window + 1) // STEP * STEP
 
     def make_mask(
         self,
@@ -76,22 +76,31 @@ class WindowCache:
         window_size: int | None = None,
     ) -> Mask:
         """Who sees whom in a block of N rows about to be written; N is mlx-lm's name for it."""
-        window = min(window_size or self._window, self._window)
+        window = min(window_size or self.window, self.window)
         if self._length + N <= window and not return_array:
             return None if N == 1 else "causal"
         return causal_mask(self._length, N, self._begin(), window)
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> KeysValues:
+        """`write` under the name that mlx-lm has for it."""
+        return self.write(keys, values)
+
+    def write(self, keys: mx.array, values: mx.array) -> KeysValues:
         """Append a block [1, heads, rows, size]; all rows from a multiple of STEP on."""
+        rows = self.append(keys, values)
+        shown = slice(self._begin() - self.first, self._length + self._block - self.first)
+        return KeysValues(rows.keys[:, :, shown], rows.values[:, :, shown])
+
+    def append(self, keys: mx.array, values: mx.array) -> KeysValues:
+        """The same; the buffers whole, whose first row stands at position `first`."""
         self._block = keys.shape[2]
         begin, end = self._begin(), self._length + self._block
         rows = self._room(begin, end, keys, values)
-        start, stop = self._length - self._first, end - self._first
+        start, stop = self._length - self.first, end - self.first
         rows.keys[:, :, start:stop] = keys
         rows.values[:, :, start:stop] = values
         self._rows = rows
-        shown = slice(begin - self._first, stop)
-        return KeysValues(rows.keys[:, :, shown], rows.values[:, :, shown])
+        return rows
 
     def shown(self) -> KeysValues:
         """Committed rows that a block here would be shown, some of them out of the window."""
@@ -101,11 +110,11 @@ class WindowCache:
 
     def _room(self, begin: int, end: int, keys: mx.array, values: mx.array) -> KeysValues:
         """Buffers that reach to `end`; new ones start at `begin`."""
-        if self._rows and end - self._first <= self._rows.keys.shape[2]:
+        if self._rows and end - self.first <= self._rows.keys.shape[2]:
             return self._rows
         kept = self._kept(begin)
         more = end - self._length + SLACK
-        self._first = begin
+        self.first = begin
         parts = []
         for array, old in zip((keys, values), kept or (None, None), strict=True):
             batch, heads, _, size = array.shape
@@ -117,7 +126,7 @@ class WindowCache:
         """The committed rows from position `begin` on."""
         if self._rows is None or begin >= self._length:
             return None
-        shown = slice(begin - self._first, self._length - self._first)
+        shown = slice(begin - self.first, self._length - self.first)
         return KeysValues(*(buffer[:, :, shown] for buffer in self._rows))
 
     def keep(self, rows: int) -> None:
@@ -137,7 +146,7 @@ class WindowCache:
     def restore(self, snapshot: LayerSnapshot) -> None:
         """Go back to a snapshot, or on to a later one."""
         assert isinstance(snapshot, WindowSnapshot)
-        self._length, self._first = snapshot.length, snapshot.first
+        self._length, self.first = snapshot.length, snapshot.first
         self._rows = snapshot.rows  # full, so the next block moves to buffers of its own
         self._block = 0
 

@@ -16,7 +16,8 @@ from mlx_engine.loading.recommended_sampling import (
     recommendation_from_gguf,
 )
 from mlx_engine.loading.safetensors import BYTES_OF, TensorInfo
-from mlx_engine.models.family import Figures, Shape
+from mlx_engine.models.family import Figures
+from mlx_engine.models.specs import Shape
 from mlx_engine.values.model_description import ModelDescription, TensorGroup
 from mlx_engine.values.options import LoadOptions
 
@@ -82,7 +83,7 @@ def describe(
         mtp=headers.heads.why_not,
         groups=tuple(_group(name, weights[name]) for name in _ORDER if weights.get(name)),
         cache_bytes_per_token=caches.values * element_bytes,
-        state_bytes=figures.state_elements * _STATE_BYTES + caches.window_elements * element_bytes,
+        state_bytes=caches.state_elements * _STATE_BYTES + caches.window_elements * element_bytes,
         sampling=recommended.sampling,
         numerics=options.numerics,
         active_parameters=_active(weights, figures),
@@ -117,9 +118,9 @@ def _count_heads(tensors: Iterable[str]) -> int:
 def _weights_by_group(headers: ModelHeaders, element_bytes: int) -> dict[str, list[_Weight]]:
     """Weights of the trunk by role; usable heads, else those in the shards; what is skipped."""
     origin = str(headers.files.config)
-    shapes = headers.family.shapes(headers.config, origin)
     trunk = _as_loaded(headers.parts.trunk, element_bytes)
-    trunk_shapes = packed_shapes(trunk, headers.config) | shapes.trunk
+    wanted = headers.family.trunk_shapes(headers.config, trunk, origin)
+    trunk_shapes = packed_shapes(trunk, headers.config) | dict(wanted)
     groups: dict[str, list[_Weight]] = {}
     for name, tensor in trunk.items():
         if _is_main(name, trunk):

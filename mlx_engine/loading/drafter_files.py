@@ -23,7 +23,7 @@ from mlx_engine.models.drafters.gemma4_assistant_config import AssistantConfig
 from mlx_engine.models.drafters.kinds import Drafter
 from mlx_engine.models.drafters.target import draft_target
 from mlx_engine.models.mlx_lm_trunk.gemma4 import Gemma4Adapter
-from mlx_engine.models.weight_table import WeightTable
+from mlx_engine.models.weights import WeightTable
 from mlx_engine.values.errors import BadModelFile
 
 DrafterKind = Literal["eagle3", "gemma4-assistant", "dflash"]

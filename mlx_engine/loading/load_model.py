@@ -19,7 +19,7 @@ from mlx_engine.loading.repack_cache import RepackCache
 from mlx_engine.loading.rounded_head import rounded_head
 from mlx_engine.loading.text_parts import read_text_parts
 from mlx_engine.models.contract import Adapter
-from mlx_engine.models.weight_table import WeightTable
+from mlx_engine.models.weights import WeightTable
 from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.model_description import ModelDescription

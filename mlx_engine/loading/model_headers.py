@@ -15,7 +15,8 @@ from mlx_engine.loading.model_folder import ModelFiles
 from mlx_engine.loading.mtp_weights import HeadTensors, find_heads, without_repeats
 from mlx_engine.loading.safetensors import TensorInfo, merge_headers
 from mlx_engine.models.family import Family, Parts
-from mlx_engine.models.registry import OWN, family_for, is_known
+from mlx_engine.models.registry import family_for, is_known
+from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 from mlx_engine.values.reason import Reason
 
@@ -67,7 +68,7 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
 
 def keep_blocks(headers: ModelHeaders, is_read: IsRead) -> ModelHeaders:
     """The same, with matrices of a GGUF kept in their blocks where kernels read them."""
-    if headers.config.get("model_type") not in OWN:
+    if not isinstance(headers.family, SpecFamily):
         return headers
     trunk = kept_in_blocks(headers.parts.trunk, is_read)
     heads = kept_in_blocks(headers.heads.tensors, is_read)
@@ -83,8 +84,7 @@ def _read_gguf_headers(files: ModelFiles, heads: Path | None) -> ModelHeaders:
     model = read_gguf_model(files.root)
     family = family_for(_model_type(model.config, files.root))
     parts = _assembled(family.split(model.tensors, model.config, str(files.root)))
-    wanted = family.shapes(model.config, str(files.root))
-    check_trunk(model, parts.trunk, wanted.trunk)
+    check_trunk(model, parts.trunk, family.trunk_shapes(model.config, parts.trunk, str(files.root)))
     found = find_heads(files, parts.head, family, model.config, heads)
     return ModelHeaders(
         files=files,

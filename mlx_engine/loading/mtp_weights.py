@@ -16,7 +16,8 @@ from mlx_engine.loading.model_folder import (
     unsafe_file,
 )
 from mlx_engine.loading.safetensors import TensorInfo, are_alike, merge_headers
-from mlx_engine.models.family import Family, Shape
+from mlx_engine.models.family import Family
+from mlx_engine.models.specs import Shape
 from mlx_engine.values.errors import BadModelFile, EngineError, ModelNotFound, UnsupportedModel
 from mlx_engine.values.reason import Reason
 
@@ -147,7 +148,7 @@ def _candidates(
 
 def _read(origin: Path, paths: tuple[Path, ...], needs: _Needs) -> _Candidate:
     tensors = join_fp8(_tensors(paths), needs.config, needs.origin)
-    parts = needs.family.split_heads_file(tensors, str(origin))
+    parts = needs.family.split_heads_file(tensors, needs.config, str(origin))
     return _Candidate(assemble(parts.head, parts.head_recipes), origin, False)
 
 

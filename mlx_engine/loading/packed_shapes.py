@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.safetensors import TensorInfo
-from mlx_engine.models.family import Shape
+from mlx_engine.models.specs import Shape
 
 _WORDS_PER_SCALE = {2: 16, 4: 32, 8: 32}
 """uint32 words for each uint8 scale -> weights for each: nvfp4, mxfp4, mxfp8."""

@@ -1,1 +1,1 @@
-"""Adapters: one model family a file, trunk and MTP head."""
+"""Decoders of our own layers, one family a file; MTP heads, drafters, and any class of mlx-lm."""

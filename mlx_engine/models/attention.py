@@ -1,4 +1,4 @@
-"""Attention of a block's rows over a layer's cache: by stock MLX, or by our kernel for few rows."""
+"""Grouped-query attention with every option that families use, as a description asks for them."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -9,32 +9,65 @@ from metal_kernels.choice import MOST_ROWS, Kernels, Work
 from metal_kernels.few_query_attention import Place, few_query_attention
 from metal_kernels.kernel import Launcher
 from metal_kernels.key_value_formats import dense_cache
-from mlx_engine.cache.attention import AttentionCache
+from mlx_engine.cache.attention import AttentionCache, Mask
+from mlx_engine.cache.contract import LayerCache
+from mlx_engine.cache.window import WindowCache
+from mlx_engine.models import specs
+from mlx_engine.models.layers import Linear, Norm, ResidualLinear, Rotation
+from mlx_engine.models.weights import Part
+
+KeyValueCache = AttentionCache | WindowCache
+
+
+class Masks:
+    """Masks of one pass, made once for all layers that see alike."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, Mask] = {}
+
+    def of(self, cache: KeyValueCache, rows: int) -> Mask:
+        """Who sees whom in a block about to be written to a cache of this kind."""
+        if isinstance(cache, AttentionCache):
+            return "causal" if rows > 1 else None
+        if cache.window not in self._made:
+            self._made[cache.window] = cache.make_mask(rows)
+        return self._made[cache.window]
 
 
 class Attend(Protocol):
     """Appends a block to a cache and attends to all of it."""
 
     def __call__(
-        self, queries: mx.array, keys: mx.array, values: mx.array, cache: AttentionCache
+        self,
+        queries: mx.array,
+        keys: mx.array,
+        values: mx.array,
+        cache: KeyValueCache,
+        masks: Masks,
     ) -> mx.array:
         """[1, heads, T, size], rotated, heads of queries a multiple of the others' -> the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class StockAttention:
-    """`mx.fast.scaled_dot_product_attention`."""
+    """`mx.fast.scaled_dot_product_attention`; sinks: logits [heads] that give nothing."""
 
     scale: float
+    sinks: mx.array | None = None
 
     def __call__(
-        self, queries: mx.array, keys: mx.array, values: mx.array, cache: AttentionCache
+        self,
+        queries: mx.array,
+        keys: mx.array,
+        values: mx.array,
+        cache: KeyValueCache,
+        masks: Masks,
     ) -> mx.array:
-        """Causal."""
+        """Causal, within the cache's window."""
+        mask = masks.of(cache, queries.shape[2])
         seen = cache.write(keys, values)
-        mask = "causal" if queries.shape[2] > 1 else None
         return mx.fast.scaled_dot_product_attention(
-            queries, seen.keys, seen.values, scale=self.scale, mask=mask
+            queries, seen.keys, seen.values, scale=self.scale, mask=mask, sinks=self.sinks
         )
 
 
@@ -44,29 +77,112 @@ class FewQueryAttention:
 
     scale: float
     launcher: Launcher
+    stock: StockAttention
+    sinks: mx.array | None
 
     def __call__(
-        self, queries: mx.array, keys: mx.array, values: mx.array, cache: AttentionCache
+        self,
+        queries: mx.array,
+        keys: mx.array,
+        values: mx.array,
+        cache: KeyValueCache,
+        masks: Masks,
     ) -> mx.array:
-        """Causal."""
+        """Causal, within the cache's window."""
         rows = queries.shape[2]
         if rows > MOST_ROWS:
-            return StockAttention(self.scale)(queries, keys, values, cache)
+            return self.stock(queries, keys, values, cache, masks)
         buffers = cache.append(keys, values)
+        window = cache.window if isinstance(cache, WindowCache) else 0
+        start = cache.first if isinstance(cache, WindowCache) else 0
         # squeezed: an index would copy the whole cache
         attended = few_query_attention(
             mx.contiguous(queries.squeeze(0)),
             (buffers.keys.squeeze(0), buffers.values.squeeze(0)),
             dense_cache(),
-            Place(cache.length + rows),
+            Place(cache.length + rows, start, window),
             self.scale,
             self.launcher,
+            self.sinks,
         )
         return attended[None]
 
 
-def attention(kernels: Kernels, size: int) -> Attend:
-    """For heads of `size`, scaled by its root."""
-    launcher = kernels.launcher_of("attention", Work("", size, size))
-    scale = size**-0.5
-    return StockAttention(scale) if launcher is None else FewQueryAttention(scale, launcher)
+def attend_of(kernels: Kernels, spec: specs.Attention, sinks: mx.array | None) -> Attend:
+    """By the kernel where there is one for heads of these sizes."""
+    scale = spec.key_dim**-0.5 if spec.scale is None else spec.scale
+    stock = StockAttention(scale, sinks)
+    launcher = kernels.launcher_of("attention", Work("", spec.value_dim, spec.key_dim))
+    if launcher is None:
+        return stock
+    wide = None if sinks is None else sinks.astype(mx.float32)
+    return FewQueryAttention(scale, launcher, stock, wide)
+
+
+class Attention:
+    """The mixer of a block that attends."""
+
+    def __init__(self, spec: specs.Attention, part: Part, eps: float) -> None:
+        self._spec = spec
+        self._queries = Linear.read(part, "q_proj")
+        self._keys = Linear.read(part, "k_proj")
+        self._values = Linear.read(part, "v_proj")
+        self._out = ResidualLinear.read(part, "o_proj")
+        has_norms, has_gate = spec.qk_norm != "none", spec.gate == "head"
+        self._query_norm = Norm.read(part, "q_norm", eps) if has_norms else None
+        self._key_norm = Norm.read(part, "k_norm", eps) if has_norms else None
+        self._gate = Linear.read(part, "g_proj") if has_gate else None
+        self._rotate = Rotation(spec.rope) if spec.rope is not None else None
+        sinks = part.vector("sinks", self.dtype) if spec.sinks else None
+        self._attend = attend_of(part.kernels, spec, sinks)
+
+    @property
+    def dtype(self) -> mx.Dtype:
+        """Element type the layer works in."""
+        return self._queries.matrix.dtype
+
+    def make_cache(self) -> LayerCache:
+        """An empty one."""
+        window = self._spec.window
+        return AttentionCache() if window is None else WindowCache(window)
+
+    def __call__(self, x: mx.array, cache: LayerCache, masks: Masks) -> mx.array:
+        """Normed hidden states [1, T, H] -> [1, T, H]."""
+        return self._out.linear(self._attended(x, cache, masks))
+
+    def onto(self, residual: mx.array, x: mx.array, cache: LayerCache, masks: Masks) -> mx.array:
+        """residual + what comes of x."""
+        return self._out(residual, self._attended(x, cache, masks))
+
+    def _attended(self, x: mx.array, cache: LayerCache, masks: Masks) -> mx.array:
+        """[1, T, H] -> what the output projection takes."""
+        assert isinstance(cache, AttentionCache | WindowCache)
+        spec, rows = self._spec, x.shape[1]
+        queries, gate = self._queries(x), None
+        if spec.gate == "element":  # a head's part is its query followed by its gate
+            both = queries.reshape(1, rows, spec.heads, 2 * spec.key_dim)
+            queries, gate = both[..., : spec.key_dim], both[..., spec.key_dim :]
+        queries = self._by_head(queries, spec.heads, self._query_norm)
+        keys = self._by_head(self._keys(x), spec.kv_heads, self._key_norm)
+        values = self._values(x).reshape(1, rows, spec.kv_heads, spec.value_dim)
+        values = values.transpose(0, 2, 1, 3)
+        if spec.value_scale != 1.0:
+            values = values * spec.value_scale
+        if self._rotate is not None:
+            queries = self._rotate(queries, cache.length)
+            keys = self._rotate(keys, cache.length)
+        attended = self._attend(queries, keys, values, cache, masks).transpose(0, 2, 1, 3)
+        if self._gate is not None:
+            gate = self._gate(x)[..., None]
+        if gate is not None:
+            attended = attended * mx.sigmoid(gate)
+        return attended.reshape(1, rows, spec.heads * spec.value_dim)
+
+    def _by_head(self, x: mx.array, heads: int, norm: Norm | None) -> mx.array:
+        """[1, T, heads * size], or apart already -> [1, heads, T, size], normed."""
+        if norm is not None and self._spec.qk_norm == "whole":
+            x = norm(x)
+        apart = x.reshape(1, x.shape[1], heads, self._spec.key_dim)
+        if norm is not None and self._spec.qk_norm == "head":
+            apart = norm(apart)
+        return apart.transpose(0, 2, 1, 3)

@@ -4,30 +4,43 @@ from collections.abc import Mapping
 
 from mlx_engine.values.errors import BadModelFile
 
+_MOST_LAYERS = 1000  # they are listed one by one, so a wild number would hang
+
 
 class ConfigFields:
     """Looks in the text part, which may be nested, then in the whole; rope keys may be nested too.
 
-    origin: the file, for messages. All look-ups raise BadModelFile.
+    origin: the file, for messages. model_types: of the whole and of the text part, as far as given.
+    All look-ups raise BadModelFile.
     """
 
     def __init__(self, config: Mapping[str, object], origin: str) -> None:
-        self._origin = origin
+        self.origin = origin
         text = config.get("text_config", config)
         if not isinstance(text, Mapping):
             raise self.wrong("text_config", text, "an object")
-        rope = text.get("rope_parameters") or text.get("rope_scaling") or {}
+        outer = config.get("model_type")
+        self.model_types = tuple(
+            kind for kind in (outer, text.get("model_type")) if isinstance(kind, str)
+        )
+        given = {name: value for name, value in text.items() if value is not None}
+        self._fields: dict[str, object] = {**config, **given}
+        rope = self._fields.get("rope_parameters") or {}
         if not isinstance(rope, Mapping):
             raise self.wrong("rope_parameters", rope, "an object")
         self._rope = rope
-        self._fields: dict[str, object] = {**config, **text, **rope}
+        self._fields |= {k: v for k, v in rope.items() if not isinstance(v, Mapping)}
 
     def wrong(self, name: str, value: object, wanted: str) -> BadModelFile:
         """The error for a key of this value."""
         return BadModelFile(
-            f"{self._origin}: the config has {name}={ascii(value)[:80]}, where {wanted} is "
+            f"{self.origin}: the config has {name}={ascii(value)[:80]}, where {wanted} is "
             "needed. Get the file again from where the weights come from."
         )
+
+    def __contains__(self, name: str) -> bool:
+        """Whether the key is there, though it may be null."""
+        return name in self._fields
 
     def has(self, name: str) -> bool:
         """Whether the key is there, and not null."""
@@ -61,6 +74,24 @@ class ConfigFields:
             raise self.wrong(name, value, "a list of strings")
         return tuple(listed)
 
+    def numbers(self, name: str) -> tuple[float, ...]:
+        """A list of numbers, empty when it is not there."""
+        value = self._fields.get(name)
+        listed = [] if value is None else value
+        if not isinstance(listed, list) or not all(
+            isinstance(one, int | float) and not isinstance(one, bool) for one in listed
+        ):
+            raise self.wrong(name, value, "a list of numbers")
+        return tuple(float(one) for one in listed)
+
+    def word(self, name: str, default: str) -> str:
+        """A string."""
+        value = self._fields.get(name)
+        value = default if value is None else value
+        if not isinstance(value, str):
+            raise self.wrong(name, value, "a word")
+        return value
+
     def number(self, name: str, default: float) -> float:
         """A number above 0."""
         value = self._fields.get(name)
@@ -68,6 +99,12 @@ class ConfigFields:
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1e12:
             raise self.wrong(name, value, "a number above 0")
         return float(value)
+
+    def number_from_0(self, name: str, default: float) -> float:
+        """A number, 0 or above."""
+        value = self._fields.get(name)
+        value = default if value is None else value
+        return 0.0 if value == 0 and not isinstance(value, bool) else self.number(name, default)
 
     def flag(self, name: str, *, default: bool) -> bool:
         """True or false."""
@@ -82,21 +119,53 @@ class ConfigFields:
         value = self._fields.get(name)
         if value is not None and not isinstance(value, Mapping):
             raise self.wrong(name, value, "an object")
-        return None if value is None else ConfigFields(value, self._origin)
+        return None if value is None else ConfigFields(value, self.origin)
 
     def require_multiple(self, name: str, of: str) -> None:
         """Both are counts, and the first is a multiple of the second."""
         if self.count(name) % self.count(of):
             raise self.wrong(name, self.count(name), f"a multiple of {of}={self.count(of)}")
 
-    def require_layer_types(self, expected: list[str]) -> None:
-        """The list of layer kinds, if there is one, says what we expect."""
-        given = self._fields.get("layer_types")
-        if given is not None and given != expected:
-            raise self.wrong("layer_types", given, "the order that full_attention_interval gives")
+    def layers(self) -> int:
+        """How many blocks the trunk has."""
+        return self.count("num_hidden_layers", most=_MOST_LAYERS)
 
-    def require_plain_rope(self) -> None:
-        """Positions are rotated without stretching."""
-        kind = self._rope.get("rope_type", self._rope.get("type", "default"))
-        if kind != "default":
-            raise self.wrong("rope_type", kind, '"default" (others are not supported yet)')
+    def kv_heads(self, heads: int) -> int:
+        """Heads of keys and values, which share out the heads of queries among them."""
+        kept = self.count("num_key_value_heads", heads)
+        if heads % kept:
+            raise self.wrong("num_key_value_heads", kept, f"a divisor of the {heads} heads")
+        return kept
+
+    def tied(self) -> bool | None:
+        """Whether the output head is the embedding; None where the config does not say."""
+        name = "tie_word_embeddings"
+        return self.flag(name, default=False) if self.has(name) else None
+
+    def windows(self, window: int | None) -> tuple[int | None, ...]:
+        """For each layer the window or None; all have it where `layer_types` does not say."""
+        kinds, layers = self.words("layer_types"), self.layers()
+        if not kinds:
+            return (window,) * layers
+        known = {"sliding_attention", "full_attention"}
+        if len(kinds) < layers or not set(kinds) <= known:
+            raise self.wrong("layer_types", list(kinds), "full or sliding attention for each layer")
+        slides = [kind == "sliding_attention" for kind in kinds[:layers]]
+        if any(slides) and window is None:
+            window = self.count("sliding_window")
+        return tuple(window if slide else None for slide in slides)
+
+    def rope(self, kind: str) -> "ConfigFields":
+        """What is said of the rotation in layers of this kind, whichever way it is said."""
+        own = self._rope.get(kind)
+        if isinstance(own, Mapping):
+            return ConfigFields(own, self.origin)
+        old = self._fields.get("rope_scaling")
+        if old is not None and not isinstance(old, Mapping):
+            raise self.wrong("rope_scaling", old, "an object")
+        older = {key: self._fields.get(key) for key in ("rope_theta", "partial_rotary_factor")}
+        made = {**older, **(old or {}), **self._rope}
+        trained = self._fields.get("original_max_position_embeddings")
+        if trained is not None:  # Phi-3's configs have it outside, where it wins
+            made["original_max_position_embeddings"] = trained
+        return ConfigFields(made, self.origin)

@@ -1,15 +1,16 @@
 """Feed-forwards that send each token through a few of many experts and one shared by all."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import mlx.core as mx
 
 from metal_kernels.choice import Kernels
-from mlx_engine.models.expert_sizes import ExpertSizes
+from mlx_engine.models import specs
 from mlx_engine.models.few_rows import FewRows
-from mlx_engine.models.layers import GatedFeedForward, Linear, silu
+from mlx_engine.models.layers import Gate, GatedFeedForward, Linear, gate_of
 from mlx_engine.models.matrix import Matrix
-from mlx_engine.models.weight_table import WeightTable
+from mlx_engine.models.weights import Part
 
 SORTED_FROM_ROWS = 32
 """Rows from which on they are sorted by expert, so that a GPU reads every expert once."""
@@ -20,26 +21,31 @@ class ExpertLinear:
     """x [R, 1, K] and an expert for each row, uint32 [R, n] -> [R, n, N], or [R, n, K] likewise.
 
     A result depends on its own row and expert only (measured bit for bit on MLX's CPU backend).
-    few_rows: the kernel for few rows, None for stock MLX throughout.
+    few_rows: the kernel for few rows, None for stock MLX throughout. biases: [E, N].
     """
 
     matrices: Matrix
     few_rows: FewRows | None = None
+    biases: mx.array | None = None
 
     @staticmethod
-    def of(matrices: Matrix, kernels: Kernels) -> "ExpertLinear":
+    def of(matrices: Matrix, kernels: Kernels, biases: mx.array | None = None) -> "ExpertLinear":
         """By the kernel where there is one for this stack."""
-        return ExpertLinear(matrices, FewRows.of(matrices, kernels, "experts"))
+        return ExpertLinear(matrices, FewRows.of(matrices, kernels, "experts"), biases)
 
     @staticmethod
-    def take(
-        table: WeightTable, name: str, count: int, outputs: int, inputs: int
-    ) -> "ExpertLinear":
-        """Take the stack `name` from the table."""
-        return ExpertLinear.of(table.take_matrices(name, count, outputs, inputs), table.kernels)
+    def read(part: Part, name: str) -> "ExpertLinear":
+        """The stack `name` of a part, with biases where its description has them."""
+        matrices, biases = part.matrices(name), f"{name}.bias"
+        its = part.vector(biases, matrices.dtype) if biases in part else None
+        return ExpertLinear.of(matrices, part.kernels, its)
 
     def __call__(self, x: mx.array, chosen: mx.array, *, in_order: bool) -> mx.array:
         """Multiply; in_order: `chosen` never decreases."""
+        made = self._product(x, chosen, in_order=in_order)
+        return made if self.biases is None else made + self.biases[chosen]
+
+    def _product(self, x: mx.array, chosen: mx.array, *, in_order: bool) -> mx.array:
         if self.few_rows is not None and len(x) in self.few_rows.counts:
             return self.few_rows.of_experts(x, chosen)
         stack, rows = self.matrices, x[..., None, :]
@@ -63,51 +69,89 @@ class ExpertLinear:
         return made.squeeze(-2)
 
 
+class Choice(NamedTuple):
+    """Experts of each row, int [R, n], and their weights, float32 likewise."""
+
+    experts: mx.array
+    weights: mx.array
+
+
+class Router:
+    """Which experts each row goes through, and how much each of them counts."""
+
+    def __init__(self, spec: specs.Experts, part: Part) -> None:
+        self._spec = spec
+        self._scores = Linear.read(part, "gate", mx.float32 if spec.float32_router else None)
+        bias = "gate.e_score_correction_bias"
+        self._choice_bias = part.vector(bias, mx.float32) if spec.choice_bias else None
+
+    def __call__(self, rows: mx.array) -> Choice:
+        """Hidden states [R, H] -> a choice for each."""
+        spec = self._spec
+        product = self._scores(rows.astype(mx.float32) if spec.float32_router else rows)
+        wide = product.astype(mx.float32)
+        scores = mx.softmax(wide, axis=-1) if spec.score == "softmax" else mx.sigmoid(wide)
+        chosen = mx.argpartition(self._liking(scores), kth=-spec.per_token, axis=-1)
+        chosen = chosen[:, -spec.per_token :]
+        weights = mx.take_along_axis(scores, chosen, axis=-1)
+        if spec.normalise:
+            total = weights.sum(axis=-1, keepdims=True)
+            weights = weights / (mx.maximum(total, spec.least_sum) if spec.least_sum else total)
+        return Choice(chosen, weights if spec.scale == 1.0 else weights * spec.scale)
+
+    def _liking(self, scores: mx.array) -> mx.array:
+        """What the choice goes by, [R, E]; experts of groups left out are never chosen."""
+        spec = self._spec
+        liked = scores if self._choice_bias is None else scores + self._choice_bias
+        if spec.kept_groups == spec.groups:
+            return liked
+        grouped = liked.reshape(len(liked), spec.groups, -1)
+        best_two = mx.topk(grouped, min(2, grouped.shape[-1]), axis=-1).sum(axis=-1)
+        left_out = spec.groups - spec.kept_groups
+        worst = mx.argpartition(best_two, kth=left_out - 1, axis=-1)[:, :left_out, None]
+        kept = mx.put_along_axis(grouped, worst, mx.array(-mx.inf), axis=1)
+        return kept.reshape(liked.shape)
+
+
 @dataclass(frozen=True, slots=True)
 class ExpertFeedForward:
-    """sum of p_e expert_e(x) over the likeliest experts + sigmoid(gate(x)) shared(x).
+    """An Experts (specs.py) with its tensors (DeepSeekMoE, arXiv 2401.06066)."""
 
-    p is the router's softmax over all experts, in float32; where `normalised`, those of the chosen
-    ones are scaled to add up to one (Qwen3 technical report, arXiv 2505.09388; Qwen1.5-MoE for the
-    shared expert).
-    """
-
-    per_token: int
-    normalised: bool
-    router: Linear
+    router: Router
     gate: ExpertLinear
     up: ExpertLinear
     down: ExpertLinear
-    shared: GatedFeedForward
-    shared_gate: Linear
+    join: Gate
+    shared: GatedFeedForward | None
+    shared_gate: Linear | None
 
     @staticmethod
-    def take(table: WeightTable, name: str, hidden: int, sizes: ExpertSizes) -> "ExpertFeedForward":
-        """Take `name`.{gate,switch_mlp,shared_expert,shared_expert_gate} from the table."""
-        count, inner, stack = sizes.count, sizes.size, f"{name}.switch_mlp"
+    def read(part: Part, spec: specs.Experts) -> "ExpertFeedForward":
+        """{gate,switch_mlp,shared_expert,shared_expert_gate} of a part."""
+        stacks, shared = part.below("switch_mlp"), part.below("shared_expert")
         return ExpertFeedForward(
-            per_token=sizes.per_token,
-            normalised=sizes.normalised,
-            router=Linear.take(table, f"{name}.gate", count, hidden),
-            gate=ExpertLinear.take(table, f"{stack}.gate_proj", count, inner, hidden),
-            up=ExpertLinear.take(table, f"{stack}.up_proj", count, inner, hidden),
-            down=ExpertLinear.take(table, f"{stack}.down_proj", count, hidden, inner),
-            shared=GatedFeedForward.take(table, f"{name}.shared_expert", hidden, sizes.shared_size),
-            shared_gate=Linear.take(table, f"{name}.shared_expert_gate", 1, hidden),
+            router=Router(spec, part),
+            gate=ExpertLinear.read(stacks, "gate_proj"),
+            up=ExpertLinear.read(stacks, "up_proj"),
+            down=ExpertLinear.read(stacks, "down_proj"),
+            join=gate_of(spec.feed),
+            shared=GatedFeedForward.read(shared, spec.shared) if spec.shared else None,
+            shared_gate=Linear.read(part, "shared_expert_gate") if spec.shared_gate else None,
         )
 
     def __call__(self, x: mx.array) -> mx.array:
         """[1, T, H] -> [1, T, H]."""
         rows = x.reshape(-1, x.shape[-1])
-        chances = mx.softmax(self.router(rows).astype(mx.float32), axis=-1)
-        chosen = mx.argpartition(chances, kth=-self.per_token, axis=-1)[:, -self.per_token :]
-        weights = mx.take_along_axis(chances, chosen, axis=-1)
-        if self.normalised:
-            weights = weights / weights.sum(axis=-1, keepdims=True)
+        choice = self.router(rows)
         asked = self._ask_sorted if len(rows) >= SORTED_FROM_ROWS else self._ask
-        answers = asked(rows, chosen) * weights[..., None].astype(x.dtype)
-        shared = mx.sigmoid(self.shared_gate(rows)) * self.shared(rows)
-        return (answers.sum(axis=-2) + shared).reshape(x.shape)
+        answers = asked(rows, choice.experts) * choice.weights[..., None].astype(x.dtype)
+        made = answers.sum(axis=-2)
+        if self.shared is not None:
+            shared = self.shared(rows)
+            if self.shared_gate is not None:
+                shared = mx.sigmoid(self.shared_gate(rows)) * shared
+            made = made + shared
+        return made.reshape(x.shape)
 
     def onto(self, residual: mx.array, x: mx.array) -> mx.array:
         """residual + what comes of x."""
@@ -121,11 +165,11 @@ class ExpertFeedForward:
         """The same, expert by expert."""
         flat = chosen.reshape(-1)
         order = mx.argsort(flat)
-        each = rows[order // self.per_token]
+        each = rows[order // chosen.shape[-1]]
         answers = self._through(each[:, None], flat[order][:, None], in_order=True)
         return answers[mx.argsort(order)].reshape(*chosen.shape, -1)
 
     def _through(self, x: mx.array, chosen: mx.array, *, in_order: bool) -> mx.array:
         gate = self.gate(x, chosen, in_order=in_order)
-        inner = silu(gate) * self.up(x, chosen, in_order=in_order)
+        inner = self.join(gate, self.up(x, chosen, in_order=in_order))
         return self.down(inner, chosen, in_order=in_order)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from mlx_engine.models.specs import CacheSize, Shape
 from mlx_engine.models.stored_forms import Recipes
 from mlx_engine.values.reason import Reason
 
@@ -13,10 +14,9 @@ if TYPE_CHECKING:
     import mlx.core as mx
 
     from mlx_engine.models.contract import Adapter
-    from mlx_engine.models.weight_table import WeightTable
+    from mlx_engine.models.weights import WeightTable
 
 T = TypeVar("T")
-Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,43 +36,29 @@ class Parts(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class CacheSize:
-    """Elements of keys and values: those a token adds, and those of windows."""
-
-    values: int
-    window_elements: int
-
-
-@dataclass(frozen=True, slots=True)
 class Figures:
     """What a config says of a model's size.
 
-    promised_heads: MTP heads the config claims, true or not. attention_values: elements one token
-    adds to the cache of one attention layer, keys and values. state_elements: float32 elements of
-    all recurrent states. window_elements: elements of all convolution windows, stored like keys.
-    asked_experts: the share of a layer's experts that one token is sent through. head_caches: of
-    each head in order; heads it leaves out are like attention layers.
+    promised_heads: MTP heads the config claims, true or not. cache: of the trunk. head_caches: of
+    each head in order. asked_experts: the share of a layer's experts that one token is sent
+    through.
     """
 
     layers: int
-    attention_layers: int
     hidden_size: int
     vocabulary: int
     context_length: int
     promised_heads: int
-    attention_values: int
-    state_elements: int
-    window_elements: int
-    asked_experts: float = 1.0
+    cache: CacheSize
     head_caches: tuple[CacheSize, ...] = ()
+    asked_experts: float = 1.0
 
     def with_heads(self, count: int) -> CacheSize:
-        """What all caches take, those of so many heads included; recurrent states apart."""
-        heads = self.head_caches[:count]
-        layers = self.attention_layers + count - len(heads)
-        values = layers * self.attention_values + sum(head.values for head in heads)
-        windows = self.window_elements + sum(head.window_elements for head in heads)
-        return CacheSize(values, windows)
+        """What all caches take, those of so many heads included."""
+        total = self.cache
+        for head in self.head_caches[:count]:
+            total = total.plus(head)
+        return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,20 +87,23 @@ class Family(Protocol):
     def split(self, raw: Mapping[str, T], config: Mapping[str, object], origin: str) -> Parts[T]:
         """Tensors of a model's own files by part."""
 
-    def split_heads_file(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
+    def split_heads_file(
+        self, raw: Mapping[str, T], config: Mapping[str, object], origin: str
+    ) -> Parts[T]:
         """Tensors of a file or folder given for its heads; names may lack the heads' prefix."""
 
-    def shapes(self, config: Mapping[str, object], origin: str) -> Parts[Shape]:
-        """Unpacked shapes of trunk and head by canonical name, as far as they are known before."""
+    def trunk_shapes(
+        self, config: Mapping[str, object], present: Collection[str], origin: str
+    ) -> Mapping[str, Shape]:
+        """Unpacked shapes of all that the trunk needs; empty: known only once it is built.
+
+        In the forms these canonical names have, where a tensor may be stored in two ways.
+        """
 
     def head_shapes(
         self, config: Mapping[str, object], present: Collection[str], origin: str
     ) -> Mapping[str, Shape]:
-        """Unpacked shapes of all that heads need, in the forms these canonical names have.
-
-        Empty: heads of this family are not run. `present` decides where a tensor may be stored in
-        two ways, or be absent.
-        """
+        """The same for heads, where a tensor may be absent too; empty: they are not run."""
 
     def repeats(self) -> Mapping[str, str]:
         """Matrices of heads that may repeat one of the trunk: their canonical names, and its."""

@@ -1,5 +1,7 @@
-"""Building blocks the families share: matrices dense or packed, norms, the gated feed-forward."""
+"""What every layer is made of: products, embedding, norm, rotation, the gated feed-forward."""
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import mlx.core as mx
@@ -7,31 +9,53 @@ import mlx.core as mx
 from metal_kernels.choice import Kernels
 from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.matrix import Matrix, rows_of, values_of
-from mlx_engine.models.weight_table import WeightTable
+from mlx_engine.models.specs import FeedForward, Rope
+from mlx_engine.models.weights import Part, WeightTable
 
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """x [..., K] -> [..., N] by a matrix in whatever form the file has it.
+    """x [..., K] -> [..., N] by a matrix in whatever form the file has it, and a bias.
 
-    few_rows: the kernel for passes of few rows, None for stock MLX throughout.
+    few_rows: the kernel for passes of few rows, None for stock MLX throughout. adding: the one for
+    product and bias together.
     """
 
     matrix: Matrix
     few_rows: FewRows | None = None
+    bias: mx.array | None = None
+    adding: FewRows | None = None
 
     @staticmethod
-    def of(matrix: Matrix, kernels: Kernels) -> "Linear":
+    def of(matrix: Matrix, kernels: Kernels, bias: mx.array | None = None) -> "Linear":
         """By the kernel where there is one for this matrix."""
-        return Linear(matrix, FewRows.of(matrix, kernels, "products"))
+        few_rows = FewRows.of(matrix, kernels, "products")
+        if few_rows is None or bias is None:
+            return Linear(matrix, few_rows, bias)
+        return Linear(matrix, few_rows, bias, FewRows.of(matrix, kernels, "product-add"))
 
     @staticmethod
     def take(table: WeightTable, name: str, outputs: int, inputs: int) -> "Linear":
         """Take `name` from the table."""
         return Linear.of(table.take_matrix(name, outputs, inputs), table.kernels)
 
+    @staticmethod
+    def read(part: Part, name: str, dtype: mx.Dtype | None = None) -> "Linear":
+        """`name` of a part, with a bias where its description has one; dtype: if dense."""
+        matrix = part.matrix(name, dtype)
+        bias = f"{name}.bias"
+        its = part.vector(bias, matrix.dtype) if bias in part else None
+        return Linear.of(matrix, part.kernels, its)
+
     def __call__(self, x: mx.array) -> mx.array:
         """Multiply."""
+        if self.bias is None:
+            return self._product(x)
+        if self.adding is not None and self.adding.takes(x):
+            return self.adding.product_onto_bias(self.bias, x)
+        return self._product(x) + self.bias
+
+    def _product(self, x: mx.array) -> mx.array:
         if self.few_rows is not None and self.few_rows.takes(x):
             return self.few_rows.product(x)
         matrix = self.matrix
@@ -59,10 +83,12 @@ class ResidualLinear:
     few_rows: FewRows | None
 
     @staticmethod
-    def take(table: WeightTable, name: str, outputs: int, inputs: int) -> "ResidualLinear":
-        """Take `name` from the table."""
-        linear = Linear.take(table, name, outputs, inputs)
-        return ResidualLinear(linear, FewRows.of(linear.matrix, table.kernels, "product-add"))
+    def read(part: Part, name: str) -> "ResidualLinear":
+        """`name` of a part; with a bias there is no kernel for all three."""
+        linear = Linear.read(part, name)
+        plain = linear.bias is None
+        few_rows = FewRows.of(linear.matrix, part.kernels, "product-add") if plain else None
+        return ResidualLinear(linear, few_rows)
 
     def __call__(self, residual: mx.array, x: mx.array) -> mx.array:
         """residual [..., N] and x [..., K] -> residual + x W^T."""
@@ -73,20 +99,22 @@ class ResidualLinear:
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """Token ids [..., T] -> rows [..., T, H]; unpacks only the rows it is asked for."""
+    """Token ids [..., T] -> rows [..., T, H] times scale; unpacks only the rows asked for."""
 
     matrix: Matrix
     dtype: mx.Dtype
+    scale: float = 1.0
 
     def __call__(self, tokens: mx.array) -> mx.array:
         """Look up."""
         rows = rows_of(self.matrix, tokens)
-        return rows.weight if rows.mode == "dense" else values_of(rows, self.dtype)
+        values = rows.weight if rows.mode == "dense" else values_of(rows, self.dtype)
+        return values if self.scale == 1.0 else values * self.scale
 
 
 @dataclass(frozen=True, slots=True)
 class Norm:
-    """RMS norm (arXiv 1910.07467) over the last axis; the weight as used, in float32."""
+    """RMS norm (arXiv 1910.07467) over the last axis; the weight as used, 1 + w in float32."""
 
     weight: mx.array
     eps: float
@@ -96,25 +124,81 @@ class Norm:
         """Take `name`.weight [size] from the table."""
         return Norm(table.take(f"{name}.weight", (size,)), eps)
 
+    @staticmethod
+    def read(part: Part, name: str, eps: float) -> "Norm":
+        """`name`.weight of a part."""
+        return Norm(part.vector(f"{name}.weight"), eps)
+
     def __call__(self, x: mx.array) -> mx.array:
         """Normalise; the result has x's element type."""
         return mx.fast.rms_norm(x, self.weight, self.eps).astype(x.dtype)
 
 
+class Rotation:
+    """Rotates [1, heads, T, size] by position as a Rope says."""
+
+    def __init__(self, rope: Rope) -> None:
+        self._rope = rope
+        self._periods = self._of(rope.factors)
+        self._late_periods = self._of(rope.late_factors)
+
+    def __call__(self, x: mx.array, position: int) -> mx.array:
+        """The same shape; the first row stands at `position`."""
+        rope, rows = self._rope, x.shape[2]
+        if rope.magnitude != 1 and rope.width == x.shape[-1]:
+            x = rope.magnitude * x
+        elif rope.magnitude != 1:
+            turned, rest = mx.split(x, [rope.width], axis=-1)
+            x = mx.concatenate([rope.magnitude * turned, rest], axis=-1)
+        if self._late_periods is None or position + rows <= rope.late_from:
+            return self._turned(x, position, self._periods)
+        if position >= rope.late_from:
+            return self._turned(x, position, self._late_periods)
+        early, late = mx.split(x, [rope.late_from - position], axis=2)
+        both = [
+            self._turned(early, position, self._periods),
+            self._turned(late, rope.late_from, self._late_periods),
+        ]
+        return mx.concatenate(both, axis=2)
+
+    def _turned(self, x: mx.array, position: int, periods: mx.array | None) -> mx.array:
+        return mx.fast.rope(
+            x,
+            self._rope.width,
+            traditional=self._rope.interleaved,
+            base=self._rope.base if periods is None else None,
+            scale=1.0,
+            offset=position,
+            freqs=periods,
+        )
+
+    def _of(self, factors: tuple[float, ...] | None) -> mx.array | None:
+        """Tokens in which each pair turns by one radian."""
+        if factors is None:
+            return None
+        width, base = self._rope.width, self._rope.base
+        return mx.array(
+            [base ** (2 * pair / width) * factor for pair, factor in enumerate(factors)]
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class GatedFeedForward:
-    """down(silu(gate(x)) * up(x)) (arXiv 2002.05202)."""
+    """A FeedForward (specs.py) of a description."""
 
     gated: "GateAndUp | GateUp"
     down: ResidualLinear
 
     @staticmethod
+    def read(part: Part, spec: FeedForward) -> "GatedFeedForward":
+        """{gate,up,down}_proj of a part; gate and up in one where a kernel takes both."""
+        return GatedFeedForward(_read_gated(part, spec), ResidualLinear.read(part, "down_proj"))
+
+    @staticmethod
     def take(table: WeightTable, name: str, hidden: int, inner: int) -> "GatedFeedForward":
         """Take `name`.{gate,up,down}_proj from the table."""
-        return GatedFeedForward(
-            gated=_take_gated(table, name, hidden, inner),
-            down=ResidualLinear.take(table, f"{name}.down_proj", hidden, inner),
-        )
+        spec = FeedForward(inner)
+        return GatedFeedForward.read(Part(table, f"{name}.", spec.tensors(hidden)), spec)
 
     def __call__(self, x: mx.array) -> mx.array:
         """Feed forward."""
@@ -125,21 +209,26 @@ class GatedFeedForward:
         return self.down(residual, self.gated(x))
 
 
+Gate = Callable[[mx.array, mx.array], mx.array]
+"""What is made of the products of gate and up."""
+
+
 @dataclass(frozen=True, slots=True)
 class GateAndUp:
-    """silu(gate(x)) * up(x), by two matrices."""
+    """The gated product by two matrices."""
 
     gate: Linear
     up: Linear
+    join: Gate
 
     def __call__(self, x: mx.array) -> mx.array:
         """[..., K] -> [..., N]."""
-        return silu(self.gate(x)) * self.up(x)
+        return self.join(self.gate(x), self.up(x))
 
 
 @dataclass(frozen=True, slots=True)
 class GateUp:
-    """The same by one matrix, gates above ups, and one kernel for few rows."""
+    """silu(gate) * up by one matrix, gates above ups, and one kernel for few rows."""
 
     both: Linear
     few_rows: FewRows | None
@@ -152,16 +241,39 @@ class GateUp:
         return silu(gate) * up
 
 
-def _take_gated(table: WeightTable, name: str, hidden: int, inner: int) -> GateAndUp | GateUp:
-    gate, up = f"{name}.gate_proj", f"{name}.up_proj"
-    if table.kernels.has("gate-up"):
-        joined = table.take_joined((gate, up), inner, hidden)
+def _read_gated(part: Part, spec: FeedForward) -> GateAndUp | GateUp:
+    is_plain = spec.activation == "silu" and not spec.limit and not spec.bias
+    if is_plain and part.kernels.has("gate-up"):
+        joined = part.joined(("gate_proj", "up_proj"))
         if joined is not None:
-            few_rows = FewRows.of(joined, table.kernels, "gate-up")
-            return GateUp(Linear.of(joined, table.kernels), few_rows)
-    return GateAndUp(Linear.take(table, gate, inner, hidden), Linear.take(table, up, inner, hidden))
+            few_rows = FewRows.of(joined, part.kernels, "gate-up")
+            return GateUp(Linear.of(joined, part.kernels), few_rows)
+    gate, up = Linear.read(part, "gate_proj"), Linear.read(part, "up_proj")
+    return GateAndUp(gate, up, gate_of(spec))
+
+
+def gate_of(spec: FeedForward) -> Gate:
+    """The description's f(gate, up)."""
+    limit = spec.limit
+    if spec.activation == "oai":
+        return lambda gate, up: _oai(gate, up, limit)
+    activate = silu if spec.activation == "silu" else gelu_tanh
+    if not limit:
+        return lambda gate, up: activate(gate) * up
+    return lambda gate, up: mx.minimum(activate(gate), limit) * mx.clip(up, -limit, limit)
 
 
 def silu(x: mx.array) -> mx.array:
     """x * sigmoid(x)."""
     return x * mx.sigmoid(x)
+
+
+def gelu_tanh(x: mx.array) -> mx.array:
+    """GELU by its usual approximation (arXiv 1606.08415)."""
+    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)
+    return 0.5 * x * (1 + mx.tanh(inner))
+
+
+def _oai(gate: mx.array, up: mx.array, limit: float) -> mx.array:
+    gate, up = mx.minimum(gate, limit), mx.clip(up, -limit, limit)
+    return (up + 1) * gate * mx.sigmoid(1.702 * gate)

@@ -1,11 +1,23 @@
-"""Which family runs a model_type; families are imported on use."""
+"""Which family runs a model_type."""
 
+from mlx_engine.models.families.llama import Llama
+from mlx_engine.models.families.qwen3_5 import Qwen35
 from mlx_engine.models.family import Family
 from mlx_engine.models.mlx_lm_trunk.model_types import STRUCTURED, module_of
+from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.values.errors import UnsupportedModel
 
-OWN = ("qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next")
-"""Types with layers of our own; all others run through mlx-lm's classes."""
+FAMILIES: dict[str, type[SpecFamily]] = {
+    "qwen3_5": Qwen35,
+    "qwen3_5_text": Qwen35,
+    "qwen3_5_moe": Qwen35,
+    "qwen3_5_moe_text": Qwen35,
+    "qwen3_next": Qwen35,
+    "llama": Llama,
+    "mistral": Llama,
+    "mixtral": Llama,
+}
+"""By model_type: all that run on our layers. Others run through mlx-lm's classes."""
 
 NEXTN = ("glm4_moe", "glm4_moe_lite", "deepseek_v3")
 """Types of mlx-lm's classes whose heads lie in layers behind the last one."""
@@ -16,19 +28,15 @@ STACKED = ("mimo", "mimo_v2_flash", "step3p5")
 
 def is_known(model_type: object) -> bool:
     """Whether there is a family for this model_type."""
-    return isinstance(model_type, str) and (model_type in OWN or module_of(model_type) is not None)
+    return isinstance(model_type, str) and (
+        model_type in FAMILIES or module_of(model_type) is not None
+    )
 
 
 def family_for(model_type: str) -> Family:
     """The family of a config's model_type; UnsupportedModel names those there are."""
-    if model_type == "qwen3_next":
-        from mlx_engine.models.qwen3_next_family import Qwen3NextFamily
-
-        return Qwen3NextFamily()
-    if model_type in OWN:
-        from mlx_engine.models.qwen3_5_family import Qwen35Family
-
-        return Qwen35Family()
+    if model_type in FAMILIES:
+        return FAMILIES[model_type](model_type)
     if model_type.endswith("_mtp"):
         raise UnsupportedModel(
             f"model_type {model_type!r}: these files hold MTP heads only. Open the model they "
@@ -48,5 +56,5 @@ def family_for(model_type: str) -> Family:
         return LibraryFamily(model_type)
     raise UnsupportedModel(
         f"model_type {ascii(model_type)[:60]} is not one this version runs: "
-        f"{', '.join((*OWN, *STRUCTURED))}, and the others that mlx-lm has a class for."
+        f"{', '.join((*FAMILIES, *STRUCTURED))}, and the others that mlx-lm has a class for."
     )

@@ -4,13 +4,15 @@ from collections.abc import Mapping
 from typing import Literal
 
 import mlx.core as mx
-from tiny_qwen3_5 import is_shifted_norm, tiny_config, tiny_values
+from tiny_qwen3_5 import is_shifted_norm, our_names, tiny_config, tiny_values
 from tiny_qwen_experts import experts_config
 
 from metal_kernels.choice import ALL_ROWS, KERNELS, NO_KERNELS, Kernels, Measured, Work
 from metal_kernels.kernel import Launcher
-from mlx_engine.models.qwen3_5 import Qwen35, build_qwen3_5
-from mlx_engine.models.weight_table import WeightTable
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.decoder import Decoder, build_decoder
+from mlx_engine.models.families.qwen3_5 import Qwen35
+from mlx_engine.models.weights import WeightTable
 
 Kind = Literal["dense", "experts"]
 VOCABULARY = 96
@@ -25,7 +27,7 @@ def every_kernel(launcher: Launcher, *, exact: bool = True, off: Mapping = {}) -
 
 def kernel_model(
     kind: Kind, kernels: Kernels = NO_KERNELS, *, layers: int = 2, bits: int = 4, seed: int = 3
-) -> Qwen35:
+) -> Decoder:
     """One recurrent layer to each that attends; the weights depend on kind, bits and seed alone."""
     config = tiny_config(tied=False) if kind == "dense" else experts_config("qwen3_5_moe")
     text = config["text_config"]
@@ -41,9 +43,9 @@ def kernel_model(
     values = tiny_values(config, seed)
     trunk, head = (
         WeightTable(_packed(part, bits), "tiny", kernels=kernels)
-        for part in (values.trunk, values.head)
+        for part in (values.trunk, our_names(values.head))
     )
-    return build_qwen3_5(config, trunk, head)
+    return build_decoder(Qwen35(kind).read(ConfigFields(config, "tiny")), trunk, head)
 
 
 def _packed(values: Mapping, bits: int) -> dict[str, mx.array]:

@@ -13,7 +13,7 @@ from mlx_engine.loading.locate_model import locate_model
 from mlx_engine.loading.model_headers import read_headers
 from mlx_engine.loading.text_parts import read_text_parts
 from mlx_engine.models.contract import Adapter
-from mlx_engine.models.weight_table import WeightTable
+from mlx_engine.models.weights import WeightTable
 
 Arrays = dict[str, mx.array]
 
@@ -37,7 +37,9 @@ def shifted(by: float) -> Callable[[Arrays], Arrays]:
 def hidden_first(head: Arrays) -> Arrays:
     """Halves of the join swapped."""
     return {
-        n: mx.concatenate(mx.split(a, 2, axis=1)[::-1], axis=1) if n.startswith("fc.") else a
+        n: mx.concatenate(mx.split(a, 2, axis=1)[::-1], axis=1)
+        if n.startswith("layers.0.join.")
+        else a
         for n, a in head.items()
     }
 

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 import mlx.core as mx
 import numpy as np
 
-from mlx_engine.models.qwen3_5 import Qwen35, build_qwen3_5
-from mlx_engine.models.weight_table import WeightTable
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.decoder import Decoder, build_decoder
+from mlx_engine.models.families.qwen3_5 import Qwen35
+from mlx_engine.models.weights import WeightTable
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class TinySizes:
             "model_type": "qwen3_5",
             "text_config": {
                 "vocab_size": self.vocabulary,
+                "max_position_embeddings": 512,
                 "hidden_size": self.hidden,
                 "intermediate_size": self.inner,
                 "num_hidden_layers": self.layers,
@@ -56,13 +59,14 @@ class TinySizes:
 
 def tiny_adapter(
     seed: int = 0, sizes: TinySizes | None = None, *, with_head: bool = True, scale: float = 3.0
-) -> Qwen35:
+) -> Decoder:
     """A random model; `scale` multiplies the output head, and so sharpens the logits."""
     sizes = sizes or TinySizes()
     rng = np.random.default_rng(seed)
     trunk = WeightTable(_trunk(sizes, rng, scale), "tiny trunk")
     head = WeightTable(_head(sizes, rng), "tiny head") if with_head else None
-    return build_qwen3_5(sizes.config(), trunk, head)
+    spec = Qwen35("qwen3_5").read(ConfigFields(sizes.config(), "tiny"))
+    return build_decoder(spec, trunk, head)
 
 
 def _matrix(rng: np.random.Generator, outputs: int, inputs: int) -> mx.array:
@@ -90,13 +94,13 @@ def _trunk(sizes: TinySizes, rng: np.random.Generator, scale: float) -> dict[str
 
 def _head(sizes: TinySizes, rng: np.random.Generator) -> dict[str, mx.array]:
     arrays = {
-        "fc.weight": _matrix(rng, sizes.hidden, 2 * sizes.hidden),
-        "pre_fc_norm_embedding.weight": _norm(rng, sizes.hidden),
-        "pre_fc_norm_hidden.weight": _norm(rng, sizes.hidden),
+        "join.weight": _matrix(rng, sizes.hidden, 2 * sizes.hidden),
+        "enorm.weight": _norm(rng, sizes.hidden),
+        "hnorm.weight": _norm(rng, sizes.hidden),
         "norm.weight": _norm(rng, sizes.hidden),
     }
-    layer = _attention(sizes, rng) | _around(sizes, rng)
-    return arrays | {f"layers.0.{name}": array for name, array in layer.items()}
+    arrays |= _attention(sizes, rng) | _around(sizes, rng)
+    return {f"layers.0.{name}": array for name, array in arrays.items()}
 
 
 def _around(sizes: TinySizes, rng: np.random.Generator) -> dict[str, mx.array]:

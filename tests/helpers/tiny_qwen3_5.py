@@ -3,20 +3,27 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 from tiny_tokenizer import make_tiny_tokenizer
 
-from mlx_engine.models.qwen3_5_config import Qwen35Config
-from mlx_engine.models.qwen3_5_names import shapes
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.families.qwen3_5 import Qwen35
 
 Layout = Literal["hf", "mlx"]
 Heads = Literal["inside", "beside", "sibling", "none"]
 Arrays = dict[str, mx.array]
 
+T = TypeVar("T")
+_OURS = {
+    "fc": "layers.0.join",
+    "pre_fc_norm_embedding": "layers.0.enorm",
+    "pre_fc_norm_hidden": "layers.0.hnorm",
+    "norm": "layers.0.norm",
+}
 PREFIXES = {
     "hf": ("model.language_model.", "mtp."),
     "mlx": ("language_model.model.", "language_model.mtp."),
@@ -24,7 +31,10 @@ PREFIXES = {
 
 
 class TinyValues(NamedTuple):
-    """Canonical names; norms as w, convolutions [C, K, 1], all float32."""
+    """Norms as w, convolutions [C, K, 1], all float32.
+
+    trunk: by our names; head: by those published, without the prefix `mtp.`.
+    """
 
     trunk: dict[str, NDArray[np.float32]]
     head: dict[str, NDArray[np.float32]]
@@ -64,12 +74,26 @@ def tiny_config(
 
 def tiny_values(config: Mapping[str, object], seed: int = 0) -> TinyValues:
     """Random weights. w of the norms is a multiple of 1/128, so 1 + w is exact in bfloat16."""
-    wanted = shapes(Qwen35Config.read(config, "tiny"))
+    spec = Qwen35("qwen3_5").read(ConfigFields(config, "tiny"))
     draw = np.random.default_rng(seed)
-    trunk = {name: _draw(name, shape, draw) for name, shape in wanted.trunk.items()}
-    return TinyValues(
-        trunk, {name: _draw(name, shape, draw) for name, shape in wanted.head.items()}
-    )
+    trunk = {name: _draw(name, shape, draw) for name, shape in spec.tensors().items()}
+    head = {name: _draw(name, shape, draw) for name, shape in spec.head_tensors().items()}
+    return TinyValues(trunk, {_published(name): value for name, value in head.items()})
+
+
+def our_names(head: Mapping[str, T]) -> dict[str, T]:
+    """A head's tensors by published names, without their prefix, by ours."""
+    made = {}
+    for name, value in head.items():
+        base, _, kind = name.rpartition(".")
+        made[f"{_OURS[base]}.{kind}" if base in _OURS else name] = value
+    return made
+
+
+def _published(name: str) -> str:
+    base, _, kind = name.rpartition(".")
+    found = [published for published, ours in _OURS.items() if ours == base]
+    return f"{found[0]}.{kind}" if found else name
 
 
 def is_shifted_norm(name: str) -> bool:

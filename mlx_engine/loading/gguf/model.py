@@ -20,7 +20,7 @@ from mlx_engine.loading.gguf.part import GgufPart, parts_of
 from mlx_engine.loading.gguf.qwen35 import Qwen3NextGguf, Qwen35Gguf, Qwen35MoeGguf
 from mlx_engine.loading.gguf.windowed import Mimo2Gguf, Step35Gguf
 from mlx_engine.loading.safetensors import TensorInfo
-from mlx_engine.models.family import Shape
+from mlx_engine.models.specs import Shape
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {

@@ -18,7 +18,7 @@ from mlx_engine.models.drafters.feature_adapter import FeatureAdapter
 from mlx_engine.models.drafters.rotation import Rotation
 from mlx_engine.models.drafters.target import DraftTarget, check_widths
 from mlx_engine.models.layers import Embedding, GatedFeedForward, Linear, Norm
-from mlx_engine.models.weight_table import WeightTable
+from mlx_engine.models.weights import WeightTable
 from mlx_engine.values.errors import BadModelFile
 
 

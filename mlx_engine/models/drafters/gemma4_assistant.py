@@ -21,7 +21,7 @@ from mlx_engine.models.drafters.rotation import Rotation
 from mlx_engine.models.drafters.target import check_widths
 from mlx_engine.models.layers import Embedding, Linear, Norm
 from mlx_engine.models.mlx_lm_trunk.gemma4 import Gemma4Adapter, SharedLayer
-from mlx_engine.models.weight_table import WeightTable
+from mlx_engine.models.weights import WeightTable
 from mlx_engine.values.errors import BadModelFile
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import mlx.core as mx
 
 from mlx_engine.models.contract import Adapter
+from mlx_engine.models.decoder import Decoder
 from mlx_engine.models.drafters.feature_adapter import FeatureAdapter, WideForward
 from mlx_engine.models.mlx_lm_trunk.adapters import TrunkAdapter
 from mlx_engine.models.mlx_lm_trunk.taps import tapped_forward
-from mlx_engine.models.qwen3_5 import Qwen35
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 
@@ -48,7 +48,7 @@ def draft_target(adapter: Adapter, origin: str) -> DraftTarget:
             trunk.embed,
             lambda after: tapped_forward(adapter, after),
         )
-    if isinstance(adapter, Qwen35):
+    if isinstance(adapter, Decoder):
         return DraftTarget(
             adapter,
             adapter.layers,

@@ -18,7 +18,7 @@ from mlx_engine.models.mlx_lm_trunk.build import fill_module, parameters_of, tol
 from mlx_engine.models.mlx_lm_trunk.listed_rotation import ListedRotation, listed_rotation
 from mlx_engine.models.mlx_lm_trunk.make_adapter import OpenTrunk, open_trunk, tried
 from mlx_engine.models.mlx_lm_trunk.text_config import flat_config
-from mlx_engine.models.weight_table import WeightTable
+from mlx_engine.models.weights import WeightTable
 from mlx_engine.values.errors import BadModelFile
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.family import Shape
+from mlx_engine.models.specs import Shape
 
 if TYPE_CHECKING:
     from mlx.nn.layers.base import Module

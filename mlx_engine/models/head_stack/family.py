@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.family import CacheSize, CanonicalPart, Figures, Parts, Shape
+from mlx_engine.models.family import CanonicalPart, Figures, Parts
 from mlx_engine.models.head_stack import names
 from mlx_engine.models.head_stack.definition import StackDefinition
 from mlx_engine.models.head_stack.mimo import MIMO
@@ -15,12 +15,13 @@ from mlx_engine.models.head_stack.mimo_v2_flash import MIMO_V2_FLASH
 from mlx_engine.models.head_stack.step3p5 import STEP3P5
 from mlx_engine.models.mlx_lm_trunk.family import LibraryFamily
 from mlx_engine.models.mlx_lm_trunk.text_config import flat_config
+from mlx_engine.models.specs import CacheSize, Shape
 
 if TYPE_CHECKING:
     import mlx.core as mx
 
     from mlx_engine.models.contract import Adapter
-    from mlx_engine.models.weight_table import WeightTable
+    from mlx_engine.models.weights import WeightTable
 
 T = TypeVar("T")
 
@@ -43,7 +44,7 @@ class StackFamily(LibraryFamily):
         fields = self._fields(config, origin)
         heads = [self._definition.sizes(fields, n) for n in range(self._definition.most)]
         caches = tuple(
-            CacheSize(0, head.window * head.values) if head.window else CacheSize(head.values, 0)
+            CacheSize(0, head.window * head.values) if head.window else CacheSize(head.values)
             for head in heads
         )
         return replace(super().figures(config, origin), head_caches=caches)
@@ -56,8 +57,11 @@ class StackFamily(LibraryFamily):
         parts = names.heads_of_model(parts, definition, first, origin)
         return names.split_projections(parts, fields) if definition.is_fused else parts
 
-    def split_heads_file(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
+    def split_heads_file(
+        self, raw: Mapping[str, T], config: Mapping[str, object], origin: str
+    ) -> Parts[T]:
         """Tensors of a file given for its heads."""
+        del config
         return names.heads_of_file(raw, self._definition, origin)
 
     def head_shapes(

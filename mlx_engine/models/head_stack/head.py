@@ -12,7 +12,7 @@ from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.head_stack.definition import StackDefinition
 from mlx_engine.models.layers import Linear, Norm
 from mlx_engine.models.mlx_lm_trunk.trunk import Trunk
-from mlx_engine.models.weight_table import WeightTable
+from mlx_engine.models.weights import WeightTable
 
 
 class StackHead:

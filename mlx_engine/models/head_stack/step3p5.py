@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.family import Shape
 from mlx_engine.models.head_stack.definition import HeadSizes, StackDefinition
+from mlx_engine.models.specs import Shape
 
 if TYPE_CHECKING:
     from mlx.nn.layers.base import Module

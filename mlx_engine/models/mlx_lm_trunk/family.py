@@ -6,17 +6,18 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.family import CanonicalPart, Figures, Parts, Shape
+from mlx_engine.models.family import CanonicalPart, Figures, Parts
 from mlx_engine.models.mlx_lm_trunk import names
 from mlx_engine.models.mlx_lm_trunk.figures import figures_of
 from mlx_engine.models.mlx_lm_trunk.model_types import STRUCTURED
 from mlx_engine.models.mlx_lm_trunk.text_config import merged_config
+from mlx_engine.models.specs import Shape
 
 if TYPE_CHECKING:
     import mlx.core as mx
 
     from mlx_engine.models.contract import Adapter
-    from mlx_engine.models.weight_table import WeightTable
+    from mlx_engine.models.weights import WeightTable
 
 T = TypeVar("T")
 
@@ -45,15 +46,19 @@ class LibraryFamily:
             raw, layers=layers, structured=self._structured, tied=tied, origin=origin
         )
 
-    def split_heads_file(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
+    def split_heads_file(
+        self, raw: Mapping[str, T], config: Mapping[str, object], origin: str
+    ) -> Parts[T]:
         """All of it: there is no telling heads that are not run from anything else."""
-        del origin
+        del config, origin
         return Parts({}, dict(raw), {})
 
-    def shapes(self, config: Mapping[str, object], origin: str) -> Parts[Shape]:
-        """None: the trunk is checked while it is built, heads are not run."""
-        del config, origin
-        return Parts({}, {}, {})
+    def trunk_shapes(
+        self, config: Mapping[str, object], present: Collection[str], origin: str
+    ) -> dict[str, Shape]:
+        """None: the trunk is checked while it is built."""
+        del config, present, origin
+        return {}
 
     def head_shapes(
         self, config: Mapping[str, object], present: Collection[str], origin: str

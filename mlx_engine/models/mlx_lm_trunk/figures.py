@@ -7,6 +7,7 @@ from mlx_engine.models.family import Figures
 from mlx_engine.models.mlx_lm_trunk.model_types import STRUCTURED
 from mlx_engine.models.mlx_lm_trunk.text_config import flat_config, merged_config
 from mlx_engine.models.mlx_lm_trunk.windows import Windows, windows_of
+from mlx_engine.models.specs import CacheSize
 
 _ALIASES = {
     "num_hidden_layers": ("n_layer", "n_layers", "num_layers", "num_transformer_layers"),
@@ -36,17 +37,19 @@ def figures_of(model_type: str, config: Mapping[str, object], origin: str) -> Fi
     context = fields.count("max_position_embeddings", _CONTEXT, least=8)
     if model_type in _WINDOW_UNKNOWN and fields.has("sliding_window"):
         context = min(context, fields.count("sliding_window", least=8))
+    values = _unpacked(fields) if model_type == "deepseek_v2" else _values(fields)
     return Figures(
         layers=layers,
-        attention_layers=layers - windows.layers,
         hidden_size=fields.count("hidden_size"),
         vocabulary=fields.count("vocab_size"),
         context_length=context,
         promised_heads=_promised_heads(fields),
-        attention_values=_unpacked(fields) if model_type == "deepseek_v2" else _values(fields),
-        state_elements=0,
+        cache=CacheSize(
+            (layers - windows.layers) * values,
+            windows.layers * windows.size * _windowed_values(model_type, flat, fields),
+        ),
+        head_caches=(CacheSize(values),),
         asked_experts=_asked(fields),
-        window_elements=windows.layers * windows.size * _windowed_values(model_type, flat, fields),
     )
 
 

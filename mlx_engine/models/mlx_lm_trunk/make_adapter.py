@@ -22,7 +22,7 @@ from mlx_engine.models.mlx_lm_trunk.text_config import flat_config, with_rotatio
 from mlx_engine.models.mlx_lm_trunk.trunk import Trunk, take_apart
 from mlx_engine.models.mlx_lm_trunk.windows import Windows, windows_of
 from mlx_engine.models.mlx_lm_trunk.yarn import rotate_untruncated
-from mlx_engine.models.weight_table import WeightTable
+from mlx_engine.models.weights import WeightTable
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 A = TypeVar("A", bound=Adapter)

@@ -12,7 +12,7 @@ from mlx_engine.models.mlx_lm_trunk.caches import kept_caches
 from mlx_engine.models.mlx_lm_trunk.latent_attention import attend_by_rows
 from mlx_engine.models.mlx_lm_trunk.make_adapter import OpenTrunk
 from mlx_engine.models.mlx_lm_trunk.trunk import take_apart
-from mlx_engine.models.weight_table import WeightTable
+from mlx_engine.models.weights import WeightTable
 
 _NOTHING_DENSE = {"num_hidden_layers": 1, "first_k_dense_replace": 0, "vocab_size": 1}
 

@@ -11,7 +11,7 @@ from mlx_engine.models.mlx_lm_trunk.adapters import TrunkAdapter
 from mlx_engine.models.mlx_lm_trunk.make_adapter import OpenTrunk, open_trunk, tried
 from mlx_engine.models.nextn.definition import HeadDefinition
 from mlx_engine.models.nextn.head import NextnHead
-from mlx_engine.models.weight_table import WeightTable
+from mlx_engine.models.weights import WeightTable
 
 
 def build_nextn(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.family import Shape
+from mlx_engine.models.specs import Shape
 
 State = Literal["normed", "residual"]
 """A hidden state after or before the norm that ends trunk or head."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.family import CanonicalPart, Parts, Shape
+from mlx_engine.models.family import CanonicalPart, Parts
 from mlx_engine.models.mlx_lm_trunk.family import LibraryFamily
 from mlx_engine.models.mlx_lm_trunk.text_config import flat_config
 from mlx_engine.models.nextn.deepseek_v3 import DEEPSEEK_V3
@@ -14,12 +14,13 @@ from mlx_engine.models.nextn.definition import HeadDefinition
 from mlx_engine.models.nextn.glm4_moe import GLM4_MOE
 from mlx_engine.models.nextn.glm4_moe_lite import GLM4_MOE_LITE
 from mlx_engine.models.nextn.head_names import HEAD, bare, heads_of_file, with_first_head
+from mlx_engine.models.specs import Shape
 
 if TYPE_CHECKING:
     import mlx.core as mx
 
     from mlx_engine.models.contract import Adapter
-    from mlx_engine.models.weight_table import WeightTable
+    from mlx_engine.models.weights import WeightTable
 
 T = TypeVar("T")
 
@@ -39,8 +40,11 @@ class NextnFamily(LibraryFamily):
         parts = super().split(raw, config, origin)
         return with_first_head(parts, self.figures(config, origin).layers, origin)
 
-    def split_heads_file(self, raw: Mapping[str, T], origin: str) -> Parts[T]:
+    def split_heads_file(
+        self, raw: Mapping[str, T], config: Mapping[str, object], origin: str
+    ) -> Parts[T]:
         """Tensors of a file given for its heads, whatever number their layer has."""
+        del config
         return heads_of_file(raw, origin)
 
     def head_shapes(

@@ -11,7 +11,7 @@ from mlx_engine.models.mlx_lm_trunk.one_layer import open_layer
 from mlx_engine.models.mlx_lm_trunk.text_config import flat_config
 from mlx_engine.models.nextn.definition import HeadDefinition
 from mlx_engine.models.nextn.head_names import HEAD
-from mlx_engine.models.weight_table import WeightTable
+from mlx_engine.models.weights import WeightTable
 
 
 class NextnHead:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.family import Shape
+from mlx_engine.models.specs import Shape
 
 
 def with_grouped_attention(fields: ConfigFields, present: Mapping[str, object]) -> dict[str, Shape]:

@@ -14,8 +14,8 @@ from tiny_tokenizer import make_tiny_tokenizer
 from app.worker.engine_worker import EngineModels
 from app.worker.replies import LoadCancelled, LoadFailed, LoadProgress, ModelLoaded, Reply
 from app.worker.requests import CancelLoad, LoadModel
-from mlx_engine.models.qwen3_5_config import Qwen35Config
-from mlx_engine.models.qwen3_5_names import shapes
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.families.qwen3_5 import Qwen35
 
 SOON_S = 10.0
 """Generous, for a machine that is busy: the bytes tell whether the load went on."""
@@ -29,7 +29,8 @@ def large(tmp_path: Path) -> Path:
     assert isinstance(text, dict)
     text["intermediate_size"] = 100_000
     header, end = dict[str, object](), 0
-    for name, shape in shapes(Qwen35Config.read(config, "large")).trunk.items():
+    spec = Qwen35("qwen3_5").read(ConfigFields(config, "large"))
+    for name, shape in spec.tensors().items():
         nbytes = 2 * math.prod(shape)
         header[PREFIXES["mlx"][0] + name] = {
             "dtype": "BF16",

@@ -12,6 +12,7 @@ from tiny_published import VOCABULARY, edit_config
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine
+from mlx_engine.models.attention import Masks
 from mlx_engine.values.errors import BadModelFile, EngineError, UnsupportedModel
 from mlx_engine.values.options import LoadOptions
 
@@ -173,4 +174,5 @@ def test_residuals_of_our_own_layers(tmp_path):
     assert mx.array_equal(hidden, adapter.forward(tokens, adapter.make_caches()))
     assert mx.array_equal(hidden, adapter._norm(last))
     assert mx.array_equal(embedded, adapter.embed(tokens))
-    assert mx.array_equal(first, adapter._layers[0](embedded, adapter.make_caches().layers[0]))
+    cache = adapter.make_caches().layers[0]
+    assert mx.array_equal(first, adapter._blocks[0](embedded, cache, Masks()))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from mlx_engine.models.layers import Linear
-from mlx_engine.models.weight_table import WeightTable
+from mlx_engine.models.weights import WeightTable
 
 OUTPUTS, INPUTS = 24, 64
 

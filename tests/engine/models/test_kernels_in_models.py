@@ -17,7 +17,7 @@ from mlx_engine.cache.recurrent import RecurrentCache
 from mlx_engine.check_model import rows_are_exact
 from mlx_engine.drafting.contract import NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
-from mlx_engine.models.qwen3_5 import Qwen35
+from mlx_engine.models.decoder import Decoder
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
@@ -41,8 +41,8 @@ USED = {
 @dataclass(frozen=True)
 class Pair:
     kind: Kind
-    plain: Qwen35
-    mine: Qwen35
+    plain: Decoder
+    mine: Decoder
     launcher: EmulatorLauncher
 
 
@@ -53,11 +53,11 @@ def pair(request: pytest.FixtureRequest) -> Pair:
     return Pair(kind, kernel_model(kind), kernel_model(kind, every_kernel(launcher)), launcher)
 
 
-def logits_of(model: Qwen35, tokens: list[int]) -> mx.array:
+def logits_of(model: Decoder, tokens: list[int]) -> mx.array:
     return model.logits(model.forward(mx.array([tokens]), model.make_caches()))
 
 
-def head_logits(model: Qwen35, tokens: list[int]) -> mx.array:
+def head_logits(model: Decoder, tokens: list[int]) -> mx.array:
     hidden = model.forward(mx.array([tokens]), model.make_caches())
     states = model.mtp_forward(mx.array([tokens[1:]]), hidden[:, :-1], model.make_head_caches())
     return model.mtp_logits(states)
@@ -98,7 +98,7 @@ def test_adding_in_the_product_changes_no_bit(pair: Pair, rows: int) -> None:
     assert mx.array_equal(mine, its).item()
 
 
-def after_a_block(model: Qwen35, block: list[int], kept: int) -> LayerCaches:
+def after_a_block(model: Decoder, block: list[int], kept: int) -> LayerCaches:
     caches = model.make_caches()
     for part, stands in ((PROMPT, len(PROMPT)), (block, kept)):
         if part:

@@ -12,7 +12,7 @@ from mlx_engine.loading.load_tensors import load_tensors
 from mlx_engine.loading.locate_model import locate_model
 from mlx_engine.loading.model_headers import read_headers
 from mlx_engine.models.nextn.family import DEFINITIONS, NextnFamily
-from mlx_engine.models.weight_table import WeightTable
+from mlx_engine.models.weights import WeightTable
 
 STRAIGHT = 32
 """Of latent attention, so that rows of this part can be packed."""

@@ -17,9 +17,9 @@ from transformers import (
 from transformers.modeling_layers import MtpModel
 
 import mlx_engine
-from mlx_engine.models.expert_sizes import ExpertSizes
 from mlx_engine.models.experts import ExpertFeedForward
-from mlx_engine.models.weight_table import WeightTable
+from mlx_engine.models.specs import Experts, FeedForward
+from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.errors import EngineError
 
 TOKENS = [int(t) for t in np.random.default_rng(0).integers(0, 300, 41)]
@@ -197,8 +197,9 @@ def test_rows_of_experts(bits):
             parts = mx.quantize(arrays.pop(f"{stack}.weight"), 32, bits)
             ends = ("weight", "scales", "biases")
             arrays |= {f"{stack}.{end}": p for end, p in zip(ends, parts, strict=True)}
-    sizes = ExpertSizes(6, 2, 32, 32, normalised=True, step=1, dense_layers=())
-    layer = ExpertFeedForward.take(WeightTable(arrays, "tiny"), name, 64, sizes)
+    spec = Experts(6, 2, FeedForward(32), shared=FeedForward(32), shared_gate=True)
+    table = WeightTable(arrays, "tiny")
+    layer = ExpertFeedForward.read(Part(table, f"{name}.", spec.tensors(64)), spec)
     x = mx.random.normal((1, 70, 64), key=mx.random.key(0))
     whole = np.array(layer(x))
     for start, rows in [(0, 1), (3, 2), (5, 9), (11, 31), (20, 32), (30, 40)]:

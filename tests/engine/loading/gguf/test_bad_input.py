@@ -56,7 +56,7 @@ def keyed(family: str, changes: dict[str, object]) -> dict[str, object]:
     [
         ({}, "blk.1.attn_norm", "input_layernorm"),
         ({}, "token_embd", "token_embd.weight"),
-        ({}, "output_norm", "model.norm.weight"),
+        ({}, "output_norm", r"\bnorm.weight"),
         ({}, "blk.1.", "block_count"),
         ({"attention.head_count": 0}, "", "head_count"),
         ({"attention.head_count": 3}, "", "3|shape"),

@@ -1,4 +1,4 @@
-"""What a Gated DeltaNet layer makes of its projections for the delta rule: by MLX or our kernel."""
+"""Gated DeltaNet (arXiv 2412.06464): convolution, gates and delta rule, by MLX or our kernels."""
 
 import math
 from dataclasses import dataclass
@@ -15,8 +15,67 @@ from metal_kernels.gated_delta_inputs import (
     gated_delta_inputs,
 )
 from metal_kernels.kernel import Launcher
-from mlx_engine.cache.recurrent import DeltaInputs
-from mlx_engine.models.layers import silu
+from mlx_engine.cache.contract import LayerCache
+from mlx_engine.cache.recurrent import DeltaInputs, RecurrentCache, delta_rule
+from mlx_engine.models import specs
+from mlx_engine.models.attention import Masks
+from mlx_engine.models.layers import Linear, Norm, ResidualLinear, silu
+from mlx_engine.models.weights import Part
+
+
+class DeltaNet:
+    """The mixer of a block that recurs."""
+
+    def __init__(self, spec: specs.Delta, part: Part, eps: float) -> None:
+        self._spec = spec
+        self._rule = delta_rule(part.kernels.launcher_of("delta", _state_work(spec)))
+        self._in_qkv = Linear.read(part, "in_proj_qkv")
+        self._in_gate = Linear.read(part, "in_proj_z")
+        self._in_beta = Linear.read(part, "in_proj_b")
+        self._in_decay = Linear.read(part, "in_proj_a")
+        fixed = Fixed(
+            taps=part.vector("conv1d.weight").squeeze(-1),
+            decay_bias=part.vector("dt_bias").astype(mx.float32),
+            decay_rate=-mx.exp(part.vector("A_log").astype(mx.float32)),
+            key_heads=spec.key_heads,
+            key_size=spec.key_dim,
+            value_size=spec.value_dim,
+        )
+        self._inputs = recurrent_inputs(part.kernels, fixed)
+        self._head_norm = Norm.read(part, "norm", eps)
+        self._out = ResidualLinear.read(part, "out_proj")
+
+    @property
+    def dtype(self) -> mx.Dtype:
+        """Element type the layer works in."""
+        return self._in_qkv.matrix.dtype
+
+    def make_cache(self) -> LayerCache:
+        """Zeros."""
+        spec = self._spec
+        window = mx.zeros((1, spec.taps - 1, spec.channels), self.dtype)
+        state = mx.zeros((1, spec.value_heads, spec.value_dim, spec.key_dim))
+        return RecurrentCache(window, state, self._rule)
+
+    def __call__(self, x: mx.array, cache: LayerCache, masks: Masks) -> mx.array:
+        """Normed hidden states [1, T, H] -> [1, T, H]."""
+        del masks
+        return self._out.linear(self._recurred(x, cache))
+
+    def onto(self, residual: mx.array, x: mx.array, cache: LayerCache, masks: Masks) -> mx.array:
+        """residual + what comes of x."""
+        del masks
+        return self._out(residual, self._recurred(x, cache))
+
+    def _recurred(self, x: mx.array, cache: LayerCache) -> mx.array:
+        """[1, T, H] -> what the output projection takes."""
+        assert isinstance(cache, RecurrentCache)
+        gate = silu(self._in_gate(x).astype(mx.float32))
+        projected = Projected(self._in_qkv(x), self._in_decay(x), self._in_beta(x))
+        queries, steps, convolved = self._inputs(projected, cache.window)
+        outputs = self._head_norm(cache.run(queries, steps, convolved))
+        gated = outputs.reshape(gate.shape) * gate
+        return gated.astype(x.dtype)
 
 
 class RecurrentInputs(NamedTuple):
@@ -98,6 +157,10 @@ def recurrent_inputs(kernels: Kernels, fixed: Fixed) -> MakeInputs:
     if launcher is None:
         return StockInputs(fixed)
     return FewRowInputs(fixed, launcher, mx.array([0], dtype=mx.int32))
+
+
+def _state_work(spec: specs.Delta) -> Work:
+    return Work("", spec.value_dim, spec.key_dim)
 
 
 def _unit(x: mx.array) -> mx.array:

@@ -1,7 +1,7 @@
 import mlx.core as mx
 import pytest
 
-from mlx_engine.models.weight_table import WeightTable
+from mlx_engine.models.weights import WeightTable
 from mlx_engine.values.errors import BadModelFile
 
 

@@ -1,6 +1,7 @@
 """Named weights of a trunk or a head, each taken exactly once by the model built on them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import mlx.core as mx
@@ -8,6 +9,7 @@ import mlx.core as mx
 from metal_kernels.choice import NO_KERNELS, Kernels
 from metal_kernels.weight_formats.gguf_blocks import BlockName, blocks_in
 from mlx_engine.models.matrix import Matrix, Packing, laid_out_for_cpu
+from mlx_engine.models.specs import Shape, shapes_below
 from mlx_engine.values.errors import BadModelFile
 
 _AFFINE_BITS = (2, 3, 4, 5, 6, 8)
@@ -18,6 +20,19 @@ _NAMES_IN_A_MESSAGE = 6
 def _concatenated(parts: Sequence[mx.array | None]) -> mx.array | None:
     there = [part for part in parts if part is not None]
     return mx.concatenate(there) if there else None
+
+
+def _rows_of_heads(matrix: Matrix, heads: int, rows: slice) -> Matrix:
+    """These rows of every head, as a stack over heads; contiguous, so that the rest may go."""
+
+    def cut(array: mx.array) -> mx.array:
+        return mx.contiguous(array.reshape(heads, -1, array.shape[-1])[:, rows])
+
+    return matrix._replace(
+        weight=cut(matrix.weight),
+        scales=None if matrix.scales is None else cut(matrix.scales),
+        biases=None if matrix.biases is None else cut(matrix.biases),
+    )
 
 
 def _blocks(weight: mx.array, shape: tuple[int, ...]) -> BlockName | None:
@@ -66,6 +81,11 @@ class WeightTable:
         return self._origin
 
     @property
+    def names(self) -> Collection[str]:
+        """What is left to be taken."""
+        return self._left.keys()
+
+    @property
     def handed_out(self) -> tuple[mx.array, ...]:
         """Every array taken so far, in the form it was given: all that must be kept in memory."""
         return tuple(self._handed_out)
@@ -80,24 +100,46 @@ class WeightTable:
         """Count these as handed out: what a model made of `take_all`."""
         self._handed_out.extend(arrays)
 
-    def take(self, name: str, shape: tuple[int, ...]) -> mx.array:
-        """The floating array `name`; BadModelFile when it is missing or not of this shape."""
+    def take(self, name: str, shape: tuple[int, ...], dtype: mx.Dtype | None = None) -> mx.array:
+        """The floating array `name`; BadModelFile when it is missing or not of this shape.
+
+        dtype: what it is cast to, None for as stored.
+        """
         array = self._remove(name)
         self._require_shape(name, array, shape)
         self._require_floating(name, array)
+        array = array if dtype is None else array.astype(dtype)
         self._handed_out.append(array)
         return array
 
-    def take_matrix(self, name: str, outputs: int, inputs: int) -> Matrix:
+    def take_matrix(
+        self, name: str, outputs: int, inputs: int, dtype: mx.Dtype | None = None
+    ) -> Matrix:
         """`name`.weight with its .scales and .biases, if any; BadModelFile when they do not fit.
 
         Bits and group size are read from the shapes, so layers may differ from one another.
+        dtype: what a dense matrix is cast to, None for as stored.
         """
-        return self._take_any(name, (outputs, inputs))
+        matrix = self._take_stored(name, (outputs, inputs))
+        if dtype is not None and matrix.mode == "dense":
+            matrix = matrix._replace(weight=matrix.weight.astype(dtype))
+        return self._hand_out(matrix)
 
     def take_matrices(self, name: str, count: int, outputs: int, inputs: int) -> Matrix:
         """The same for a stack of `count` matrices of one shape."""
-        return self._take_any(name, (count, outputs, inputs))
+        return self._hand_out(self._take_stored(name, (count, outputs, inputs)))
+
+    def take_by_head(self, name: str, heads: int, rows: Sequence[int], inputs: int) -> list[Matrix]:
+        """A matrix whose rows go head by head, as a stack over heads for each part of a head.
+
+        rows: of each part, in order. -> [heads, rows of the part, inputs] for each.
+        """
+        whole = self._take_stored(name, (heads * sum(rows), inputs))
+        made, start = [], 0
+        for count in rows:
+            made.append(self._hand_out(_rows_of_heads(whole, heads, slice(start, start + count))))
+            start += count
+        return made
 
     def take_joined(self, names: Sequence[str], outputs: int, inputs: int) -> Matrix | None:
         """The rows of matrices of one shape and packing, one below the other.
@@ -120,9 +162,6 @@ class WeightTable:
         """Shapes and element types of what is stored of a matrix."""
         arrays = [self._left.get(f"{name}.{part}") for part in ("weight", "scales", "biases")]
         return [None if array is None else (array.shape, array.dtype) for array in arrays]
-
-    def _take_any(self, name: str, shape: tuple[int, ...]) -> Matrix:
-        return self._hand_out(self._take_stored(name, shape))
 
     def _hand_out(self, matrix: Matrix) -> Matrix:
         if self._for_cpu:
@@ -228,3 +267,53 @@ class WeightTable:
                 f"{self._origin}: {name} holds {array.dtype} where floating numbers belong. It may "
                 "be packed without its scales: get the file again."
             )
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The tensors of one part of a model in a table, with the shapes its description asks for.
+
+    prefix: what its names begin with in the table, the dot included.
+    """
+
+    table: WeightTable
+    prefix: str
+    shapes: Mapping[str, Shape]
+
+    @property
+    def kernels(self) -> Kernels:
+        """The kernels that layers may use."""
+        return self.table.kernels
+
+    def __contains__(self, name: str) -> bool:
+        """Whether the description asks for it."""
+        return name in self.shapes
+
+    def below(self, name: str) -> "Part":
+        """A part within this one."""
+        return Part(self.table, f"{self.prefix}{name}.", shapes_below(self.shapes, f"{name}."))
+
+    def vector(self, name: str, dtype: mx.Dtype | None = None) -> mx.array:
+        """A floating array, cast to dtype if given."""
+        return self.table.take(f"{self.prefix}{name}", self.shapes[name], dtype)
+
+    def matrix(self, name: str, dtype: mx.Dtype | None = None) -> Matrix:
+        """`name`.weight, one matrix."""
+        outputs, inputs = self.shapes[f"{name}.weight"]
+        return self.table.take_matrix(f"{self.prefix}{name}", outputs, inputs, dtype)
+
+    def matrices(self, name: str) -> Matrix:
+        """`name`.weight, a stack of matrices."""
+        count, outputs, inputs = self.shapes[f"{name}.weight"]
+        return self.table.take_matrices(f"{self.prefix}{name}", count, outputs, inputs)
+
+    def by_head(self, name: str, heads: int, rows: Sequence[int]) -> list[Matrix]:
+        """`name`.weight, whose rows go head by head; see WeightTable.take_by_head."""
+        inputs = self.shapes[f"{name}.weight"][-1]
+        return self.table.take_by_head(f"{self.prefix}{name}", heads, rows, inputs)
+
+    def joined(self, names: Sequence[str]) -> Matrix | None:
+        """Matrices of one shape, one below the other; None where their packings differ."""
+        outputs, inputs = self.shapes[f"{names[0]}.weight"]
+        stored = [f"{self.prefix}{name}" for name in names]
+        return self.table.take_joined(stored, outputs, inputs)

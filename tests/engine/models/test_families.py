@@ -1,4 +1,4 @@
-"""Models of mlx-lm's classes: logits of published files, packed files, texts with drafts."""
+"""Every family against transformers: logits of published files, packed files, texts with drafts."""
 
 import itertools
 import json

@@ -1,15 +1,19 @@
+"""How files name and store tensors: prefixes, heads, norms as w and as 1 + w."""
+
 from collections.abc import Mapping
 
 import mlx.core as mx
 import numpy as np
 import pytest
-from tiny_qwen3_5 import TinyValues, is_shifted_norm, tiny_config, tiny_values
+from tiny_qwen3_5 import TinyValues, is_shifted_norm, our_names, tiny_config, tiny_values
 
-from mlx_engine.models.qwen3_5_names import split, split_heads_file
-from mlx_engine.models.qwen3_5_weights import canonical_head, canonical_trunk
+from mlx_engine.models.registry import family_for
 from mlx_engine.values.errors import BadModelFile
 
-VALUES: TinyValues = tiny_values(tiny_config(layers=4), seed=3)
+TINY = tiny_values(tiny_config(layers=4), seed=3)
+VALUES = TinyValues(TINY.trunk, our_names(TINY.head))
+QWEN = family_for("qwen3_5")
+TIED, UNTIED = tiny_config(), tiny_config(tied=False)
 
 
 def stored(values: Mapping[str, np.ndarray], shift: float, layout: str) -> dict[str, mx.array]:
@@ -37,7 +41,7 @@ def assert_as_used(arrays: Mapping[str, mx.array], values: Mapping[str, np.ndarr
     ],
 )
 def test_trunk(shift: int, layout: str, codes: list[str]) -> None:
-    part = canonical_trunk(stored(VALUES.trunk, shift, layout), "x")
+    part = QWEN.canonical_trunk(stored(VALUES.trunk, shift, layout), "x")
     assert_as_used(part.arrays, VALUES.trunk)
     assert part.norm_shift == shift
     assert [reason.code for reason in part.reasons] == codes
@@ -46,7 +50,7 @@ def test_trunk(shift: int, layout: str, codes: list[str]) -> None:
 @pytest.mark.parametrize("shift", [0, 1, 2])
 @pytest.mark.parametrize("trunk_shift", [None, 0, 1, 2])
 def test_head(shift: int, trunk_shift: int | None) -> None:
-    part = canonical_head(stored(VALUES.head, shift, "mlx"), "x", trunk_shift)
+    part = QWEN.canonical_head(stored(VALUES.head, shift, "mlx"), "x", trunk_shift)
     assert_as_used(part.arrays, VALUES.head)
     told = trunk_shift not in (None, shift) or (trunk_shift is None and shift == 2)
     assert [reason.code for reason in part.reasons] == ["heads-norms-corrected"] * told
@@ -63,16 +67,24 @@ def with_norms(**gains: float) -> dict[str, mx.array]:
     return {name: mx.array(value) for name, value in head.items()}
 
 
-# Means of real heads: gains before fc far below one, those of queries and keys above it.
+# Means of real heads: gains before the join far below one, those of queries and keys above it.
 # The first fits every norm but those two, the later ones are more to the point.
-REAL = {"norm.w": 2.2, "input": 0.97, "post": 1.3, "q_norm": 1.8, "k_norm": 1.6, "pre_fc": 0.3}
+REAL = {
+    "norm.w": 2.2,
+    "input": 0.97,
+    "post": 1.3,
+    "q_norm": 1.8,
+    "k_norm": 1.6,
+    "0.enorm": 0.3,
+    "0.hnorm": 0.3,
+}
 
 
 @pytest.mark.parametrize("shift", [0, 1, 2])
 def test_means_far_from_one_do_not_mislead(shift: int) -> None:
     used = with_norms(**REAL)
     raw = {n: a + (shift - 1) if is_shifted_norm(n) else a for n, a in used.items()}
-    part = canonical_head(raw, "x", None)
+    part = QWEN.canonical_head(raw, "x", None)
     assert part.norm_shift == shift
     assert all(mx.allclose(part.arrays[name], used[name], atol=1e-6) for name in used)
 
@@ -80,42 +92,42 @@ def test_means_far_from_one_do_not_mislead(shift: int) -> None:
 @pytest.mark.parametrize("constant", [0, 1])
 def test_norms_as_initialised(constant: int) -> None:
     raw = {n: mx.full(v.shape, constant) for n, v in VALUES.head.items() if is_shifted_norm(n)}
-    part = canonical_head(raw, "x", None)
+    part = QWEN.canonical_head(raw, "x", None)
     assert all(mx.all(array == 1) for array in part.arrays.values())
 
 
 def test_doubt_is_refused_without_a_trunk_and_follows_it_otherwise() -> None:
     raw = {n: mx.full(v.shape, 7.0) for n, v in VALUES.head.items() if is_shifted_norm(n)}
     with pytest.raises(BadModelFile, match=r"file/y.*1 \+ w.*original"):
-        canonical_head(raw, "file/y", None)
-    part = canonical_head(raw, "file/y", 1)
+        QWEN.canonical_head(raw, "file/y", None)
+    part = QWEN.canonical_head(raw, "file/y", 1)
     assert all(mx.all(array == 7) for array in part.arrays.values())
 
 
 def test_a_few_negative_gains_are_doubt_not_evidence() -> None:
     gains = mx.concatenate([mx.full((990,), 0.8), mx.full((10,), -0.1)])
-    assert canonical_head({"norm.weight": gains}, "x", 1).norm_shift == 1
+    assert QWEN.canonical_head({"layers.0.norm.weight": gains}, "x", 1).norm_shift == 1
     with pytest.raises(BadModelFile):
-        canonical_head({"norm.weight": gains}, "x", None)
+        QWEN.canonical_head({"layers.0.norm.weight": gains}, "x", None)
 
 
 def test_one_is_added_in_float32() -> None:
     w = mx.array([0.001, -0.3, 0.0123, -0.001], mx.bfloat16)
-    part = canonical_head({"norm.weight": w}, "x", 0)
-    assert part.arrays["norm.weight"].dtype == mx.float32
+    part = QWEN.canonical_head({"layers.0.norm.weight": w}, "x", 0)
+    assert part.arrays["layers.0.norm.weight"].dtype == mx.float32
     exact = np.array(w.astype(mx.float32)) + np.float32(1)
-    np.testing.assert_array_equal(np.array(part.arrays["norm.weight"]), exact)
+    np.testing.assert_array_equal(np.array(part.arrays["layers.0.norm.weight"]), exact)
 
 
 def test_what_is_no_number_is_refused() -> None:
     with pytest.raises(BadModelFile, match="not numbers"):
-        canonical_head({"norm.weight": mx.array([0.0, float("nan")])}, "x", 0)
+        QWEN.canonical_head({"layers.0.norm.weight": mx.array([0.0, float("nan")])}, "x", 0)
 
 
 def test_decay_rates_become_float32_and_other_values_stay() -> None:
     raw = stored(VALUES.trunk, 0, "hf")
     raw = {name: array.astype(mx.bfloat16) for name, array in raw.items()}
-    arrays = canonical_trunk(raw, "x").arrays
+    arrays = QWEN.canonical_trunk(raw, "x").arrays
     assert arrays["layers.0.linear_attn.A_log"].dtype == mx.float32
     assert arrays["layers.0.linear_attn.norm.weight"].dtype == mx.bfloat16
     assert arrays["layers.3.self_attn.q_proj.weight"].dtype == mx.bfloat16
@@ -126,28 +138,30 @@ def test_decay_rates_become_float32_and_other_values_stay() -> None:
 def test_every_known_prefix(prefix: str, head: str) -> None:
     raw = {f"{prefix}norm.weight": 1, f"{head}fc.weight": 2, f"{head}norm.weight": 3}
     raw |= {"model.visual.blocks.0.x": 4, "vision_tower.x": 5, "lm_head.weight": 6}
-    parts = split(raw, tied=False, origin="x")
+    parts = QWEN.split(raw, UNTIED, "x")
     assert parts.trunk == {"norm.weight": 1, "lm_head.weight": 6}
-    assert parts.head == {"fc.weight": 2, "norm.weight": 3}
+    assert parts.head == {"layers.0.join.weight": 2, "layers.0.norm.weight": 3}
     assert parts.skipped == {"model.visual.blocks.0.x": 4, "vision_tower.x": 5}
 
 
 def test_copy_of_tied_output_head_is_skipped() -> None:
     raw = {"language_model.lm_head.weight": 1, "language_model.lm_head.scales": 2}
-    assert split(raw, tied=True, origin="x").skipped == raw
-    assert set(split(raw, tied=False, origin="x").trunk) == {"lm_head.weight", "lm_head.scales"}
+    assert QWEN.split(raw, TIED, "x").skipped == raw
+    assert set(QWEN.split(raw, UNTIED, "x").trunk) == {"lm_head.weight", "lm_head.scales"}
 
 
 def test_one_tensor_under_two_names_is_refused() -> None:
     raw = {"model.norm.weight": 1, "model.language_model.norm.weight": 2}
     with pytest.raises(BadModelFile, match=r"x: .*norm\.weight"):
-        split(raw, tied=True, origin="x")
+        QWEN.split(raw, TIED, "x")
 
 
 def test_heads_file_with_and_without_prefix() -> None:
-    bare = split_heads_file({"fc.weight": 1, "layers.0.x": 2, "embed_tokens.weight": 3}, "x")
-    assert bare.head == {"fc.weight": 1, "layers.0.x": 2}
+    raw = {"fc.weight": 1, "layers.0.x": 2, "embed_tokens.weight": 3}
+    bare = QWEN.split_heads_file(raw, TIED, "x")
+    assert bare.head == {"layers.0.join.weight": 1, "layers.0.x": 2}
     assert bare.skipped == {"embed_tokens.weight": 3}
-    whole_model = split_heads_file({"mtp.fc.weight": 1, "model.layers.0.x": 2}, "x")
-    assert whole_model.head == {"fc.weight": 1}
+    raw = {"mtp.fc.weight": 1, "model.layers.0.x": 2}
+    whole_model = QWEN.split_heads_file(raw, TIED, "x")
+    assert whole_model.head == {"layers.0.join.weight": 1}
     assert whole_model.skipped == {"model.layers.0.x": 2}

@@ -1,0 +1,85 @@
+"""One block of a decoder: a mixer of positions and a feed-forward around the residual."""
+
+from typing import Protocol
+
+import mlx.core as mx
+
+from mlx_engine.cache.contract import LayerCache
+from mlx_engine.models import specs
+from mlx_engine.models.attention import Attention, Masks
+from mlx_engine.models.delta_net import DeltaNet
+from mlx_engine.models.experts import ExpertFeedForward
+from mlx_engine.models.latent_attention import LatentAttention
+from mlx_engine.models.layers import GatedFeedForward, Norm
+from mlx_engine.models.weights import Part
+
+
+class Mixer(Protocol):
+    """Attention of one kind or another: each row reads those before it through a cache."""
+
+    @property
+    def dtype(self) -> mx.Dtype:
+        """Element type the layer works in."""
+
+    def make_cache(self) -> LayerCache:
+        """An empty one of the kind it reads."""
+
+    def __call__(self, x: mx.array, cache: LayerCache, masks: Masks) -> mx.array:
+        """[1, T, H] -> [1, T, H]."""
+
+    def onto(self, residual: mx.array, x: mx.array, cache: LayerCache, masks: Masks) -> mx.array:
+        """residual + what comes of x."""
+
+
+def mixer_of(block: specs.Block, part: Part, eps: float) -> Mixer:
+    """Built with the tensors of a part."""
+    spec, inner = block.mixer, part.below(block.mixer.prefix)
+    if isinstance(spec, specs.Attention):
+        return Attention(spec, inner, eps)
+    if isinstance(spec, specs.Latent):
+        return LatentAttention(spec, inner, eps)
+    return DeltaNet(spec, inner, eps)
+
+
+class DecoderBlock:
+    """A Block (specs.py) with its tensors."""
+
+    def __init__(self, block: specs.Block, part: Part, model: specs.ModelSpec) -> None:
+        feed = part.below(block.feed.prefix)
+        norms = {name: Norm.read(part, name, model.eps) for name in block.norm_names}
+        self._scale = block.residual_scale
+        self._norm = norms.get("input_layernorm")
+        self._second_norm = norms.get("post_attention_layernorm")
+        self._out_norm = norms.get("mixer_out_norm")
+        self._second_out_norm = norms.get("feed_out_norm")
+        self._mixer = mixer_of(block, part, model.eps)
+        self._feed = (
+            ExpertFeedForward.read(feed, block.feed)
+            if isinstance(block.feed, specs.Experts)
+            else GatedFeedForward.read(feed, block.feed)
+        )
+
+    @property
+    def dtype(self) -> mx.Dtype:
+        """Element type the block works in."""
+        return self._mixer.dtype
+
+    def make_cache(self) -> LayerCache:
+        """An empty cache for its mixer."""
+        return self._mixer.make_cache()
+
+    def __call__(self, x: mx.array, cache: LayerCache, masks: Masks) -> mx.array:
+        """[1, T, H] -> [1, T, H]."""
+        read = x if self._norm is None else self._norm(x)
+        if self._out_norm is None and self._scale == 1.0:
+            x = self._mixer.onto(x, read, cache, masks)
+        else:
+            x = self._joined(x, self._mixer(read, cache, masks), self._out_norm)
+        read = x if self._second_norm is None else self._second_norm(x)
+        if self._second_out_norm is None and self._scale == 1.0:
+            return self._feed.onto(x, read)
+        return self._joined(x, self._feed(read), self._second_out_norm)
+
+    def _joined(self, residual: mx.array, made: mx.array, norm: Norm | None) -> mx.array:
+        normed = made if norm is None else norm(made)
+        return residual + (normed if self._scale == 1.0 else normed * self._scale)

@@ -1,0 +1,149 @@
+"""A model from its description: embedding, blocks, a norm, an output head, and its MTP heads."""
+
+from collections.abc import Sequence
+
+import mlx.core as mx
+
+from mlx_engine.cache.layer_caches import LayerCaches
+from mlx_engine.models import specs
+from mlx_engine.models.attention import Masks
+from mlx_engine.models.blocks import DecoderBlock
+from mlx_engine.models.contract import MtpHead
+from mlx_engine.models.few_rows import FewRows
+from mlx_engine.models.layers import Embedding, Linear, Norm
+from mlx_engine.models.mtp_head import DecoderHead
+from mlx_engine.models.weights import Part, WeightTable
+
+
+def build_decoder(
+    spec: specs.ModelSpec, trunk: WeightTable, heads: WeightTable | None
+) -> "Decoder":
+    """The model; BadModelFile when a tensor is missing, misshapen or left over."""
+    model = Decoder(spec, trunk, heads)
+    trunk.check_all_used()
+    if heads is not None:
+        heads.check_all_used()
+    return model
+
+
+class Decoder:
+    """models/contract.py's Adapter for every family that is described by a ModelSpec."""
+
+    def __init__(
+        self, spec: specs.ModelSpec, trunk: WeightTable, heads: WeightTable | None
+    ) -> None:
+        part = Part(trunk, "", spec.tensors(trunk.names))
+        matrix = part.matrix("embed_tokens")
+        self._spec = spec
+        self._norm = Norm.read(part, "norm", spec.eps)
+        self._blocks = [
+            DecoderBlock(block, part.below(f"layers.{number}"), spec)
+            for number, block in enumerate(spec.blocks)
+        ]
+        dtype = matrix.dtype if matrix.mode == "dense" else self._blocks[0].dtype
+        self._embedding = Embedding(matrix, dtype, spec.embed_scale)
+        output = part.matrix("lm_head") if "lm_head.weight" in part else matrix
+        bias = part.vector("lm_head.bias", output.dtype) if spec.logit_bias else None
+        self._output = Linear.of(output, trunk.kernels, bias)
+        is_plain = bias is None and spec.logit_scale == 1.0
+        self._picks = FewRows.of(output, trunk.kernels, "pick") if is_plain else None
+        self._residual_out = spec.heads is not None and spec.heads.trunk_state == "residual"
+        if self._residual_out:
+            self._picks = None  # hidden states are not yet what the output head takes
+        count = 0 if heads is None else _heads_in(heads)
+        self._heads = [
+            DecoderHead(spec, number, heads, self._embedding, self._output)
+            for number in range(count)
+            if heads is not None
+        ]
+
+    @property
+    def vocabulary(self) -> int:
+        """Rows of the output head."""
+        return self._spec.vocabulary
+
+    @property
+    def hidden_size(self) -> int:
+        """Width of the residual stream."""
+        return self._spec.hidden
+
+    @property
+    def layers(self) -> int:
+        """How many blocks the trunk has."""
+        return len(self._blocks)
+
+    @property
+    def mtp_depth(self) -> int:
+        """Heads that are there."""
+        return len(self._heads)
+
+    @property
+    def later_heads(self) -> Sequence[MtpHead]:
+        """Those after the first, which take turns with it."""
+        return tuple(self._heads[1:])
+
+    @property
+    def plain_only(self) -> None:
+        """All its caches keep any prefix."""
+        return None
+
+    @property
+    def output_rows(self) -> FewRows | None:
+        """The output head for choosing without logits."""
+        return self._picks
+
+    def make_caches(self) -> LayerCaches:
+        """Empty caches for the trunk."""
+        return LayerCaches([block.make_cache() for block in self._blocks])
+
+    def embed(self, tokens: mx.array) -> mx.array:
+        """Int tokens [..., T] -> [..., T, H]."""
+        return self._embedding(tokens)
+
+    def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
+        """Int tokens [1, T] -> the hidden states [1, T, H] that output head and heads read."""
+        return self.forward_with(tokens, caches, ())
+
+    def forward_with(self, tokens: mx.array, caches: LayerCaches, after: Sequence[int]) -> mx.array:
+        """The same and, behind them, the residuals after these layers (-1: the embedding)."""
+        x, masks = self._embedding(tokens), Masks()
+        heard = {-1: x} if after else {}
+        for number, (block, cache) in enumerate(zip(self._blocks, caches.layers, strict=True)):
+            x = block(x, cache, masks)
+            if number in after:
+                heard[number] = x
+        hidden = x if self._residual_out else self._norm(x)
+        if not after:
+            return hidden
+        return mx.concatenate([hidden, *(heard[number] for number in after)], axis=-1)
+
+    def logits(self, hidden: mx.array) -> mx.array:
+        """Hidden [1, T, H] -> float32 logits [1, T, V]."""
+        normed = self._norm(hidden) if self._residual_out else hidden
+        logits = self._output(normed).astype(mx.float32)
+        scale = self._spec.logit_scale
+        return logits if scale == 1.0 else logits * scale
+
+    def make_head_caches(self) -> LayerCaches:
+        """Empty caches for the first head, none where there is none."""
+        return self._heads[0].make_head_caches() if self._heads else LayerCaches([])
+
+    def mtp_forward(self, tokens: mx.array, hidden: mx.array, caches: LayerCaches) -> mx.array:
+        """Tokens [1, T] and the hidden states before them [1, T, H] -> the first head's states."""
+        return self._heads[0].mtp_forward(tokens, hidden, caches)
+
+    @property
+    def mtp_output(self) -> Linear | None:
+        """The output head of the first head, often the trunk's."""
+        return self._heads[0].mtp_output if self._heads else None
+
+    def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
+        """The first head's states through its output head or another, float32 [1, T, V]."""
+        return self._heads[0].mtp_logits(hidden, output)
+
+
+def _heads_in(table: WeightTable) -> int:
+    count = 0
+    while f"layers.{count}.join.weight" in table:
+        count += 1
+    return count

@@ -1,0 +1,207 @@
+"""Qwen3.5 / 3.6, dense and with experts, and Qwen3-Next: Gated DeltaNet and gated attention.
+
+Every full_attention_interval-th layer attends, and its output is gated by sigmoid; the others
+recur. The one MTP head (`mtp.*`) has an attention layer and a feed-forward like the trunk's; it
+reads states after the final norm and hands on its own after its norm. Norms are stored as w by
+Hugging Face and as 1 + w by MLX, who also write the convolution [C, 1, K] and [C, K, 1]
+(mlx-lm #1442).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.rope import rope_of
+from mlx_engine.models.spec_family import SpecFamily
+from mlx_engine.models.specs import Attention, Block, Delta, Experts, FeedForward, Heads, ModelSpec
+from mlx_engine.models.stored_forms import Piece, Recipe, Recipes, expert_recipes
+from mlx_engine.models.tensor_names import HeadNames
+
+if TYPE_CHECKING:
+    import mlx.core as mx
+
+_WITH_EXPERTS = ("qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next")
+_CONVOLUTION = ".linear_attn.conv1d.weight"
+_JOINED = re.compile(r"(.+)\.(in_proj_qkvz|in_proj_ba)\.(weight|scales|biases)")
+
+
+class Qwen35(SpecFamily):
+    """`qwen3_5`, `qwen3_5_moe` and `qwen3_next`, whose config does not tell of its heads."""
+
+    head_names = HeadNames(
+        {
+            "fc": "join",
+            "pre_fc_norm_embedding": "enorm",
+            "pre_fc_norm_hidden": "hnorm",
+        }
+    )
+    norms = "either"
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Hugging Face's config."""
+        layers = fields.layers()
+        kinds = _kinds(fields, layers)
+        attention, delta = _attention(fields), _delta(fields)
+        feeds = [_feed(fields, layer) for layer in range(layers)]
+        blocks = tuple(
+            Block(delta if kind == "linear_attention" else attention, feed)
+            for kind, feed in zip(kinds, feeds, strict=True)
+        )
+        experts = next((feed for feed in feeds if isinstance(feed, Experts)), feeds[0])
+        return ModelSpec(
+            hidden=fields.count("hidden_size"),
+            vocabulary=fields.count("vocab_size"),
+            context=fields.count("max_position_embeddings", least=8),
+            eps=fields.number("rms_norm_eps", 1e-6),
+            blocks=blocks,
+            tied=fields.flag("tie_word_embeddings", default=False),
+            heads=Heads(
+                blocks=(Block(attention, experts),),
+                promised=fields.count("mtp_num_hidden_layers", 0, least=0),
+            ),
+        )
+
+    def recipes(self, names: Iterable[str], spec: ModelSpec) -> Recipes:
+        """Qwen3-Next joins projections by key head."""
+        listed = list(names)
+        mixers = (block.mixer for block in spec.blocks)
+        delta = next((mixer for mixer in mixers if isinstance(mixer, Delta)), None)
+        experts = expert_recipes(listed)
+        return experts if delta is None else {**experts, **_projections(listed, delta)}
+
+    def stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
+        """Convolutions [C, K, 1]; decay rates in float32."""
+        import mlx.core as mx
+
+        made = dict(raw)
+        for name, array in raw.items():
+            if name.endswith(_CONVOLUTION) and array.ndim == 3 and array.shape[1] == 1:
+                made[name] = array.swapaxes(1, 2)
+            elif name.endswith(".A_log"):
+                made[name] = array.astype(mx.float32)
+        return made
+
+    def presumed_shift(self, raw: Mapping[str, mx.array]) -> int | None:
+        """0 for the convolution's layout of Hugging Face, 1 for MLX's."""
+        for name, array in raw.items():
+            if name.endswith(_CONVOLUTION) and array.ndim == 3 and array.shape[1] != array.shape[2]:
+                return 0 if array.shape[1] == 1 else 1
+        return None
+
+
+def _kinds(fields: ConfigFields, layers: int) -> list[str]:
+    interval = fields.count("full_attention_interval", 4)
+    expected = [
+        "linear_attention" if (layer + 1) % interval else "full_attention"
+        for layer in range(layers)
+    ]
+    listed = fields.words("layer_types")
+    if listed and list(listed) != expected:
+        raise fields.wrong(
+            "layer_types", list(listed), "the order that full_attention_interval gives"
+        )
+    return expected
+
+
+def _attention(fields: ConfigFields) -> Attention:
+    hidden, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
+    head = fields.count("head_dim", hidden // heads)
+    fields.require_multiple("num_attention_heads", "num_key_value_heads")
+    bias = fields.flag("attention_bias", default=False)
+    return Attention(
+        heads=heads,
+        kv_heads=fields.count("num_key_value_heads"),
+        key_dim=head,
+        value_dim=head,
+        rope=rope_of(fields, head, base=1e7, share=0.25),
+        qkv_bias=bias,
+        out_bias=bias,
+        qk_norm="head",
+        gate="element",
+    )
+
+
+def _delta(fields: ConfigFields) -> Delta:
+    fields.require_multiple("linear_num_value_heads", "linear_num_key_heads")
+    return Delta(
+        key_heads=fields.count("linear_num_key_heads"),
+        value_heads=fields.count("linear_num_value_heads"),
+        key_dim=fields.count("linear_key_head_dim"),
+        value_dim=fields.count("linear_value_head_dim"),
+        taps=fields.count("linear_conv_kernel_dim", 4),
+    )
+
+
+def _feed(fields: ConfigFields, layer: int) -> FeedForward | Experts:
+    """Every decoder_sparse_step-th layer has experts, but those of mlp_only_layers."""
+    step = fields.count("decoder_sparse_step", 1)
+    is_dense = layer in fields.counts("mlp_only_layers") or (layer + 1) % step != 0
+    if is_dense or not _has_experts(fields):
+        return FeedForward(fields.count("intermediate_size"))
+    count = fields.count("num_experts", most=2**16)
+    return Experts(
+        count=count,
+        per_token=fields.count("num_experts_per_tok", most=count),
+        feed=FeedForward(fields.count("moe_intermediate_size")),
+        normalise=fields.flag("norm_topk_prob", default=True),
+        shared=FeedForward(fields.count("shared_expert_intermediate_size")),
+        shared_gate=True,
+    )
+
+
+def _has_experts(fields: ConfigFields) -> bool:
+    """By the kind of model, or by a count of experts in an ordinary one."""
+    named = any(kind in _WITH_EXPERTS for kind in fields.model_types)
+    return named or (fields.has("num_experts") and fields.count("num_experts", least=0) > 0)
+
+
+class JoinedRows(NamedTuple):
+    """Rows of the joined matrices, for each matrix that is made of them, in our order.
+
+    For each key head `in_proj_qkvz` has a query, a key, the values of its group and their gates,
+    and `in_proj_ba` the group's betas and decays.
+    """
+
+    in_proj_qkv: tuple[int, ...]
+    in_proj_z: tuple[int, ...]
+    in_proj_b: tuple[int, ...]
+    in_proj_a: tuple[int, ...]
+
+
+def joined_rows(delta: Delta) -> JoinedRows:
+    """From counts of heads and sizes of one head."""
+    group = delta.value_heads // delta.key_heads
+    values = group * delta.value_dim
+    parts = _every_head(delta.key_heads, (delta.key_dim, delta.key_dim, values, values))
+    betas, decays = _every_head(delta.key_heads, (group, group))
+    return JoinedRows(parts[0] + parts[1] + parts[2], parts[3], betas, decays)
+
+
+def _every_head(heads: int, widths: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """For each width the rows of that part, head after head."""
+    whole, starts = sum(widths), [sum(widths[:n]) for n in range(len(widths))]
+    return [
+        tuple(head * whole + start + row for head in range(heads) for row in range(width))
+        for start, width in zip(starts, widths, strict=True)
+    ]
+
+
+def _projections(names: Iterable[str], delta: Delta) -> dict[str, Recipe]:
+    """Recipes for the joined projections among `names`."""
+    recipes: dict[str, Recipe] = {}
+    found = [match for match in map(_JOINED.fullmatch, names) if match is not None]
+    rows = joined_rows(delta) if found else None
+    for match in found:
+        assert rows is not None
+        parts = (
+            {"in_proj_qkv": rows.in_proj_qkv, "in_proj_z": rows.in_proj_z}
+            if match[2] == "in_proj_qkvz"
+            else {"in_proj_b": rows.in_proj_b, "in_proj_a": rows.in_proj_a}
+        )
+        for part, wanted in parts.items():
+            name = f"{match[1]}.{part}.{match[3]}"
+            recipes[name] = Recipe((Piece(match[0], wanted),))
+    return recipes

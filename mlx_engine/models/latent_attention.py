@@ -1,0 +1,134 @@
+"""Multi-head latent attention (arXiv 2405.04434), computed alike for one row and for several.
+
+A block of up to ABSORBED_ROWS rows multiplies its queries by the matrix that unpacks keys and
+attends to the latents themselves ("absorbed"); a longer one, of a prompt, unpacks keys and values
+from the latents, which costs less there. Verify passes are short, so a row's bits do not tell
+whether it was drafted.
+"""
+
+from dataclasses import dataclass
+
+import mlx.core as mx
+
+from mlx_engine.cache.attention import AttentionCache
+from mlx_engine.cache.contract import LayerCache
+from mlx_engine.models import specs
+from mlx_engine.models.attention import Masks
+from mlx_engine.models.layers import Linear, Norm, ResidualLinear, Rotation
+from mlx_engine.models.matrix import Matrix, values_of
+from mlx_engine.models.weights import Part
+
+ABSORBED_ROWS = 128
+"""Of DeepSeek-V3's sizes absorbing is cheaper up to 170 rows, whatever the length before them."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadMatrices:
+    """A matrix [N, K] for each head, multiplied from either side.
+
+    is_transposed: they are stored as [K, N].
+    """
+
+    matrices: Matrix
+    is_transposed: bool = False
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """x [1, heads, T, K], or one head for all -> x W^T [1, heads, T, N]."""
+        return self._product(x, transpose=not self.is_transposed)
+
+    def back(self, x: mx.array) -> mx.array:
+        """x [1, heads, T, N] -> x W [1, heads, T, K]."""
+        return self._product(x, transpose=self.is_transposed)
+
+    def _product(self, x: mx.array, *, transpose: bool) -> mx.array:
+        stack = self.matrices
+        if stack.scales is not None:
+            return mx.quantized_matmul(
+                x,
+                stack.weight,
+                stack.scales,
+                stack.biases,
+                transpose=transpose,
+                group_size=stack.group_size,
+                bits=stack.bits,
+                mode=stack.mode,
+            )
+        values = stack.weight if stack.mode == "dense" else values_of(stack, x.dtype)
+        return x @ (values.swapaxes(-1, -2) if transpose else values)
+
+
+class LatentAttention:
+    """The mixer of a block that attends to latents.
+
+    Its cache has latents in the place of keys and rotated keys in that of values.
+    """
+
+    def __init__(self, spec: specs.Latent, part: Part, eps: float) -> None:
+        del eps  # the norms of latents have their own
+        self._spec, self._rotate = spec, Rotation(spec.rope)
+        self._to_latent = Linear.read(part, "kv_a_proj_with_mqa")
+        self._latent_norm = Norm.read(part, "kv_a_layernorm", spec.eps)
+        self._out = ResidualLinear.read(part, "o_proj")
+        is_direct = spec.q_rank is None
+        self._to_query_latent = None if is_direct else Linear.read(part, "q_a_proj")
+        self._query_norm = None if is_direct else Norm.read(part, "q_a_layernorm", spec.eps)
+        self._queries = Linear.read(part, "q_proj" if is_direct else "q_b_proj")
+        if "kv_b_proj.weight" in part:
+            keys, values = part.by_head("kv_b_proj", spec.heads, (spec.nope, spec.value_dim))
+            self._unpack_keys = HeadMatrices(keys)
+        else:
+            self._unpack_keys = HeadMatrices(part.matrices("embed_q"), is_transposed=True)
+            values = part.matrices("unembed_out")
+        self._unpack_values = HeadMatrices(values)
+
+    @property
+    def dtype(self) -> mx.Dtype:
+        """Element type the layer works in."""
+        return self._to_latent.matrix.dtype
+
+    def make_cache(self) -> LayerCache:
+        """An empty one."""
+        return AttentionCache()
+
+    def __call__(self, x: mx.array, cache: LayerCache, masks: Masks) -> mx.array:
+        """Normed hidden states [1, T, H] -> [1, T, H]."""
+        del masks
+        return self._out.linear(self._attended(x, cache))
+
+    def onto(self, residual: mx.array, x: mx.array, cache: LayerCache, masks: Masks) -> mx.array:
+        """residual + what comes of x."""
+        del masks
+        return self._out(residual, self._attended(x, cache))
+
+    def _attended(self, x: mx.array, cache: LayerCache) -> mx.array:
+        """[1, T, H] -> what the output projection takes."""
+        assert isinstance(cache, AttentionCache)
+        spec, position, rows = self._spec, cache.length, x.shape[1]
+        straight, rotated = mx.split(self._by_head(x), [spec.nope], axis=-1)
+        latent, key = mx.split(self._to_latent(x)[:, None], [spec.kv_rank], axis=-1)
+        latents, keys = cache.write(self._latent_norm(latent), self._rotate(key, position))
+        scores = (self._rotate(rotated, position) * spec.scale) @ keys.swapaxes(-1, -2)
+        if rows > 1:
+            seen = mx.arange(position + rows)[None] <= mx.arange(position, position + rows)[:, None]
+            scores = mx.where(seen, scores, mx.finfo(scores.dtype).min)
+        if rows <= ABSORBED_ROWS:
+            absorbed = self._unpack_keys.back(straight)
+            heads = self._unpack_values(self._softmax(absorbed, latents, latents, scores))
+        else:
+            unpacked = self._unpack_keys(latents)
+            heads = self._softmax(straight, unpacked, self._unpack_values(latents), scores)
+        return heads.swapaxes(1, 2).reshape(1, rows, spec.heads * spec.value_dim)
+
+    def _by_head(self, x: mx.array) -> mx.array:
+        """Queries [1, heads, T, nope + rotated]."""
+        if self._to_query_latent is not None and self._query_norm is not None:
+            x = self._query_norm(self._to_query_latent(x))
+        return self._queries(x).reshape(1, x.shape[1], self._spec.heads, -1).swapaxes(1, 2)
+
+    def _softmax(
+        self, queries: mx.array, keys: mx.array, values: mx.array, added: mx.array
+    ) -> mx.array:
+        """Attention with `added` to its scores."""
+        return mx.fast.scaled_dot_product_attention(
+            queries, keys, values, scale=self._spec.scale, mask=added
+        )

@@ -1,0 +1,79 @@
+"""MTP heads: a token and the hidden state before it joined, a decoder block, a norm, an output.
+
+One head drafts on from its own states, or several take turns (specs.Heads). Which hidden state a
+head reads and hands on differs by family (DeepSeek-V3, arXiv 2412.19437, section 2.2, leaves it
+open): after the norm that ends trunk or head, or the residual before it.
+"""
+
+import mlx.core as mx
+
+from metal_kernels.mtp_input import Norms
+from mlx_engine.cache.layer_caches import LayerCaches
+from mlx_engine.models import specs
+from mlx_engine.models.attention import Masks
+from mlx_engine.models.blocks import DecoderBlock
+from mlx_engine.models.few_rows import FewRows
+from mlx_engine.models.layers import Embedding, Linear, Norm
+from mlx_engine.models.weights import Part, WeightTable
+
+
+class DecoderHead:
+    """models/contract.py's MtpHead, number `number` of a model, with its tensors from a table.
+
+    embedding, output: the trunk's, used where the head has none of its own.
+    """
+
+    def __init__(
+        self,
+        spec: specs.ModelSpec,
+        number: int,
+        table: WeightTable,
+        embedding: Embedding,
+        output: Linear,
+    ) -> None:
+        assert spec.heads is not None
+        prefix, eps = f"layers.{number}.", spec.eps
+        shapes = specs.shapes_below(spec.head_tensors(table.names), prefix)
+        part = Part(table, prefix, shapes)
+        self.vocabulary = spec.vocabulary
+        self._heads = spec.heads
+        self._embedding_norm = Norm.read(part, "enorm", eps)
+        self._hidden_norm = Norm.read(part, "hnorm", eps)
+        self._join = Linear.read(part, "join")
+        norms = (self._embedding_norm.weight, self._hidden_norm.weight)
+        first, second = (weight.astype(mx.float32) for weight in norms)
+        self._norms = Norms(first, second, eps)
+        can_join = spec.heads.embedding_first
+        matrix = self._join.matrix
+        self._joining = FewRows.of(matrix, table.kernels, "mtp-input") if can_join else None
+        self._block = DecoderBlock(spec.heads.blocks[number], part, spec)
+        self._norm = Norm.read(part, "norm", eps)
+        self._embed = embedding
+        if "embed_tokens.weight" in part:
+            own = part.matrix("embed_tokens")
+            self._embed = Embedding(own, own.dtype, spec.embed_scale)
+        self.mtp_output = Linear.read(part, "output") if "output.weight" in part else output
+
+    def make_head_caches(self) -> LayerCaches:
+        """An empty cache for the one block."""
+        return LayerCaches([self._block.make_cache()])
+
+    def mtp_forward(self, tokens: mx.array, hidden: mx.array, caches: LayerCaches) -> mx.array:
+        """Tokens [1, T] and the hidden states before them [1, T, H] -> the head's states."""
+        (cache,) = caches.layers
+        state = self._block(self._joined(self._embed(tokens), hidden), cache, Masks())
+        return self._norm(state) if self._heads.chain_state == "normed" else state
+
+    def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
+        """The head's states through its output head or another, float32 [1, T, rows of it]."""
+        is_normed = self._heads.chain_state == "normed"
+        normed = hidden if is_normed else self._norm(hidden)
+        return (output or self.mtp_output)(normed).astype(mx.float32)
+
+    def _joined(self, embedded: mx.array, hidden: mx.array) -> mx.array:
+        """Both normed, side by side, projected."""
+        if self._joining is not None and self._joining.takes(embedded):
+            return self._joining.join(embedded, hidden, self._norms)
+        both = [self._embedding_norm(embedded), self._hidden_norm(hidden)]
+        ordered = both if self._heads.embedding_first else both[::-1]
+        return self._join(mx.concatenate(ordered, axis=-1))

@@ -1,0 +1,93 @@
+"""Whether a file stores the weights of its norms as w, used as 1 + w, or as used.
+
+Hugging Face stores a zero-centred w for some families; MLX conversions of them store 1 + w. What a
+file holds is decided once for the trunk and once for the heads. Two things bear witness:
+
+- how the rest of the file is stored, where that tells who wrote it (a family's `presumed_shift`).
+  Heads in the same files are presumed alike.
+- the values: the gain a trained norm applies is positive, and part of the gains lie below one. So
+  with s = 0 for w, 1 for 1 + w, 2 for a shift done twice, the stored values reach down to s, and
+  hardly any lie below. Means say less: the gains before a head's join are near 0.3 in real heads,
+  and their w all negative (omlx #3750, MTPLX #511).
+
+Where the two disagree the values win, with a Reason; where neither speaks the file is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from mlx_engine.values.errors import BadModelFile
+from mlx_engine.values.reason import Reason
+
+if TYPE_CHECKING:
+    import mlx.core as mx
+
+_STORED_AS = ("as w, to be used as 1 + w", "as used, 1 + w", "with 1 added twice, as 2 + w")
+
+# Share of values at or below s: this many are "part of them", fewer than that "hardly any".
+_PART, _HARDLY_ANY = 0.05, 0.005
+
+
+def is_shifted(name: str) -> bool:
+    """Norms of the 1 + w kind; the gated norm inside linear attention is an ordinary one."""
+    return name.endswith("norm.weight") and not name.endswith("linear_attn.norm.weight")
+
+
+def norm_shift(raw: Mapping[str, mx.array], presumed: int | None, part: str, origin: str) -> int:
+    """0 where 1 is still to be added, 1 where it was, 2 where it was twice.
+
+    presumed: what the rest of the files suggests. BadModelFile where there is no telling.
+    """
+    by_values = _shift_by_values(raw, origin)
+    shift = presumed if by_values is None else by_values
+    if shift is None:
+        raise BadModelFile(
+            f"{origin}: the norm weights of the {part} leave open whether they are stored as w or "
+            "as 1 + w, and nothing else in the file tells. Take the heads from the original "
+            "Hugging Face files, or convert model and heads together."
+        )
+    return shift
+
+
+def shift_reasons(presumed: int | None, shift: int, part: str) -> tuple[Reason, ...]:
+    """Why the values were read otherwise than the files suggest; nothing when they were not."""
+    if shift == presumed or (presumed is None and shift != 2):
+        return ()
+    words = f"The norm weights of the {part} are stored {_STORED_AS[shift]}"
+    if presumed is not None:
+        words += f", although the rest of the files is stored {_STORED_AS[presumed]}"
+    return (Reason(f"{part}-norms-corrected", f"{words}: put right while loading."),)
+
+
+def shifted(raw: Mapping[str, mx.array], shift: int) -> dict[str, mx.array]:
+    """Norms as used, added in float32: bfloat16 would round 1 + w by up to 0.4 %."""
+    import mlx.core as mx
+
+    return {
+        name: array.astype(mx.float32) + (1 - shift) if is_shifted(name) else array
+        for name, array in raw.items()
+    }
+
+
+def _shift_by_values(raw: Mapping[str, mx.array], origin: str) -> int | None:
+    """The shift the values speak for, None in doubt; BadModelFile for what is not a number."""
+    import mlx.core as mx
+
+    norms = [a.astype(mx.float32).reshape(-1) for name, a in raw.items() if is_shifted(name)]
+    if not norms:
+        return None
+    values = mx.concatenate(norms)
+    if not mx.isfinite(values).all().item():
+        raise BadModelFile(
+            f"{origin}: norm weights hold values that are not numbers. The file is damaged: get it "
+            "again."
+        )
+    for shift in range(len(_STORED_AS)):
+        share = float((values <= shift).mean())
+        if share >= _PART:
+            return shift
+        if share > _HARDLY_ANY:
+            return None
+    return None

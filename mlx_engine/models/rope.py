@@ -1,0 +1,163 @@
+"""Rotation by position as configs ask for it: every kind of scaling, as factors of the periods.
+
+Configs of transformers 4 have `rope_theta`, `partial_rotary_factor` and `rope_scaling`; those of
+5 have all in `rope_parameters`, or one such object for each kind of layer there. Scaling multiplies
+the period of each pair of elements by a factor, and what is rotated by one magnitude:
+
+- linear: every period by `factor`.
+- llama3: long periods by `factor`, short ones by 1, those between by a blend.
+- yarn (arXiv 2309.00071): by 1 for pairs that turn often within the trained length, by `factor` for
+  those that turn rarely; the magnitude is 0.1 ln factor + 1 unless the config says otherwise.
+- longrope (arXiv 2402.13753): listed, one list up to the trained length and one beyond it. A row is
+  rotated by its own position, so what was read before is not read again.
+- listed: as GGUF files have it.
+"""
+
+import math
+
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.specs import Rope
+from mlx_engine.values.errors import UnsupportedModel
+
+
+def rope_of(
+    fields: ConfigFields,
+    head: int,
+    *,
+    kind: str = "full_attention",
+    base: float = 10000.0,
+    share: float = 1.0,
+    interleaved: bool = False,
+) -> Rope:
+    """Of layers of one kind, whose heads have `head` elements.
+
+    base, share: the base of periods and the part of a head that is rotated where the config does
+    not say. BadModelFile names a wrong key, UnsupportedModel a scaling that is not run.
+    """
+    rope = fields.rope(kind)
+    width = int(head * rope.number("partial_rotary_factor", share))
+    if width < 2 or width > head or width % 2:
+        raise fields.wrong("partial_rotary_factor", width / head, "an even part of a head")
+    theta = rope.number("rope_theta", base)
+    if theta <= 1:
+        raise rope.wrong("rope_theta", theta, "a number above 1")
+    return scaled(Rope(width, theta, interleaved=interleaved), rope, fields)
+
+
+def scaled(plain: Rope, rope: ConfigFields, fields: ConfigFields) -> Rope:
+    """The rotation with the scaling that `rope` asks for; fields: the whole config."""
+    name = rope.word("rope_type", rope.word("type", "default"))
+    pairs, magnitude, late = plain.width // 2, 1.0, None
+    trained = _trained(rope, fields)
+    if name in ("default", "mrope"):
+        return plain
+    if name == "linear":
+        factors = (rope.number("factor", 1.0),) * pairs
+    elif name == "llama3":
+        factors = _llama3(plain, rope, trained)
+    elif name == "yarn":
+        factors, magnitude = _yarn(plain, rope, trained), _yarn_magnitude(rope, fields, trained)
+    elif name in ("longrope", "su"):
+        factors = _listed(rope, "short_factor", pairs)
+        late = _listed(rope, "long_factor", pairs)
+        magnitude = _longrope_magnitude(rope, fields, trained)
+    elif name == "listed":
+        factors, magnitude = _listed(rope, "factors", pairs), rope.number("magnitude", 1.0)
+    else:
+        raise UnsupportedModel(
+            f"{fields.origin}: stretches its context by rope scaling {ascii(name)[:40]}, which "
+            "this version does not. Take the model without it."
+        )
+    begins = 0 if late is None else round(trained)
+    return Rope(plain.width, plain.base, factors, magnitude, plain.interleaved, late, begins)
+
+
+def score_magnitude(fields: ConfigFields) -> float:
+    """What latent attention multiplies scores by under YaRN: (0.1 mscale_all_dim ln f + 1)²."""
+    rope = fields.rope("full_attention")
+    if rope.word("rope_type", rope.word("type", "default")) != "yarn":
+        return 1.0
+    factor = _factor(rope, fields, _trained(rope, fields))
+    return _log_magnitude(factor, rope.number_from_0("mscale_all_dim", 0.0)) ** 2
+
+
+def _periods(rope: Rope) -> list[float]:
+    """Tokens in which each pair turns by one radian."""
+    return [rope.base ** (2 * pair / rope.width) for pair in range(rope.width // 2)]
+
+
+def _llama3(plain: Rope, rope: ConfigFields, trained: float) -> tuple[float, ...]:
+    factor = rope.number("factor", 8.0)
+    low, high = rope.number("low_freq_factor", 1.0), rope.number("high_freq_factor", 4.0)
+    if high <= low:
+        raise rope.wrong("high_freq_factor", high, f"a number above low_freq_factor={low}")
+    factors = []
+    for period in _periods(plain):
+        turns = trained / (2 * math.pi * period)
+        smooth = min(1.0, max(0.0, (turns - low) / (high - low)))
+        factors.append(1 / ((1 - smooth) / factor + smooth))
+    return tuple(factors)
+
+
+def _yarn(plain: Rope, rope: ConfigFields, trained: float) -> tuple[float, ...]:
+    def turning(rotations: float) -> float:
+        """The pair that turns so often within the trained length."""
+        turns = trained / (rotations * 2 * math.pi)
+        return plain.width * math.log(turns) / (2 * math.log(plain.base))
+
+    low = turning(rope.number("beta_fast", 32.0))
+    high = turning(rope.number("beta_slow", 1.0))
+    if rope.flag("truncate", default=True):
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0.0), min(high, plain.width - 1.0)
+    span = high - low if high != low else 0.001
+    factor, factors = rope.number("factor", 1.0), []
+    for pair in range(plain.width // 2):
+        stretched = min(1.0, max(0.0, (pair - low) / span))
+        factors.append(1 / ((1 - stretched) + stretched / factor))
+    return tuple(factors)
+
+
+def _yarn_magnitude(rope: ConfigFields, fields: ConfigFields, trained: float) -> float:
+    if rope.has("attention_factor"):
+        return rope.number("attention_factor", 1.0)
+    factor = _factor(rope, fields, trained)
+    one = rope.number_from_0("mscale", 0.0)
+    every = rope.number_from_0("mscale_all_dim", 0.0)
+    if one and every:
+        return _log_magnitude(factor, one) / _log_magnitude(factor, every)
+    return _log_magnitude(factor, 1.0)
+
+
+def _log_magnitude(factor: float, weight: float) -> float:
+    return 0.1 * weight * math.log(factor) + 1.0 if factor > 1 else 1.0
+
+
+def _longrope_magnitude(rope: ConfigFields, fields: ConfigFields, trained: float) -> float:
+    if rope.has("attention_factor"):
+        return rope.number("attention_factor", 1.0)
+    factor = _factor(rope, fields, trained)
+    return math.sqrt(1 + math.log(factor) / math.log(trained)) if factor > 1 else 1.0
+
+
+def _trained(rope: ConfigFields, fields: ConfigFields) -> float:
+    """Tokens of the texts it was trained on before its context was stretched."""
+    key = "original_max_position_embeddings"
+    longest = float(fields.count("max_position_embeddings", 2048, least=8))
+    trained = rope.number(key, longest)
+    if trained < 8:
+        raise rope.wrong(key, trained, "a number from 8 on")
+    return trained
+
+
+def _factor(rope: ConfigFields, fields: ConfigFields, trained: float) -> float:
+    """By how much the context is stretched."""
+    longest = float(fields.count("max_position_embeddings", 2048))
+    return rope.number("factor", longest / trained)
+
+
+def _listed(rope: ConfigFields, key: str, pairs: int) -> tuple[float, ...]:
+    factors = rope.numbers(key)
+    if len(factors) != pairs or min(factors) <= 0:
+        raise rope.wrong(key, list(factors), f"a list of {pairs} numbers above 0")
+    return factors

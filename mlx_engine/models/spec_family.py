@@ -1,0 +1,155 @@
+"""A family that is told by a description: everything but the config's keys and names is derived."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
+
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.family import CanonicalPart, Figures, Parts
+from mlx_engine.models.norm_shift import norm_shift, shift_reasons, shifted
+from mlx_engine.models.specs import ModelSpec, Shape
+from mlx_engine.models.stored_forms import Recipes, expert_recipes
+from mlx_engine.models.tensor_names import HeadNames, Renames, TensorNames, group_of
+
+if TYPE_CHECKING:
+    import mlx.core as mx
+
+    from mlx_engine.models.contract import Adapter
+    from mlx_engine.models.weights import WeightTable
+
+T = TypeVar("T")
+
+
+class SpecFamily:
+    """The Family (models/family.py) of one model_type; a family file derives from this.
+
+    renames: the files' names within a layer where they are not ours (tensor_names.py). head_names:
+    how heads are named; None where none are run. norms: "w" for weights used as stored, "1+w" for
+    zero-centred ones, "either" where files have one or the other (norm_shift.py).
+    """
+
+    renames: ClassVar[Renames] = {}
+    head_names: ClassVar[HeadNames | None] = None
+    norms: ClassVar[Literal["w", "1+w", "either"]] = "w"
+
+    def __init__(self, model_type: str) -> None:
+        self.model_type = model_type
+        self._names = TensorNames(self.renames, self.head_names)
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """The description a config means; BadModelFile, UnsupportedModel for what cannot run."""
+        raise NotImplementedError
+
+    def recipes(self, names: Iterable[str], spec: ModelSpec) -> Recipes:
+        """How our tensors are made of stored ones: stacks of experts, parts of joined matrices."""
+        del spec
+        return expert_recipes(names)
+
+    def stored(self, raw: Mapping[str, mx.array]) -> dict[str, mx.array]:
+        """Values in the layout the model uses, where a recipe cannot say it; lazy."""
+        return dict(raw)
+
+    def presumed_shift(self, raw: Mapping[str, mx.array]) -> int | None:
+        """For norms of "either" kind: what the rest of the trunk's files suggests."""
+        del raw
+        return None
+
+    def figures(self, config: Mapping[str, object], origin: str) -> Figures:
+        """Sizes by the config."""
+        spec = self._read(config, origin)
+        heads = spec.heads
+        return Figures(
+            layers=len(spec.blocks),
+            hidden_size=spec.hidden,
+            vocabulary=spec.vocabulary,
+            context_length=spec.context,
+            promised_heads=_promised(config, origin) if heads is None else heads.promised,
+            cache=spec.cache,
+            head_caches=tuple(block.mixer.cache for block in heads.blocks) if heads else (),
+            asked_experts=spec.asked_experts,
+        )
+
+    def split(self, raw: Mapping[str, T], config: Mapping[str, object], origin: str) -> Parts[T]:
+        """Tensors of a model's own files by part."""
+        spec = self._read(config, origin)
+        return self._with_recipes(self._names.split(raw, spec, origin), spec)
+
+    def split_heads_file(
+        self, raw: Mapping[str, T], config: Mapping[str, object], origin: str
+    ) -> Parts[T]:
+        """Tensors of a file given for its heads."""
+        spec = self._read(config, origin)
+        return self._with_recipes(self._names.split_heads_file(raw, spec, origin), spec)
+
+    def trunk_shapes(
+        self, config: Mapping[str, object], present: Collection[str], origin: str
+    ) -> Mapping[str, Shape]:
+        """Of everything the trunk is built of."""
+        return self._read(config, origin).tensors(present)
+
+    def head_shapes(
+        self, config: Mapping[str, object], present: Collection[str], origin: str
+    ) -> Mapping[str, Shape]:
+        """Of the heads that are there, the first in any case."""
+        return self._read(config, origin).head_tensors(present)
+
+    def repeats(self) -> Mapping[str, str]:
+        """Embedding and output head of a head, which may be copies."""
+        names = {"embed_tokens": "embed_tokens", "output": "lm_head"}
+        return {f"layers.0.{name}": twin for name, twin in names.items()}
+
+    def sign_of_no_heads(self, config: Mapping[str, object], origin: str) -> str:
+        """Where they would be."""
+        if self.head_names is not None and self.head_names.behind_trunk:
+            return f"layer {len(self._read(config, origin).blocks)} has no eh_proj"
+        return "no mtp.* tensor is in the files"
+
+    def group(self, trunk_name: str) -> str:
+        """The tensor group of a trunk tensor."""
+        return group_of(trunk_name)
+
+    def canonical_trunk(self, raw: Mapping[str, mx.array], origin: str) -> CanonicalPart:
+        """Values as the model uses them."""
+        presumed = self.presumed_shift(raw) if self.norms == "either" else None
+        return self._canonical(raw, presumed, "model", origin)
+
+    def canonical_head(
+        self, raw: Mapping[str, mx.array], origin: str, trunk_shift: int | None
+    ) -> CanonicalPart:
+        """The heads' values as the model uses them."""
+        return self._canonical(raw, trunk_shift, "heads", origin)
+
+    def build(
+        self, config: Mapping[str, object], trunk: WeightTable, head: WeightTable | None
+    ) -> Adapter:
+        """The model with its heads."""
+        from mlx_engine.models.decoder import build_decoder
+
+        return build_decoder(self._read(config, trunk.origin), trunk, head)
+
+    def _read(self, config: Mapping[str, object], origin: str) -> ModelSpec:
+        return self.read(ConfigFields(config, origin))
+
+    def _with_recipes(self, parts: Parts[T], spec: ModelSpec) -> Parts[T]:
+        return replace(
+            parts,
+            trunk_recipes=self.recipes(parts.trunk, spec),
+            head_recipes=self.recipes(parts.head, spec),
+        )
+
+    def _canonical(
+        self, raw: Mapping[str, mx.array], presumed: int | None, part: str, origin: str
+    ) -> CanonicalPart:
+        arrays = self.stored(raw)
+        if self.norms == "w":
+            return CanonicalPart(arrays, 1, ())
+        shift = norm_shift(arrays, presumed, part, origin) if self.norms == "either" else 0
+        reasons = shift_reasons(presumed, shift, part) if self.norms == "either" else ()
+        return CanonicalPart(shifted(arrays, shift), shift, reasons)
+
+
+def _promised(config: Mapping[str, object], origin: str) -> int:
+    """Heads that a config claims for a family whose heads are not run."""
+    return ConfigFields(config, origin).count("num_nextn_predict_layers", 0, least=0)

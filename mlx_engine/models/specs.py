@@ -1,0 +1,422 @@
+"""What a model is made of, told in numbers: one frozen description for each kind of layer.
+
+A family turns a config into a `ModelSpec`; all else follows from it: the shapes of every tensor,
+the sizes of caches, and the layers that are built. No MLX here, so that files can be described
+without it. `tensors` names what a part reads within its own prefix, the only place where the shape
+of a weight is written down.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+Shape = tuple[int, ...]
+Shapes = dict[str, Shape]
+Activation = Literal["silu", "gelu_tanh", "oai"]
+State = Literal["normed", "residual"]
+"""A hidden state after or before the norm that ends trunk or head."""
+
+
+class CacheSize(NamedTuple):
+    """Elements that caches take.
+
+    values: of keys and values, for each token. window_elements: of windows that are full, stored in
+    the same type. state_elements: of recurrent states, float32.
+    """
+
+    values: int = 0
+    window_elements: int = 0
+    state_elements: int = 0
+
+    def plus(self, other: "CacheSize") -> "CacheSize":
+        """Both together."""
+        return CacheSize(*(one + two for one, two in zip(self, other, strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class Rope:
+    """Rotation by position (arXiv 2104.09864) of the first `width` elements of a head.
+
+    Pair i turns once in 2 pi base^(2 i / width) * factors[i] tokens; factors None means ones.
+    magnitude: what rotated elements are multiplied by. interleaved: pairs lie side by side, else
+    halves apart. late_factors: those of positions from `late_from` on.
+    """
+
+    width: int
+    base: float
+    factors: tuple[float, ...] | None = None
+    magnitude: float = 1.0
+    interleaved: bool = False
+    late_factors: tuple[float, ...] | None = None
+    late_from: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """Grouped-query attention (arXiv 2305.13245) with every option that families use.
+
+    scale: of scores; None for key_dim^-0.5. value_scale: of values. rope: None for none. window:
+    tokens a row sees, its own included; None for all. qk_norm: of queries and keys, head by head or
+    over all heads at once. gate: sigmoid that the result is multiplied by: for each element (rows
+    of q_proj, behind each head's query) or for each head (g_proj). sinks: a logit for each head
+    that takes a share of the softmax and gives nothing (arXiv 2309.17453).
+    """
+
+    heads: int
+    kv_heads: int
+    key_dim: int
+    value_dim: int
+    rope: Rope | None
+    qkv_bias: bool = False
+    out_bias: bool = False
+    qk_norm: Literal["none", "head", "whole"] = "none"
+    gate: Literal["none", "element", "head"] = "none"
+    sinks: bool = False
+    window: int | None = None
+    scale: float | None = None
+    value_scale: float = 1.0
+
+    prefix = "self_attn"
+
+    def tensors(self, hidden: int, *, in_halves: bool = False) -> Shapes:
+        """Names and shapes."""
+        del in_halves
+        queries = self.heads * self.key_dim
+        rows = {
+            "q": queries * (2 if self.gate == "element" else 1),
+            "k": self.kv_heads * self.key_dim,
+            "v": self.kv_heads * self.value_dim,
+        }
+        made: Shapes = {f"{part}_proj.weight": (count, hidden) for part, count in rows.items()}
+        made["o_proj.weight"] = (hidden, self.heads * self.value_dim)
+        if self.qkv_bias:
+            made |= {f"{part}_proj.bias": (count,) for part, count in rows.items()}
+        if self.out_bias:
+            made["o_proj.bias"] = (hidden,)
+        if self.qk_norm == "head":
+            made |= {"q_norm.weight": (self.key_dim,), "k_norm.weight": (self.key_dim,)}
+        if self.qk_norm == "whole":
+            made |= {"q_norm.weight": (queries,), "k_norm.weight": (rows["k"],)}
+        if self.gate == "head":
+            made["g_proj.weight"] = (self.heads, hidden)
+        if self.sinks:
+            made["sinks"] = (self.heads,)
+        return made
+
+    @property
+    def cache(self) -> CacheSize:
+        """Keys and values."""
+        each = self.kv_heads * (self.key_dim + self.value_dim)
+        return CacheSize(each) if self.window is None else CacheSize(0, self.window * each)
+
+
+@dataclass(frozen=True, slots=True)
+class Latent:
+    """Multi-head latent attention (arXiv 2405.04434): keys and values come of one small latent.
+
+    A head's key is `nope` elements made of the latent and `rope.width` rotated ones that all heads
+    share. q_rank: None where queries come straight from the hidden state. eps: of the norms of both
+    latents. bias: of what makes the latents and of the output.
+    """
+
+    heads: int
+    q_rank: int | None
+    kv_rank: int
+    nope: int
+    value_dim: int
+    rope: Rope
+    scale: float
+    eps: float
+    bias: bool = False
+
+    prefix = "self_attn"
+
+    def tensors(self, hidden: int, *, in_halves: bool = False) -> Shapes:
+        """Names and shapes; in_halves: how the matrix that unpacks latents is stored.
+
+        kv_b_proj [heads * (nope + value), rank] is how it is published; MLX's conversions have the
+        keys' half transposed, embed_q [heads, rank, nope], and unembed_out [heads, value, rank].
+        """
+        rank, rotated = self.kv_rank, self.rope.width
+        queries = self.heads * (self.nope + rotated)
+        made: Shapes = {
+            "kv_a_proj_with_mqa.weight": (rank + rotated, hidden),
+            "kv_a_layernorm.weight": (rank,),
+            "o_proj.weight": (hidden, self.heads * self.value_dim),
+        }
+        if self.q_rank is None:
+            made["q_proj.weight"] = (queries, hidden)
+        else:
+            made |= {
+                "q_a_proj.weight": (self.q_rank, hidden),
+                "q_a_layernorm.weight": (self.q_rank,),
+                "q_b_proj.weight": (queries, self.q_rank),
+            }
+        if in_halves:
+            made["embed_q.weight"] = (self.heads, rank, self.nope)
+            made["unembed_out.weight"] = (self.heads, self.value_dim, rank)
+        else:
+            made["kv_b_proj.weight"] = (self.heads * (self.nope + self.value_dim), rank)
+        if self.bias:
+            made |= {"kv_a_proj_with_mqa.bias": (rank + rotated,), "o_proj.bias": (hidden,)}
+            made |= {} if self.q_rank is None else {"q_a_proj.bias": (self.q_rank,)}
+        return made
+
+    @property
+    def cache(self) -> CacheSize:
+        """One latent and one rotated key for all heads."""
+        return CacheSize(self.kv_rank + self.rope.width)
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Gated DeltaNet (arXiv 2412.06464): a state for each value head in the place of a cache.
+
+    taps: of the causal convolution that queries, keys and values go through.
+    """
+
+    key_heads: int
+    value_heads: int
+    key_dim: int
+    value_dim: int
+    taps: int
+
+    prefix = "linear_attn"
+
+    @property
+    def values(self) -> int:
+        """Width of all values."""
+        return self.value_heads * self.value_dim
+
+    @property
+    def channels(self) -> int:
+        """Of the convolution: queries, keys and values."""
+        return 2 * self.key_heads * self.key_dim + self.values
+
+    def tensors(self, hidden: int, *, in_halves: bool = False) -> Shapes:
+        """Names and shapes."""
+        del in_halves
+        return {
+            "in_proj_qkv.weight": (self.channels, hidden),
+            "in_proj_z.weight": (self.values, hidden),
+            "in_proj_b.weight": (self.value_heads, hidden),
+            "in_proj_a.weight": (self.value_heads, hidden),
+            "out_proj.weight": (hidden, self.values),
+            "conv1d.weight": (self.channels, self.taps, 1),
+            "dt_bias": (self.value_heads,),
+            "A_log": (self.value_heads,),
+            "norm.weight": (self.value_dim,),
+        }
+
+    @property
+    def cache(self) -> CacheSize:
+        """The state, and the rows the convolution still needs."""
+        return CacheSize(0, (self.taps - 1) * self.channels, self.values * self.key_dim)
+
+
+@dataclass(frozen=True, slots=True)
+class FeedForward:
+    """down(f(gate(x), up(x))) (arXiv 2002.05202).
+
+    f is act(gate) * up, clipped where there is a limit L > 0: min(silu(gate), L) * clip(up, -L, L);
+    "oai" (gpt-oss) is (up + 1) * g * sigmoid(1.702 g) with g = min(gate, L) and up clipped.
+    """
+
+    inner: int
+    activation: Activation = "silu"
+    limit: float = 0.0
+    bias: bool = False
+
+    prefix = "mlp"
+
+    def tensors(self, hidden: int) -> Shapes:
+        """Names and shapes."""
+        rows = {"gate": self.inner, "up": self.inner, "down": hidden}
+        inputs = {"gate": hidden, "up": hidden, "down": self.inner}
+        made: Shapes = {
+            f"{part}_proj.weight": (count, inputs[part]) for part, count in rows.items()
+        }
+        if self.bias:
+            made |= {f"{part}_proj.bias": (count,) for part, count in rows.items()}
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """Each token goes through `per_token` of `count` experts, and through one that all share.
+
+    The router's scores are a softmax over all experts or a sigmoid of each, in float32. The choice
+    falls on the highest of score + choice bias (if any), within the `kept_groups` groups of equal
+    size whose two best add up to most. Weights are the scores of those chosen: where `normalise`,
+    divided by their sum (or by least_sum, if that is more); times `scale`. router_bias: of the
+    product itself. float32_router: whether that product is one of float32. shared: None for none;
+    shared_gate: whether it is multiplied by a sigmoid of its own.
+    """
+
+    count: int
+    per_token: int
+    feed: FeedForward
+    score: Literal["softmax", "sigmoid"] = "softmax"
+    choice_bias: bool = False
+    router_bias: bool = False
+    float32_router: bool = False
+    groups: int = 1
+    kept_groups: int = 1
+    normalise: bool = True
+    least_sum: float = 0.0
+    scale: float = 1.0
+    shared: FeedForward | None = None
+    shared_gate: bool = False
+
+    prefix = "mlp"
+
+    def tensors(self, hidden: int) -> Shapes:
+        """Names and shapes; the experts' matrices are stacks."""
+        made: Shapes = {"gate.weight": (self.count, hidden)}
+        if self.router_bias:
+            made["gate.bias"] = (self.count,)
+        if self.choice_bias:
+            made["gate.e_score_correction_bias"] = (self.count,)
+        stacks = self.feed.tensors(hidden)
+        made |= {f"switch_mlp.{name}": (self.count, *shape) for name, shape in stacks.items()}
+        if self.shared is not None:
+            its = self.shared.tensors(hidden)
+            made |= {f"shared_expert.{name}": shape for name, shape in its.items()}
+        if self.shared_gate:
+            made["shared_expert_gate.weight"] = (1, hidden)
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A mixer of positions and a feed-forward, each added to the residual.
+
+    norms: before each, after each (before it joins the residual), or both. residual_scale: what
+    each is multiplied by before it joins.
+    """
+
+    mixer: Attention | Latent | Delta
+    feed: FeedForward | Experts
+    norms: Literal["before", "after", "both"] = "before"
+    residual_scale: float = 1.0
+
+    def tensors(self, hidden: int, *, in_halves: bool = False) -> Shapes:
+        """Names and shapes; in_halves: as for Latent."""
+        mixer = self.mixer.tensors(hidden, in_halves=in_halves)
+        made = {f"{self.mixer.prefix}.{name}": shape for name, shape in mixer.items()}
+        made |= {f"{norm}.weight": (hidden,) for norm in self.norm_names}
+        feed = self.feed.tensors(hidden)
+        return made | {f"{self.feed.prefix}.{name}": shape for name, shape in feed.items()}
+
+    @property
+    def norm_names(self) -> tuple[str, ...]:
+        """Before the mixer, before the feed-forward; after the mixer, after the feed-forward."""
+        before = ("input_layernorm", "post_attention_layernorm")
+        after = ("mixer_out_norm", "feed_out_norm")
+        return {"before": before, "after": after, "both": before + after}[self.norms]
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """MTP heads: join(norm(embedding of x_k), norm(hidden of k-1)), a block, a norm, an output.
+
+    A row predicts token k+1 (arXiv 2412.19437, section 2.2). Rows begin with (x_1, h_0); rotation
+    is relative, so row k may stand at position k-1 of the head's cache. A single head drafts on
+    from its own states; several take turns, the second drafts the second token.
+
+    blocks: one for each head that is run. promised: heads the config claims, true or not.
+    trunk_state, chain_state: what a head reads of the trunk, and what it hands on. embedding,
+    output: the trunk's, the head's own, or its own where the files have one ("either": they may be
+    copies of the trunk's, or absent).
+    """
+
+    blocks: tuple[Block, ...]
+    promised: int
+    embedding_first: bool = True
+    trunk_state: State = "normed"
+    chain_state: State = "normed"
+    embedding: Literal["trunk", "either"] = "trunk"
+    output: Literal["trunk", "own", "either"] = "trunk"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """A whole model: an embedding, blocks, a norm and an output head, and perhaps MTP heads.
+
+    context: tokens it was made for. tied: the output head is the embedding; None where the config
+    does not say, then it is where the files have no other. embed_scale: what embeddings are
+    multiplied by; logit_scale: what logits are; logit_bias: whether the output head has a bias.
+    """
+
+    hidden: int
+    vocabulary: int
+    context: int
+    eps: float
+    blocks: tuple[Block, ...]
+    tied: bool | None = None
+    embed_scale: float = 1.0
+    logit_scale: float = 1.0
+    logit_bias: bool = False
+    heads: Heads | None = None
+
+    def tensors(self, present: Collection[str] = ()) -> Shapes:
+        """The trunk's by canonical name; present: the names there are, for what has two forms."""
+        hidden, vocabulary = self.hidden, self.vocabulary
+        made: Shapes = {"embed_tokens.weight": (vocabulary, hidden), "norm.weight": (hidden,)}
+        if self.tied is False or (self.tied is None and "lm_head.weight" in present):
+            made["lm_head.weight"] = (vocabulary, hidden)
+        if self.logit_bias:
+            made["lm_head.bias"] = (vocabulary,)
+        for number, block in enumerate(self.blocks):
+            made |= _within(f"layers.{number}.", block, hidden, present)
+        return made
+
+    def head_tensors(self, present: Collection[str] = ()) -> Shapes:
+        """Those of the heads that are there, of the first in any case; empty where none are run."""
+        made: Shapes = {}
+        if self.heads is None:
+            return made
+        hidden, matrix = self.hidden, (self.vocabulary, self.hidden)
+        for number, block in enumerate(self.heads.blocks):
+            name = f"layers.{number}."
+            if number and not any(one.startswith(name) for one in present):
+                break
+            made[f"{name}join.weight"] = (hidden, 2 * hidden)
+            made |= {f"{name}{norm}.weight": (hidden,) for norm in ("enorm", "hnorm", "norm")}
+            made |= _within(name, block, hidden, present)
+            if self.heads.embedding == "either" and f"{name}embed_tokens.weight" in present:
+                made[f"{name}embed_tokens.weight"] = matrix
+            has_output = f"{name}output.weight" in present
+            if self.heads.output == "own" or (self.heads.output == "either" and has_output):
+                made[f"{name}output.weight"] = matrix
+        return made
+
+    @property
+    def cache(self) -> CacheSize:
+        """Of all blocks of the trunk."""
+        total = CacheSize()
+        for block in self.blocks:
+            total = total.plus(block.mixer.cache)
+        return total
+
+    @property
+    def asked_experts(self) -> float:
+        """The share of a layer's experts that one token is sent through; 1 without experts."""
+        feeds = (block.feed for block in self.blocks if isinstance(block.feed, Experts))
+        experts = next(feeds, None)
+        return 1.0 if experts is None else experts.per_token / experts.count
+
+
+def _within(prefix: str, block: Block, hidden: int, present: Collection[str]) -> Shapes:
+    in_halves = f"{prefix}self_attn.embed_q.weight" in present
+    shapes = block.tensors(hidden, in_halves=in_halves)
+    return {f"{prefix}{name}": shape for name, shape in shapes.items()}
+
+
+def shapes_below(shapes: Mapping[str, Shape], prefix: str) -> Shapes:
+    """The shapes of a part of a part."""
+    return {
+        name.removeprefix(prefix): shape
+        for name, shape in shapes.items()
+        if name.startswith(prefix)
+    }

@@ -1,0 +1,200 @@
+"""Tensor names of files, as published or as MLX conversions have them, and ours for the same.
+
+Ours are those within the text model: `embed_tokens`, `layers.3.self_attn.q_proj`, `norm`,
+`lm_head` for the trunk, `layers.0.join` and the like for the first MTP head. Files wrap them in
+prefixes, a family may call parts otherwise (`renames`), and heads come under `mtp.`, or as layers
+behind the last one of the trunk.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+from mlx_engine.models.family import Parts
+from mlx_engine.models.specs import ModelSpec
+from mlx_engine.values.errors import BadModelFile
+
+T = TypeVar("T")
+Renames = Mapping[str, str]
+"""Names within a layer, or what they begin with up to a dot -> ours."""
+
+# Longest first: the first that fits is taken off.
+_WRAPPERS = ("model.language_model.", "language_model.model.", "language_model.", "model.")
+_NO_TEXT = re.compile(
+    r"(model\.)?(visual|vision_tower|vision_model|multi_modal_projector|vision_embed_tokens)\."
+)
+_BUFFER = "rotary_emb.inv_freq"
+_LAYER = re.compile(r"layers\.(\d{1,6})\.(.+)")
+_HEAD = re.compile(
+    r"(?:mtp_layers\.|mtp\.)?(?:layers\.)?(?:(\d{1,6})\.)?(?:transformer\.|mtp_block\.)?(.+)"
+)
+_HEAD_PREFIXES = ("mtp.", "mtp_layers.", "mtp_block.")
+_JOIN = "join.weight"
+_GROUPS = (
+    ("switch_mlp", "experts"),
+    ("linear_attn", "linear attention"),
+    ("self_attn", "attention"),
+    ("mlp", "mlp"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HeadNames:
+    """How a family's files name MTP heads.
+
+    renames: names within a head -> ours (join, enorm, hnorm, norm, embed_tokens, output).
+    behind_trunk: heads are layers behind the last one; else they lie under `mtp.`.
+    """
+
+    renames: Renames = field(default_factory=dict)
+    behind_trunk: bool = False
+
+
+NEXTN_NAMES = HeadNames(
+    {
+        "eh_proj": "join",
+        "shared_head.norm": "norm",
+        "shared_head.head": "output",
+        "shared_head.output": "output",
+    },
+    behind_trunk=True,
+)
+"""Of heads as DeepSeek-V3 publishes them, and most after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorNames:
+    """The names of one family's files; heads None where there are none, or none that are run."""
+
+    renames: Renames
+    heads: HeadNames | None
+
+    def split(self, raw: Mapping[str, T], spec: ModelSpec, origin: str) -> Parts[T]:
+        """Tensors of a model's own files by part, under our names.
+
+        Heads of families that run none keep their names. BadModelFile for one name twice.
+        """
+        parts: Parts[T] = Parts({}, {}, {})
+        for name, tensor in raw.items():
+            bare, layers = _bare(name), len(spec.blocks)
+            if _NO_TEXT.match(name) or name.endswith(_BUFFER):
+                parts.skipped[name] = tensor
+            elif self._is_head(bare, layers):
+                self._put_head(parts, name, tensor, spec, origin)
+            elif spec.tied and bare.startswith("lm_head."):
+                parts.skipped[name] = tensor  # a copy of the embedding
+            else:
+                _put(parts.trunk, renamed(bare, self.renames), tensor, origin)
+        return parts
+
+    def split_heads_file(self, raw: Mapping[str, T], spec: ModelSpec, origin: str) -> Parts[T]:
+        """Tensors of a file given for its heads, whatever numbers and prefixes they have there.
+
+        Where any name has the heads' prefix only those are heads; else those of layers with a join,
+        and names without a layer if a join is among them.
+        """
+        parts: Parts[T] = Parts({}, {}, {})
+        prefixed = any(_bare(name).startswith(_HEAD_PREFIXES) for name in raw)
+        places = {
+            name: self._place(name)
+            for name in raw
+            if not prefixed or _bare(name).startswith(_HEAD_PREFIXES)
+        }
+        joined = {place.number for place in places.values() if place.name == _JOIN}
+        first = min((number for number in joined if number is not None), default=0)
+        wanted = range(first, first + _count(spec))
+        lonely = None in joined or (prefixed and not joined)
+        for name, tensor in raw.items():
+            place = places.get(name)
+            is_wanted = place is not None and (
+                lonely if place.number is None else place.number in wanted
+            )
+            if place is None or not is_wanted or self._is_trunks(place, spec):
+                parts.skipped[name] = tensor
+            else:
+                number = 0 if place.number is None else place.number - first
+                _put(parts.head, f"layers.{number}.{place.name}", tensor, origin)
+        return parts
+
+    def _is_head(self, bare: str, layers: int) -> bool:
+        """By prefix, or as a layer behind the last one, unless heads of this family never are."""
+        layer = _LAYER.fullmatch(bare)
+        behind = layer is not None and int(layer[1]) >= layers
+        may_be = self.heads is None or self.heads.behind_trunk
+        return (behind and may_be) or bare.startswith(_HEAD_PREFIXES)
+
+    def _put_head(
+        self, parts: Parts[T], name: str, tensor: T, spec: ModelSpec, origin: str
+    ) -> None:
+        if self.heads is None or spec.heads is None:
+            _put(parts.head, name, tensor, origin)
+            return
+        place, prefixed = self._place(name), _bare(name).startswith(_HEAD_PREFIXES)
+        number = (place.number or 0) - (0 if prefixed else len(spec.blocks))
+        if not 0 <= number < _count(spec):
+            parts.skipped[name] = tensor  # more heads than are run
+        else:
+            _put(parts.head, f"layers.{number}.{place.name}", tensor, origin)
+
+    def _place(self, name: str) -> "_Place":
+        """The number that a head's tensor has in its file, None for none, and our name for it."""
+        found = _HEAD.fullmatch(_bare(name))
+        assert found is not None
+        renames = self.heads.renames if self.heads is not None else {}
+        within = renamed(found[2], {**self.renames, **renames})
+        return _Place(int(found[1]) if found[1] else None, within)
+
+    def _is_trunks(self, place: "_Place", spec: ModelSpec) -> bool:
+        """Copies of what these heads share with the trunk."""
+        shares = spec.heads is None or spec.heads.embedding == "trunk"
+        return place.name.startswith("lm_head.") or (
+            shares and place.name.startswith("embed_tokens.")
+        )
+
+
+class _Place(NamedTuple):
+    number: int | None
+    name: str
+
+
+def group_of(name: str) -> str:
+    """The tensor group of one of our names of the trunk, in words for the user."""
+    if name.startswith("embed_tokens."):
+        return "embedding"
+    if name.startswith("lm_head."):
+        return "output head"
+    if name.endswith("norm.weight"):
+        return "norms"
+    return next((words for part, words in _GROUPS if f".{part}." in name), "other")
+
+
+def renamed(name: str, renames: Renames) -> str:
+    """Our name for a part: of the longest beginning that is renamed, up to a dot."""
+    layer = _LAYER.fullmatch(name)
+    if layer is not None:
+        return f"layers.{layer[1]}.{renamed(layer[2], renames)}"
+    start = name
+    while start:
+        if start in renames:
+            return renames[start] + name.removeprefix(start)
+        start = start.rpartition(".")[0]
+    return name
+
+
+def _bare(name: str) -> str:
+    wrapper = next((prefix for prefix in _WRAPPERS if name.startswith(prefix)), "")
+    return name.removeprefix(wrapper)
+
+
+def _count(spec: ModelSpec) -> int:
+    return len(spec.heads.blocks) if spec.heads is not None else 0
+
+
+def _put(part: dict[str, T], name: str, tensor: T, origin: str) -> None:
+    if name in part:
+        raise BadModelFile(
+            f"{origin}: the tensor {name} is there twice, under two names. Two conversions were "
+            "put into one folder: keep one of them."
+        )
+    part[name] = tensor

@@ -1,0 +1,133 @@
+"""Every scaling of rotation against transformers' own functions, from new and old keys."""
+
+import numpy as np
+import pytest
+import torch
+from transformers import PretrainedConfig
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.rope import rope_of, score_magnitude
+from mlx_engine.models.specs import Rope
+from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+
+HEAD, LONGEST = 64, 4096
+YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 512}
+KINDS: dict[str, dict[str, object]] = {
+    "linear": {"rope_type": "linear", "factor": 3.0},
+    "llama3": {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 512,
+    },
+    "yarn": YARN,
+    "yarn, not rounded": YARN | {"truncate": False, "beta_fast": 20.0, "beta_slow": 2.0},
+    "yarn, factor told": YARN | {"attention_factor": 1.7},
+    "yarn, both magnitudes": YARN | {"mscale": 0.7, "mscale_all_dim": 1.1},
+    "yarn, one magnitude": YARN | {"mscale_all_dim": 1.1},
+    "longrope": {
+        "rope_type": "longrope",
+        "short_factor": [1.0 + 0.01 * n for n in range(HEAD // 2)],
+        "long_factor": [1.0 + 0.5 * n for n in range(HEAD // 2)],
+        "original_max_position_embeddings": 512,
+    },
+}
+
+
+def config(rope: dict[str, object], **more: object) -> dict[str, object]:
+    return {"max_position_embeddings": LONGEST, "head_dim": HEAD, **rope, **more}
+
+
+def frequencies(rope: Rope, *, late: bool = False) -> np.ndarray:
+    """Radians a token, of each pair."""
+    factors = (rope.late_factors if late else rope.factors) or (1.0,) * (rope.width // 2)
+    plain = rope.base ** (np.arange(0, rope.width, 2) / rope.width)
+    return 1 / (plain * np.array(factors))
+
+
+def of_transformers(rope: dict[str, object], length: int | None = None):
+    settings = PretrainedConfig()
+    settings.update(
+        {
+            "head_dim": HEAD,
+            "hidden_size": 4 * HEAD,
+            "num_attention_heads": 4,
+            "max_position_embeddings": LONGEST,
+            "rope_parameters": {"rope_theta": 5e5, "factor": None, **rope},
+        }
+    )
+    made, magnitude = ROPE_INIT_FUNCTIONS[str(rope["rope_type"])](
+        settings, torch.device("cpu"), seq_len=length
+    )
+    return made.numpy(), magnitude
+
+
+@pytest.mark.parametrize("form", ["new", "old", "older"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_periods_and_magnitude(kind: str, form: str) -> None:
+    given = KINDS[kind]
+    told = config({"rope_parameters": {**given, "rope_theta": 5e5}})
+    if form != "new":
+        scaling = dict(given)
+        if form == "older":
+            scaling["type"] = scaling.pop("rope_type")
+        told = config({"rope_scaling": scaling, "rope_theta": 5e5})
+    rope = rope_of(ConfigFields(told, "tiny"), HEAD)
+    wanted, magnitude = of_transformers(given)
+    np.testing.assert_allclose(frequencies(rope), wanted, rtol=1e-5)
+    assert rope.magnitude == pytest.approx(magnitude)
+    if rope.late_factors is not None:
+        wanted, _ = of_transformers(given, LONGEST)
+        np.testing.assert_allclose(frequencies(rope, late=True), wanted, rtol=1e-5)
+        assert rope.late_from == 512
+
+
+def test_what_is_not_said() -> None:
+    rope = rope_of(ConfigFields(config({}), "tiny"), HEAD, base=1e6, share=0.5, interleaved=True)
+    assert rope == Rope(32, 1e6, interleaved=True)
+    told = config({"rope_theta": 3.0, "partial_rotary_factor": 0.25, "rope_scaling": None})
+    assert rope_of(ConfigFields(told, "tiny"), HEAD) == Rope(16, 3.0)
+
+
+def test_layers_of_two_kinds() -> None:
+    both = {
+        "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+    }
+    fields = ConfigFields(config({"rope_parameters": both}), "tiny")
+    assert rope_of(fields, HEAD, kind="sliding_attention") == Rope(HEAD, 1e4)
+    assert rope_of(fields, HEAD) == Rope(HEAD, 1e6, (8.0,) * (HEAD // 2))
+
+
+def test_the_trained_length_outside_wins() -> None:
+    """As Phi-3's configs have it."""
+    scaling = {"type": "longrope", "short_factor": [1.0] * 32, "long_factor": [2.0] * 32}
+    told = config({"rope_scaling": scaling}, original_max_position_embeddings=1024)
+    assert rope_of(ConfigFields(told, "tiny"), HEAD).late_from == 1024
+
+
+def test_scores_of_latent_attention() -> None:
+    told = config({"rope_scaling": YARN | {"mscale_all_dim": 0.5}})
+    wanted = (0.1 * 0.5 * np.log(8.0) + 1) ** 2
+    assert score_magnitude(ConfigFields(told, "tiny")) == pytest.approx(wanted)
+    assert score_magnitude(ConfigFields(config({}), "tiny")) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("rope", "error"),
+    [
+        ({"rope_scaling": {"type": "dynamic", "factor": 2.0}}, UnsupportedModel),
+        ({"rope_scaling": "yarn"}, BadModelFile),
+        ({"rope_scaling": {"type": "linear", "factor": "two"}}, BadModelFile),
+        ({"rope_parameters": {"rope_type": 3}}, BadModelFile),
+        ({"rope_parameters": {"rope_type": "longrope", "short_factor": [1.0]}}, BadModelFile),
+        ({"rope_theta": -1}, BadModelFile),
+        ({"partial_rotary_factor": 0.01}, BadModelFile),
+        ({"partial_rotary_factor": 3.0}, BadModelFile),
+    ],
+)
+def test_what_cannot_be(rope: dict[str, object], error: type[Exception]) -> None:
+    with pytest.raises(error, match=r"some/config\.json"):
+        rope_of(ConfigFields(config(rope), "some/config.json"), HEAD)
