@@ -66,7 +66,13 @@ def read_gguf_model(path: Path) -> GgufModel:
             continue
         factor = file.tensors.get(f"{name.removesuffix('.weight')}.scale")
         for place in made.place(name):
-            tensors |= {part.name: part for part in parts_of(stored, place, factor)}
+            for part in parts_of(stored, place, factor):
+                if part.name in tensors:
+                    raise BadModelFile(
+                        f"{path}: {name} and {tensors[part.name].stored.name} are the same tensor "
+                        "under two names. Get the file again."
+                    )
+                tensors[part.name] = part
     return GgufModel(file, architecture, made.config(), tensors)
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from mlx_engine.loading.gguf.header import GgufTensor
 from mlx_engine.loading.gguf.types import KEPT, KEPT_SCALES, ROUNDED, BlockPlan, plan_of
-from mlx_engine.loading.safetensors import TensorInfo
+from mlx_engine.loading.safetensors import BYTES_OF, TensorInfo
 from mlx_engine.models.stored_forms import Run
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
@@ -91,7 +91,7 @@ IsRead = Callable[[str, int, int], bool]
 
 def parts_of(stored: GgufTensor, place: Placement, factor: GgufTensor | None) -> Iterator[GgufPart]:
     """The arrays one tensor becomes; UnsupportedModel when it has no form in MLX."""
-    plan = plan_of(stored.type, stored.name, stored.file)
+    plan, inputs = plan_of(stored.type, stored.name, stored.file), stored.shape[-1]
     if factor is not None and plan.becomes in ("mxfp4", "nvfp4"):
         plan = ROUNDED
     if plan.becomes != "dense" and len(stored.shape) not in (2, 3):
@@ -99,50 +99,26 @@ def parts_of(stored: GgufTensor, place: Placement, factor: GgufTensor | None) ->
             f"{stored.file}: {stored.name} {list(stored.shape)} is stored as {stored.type.name}, "
             "though it is no matrix. Get the file again."
         )
-    plan = _within_heads(plan, stored, place)
-    _check_order(stored, place, plan)
-    if plan.becomes == "dense":
-        dtype = "F32" if stored.type.name == "F64" else stored.type.name
-        dense = _part(place.name, dtype, (), plan.bits // 8, stored, place, plan)
-        yield replace(dense, factor=factor)
-        return
-    inputs = stored.shape[-1]
-    words, groups = inputs * plan.bits // 32, inputs // plan.group_size
-    base = place.name.removesuffix(".weight")
-    weight = _part(place.name, "U32", (words,), 4, stored, place, plan)
-    yield replace(weight, factor=factor)
-    affine = plan.becomes == "affine"
-    dtype, size = ("F16", 2) if affine else ("U8", 1)
-    yield _part(f"{base}.scales", dtype, (groups,), size, stored, place, plan)
-    if affine:
-        yield _part(f"{base}.biases", dtype, (groups,), size, stored, place, plan)
-
-
-def _within_heads(plan: BlockPlan, stored: GgufTensor, place: Placement) -> BlockPlan:
-    """Groups of 32 where columns change places by heads that do not hold larger ones whole."""
     heads = place.column_heads
-    if (
-        heads is None
-        or plan.group_size <= 32
-        or stored.shape[-1] % (plan.group_size * len(heads)) == 0
-    ):
-        return plan
-    return plan._replace(group_size=32)
+    if heads is not None and plan.group_size > 32 and inputs % (plan.group_size * len(heads)):
+        plan = plan._replace(group_size=32)  # heads do not hold larger groups whole
+    _check_order(stored, place, plan)
+    whole = GgufPart(place.name, "", (), 0, stored.file, stored, place, plan, factor)
+    *lead, last = whole.unpacked_shape
 
+    def part(name: str, dtype: str, row: int) -> GgufPart:
+        shape = (*lead, row)
+        nbytes = prod(shape) * BYTES_OF[dtype]
+        return replace(whole, name=name, dtype=dtype, shape=shape, nbytes=nbytes)
 
-def _part(
-    name: str,
-    dtype: str,
-    row: tuple[int, ...],
-    element: int,
-    stored: GgufTensor,
-    place: Placement,
-    plan: BlockPlan,
-) -> GgufPart:
-    """row: what a row of the unpacked weight becomes, () for itself."""
-    part = GgufPart(name, dtype, (), 0, stored.file, stored, place, plan, None)
-    shape = (*part.unpacked_shape[:-1], *row) if row else part.unpacked_shape
-    return replace(part, shape=shape, nbytes=prod(shape) * element)
+    if plan.becomes == "dense":
+        yield part(place.name, "F32" if stored.type.name == "F64" else stored.type.name, last)
+        return
+    base, affine = place.name.removesuffix(".weight"), plan.becomes == "affine"
+    yield part(place.name, "U32", inputs * plan.bits // 32)
+    yield part(f"{base}.scales", "F16" if affine else "U8", inputs // plan.group_size)
+    if affine:
+        yield part(f"{base}.biases", "F16", inputs // plan.group_size)
 
 
 def _check_order(stored: GgufTensor, place: Placement, plan: BlockPlan) -> None:

@@ -7,16 +7,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from gguf_files import RawTensor, gguf_bytes
 from numpy.typing import NDArray
-from tiny_gguf import write_tiny_gguf
+from tiny_gguf import sizes_metadata, write_tiny_gguf
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine
 from mlx_engine import DraftOptions, LoadOptions, SamplingOptions
 from mlx_engine.loading.gguf.header import GgufTensor
+from mlx_engine.loading.gguf.model import read_gguf_model
 from mlx_engine.loading.gguf.part import Placement, parts_of
 from mlx_engine.loading.gguf.types import block_types
-from mlx_engine.loading.load import load_model
+from mlx_engine.loading.load_model import load_model
 from mlx_engine.values.errors import BadModelFile, EngineError, LoadStopped, UnsupportedModel
 
 TOKENS = [5, 9, 200, 31, 77, 8, 150, 2, 2, 64]
@@ -145,6 +147,16 @@ def test_a_packed_vector_is_refused(tmp_path: Path) -> None:
     stored = GgufTensor("blk.0.attn_norm.weight", block_types()[8], (64,), 68, tmp_path, 0)
     with pytest.raises(UnsupportedModel, match=r"attn_norm\.weight .*no matrix"):
         list(parts_of(stored, Placement("layers.0.input_layernorm.weight"), None))
+
+
+def test_one_tensor_under_two_names_is_refused(tmp_path: Path) -> None:
+    vector = np.zeros(64, np.float32).tobytes()
+    names = ("token_embd.weight", "blk.0.ffn_norm.weight", "blk.0.post_attention_norm.weight")
+    metadata = sizes_metadata("qwen35", 0) | {"qwen35.block_count": 1}
+    file = tmp_path / "m.gguf"
+    file.write_bytes(gguf_bytes(metadata, [RawTensor(name, 0, (64,), vector) for name in names]))
+    with pytest.raises(BadModelFile, match=r"m\.gguf: .*ffn_norm\.weight are the same tensor"):
+        read_gguf_model(file)
 
 
 def test_mutated_metadata_never_crash(tmp_path: Path) -> None:
