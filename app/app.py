@@ -40,7 +40,7 @@ from app.store.session_store import SessionStore, open_passing_store, open_store
 from app.values.chat_settings import ChatSettings, for_model
 from app.values.errors import StoreError
 from app.window.controls.icons import app_icon
-from app.window.crash_box import CrashBox
+from app.window.layers import CrashBox
 from app.window.widgets import make_widgets
 from app.worker.contract import ModelSource
 from app.worker.engine_worker import EngineModels, EngineWorker

@@ -11,8 +11,7 @@ from app.control.chat import ChatController
 from app.control.models import ModelController
 from app.library.text_file import read_text_file
 from app.start.beside import Beside
-from app.values.attached_text import AttachedText
-from app.window.composer.attached_text import fenced, with_attachments
+from app.values.attached_text import AttachedText, fenced, with_attachments
 from app.window.composer.composer import Composer
 from app.worker.replies import TokensCounted
 

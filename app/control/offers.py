@@ -14,7 +14,7 @@ from app.start.beside import Beside
 from app.values.model_card import ModelCard
 from app.window.layers import CardLayer
 from app.window.models.model_card_view import ModelCardView
-from app.window.transcript.model_offer import ModelOffer
+from app.window.transcript.transcript_view import ModelOffer
 from app.worker.replies import LoadFailed, LoadProgress
 from app.worker.requests import LoadModel
 

@@ -13,7 +13,7 @@ from app.library.machine import Machine
 from app.library.model_card import make_card
 from app.values.app_settings import with_preset, without_preset
 from app.values.chat_settings import ChatSettings, as_preset
-from app.window.session_panel.panel_values import ModelAbilities, SourceAbility
+from app.window.session_panel.abilities import ModelAbilities, SourceAbility
 from app.window.session_panel.session_panel import SessionPanel
 from app.worker.replies import DraftOutputInUse
 from mlx_engine.values.model_description import ModelDescription

@@ -7,7 +7,7 @@ from PySide6.QtCore import QObject
 from app.control.kept_settings import KeptSettings
 from app.control.look import LookController
 from app.values.chat_settings import ChatSettings
-from app.window.settings_page.settings_view import SettingsView
+from app.window.settings_view import SettingsView
 
 
 class SettingsController(QObject):

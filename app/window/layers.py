@@ -1,10 +1,26 @@
-"""What lies over the whole window: a card to answer, or the plan of what is dragged over it."""
+"""What lies over the window: a card to answer, the plan of what is dragged, a mistake to report."""
 
 from PySide6.QtCore import QEvent, QObject, QRect, QRectF, Qt
-from PySide6.QtGui import QFont, QMouseEvent, QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtGui import (
+    QFont,
+    QFontDatabase,
+    QGuiApplication,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+)
+from PySide6.QtWidgets import (
+    QDialog,
+    QDialogButtonBox,
+    QPlainTextEdit,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.window.controls.icons import Colour, paint_icon
+from app.window.controls.labels import label, paragraph
 from app.window.look import look
 from app.window.models.model_values import DropPlan
 from app.window.motion import fade_in
@@ -137,3 +153,40 @@ class DropOverlay(Layer):
         painter.setPen(now.colour("muted"))
         room.setTop(used.bottom() + 8)
         painter.drawText(room, int(wraps), self._plan.detail)
+
+
+class CrashBox(QDialog):
+    """Not modal: the window goes on, and so does an answer that runs."""
+
+    def __init__(self, words: str, details: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("Headstart made a mistake")
+        self._details = details
+        shown = QPlainTextEdit(details)
+        shown.setReadOnly(True)
+        shown.setProperty("role", "details")
+        shown.setAccessibleName("Details")
+        shown.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
+        shown.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
+        buttons = QDialogButtonBox()
+        self.copy_button = QPushButton("Copy details")
+        self.copy_button.clicked.connect(self.copy)
+        close = QPushButton("Close")
+        close.setProperty("role", "primary")
+        close.setDefault(True)
+        buttons.addButton(self.copy_button, QDialogButtonBox.ButtonRole.ActionRole)
+        buttons.addButton(close, QDialogButtonBox.ButtonRole.AcceptRole)
+        buttons.accepted.connect(self.accept)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(24, 24, 24, 16)
+        column.setSpacing(12)
+        column.addWidget(label("Headstart made a mistake", "title"))
+        column.addWidget(paragraph(words))
+        column.addWidget(shown, 1)
+        column.addWidget(buttons)
+        self.resize(640, 420)
+
+    def copy(self) -> None:
+        """Put the details on the clipboard."""
+        QGuiApplication.clipboard().setText(self._details)
+        self.copy_button.setText("Copied")

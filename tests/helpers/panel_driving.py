@@ -4,7 +4,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QLineEdit
 
 from app.values.chat_settings import ChatSettings
-from app.window.session_panel.panel_values import (
+from app.window.session_panel.abilities import (
     ModelAbilities,
     SourceAbility,
 )

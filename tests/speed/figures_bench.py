@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QApplication, QHBoxLayout, QWidget
 from app.window.drafting.drafting_view import DraftingView
 from app.window.drafting.round_history import RoundHistory
 from app.window.drafting.status_strip import StatusStrip, StripFigures
-from app.window.session_panel.panel_values import ModelAbilities, SourceAbility
+from app.window.session_panel.abilities import ModelAbilities, SourceAbility
 from app.window.session_panel.session_panel import SessionPanel
 from app.window.style_sheet import dress
 from mlx_engine.values.stats import GenerationStats, RoundStats

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout
 
-from app.values.attached_text import AttachedText, RefusedFile
-from app.window.composer.attached_text import pasted_text
-from app.window.composer.attachment_row import AttachmentRow
+from app.values.attached_text import AttachedText, RefusedFile, pasted_text
+from app.window.composer.attachments import AttachmentRow
 from app.window.composer.message_box import LONGEST, MessageBox
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import ShortLabel, restyle

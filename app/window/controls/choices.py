@@ -1,4 +1,4 @@
-"""One of several values: as a list that drops down, or as segments side by side."""
+"""One of several values, as a list or as segments side by side; a box to tick."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,9 +7,12 @@ from PySide6.QtCore import QRect, Qt, Signal
 from PySide6.QtGui import QPainter, QPaintEvent, QStandardItemModel, QWheelEvent
 from PySide6.QtWidgets import (
     QButtonGroup,
+    QCheckBox,
     QComboBox,
     QHBoxLayout,
     QSizePolicy,
+    QStyle,
+    QStyleOptionButton,
     QToolButton,
     QWidget,
 )
@@ -139,3 +142,27 @@ class Segments(QWidget):
             button.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
             self._group.addButton(button, row)
             self._row.addWidget(button)
+
+
+class Tick(QCheckBox):
+    """Signal `clicked`(bool), as a QCheckBox has it."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(words)
+        self.setAccessibleName(words)
+
+    # Qt
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
+        """The style's own, and our tick."""
+        super().paintEvent(event)
+        if not self.isChecked():
+            return
+        option = QStyleOptionButton()
+        self.initStyleOption(option)
+        box: QRect = self.style().subElementRect(
+            QStyle.SubElement.SE_CheckBoxIndicator, option, self
+        )
+        painter = QPainter(self)
+        paint_icon(painter, box.adjusted(1, 1, -1, -1), "check", "on_accent")
+        painter.end()

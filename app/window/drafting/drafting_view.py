@@ -5,13 +5,8 @@ from collections.abc import Iterable, Sequence
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QLabel, QScrollArea, QVBoxLayout, QWidget
 
-from app.window.drafting.answer_line import AnswerLine
-from app.window.drafting.cost_curve import CostCurve
-from app.window.drafting.depth_bars import DepthBars
-from app.window.drafting.pass_bars import PassBars
-from app.window.drafting.round_history import RoundHistory
-from app.window.drafting.stage_bar import StageBar
-from app.window.drafting.state_words import state_in_words
+from app.window.drafting.charts import AnswerLine, CostCurve, DepthBars, PassBars, StageBar
+from app.window.drafting.round_history import RoundHistory, state_in_words
 from mlx_engine.values.kernel_state import KernelState
 from mlx_engine.values.reason import Reason
 

@@ -1,19 +1,93 @@
-"""Keeps the rounds and answers of a chat and tells what drafting did in them; knows no Qt."""
+"""Keeps the rounds and answers of a chat and says what drafting did in them; knows no Qt."""
 
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from app.window.drafting.drafting_values import (
-    DepthRow,
-    DraftingNow,
-    DraftingState,
-    Gain,
-    LastAnswer,
-    Stages,
-)
 from mlx_engine.values.reason import Reason
 from mlx_engine.values.stats import GenerationStats, RoundStats
+
+
+@dataclass(frozen=True, slots=True)
+class DepthRow:
+    """How often a token was drafted at `depth`, and how often it stood."""
+
+    depth: int
+    accepted: int
+    drafted: int
+
+    @property
+    def share(self) -> float:
+        """Acceptance, 0 to 1."""
+        return self.accepted / self.drafted if self.drafted else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """Milliseconds by stage, summed over rounds."""
+
+    draft_ms: float = 0.0
+    verify_ms: float = 0.0
+    accept_ms: float = 0.0
+    host_ms: float = 0.0
+
+    def plus(self, stats: RoundStats | GenerationStats) -> "Stages":
+        """With a round or a whole answer more."""
+        return Stages(
+            self.draft_ms + stats.draft_ms,
+            self.verify_ms + stats.verify_ms,
+            self.accept_ms + stats.accept_ms,
+            self.host_ms + stats.host_ms,
+        )
+
+    @property
+    def total_ms(self) -> float:
+        """All stages."""
+        return self.draft_ms + self.verify_ms + self.accept_ms + self.host_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """Tokens per second of rounds that drafted and of plain rounds, in this chat."""
+
+    drafted: float
+    plain: float
+
+    @property
+    def ratio(self) -> float:
+        """Above 1 drafting is faster."""
+        return self.drafted / self.plain
+
+
+@dataclass(frozen=True, slots=True)
+class DraftingNow:
+    """The newest round of an answer that is being written; depth None before its first one.
+
+    why: the reason when the depth is not as asked. auto_depth: what the automatic choice would be,
+    None when it is not known.
+    """
+
+    depth: int | None
+    why: Reason | None = None
+    auto_depth: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LastAnswer:
+    """What drafting did in an answer that is over; deepest: most tokens drafted in a round.
+
+    why: the newest reason, of an answer in which nothing was drafted.
+    """
+
+    deepest: int
+    drafted: int
+    accepted: int
+    why: Reason | None = None
+
+
+DraftingState = DraftingNow | LastAnswer | None
+"""None before the first answer."""
+
 
 POINTS = 240
 """Rounds shown over time."""
@@ -184,3 +258,47 @@ class RoundHistory:
         if self._pace_plain.tokens < ENOUGH_PLAIN_TOKENS or not (drafted and plain):
             return None
         return Gain(drafted, plain)
+
+
+def state_in_words(state: DraftingState) -> str:
+    """A sentence; "" before the first answer."""
+    match state:
+        case DraftingNow():
+            return _now(state)
+        case LastAnswer():
+            return _last(state)
+    return ""
+
+
+def state_in_short(state: DraftingState) -> str:
+    """A word or three, for the strip."""
+    match state:
+        case DraftingNow(depth=None):
+            return "reading the prompt"
+        case DraftingNow():
+            is_parked = state.why is not None and state.why.code.startswith("parked")
+            return f"drafting {state.depth}" if state.depth else _short(is_parked)
+        case LastAnswer():
+            return f"drafted up to {state.deepest}" if state.deepest else "not drafted"
+    return "drafting idle"
+
+
+def _short(is_parked: bool) -> str:
+    return "drafting parked" if is_parked else "not drafting"
+
+
+def _now(state: DraftingNow) -> str:
+    if state.depth is None:
+        return "The prompt is being read."
+    if state.why is not None:
+        return state.why.words
+    return f"Drafting {state.depth} now." if state.depth else "Not drafting in this round."
+
+
+def _last(state: LastAnswer) -> str:
+    if state.deepest:
+        tokens = "1 token" if state.deepest == 1 else f"up to {state.deepest} tokens"
+        return f"The last answer drafted {tokens} a round."
+    if state.why is not None:
+        return f"Last answer: {state.why.words}"
+    return "The last answer was decoded plainly."

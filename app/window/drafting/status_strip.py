@@ -7,9 +7,8 @@ from PySide6.QtGui import QKeyEvent, QMouseEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
 
 from app.window.controls.labels import label, tabular
-from app.window.drafting.round_history import RoundHistory
-from app.window.drafting.sparkline import Sparkline
-from app.window.drafting.state_words import state_in_short
+from app.window.drafting.charts import Sparkline
+from app.window.drafting.round_history import RoundHistory, state_in_short
 
 
 @dataclass(frozen=True, slots=True)

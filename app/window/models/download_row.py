@@ -4,9 +4,9 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QComboBox, QFrame, QGridLayout, QProgressBar, QPushButton
 
 from app.values.downloads import DownloadFigures, Phase
-from app.window.controls.figures import bytes_of, duration_in_words
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import ShortLabel, label, paragraph, say, tabular
+from app.window.models.model_values import bytes_of, duration_in_words
 from mlx_engine.values.words import size_words
 
 STEPS = 1000

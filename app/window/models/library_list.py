@@ -3,7 +3,14 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QSize, Qt, Signal
-from PySide6.QtGui import QContextMenuEvent, QFont, QFontMetrics, QKeyEvent, QPainter
+from PySide6.QtGui import (
+    QContextMenuEvent,
+    QFont,
+    QFontMetrics,
+    QGuiApplication,
+    QKeyEvent,
+    QPainter,
+)
 from PySide6.QtWidgets import (
     QFrame,
     QListWidget,
@@ -15,7 +22,6 @@ from PySide6.QtWidgets import (
 )
 
 from app.window.look import look
-from app.window.models.entry_menu import EntryActions, entry_menu
 from app.window.models.model_values import LibraryEntry
 
 ENTRY = Qt.ItemDataRole.UserRole
@@ -75,8 +81,18 @@ class LibraryList(QListWidget):
         entry = item.data(ENTRY) if item is not None else None
         if not isinstance(entry, LibraryEntry):
             return None
-        actions = EntryActions(self._choose_entry, self.reveal_wanted.emit, self.forget_wanted.emit)
-        return entry_menu(entry, actions, self)
+        menu = QMenu(self)
+        first = "Go on with the download" if entry.unfinished else "Load…"
+        choose = menu.addAction(first, lambda: self._choose_entry(entry))
+        choose.setEnabled(not entry.problem or bool(entry.unfinished))
+        if entry.has_file:
+            menu.addAction("Show in its folder", lambda: self.reveal_wanted.emit(entry.path))
+            menu.addAction("Copy path", lambda: QGuiApplication.clipboard().setText(entry.path))
+        if entry.is_recent:
+            menu.addSeparator()
+            forget = "Remove from recent models"
+            menu.addAction(forget, lambda: self.forget_wanted.emit(entry.path))
+        return menu
 
     # Qt
 

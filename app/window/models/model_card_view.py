@@ -5,9 +5,9 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout
 
 from app.values.model_card import ModelCard
-from app.window.controls.figures import bytes_of
 from app.window.controls.labels import label, paragraph, say, tabular
 from app.window.models.model_facts import ModelFacts
+from app.window.models.model_values import bytes_of
 
 STEPS = 1000
 LOOKING = "Looking at the files"

@@ -5,25 +5,150 @@ from dataclasses import replace
 from typing import get_args
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QFileDialog,
+    QHBoxLayout,
+    QLineEdit,
+    QMenu,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.window.controls.choices import DropDown, Option, Segments
+from app.window.controls.fields import NumberField, NumberKind
 from app.window.controls.group import Group
 from app.window.controls.labels import label, paragraph, say
-from app.window.controls.number_field import NumberField, NumberKind
-from app.window.drafting.drafting_values import DraftingState
-from app.window.session_panel.draft_model_field import DraftModelField
-from app.window.session_panel.in_effect import in_effect
-from app.window.session_panel.output_field import OutputField
-from app.window.session_panel.panel_values import ModelAbilities
+from app.window.drafting.round_history import DraftingState
+from app.window.session_panel.abilities import ModelAbilities, in_effect
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import (
+    DRAFT_VOCABULARY,
     MAX_DEPTH,
     DraftOptions,
     DraftOutput,
     DraftSourceName,
     Numerics,
 )
+
+NAME = "Draft model"
+FILES = "Models (*.gguf *.safetensors)"
+
+
+class DraftModelField(QWidget):
+    """Signal `changed`(str): a path or hub id, "" for none."""
+
+    changed = Signal(str)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._place = ""
+        self._edit = QLineEdit()
+        self._edit.setAccessibleName(NAME)
+        self._edit.setPlaceholderText("None")
+        self._edit.setToolTip("A file, a folder or a hub id of a small model of the same family")
+        self._choose = QPushButton("Choose…")
+        self._choose.setAccessibleName("Choose a draft model")
+        menu = QMenu(self._choose)
+        menu.addAction("File…", self._choose_file)
+        menu.addAction("Folder…", self._choose_folder)
+        menu.addSeparator()
+        menu.addAction("None", lambda: self._take(""))
+        self._choose.setMenu(menu)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(8)
+        row.addWidget(self._edit, 1)
+        row.addWidget(self._choose)
+        self._edit.editingFinished.connect(lambda: self._take(self._edit.text().strip()))
+
+    def show_place(self, place: str) -> None:
+        """Show a path or hub id, "" for none; nothing is emitted."""
+        self._place = place
+        self._edit.setText(place)
+        self._edit.setToolTip(place or "A file, a folder or a hub id")
+
+    def _take(self, place: str) -> None:
+        if place != self._place:
+            self.show_place(place)
+            self.changed.emit(place)
+
+    def _choose_file(self) -> None:
+        path, _ = QFileDialog.getOpenFileName(self.window(), NAME, "", FILES)
+        if path:
+            self._take(path)
+
+    def _choose_folder(self) -> None:
+        path = QFileDialog.getExistingDirectory(self.window(), NAME)
+        if path:
+            self._take(path)
+
+
+OUTPUTS = (
+    Option("full", "The model's own"),
+    Option("4-bit", "A copy in 4 bits"),
+    Option("3-bit", "A copy in 3 bits"),
+    Option("frequent", "Frequent tokens only"),
+    Option("auto", "Whichever is measured fastest"),
+)
+VOCABULARY_STEP = 1024
+
+
+class OutputField(QWidget):
+    """Signals: `output_chosen`(str), `vocabulary_chosen`(int)."""
+
+    output_chosen = Signal(str)
+    vocabulary_chosen = Signal(object)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._wanted: DraftOutput = "full"
+        self._in_effect: DraftOutput | None = None
+        self._output = DropDown("Output head for drafts")
+        self._note = paragraph("", "muted")
+        self._vocabulary = NumberField(
+            "Tokens",
+            NumberKind(int, VOCABULARY_STEP, off=str(DRAFT_VOCABULARY), neutral=DRAFT_VOCABULARY),
+            "How many of the most frequent tokens can be drafted, beside those of the chat",
+        )
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(4)
+        column.addWidget(label("Output head for drafts", "muted"))
+        column.addWidget(self._output)
+        column.addWidget(self._note)
+        column.addWidget(self._vocabulary)
+        self._output.chosen.connect(self.output_chosen)
+        self._vocabulary.changed.connect(self.vocabulary_chosen)
+
+    def show_draft(self, draft: DraftOptions) -> None:
+        """Show what is wanted; nothing is emitted."""
+        self._wanted = draft.output
+        self._output.show_options(OUTPUTS, draft.output)
+        self._vocabulary.setVisible(draft.output == "frequent")
+        self._vocabulary.show_number(draft.vocabulary)
+        self._say_effect()
+
+    def show_in_effect(self, output: DraftOutput | None) -> None:
+        """Show what drafts go through now, None where that is not known."""
+        self._in_effect = output
+        self._say_effect()
+
+    def show_problem(self, words: str) -> None:
+        """Say what is wrong with the number of tokens, "" for nothing."""
+        self._vocabulary.show_problem(words)
+
+    def _say_effect(self) -> None:
+        say(self._note, output_note(self._wanted, self._in_effect))
+
+
+def output_note(wanted: DraftOutput, in_effect: DraftOutput | None) -> str:
+    """What is in effect where it is not what is set."""
+    if in_effect is None or in_effect == wanted:
+        return "Measured with the first draft." if wanted == "auto" else ""
+    words = {option.value: option.words for option in OUTPUTS}[in_effect]
+    return f"In effect: {words[0].lower()}{words[1:]}."
+
 
 SOURCES = {
     "mtp": "MTP heads",

@@ -3,23 +3,134 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
+from app.window.controls.fields import NumberField, NumberKind, TextField
 from app.window.controls.group import Group
-from app.window.controls.number_field import NumberField, NumberKind
-from app.window.controls.text_field import TextField
-from app.window.session_panel.option_text import (
-    logit_bias_text,
-    read_logit_bias,
-    read_stop,
-    says_logit_bias,
-    says_stop,
-    stop_text,
-)
-from app.window.session_panel.seed_field import SeedField
+from app.window.controls.icons import IconButton
+from app.window.controls.labels import paragraph, say
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import GenerationOptions, SamplingOptions
+
+ESCAPES = {"\\n": "\n", "\\r": "\r", "\\t": "\t", "\\\\": "\\"}
+
+
+def read_stop(text: str) -> tuple[str, ...]:
+    r"""One stop string a line, with \n, \r, \t and \\ for characters that cannot be typed."""
+    return tuple(_unescaped(line) for line in text.split("\n") if line)
+
+
+def stop_text(stop: tuple[str, ...]) -> str:
+    """The inverse of read_stop."""
+    return "\n".join(_escaped(text) for text in stop)
+
+
+def read_logit_bias(text: str) -> dict[int, float]:
+    """A token's id and its bias a line: "1734: -5". Raises BadOption with the line's number."""
+    biases: dict[int, float] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        token, colon, bias = (part.strip() for part in line.partition(":"))
+        if not colon or not token.isascii() or not token.isdecimal() or len(token) > 9:
+            raise BadOption(f"Line {number}: write a token's id and its bias, such as 1734: -5.")
+        try:
+            biases[int(token)] = float(bias)
+        except ValueError:
+            raise BadOption(f"Line {number}: “{bias[:20]}” is not a number.") from None
+    return biases
+
+
+def logit_bias_text(biases: Mapping[int, float]) -> str:
+    """The inverse of read_logit_bias."""
+    return "\n".join(f"{token}: {repr(bias).removesuffix('.0')}" for token, bias in biases.items())
+
+
+def says_stop(text: str, stop: tuple[str, ...]) -> bool:
+    """Whether a text that is being typed already means these stop strings."""
+    return read_stop(text) == stop
+
+
+def says_logit_bias(text: str, biases: Mapping[int, float]) -> bool:
+    """Whether a text that is being typed already means these biases."""
+    try:
+        return read_logit_bias(text) == dict(biases)
+    except BadOption:
+        return False
+
+
+def _escaped(text: str) -> str:
+    for short, long in reversed(ESCAPES.items()):
+        text = text.replace(long, short)
+    return text
+
+
+def _unescaped(line: str) -> str:
+    parts, at = [], 0
+    while at < len(line):
+        pair = line[at : at + 2]
+        parts.append(ESCAPES.get(pair, line[at]))
+        at += 2 if pair in ESCAPES else 1
+    return "".join(parts)
+
+
+FIRST = 1
+"""What locking takes before any answer was given."""
+
+
+class SeedField(QWidget):
+    """Signal `changed`(int | None): a seed to lock, None for a fresh one each time."""
+
+    changed = Signal(object)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: int | None = None
+        self._number = NumberField(
+            "Seed", NumberKind(int, 1, "fresh"), "The same seed and settings give the same words"
+        )
+        self._lock = IconButton("unlock", "")
+        self._lock.setCheckable(True)
+        self._note = paragraph("", "muted")
+        row = QHBoxLayout()
+        row.setSpacing(4)
+        row.addWidget(self._number, 1)
+        row.addWidget(self._lock, 0, Qt.AlignmentFlag.AlignTop)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(2)
+        column.addLayout(row)
+        column.addWidget(self._note)
+        self._number.changed.connect(self.changed)
+        self._lock.clicked.connect(self._toggle)
+        self.show_seed(None)
+
+    def show_seed(self, seed: int | None) -> None:
+        """Show a locked seed, None for fresh; nothing is emitted."""
+        is_locked = seed is not None
+        self._number.show_number(seed)
+        self._lock.setChecked(is_locked)
+        words = "Locked: draw a fresh seed for each answer" if is_locked else "Lock the seed"
+        self._lock.show_icon("lock" if is_locked else "unlock", words)
+        self._say_last(is_locked)
+
+    def show_last(self, seed: int | None) -> None:
+        """The seed of the newest answer."""
+        self._last = seed
+        self._say_last(self._lock.isChecked())
+
+    def show_problem(self, words: str) -> None:
+        """Say what is wrong with the seed."""
+        self._number.show_problem(words)
+
+    def _toggle(self, is_locked: bool) -> None:
+        last = FIRST if self._last is None else self._last
+        self.changed.emit(last if is_locked else None)
+
+    def _say_last(self, is_locked: bool) -> None:
+        is_news = self._last is not None and not is_locked
+        say(self._note, f"The last answer used {self._last}." if is_news else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,15 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWi
 
 from app.values.chat_settings import ChatSettings
 from app.values.model_card import ModelCard
+from app.window.controls.fields import TextField
 from app.window.controls.group import Group
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import label
-from app.window.controls.text_field import TextField
-from app.window.drafting.drafting_values import DraftingState
+from app.window.drafting.round_history import DraftingState
 from app.window.look import look
 from app.window.models.model_facts import ModelFacts
+from app.window.session_panel.abilities import ModelAbilities
 from app.window.session_panel.draft_group import DraftGroup
-from app.window.session_panel.panel_values import ModelAbilities
 from app.window.session_panel.presets_group import PresetsGroup
 from app.window.session_panel.sampling_group import SamplingGroup
 from app.window.session_panel.thinking_field import ThinkingField

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable
 
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal
-from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
@@ -15,11 +14,59 @@ from PySide6.QtWidgets import (
 )
 
 from app.values.chats import ChatGroup, ListedChat
+from app.window.controls.fields import SearchField
 from app.window.controls.icons import icon
-from app.window.escape import closes
+from app.window.controls.labels import ShortLabel
 from app.window.look import ICON, look
+from app.window.motion import fade_in
 from app.window.sidebar.chat_list import ChatList
-from app.window.sidebar.undo_bar import UndoBar
+
+SHOWN_MS = 10_000
+
+
+class UndoBar(QFrame):
+    """Hidden until something can be undone."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setProperty("role", "undo-bar")
+        self.setAccessibleName("Undo")
+        self._undo: Callable[[], None] | None = None
+        self._words = ShortLabel()
+        self._button = QPushButton("Undo")
+        self._button.setCursor(Qt.CursorShape.PointingHandCursor)
+        self._button.setProperty("role", "link")
+        self._button.clicked.connect(self.undo)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(12, 6, 6, 6)
+        row.setSpacing(8)
+        row.addWidget(self._words, 1)
+        row.addWidget(self._button)
+        self._timer = QTimer(self, singleShot=True, interval=SHOWN_MS)
+        self._timer.timeout.connect(self.forget)
+        self.hide()
+
+    def offer(self, words: str, undo: Callable[[], None]) -> None:
+        """Show `words`; `undo` runs if the user asks for it in time."""
+        self._words.show_text(words)
+        self._undo = undo
+        self.show()
+        fade_in(self)
+        self._timer.start()
+
+    def undo(self) -> None:
+        """Take it back, if there is something."""
+        undo = self._undo
+        self.forget()
+        if undo is not None:
+            undo()
+
+    def forget(self) -> None:
+        """It stays done."""
+        self._timer.stop()
+        self._undo = None
+        self.hide()
+
 
 WIDTH = 232
 SEARCH_PAUSE_MS = 120
@@ -45,10 +92,7 @@ class Sidebar(QFrame):
         super().__init__(parent)
         self.setProperty("role", "sidebar")
         self.list = ChatList()
-        self._search = QLineEdit()
-        self._search.setPlaceholderText("Search")
-        self._search.setAccessibleName("Search in chats")
-        self._search.setClearButtonEnabled(True)
+        self._search = SearchField("Search", "Search in chats")
         self._search.addAction(icon("search", "muted"), QLineEdit.ActionPosition.LeadingPosition)
         self._new = _row_button("New chat", "new_chat")
         self._library = _row_button("Models", "library")
@@ -91,6 +135,7 @@ class Sidebar(QFrame):
     def _connect(self) -> None:
         self._search.textChanged.connect(self._restart)
         self._pause.timeout.connect(lambda: self.search_changed.emit(self._search.text()))
+        self._search.left.connect(self._leave_search)
         self._new.clicked.connect(self.new_wanted)
         self._library.clicked.connect(self.library_wanted)
         self._bin.toggled.connect(self.bin_wanted)
@@ -137,6 +182,10 @@ class Sidebar(QFrame):
         """List all chats again."""
         self._search.clear()
 
+    def _leave_search(self) -> None:
+        self.clear_search()
+        self.search_left.emit()
+
     # Qt
 
     def changeEvent(self, event: QEvent) -> None:  # noqa: N802
@@ -144,21 +193,6 @@ class Sidebar(QFrame):
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
             self._fit()
-
-    def event(self, event: QEvent) -> bool:
-        """Escape in the search field is ours before it stops an answer."""
-        if closes(event) and self._search.hasFocus():
-            event.accept()
-            return True
-        return bool(super().event(event))
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
-        """Escape ends a search."""
-        if event.key() == Qt.Key.Key_Escape and self._search.hasFocus():
-            self.clear_search()
-            self.search_left.emit()
-        else:
-            super().keyPressEvent(event)
 
 
 def _row_button(words: str, picture: str) -> QPushButton:

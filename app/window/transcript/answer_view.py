@@ -1,17 +1,46 @@
 """An answer: its thinking, its text, a notice if something went wrong."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.window.transcript.growing_text import GrowingText
+from app.values.chats import DraftedSpan
 from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.reader import Reader, keeps_height
 from app.window.transcript.segment_column import SegmentColumn
 from app.window.transcript.shown_message import ShownMessage
-from app.window.transcript.thinking_segment import ThinkingSegment
+from app.window.transcript.thinking import ThinkingSegment
 from mlx_engine.values.events import TextPiece
+
+
+class GrowingText:
+    """Remembers its length, so that a new piece knows where it stands."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._length = 0
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        self._parts = ["".join(self._parts)]
+        return self._parts[0]
+
+    def add(self, text: str) -> None:
+        """Append text of which nothing is known."""
+        self._parts.append(text)
+        self._length += len(text)
+
+    def spans_of(self, pieces: Iterable[TextPiece]) -> list[DraftedSpan]:
+        """Append pieces of one channel; what was drafted of them."""
+        found = []
+        for piece in pieces:
+            start = self._length
+            self.add(piece.text)
+            if piece.depth > 0 and piece.text:
+                found.append(DraftedSpan(start, self._length, piece.depth, piece.source))
+        return found
 
 
 class AnswerView(QWidget):

@@ -1,20 +1,144 @@
-"""A code block: its language and a copy button above its lines."""
+"""A code block: its language and a copy button above its lines, which scroll sideways only."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from math import ceil
 
-from PySide6.QtCore import QTimer
-from PySide6.QtGui import QGuiApplication, QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, QTimer, Signal
+from PySide6.QtGui import (
+    QGuiApplication,
+    QKeyEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QTextCursor,
+    QWheelEvent,
+)
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QVBoxLayout, QWidget
 
 from app.values.chats import DraftedSpan
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import label
 from app.window.look import look
 from app.window.transcript.code_colours import CodeColours
-from app.window.transcript.code_text import PADDING, CodeText
-from app.window.transcript.drafted_spans import Run, tints
-from app.window.transcript.reader import Reader, keeps_height
-from app.window.transcript.segment import Segment
+from app.window.transcript.drafted_spans import Run, Tint, in_utf16, tints
+from app.window.transcript.page_boxes import PlacedBlock, TintRects, paint_tints
+from app.window.transcript.reader import Reader, keeps_height, scrolls
+from app.window.transcript.streaming_markdown import Segment
+
+PADDING = 12
+
+
+class CodeText(QPlainTextEdit):
+    """Grows by what is added to its code, without looking at the rest again.
+
+    Signal `redressed`: the look is another one.
+    """
+
+    redressed = Signal()
+
+    def __init__(self, reader: Reader) -> None:
+        super().__init__()
+        self._reader, self._look = reader, look()
+        self._code = ""
+        self._tints: list[Tint] = []
+        self._tint_rects = TintRects()
+        self.setReadOnly(True)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setUndoRedoEnabled(False)
+        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+        self.setTextInteractionFlags(
+            Qt.TextInteractionFlag.TextSelectableByMouse
+            | Qt.TextInteractionFlag.TextSelectableByKeyboard
+        )
+        self.viewport().setAutoFillBackground(False)
+        self.document().setDocumentMargin(0)
+        self.setViewportMargins(PADDING, 0, PADDING, 0)
+        self.horizontalScrollBar().rangeChanged.connect(lambda *_: self._set_height())
+        self._dress()
+
+    def show_code(self, code: str, drafted: Sequence[Tint]) -> None:
+        """Show this code; tints count its characters."""
+        if code.startswith(self._code):
+            cursor = QTextCursor(self.document())
+            cursor.movePosition(QTextCursor.MoveOperation.End)
+            cursor.insertText(code[len(self._code) :])
+        else:
+            self.setPlainText(code)
+        self._code = code
+        self._tints = in_utf16(code, drafted)
+        self._set_height()
+        self.viewport().update()
+
+    def text(self) -> str:
+        """The code on show."""
+        return self.toPlainText()
+
+    def _dress(self) -> None:
+        self.setFont(self._look.code_font())
+        self.setTabStopDistance(4 * self.fontMetrics().horizontalAdvance(" "))
+        self._set_height()
+
+    def _set_height(self) -> None:
+        lines = self._lines_height()
+        bar = self.horizontalScrollBar()
+        below = bar.sizeHint().height() if bar.maximum() > 0 else 0
+        self.setFixedHeight(ceil(lines) + max(PADDING, below + 2))
+
+    def _lines_height(self) -> float:
+        """Letters of another font, such as emoji, may make a line higher."""
+        if self._code.isascii():
+            line = self.blockBoundingRect(self.document().firstBlock()).height()
+            return self.blockCount() * line
+        return self.blockBoundingGeometry(self.document().lastBlock()).bottom()
+
+    # Qt
+
+    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+        """Another font is laid out anew."""
+        super().changeEvent(event)
+        now = look()  # Qt, on its way through the style sheet, gives some widgets their old font
+        is_worn = self._look == now and self.font().pixelSize() == now.sizes.code
+        if event.type() == QEvent.Type.StyleChange and not is_worn:
+            self._look = now
+            self._dress()
+            self.redressed.emit()
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
+        """Tints first, the code on top of them."""
+        if self._reader.shows_drafted and self._tints:
+            painter = QPainter(self.viewport())
+            area = QRectF(event.rect())
+            found = self._tint_rects.boxes(self._lines(area), self._tints)
+            paint_tints(painter, found, area)
+            painter.end()
+        super().paintEvent(event)
+
+    def _lines(self, area: QRectF) -> Iterator[PlacedBlock]:
+        """The lines that touch `area`, which may be a small part of the code."""
+        block = self.cursorForPosition(area.topLeft().toPoint()).block()
+        corner = self.blockBoundingGeometry(block).topLeft() + self.contentOffset()
+        while block.isValid() and corner.y() < area.bottom():
+            yield PlacedBlock(block, QPointF(corner))
+            corner += QPointF(0, self.blockBoundingRect(block).height())
+            block = block.next()
+
+    def wheelEvent(self, event: QWheelEvent) -> None:  # noqa: N802
+        """Sideways only; up and down belongs to the transcript."""
+        delta = event.angleDelta()
+        if abs(delta.x()) > abs(delta.y()) and self.horizontalScrollBar().maximum() > 0:
+            super().wheelEvent(event)
+        else:
+            event.ignore()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+        """Scrolling keys belong to the transcript."""
+        if scrolls(event):
+            event.ignore()
+        else:
+            super().keyPressEvent(event)
+
 
 COPY = "Copy code"
 COPIED_MS = 1500

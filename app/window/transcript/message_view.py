@@ -3,21 +3,20 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent, QMimeData
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtGui import QGuiApplication, QTextDocument
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from app.window.look import look
 from app.window.transcript.answer_view import AnswerView
-from app.window.transcript.code_text import CodeText
-from app.window.transcript.message_actions import MessageActions
-from app.window.transcript.message_footer import MessageFooter
-from app.window.transcript.plain_text import plain_text
+from app.window.transcript.code_segment import CodeText
+from app.window.transcript.markdown_text import markdown_html, plain_text
+from app.window.transcript.message_foot import MessageActions, MessageFooter
 from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.reader import Reader, keeps_height
-from app.window.transcript.rendered_html import markdown_html
-from app.window.transcript.searched_text import searched_text
+from app.window.transcript.segment_column import link_definitions
 from app.window.transcript.shown_message import ShownMessage
-from app.window.transcript.user_bubble import UserBubble
+from app.window.transcript.streaming_markdown import StreamingMarkdown
+from app.window.transcript.user_bubble import UserBubble, beginning_of
 from mlx_engine.values.events import TextPiece
 
 ROOM = 44
@@ -190,3 +189,21 @@ class MessageView(QWidget):
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange and not self.is_built:
             self.setFixedHeight(self._guess())
+
+
+def searched_text(message: ShownMessage) -> tuple[str, ...]:
+    """A text for each of its text widgets, from the top; its thinking will be closed."""
+    if message.role == "user":
+        return (beginning_of(message.text),)
+    source = message.text
+    stream = StreamingMarkdown()
+    stream.append(source)
+    stream.finish()
+    definitions, document, found = link_definitions(source), QTextDocument(), []
+    for segment in stream.segments:
+        if segment.kind == "code":
+            found.append(segment.code)
+        else:
+            document.setHtml(markdown_html(segment.source, definitions))
+            found.append(document.toPlainText())
+    return tuple(found)

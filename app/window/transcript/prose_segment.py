@@ -17,11 +17,21 @@ from PySide6.QtWidgets import QFrame, QTextBrowser, QTextEdit, QToolTip, QWidget
 
 from app.values.chats import DraftedSpan
 from app.window.look import look
-from app.window.transcript import tint_rects
-from app.window.transcript.drafted_spans import Tint, drafted_words, in_utf16, tints
-from app.window.transcript.growing_alignment import GrowingAlignment
-from app.window.transcript.page_marks import PageMarks
-from app.window.transcript.placed_blocks import PlacedBlock, placed
+from app.window.transcript.drafted_spans import (
+    GrowingAlignment,
+    Tint,
+    drafted_words,
+    in_utf16,
+    tints,
+)
+from app.window.transcript.page_boxes import (
+    PageMarks,
+    PlacedBlock,
+    TintBox,
+    TintRects,
+    paint_tints,
+    placed,
+)
 from app.window.transcript.reader import LIST_STEP, Reader, css, scrolls
 
 
@@ -35,8 +45,8 @@ class ProseSegment(QTextBrowser):
         self._spans: Sequence[DraftedSpan] = ()
         self._alignment = GrowingAlignment()
         self._tints: list[Tint] | None = None
-        self._boxes: list[tint_rects.TintBox] | None = None
-        self._tint_rects = tint_rects.TintRects()
+        self._boxes: list[TintBox] | None = None
+        self._tint_rects = TintRects()
         self._marks: PageMarks | None = None
         self._placed: list[PlacedBlock] = []
         self.setFrameShape(QFrame.Shape.NoFrame)
@@ -138,7 +148,7 @@ class ProseSegment(QTextBrowser):
             if self._boxes is None:
                 self._boxes = self._tint_rects.boxes(self._blocks(), self.tinted())
             painter = QPainter(self.viewport())
-            tint_rects.paint(painter, self._boxes, QRectF(event.rect()))
+            paint_tints(painter, self._boxes, QRectF(event.rect()))
             painter.end()
         super().paintEvent(event)
 

@@ -8,14 +8,12 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.values.chats import DraftedSpan
-from app.window.transcript.code_segment import CodeSegment
-from app.window.transcript.code_text import CodeText
+from app.window.transcript.code_segment import CodeSegment, CodeText
 from app.window.transcript.drafted_spans import within
+from app.window.transcript.markdown_text import markdown_html
 from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.reader import GAP, PARAGRAPH_GAP, Reader, keeps_height
-from app.window.transcript.rendered_html import markdown_html
-from app.window.transcript.segment import Segment, settled
-from app.window.transcript.streaming_markdown import StreamingMarkdown
+from app.window.transcript.streaming_markdown import Segment, StreamingMarkdown, settled
 
 DEFINITION = re.compile(r"^ {0,3}\[[^\]\n]+\]:[ \t]*\S+.*$", re.MULTILINE)
 

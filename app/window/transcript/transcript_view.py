@@ -1,20 +1,121 @@
-"""The transcript: shows messages, grows the live one, finds text, and says what the user wants."""
+"""The transcript: shows messages, grows the live one, finds text."""
 
 from collections.abc import Iterable, Sequence
 
-from PySide6.QtCore import QEvent, Qt, QTimer
-from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
+from PySide6.QtCore import QEvent, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from app.window.controls.icons import icon
-from app.window.transcript.chat_search import ChatSearch, Match
-from app.window.transcript.draft_legend import DraftLegend
-from app.window.transcript.find_bar import FindBar
+from app.window.controls.labels import paragraph
+from app.window.look import DEEPEST_TINT, look
+from app.window.transcript.find import ChatSearch, FindBar, Match
 from app.window.transcript.message_column import MessageColumn
-from app.window.transcript.model_offer import ModelOffer
+from app.window.transcript.page_boxes import RADIUS
 from app.window.transcript.reader import Reader
 from app.window.transcript.shown_message import ShownMessage
 from mlx_engine.values.events import TextPiece
+
+
+class ModelOffer(QFrame):
+    """Hidden unless there is something to say. Signal `load_wanted`: the button was pressed."""
+
+    load_wanted = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setProperty("role", "notice")
+        self.setAccessibleName("Model of this chat")
+        self._words = paragraph("", "note")
+        self.load = QPushButton()
+        self.load.setAccessibleName("Load this model")
+        self.load.setProperty("role", "link")
+        self.load.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.load.clicked.connect(self.load_wanted)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(20, 6, 20, 6)
+        row.setSpacing(8)
+        row.addWidget(self._words, 1)
+        row.addWidget(self.load)
+        self.hide()
+
+    def offer(self, name: str) -> None:
+        """Say which model answered, and offer to load it."""
+        self._say(f"This chat was answered by {name}.")
+        self.load.setText(f"Load {name}")
+        self.load.setAccessibleName(f"Load {name}")
+        self.load.show()
+
+    def say_gone(self, name: str, path: str) -> None:
+        """The model that answered cannot be loaded any more."""
+        words = f"This chat was answered by {name}, which is no longer at {path}. "
+        self._say(words + "The model in use goes on with it.")
+        self.load.hide()
+
+    def words(self) -> str:
+        """What is said now, "" when nothing is."""
+        return "" if self.isHidden() else self._words.text()
+
+    def _say(self, words: str) -> None:
+        self._words.setText(words)
+        self.setAccessibleDescription(words)
+        self.show()
+
+
+LEGEND_TITLE = "Drafted at depth"
+LEGEND_REST = "plain: the model itself"
+SAMPLE_GAP = 8
+
+
+class DraftLegend(QWidget):
+    """A line with one tinted sample for each depth that can be told apart."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+        self.setAccessibleName(f"{LEGEND_TITLE} 1 to {DEEPEST_TINT}: a deeper tint; {LEGEND_REST}")
+
+    @staticmethod
+    def samples() -> list[str]:
+        """The numbers on the samples."""
+        return [str(d) if d < DEEPEST_TINT else f"{d}+" for d in range(1, DEEPEST_TINT + 1)]
+
+    def _sample_width(self) -> int:
+        return QFontMetrics(look().small_font()).horizontalAdvance("4+") + 10
+
+    # Qt
+
+    def sizeHint(self) -> QSize:  # noqa: N802
+        """One line."""
+        metrics = QFontMetrics(look().small_font())
+        words = metrics.horizontalAdvance(LEGEND_TITLE) + metrics.horizontalAdvance(LEGEND_REST)
+        samples = DEEPEST_TINT * (self._sample_width() + 4)
+        return QSize(words + samples + 2 * SAMPLE_GAP, metrics.height() + 12)
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002, N802
+        """Words, samples, words."""
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        now = look()
+        painter.setFont(now.small_font())
+        metrics = QFontMetrics(now.small_font())
+        middle = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft
+        box = QRectF(0, 0, metrics.horizontalAdvance(LEGEND_TITLE) + SAMPLE_GAP, self.height())
+        painter.setPen(now.colour("muted"))
+        painter.drawText(box, middle, LEGEND_TITLE)
+        left, high = box.right(), metrics.height() + 2
+        for depth, words in enumerate(self.samples(), 1):
+            sample = QRectF(left, (self.height() - high) / 2, self._sample_width(), high)
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(now.tint(depth))
+            painter.drawRoundedRect(sample, RADIUS, RADIUS)
+            painter.setPen(now.colour("text"))
+            painter.drawText(sample, Qt.AlignmentFlag.AlignCenter, words)
+            left = sample.right() + 4
+        painter.setPen(now.colour("muted"))
+        rest = QRectF(left + SAMPLE_GAP - 4, 0, self.width() - left, self.height())
+        painter.drawText(rest, middle, LEGEND_REST)
+
 
 EDGE = 12
 """Pixels between the floating parts and the edge."""

@@ -12,7 +12,7 @@ from scripted_engine import Answer
 from scripted_models import ScriptedModels, WorkerEngine, described
 from windows import Driven, running, scripted
 
-from app.window.crash_box import CrashBox
+from app.window.layers import CrashBox
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 POCKET = Path(__file__).parents[3] / "assets" / "pocket_model"

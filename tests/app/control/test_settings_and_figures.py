@@ -10,8 +10,8 @@ from scripted_engine import Answer
 from windows import running, scripted
 
 from app.values.chat_settings import ChatSettings
-from app.window.drafting.drafting_values import LastAnswer
 from app.window.drafting.drafting_view import summary
+from app.window.drafting.round_history import LastAnswer
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")

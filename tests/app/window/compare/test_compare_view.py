@@ -4,10 +4,8 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QPushButton
 
-from app.window.compare.compare_pane import ComparePane
+from app.window.compare.compare_pane import ComparedText, ComparePane, SpeedBar
 from app.window.compare.compare_view import CompareView
-from app.window.compare.compared_text import ComparedText
-from app.window.compare.speed_bar import SpeedBar
 from app.window.composer.message_box import MessageBox
 from mlx_engine.values.stats import GenerationStats
 

@@ -5,8 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.values.attached_text import AttachedText
-from app.window.composer.attached_text import fenced, tokens_about, with_attachments
+from app.values.attached_text import AttachedText, fenced, tokens_about, with_attachments
 
 
 @given(st.text(st.sampled_from("`a\n~ "), max_size=40))

@@ -8,8 +8,7 @@ from PySide6.QtGui import QInputMethodEvent
 from PySide6.QtWidgets import QApplication, QLabel, QToolButton
 
 from app.values.attached_text import AttachedText, RefusedFile
-from app.window.composer.attachment_chip import AttachmentChip
-from app.window.composer.attachment_row import MOST
+from app.window.composer.attachments import MOST, AttachmentChip
 from app.window.composer.composer import Composer
 from app.window.composer.message_box import LONGEST, MOST_LINES, MessageBox
 

@@ -5,15 +5,17 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QLabel
 
-from app.window.drafting.answer_line import AnswerLine
-from app.window.drafting.cost_curve import CostCurve
-from app.window.drafting.depth_bars import ROW, DepthBars
-from app.window.drafting.drafting_values import DepthRow, Stages
+from app.window.drafting.charts import (
+    ROW,
+    AnswerLine,
+    CostCurve,
+    DepthBars,
+    PassBars,
+    Sparkline,
+    StageBar,
+)
 from app.window.drafting.drafting_view import DraftingView
-from app.window.drafting.pass_bars import PassBars
-from app.window.drafting.round_history import RoundHistory
-from app.window.drafting.sparkline import Sparkline
-from app.window.drafting.stage_bar import StageBar
+from app.window.drafting.round_history import DepthRow, RoundHistory, Stages
 from app.window.drafting.status_strip import StatusStrip, StripFigures
 from mlx_engine.values.stats import RoundStats
 

@@ -4,11 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.window.drafting.drafting_values import DepthRow, DraftingNow, LastAnswer
+from app.window.drafting.charts import running_mean
 from app.window.drafting.drafting_view import gain_in_words, reasons_in_words, summary
-from app.window.drafting.round_history import POINTS, RoundHistory
-from app.window.drafting.sparkline import running_mean
-from app.window.drafting.state_words import state_in_short
+from app.window.drafting.round_history import (
+    POINTS,
+    DepthRow,
+    DraftingNow,
+    LastAnswer,
+    RoundHistory,
+    state_in_short,
+)
 from app.window.drafting.status_strip import (
     StripFigures,
     context_in_words,

@@ -17,10 +17,10 @@ from pytestqt.qtbot import QtBot
 from scripted_engine import DESCRIPTION
 
 from app.control.session import abilities
-from app.window.drafting.chart import Chart
+from app.window.chat_page import NoticeBar
+from app.window.controls.chart import Chart
 from app.window.drafting.status_strip import StatusStrip
 from app.window.main_window import Page, Panel
-from app.window.notice_bar import NoticeBar
 from app.window.session_panel.session_panel import SessionPanel
 from app.window.widgets import Widgets, make_widgets
 

@@ -10,10 +10,10 @@ from PySide6.QtWidgets import QAbstractButton, QLabel, QLineEdit, QMenuBar
 from pytestqt.qtbot import QtBot
 
 from app.window.actions import COMMANDS, Actions, Name
-from app.window.crash_box import CrashBox
+from app.window.chat_page import NoticeBar
+from app.window.layers import CrashBox
 from app.window.look import Scheme
 from app.window.main_window import MainWindow, Parts, dragged_texts
-from app.window.notice_bar import NoticeBar
 from app.window.widgets import make_widgets
 
 Wear = Callable[[Scheme, float], None]

@@ -14,8 +14,8 @@ from app.window.models.download_row import DownloadRow, progress_in_words
 from app.window.models.first_run_view import FirstRunView
 from app.window.models.library_list import LibraryList
 from app.window.models.library_view import LibraryView
-from app.window.models.memory_bar import MemoryBar
 from app.window.models.model_card_view import ModelCardView
+from app.window.models.model_facts import MemoryBar
 from app.window.models.model_values import (
     DropPlan,
     LibraryEntry,

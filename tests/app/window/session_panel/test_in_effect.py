@@ -4,9 +4,8 @@ import itertools
 
 import pytest
 
-from app.window.drafting.drafting_values import DraftingNow, LastAnswer
-from app.window.session_panel.in_effect import in_effect
-from app.window.session_panel.panel_values import ModelAbilities, SourceAbility
+from app.window.drafting.round_history import DraftingNow, LastAnswer
+from app.window.session_panel.abilities import ModelAbilities, SourceAbility, in_effect
 from mlx_engine.values.options import DraftOptions
 from mlx_engine.values.reason import Reason
 

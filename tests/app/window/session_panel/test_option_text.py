@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.window.session_panel.option_text import (
+from app.window.session_panel.sampling_group import (
     logit_bias_text,
     read_logit_bias,
     read_stop,

@@ -12,8 +12,8 @@ from scripted_engine import DESCRIPTION, NO_HEADS
 from app.control.session import abilities
 from app.values.chat_settings import ChatSettings
 from app.window.controls.choices import DropDown
-from app.window.drafting.drafting_values import DraftingNow
-from app.window.session_panel.panel_values import SourceAbility
+from app.window.drafting.round_history import DraftingNow
+from app.window.session_panel.abilities import SourceAbility
 from app.window.session_panel.session_panel import SessionPanel
 from mlx_engine.values.options import (
     MAX_DEPTH,

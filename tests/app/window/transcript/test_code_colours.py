@@ -3,8 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.window.transcript.code_tokens import LONGEST, pygments_words
-from app.window.transcript.code_words import LANGUAGES, LineReader, Word
+from app.window.transcript.code_colours import LANGUAGES, LONGEST, LineReader, Word, pygments_words
 
 
 def coloured(language: str, *lines: str) -> list[tuple[str, str]]:

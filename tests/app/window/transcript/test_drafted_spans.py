@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from app.values.chats import DraftedSpan
 from app.window.transcript.drafted_spans import (
+    GrowingAlignment,
     Run,
     Tint,
     aligned,
@@ -15,8 +16,7 @@ from app.window.transcript.drafted_spans import (
     tints,
     within,
 )
-from app.window.transcript.growing_alignment import GrowingAlignment
-from app.window.transcript.rendered_html import markdown_html
+from app.window.transcript.markdown_text import markdown_html
 
 WORDS = st.lists(
     st.text(alphabet="abcdefghijklmnop", min_size=3, max_size=8), min_size=1, max_size=60

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.window.transcript.latex_text import latex_html
+from app.window.transcript.latex import latex_html
 
 
 def bare(source: str) -> str:

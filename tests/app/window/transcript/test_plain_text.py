@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.window.transcript.plain_text import plain_text
+from app.window.transcript.markdown_text import plain_text
 
 
 @pytest.mark.parametrize(

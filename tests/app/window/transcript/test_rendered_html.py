@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.window.transcript.rendered_html import markdown_html
+from app.window.transcript.markdown_text import markdown_html
 
 OURS = {
     "p", "ul", "ol", "li", "h1", "h2", "h3", "h4", "h5", "h6", "em", "strong", "s", "code", "pre",

@@ -6,9 +6,8 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.window.transcript.rendered_html import markdown_html
-from app.window.transcript.segment import settled
-from app.window.transcript.streaming_markdown import LIMIT, LINE_LIMIT, StreamingMarkdown
+from app.window.transcript.markdown_text import markdown_html
+from app.window.transcript.streaming_markdown import LIMIT, LINE_LIMIT, StreamingMarkdown, settled
 
 LINES = st.sampled_from(
     [

@@ -4,7 +4,96 @@ import re
 from collections.abc import Container, Mapping
 from html import escape
 
-from app.window.transcript import latex_symbols as symbols
+
+def _table_of(pairs: str) -> dict[str, str]:
+    return dict(pair.split("=", 1) for pair in pairs.split())
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+GREEK = _table_of(
+    "alpha=α beta=β gamma=γ delta=δ epsilon=ϵ zeta=ζ eta=η theta=θ iota=ι kappa=κ lambda=λ mu=μ "
+    "nu=ν xi=ξ pi=π rho=ρ sigma=σ tau=τ upsilon=υ phi=ϕ chi=χ psi=ψ omega=ω varepsilon=ε "
+    "vartheta=ϑ varphi=φ varrho=ϱ varsigma=ς varpi=ϖ"
+)
+CAPITALS = _table_of(
+    "Gamma=Γ Delta=Δ Theta=Θ Lambda=Λ Xi=Ξ Pi=Π Sigma=Σ Upsilon=Υ Phi=Φ Psi=Ψ Omega=Ω"
+)
+
+SPACED = _table_of(
+    "pm=± mp=∓ times=× div=÷ cdot=· ast=∗ star=⋆ circ=∘ bullet=• oplus=⊕ otimes=⊗ odot=⊙ "
+    "cap=∩ cup=∪ setminus=∖ wedge=∧ land=∧ vee=∨ lor=∨ le=≤ leq=≤ leqslant=≤ ge=≥ geq=≥ "
+    "geqslant=≥ ne=≠ neq=≠ ll=≪ gg=≫ approx=≈ equiv=≡ sim=∼ simeq=≃ cong=≅ propto=∝ prec=≺ "
+    "succ=≻ in=∈ ni=∋ notin=∉ subset=⊂ subseteq=⊆ supset=⊃ supseteq=⊇ mid=∣ parallel=∥ "
+    "perp=⊥ to=→ rightarrow=→ leftarrow=← gets=← leftrightarrow=↔ Rightarrow=⇒ Leftarrow=⇐ "
+    "Leftrightarrow=⇔ iff=⇔ implies=⇒ impliedby=⇐ mapsto=↦ longrightarrow=⟶ "
+    "longleftarrow=⟵ hookrightarrow=↪ rightharpoonup=⇀ uparrow=↑ downarrow=↓ vdash=⊢ models=⊨ "
+    "triangleq=≜ doteq=≐ asymp=≍ bmod=mod coloneqq=≔"
+)
+"""Operators and relations: written with thin space around them."""
+
+PLAIN = _table_of(
+    "infty=∞ partial=∂ nabla=∇ forall=∀ exists=∃ nexists=∄ emptyset=∅ varnothing=∅ neg=¬ "
+    "lnot=¬ top=⊤ bot=⊥ angle=∠ triangle=△ square=□ Box=□ blacksquare=■ therefore=∴ because=∵ "
+    "sum=∑ prod=∏ coprod=∐ int=∫ iint=∬ iiint=∭ oint=∮ bigcup=⋃ bigcap=⋂ bigoplus=⨁ "
+    "bigotimes=⨂ bigvee=⋁ bigwedge=⋀ ldots=… dots=… cdots=⋯ vdots=⋮ ddots=⋱ dotsc=… dotsb=⋯ "
+    "hbar=ℏ ell=ℓ Re=ℜ Im=ℑ aleph=ℵ wp=℘ imath=ı jmath=ȷ prime=′ dagger=† ddagger=‡ "
+    "langle=⟨ rangle=⟩ lfloor=⌊ rfloor=⌋ lceil=⌈ rceil=⌉ lvert=| rvert=| vert=| lVert=‖ "
+    "rVert=‖ Vert=‖ lbrace={ rbrace=} lbrack=[ rbrack=] backslash=\\ checkmark=✓ degree=° "
+    "S=§ P=¶ pounds=£ copyright=© colon=: surd=√ complement=∁"
+)
+
+SPACES = {
+    ",": "\u2009",
+    ":": "\u2005",
+    ";": "\u2004",
+    "!": "",
+    " ": " ",
+    "quad": "\u2003",
+    "qquad": "\u2003\u2003",
+    "thinspace": "\u2009",
+    "\\": "; ",
+}
+ESCAPED = {letter: letter for letter in "{}$%&#_"} | {"|": "‖"}
+
+FUNCTIONS = _names(
+    "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln lg exp lim limsup liminf "
+    "max min sup inf arg det dim ker deg gcd hom Pr argmax argmin"
+)
+"""Set upright, with a space before what follows."""
+
+IGNORED = _names(
+    "left right big Big bigg Bigg bigl bigr Bigl Bigr displaystyle textstyle limits nolimits "
+    "nonumber notag hline mathstrut"
+)
+
+ACCENTS = {
+    "hat": "\u0302",
+    "widehat": "\u0302",
+    "tilde": "\u0303",
+    "widetilde": "\u0303",
+    "bar": "\u0304",
+    "overline": "\u0305",
+    "underline": "\u0332",
+    "vec": "\u20d7",
+    "dot": "\u0307",
+    "ddot": "\u0308",
+    "check": "\u030c",
+    "acute": "\u0301",
+    "grave": "\u0300",
+}
+"""Combining marks, put after the letter."""
+
+BLACKBOARD = dict(zip("CHNPQRZ", "ℂℍℕℙℚℝℤ", strict=True)) | {"E": "𝔼", "F": "𝔽", "1": "𝟙"}
+SCRIPT = dict(zip("BEFHILMR", "ℬℰℱℋℐℒℳℛ", strict=True))
+
+RAISED = dict(zip("0123456789+-=()n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿ", strict=True))
+LOWERED = dict(zip("0123456789+-=()", "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎", strict=True))
+
+UPRIGHT = _names("mathrm text textrm textnormal operatorname operatorname* mathsf mbox")
+
 
 DEEPEST = 24
 """Groups nested deeper than this are shown as typed."""
@@ -12,7 +101,7 @@ LONGEST = 8000
 """Formulas with more characters are shown as typed."""
 
 TOKEN = re.compile(r"\\(?:[A-Za-z]+\*?|.)|\s+|\d+(?:[.,]\d+)*|.", re.DOTALL)
-SYMBOL = symbols.PLAIN | symbols.CAPITALS
+SYMBOL = PLAIN | CAPITALS
 FUNCTION_END = "\ue000"
 """Stands after a function's name until its sub- and superscripts are known."""
 AFTER_FUNCTION = re.compile(r"\ue000((?:[⁰-₎²³¹]|<(su[bp])>.*?</\2>)*)")
@@ -28,8 +117,8 @@ COMMANDS: dict[str, Container[str]] = {
     "tag": ("tag",),
     "modulo": ("pmod",),
     "letters": ("mathbb", "mathcal", "mathscr", "mathit", "textit", "mathfrak"),
-    "upright": symbols.UPRIGHT,
-    "mark": symbols.ACCENTS,
+    "upright": UPRIGHT,
+    "mark": ACCENTS,
     "environment": ("begin", "end"),
 }
 """What to do with a command that has arguments -> the commands."""
@@ -141,7 +230,7 @@ class _Reader:
 
     def _script(self, sign: str) -> str:
         inner = self._argument()
-        table, tag = (symbols.RAISED, "sup") if sign == "^" else (symbols.LOWERED, "sub")
+        table, tag = (RAISED, "sup") if sign == "^" else (LOWERED, "sub")
         letters = _without_tags(inner).replace("\u2009", "").replace("−", "-")
         if letters in ("′", "∘"):
             return "′" if letters == "′" else "°"
@@ -152,7 +241,7 @@ class _Reader:
         return f"<{tag}>{inner.replace(chr(0x2009), '')}</{tag}>"
 
     def _command(self, name: str) -> str:
-        if name in symbols.IGNORED:
+        if name in IGNORED:
             if name in ("left", "right") and self._tokens[self._at : self._at + 1] == ["."]:
                 self._at += 1
             return ""
@@ -162,9 +251,9 @@ class _Reader:
     def _with_arguments(self, name: str) -> str:
         kind = next((kind for kind, names in COMMANDS.items() if name in names), None)
         if kind == "mark":
-            return _accented(self._argument(), symbols.ACCENTS[name])
+            return _accented(self._argument(), ACCENTS[name])
         if kind == "letters":
-            table = {"mathbb": symbols.BLACKBOARD, "mathcal": symbols.SCRIPT}.get(name, {})
+            table = {"mathbb": BLACKBOARD, "mathcal": SCRIPT}.get(name, {})
             return _mapped(self._typed(), table)
         if kind == "upright":
             return escape(self._typed())
@@ -181,7 +270,7 @@ class _Reader:
             above = self._argument()
             return f"C({above}, {self._argument()})"
         if kind == "root":
-            root = _mapped(self._bracketed(), symbols.RAISED)
+            root = _mapped(self._bracketed(), RAISED)
             return f"{root}√{_joined(self._argument())}"
         pattern = {"bold": "<b>{}</b>", "same": "{}", "tag": "\u2003({})", "modulo": " (mod {})"}
         if kind in pattern:
@@ -210,17 +299,17 @@ def _letter(token: str) -> str:
 
 def _simple(name: str) -> str | None:
     """A command without arguments; None for any other."""
-    if name in symbols.SPACED:
-        return f"\u2009{escape(symbols.SPACED[name])}\u2009"
-    if name in symbols.GREEK:
-        return f"<i>{symbols.GREEK[name]}</i>"
+    if name in SPACED:
+        return f"\u2009{escape(SPACED[name])}\u2009"
+    if name in GREEK:
+        return f"<i>{GREEK[name]}</i>"
     if name in SYMBOL:
         return escape(SYMBOL[name])
-    if name in symbols.FUNCTIONS:
+    if name in FUNCTIONS:
         return f"\u2009{name}{FUNCTION_END}"
-    if name in symbols.SPACES:
-        return symbols.SPACES[name]
-    return escape(symbols.ESCAPED[name]) if name in symbols.ESCAPED else None
+    if name in SPACES:
+        return SPACES[name]
+    return escape(ESCAPED[name]) if name in ESCAPED else None
 
 
 def _without_tags(shown: str) -> str:

@@ -6,8 +6,8 @@ from PySide6.QtWidgets import QLabel, QPlainTextEdit, QPushButton, QToolButton
 
 from app.values.app_settings import AppSettings
 from app.values.chat_settings import ChatSettings
-from app.window.controls.tick import Tick
-from app.window.settings_page.settings_view import SettingsView
+from app.window.controls.choices import Tick
+from app.window.settings_view import SettingsView
 
 
 @pytest.fixture

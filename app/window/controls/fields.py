@@ -1,0 +1,296 @@
+"""Numbers and lines of text to type, each with its mistake said below it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from PySide6.QtCore import QEvent, QMimeData, Qt, QTimer, Signal
+from PySide6.QtGui import QFocusEvent, QKeyEvent
+from PySide6.QtWidgets import QGridLayout, QLineEdit, QPlainTextEdit, QVBoxLayout, QWidget
+
+from app.window.controls.labels import label, paragraph, restyle, say, tabular
+
+SETTLED_MS = 300
+"""A number counts once nothing was typed for so long, or the field was left."""
+
+
+MOST_DIGITS = 20
+"""Enough for any seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumberKind:
+    """How a number is read and stepped.
+
+    off: the word an empty field shows, None when it may not be empty. neutral: what empty means.
+    """
+
+    read: Callable[[str], int | float]
+    step: float
+    off: str | None = None
+    neutral: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """What a field holds; `number` None with is_number True is an empty field."""
+
+    number: float | None
+    is_number: bool
+
+
+def asks_for_escape(event: QEvent) -> bool:
+    """Whether Qt asks if Escape is to be a key here instead of the shortcut it is elsewhere."""
+    is_escape = isinstance(event, QKeyEvent) and event.key() == Qt.Key.Key_Escape
+    return is_escape and event.type() == QEvent.Type.ShortcutOverride
+
+
+class SearchField(QLineEdit):
+    """What to look for. Signal `left`: Escape was pressed in it, where that is a shortcut too."""
+
+    left = Signal()
+
+    def __init__(self, placeholder: str, name: str) -> None:
+        super().__init__()
+        self.setPlaceholderText(placeholder)
+        self.setAccessibleName(name)
+        self.setClearButtonEnabled(True)
+
+    # Qt
+
+    def event(self, event: QEvent) -> bool:
+        """Escape is a key here, before it stops an answer."""
+        if asks_for_escape(event):
+            event.accept()
+            return True
+        return bool(super().event(event))
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+        """Escape leaves it."""
+        if event.key() == Qt.Key.Key_Escape:
+            self.left.emit()
+        else:
+            super().keyPressEvent(event)
+
+
+class NumberEdit(QLineEdit):
+    """Signal `stepped`(int): the user pressed Up (1) or Down (-1)."""
+
+    stepped = Signal(int)
+
+    # Qt
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+        """Up and Down step."""
+        steps = {Qt.Key.Key_Up.value: 1, Qt.Key.Key_Down.value: -1}
+        if event.key() in steps:
+            self.stepped.emit(steps[event.key()])
+        else:
+            super().keyPressEvent(event)
+
+
+class NumberField(QWidget):
+    """Signal `changed`(int | float | None): a number to try; an empty field is the neutral one."""
+
+    changed = Signal(object)
+
+    def __init__(self, name: str, kind: NumberKind, what: str = "") -> None:
+        super().__init__()
+        self._kind = kind
+        self._pending = QTimer(self)
+        self._pending.setSingleShot(True)
+        self._pending.setInterval(SETTLED_MS)
+        self._pending.timeout.connect(self._settle)
+        self._name = label(name)
+        self._edit = NumberEdit()
+        self._edit.setAccessibleName(name)
+        self._edit.setAccessibleDescription(what)
+        self._edit.setToolTip(what)
+        self._name.setToolTip(what)
+        self._name.setBuddy(self._edit)
+        self._edit.setMaxLength(MOST_DIGITS)
+        self._edit.setAlignment(Qt.AlignmentFlag.AlignRight)
+        self._edit.setPlaceholderText(kind.off or "")
+        tabular(self._edit)
+        self._problem = paragraph("", "problem")
+        grid = QGridLayout(self)
+        grid.setContentsMargins(0, 0, 0, 0)
+        grid.setSpacing(4)
+        grid.addWidget(self._name, 0, 0)
+        grid.addWidget(self._edit, 0, 1)
+        grid.addWidget(self._problem, 1, 0, 1, 2)
+        grid.setColumnStretch(0, 3)
+        grid.setColumnStretch(1, 2)
+        self._edit.textEdited.connect(lambda _: self._pending.start())
+        self._edit.editingFinished.connect(self._leave)
+        self._edit.stepped.connect(self._step)
+        self.show_problem("")
+
+    def show_number(self, number: float | None) -> None:
+        """Show a number, None as an empty field; nothing is emitted."""
+        self._pending.stop()
+        if self._typed() != Typed(number, True):
+            is_off = self._kind.off is not None and number == self._kind.neutral
+            self._edit.setText("" if number is None or is_off else number_text(number))
+        self.show_problem("")
+
+    def show_problem(self, words: str) -> None:
+        """Say what is wrong with the number, "" for nothing."""
+        say(self._problem, words)
+        self._edit.setProperty("bad", bool(words))
+        restyle(self._edit)
+
+    def problem(self) -> str:
+        """What is said to be wrong."""
+        return self._problem.text()
+
+    def forbid(self, why: str) -> None:
+        """Disable it with a reason, "" enables it."""
+        self._edit.setEnabled(not why)
+        self._edit.setToolTip(why or self._edit.accessibleDescription())
+
+    def _typed(self) -> "Typed":
+        text = self._edit.text().strip()
+        if not text:
+            return Typed(self._kind.neutral, self._kind.off is not None)
+        try:
+            return Typed(self._kind.read(text.replace(",", ".")), True)
+        except ValueError:
+            return Typed(None, False)
+
+    def _leave(self) -> None:
+        if self._pending.isActive():
+            self._settle()
+
+    def _settle(self) -> None:
+        self._pending.stop()
+        typed = self._typed()
+        if typed.is_number:
+            self.changed.emit(typed.number)
+        else:
+            text = self._edit.text().strip()
+            self.show_problem(f"“{text}” is not a number." if text else "A number is needed here.")
+
+    def _step(self, direction: int) -> None:
+        typed = self._typed()
+        if not typed.is_number or not self._edit.isEnabled():
+            return
+        number = (typed.number or 0) + direction * self._kind.step
+        exact = number if isinstance(number, int) else round(number, 6)
+        self._edit.setText(number_text(exact))
+        self._settle()
+
+
+def number_text(number: float) -> str:
+    """As short as it can be without losing anything: 1, 0.7, 18446744073709551615."""
+    if isinstance(number, float) and number.is_integer() and abs(number) < 1e15:
+        return str(int(number))
+    return repr(number)
+
+
+LONGEST = 20_000
+"""Characters a paste may make it; laying out more would freeze the window."""
+
+
+class Lines(QPlainTextEdit):
+    """A small editor; Tab goes on to the next control.
+
+    Signals: `left` (the focus went elsewhere), `refused` (a paste that is too long).
+    """
+
+    left = Signal()
+    refused = Signal()
+
+    def __init__(self, lines: int) -> None:
+        super().__init__()
+        self._lines = lines
+        self.setTabChangesFocus(True)
+        self.setAcceptDrops(False)
+        self.viewport().setAcceptDrops(False)
+        self.setProperty("role", "field")
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
+        self.fit()
+
+    def fit(self) -> None:
+        """Be as high as the lines asked for in the font of now."""
+        margins = 2 * round(self.document().documentMargin()) + 10
+        self.setFixedHeight(self._lines * self.fontMetrics().lineSpacing() + margins)
+
+    # Qt
+
+    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+        """Lines of another font are of another height."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange:
+            self.fit()
+
+    def insertFromMimeData(self, source: QMimeData) -> None:  # noqa: N802
+        """Plain text that is not too long."""
+        if self.document().characterCount() + len(source.text()) > LONGEST:
+            self.refused.emit()
+        else:
+            self.insertPlainText(source.text())
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:  # noqa: N802
+        """Say so."""
+        super().focusOutEvent(event)
+        self.left.emit()
+
+
+TOO_LONG = f"That text is too long for this field: {LONGEST:,} characters at most."
+
+
+class TextField(QWidget):
+    """Signal `changed`(str): text to try, once typing paused or the field was left."""
+
+    changed = Signal(str)
+
+    def __init__(self, name: str, lines: int, hint: str = "", shows_name: bool = True) -> None:
+        super().__init__()
+        self._pending = QTimer(self)
+        self._pending.setSingleShot(True)
+        self._pending.setInterval(SETTLED_MS)
+        self._pending.timeout.connect(self._settle)
+        self._edit = Lines(lines)
+        self._edit.setAccessibleName(name)
+        self._edit.setPlaceholderText(hint)
+        self._problem = paragraph("", "problem")
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(4)
+        heading = label(name)
+        heading.setVisible(shows_name)
+        for widget in (heading, self._edit, self._problem):
+            column.addWidget(widget)
+        self._edit.textChanged.connect(self._pending.start)
+        self._edit.left.connect(self._leave)
+        self._edit.refused.connect(lambda: self.show_problem(TOO_LONG))
+        self.show_problem("")
+
+    def text(self) -> str:
+        """What is typed."""
+        return self._edit.toPlainText()
+
+    def show_text(self, text: str) -> None:
+        """Show a text; nothing is emitted."""
+        if text != self.text():
+            self._edit.setPlainText(text)
+        self._pending.stop()
+        self.show_problem("")
+
+    def show_problem(self, words: str) -> None:
+        """Say what is wrong with the text, "" for nothing."""
+        say(self._problem, words)
+        self._edit.setProperty("bad", bool(words))
+        restyle(self._edit)
+
+    def problem(self) -> str:
+        """What is said to be wrong."""
+        return self._problem.text()
+
+    def _leave(self) -> None:
+        if self._pending.isActive():
+            self._settle()
+
+    def _settle(self) -> None:
+        self._pending.stop()
+        self.changed.emit(self.text())

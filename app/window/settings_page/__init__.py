@@ -1,1 +1,0 @@
-"""The page of settings that belong to no single chat."""

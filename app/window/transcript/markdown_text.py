@@ -1,0 +1,323 @@
+"""Renders markdown as rich text for Qt, which can fetch nothing, and as plain text to copy."""
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from html import escape
+from typing import Any
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock
+from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
+
+from app.window.transcript.latex import latex_html
+
+OPENERS = {"\\(": ("\\)", "math_inline"), "\\[": ("\\]", "math_display")}
+
+
+def with_maths(markdown: MarkdownIt) -> MarkdownIt:
+    """Add the rules; they make tokens math_inline and math_display with the LaTeX as content."""
+    markdown.inline.ruler.before("escape", "maths", _inline_maths)
+    markdown.block.ruler.before(
+        "fence", "maths", _block_maths, {"alt": ["paragraph", "reference", "blockquote", "list"]}
+    )
+    return markdown
+
+
+def _inline_maths(state: StateInline, silent: bool) -> bool:
+    source, start = state.src, state.pos
+    if source.startswith("$$", start):
+        return _push(state, silent, start + 2, "$$", "math_display")
+    if source[start] == "$":
+        return _dollars(state, silent)
+    closer = OPENERS.get(source[start : start + 2])
+    return closer is not None and _push(state, silent, start + 2, *closer)
+
+
+def _dollars(state: StateInline, silent: bool) -> bool:
+    """Pandoc: no space inside either $, and no digit right after the closing one."""
+    source, start = state.src, state.pos
+    if start + 1 >= state.posMax or source[start + 1].isspace():
+        return False
+    end = source.find("$", start + 1, state.posMax)
+    while end >= 0 and _escaped(source, end):
+        end = source.find("$", end + 1, state.posMax)
+    if end < 0 or source[end - 1].isspace() or source[end + 1 : end + 2].isdigit():
+        return False
+    return _push(state, silent, start + 1, "$", "math_inline", end)
+
+
+def _push(
+    state: StateInline, silent: bool, start: int, closer: str, kind: str, end: int | None = None
+) -> bool:
+    if end is None:
+        end = state.src.find(closer, start, state.posMax)
+    if end <= start or not state.src[start:end].strip():
+        return False
+    if not silent:
+        token = state.push(kind, "", 0)
+        token.content = state.src[start:end]
+    state.pos = end + len(closer)
+    return True
+
+
+def _escaped(source: str, at: int) -> bool:
+    before = source[:at]
+    return (len(before) - len(before.rstrip("\\"))) % 2 == 1
+
+
+def _block_maths(state: StateBlock, line: int, last: int, silent: bool) -> bool:
+    """A paragraph that begins with $$ or \\[ and has its end, maybe lines later."""
+    if state.is_code_block(line):
+        return False
+    start = state.bMarks[line] + state.tShift[line]
+    closer = {"$$": "$$", "\\[": "\\]"}.get(state.src[start : start + 2])
+    if closer is None:
+        return False
+    for below in range(line, last):
+        first = start + 2 if below == line else state.bMarks[below]
+        if below > line and state.isEmpty(below):
+            return False
+        end = state.src.find(closer, first, state.eMarks[below])
+        if end < 0:
+            continue
+        if state.src[end + 2 : state.eMarks[below]].strip():
+            return False
+        if not silent:
+            token = state.push("math_display", "", 0)
+            token.block = True
+            token.content = state.getLines(line, below + 1, state.blkIndent, False).strip()[2:-2]
+            token.map = [line, below + 1]
+        state.line = below + 1
+        return True
+    return False
+
+
+BARE_ADDRESS = re.compile(r"https?://[^\s<>\"'`]*[^\s<>\"'`.,;:!?)\]}*_]")
+LINE_BREAK = re.compile(r"&lt;br\s*/?&gt;", re.IGNORECASE)
+TASK = re.compile(r"\[([ xX])\]\s")
+SAFE_LINK = ("http://", "https://", "mailto:")
+ROW_END = re.compile(r"\\\\(?:\[[^\]]*\])?")
+
+FIXED = {
+    "table_open": '<table border="1" cellspacing="0" cellpadding="6">',
+    "softbreak": "\n",
+    "hardbreak": "<br>",
+    "hr": "<hr>",
+    "link_close": "</a>",
+}
+"""Token type -> HTML, where that is not the token's tag and nothing else."""
+
+
+@cache
+def parser() -> MarkdownIt:
+    """A parser without raw HTML, with tables, strikethrough and maths; slow to make."""
+    markdown = MarkdownIt("commonmark", {"html": False})
+    return with_maths(markdown.enable(["table", "strikethrough"]))
+
+
+def markdown_html(source: str, definitions: str = "") -> str:
+    """The body of a rich text document; `definitions` are link references from other segments."""
+    env: dict[str, Any] = {}
+    if definitions:
+        parser().parse(definitions, env)
+    tokens = parser().parse(source, env)
+    _mark_tasks(tokens)
+    return _HtmlWriter().all(tokens)
+
+
+class _HtmlWriter:
+    """Writes tokens as HTML; remembers whether it is in a link or in a cell."""
+
+    def __init__(self) -> None:
+        self._in_link = False
+        self._in_cell = False
+
+    def all(self, tokens: Sequence[Token]) -> str:
+        return "".join(self._one(token) for token in tokens)
+
+    def _one(self, token: Token) -> str:
+        kind = token.type
+        if kind == "inline":
+            return self.all(token.children or [])
+        if kind == "text":
+            return self._text(token.content)
+        if token.tag in ("td", "th"):
+            return self._cell(token)
+        if kind in ("link_open", "link_close"):
+            self._in_link = token.nesting > 0
+        if kind in FIXED:
+            return FIXED[kind]
+        return _leaf(token) if token.nesting == 0 else _tag(token)
+
+    def _text(self, content: str) -> str:
+        """Escaped text; a bare web address becomes a link, <br> in a cell a line break."""
+        linked = "://" in content and not self._in_link
+        shown = _with_links(content) if linked else escape(content)
+        return LINE_BREAK.sub("<br>", shown) if self._in_cell else shown
+
+    def _cell(self, token: Token) -> str:
+        """A cell, aligned as the rule under the table's head says."""
+        self._in_cell = token.nesting > 0
+        if not self._in_cell:
+            return f"</{token.tag}>"
+        side = str(token.attrs.get("style", "")).rpartition(":")[2]
+        return f'<{token.tag} align="{side or "left"}">'
+
+
+def _leaf(token: Token) -> str:
+    """A token that opens and closes nothing."""
+    kind = token.type
+    if kind in ("fence", "code_block"):
+        code = token.content.removesuffix("\n")
+        return f"<pre>{escape(code)}</pre>" if code.strip() else ""
+    if kind == "code_inline":
+        return f"<code>{escape(token.content)}</code>"
+    if kind == "math_inline":
+        return f'<span class="maths">{latex_html(token.content)}</span>'
+    if kind == "math_display":
+        return _display(token)
+    return _image(token) if kind == "image" else escape(token.content)
+
+
+def _tag(token: Token) -> str:
+    """The opening or closing tag of a paragraph, list, emphasis, ..."""
+    if token.hidden:
+        return ""
+    if token.type in ("heading_open", "heading_close"):
+        size = min(int(token.tag[1]), 3)
+        return f'<p class="h{size}">' if token.nesting > 0 else "</p>"
+    if token.nesting < 0:
+        return f"</{token.tag}>"
+    if token.type == "list_item_open" and token.attrs:
+        return f'<li class="{token.attrs["class"]}">'
+    if token.type == "ordered_list_open" and "start" in token.attrs:
+        return f'<ol start="{token.attrs["start"]}">'
+    return _link(token) if token.type == "link_open" else f"<{token.tag}>"
+
+
+def _link(token: Token) -> str:
+    """Links lead to the web or to mail, nowhere else."""
+    address = str(token.attrs.get("href", ""))
+    return f'<a href="{escape(address)}">' if address.startswith(SAFE_LINK) else "<a>"
+
+
+def _image(token: Token) -> str:
+    """An image's description as a link to it: images of an answer are not loaded."""
+    address = str(token.attrs.get("src", ""))
+    label = escape(f"Image: {token.content or address}")
+    return f'<a href="{escape(address)}">{label}</a>' if address.startswith(SAFE_LINK) else label
+
+
+def _display(token: Token) -> str:
+    """A formula of its own: one line for each of its rows."""
+    rows = [token.content] if "matrix" in token.content else ROW_END.split(token.content)
+    shown = "<br>".join(row for row in map(latex_html, rows) if row)
+    return f'<p class="display">{shown}</p>' if token.block else f"<br>{shown}<br>"
+
+
+def _with_links(text: str) -> str:
+    parts, at = [], 0
+    for found in BARE_ADDRESS.finditer(text):
+        address = escape(found.group())
+        parts += [escape(text[at : found.start()]), f'<a href="{address}">{address}</a>']
+        at = found.end()
+    return "".join([*parts, escape(text[at:])])
+
+
+def _mark_tasks(tokens: list[Token]) -> None:
+    """Turn "[ ] " and "[x] " at the start of a list item into the item's box."""
+    for index in range(2, len(tokens)):
+        children = tokens[index].children
+        if not children or tokens[index - 2].type != "list_item_open":
+            continue
+        found = TASK.match(children[0].content) if children[0].type == "text" else None
+        if found:
+            checked = "unchecked" if found[1] == " " else "checked"
+            tokens[index - 2].attrs["class"] = checked
+            children[0].content = children[0].content[found.end() :]
+
+
+BULLET = "• "
+
+
+def plain_text(source: str) -> str:
+    """The words of an answer; maths stays LaTeX, a link is followed by its address."""
+    writer = _PlainWriter()
+    for token in parser().parse(source):
+        writer.add(token)
+    return writer.text()
+
+
+class _PlainWriter:
+    """Joins blocks: a blank line between them, list items and table rows one a line."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._lists: list[int | None] = []
+        self._marker = ""
+        self._row: list[str] = []
+        self._in_cell = False
+
+    def text(self) -> str:
+        return "".join(self._parts).strip("\n")
+
+    def add(self, token: Token) -> None:
+        kind = token.type
+        if kind in ("bullet_list_open", "ordered_list_open"):
+            self._lists.append(int(token.attrs.get("start", 1)) if kind[0] == "o" else None)
+        elif kind in ("bullet_list_close", "ordered_list_close"):
+            self._lists.pop()
+            if not self._lists:
+                self._parts.append("\n")
+        elif kind == "list_item_open":
+            self._open_item()
+        elif kind == "tr_open":
+            self._row = []
+        elif kind == "tr_close":
+            self._parts.append("\t".join(self._row) + "\n")
+        elif kind == "table_close":
+            self._parts.append("\n")
+        elif kind in ("td_open", "th_open"):
+            self._in_cell = True
+        elif kind == "inline" and self._in_cell:
+            self._row.append(_plain_line(token.children or []))
+            self._in_cell = False
+        elif kind == "inline":
+            self._block(_plain_line(token.children or []))
+        elif kind in ("fence", "code_block", "math_display"):
+            self._block(token.content.strip("\n"))
+
+    def _open_item(self) -> None:
+        number = self._lists[-1]
+        self._marker = BULLET if number is None else f"{number}. "
+        if number is not None:
+            self._lists[-1] = number + 1
+
+    def _block(self, text: str) -> None:
+        indent = "  " * max(0, len(self._lists) - 1)
+        lead = indent + (self._marker or "  " * bool(self._lists))
+        lines = text.split("\n")
+        rest = "\n" + " " * len(lead)
+        self._parts.append(lead + rest.join(lines) + ("\n" if self._lists else "\n\n"))
+        self._marker = ""
+
+
+def _plain_line(tokens: Sequence[Token]) -> str:
+    """The words of a line; a link whose text is not its address is followed by it."""
+    parts: list[str] = []
+    address, label = "", 0
+    for token in tokens:
+        if token.type == "link_open":
+            address, label = str(token.attrs.get("href", "")), len(parts)
+        elif token.type == "link_close":
+            if "".join(parts[label:]) not in (address, address.removeprefix("mailto:")):
+                parts.append(f" ({address})")
+        elif token.type in ("softbreak", "hardbreak"):
+            parts.append("\n")
+        elif token.type == "math_inline":
+            parts.append(f"${token.content}$")
+        else:
+            parts.append(token.content)
+    return "".join(parts)

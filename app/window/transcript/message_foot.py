@@ -1,0 +1,174 @@
+"""What stands under a message: the figures of an answer, and its buttons."""
+
+from PySide6.QtCore import QRect, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QSizePolicy, QWidget
+
+from app.window.controls.icons import IconButton
+from app.window.controls.labels import label, tabular
+from app.window.look import look
+from app.window.transcript.shown_message import ShownMessage
+from mlx_engine.values.stats import GenerationStats
+
+
+def footer_figures(stats: GenerationStats) -> tuple[str, ...]:
+    """Most telling first: a narrow footer leaves out the last."""
+    first = [f"{stats.tokens_per_second:.1f} tok/s", f"{stats.generated_tokens:,} tok"]
+    if stats.time_to_first_token_s:
+        first.append(f"{stats.time_to_first_token_s:.2f} s to first")
+    return (*first, *_drafting(stats))
+
+
+def _drafting(stats: GenerationStats) -> tuple[str, ...]:
+    if not stats.drafted:
+        return ("not drafted",)
+    return (
+        f"{stats.acceptance:.0%} ({stats.accepted:,}/{stats.drafted:,})".replace("%", " %"),
+        f"{stats.tokens_per_pass:.1f} tok/pass",
+        f"depth {_depth(stats)}",
+    )
+
+
+def _depth(stats: GenerationStats) -> str:
+    """How deep was drafted: one number if it never changed, else the mean and the most."""
+    deepest = len(stats.drafted_by_depth)
+    if stats.drafted_by_depth[-1:] == stats.drafted_by_depth[:1]:
+        return str(deepest)
+    rounds = stats.drafted_by_depth[0] if stats.drafted_by_depth else 1
+    return f"{stats.drafted / max(1, rounds):.1f} of {deepest}"
+
+
+def all_figures(stats: GenerationStats) -> str:
+    """Several lines for the tooltip: everything the footer has, and acceptance by depth."""
+    lines = [
+        " · ".join(footer_figures(stats)),
+        f"Prompt: {stats.prompt_tokens:,} tokens, {stats.reused_tokens:,} of them kept from before",
+    ]
+    pairs = zip(stats.accepted_by_depth, stats.drafted_by_depth, strict=False)
+    for depth, (accepted, drafted) in enumerate(pairs, 1):
+        share = accepted / drafted if drafted else 0
+        lines.append(f"Depth {depth}: {accepted:,} of {drafted:,} accepted ({share * 100:.0f} %)")
+    return "\n".join(lines)
+
+
+SEPARATOR = "  ·  "
+HEIGHT = 24
+
+
+class MessageFooter(QAbstractButton):
+    """Shows as many figures as fit; the rest is in the tooltip. Emits `clicked`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._figures: tuple[str, ...] = ()
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    def show_stats(self, stats: GenerationStats) -> None:
+        """Show the figures of an answer."""
+        self._figures = footer_figures(stats)
+        self.setToolTip(all_figures(stats))
+        self.setAccessibleName("Figures: " + ", ".join(self._figures))
+        self.update()
+
+    def shown(self) -> str:
+        """The figures that fit into the width of now."""
+        metrics, figures = QFontMetrics(look().small_font()), list(self._figures)
+        while len(figures) > 1 and self._width(metrics, figures) > self.width():
+            figures.pop()
+        return SEPARATOR.join(figures)
+
+    @staticmethod
+    def _width(metrics: QFontMetrics, figures: list[str]) -> int:
+        return metrics.horizontalAdvance(SEPARATOR.join(figures)) + 4
+
+    # Qt
+
+    def sizeHint(self) -> QSize:  # noqa: N802
+        """All figures."""
+        return QSize(self._width(QFontMetrics(look().small_font()), list(self._figures)), HEIGHT)
+
+    def minimumSizeHint(self) -> QSize:  # noqa: N802
+        """The first figure."""
+        return QSize(
+            self._width(QFontMetrics(look().small_font()), list(self._figures[:1])), HEIGHT
+        )
+
+    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002, N802
+        """Muted text, darker under the pointer, with a line around it for the keyboard."""
+        painter = QPainter(self)
+        painter.setFont(look().small_font())
+        if self.hasFocus():
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            painter.setPen(QPen(look().colour("accent"), 1))
+            painter.drawRoundedRect(self.rect().toRectF().adjusted(0.5, 0.5, -0.5, -0.5), 4, 4)
+        painter.setPen(look().colour("text" if self.underMouse() else "muted"))
+        area = QRect(2, 0, self.width() - 2, self.height())
+        painter.drawText(area, Qt.AlignmentFlag.AlignVCenter, self.shown())
+
+
+DONE_MS = 1500
+"""For so long a copy button says that it has copied."""
+
+
+class MessageActions(QWidget):
+    """Shows the buttons that make sense for a message and says which was pressed."""
+
+    copy_wanted = Signal()
+    copy_markdown_wanted = Signal()
+    regenerate_wanted = Signal()
+    edit_wanted = Signal()
+    continue_wanted = Signal()
+    branch_wanted = Signal(int)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._row = QHBoxLayout(self)
+        self._row.setContentsMargins(0, 0, 0, 0)
+        self._row.setSpacing(2)
+        self.previous = self._button("chevron_left", "Previous version")
+        self.number = label("", "muted")
+        tabular(self.number)
+        self._row.addWidget(self.number)
+        self.next = self._button("chevron_right", "Next version")
+        self.copy = self._button("copy", "Copy")
+        self.copy_markdown = self._button("file", "Copy as markdown")
+        self.edit = self._button("edit", "Edit and send again")
+        self.regenerate = self._button("regenerate", "Regenerate")
+        self.go_on = self._button("continue", "Continue this answer")
+        self.previous.clicked.connect(lambda: self.branch_wanted.emit(-1))
+        self.next.clicked.connect(lambda: self.branch_wanted.emit(1))
+        self.copy.clicked.connect(self.copy_wanted)
+        self.copy_markdown.clicked.connect(self.copy_markdown_wanted)
+        self.edit.clicked.connect(self.edit_wanted)
+        self.regenerate.clicked.connect(self.regenerate_wanted)
+        self.go_on.clicked.connect(self.continue_wanted)
+
+    def show_message(self, message: ShownMessage) -> None:
+        """Offer what can be done with this message."""
+        is_answer, has_branches = message.role == "assistant", message.branch_count > 1
+        self.copy_markdown.setVisible(is_answer)
+        self.regenerate.setVisible(is_answer)
+        self.go_on.setVisible(is_answer and message.can_continue)
+        self.edit.setVisible(not is_answer)
+        for widget in (self.previous, self.number, self.next):
+            widget.setVisible(has_branches)
+        self.number.setText(f"{message.branch_index + 1}/{message.branch_count}")
+        self.number.setAccessibleName(
+            f"Version {message.branch_index + 1} of {message.branch_count}"
+        )
+        self.previous.setEnabled(message.branch_index > 0)
+        self.next.setEnabled(message.branch_index < message.branch_count - 1)
+
+    def say_copied(self, button: IconButton) -> None:
+        """Let a copy button show that it worked."""
+        name, words = button.icon_name(), button.accessibleName()
+        if name != "check":
+            button.show_icon("check", "Copied")
+            QTimer.singleShot(DONE_MS, button, lambda: button.show_icon(name, words))
+
+    def _button(self, name: str, words: str) -> IconButton:
+        button = IconButton(name, words, colour="muted")
+        self._row.addWidget(button)
+        return button

@@ -1,0 +1,213 @@
+"""Where ranges of text stand on the page, and what is painted under them: tints, bars, boxes."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import (
+    QBrush,
+    QColor,
+    QPainter,
+    QTextBlock,
+    QTextDocument,
+    QTextFormat,
+    QTextLine,
+)
+
+from app.window.look import look, mixed
+from app.window.transcript.drafted_spans import Tint
+from app.window.transcript.reader import QUOTE_STEP
+
+OVERHANG = 1.0
+"""Pixels a box is wider than its text on either side."""
+
+
+class PlacedBlock(NamedTuple):
+    """A paragraph or line of code, and where its top left corner is drawn."""
+
+    block: QTextBlock
+    corner: QPointF
+
+
+def placed(document: QTextDocument) -> Iterator[PlacedBlock]:
+    """All blocks of a rich text document; it must be laid out."""
+    layout, block = document.documentLayout(), document.begin()
+    while block.isValid():
+        yield PlacedBlock(block, layout.blockBoundingRect(block).topLeft())
+        block = block.next()
+
+
+def boxes_of(placed_block: PlacedBlock, start: int, end: int) -> Iterator[QRectF]:
+    """Boxes around block text start to end, one for each line it stands on."""
+    layout = placed_block.block.layout()
+    line = layout.lineForTextPosition(start)
+    while line.isValid() and line.textStart() < end:
+        yield _on_line(line, start, end).translated(placed_block.corner)
+        following = line.lineNumber() + 1
+        if following >= layout.lineCount():
+            return
+        line = layout.lineAt(following)
+
+
+def _on_line(line: QTextLine, start: int, end: int) -> QRectF:
+    last = line.textStart() + line.textLength()
+    left = _x(line, max(start, line.textStart()))
+    right = _x(line, min(end, last))
+    box = QRectF(left, line.y(), right - left, line.ascent() + line.descent())
+    return box.normalized().adjusted(-OVERHANG, 0, OVERHANG, 0)
+
+
+def _x(line: QTextLine, position: int) -> float:
+    """PySide6 returns the place and the position it belongs to."""
+    found = line.cursorToX(position)
+    assert isinstance(found, tuple)
+    return float(found[0])
+
+
+RADIUS = 3.0
+
+
+class TintBox(NamedTuple):
+    """A box in the coordinates of the blocks it came from."""
+
+    rect: QRectF
+    depth: int
+
+
+class _Paragraph(NamedTuple):
+    """What the boxes of a block depend on; tints count from its beginning."""
+
+    text: str
+    corner: QPointF
+    lines: QRectF
+    tints: tuple[Tint, ...]
+
+
+class TintRects:
+    """Boxes of a document that grows: paragraphs that stay as they are keep theirs."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[_Paragraph, list[TintBox]]] = {}
+
+    def boxes(self, blocks: Iterable[PlacedBlock], tints: Sequence[Tint]) -> list[TintBox]:
+        """Boxes of those tints that lie in `blocks`; both in order, positions of the document.
+
+        Spaces at either end of a tint, and the ends of lines in it, have no box.
+        """
+        kept, self._kept = self._kept, {}
+        index = 0
+        for placed_block in blocks:
+            start = placed_block.block.position()
+            end = start + placed_block.block.length()
+            inside = []
+            while index < len(tints) and tints[index].start < end:
+                tint = tints[index]
+                inside.append(tint._replace(start=max(0, tint.start - start), end=tint.end - start))
+                if tint.end > end:
+                    break
+                index += 1
+            if inside:
+                paragraph = _paragraph(placed_block, inside)
+                before = kept.get(start)
+                same = before is not None and before[0] == paragraph
+                found = before[1] if before and same else _boxes_in(placed_block, paragraph)
+                self._kept[start] = paragraph, found
+        return [box for _, found in self._kept.values() for box in found]
+
+
+def _paragraph(placed_block: PlacedBlock, tints: list[Tint]) -> _Paragraph:
+    block, corner = placed_block
+    return _Paragraph(block.text(), corner, block.layout().boundingRect(), tuple(tints))
+
+
+def _boxes_in(placed_block: PlacedBlock, paragraph: _Paragraph) -> list[TintBox]:
+    found = []
+    for tint in paragraph.tints:
+        first, last = _without_spaces(paragraph.text, tint.start, tint.end)
+        if first < last:
+            found += [TintBox(box, tint.depth) for box in boxes_of(placed_block, first, last)]
+    return found
+
+
+def _without_spaces(text: str, start: int, end: int) -> tuple[int, int]:
+    """The range without spaces at its ends; a text with wide letters keeps them: see in_utf16."""
+    end = min(end, len(text.encode("utf-16-le")) // 2)
+    if not text.isascii():
+        return start, end
+    while start < end and text[start].isspace():
+        start += 1
+    while end > start and text[end - 1].isspace():
+        end -= 1
+    return start, end
+
+
+def paint_tints(painter: QPainter, found: Sequence[TintBox], area: QRectF) -> None:
+    """Draw the boxes that touch `area`."""
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setPen(Qt.PenStyle.NoPen)
+    now = look()
+    brushes = {depth: QBrush(now.tint(depth)) for depth in {box.depth for box in found}}
+    for rect, depth in found:
+        if rect.intersects(area):
+            painter.setBrush(brushes[depth])
+            painter.drawRoundedRect(rect, RADIUS, RADIUS)
+
+
+BAR = 3
+CODE_OVERHANG = 2
+
+
+class PageMarks:
+    """The marks of one laid out document; made anew when it changes."""
+
+    def __init__(self, blocks: Sequence[PlacedBlock], family: str, has_quotes: bool) -> None:
+        """family: the font of code."""
+        self._bars = list(quote_bars(blocks)) if has_quotes else []
+        self._boxes = list(code_boxes(blocks, family))
+
+    def paint(self, painter: QPainter) -> None:
+        """Draw them."""
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        theme = look().theme
+        painter.setBrush(QColor(mixed(theme.line, theme.muted, 0.25)))
+        for bar in self._bars:
+            painter.drawRoundedRect(bar, 1.5, 1.5)
+        painter.setBrush(QColor(theme.bubble))
+        for box in self._boxes:
+            painter.drawRoundedRect(box, 4, 4)
+
+
+def quote_bars(blocks: Iterable[PlacedBlock]) -> Iterator[QRectF]:
+    """A bar for each level of each quoted paragraph, without gaps between paragraphs."""
+    for block, corner in blocks:
+        levels = min(_levels(block), _levels(block.next()) or _levels(block))
+        height = block.layout().boundingRect().height()
+        gap = block.blockFormat().bottomMargin()
+        for level in range(_levels(block)):
+            joined = gap if level < levels and _levels(block.next()) else 0
+            yield QRectF(QUOTE_STEP * level, corner.y(), BAR, height + joined)
+
+
+def code_boxes(blocks: Iterable[PlacedBlock], family: str) -> Iterator[QRectF]:
+    """Boxes behind words in the font family of code; blocks that are all code have their own."""
+    for placed_block in blocks:
+        block = placed_block.block
+        if block.blockFormat().background().style().value:
+            continue
+        fragments = block.begin()
+        while not fragments.atEnd():
+            fragment = fragments.fragment()
+            if fragment.charFormat().fontFamilies() == [family]:
+                start = fragment.position() - block.position()
+                for box in boxes_of(placed_block, start, start + fragment.length()):
+                    yield box.adjusted(-CODE_OVERHANG + 1, 0, CODE_OVERHANG - 1, 0)
+            fragments += 1
+
+
+def _levels(block: QTextBlock) -> int:
+    """How many quotes a paragraph stands in."""
+    form = block.blockFormat()
+    if not block.isValid() or not form.hasProperty(QTextFormat.Property.BlockQuoteLevel):
+        return 0
+    return max(1, round(form.leftMargin() / QUOTE_STEP))
