@@ -26,13 +26,19 @@ _OF_ACTIVATIONS = (".input_scale", ".activation_scale", ".k_scale", ".v_scale")
 
 
 class Block(NamedTuple):
-    """Rows and columns of a weight that share one scale."""
+    """Rows and columns of a weight that share one scale.
+
+    parts: equal runs of rows that were packed one by one, so that the last block of each may be
+    short (MiMo-V2.5's joined projections: sglang #23808).
+    """
 
     rows: int
     columns: int
+    parts: int = 1
 
 
 _USUAL = Block(128, 128)
+_MOST_PARTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +117,11 @@ def unpacked_fp8(codes: mx.array, scales: mx.array, block: Block, dtype: mx.Dtyp
     """
     import mlx.core as mx
 
+    if block.parts > 1:
+        *stack, rows, columns = codes.shape
+        run = codes.reshape(*stack, block.parts, rows // block.parts, columns)
+        each = scales.reshape(*stack, block.parts, -1, scales.shape[-1])
+        return unpacked_fp8(run, each, block._replace(parts=1), dtype).reshape(codes.shape)
     *stack, rows, columns = codes.shape
     down, across = -(-rows // block.rows), -(-columns // block.columns)
     missing = [(0, down * block.rows - rows), (0, across * block.columns - columns)]
@@ -144,7 +155,19 @@ def _sharing(weight: tuple[int, ...], scales: tuple[int, ...], usual: Block) -> 
         (*stack, rows, 1): Block(1, columns),
         (*stack, -(-rows // usual.rows), -(-columns // usual.columns)): usual,
     }
-    return forms.get(scales)
+    return forms.get(scales) or _in_parts(weight, scales, usual)
+
+
+def _in_parts(weight: tuple[int, ...], scales: tuple[int, ...], usual: Block) -> Block | None:
+    """Blocks of the usual size within the fewest equal runs of rows that have so many scales."""
+    *stack, rows, columns = weight
+    if len(scales) != len(weight) or scales[-1] != -(-columns // usual.columns):
+        return None
+    for parts in range(2, _MOST_PARTS + 1):
+        each, over = divmod(rows, parts)
+        if not over and scales == (*stack, parts * -(-each // usual.rows), scales[-1]):
+            return usual._replace(parts=parts)
+    return None
 
 
 def _block(config: Mapping[str, object], origin: str) -> Block:

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 import tiny_nextn
 import torch
-from fp8_files import Pair, by_matrix, by_rows, change, pair_by, pair_of
+from fp8_files import Pair, by_blocks, by_matrix, by_rows, change, pair_by, pair_of
 from looked_into import opened
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from tiny_eagle3 import TinyEagle, write_tiny_eagle
 from tiny_head_stacks import publish_mimo, publish_step
 from tiny_qwen3_5 import write_tiny_qwen3_5
 from tiny_qwen_experts import write_tiny_experts
 
 import mlx_engine
-from mlx_engine.loading.fp8 import Block, unpacked_fp8
+from mlx_engine.loading.fp8 import Block, join_fp8, unpacked_fp8
 from mlx_engine.loading.inspect_model import inspect_model
-from mlx_engine.loading.safetensors import BYTES_OF
+from mlx_engine.loading.safetensors import BYTES_OF, merge_headers
 from mlx_engine.values.errors import BadModelFile, NumericsError
 
 TOKENS = [3, 141, 59, 26, 53, 58, 97, 93]
@@ -132,6 +132,19 @@ def test_every_byte_is_the_value_torch_has_for_it(dtype):
     assert made.dtype == dtype
     np.testing.assert_array_equal(np.array(made.astype(mx.float32)), wanted)
     assert np.isnan(wanted).sum() == 2
+
+
+def test_parts_that_were_packed_one_by_one(tmp_path):
+    """Two runs of 50 rows in blocks of 48: four rows of scales, where three would be usual."""
+    runs = [by_blocks(torch.randn(50, 80), (48, 40)) for _ in range(2)]
+    codes, scales, values = (torch.cat(parts) for parts in zip(*runs, strict=True))
+    save_file({"x": codes, "x_scale_inv": scales}, tmp_path / "m.safetensors")
+    packing = {"quantization_config": {"weight_block_size": [48, 40]}}
+    joined = join_fp8(merge_headers([tmp_path / "m.safetensors"]), packing, "m")["x"]
+    assert joined.block == Block(48, 40, parts=2)
+    stored = mx.array(codes.view(torch.uint8).numpy()), mx.array(scales.numpy())
+    found = unpacked_fp8(*stored, joined.block, mx.float32)
+    assert np.array_equal(np.array(found), values.numpy())
 
 
 def test_codes_that_are_not_numbers(pair):
