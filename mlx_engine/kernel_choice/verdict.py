@@ -5,7 +5,6 @@ import json
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 
 import metal_kernels
@@ -33,6 +32,8 @@ class Circumstances:
 
 def circumstances() -> Circumstances:
     """Those of this machine and this version."""
+    from importlib.metadata import version  # costs more than loading a small model's headers
+
     folder = Path(metal_kernels.__file__).parent
     text = b"".join(path.read_bytes() for path in sorted(folder.rglob("*.py")))
     return Circumstances(
