@@ -5,13 +5,15 @@ plain decoding and verifying run the same order of operations for 1 to 9 rows. A
 matter of speed, measured by `headstart doctor` where it was run, presumed elsewhere.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import log
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from metal_kernels.chip import NO_CHIP, Chip
+import mlx.core as mx
+
 from metal_kernels.few_query_attention import takes
 from metal_kernels.kernel import Launcher
 from metal_kernels.key_value_formats import dense_cache
@@ -34,6 +36,35 @@ MOST_ROWS = 9
 
 ALL_ROWS = frozenset(range(1, MOST_ROWS + 1))
 NO_ROWS = frozenset[int]()
+
+_ARCHITECTURE = re.compile(r"applegpu_g(\d+)([a-z])")
+
+
+class Chip(NamedTuple):
+    """generation: 13 for M1 to 17 for M5, 0 where it is not known. letter: p phone, g base or Pro,
+    s Max (some Pros too), d Ultra. name: as MLX has it, "Apple M4 Pro".
+    """
+
+    generation: int
+    letter: str
+    name: str
+
+
+NO_CHIP = Chip(0, "", "")
+
+
+def chip_of(architecture: str, name: str) -> Chip:
+    """From MLX's words for a GPU ("applegpu_g16s")."""
+    found = _ARCHITECTURE.match(architecture)
+    return Chip(int(found[1]), found[2], name) if found else Chip(0, "", name)
+
+
+def this_chip() -> Chip:
+    """The GPU that MLX computes on; NO_CHIP without one."""
+    if not mx.metal.is_available():
+        return NO_CHIP
+    facts = mx.device_info()
+    return chip_of(str(facts["architecture"]), str(facts["device_name"]))
 
 
 class Work(NamedTuple):

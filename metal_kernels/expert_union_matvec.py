@@ -12,10 +12,8 @@ sum is that of few_row_matvec, bit for bit, whatever other pairs there are.
 import mlx.core as mx
 
 from metal_kernels import few_row_matvec
-from metal_kernels.cost import Cost
-from metal_kernels.few_row_matvec import ACCUMULATE
+from metal_kernels.few_row_matvec import ACCUMULATE, Cut, RowKernel, run_rows, weight_rows
 from metal_kernels.kernel import Launcher, Output, Parameter
-from metal_kernels.row_kernel import Cut, RowKernel, run_rows, weight_rows
 from metal_kernels.weight_formats.contract import WeightFormat
 
 SETUP = """
@@ -45,8 +43,8 @@ for (int p = leader; p < PAIRS; p++) {
 """
 
 STORE = """
-for (int r = 0; r < R; r++) {
-  for (int m = 0; m < M; m++) {
+UNROLL for (int r = 0; r < R; r++) {
+  UNROLL for (int m = 0; m < M; m++) {
     if (m < count) {
       const float all = simd_sum(total[r][m]);
       if (lane == 0 && first + r < N) {
@@ -95,14 +93,3 @@ def reference(
         for pair, expert in enumerate(chosen)
     ]
     return mx.concatenate(rows)
-
-
-def cost(
-    pairs: int, distinct: float, outputs: int, inputs: int, form: WeightFormat, x_bytes: int = 2
-) -> Cost:
-    """Of one call whose pairs name `distinct` experts."""
-    return Cost(
-        read=distinct * outputs * form.nbytes(inputs) + pairs * inputs * x_bytes,
-        written=pairs * outputs * x_bytes,
-        flops=2.0 * pairs * outputs * inputs,
-    )

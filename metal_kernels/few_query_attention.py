@@ -9,9 +9,13 @@ so keys and values cross the bus once; a SIMD-group keeps R rows in registers an
 order with a running maximum (online softmax: Milakov & Gimelshein, arXiv 1805.02867). Second, a
 SIMD-group merges the blocks of one row, in order.
 
-Where blocks begin depends on the absolute key index alone: 128 keys each up to 4096, then 1024. A
-key a row does not see changes nothing of it, so neither M nor what follows can change its bits.
-Nothing is a mask array: a row knows where it ends.
+Where blocks begin depends on the absolute key index alone: 128 keys each up to 4096, for enough
+threads in short chats, then 1024, for few partial results in long ones. A key a row does not see
+changes nothing of it, so neither M nor what follows can change its bits. Nothing is a mask array: a
+row knows where it ends.
+
+Cost, with L keys and B blocks: Hkv L (D + DV) elements of the cache and Hq M D of q read once, Hq M
+(DV + 2) B floats written and read again between the passes, 2 Hq M L (D + DV) flops, two launches.
 """
 
 from functools import cache
@@ -19,14 +23,21 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.cost import Cost
 from metal_kernels.kernel import Call, Launcher, Output, Parameter, Source
-from metal_kernels.key_blocks import BLOCK_START, block_of, block_start
 from metal_kernels.key_value_formats import KeyValueFormat
 
 MOST_ROWS = 16
 SIZES = (64, 96, 128, 192, 256, 512)
 MOST_SIMDS = 32
+
+SHORT, LONG, CHANGE = 128, 1024, 4096
+"""Keys of a block below and above the absolute index CHANGE."""
+
+BLOCK_START = """
+inline int block_start(int block) {
+  return block <= 32 ? block * 128 : 4096 + (block - 32) * 1024;
+}
+"""
 
 PARTS = """
 const int lane = thread_index_in_simdgroup;
@@ -45,13 +56,13 @@ float top[R];
 float sum[R];
 int seen_from[R];
 int seen_to[R];
-for (int r = 0; r < R; r++) {
+UNROLL for (int r = 0; r < R; r++) {
   const int row = min(first + r, ROWS - 1);
-  for (int i = 0; i < KEY_EACH; i++) {
+  UNROLL for (int i = 0; i < KEY_EACH; i++) {
     mine[r][i] = scale * float(
         q[(size_t(head) * ROWS + row) * KEY_EACH * 32 + lane * KEY_EACH + i]);
   }
-  for (int i = 0; i < VALUE_EACH; i++) {
+  UNROLL for (int i = 0; i < VALUE_EACH; i++) {
     out[r][i] = 0;
   }
   top[r] = -INFINITY;
@@ -66,10 +77,10 @@ for (int key = max(block_start(block), from); key < last; key++) {
   float values[VALUE_EACH];
   KEYS(head, (key - from), lane, its);
   VALUES(head, (key - from), lane, values);
-  for (int r = 0; r < R; r++) {
+  UNROLL for (int r = 0; r < R; r++) {
     if (key >= seen_from[r] && key < seen_to[r]) {
       float dot = mine[r][0] * its[0];
-      for (int i = 1; i < KEY_EACH; i++) {
+      UNROLL for (int i = 1; i < KEY_EACH; i++) {
         dot = fma(mine[r][i], its[i], dot);
       }
       const float score = simd_sum(dot);
@@ -78,18 +89,18 @@ for (int key = max(block_start(block), from); key < last; key++) {
       const float weight = exp(score - higher);
       top[r] = higher;
       sum[r] = fma(sum[r], keep, weight);
-      for (int i = 0; i < VALUE_EACH; i++) {
+      UNROLL for (int i = 0; i < VALUE_EACH; i++) {
         out[r][i] = fma(out[r][i], keep, weight * values[i]);
       }
     }
   }
 }
 
-for (int r = 0; r < R; r++) {
+UNROLL for (int r = 0; r < R; r++) {
   const int row = first + r;
   if (row < ROWS) {
     const size_t at = (size_t(head) * ROWS + row) * blocks + (block - places[2]);
-    for (int i = 0; i < VALUE_EACH; i++) {
+    UNROLL for (int i = 0; i < VALUE_EACH; i++) {
       part[at * VALUE_EACH * 32 + lane * VALUE_EACH + i] = out[r][i];
     }
     if (lane == 0) {
@@ -105,7 +116,7 @@ const int lane = thread_index_in_simdgroup;
 const size_t row = threadgroup_position_in_grid.x;
 const int blocks = tops_shape[1];
 float out[VALUE_EACH];
-for (int i = 0; i < VALUE_EACH; i++) {
+UNROLL for (int i = 0; i < VALUE_EACH; i++) {
   out[i] = 0;
 }
 """
@@ -129,13 +140,13 @@ for (int block = 0; block < blocks; block++) {
     const float weight = exp(tops[at] - higher);
     top = higher;
     sum = fma(sum, keep, sums[at] * weight);
-    for (int i = 0; i < VALUE_EACH; i++) {
+    UNROLL for (int i = 0; i < VALUE_EACH; i++) {
       const float its = part[at * VALUE_EACH * 32 + lane * VALUE_EACH + i];
       out[i] = fma(out[i], keep, its * weight);
     }
   }
 }
-for (int i = 0; i < VALUE_EACH; i++) {
+UNROLL for (int i = 0; i < VALUE_EACH; i++) {
   y[row * VALUE_EACH * 32 + lane * VALUE_EACH + i] = T(out[i] / sum);
 }
 """
@@ -145,6 +156,16 @@ PARTIAL = ("part", "tops", "sums")
 MERGE_PLAIN = Source("attention_merge", PARTIAL, ("y",), MERGE + WITHOUT_SINKS + MERGE_BLOCKS)
 SUNK = MERGE + WITH_SINKS + MERGE_BLOCKS
 MERGE_WITH_SINKS = Source("attention_merge_with_sinks", (*PARTIAL, "sinks"), ("y",), SUNK)
+
+
+def block_of(key: int) -> int:
+    """The block an absolute key index lies in."""
+    return key // SHORT if key < CHANGE else CHANGE // SHORT + (key - CHANGE) // LONG
+
+
+def block_start(block: int) -> int:
+    """The first absolute key index of a block."""
+    return SHORT * block if block <= CHANGE // SHORT else CHANGE + (block - CHANGE // SHORT) * LONG
 
 
 class Place(NamedTuple):
@@ -283,16 +304,3 @@ def reference(
 
 def _column(sinks: mx.array, rows: int) -> mx.array:
     return mx.broadcast_to(sinks[:, None, None], (sinks.shape[0], rows, 1))
-
-
-def cost(q: mx.array, key_heads: int, value_size: int, length: int, each: float = 2) -> Cost:
-    """Of both passes over `length` keys; each: bytes of a stored element of the cache."""
-    heads, rows, size = q.shape
-    blocks = block_of(length - 1) + 1
-    parts = heads * rows * blocks * (value_size + 2) * 4.0
-    return Cost(
-        read=key_heads * length * (size + value_size) * each + q.nbytes + parts,
-        written=heads * rows * value_size * q.dtype.size + parts,
-        flops=2.0 * heads * rows * length * (size + value_size),
-        dispatches=2,
-    )

@@ -8,22 +8,38 @@ algorithm serves every count: the order in which a row adds is fixed by K alone.
     part[l] = sum over units u = l, l + 32, ... of s_u * (q_u . x_u) + o_u * sum(x_u)    in float32
     y[m, n] = part[0] + ... + part[31], by simd_sum
 
-Other kernels take ACCUMULATE and say by three macros which rows of the matrix (W_ROW), which values
-of x (X_VALUE) and how many of the M rows (ROWS_HERE) it works on.
+Two more store what they have multiplied otherwise, so that a launch and its traffic are saved. The
+product is the same bit for bit, and rounded to x's dtype before it meets anything:
+
+    y = x W^T + c                       c [N] (a bias) or [M, N] (a residual)
+    y = silu(x G^T) * (x U^T)           gate and up of a feed-forward, one matrix [2N, K], G's rows
+                                        first; silu(g) = g / (1 + exp(-g)) (arXiv 2002.05202)
+
+Kernels of other files take ACCUMULATE and say by three macros which rows of the matrix (W_ROW),
+which values of x (X_VALUE) and how many of the M rows (ROWS_HERE) it works on.
 
 A SIMD-group takes `R` weight rows and all M rows of x: a lane fetches a unit of each weight row,
 and each x it loads serves R rows. R * M accumulators, at most 24 a thread; beside them the units as
 floats and eight values of one row of x are live, whatever M is. Neighbouring lanes fetch
 neighbouring units, so a SIMD-group reads whole lines. Weight rows beyond N are read as the last one
 and not stored. Every product is an explicit fma: what a compiler contracts could depend on M.
+Gate and up: a SIMD-group takes the same rows of both.
+
+Cost: weights, x and c read once, y written, 2 M N K flops (gate and up: 4 M N K).
 """
+
+from dataclasses import dataclass
+from functools import cache
 
 import mlx.core as mx
 
-from metal_kernels.cost import Cost
-from metal_kernels.kernel import Launcher, Output
-from metal_kernels.row_kernel import Cut, RowKernel, run_rows, weight_rows
+from metal_kernels.kernel import Call, Launcher, Output, Parameter, Source
 from metal_kernels.weight_formats.contract import WeightFormat
+
+MOST_ROWS = 8
+MOST_ACCUMULATORS = 24
+GROUPS_TOGETHER = 2
+"""SIMD-groups of a threadgroup; they share nothing."""
 
 SETUP = """
 const int K = x_shape[1];
@@ -41,8 +57,8 @@ const int first = simd * R;
 
 ACCUMULATE = """
 float total[R][M];
-for (int r = 0; r < R; r++) {
-  for (int m = 0; m < M; m++) {
+UNROLL for (int r = 0; r < R; r++) {
+  UNROLL for (int m = 0; m < M; m++) {
     total[r][m] = 0;
   }
 }
@@ -50,27 +66,27 @@ for (int r = 0; r < R; r++) {
 const int units = K / (8 * RUNS);
 for (int unit = lane; unit < units; unit += 32) {
   decltype(FETCH(0, 0, 0)) fetched[R];
-  for (int r = 0; r < R; r++) {
+  UNROLL for (int r = 0; r < R; r++) {
     fetched[r] = FETCH(W_ROW(r), unit, K);
   }
-  for (int run = 0; run < RUNS; run++) {
+  UNROLL for (int run = 0; run < RUNS; run++) {
     const int start = run_start(unit, run);
     float q[R][8];
     float2 scale_offset[R];
-    for (int r = 0; r < R; r++) {
+    UNROLL for (int r = 0; r < R; r++) {
       scale_offset[r] = decode(fetched[r], run, q[r]);
     }
-    for (int m = 0; m < M; m++) {
+    UNROLL for (int m = 0; m < M; m++) {
       if (m < ROWS_HERE) {
         float x8[8];
         float sum = 0;
-        for (int i = 0; i < 8; i++) {
+        UNROLL for (int i = 0; i < 8; i++) {
           x8[i] = X_VALUE(m, start + i);
           sum += x8[i];
         }
-        for (int r = 0; r < R; r++) {
+        UNROLL for (int r = 0; r < R; r++) {
           float dot = q[r][0] * x8[0];
-          for (int i = 1; i < 8; i++) {
+          UNROLL for (int i = 1; i < 8; i++) {
             dot = fma(q[r][i], x8[i], dot);
           }
           total[r][m] = fma(scale_offset[r].x, dot, fma(scale_offset[r].y, sum, total[r][m]));
@@ -82,8 +98,8 @@ for (int unit = lane; unit < units; unit += 32) {
 """
 
 STORE = """
-for (int r = 0; r < R; r++) {
-  for (int m = 0; m < M; m++) {
+UNROLL for (int r = 0; r < R; r++) {
+  UNROLL for (int m = 0; m < M; m++) {
     const float all = simd_sum(total[r][m]);
     if (lane == 0 && first + r < N) {
       y[size_t(m) * N + first + r] = T(all);
@@ -92,8 +108,124 @@ for (int r = 0; r < R; r++) {
 }
 """
 
+STORE_SUM = """
+UNROLL for (int r = 0; r < R; r++) {
+  UNROLL for (int m = 0; m < M; m++) {
+    const float all = float(T(simd_sum(total[r][m])));
+    if (lane == 0 && first + r < N) {
+      const float added = float(c[(EACH_ROW ? size_t(m) * N : 0) + first + r]);
+      y[size_t(m) * N + first + r] = T(all + added);
+    }
+  }
+}
+"""
 
-KERNEL = RowKernel("few_row_matvec", SETUP + FIRST + ACCUMULATE + STORE)
+PAIR_SETUP = """
+const int K = x_shape[1];
+const int N = w_shape[0] / 2;
+const int lane = thread_index_in_simdgroup;
+const int simd = threadgroup_position_in_grid.x * SIMDS + simdgroup_index_in_threadgroup;
+const int first = simd * (R / 2);
+#define W_ROW(r) (min(first + r % (R / 2), N - 1) + (r < R / 2 ? 0 : N))
+#define X_VALUE(m, k) float(x[size_t(m) * K + (k)])
+#define ROWS_HERE M
+"""
+
+PAIR_STORE = """
+UNROLL for (int r = 0; r < R / 2; r++) {
+  UNROLL for (int m = 0; m < M; m++) {
+    const float gate = float(T(simd_sum(total[r][m])));
+    const float up = float(T(simd_sum(total[r + R / 2][m])));
+    if (lane == 0 && first + r < N) {
+      y[size_t(m) * N + first + r] = T(gate / (1.0f + exp(-gate)) * up);
+    }
+  }
+}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RowKernel:
+    """before, after: its buffers on both sides of the matrix's; outputs: those it fills."""
+
+    name: str
+    body: str
+    before: tuple[str, ...] = ("x",)
+    after: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ("y",)
+    header: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How a call is cut: M rows, R weight rows a SIMD-group, of which there are `simds`."""
+
+    count: int
+    together: int
+    simds: int
+    deep: int = 1
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        """In threads; whole threadgroups."""
+        return (32 * -(-self.simds // GROUPS_TOGETHER) * GROUPS_TOGETHER, self.deep, 1)
+
+
+def weight_rows(rows: int) -> int:
+    """R: weight rows of a SIMD-group when x has `rows` rows."""
+    assert 1 <= rows <= MOST_ROWS, rows
+    return min(4, MOST_ACCUMULATORS // rows)
+
+
+def run_rows(
+    kernel: RowKernel,
+    form: WeightFormat,
+    inputs: tuple[mx.array, ...],
+    outputs: tuple[Output, ...],
+    cut: Cut,
+    launcher: Launcher,
+    extra: tuple[Parameter, ...] = (),
+) -> tuple[mx.array, ...]:
+    """One call; inputs in the order of the buffers, the first of them of the activations' dtype."""
+    call = Call(
+        inputs=inputs,
+        outputs=outputs,
+        grid=cut.grid,
+        threadgroup=(32 * GROUPS_TOGETHER, 1, 1),
+        parameters=_parameters(form, inputs[0].dtype, cut.count, cut.together, extra),
+    )
+    return launcher.run(source_of(kernel, form), call)
+
+
+@cache
+def source_of(kernel: RowKernel, form: WeightFormat) -> Source:
+    """The kernel for matrices of this form."""
+    return Source(
+        name=f"{kernel.name}_{form.name}",
+        inputs=(*kernel.before, *form.buffers, *kernel.after),
+        outputs=kernel.outputs,
+        body=kernel.body,
+        header=kernel.header + form.header,
+    )
+
+
+@cache
+def _parameters(
+    form: WeightFormat, dtype: mx.Dtype, count: int, together: int, extra: tuple[Parameter, ...]
+) -> tuple[Parameter, ...]:
+    return (
+        Parameter("T", dtype),
+        Parameter("M", count),
+        Parameter("R", together),
+        Parameter("SIMDS", GROUPS_TOGETHER),
+        *extra,
+        *form.parameters,
+    )
+
+
+MATVEC = RowKernel("few_row_matvec", SETUP + FIRST + ACCUMULATE + STORE)
+ADD = RowKernel("few_row_matvec_add", SETUP + FIRST + ACCUMULATE + STORE_SUM, after=("c",))
+GATE_UP = RowKernel("few_row_gate_up", PAIR_SETUP + ACCUMULATE + PAIR_STORE)
 
 
 def few_row_matvec(
@@ -104,7 +236,7 @@ def few_row_matvec(
     together = weight_rows(count)
     cut = Cut(count, together, -(-outputs // together))
     out = Output((count, outputs), x.dtype)
-    return run_rows(KERNEL, form, (x, *weights), (out,), cut, launcher)[0]
+    return run_rows(MATVEC, form, (x, *weights), (out,), cut, launcher)[0]
 
 
 def reference(x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat) -> mx.array:
@@ -129,10 +261,43 @@ def reference(x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat) ->
     return part[..., 0].astype(x.dtype)
 
 
-def cost(rows: int, outputs: int, inputs: int, form: WeightFormat, x_bytes: int = 2) -> Cost:
-    """Of one call: weights and x read once, y written, two operations a weight and row."""
-    return Cost(
-        read=outputs * form.nbytes(inputs) + rows * inputs * x_bytes,
-        written=rows * outputs * x_bytes,
-        flops=2.0 * rows * outputs * inputs,
-    )
+def few_row_matvec_add(
+    x: mx.array,
+    weights: tuple[mx.array, ...],
+    c: mx.array,
+    form: WeightFormat,
+    launcher: Launcher,
+) -> mx.array:
+    """x [M, K], c [N] or [M, N] of any floating dtype -> y [M, N] of x's dtype."""
+    count, outputs = x.shape[0], weights[0].shape[0]
+    together = weight_rows(count)
+    cut = Cut(count, together, -(-outputs // together))
+    out = Output((count, outputs), x.dtype)
+    extra = (Parameter("EACH_ROW", c.ndim == 2),)
+    return run_rows(ADD, form, (x, *weights, c), (out,), cut, launcher, extra)[0]
+
+
+def add_reference(
+    x: mx.array, weights: tuple[mx.array, ...], c: mx.array, form: WeightFormat
+) -> mx.array:
+    """The same by plain ops."""
+    product = reference(x, weights, form).astype(mx.float32)
+    return (product + c.astype(mx.float32)).astype(x.dtype)
+
+
+def few_row_gate_up(
+    x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat, launcher: Launcher
+) -> mx.array:
+    """x [M, K], weights of both [2N, K] -> [M, N] of x's dtype."""
+    count, outputs = x.shape[0], weights[0].shape[0] // 2
+    pairs = weight_rows(count) // 2
+    cut = Cut(count, 2 * pairs, -(-outputs // pairs))
+    out = Output((count, outputs), x.dtype)
+    return run_rows(GATE_UP, form, (x, *weights), (out,), cut, launcher)[0]
+
+
+def gate_up_reference(x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat) -> mx.array:
+    """The same by plain ops."""
+    both = reference(x, weights, form).astype(mx.float32)
+    gate, up = mx.split(both, 2, axis=-1)
+    return (gate / (1 + mx.exp(-gate)) * up).astype(x.dtype)

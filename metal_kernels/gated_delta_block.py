@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.cost import Cost
 from metal_kernels.kernel import Call, Launcher, Output, Parameter, Source
 
 ROWS_TOGETHER = 8
@@ -39,20 +38,20 @@ const int its = min(row, DV - 1);
 const size_t state_at = (size_t(head) * DV + its) * DK;
 
 float S[EACH];
-for (int i = 0; i < EACH; i++) {
+UNROLL for (int i = 0; i < EACH; i++) {
   S[i] = state[state_at + (i / 4) * 16 + quarter * 4 + i % 4];
 }
 
 for (int t = 0; t < kept[0]; t++) {
   const float g = old_decay[t * HV + head];
   const float d = old_delta[(t * HV + head) * DV + its];
-  for (int i = 0; i < EACH; i++) {
+  UNROLL for (int i = 0; i < EACH; i++) {
     const float k = old_keys[(t * HK + key_head) * DK + (i / 4) * 16 + quarter * 4 + i % 4];
     S[i] = fma(d, k, g * S[i]);
   }
 }
 if (real) {
-  for (int i = 0; i < EACH; i++) {
+  UNROLL for (int i = 0; i < EACH; i++) {
     settled[state_at + (i / 4) * 16 + quarter * 4 + i % 4] = S[i];
   }
 }
@@ -64,7 +63,7 @@ for (int t = 0; t < rows; t++) {
   const size_t value_at = (t * HV + head) * DV + its;
   float k[EACH];
   float known = 0;
-  for (int i = 0; i < EACH; i++) {
+  UNROLL for (int i = 0; i < EACH; i++) {
     k[i] = keys[key_at + (i / 4) * 16 + i % 4];
     S[i] = g * S[i];
     known = fma(S[i], k[i], known);
@@ -73,7 +72,7 @@ for (int t = 0; t < rows; t++) {
   known += simd_shuffle_xor(known, 2);
   const float d = beta[t * HV + head] * (values[value_at] - known);
   float out = 0;
-  for (int i = 0; i < EACH; i++) {
+  UNROLL for (int i = 0; i < EACH; i++) {
     S[i] = fma(d, k[i], S[i]);
     out = fma(S[i], queries[key_at + (i / 4) * 16 + i % 4], out);
   }
@@ -162,15 +161,3 @@ def reference(state: mx.array, kept: int, last: Steps, rows: Rows) -> Result:
         state = state + deltas[-1][..., None] * key
         outputs.append((state * query).sum(axis=-1))
     return Result(mx.stack(outputs), mx.stack(deltas), settled)
-
-
-def cost(state_elements: int, rows: Rows) -> Cost:
-    """Of one block: one read and one write of the state; replayed rows cost arithmetic only."""
-    new = sum(part.nbytes for part in rows)
-    old = rows.keys.nbytes + rows.values.nbytes + rows.decay.nbytes
-    count = rows.values.shape[0]
-    return Cost(
-        read=4 * state_elements + new + old,
-        written=4 * state_elements + 2 * rows.values.nbytes,
-        flops=(7.0 * count + 3.0 * count) * state_elements,
-    )

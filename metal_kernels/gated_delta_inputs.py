@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.cost import Cost
 from metal_kernels.gated_delta_block import Rows
 from metal_kernels.kernel import Call, Launcher, Output, Parameter, Source
 
@@ -41,7 +40,7 @@ const int rows = projected_shape[0];
 
 float mine[EACH];
 float squares = 0;
-for (int i = 0; i < EACH; i++) {
+UNROLL for (int i = 0; i < EACH; i++) {
   mine[i] = 0;
   const int within = i * 32 + lane;
   if (within < size) {
@@ -67,7 +66,7 @@ for (int i = 0; i < EACH; i++) {
 }
 
 const float length = precise::rsqrt(simd_sum(squares) + EPS);
-for (int i = 0; i < EACH; i++) {
+UNROLL for (int i = 0; i < EACH; i++) {
   const int within = i * 32 + lane;
   if (within < size) {
     if (is_value) {
@@ -199,13 +198,3 @@ def reference(projected: Projected, before: mx.array, kept: int, fixed: Fixed) -
 
 def _unit(heads: mx.array) -> mx.array:
     return heads * mx.rsqrt((heads * heads).sum(axis=-1, keepdims=True) + L2_EPS)
-
-
-def cost(rows: int, channels: int, heads: int, kernel: int, x_bytes: int = 2) -> Cost:
-    """Of one call."""
-    window = (kernel - 1 + rows) * channels * x_bytes
-    return Cost(
-        read=window + kernel * channels * x_bytes + rows * heads * 2 * x_bytes,
-        written=window + rows * (channels + 2 * heads) * 4.0,
-        flops=rows * channels * (2.0 * kernel + 16),
-    )

@@ -15,7 +15,7 @@ from metal_kernels.kernel import Parameter
 DENSE = """
 template <int EACH, typename B>
 void fetch_row(B buffer, size_t row_at, int lane, thread float* values) {
-  for (int i = 0; i < EACH; i++) {
+  UNROLL for (int i = 0; i < EACH; i++) {
     values[i] = float(buffer[row_at + lane * EACH + i]);
   }
 }
@@ -32,7 +32,7 @@ template <int EACH, int BITS, int GROUP, typename B, typename S>
 void fetch_row(
     B words, S scales, S biases, size_t row_at, size_t group_at, int lane, thread float* values) {
   const device uchar* bytes = (const device uchar*)(words + row_at) + lane * EACH * BITS / 8;
-  for (int i = 0; i < EACH; i++) {
+  UNROLL for (int i = 0; i < EACH; i++) {
     const uint both = bytes[i * BITS / 8];
     const uint q = BITS == 8 ? both : (both >> (4 * (i % 2))) & 15;
     const size_t group = group_at + (lane * EACH + i) / GROUP;

@@ -14,10 +14,16 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from metal_kernels import few_row_matvec
-from metal_kernels.cost import Cost
-from metal_kernels.few_row_matvec import ACCUMULATE, FIRST, STORE
+from metal_kernels.few_row_matvec import (
+    ACCUMULATE,
+    FIRST,
+    STORE,
+    Cut,
+    RowKernel,
+    run_rows,
+    weight_rows,
+)
 from metal_kernels.kernel import Launcher, Output
-from metal_kernels.row_kernel import Cut, RowKernel, run_rows, weight_rows
 from metal_kernels.weight_formats.contract import WeightFormat
 
 SETUP = """
@@ -28,7 +34,7 @@ const int lane = thread_index_in_simdgroup;
 const int simd = threadgroup_position_in_grid.x * SIMDS + simdgroup_index_in_threadgroup;
 float e_size[M];
 float h_size[M];
-for (int m = 0; m < M; m++) {
+UNROLL for (int m = 0; m < M; m++) {
   float e_sum = 0;
   float h_sum = 0;
   for (int k = lane; k < H; k += 32) {
@@ -90,9 +96,3 @@ def reference(
         size = mx.rsqrt(mx.mean(wide * wide, axis=-1, keepdims=True) + norms.eps)
         parts.append((wide * size * weight).astype(e.dtype))
     return few_row_matvec.reference(mx.concatenate(parts, axis=-1), weights, form)
-
-
-def cost(rows: int, hidden: int, form: WeightFormat, x_bytes: int = 2) -> Cost:
-    """Of one call with N = H."""
-    product = few_row_matvec.cost(rows, hidden, 2 * hidden, form, x_bytes)
-    return product._replace(read=product.read + 8.0 * hidden)

@@ -9,7 +9,6 @@ utilities), so there the noise is equal bit for bit too.
 
 import mlx.core as mx
 
-from metal_kernels.cost import Cost
 from metal_kernels.kernel import Call, Launcher, Output, Source
 
 HEADER = """
@@ -76,8 +75,3 @@ def _mix(word: mx.array) -> mx.array:
     word = (word ^ (word >> 16)) * mx.array(0x7FEB352D, mx.uint32)
     word = (word ^ (word >> 15)) * mx.array(0x846CA68B, mx.uint32)
     return word ^ (word >> 16)
-
-
-def cost(rows: int, vocabulary: int) -> Cost:
-    """Of one call; a logarithm counted as ten operations."""
-    return Cost(read=8.0 * rows, written=4.0 * rows * vocabulary, flops=24.0 * rows * vocabulary)

@@ -17,13 +17,11 @@ from typing import NamedTuple
 import mlx.core as mx
 import numpy as np
 
-from metal_kernels.cost import Cost
-from metal_kernels.few_row_matvec import ACCUMULATE, SETUP
+from metal_kernels.few_row_matvec import ACCUMULATE, SETUP, Cut, RowKernel, run_rows, weight_rows
 from metal_kernels.few_row_matvec import reference as matvec_reference
 from metal_kernels.kernel import Call, Launcher, Output, Parameter, Source
 from metal_kernels.noise import HEADER as NOISE_HEADER
 from metal_kernels.noise import reference as noise_reference
-from metal_kernels.row_kernel import Cut, RowKernel, run_rows, weight_rows
 from metal_kernels.weight_formats.contract import WeightFormat
 
 THREADS = 256
@@ -52,7 +50,7 @@ inline Choice best_after(Choice mine, Choice last) {
 BEGIN = """
 Choice mine[M];
 bool sound[M];
-for (int m = 0; m < M; m++) {
+UNROLL for (int m = 0; m < M; m++) {
   mine[m] = Choice{-INFINITY, -1};
   sound[m] = true;
 }
@@ -64,9 +62,9 @@ for (int tile = 0; tile < TILES; tile++) {
 """
 
 TAKE = """
-  for (int r = 0; r < R; r++) {
+  UNROLL for (int r = 0; r < R; r++) {
     const int n = first + r;
-    for (int m = 0; m < M; m++) {
+    UNROLL for (int m = 0; m < M; m++) {
       const float logit = float(T(simd_sum(total[r][m])));
       if (n < N) {
         sound[m] = sound[m] && isfinite(logit);
@@ -83,7 +81,7 @@ TAKE = """
     }
   }
 }
-for (int m = 0; m < M; m++) {
+UNROLL for (int m = 0; m < M; m++) {
   Choice last = {INFINITY, -1};
   for (int k = 0; k < TOP; k++) {
     last = best_after(mine[m], last);
@@ -241,14 +239,3 @@ def reference(
     by_id = mx.argsort(ids)
     order = mx.argsort(-values[:, by_id], axis=-1)[:, : how.top]  # stable: lowest id first
     return ids[by_id][order].astype(mx.int32).reshape(rows, how.top)
-
-
-def cost(rows: int, outputs: int, inputs: int, form: WeightFormat) -> Cost:
-    """Of both passes: weights and x read once, a candidate for 32 weight rows written and read."""
-    candidates = rows * outputs / 32 * 8.0
-    return Cost(
-        read=outputs * form.nbytes(inputs) + 2.0 * rows * inputs + candidates,
-        written=candidates,
-        flops=rows * outputs * (2.0 * inputs + 30),
-        dispatches=2,
-    )

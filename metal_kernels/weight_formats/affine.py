@@ -41,7 +41,7 @@ AffineUnit<BITS> fetch_affine(W w, S scales, S biases, int row, int unit, int K)
     it.low = ((const device ushort*)w)[at];
   } else {
     const device uchar* bytes = (const device uchar*)w + at * BITS;
-    for (int i = 0; i < BITS; i++) {
+    UNROLL for (int i = 0; i < BITS; i++) {
       if (i < 4) {
         it.low |= uint(bytes[i]) << (8 * i);
       } else {
@@ -62,7 +62,7 @@ inline int run_start(int unit, int run) {
 template <int BITS>
 float2 decode(thread const AffineUnit<BITS>& it, int run, thread float* q) {
   constexpr uint mask = (1u << BITS) - 1;
-  for (int i = 0; i < 8; i++) {
+  UNROLL for (int i = 0; i < 8; i++) {
     const int from = i * BITS;
     uint bits;
     if (from >= 32) {
@@ -99,5 +99,4 @@ def affine(bits: int, group: int) -> WeightFormat:
         header=HEADER,
         parameters=(Parameter("BITS", bits), Parameter("GROUP", group)),
         dequantise=dequantise,
-        nbytes=lambda k: k * bits / 8 + k / group * 4,
     )

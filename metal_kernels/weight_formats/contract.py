@@ -25,7 +25,7 @@ class WeightFormat:
         float2 decode(thread const Unit&, int run, thread float* q);  // scale, offset; q[0..7]
 
     parameters: template arguments the header needs. dequantise: the stored arrays -> float32
-    [N, K]. nbytes: bytes of a stored row of K values.
+    [N, K].
     """
 
     name: str
@@ -34,4 +34,3 @@ class WeightFormat:
     header: str
     parameters: tuple[Parameter, ...]
     dequantise: Callable[[tuple[mx.array, ...]], mx.array]
-    nbytes: Callable[[int], float]

@@ -1,7 +1,5 @@
 """A matrix as plain numbers: float32, float16 or bfloat16, rows of K values."""
 
-from functools import cache
-
 import mlx.core as mx
 
 from metal_kernels.weight_formats.contract import WeightFormat
@@ -18,7 +16,7 @@ template <typename W>
 DenseUnit<W> fetch_dense(const device W* w, int row, int unit, int K) {
   DenseUnit<W> it;
   const device W* from = w + size_t(row) * K + unit * 8;
-  for (int i = 0; i < 8; i++) {
+  UNROLL for (int i = 0; i < 8; i++) {
     it.values[i] = from[i];
   }
   return it;
@@ -30,7 +28,7 @@ inline int run_start(int unit, int run) {
 
 template <typename W>
 float2 decode(thread const DenseUnit<W>& it, int run, thread float* q) {
-  for (int i = 0; i < 8; i++) {
+  UNROLL for (int i = 0; i < 8; i++) {
     q[i] = float(it.values[i]);
   }
   return float2(1.0f, 0.0f);
@@ -39,16 +37,12 @@ float2 decode(thread const DenseUnit<W>& it, int run, thread float* q) {
 #define FETCH(row, unit, K) fetch_dense(w, row, unit, K)
 """
 
-
-@cache
-def dense(dtype: mx.Dtype) -> WeightFormat:
-    """w [N, K] of `dtype`."""
-    return WeightFormat(
-        name="dense",
-        buffers=("w",),
-        unit=8,
-        header=HEADER,
-        parameters=(),
-        dequantise=lambda arrays: arrays[0].astype(mx.float32),
-        nbytes=lambda k: k * dtype.size,
-    )
+DENSE = WeightFormat(
+    name="dense",
+    buffers=("w",),
+    unit=8,
+    header=HEADER,
+    parameters=(),
+    dequantise=lambda arrays: arrays[0].astype(mx.float32),
+)
+"""w [N, K]."""

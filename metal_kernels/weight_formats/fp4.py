@@ -42,7 +42,7 @@ inline int run_start(int unit, int run) {
 }
 
 inline float2 decode(thread const Fp4Unit& it, int run, thread float* q) {
-  for (int i = 0; i < 8; i++) {
+  UNROLL for (int i = 0; i < 8; i++) {
     const uint code = it.bits >> (4 * i);
     const uint size = code & 7;
     // 0, 1, 2, 3, 4, 6, 8, 12 halves
@@ -108,5 +108,4 @@ def _fp4(mode: str, group: int, header: str) -> WeightFormat:
         header=header,
         parameters=(),
         dequantise=dequantise,
-        nbytes=lambda k: k / 2 + k / group,
     )

@@ -1,25 +1,387 @@
-"""The blocks of GGUF files that kernels read as they lie, by name."""
+"""GGUF's own blocks read as they lie in the file: Q6_K, Q3_K, Q2_K, IQ4_NL and IQ4_XS.
+
+K-quants: 16 groups of 16 values a block of 256. A block's values come as two halves of 128, a half
+as four quarters of 32 whose bits share bytes. A unit is therefore four runs of eight, one of each
+quarter: it needs eight bytes of each plane and uses every bit of them. Blocks start at even
+addresses, so everything is read as ushort.
+
+    Q6_K, 210 bytes: low nibbles [128], high bit pairs [64], int8 scales [16], half d
+        w = d * scale * (q - 32)
+    Q3_K, 110 bytes: high bits [32], low bit pairs [64], 6-bit scales [12], half d
+        w = d * (scale - 32) * (q - 4)
+    Q2_K, 84 bytes: nibbles of scale and minimum [16], bit pairs [64], half d, half dmin
+        w = d * scale * q - dmin * minimum
+
+IQ4: four bits into a table of 16 values. The low nibbles of 16 bytes are the first 16 values, the
+high ones the next: a unit is four runs of eight.
+
+    IQ4_NL, 32 values in 18 bytes: half d, nibbles [16]
+        w = d * table[q]
+    IQ4_XS, 256 values in 136 bytes: half d, ushort high scales, low scales [4], nibbles [128]
+        w = d * (scale - 32) * table[q], one 6-bit scale for 32 values
+
+Layouts: ggml-common.h and the gguf package, whose bits the plain ops have too.
+"""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
+
+import mlx.core as mx
 
 from metal_kernels.weight_formats.contract import WeightFormat
-from metal_kernels.weight_formats.iq4 import iq4_nl, iq4_xs
-from metal_kernels.weight_formats.k_quants import q2_k, q3_k, q6_k
 
 BlockName = Literal["q6_k", "q3_k", "q2_k", "iq4_nl", "iq4_xs"]
 
-BLOCK_FORMS: Mapping[str, Callable[[], WeightFormat]] = MappingProxyType(
-    {"q6_k": q6_k, "q3_k": q3_k, "q2_k": q2_k, "iq4_nl": iq4_nl, "iq4_xs": iq4_xs}
+K_SHARED = """
+constant constexpr int RUNS = 4;
+
+// Eight bytes from an even address.
+struct Eight {
+  ushort pairs[4];
+};
+
+template <typename P>
+Eight eight(P from) {
+  Eight it;
+  UNROLL for (int i = 0; i < 4; i++) {
+    it.pairs[i] = ((const device ushort*)from)[i];
+  }
+  return it;
+}
+
+inline uint byte_of(thread const Eight& it, int i) {
+  return (it.pairs[i / 2] >> (8 * (i % 2))) & 255;
+}
+
+template <typename P>
+float half_at(P from) {
+  return float(*(const device half*)from);
+}
+
+inline int run_start(int unit, int run) {
+  return (unit / 4) * 128 + run * 32 + (unit % 4) * 8;
+}
+"""
+
+Q6_K = (
+    K_SHARED
+    + """
+struct Q6Unit {
+  Eight low[2];
+  Eight high;
+  float scale[4];
+};
+
+template <typename W>
+Q6Unit fetch_q6(W w, int row, int unit, int K) {
+  Q6Unit it;
+  W block = w + (size_t(row) * (K / 256) + unit / 8) * 210;
+  const int half_of = (unit / 4) % 2;
+  const int l = (unit % 4) * 8;
+  it.low[0] = eight(block + 64 * half_of + l);
+  it.low[1] = eight(block + 64 * half_of + 32 + l);
+  it.high = eight(block + 128 + 32 * half_of + l);
+  const float d = half_at(block + 208);
+  UNROLL for (int run = 0; run < 4; run++) {
+    it.scale[run] = d * float(char(block[192 + 8 * half_of + 2 * run + l / 16]));
+  }
+  return it;
+}
+
+inline float2 decode(thread const Q6Unit& it, int run, thread float* q) {
+  UNROLL for (int i = 0; i < 8; i++) {
+    const uint low = (byte_of(it.low[run % 2], i) >> (4 * (run / 2))) & 15;
+    const uint high = (byte_of(it.high, i) >> (2 * run)) & 3;
+    q[i] = float(int(low | (high << 4)) - 32);
+  }
+  return float2(it.scale[run], 0.0f);
+}
+
+#define FETCH(row, unit, K) fetch_q6(w, row, unit, K)
+"""
 )
 
-_NAMES: Mapping[int, BlockName] = MappingProxyType(
-    {210: "q6_k", 110: "q3_k", 84: "q2_k", 144: "iq4_nl", 136: "iq4_xs"}
+Q3_K = (
+    K_SHARED
+    + """
+struct Q3Unit {
+  Eight low;
+  Eight high;
+  float scale[4];
+  int half_of;
+};
+
+template <typename W>
+Q3Unit fetch_q3(W w, int row, int unit, int K) {
+  Q3Unit it;
+  W block = w + (size_t(row) * (K / 256) + unit / 8) * 110;
+  const int half_of = (unit / 4) % 2;
+  const int l = (unit % 4) * 8;
+  it.half_of = half_of;
+  it.high = eight(block + l);
+  it.low = eight(block + 32 + 32 * half_of + l);
+  const float d = half_at(block + 108);
+  UNROLL for (int run = 0; run < 4; run++) {
+    const int which = 8 * half_of + 2 * run + l / 16;
+    const uint low = (uint(block[96 + which % 8]) >> (4 * (which / 8))) & 15;
+    const uint high = (uint(block[104 + which % 4]) >> (2 * (which / 4))) & 3;
+    it.scale[run] = d * float(int(low | (high << 4)) - 32);
+  }
+  return it;
+}
+
+inline float2 decode(thread const Q3Unit& it, int run, thread float* q) {
+  UNROLL for (int i = 0; i < 8; i++) {
+    const uint low = (byte_of(it.low, i) >> (2 * run)) & 3;
+    const uint high = (byte_of(it.high, i) >> (4 * it.half_of + run)) & 1;
+    q[i] = float(int(low | (high << 2)) - 4);
+  }
+  return float2(it.scale[run], 0.0f);
+}
+
+#define FETCH(row, unit, K) fetch_q3(w, row, unit, K)
+"""
 )
+
+Q2_K = (
+    K_SHARED
+    + """
+struct Q2Unit {
+  Eight bits;
+  float scale[4];
+  float minimum[4];
+};
+
+template <typename W>
+Q2Unit fetch_q2(W w, int row, int unit, int K) {
+  Q2Unit it;
+  W block = w + (size_t(row) * (K / 256) + unit / 8) * 84;
+  const int half_of = (unit / 4) % 2;
+  const int l = (unit % 4) * 8;
+  it.bits = eight(block + 16 + 32 * half_of + l);
+  const float d = half_at(block + 80);
+  const float dmin = half_at(block + 82);
+  UNROLL for (int run = 0; run < 4; run++) {
+    const uint both = block[8 * half_of + 2 * run + l / 16];
+    it.scale[run] = d * float(both & 15);
+    it.minimum[run] = -dmin * float(both >> 4);
+  }
+  return it;
+}
+
+inline float2 decode(thread const Q2Unit& it, int run, thread float* q) {
+  UNROLL for (int i = 0; i < 8; i++) {
+    q[i] = float((byte_of(it.bits, i) >> (2 * run)) & 3);
+  }
+  return float2(it.scale[run], it.minimum[run]);
+}
+
+#define FETCH(row, unit, K) fetch_q2(w, row, unit, K)
+"""
+)
+
+IQ4_SHARED = """
+constant constexpr int RUNS = 4;
+constant float IQ4_TABLE[16] = {
+    -127.0f, -104.0f, -83.0f, -65.0f, -49.0f, -35.0f, -22.0f, -10.0f,
+    1.0f, 13.0f, 25.0f, 38.0f, 53.0f, 69.0f, 89.0f, 113.0f};
+
+struct Iq4Unit {
+  ushort bytes[8];
+  float scale;
+};
+
+template <typename P>
+Iq4Unit nibbles_at(P from, float scale) {
+  Iq4Unit it;
+  UNROLL for (int i = 0; i < 8; i++) {
+    it.bytes[i] = ((const device ushort*)from)[i];
+  }
+  it.scale = scale;
+  return it;
+}
+
+template <typename P>
+float half_at(P from) {
+  return float(*(const device half*)from);
+}
+
+inline int run_start(int unit, int run) {
+  return unit * 32 + run * 8;
+}
+
+inline float2 decode(thread const Iq4Unit& it, int run, thread float* q) {
+  UNROLL for (int i = 0; i < 8; i++) {
+    const uint both = it.bytes[(run % 2) * 4 + i / 2] >> (8 * (i % 2));
+    q[i] = IQ4_TABLE[(both >> (4 * (run / 2))) & 15];
+  }
+  return float2(it.scale, 0.0f);
+}
+"""
+
+IQ4_NL = (
+    IQ4_SHARED
+    + """
+template <typename W>
+Iq4Unit fetch_iq4(W w, int row, int unit, int K) {
+  W block = w + (size_t(row) * (K / 32) + unit) * 18;
+  return nibbles_at(block + 2, half_at(block));
+}
+
+#define FETCH(row, unit, K) fetch_iq4(w, row, unit, K)
+"""
+)
+
+IQ4_XS = (
+    IQ4_SHARED
+    + """
+template <typename W>
+Iq4Unit fetch_iq4(W w, int row, int unit, int K) {
+  W block = w + (size_t(row) * (K / 256) + unit / 8) * 136;
+  const int which = unit % 8;
+  const uint highs = *(const device ushort*)(block + 2);
+  const uint low = (uint(block[4 + which / 2]) >> (4 * (which % 2))) & 15;
+  const uint high = (highs >> (2 * which)) & 3;
+  const float scale = half_at(block) * float(int(low | (high << 4)) - 32);
+  return nibbles_at(block + 8 + 16 * which, scale);
+}
+
+#define FETCH(row, unit, K) fetch_iq4(w, row, unit, K)
+"""
+)
+
+IQ4_TABLE = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+FOURS, PAIRS, BITS = (0, 4), (0, 2, 4, 6), (0, 1, 2, 3, 4, 5, 6, 7)
+"""Shifts that bring what shares a byte to its low end."""
+
+
+def _q6_k(rows: mx.array) -> mx.array:
+    blocks = _blocks(rows, 210)
+    low = _planes(blocks[..., :128], 64, FOURS, 15)
+    high = _planes(blocks[..., 128:192], 32, PAIRS, 3)
+    codes = _signed(low.reshape(high.shape) | (high << 4)) - 32
+    scales = _half(blocks, 208) * blocks[..., 192:208].view(mx.int8).astype(mx.float32)
+    return _scaled(scales, codes, rows)
+
+
+def _q3_k(rows: mx.array) -> mx.array:
+    blocks = _blocks(rows, 110)
+    low = _planes(blocks[..., 32:96], 32, PAIRS, 3)
+    high = _planes(blocks[..., :32], 32, BITS, 1)
+    codes = _signed(low.reshape(high.shape) | (high << 2)) - 4
+    low_scales = _planes(blocks[..., 96:104], 8, FOURS, 15).reshape(*blocks.shape[:-1], 16)
+    high_scales = _planes(blocks[..., 104:108], 4, PAIRS, 3).reshape(low_scales.shape)
+    steps = _signed(low_scales | (high_scales << 4)) - 32
+    return _scaled(_half(blocks, 108) * steps.astype(mx.float32), codes, rows)
+
+
+def _q2_k(rows: mx.array) -> mx.array:
+    blocks = _blocks(rows, 84)
+    codes = _planes(blocks[..., 16:80], 32, PAIRS, 3)
+    both = blocks[..., :16]
+    scales = _half(blocks, 80) * (both & 15).astype(mx.float32)
+    minima = _half(blocks, 82) * (both >> 4).astype(mx.float32)
+    runs = codes.reshape(*both.shape, 16).astype(mx.float32)
+    values = scales[..., None] * runs - minima[..., None]
+    return values.reshape(*rows.shape[:-1], -1)
+
+
+def _iq4_nl(rows: mx.array) -> mx.array:
+    blocks = _blocks(rows, 18)
+    codes = _planes(blocks[..., 2:], 16, FOURS, 15)
+    return _scaled(_half(blocks, 0), _looked_up(codes), rows)
+
+
+def _iq4_xs(rows: mx.array) -> mx.array:
+    blocks = _blocks(rows, 136)
+    codes = _planes(blocks[..., 8:], 16, FOURS, 15)
+    lead = (*blocks.shape[:-1], 8)
+    low = ((blocks[..., 4:8, None] >> mx.array(FOURS, mx.uint8)) & 15).reshape(lead)
+    high = ((blocks[..., 2:4, None] >> mx.array(PAIRS, mx.uint8)) & 3).reshape(lead)
+    steps = _signed(low | (high << 4)) - 32
+    return _scaled(_half(blocks, 0) * steps.astype(mx.float32), _looked_up(codes), rows)
+
+
+def _blocks(rows: mx.array, nbytes: int) -> mx.array:
+    return rows.reshape(*rows.shape[:-1], -1, nbytes)
+
+
+def _half(blocks: mx.array, at: int) -> mx.array:
+    """The float16 at this byte, [..., blocks, 1] in float32."""
+    return mx.contiguous(blocks[..., at : at + 2]).view(mx.float16).astype(mx.float32)
+
+
+def _planes(data: mx.array, width: int, shifts: tuple[int, ...], mask: int) -> mx.array:
+    """Runs of `width` bytes, of each the bits at every shift one run below the other."""
+    runs = data.reshape(*data.shape[:-1], -1, 1, width)
+    return (runs >> mx.array(shifts, mx.uint8)[:, None]) & mask
+
+
+def _signed(codes: mx.array) -> mx.array:
+    return codes.astype(mx.int8)
+
+
+def _looked_up(codes: mx.array) -> mx.array:
+    return mx.array(IQ4_TABLE, mx.int8)[codes]
+
+
+def _scaled(scales: mx.array, codes: mx.array, rows: mx.array) -> mx.array:
+    """scales [..., blocks, runs] times codes in as many equal runs a block."""
+    runs = codes.reshape(*scales.shape, -1).astype(mx.float32)
+    return (scales[..., None] * runs).reshape(*rows.shape[:-1], -1)
+
+
+class _Block(NamedTuple):
+    """nbytes: of 256 values. values: whole blocks uint8 [..., bytes] -> float32 [..., K]."""
+
+    nbytes: int
+    header: str
+    values: Callable[[mx.array], mx.array]
+
+
+_BLOCKS: Mapping[BlockName, _Block] = MappingProxyType(
+    {
+        "q6_k": _Block(210, Q6_K, _q6_k),
+        "q3_k": _Block(110, Q3_K, _q3_k),
+        "q2_k": _Block(84, Q2_K, _q2_k),
+        "iq4_nl": _Block(144, IQ4_NL, _iq4_nl),
+        "iq4_xs": _Block(136, IQ4_XS, _iq4_xs),
+    }
+)
+
+
+def _form(name: BlockName, block: _Block) -> WeightFormat:
+    return WeightFormat(
+        name=name,
+        buffers=("w",),
+        unit=32,
+        header=block.header,
+        parameters=(),
+        dequantise=lambda arrays: block.values(arrays[0]),
+    )
+
+
+BLOCK_FORMS: Mapping[str, WeightFormat] = MappingProxyType(
+    {name: _form(name, block) for name, block in _BLOCKS.items()}
+)
+"""By name; each of one buffer, uint8 w [N, bytes of a row]."""
+
+_NBYTES: Mapping[str, int] = {name: block.nbytes for name, block in _BLOCKS.items()}
+
+
+def block_bytes(name: str, inputs: int) -> int:
+    """Bytes of a row of so many values in these blocks. Raises KeyError."""
+    return _NBYTES[name] * inputs // 256
+
+
+def block_values(name: str, nbytes: int) -> int:
+    """Values of a row of so many bytes of these blocks. Raises KeyError."""
+    return nbytes * 256 // _NBYTES[name]
 
 
 def blocks_in(nbytes: int, inputs: int) -> BlockName | None:
     """The blocks that keep a row of so many values in so many bytes; None: there are none such."""
     each, rest = divmod(nbytes * 256, max(1, inputs))
-    return None if rest else _NAMES.get(each)
+    names = {block.nbytes: name for name, block in _BLOCKS.items()}
+    return None if rest else names.get(each)

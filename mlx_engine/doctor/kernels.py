@@ -5,7 +5,7 @@ from pathlib import Path
 
 from metal_kernels.choice import MOST_ROWS, Measured
 from metal_kernels.kernel import Launcher
-from metal_kernels.trials.table import TRIALS, Trial
+from metal_kernels.trials import TRIALS, Trial
 from mlx_engine.doctor.finding import Finding, State
 from mlx_engine.kernel_choice.kernels_here import Tried, try_all, verdict_of
 from mlx_engine.kernel_choice.verdict import circumstances, write_verdict

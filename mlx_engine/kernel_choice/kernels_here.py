@@ -6,11 +6,9 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.chip import this_chip
-from metal_kernels.choice import KERNELS, NO_KERNELS, KernelName, Kernels, Measured
-from metal_kernels.kernel import Launcher
-from metal_kernels.metal_launcher import MetalLauncher
-from metal_kernels.trials.table import TRIALS, Trial
+from metal_kernels.choice import KERNELS, NO_KERNELS, KernelName, Kernels, Measured, this_chip
+from metal_kernels.kernel import Launcher, MetalLauncher
+from metal_kernels.trials import TRIALS, Trial
 from mlx_engine.kernel_choice.try_kernels import FEWER, check, faster
 from mlx_engine.kernel_choice.verdict import (
     Circumstances,

@@ -9,8 +9,8 @@ import mlx.core as mx
 
 from metal_kernels.choice import ALL_ROWS, Measured, Work
 from metal_kernels.kernel import Launcher
-from metal_kernels.trials.case import Case
-from metal_kernels.trials.table import Trial
+from metal_kernels.trial_cases import Case
+from metal_kernels.trials import Trial
 
 MOST, FEWER = 8, (1, 3)
 """Rows of a pass that is compared with the reference, and of others that must have its bits."""

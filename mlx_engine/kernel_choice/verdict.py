@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import metal_kernels
-from metal_kernels.chip import this_chip
-from metal_kernels.choice import ALL_ROWS, KERNELS, KernelName, Measured, Work
+from metal_kernels.choice import ALL_ROWS, KERNELS, KernelName, Measured, Work, this_chip
 
 
 @dataclass(frozen=True, slots=True)

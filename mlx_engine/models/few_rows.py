@@ -8,16 +8,18 @@ import mlx.core as mx
 from metal_kernels.choice import MOST_ROWS as MOST_OF_A_PASS
 from metal_kernels.choice import KernelName, Kernels, Work
 from metal_kernels.expert_union_matvec import expert_union_matvec
-from metal_kernels.few_row_gate_up import few_row_gate_up
-from metal_kernels.few_row_matvec import few_row_matvec
-from metal_kernels.few_row_matvec_add import few_row_matvec_add
+from metal_kernels.few_row_matvec import (
+    MOST_ROWS,
+    few_row_gate_up,
+    few_row_matvec,
+    few_row_matvec_add,
+)
 from metal_kernels.kernel import Launcher
 from metal_kernels.mtp_input import Norms, mtp_input
-from metal_kernels.row_kernel import MOST_ROWS
 from metal_kernels.vocabulary_pick import Choosing, vocabulary_pick
 from metal_kernels.weight_formats.affine import affine
 from metal_kernels.weight_formats.contract import WeightFormat
-from metal_kernels.weight_formats.dense import dense
+from metal_kernels.weight_formats.dense import DENSE
 from metal_kernels.weight_formats.fp4 import mxfp4, nvfp4
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 from mlx_engine.models.matrix import Matrix
@@ -137,10 +139,12 @@ class FewRows:
 def format_of(matrix: Matrix) -> WeightFormat | None:
     """As the kernels know it; None for a packing they do not read."""
     if matrix.mode == "dense":
-        return dense(matrix.weight.dtype)
+        return DENSE
     if matrix.mode == "affine":
         return affine(matrix.bits, matrix.group_size)
-    known: dict[str, Callable[[], WeightFormat]] = {"mxfp4": mxfp4, "nvfp4": nvfp4, **BLOCK_FORMS}
+    if matrix.mode in BLOCK_FORMS:
+        return BLOCK_FORMS[matrix.mode]
+    known = {"mxfp4": mxfp4, "nvfp4": nvfp4}
     return known[matrix.mode]() if matrix.mode in known else None
 
 

@@ -4,7 +4,7 @@ from typing import Literal, NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, BlockName
+from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, BlockName, block_values
 
 Packing = Literal["dense", "affine", "mxfp4", "mxfp8", "nvfp4"] | BlockName
 
@@ -40,14 +40,14 @@ class Matrix(NamedTuple):
         """K."""
         width = self.weight.shape[-1]
         if self.mode in BLOCK_FORMS:
-            return round(width / BLOCK_FORMS[self.mode]().nbytes(1))
+            return block_values(self.mode, width)
         return width if self.scales is None else width * 32 // self.bits
 
 
 def values_of(matrix: Matrix, dtype: mx.Dtype) -> mx.array:
     """The numbers of a matrix, or of some of its rows, that is not dense."""
     if matrix.scales is None:
-        return BLOCK_FORMS[matrix.mode]().dequantise((matrix.weight,)).astype(dtype)
+        return BLOCK_FORMS[matrix.mode].dequantise((matrix.weight,)).astype(dtype)
     return mx.dequantize(
         matrix.weight,
         matrix.scales,

@@ -6,10 +6,9 @@ from kernel_scenarios import Broken, Scenario, normal, product
 
 from metal_kernels.weight_formats.affine import affine
 from metal_kernels.weight_formats.contract import WeightFormat
-from metal_kernels.weight_formats.dense import dense
+from metal_kernels.weight_formats.dense import DENSE
 from metal_kernels.weight_formats.fp4 import mxfp4, nvfp4
-from metal_kernels.weight_formats.iq4 import iq4_nl, iq4_xs
-from metal_kernels.weight_formats.k_quants import q2_k, q3_k, q6_k
+from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 
 
 def packed(form: WeightFormat, group: int, bits: int) -> Scenario:
@@ -31,14 +30,14 @@ def blocks(form: WeightFormat, size: int, *halves: int) -> Scenario:
 SCENARIOS: dict[str, Scenario] = {
     "few_row_matvec": packed(affine(4, 64), 64, 4),
     "affine6": packed(affine(6, 32), 32, 6),
-    "dense": product(dense(mx.float32), (normal((16, 320), 1) / 16,)),
+    "dense": product(DENSE, (normal((16, 320), 1) / 16,)),
     "mxfp4": packed(mxfp4(), 32, 4),
     "nvfp4": packed(nvfp4(), 16, 4),
-    "q6_k": blocks(q6_k(), 210, 208),
-    "q3_k": blocks(q3_k(), 110, 108),
-    "q2_k": blocks(q2_k(), 84, 80, 82),
-    "iq4_nl": blocks(iq4_nl(), 18, 0),
-    "iq4_xs": blocks(iq4_xs(), 136, 0),
+    "q6_k": blocks(BLOCK_FORMS["q6_k"], 210, 208),
+    "q3_k": blocks(BLOCK_FORMS["q3_k"], 110, 108),
+    "q2_k": blocks(BLOCK_FORMS["q2_k"], 84, 80, 82),
+    "iq4_nl": blocks(BLOCK_FORMS["iq4_nl"], 18, 0),
+    "iq4_xs": blocks(BLOCK_FORMS["iq4_xs"], 136, 0),
 }
 
 BROKEN = [

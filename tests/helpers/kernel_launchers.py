@@ -3,8 +3,7 @@
 import mlx.core as mx
 from metal_emulator import EmulatorLauncher
 
-from metal_kernels.kernel import Launcher
-from metal_kernels.metal_launcher import MetalLauncher
+from metal_kernels.kernel import Launcher, MetalLauncher
 
 
 def kernel_launcher(*, shuffle: int = 0, check: bool = True) -> Launcher:

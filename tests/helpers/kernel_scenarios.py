@@ -13,9 +13,7 @@ from metal_emulator import EmulatorError, EmulatorLauncher
 from metal_kernels import (
     expert_union_matvec,
     few_query_attention,
-    few_row_gate_up,
     few_row_matvec,
-    few_row_matvec_add,
     gated_delta_block,
     gated_delta_inputs,
     mtp_input,
@@ -136,17 +134,17 @@ def four_bits(*shape: int) -> tuple[mx.array, ...]:
 
 def gate_up(launcher: Breaking) -> None:
     x, weights = normal((ROWS, WIDTH), 3), four_bits(2 * 13)
-    whole = few_row_gate_up.few_row_gate_up(x, weights, FOUR, launcher)
-    near(whole, few_row_gate_up.reference(x, weights, FOUR))
-    few = few_row_gate_up.few_row_gate_up(x[:1], weights, FOUR, launcher)
+    whole = few_row_matvec.few_row_gate_up(x, weights, FOUR, launcher)
+    near(whole, few_row_matvec.gate_up_reference(x, weights, FOUR))
+    few = few_row_matvec.few_row_gate_up(x[:1], weights, FOUR, launcher)
     equal(few, whole[:1], "rows")
 
 
 def added(launcher: Breaking) -> None:
     x, weights = normal((ROWS, WIDTH), 4), four_bits(13)
     for c in (normal((ROWS, 13), 5), normal((13,), 6)):
-        mine = few_row_matvec_add.few_row_matvec_add(x, weights, c, FOUR, launcher)
-        near(mine, few_row_matvec_add.reference(x, weights, c, FOUR))
+        mine = few_row_matvec.few_row_matvec_add(x, weights, c, FOUR, launcher)
+        near(mine, few_row_matvec.add_reference(x, weights, c, FOUR))
 
 
 def head_input(launcher: Breaking) -> None:

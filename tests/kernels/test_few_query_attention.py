@@ -6,8 +6,15 @@ import pytest
 from kernel_launchers import kernel_launcher
 from metal_emulator import EmulatorLauncher
 
-from metal_kernels.few_query_attention import Place, few_query_attention, reference, takes
-from metal_kernels.key_blocks import CHANGE, block_of, block_start
+from metal_kernels.few_query_attention import (
+    CHANGE,
+    Place,
+    block_of,
+    block_start,
+    few_query_attention,
+    reference,
+    takes,
+)
 from metal_kernels.key_value_formats import KeyValueFormat, affine_cache, dense_cache
 
 Array = np.ndarray

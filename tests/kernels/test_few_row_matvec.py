@@ -11,10 +11,9 @@ from metal_emulator import EmulatorLauncher
 from metal_kernels.few_row_matvec import few_row_matvec, reference
 from metal_kernels.weight_formats.affine import affine
 from metal_kernels.weight_formats.contract import WeightFormat
-from metal_kernels.weight_formats.dense import dense
+from metal_kernels.weight_formats.dense import DENSE
 from metal_kernels.weight_formats.fp4 import mxfp4, nvfp4
-from metal_kernels.weight_formats.iq4 import iq4_nl, iq4_xs
-from metal_kernels.weight_formats.k_quants import q2_k, q3_k, q6_k
+from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 
 Arrays = tuple[mx.array, ...]
 ALL, SOME = range(1, 8), (3,)
@@ -79,7 +78,7 @@ def test_another_order_of_lanes_changes_nothing() -> None:
 @pytest.mark.parametrize("dtype", [mx.float16, mx.bfloat16, mx.float32])
 def test_dense(dtype: mx.Dtype) -> None:
     counts = ALL if dtype == mx.float16 else SOME
-    check((normal((11, 328), 3, dtype),), dense(dtype), 328, dtype, counts)
+    check((normal((11, 328), 3, dtype),), DENSE, 328, dtype, counts)
 
 
 @pytest.mark.parametrize("form", [mxfp4(), nvfp4()], ids=lambda form: form.name)
@@ -107,11 +106,11 @@ def test_every_scale_of_four_bit_floats(form: WeightFormat) -> None:
 @pytest.mark.parametrize(
     ("form", "block", "halves"),
     [
-        (q6_k(), 210, (208,)),
-        (q3_k(), 110, (108,)),
-        (q2_k(), 84, (80, 82)),
-        (iq4_nl(), 18, (0,)),
-        (iq4_xs(), 136, (0,)),
+        (BLOCK_FORMS["q6_k"], 210, (208,)),
+        (BLOCK_FORMS["q3_k"], 110, (108,)),
+        (BLOCK_FORMS["q2_k"], 84, (80, 82)),
+        (BLOCK_FORMS["iq4_nl"], 18, (0,)),
+        (BLOCK_FORMS["iq4_xs"], 136, (0,)),
     ],
     ids=lambda value: value.name if isinstance(value, WeightFormat) else "",
 )

@@ -10,18 +10,16 @@ from metal_emulator import EmulatorLauncher
 
 from metal_kernels import (
     expert_union_matvec,
-    few_row_gate_up,
     few_row_matvec,
-    few_row_matvec_add,
     mtp_input,
 )
 from metal_kernels.weight_formats.affine import affine
 from metal_kernels.weight_formats.contract import WeightFormat
-from metal_kernels.weight_formats.dense import dense
+from metal_kernels.weight_formats.dense import DENSE
 from metal_kernels.weight_formats.fp4 import mxfp4
 
 WIDTH = 192
-FORMS = [affine(4, 64), affine(6, 32), mxfp4(), dense(mx.float16)]
+FORMS = [affine(4, 64), affine(6, 32), mxfp4(), DENSE]
 DTYPES = {"affine6": mx.bfloat16, "mxfp4": mx.float32}
 """Of the rows, by format; float16 for the others."""
 
@@ -58,14 +56,14 @@ def test_gate_and_up(form: WeightFormat) -> None:
     launcher = kernel_launcher()
     outputs = 27
     weights, x = stored((2 * outputs, WIDTH), 1, form), rows_for(form, (8, WIDTH), 2)
-    whole = few_row_gate_up.few_row_gate_up(x, weights, form, launcher)
+    whole = few_row_matvec.few_row_gate_up(x, weights, form, launcher)
     gate, up = np.split(wide(x) @ wide(form.dequantise(weights)).T, 2, axis=-1)
     truth = gate / (1 + np.exp(-gate)) * up
-    plain = few_row_gate_up.reference(x, weights, form)
+    plain = few_row_matvec.gate_up_reference(x, weights, form)
     error, its = (np.abs(wide(array) - truth).max() for array in (whole, plain))
     assert error <= 2 * its + 1e-6
     for rows in fewer(form):
-        few = few_row_gate_up.few_row_gate_up(x[:rows], weights, form, launcher)
+        few = few_row_matvec.few_row_gate_up(x[:rows], weights, form, launcher)
         assert mx.array_equal(few, whole[:rows]).item(), rows
     both = few_row_matvec.few_row_matvec(x, weights, form, launcher).astype(mx.float32)
     product = (both[:, :outputs] * mx.sigmoid(both[:, :outputs]) * both[:, outputs:]).astype(
@@ -85,18 +83,16 @@ def test_what_is_added(form: WeightFormat, residual: bool) -> None:
     separate = (product.astype(mx.float32) + c.astype(mx.float32)).astype(mx.float16)
     for rows in (8, 3):
         its = c[:rows] if residual else c
-        mine = few_row_matvec_add.few_row_matvec_add(x[:rows], weights, its, form, launcher)
+        mine = few_row_matvec.few_row_matvec_add(x[:rows], weights, its, form, launcher)
         assert mx.array_equal(mine, separate[:rows]).item()
-        plain = few_row_matvec_add.reference(x[:rows], weights, its, form)
+        plain = few_row_matvec.add_reference(x[:rows], weights, its, form)
         assert mx.allclose(mine, plain, rtol=2e-3, atol=1e-3).item()
 
 
 def test_gate_and_up_read_weights_once() -> None:
     launcher = EmulatorLauncher()
     form = affine(4, 64)
-    few_row_gate_up.few_row_gate_up(
-        normal((4, 512), 3), stored((128, 512), 4, form), form, launcher
-    )
+    few_row_matvec.few_row_gate_up(normal((4, 512), 3), stored((128, 512), 4, form), form, launcher)
     assert launcher.last.buffers["w"].times_read == 1
 
 

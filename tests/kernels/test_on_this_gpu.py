@@ -4,8 +4,8 @@ import mlx.core as mx
 import pytest
 from kernel_models import Kind, every_kernel, kernel_model
 
-from metal_kernels.metal_launcher import MetalLauncher
-from metal_kernels.trials.table import TRIALS, Trial
+from metal_kernels.kernel import MetalLauncher
+from metal_kernels.trials import TRIALS, Trial
 from mlx_engine.check_model import rows_are_exact
 from mlx_engine.kernel_choice.try_kernels import check
 

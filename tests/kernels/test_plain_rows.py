@@ -4,7 +4,6 @@ import mlx.core as mx
 
 from metal_kernels import (
     few_query_attention,
-    few_row_gate_up,
     few_row_matvec,
     gated_delta_block,
     gated_delta_inputs,
@@ -25,12 +24,12 @@ def test_products() -> None:
     norms = mtp_input.Norms(normal((128,), 3), normal((128,), 4), 1e-6)
     e, h = x[:, :128], x[:, 128:]
     whole = few_row_matvec.reference(x, weights, FOUR)
-    both = few_row_gate_up.reference(x, weights, FOUR)
+    both = few_row_matvec.gate_up_reference(x, weights, FOUR)
     joined = mtp_input.reference(e, h, norms, weights, FOUR)
     for rows in ROWS:
         few = few_row_matvec.reference(x[:rows], weights, FOUR)
         assert mx.array_equal(few, whole[:rows]).item()
-        few = few_row_gate_up.reference(x[:rows], weights, FOUR)
+        few = few_row_matvec.gate_up_reference(x[:rows], weights, FOUR)
         assert mx.array_equal(few, both[:rows]).item()
         few = mtp_input.reference(e[:rows], h[:rows], norms, weights, FOUR)
         assert mx.array_equal(few, joined[:rows]).item()

@@ -3,13 +3,13 @@
 import math
 
 import pytest
-
-from metal_kernels.chip_figures import CHIPS, ChipFigures, chip_named, figures_of
-from metal_kernels.round_model.__main__ import main
-from metal_kernels.round_model.passes import Ours, Place, Stock, draft, verify
-from metal_kernels.round_model.products import Product, distinct, matrix_limit, stock_product
-from metal_kernels.round_model.published import compared
-from metal_kernels.round_model.shapes import SHAPES, Heads, Shape, shape_named
+from speed.round_model.__main__ import main
+from speed.round_model.chip_figures import CHIPS, ChipFigures, chip_named, figures_of
+from speed.round_model.cost import NOTHING, Cost, Roof
+from speed.round_model.passes import Ours, Place, Stock, draft, verify
+from speed.round_model.products import Product, distinct, matrix_limit, stock_product
+from speed.round_model.published import compared
+from speed.round_model.shapes import SHAPES, Heads, Shape, shape_named
 
 ROWS = range(1, 9)
 
@@ -85,3 +85,15 @@ def test_the_tables(capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) > 120
     assert all("nan" not in line for line in lines)
+
+
+def test_costs_add_up() -> None:
+    one = Cost(100, 10, 1000)
+    assert one + one == one.times(2) == Cost(200, 20, 2000, 2)
+    assert one + NOTHING == one
+
+
+def test_a_roof_is_the_slower_of_moving_and_computing() -> None:
+    roof = Roof(bandwidth=100, flops=1000, dispatch=0.5)
+    assert roof.seconds(Cost(90, 10, 100)) == 1.5
+    assert roof.seconds(Cost(90, 10, 4000, 2)) == 5

@@ -10,7 +10,7 @@ from metal_kernels.few_row_matvec import few_row_matvec
 from metal_kernels.noise import reference as noise_reference
 from metal_kernels.vocabulary_pick import Choosing, reference, vocabulary_pick
 from metal_kernels.weight_formats.affine import affine
-from metal_kernels.weight_formats.dense import dense
+from metal_kernels.weight_formats.dense import DENSE
 
 WIDTH = 128
 
@@ -28,7 +28,7 @@ def keys(rows: int) -> mx.array:
 @pytest.mark.parametrize("noisy", [False, True])
 def test_what_the_written_logits_say(outputs: int, noisy: bool) -> None:
     launcher = kernel_launcher()
-    form, weights = dense(mx.float16), (normal((outputs, WIDTH), outputs),)
+    form, weights = DENSE, (normal((outputs, WIDTH), outputs),)
     x = normal((8, WIDTH), 3)
     how = Choosing(keys=keys(8) if noisy else None, temperature=0.7)
     picked = vocabulary_pick(x, weights, form, how, launcher)
@@ -61,7 +61,7 @@ def test_equal_values_go_by_token_id() -> None:
     ids = mx.arange(69, -1, -1).astype(mx.int32)
     how = Choosing(top=4, ids=ids)
     x = mx.ones((2, WIDTH), dtype=mx.float16)
-    picked = vocabulary_pick(x, weights, dense(mx.float16), how, kernel_launcher())
+    picked = vocabulary_pick(x, weights, DENSE, how, kernel_launcher())
     assert picked.tolist() == [[0, 1, 2, 3]] * 2
 
 
@@ -69,7 +69,7 @@ def test_fewer_tokens_than_asked_for() -> None:
     mask = mx.array([0, 1, 0, 0, 1, 0, 0, 0], dtype=mx.uint8)
     how = Choosing(top=3, mask=mask)
     x, weights = normal((1, WIDTH), 8), (normal((8, WIDTH), 9),)
-    picked = vocabulary_pick(x, weights, dense(mx.float16), how, kernel_launcher())
+    picked = vocabulary_pick(x, weights, DENSE, how, kernel_launcher())
     assert sorted(picked[0].tolist()) == [-1, 1, 4]
 
 
@@ -79,7 +79,7 @@ def test_logits_that_are_no_numbers_are_told(bad: float) -> None:
     weights[133, 5] = bad
     x = normal((2, WIDTH), 11)
     how = Choosing(top=2)
-    picked = vocabulary_pick(x, (weights,), dense(mx.float16), how, kernel_launcher())
+    picked = vocabulary_pick(x, (weights,), DENSE, how, kernel_launcher())
     assert picked.tolist() == [[-1, -1]] * 2
 
 
@@ -87,7 +87,7 @@ def test_logits_that_are_no_numbers_are_told(bad: float) -> None:
 def test_weights_are_read_once_and_logits_never_written(rows: int) -> None:
     launcher = EmulatorLauncher()
     weights = (normal((960, WIDTH), 12),)
-    vocabulary_pick(normal((rows, WIDTH), 13), weights, dense(mx.float16), Choosing(), launcher)
+    vocabulary_pick(normal((rows, WIDTH), 13), weights, DENSE, Choosing(), launcher)
     assert launcher.reports[0].buffers["w"].times_read == 1
     written = sum(
         report.buffers[name].bytes_stored

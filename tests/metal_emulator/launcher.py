@@ -5,7 +5,6 @@ import mlx.core as mx
 from metal_emulator.kernel import metal_kernel
 from metal_emulator.report import Report
 from metal_kernels.kernel import Call, Source
-from metal_kernels.unrolled import unrolled
 
 
 class EmulatorLauncher:
@@ -38,8 +37,8 @@ class EmulatorLauncher:
             name=source.name,
             input_names=source.inputs,
             output_names=source.outputs,
-            source=unrolled(source.body),
-            header=unrolled(source.header),
+            source=source.body,
+            header=source.preamble,
             ensure_row_contiguous=source.row_contiguous,
             shuffle=self._shuffle,
             check=self._check,

@@ -7,7 +7,7 @@ import pytest
 from metal_emulator import EmulatorLauncher
 from scripted_engine import NO_HEADS, Answer, ScriptedEngine
 
-from metal_kernels.trials.table import TRIALS
+from metal_kernels.trials import TRIALS
 from mlx_engine.doctor.built_in import check_built_in_model
 from mlx_engine.doctor.examine import checks, run_checks
 from mlx_engine.doctor.finding import Finding

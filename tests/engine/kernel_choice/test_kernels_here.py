@@ -10,11 +10,20 @@ import pytest
 from kernel_launchers import kernel_launcher
 from metal_emulator import EmulatorLauncher
 
-from metal_kernels.chip import Chip, chip_of
-from metal_kernels.choice import ALL_ROWS, KERNELS, MOST_ROWS, NO_KERNELS, Kernels, Measured, Work
+from metal_kernels.choice import (
+    ALL_ROWS,
+    KERNELS,
+    MOST_ROWS,
+    NO_KERNELS,
+    Chip,
+    Kernels,
+    Measured,
+    Work,
+    chip_of,
+)
 from metal_kernels.kernel import Call, Source
-from metal_kernels.trials.case import Case
-from metal_kernels.trials.table import TRIALS, Trial
+from metal_kernels.trial_cases import Case
+from metal_kernels.trials import TRIALS, Trial
 from mlx_engine.check_model import rows_differ
 from mlx_engine.doctor.kernels import check_kernels
 from mlx_engine.kernel_choice.kernels_here import kernel_states, kernels_here, try_all, verdict_of

@@ -11,8 +11,8 @@ All else is counted in the emulator (tests/speed/kernel_counts.py) or read in ML
 
 from typing import NamedTuple
 
-from metal_kernels.chip_figures import DISPATCH, ChipFigures
-from metal_kernels.cost import NOTHING, Cost
+from speed.round_model.chip_figures import DISPATCH, ChipFigures
+from speed.round_model.cost import NOTHING, Cost
 
 BANDWIDTH_SHARE = 0.9
 SLOT_SHARE = 0.9

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from metal_kernels.cost import Roof
+from speed.round_model.cost import Roof
 
 DISPATCH = 2.5e-6
 """Seconds of a small kernel that waits for the one before: 3,200 in 7.7 to 8.8 ms (MLX issue 4521,

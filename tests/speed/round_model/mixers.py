@@ -1,9 +1,10 @@
 """What attention over a cache and the delta rule cost, in MLX's kernels and in ours."""
 
-from metal_kernels.cost import Cost
-from metal_kernels.key_blocks import block_of
-from metal_kernels.round_model.shapes import Heads, States
-from metal_kernels.round_model.work import Work
+from speed.round_model.cost import Cost
+from speed.round_model.shapes import Heads, States
+from speed.round_model.work import Work
+
+from metal_kernels.few_query_attention import block_of
 
 ELEMENT = 2
 SUM_SLOTS = 20

@@ -1,4 +1,4 @@
-"""Prints the model's tables: `python -m metal_kernels.round_model`.
+"""Prints the model's tables: `python -m speed.round_model` in tests/.
 
 First the check of its stock column against published measurements, then T(M)/T(1) of whole passes
 and the milliseconds of a round, for stock MLX and for our kernels. Nothing here was measured.
@@ -6,11 +6,11 @@ and the milliseconds of a round, for stock MLX and for our kernels. Nothing here
 
 import sys
 
-from metal_kernels.chip_figures import ChipFigures, chip_named
-from metal_kernels.round_model.passes import Ours, Place, Stock, draft, verify
-from metal_kernels.round_model.products import Product
-from metal_kernels.round_model.published import compared
-from metal_kernels.round_model.shapes import SHAPES, Shape
+from speed.round_model.chip_figures import ChipFigures, chip_named
+from speed.round_model.passes import Ours, Place, Stock, draft, verify
+from speed.round_model.products import Product
+from speed.round_model.published import compared
+from speed.round_model.shapes import SHAPES, Shape
 
 CHIPS = ("M1 Max", "M2 Ultra", "M3 Max", "M4", "M4 Pro", "M4 Max", "M5", "M5 Max")
 ROWS = range(1, 9)

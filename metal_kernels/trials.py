@@ -6,17 +6,19 @@ from dataclasses import dataclass
 import mlx.core as mx
 
 from metal_kernels.choice import KernelName, Work
-from metal_kernels.trials.case import Case
-from metal_kernels.trials.matrix_cases import (
+from metal_kernels.trial_cases import (
+    Case,
+    attention_case,
+    delta_case,
+    delta_inputs_case,
     experts_case,
     gate_up_case,
     mtp_input_case,
+    noise_case,
     pick_case,
     product_add_case,
     product_case,
 )
-from metal_kernels.trials.other_cases import attention_case, noise_case
-from metal_kernels.trials.recurrent_cases import delta_case, delta_inputs_case
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 
 

@@ -8,10 +8,11 @@ Slots a weight are counted, each multiply of MLX's joined with its addition.
 import math
 from typing import NamedTuple
 
-from metal_kernels.chip_figures import ChipFigures
-from metal_kernels.cost import Cost
-from metal_kernels.round_model.work import Work
-from metal_kernels.row_kernel import weight_rows
+from speed.round_model.chip_figures import ChipFigures
+from speed.round_model.cost import Cost
+from speed.round_model.work import Work
+
+from metal_kernels.few_row_matvec import weight_rows
 
 ROW_BYTES = 2
 MATRIX_TILE = 32

@@ -6,11 +6,11 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from metal_kernels.chip_figures import chip_named
-from metal_kernels.round_model.mixers import stock_attention
-from metal_kernels.round_model.passes import Place, Stock, verify
-from metal_kernels.round_model.products import Product, stock_product
-from metal_kernels.round_model.shapes import LLAMA_70B, Heads
+from speed.round_model.chip_figures import chip_named
+from speed.round_model.mixers import stock_attention
+from speed.round_model.passes import Place, Stock, verify
+from speed.round_model.products import Product, stock_product
+from speed.round_model.shapes import LLAMA_70B, Heads
 
 
 class Published(NamedTuple):

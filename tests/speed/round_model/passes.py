@@ -6,11 +6,11 @@ are those of the layers as mlx-lm writes them; they barely overlap, as each wait
 
 from typing import NamedTuple, Protocol
 
-from metal_kernels.chip_figures import ChipFigures
-from metal_kernels.round_model import mixers, products
-from metal_kernels.round_model.products import Product
-from metal_kernels.round_model.shapes import Experts, Heads, Shape, States
-from metal_kernels.round_model.work import Total, Work, launches, total
+from speed.round_model import mixers, products
+from speed.round_model.chip_figures import ChipFigures
+from speed.round_model.products import Product
+from speed.round_model.shapes import Experts, Heads, Shape, States
+from speed.round_model.work import Total, Work, launches, total
 
 
 class Launches(NamedTuple):

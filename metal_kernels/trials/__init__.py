@@ -1,1 +1,0 @@
-"""Every kernel the engine uses, with inputs to try it on."""
