@@ -13,7 +13,7 @@ from mlx_engine.command_line.figures import status_line
 from mlx_engine.command_line.options import draft_options, load_options, sampling_options
 from mlx_engine.command_line.outside import Outside, opened_model
 from mlx_engine.command_line.screen import WARNING, Screen, harmless, make_screen
-from mlx_engine.doctor.finding import Finding
+from mlx_engine.doctor import Finding
 from mlx_engine.values.conversation import Generation
 from mlx_engine.values.errors import BadPrompt
 from mlx_engine.values.model_description import ModelDescription, TensorGroup

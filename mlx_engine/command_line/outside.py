@@ -16,7 +16,7 @@ from mlx_engine.command_line.options import (
     load_options,
     sampling_options,
 )
-from mlx_engine.doctor.finding import Finding
+from mlx_engine.doctor import Finding
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import SamplingOptions
 from mlx_engine.values.words import percent_words, size_words

@@ -1,1 +1,15 @@
 """Checks of this machine and this installation, each with a reason."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+State = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """warn: it works, but something is off; fail: the engine cannot do its work here."""
+
+    name: str
+    state: State
+    words: str

@@ -5,12 +5,15 @@ from functools import partial
 from pathlib import Path
 
 import mlx_engine
-from mlx_engine.doctor.built_in import check_built_in_model
-from mlx_engine.doctor.finding import Finding
-from mlx_engine.doctor.kernels import check_kernels
-from mlx_engine.doctor.machine import check_backend, check_memory, this_machine
-from mlx_engine.doctor.rows import check_rows
-from mlx_engine.doctor.versions import check_packages, check_python
+from mlx_engine.doctor import Finding
+from mlx_engine.doctor.machine import (
+    check_backend,
+    check_memory,
+    check_packages,
+    check_python,
+    this_machine,
+)
+from mlx_engine.doctor.results import check_built_in_model, check_kernels, check_rows
 from mlx_engine.kernel_choice.kernels_here import launcher_here
 
 Check = Callable[[], Iterable[Finding]]

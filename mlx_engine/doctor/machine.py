@@ -1,13 +1,46 @@
-"""What MLX computes on: backend, chip and memory."""
+"""What is here: Python and packages, and what MLX computes on."""
 
 import os
+import platform
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 
 import mlx.core as mx
 
-from mlx_engine.doctor.finding import Finding
+from mlx_engine.doctor import Finding, State
+
+OLDEST = (3, 11)
+NEWEST = (3, 13)
+NEEDED = ("mlx", "mlx-lm", "tokenizers", "jinja2", "numpy", "gguf")
+WINDOW_NEEDS = "PySide6-Essentials"
 
 SMALL_MEMORY = 8_000_000_000
+
+
+def check_python(found: tuple[int, int] = sys.version_info[:2]) -> Finding:
+    """The versions we test."""
+    here = f"{found[0]}.{found[1]} on {platform.system()} {platform.release()}"
+    if OLDEST <= found <= NEWEST:
+        return Finding("python", "ok", here)
+    oldest, newest = (f"{major}.{minor}" for major, minor in (OLDEST, NEWEST))
+    return Finding("python", "fail", f"{here}: install Python {oldest} to {newest}")
+
+
+def check_packages() -> Iterator[Finding]:
+    """What the engine needs, then what the window needs."""
+    for name in NEEDED:
+        yield check_package(name, "fail", "the engine needs it: install Headstart again")
+    yield check_package(WINDOW_NEEDS, "warn", "there is no window without it, only the terminal")
+
+
+def check_package(name: str, missing: State, why: str) -> Finding:
+    """Its version; `missing` and `why` when it is not installed."""
+    try:
+        return Finding(name, "ok", version(name))
+    except PackageNotFoundError:
+        return Finding(name, missing, f"not installed: {why}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,19 +8,26 @@ from metal_emulator import EmulatorLauncher
 from scripted_engine import NO_HEADS, Answer, ScriptedEngine
 
 from metal_kernels.trials import TRIALS
-from mlx_engine.doctor.built_in import check_built_in_model
+from mlx_engine.doctor import Finding
 from mlx_engine.doctor.examine import checks, run_checks
-from mlx_engine.doctor.finding import Finding
-from mlx_engine.doctor.kernels import check_kernels
 from mlx_engine.doctor.machine import (
     Machine,
     backend_words,
     check_backend,
     check_memory,
+    check_package,
+    check_packages,
+    check_python,
     this_machine,
 )
-from mlx_engine.doctor.rows import SHAPES, check_rows, dependent_row_counts, rows_finding
-from mlx_engine.doctor.versions import check_package, check_packages, check_python
+from mlx_engine.doctor.results import (
+    SHAPES,
+    check_built_in_model,
+    check_kernels,
+    check_rows,
+    dependent_row_counts,
+    rows_finding,
+)
 from mlx_engine.kernel_choice.verdict import circumstances, read_verdict
 from mlx_engine.values.errors import ModelNotFound
 
