@@ -133,7 +133,7 @@ class FewRows:
             its = how._replace(keys=keys)
             return vocabulary_pick(rows[part], self.arrays, self.form, its, self.launcher)
 
-        return _by_eights(len(rows), chosen)[:, 0]
+        return _by_eights(len(rows), chosen)
 
 
 def format_of(matrix: Matrix) -> WeightFormat | None:
