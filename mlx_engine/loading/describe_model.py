@@ -9,7 +9,6 @@ from mlx_engine.loading.fp8 import bytes_in_file
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.model_folder import ModelFiles
 from mlx_engine.loading.model_headers import ModelHeaders
-from mlx_engine.loading.packed_shapes import packed_shapes
 from mlx_engine.loading.recommended_sampling import (
     Recommendation,
     read_recommendation,
@@ -35,6 +34,8 @@ _ORDER = (
     "skipped",
 )
 _STATE_BYTES = 4  # recurrent states are float32 everywhere
+_WORDS_PER_SCALE = {2: 16, 4: 32, 8: 32}
+"""uint32 words for each uint8 scale -> weights for each: nvfp4, mxfp4, mxfp8."""
 
 
 class _Weight(NamedTuple):
@@ -120,7 +121,7 @@ def _weights_by_group(headers: ModelHeaders, element_bytes: int) -> dict[str, li
     origin = str(headers.files.config)
     trunk = _as_loaded(headers.parts.trunk, element_bytes)
     wanted = headers.family.trunk_shapes(headers.config, trunk, origin)
-    trunk_shapes = packed_shapes(trunk, headers.config) | dict(wanted)
+    trunk_shapes = _packed_shapes(trunk, headers.config) | dict(wanted)
     groups: dict[str, list[_Weight]] = {}
     for name, tensor in trunk.items():
         if _is_main(name, trunk):
@@ -131,6 +132,42 @@ def _weights_by_group(headers: ModelHeaders, element_bytes: int) -> dict[str, li
     groups["MTP head"] = _weights(_as_loaded(head, element_bytes), head_shapes)
     groups["skipped"] = _weights(headers.parts.skipped, {})
     return groups
+
+
+def _packed_shapes(
+    tensors: Mapping[str, TensorInfo], config: Mapping[str, object]
+) -> dict[str, Shape]:
+    """Weight name -> shape, for every weight with scales beside it.
+
+    Widths of weight and scales leave bits and group size open between them; the config's
+    `quantization` has the group size, perhaps another one for single tensors. GGUFs tell shapes.
+    """
+    shapes: dict[str, Shape] = {}
+    for name, weight in tensors.items():
+        if isinstance(weight, GgufPart):
+            if weight.is_weight:
+                shapes[name] = weight.unpacked_shape
+            continue
+        matrix = name.removesuffix(".weight")
+        scales = tensors.get(f"{matrix}.scales")
+        if scales is not None and name != matrix and weight.shape and scales.shape:
+            size = _group_size(matrix, weight, scales, config)
+            if size is not None and weight.shape[:-1] == scales.shape[:-1]:
+                shapes[name] = (*weight.shape[:-1], scales.shape[-1] * size)
+    return shapes
+
+
+def _group_size(
+    matrix: str, weight: TensorInfo, scales: TensorInfo, config: Mapping[str, object]
+) -> int | None:
+    if scales.dtype == "U8":
+        return _WORDS_PER_SCALE.get(weight.shape[-1] // max(1, scales.shape[-1]))
+    packing = config.get("quantization", config.get("quantization_config"))
+    if not isinstance(packing, Mapping):
+        return None
+    own = packing.get(matrix)
+    size = (own if isinstance(own, Mapping) else packing).get("group_size")
+    return size if isinstance(size, int) and size in (16, 32, 64, 128) else None
 
 
 def _as_loaded(tensors: Mapping[str, TensorInfo], element_bytes: int) -> dict[str, TensorInfo]:

@@ -6,10 +6,12 @@ from pathlib import Path
 import mlx.core as mx
 import numpy as np
 import pytest
+from converted_gguf import Storage, convert
 from gguf import GGMLQuantizationType as Types
 from kept_gguf import HIDDEN, blocks_of, write_kept_gguf
 from kernel_models import every_kernel
 from metal_emulator import EmulatorLauncher
+from tiny_published import publish
 
 import mlx_engine
 from metal_kernels.choice import ALL_ROWS, NO_KERNELS, Kernels, Work
@@ -145,6 +147,21 @@ def test_bytes_are_those_of_the_file(file: Path, kept: LoadedModel) -> None:
 def test_the_kernel_is_presumed_faster_at_every_count() -> None:
     kernels = Kernels(EmulatorLauncher(), exact=False)
     assert kernels.rows("products", Work("iq4_xs", 256, 256)) == ALL_ROWS
+
+
+def test_families_without_heads_keep_them_too(tmp_path: Path) -> None:
+    """Llama, whose queries and keys have rows in another order in the file."""
+    wide = {"hidden_size": HIDDEN, "intermediate_size": HIDDEN, "head_dim": 64}
+    folder = publish("llama", tmp_path / "folder", changes=wide).folder
+    stored = Storage(lambda name: Types.Q6_K if "attn" in name or "ffn" in name else None)
+    file = convert(folder, tmp_path / "m.gguf", storage=stored)
+    values = convert(folder, tmp_path / "v.gguf", storage=stored._replace(unpacked=True))
+    model, plain = opened(file, every_kernel(EmulatorLauncher(check=False))), opened(values)
+    assert "kept as Q6_K blocks (our kernel)" in model.description.quantisation
+    assert "rounded" not in model.description.quantisation
+    for count in (1, 9):
+        mine, wanted = (logits(one, TOKENS[:count]) for one in (model, plain))
+        assert mx.allclose(mine, wanted, rtol=1e-4, atol=1e-4).item()
 
 
 @pytest.mark.parametrize("off", [True, False])
