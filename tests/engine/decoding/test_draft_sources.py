@@ -165,3 +165,19 @@ def test_generate_keeps_what_it_learned(engine):
     assert acceptance.is_measured
     engine.generate("The fox", max_tokens=4, draft=DraftOptions(depth=2), ignore_eos=True)
     assert engine._generated.of("mtp").acceptance is acceptance
+
+
+def test_a_draft_model_that_cannot_be_read_does_not_stop_the_heads(folder, tmp_path):
+    small = tiny_folder(tmp_path / "small")
+    engine = mlx_engine.load(folder, options=LoadOptions(draft_model=small))
+    for file in small.rglob("*.safetensors"):
+        file.write_bytes(b"")
+    session = session_of(engine, PICKS, depth=0, max_tokens=LENGTH)
+    session.draft = DraftOptions(source="model", depth=2)
+    said = listen(session, session.send("The fox, the fox, the fox"))
+    assert {r.why.code for r in said.rounds} == {"draft-unreadable"}
+    session.draft = DraftOptions(depth=2)
+    assert session.why_not_drafting is None
+    again = listen(session, session.regenerate())
+    assert again.tokens == said.tokens
+    assert {r.source for r in again.rounds if r.drafted} == {"mtp"}
