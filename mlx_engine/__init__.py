@@ -31,8 +31,7 @@ from mlx_engine.values.events import (
     RoundFinished,
     TextPiece,
 )
-from mlx_engine.values.kernel_state import KernelState
-from mlx_engine.values.model_description import ModelDescription, TensorGroup
+from mlx_engine.values.model_description import KernelState, ModelDescription, TensorGroup
 from mlx_engine.values.options import (
     DraftOptions,
     GenerationOptions,

@@ -17,7 +17,7 @@ from mlx_engine.kernel_choice.verdict import (
     read_verdict,
     write_verdict,
 )
-from mlx_engine.values.kernel_state import KernelState
+from mlx_engine.values.model_description import KernelState
 from mlx_engine.values.options import Numerics
 
 

@@ -2,9 +2,25 @@
 
 from dataclasses import dataclass
 
-from mlx_engine.values.kernel_state import KernelState
 from mlx_engine.values.options import Numerics, SamplingOptions
 from mlx_engine.values.reason import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class KernelState:
+    """Whether a kernel of ours is in use.
+
+    name: stable ("products"). words: what it does. why_not: "" when it is in use.
+    """
+
+    name: str
+    words: str
+    why_not: str
+
+    @property
+    def in_use(self) -> bool:
+        """Whether some layer goes through the kernel."""
+        return not self.why_not
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import mlx_engine
 from metal_kernels.choice import KERNELS, Kernels
 from mlx_engine.engine import Engine
 from mlx_engine.loading.load_model import load_model
-from mlx_engine.values.kernel_state import KernelState
+from mlx_engine.values.model_description import KernelState
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
 
 

@@ -1,7 +1,7 @@
 """Which kernels are in use is said on a line; the others share a line for each reason."""
 
 from app.window.drafting.drafting_view import kernels_in_words
-from mlx_engine.values.kernel_state import KernelState
+from mlx_engine.values.model_description import KernelState
 
 KERNELS = (
     KernelState("products", "matrix products", ""),
