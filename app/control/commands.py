@@ -42,9 +42,7 @@ class CommandController(QObject):
         self._connect_buttons()
         widgets.window.folded.connect(self.refresh)
         settings.changed.connect(self.refresh)
-        for signal in (models.progressed, models.loaded, models.failed):
-            signal.connect(lambda _: self.refresh())
-        models.cancelled.connect(self.refresh)
+        models.changed.connect(self.refresh)
         compare.changed.connect(self.refresh)
         chats.opened.connect(self.refresh)
         self.refresh()

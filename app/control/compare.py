@@ -47,8 +47,7 @@ class CompareController(QObject):
         self._answer = RunningAnswer(0, 0)
         view.run_wanted.connect(self.run)
         view.stop_wanted.connect(self.stop)
-        models.loaded.connect(lambda _: self.refresh())
-        models.unloaded.connect(lambda _: self.refresh())
+        models.changed.connect(self.refresh)
         self.refresh()
 
     @property

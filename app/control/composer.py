@@ -42,9 +42,7 @@ class ComposerController(QObject):
         models.counted.connect(self._show_counts)
         answers.changed.connect(self.refresh)
         chats.opened.connect(self.refresh)
-        for signal in (models.progressed, models.loaded, models.unloaded, models.failed):
-            signal.connect(lambda _: self.refresh())
-        models.cancelled.connect(self.refresh)
+        models.changed.connect(self.refresh)
 
     def refresh(self) -> None:
         """Send, stop, or why nothing can be sent."""

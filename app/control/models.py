@@ -39,6 +39,7 @@ class ModelController(QObject):
     """One model is in use at a time.
 
     Signals:
+        changed: another model is in use or being loaded, or a load got on or ended.
         loaded: the ModelDescription now in use.
         described: more is known of the model in use; the reasons that are new.
         progressed: LoadProgress of the load that runs.
@@ -50,6 +51,7 @@ class ModelController(QObject):
         counted: TokensCounted by the model in use.
     """
 
+    changed = Signal()
     loaded = Signal(object)
     described = Signal(object)
     progressed = Signal(object)
@@ -119,6 +121,22 @@ class ModelController(QObject):
     def take(self, reply: ModelReply) -> None:
         """What the engine's thread says about models."""
         match reply:
+            case LoadProgress() | ModelLoaded() | LoadFailed() | LoadCancelled() | ModelUnloaded():
+                self._take_change(reply)
+                self.changed.emit()
+            case ModelChanged():
+                self._describe(reply.description)
+            case CostsMeasured():
+                self.measured.emit(reply)
+            case DraftOutputInUse():
+                self.drafts_through.emit(reply)
+            case TokensCounted():
+                self.counted.emit(reply)
+
+    def _take_change(
+        self, reply: LoadProgress | ModelLoaded | LoadFailed | LoadCancelled | ModelUnloaded
+    ) -> None:
+        match reply:
             case LoadProgress():
                 self.progressed.emit(reply)
             case ModelLoaded():
@@ -127,8 +145,6 @@ class ModelController(QObject):
                 self.loaded.emit(self.description)
                 if self.description.mtp_heads and self.description.mtp is None:
                     self._request(MeasureCosts())  # else nobody asks what a wide pass costs
-            case ModelChanged():
-                self._describe(reply.description)
             case LoadFailed():
                 self._done(reply.path)
                 self.failed.emit(reply)
@@ -139,12 +155,6 @@ class ModelController(QObject):
             case ModelUnloaded():
                 self._in_use, self.description = None, None
                 self.unloaded.emit(reply.words)
-            case CostsMeasured():
-                self.measured.emit(reply)
-            case DraftOutputInUse():
-                self.drafts_through.emit(reply)
-            case TokensCounted():
-                self.counted.emit(reply)
 
     def _describe(self, description: ModelDescription) -> None:
         """What was learnt after the load; too late for a model that is gone already."""

@@ -144,9 +144,7 @@ class ChatModelController(QObject):
         line.load_wanted.connect(self._load)
         chats.opened.connect(self.refresh)
         chats.stored.connect(lambda _: self.refresh())
-        for signal in (models.progressed, models.loaded, models.failed, models.cancelled):
-            signal.connect(self.refresh)
-        models.unloaded.connect(self.refresh)
+        models.changed.connect(self.refresh)
 
     def refresh(self) -> None:
         """Say what is so now; nothing while a model is being loaded."""

@@ -131,7 +131,7 @@ def test_the_stop_command_ends_what_runs(qapp: QApplication, qtbot: QtBot, tmp_p
         driven.until(lambda: not app.compare.is_running)
         assert not stop.isEnabled()
         app.models.load_path(None)
-        app.models.progressed.emit(LoadProgress(None, 0, 0))
+        app.models.take(LoadProgress(None, 0, 0))
         assert stop.isEnabled()
         stop.trigger()
         driven.until(lambda: app.models.loading is None)
