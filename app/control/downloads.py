@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, QProcess, Signal
 from app.library.download import Hub
 from app.library.download_process import Job, read_figures
 from app.library.hub import HubModel
-from app.values.downloads import DownloadFigures, Phase
+from app.values.models import DownloadFigures, Phase
 
 LEAVE_MS = 1500
 AT_WORK: tuple[Phase, ...] = ("looking", "waiting", "running")

@@ -11,7 +11,7 @@ from app.control.models import BUILT_IN_NAME, ModelController, model_name
 from app.library.machine import Machine
 from app.library.model_card import NoCard
 from app.start.beside import Beside
-from app.values.model_card import ModelCard
+from app.values.models import ModelCard
 from app.window.layers import CardLayer
 from app.window.models.model_card_view import ModelCardView
 from app.window.transcript.transcript_view import ModelOffer

@@ -23,7 +23,7 @@ from app.library.download import (
     plan_download,
 )
 from app.library.hub import GgufChoice, HubModel
-from app.values.downloads import DownloadFigures, FileChoice
+from app.values.models import DownloadFigures, FileChoice
 from app.values.typed_json import encode, read_fields
 from mlx_engine.values.words import size_words
 

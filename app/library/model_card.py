@@ -5,7 +5,7 @@ from pathlib import Path
 
 import mlx_engine
 from app.library.machine import Machine
-from app.values.model_card import Fit, MemorySum, ModelCard
+from app.values.models import Fit, MemorySum, ModelCard
 from mlx_engine.values.errors import EngineError
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import count_words, size_words, token_words

@@ -3,7 +3,7 @@
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QComboBox, QFrame, QGridLayout, QProgressBar, QPushButton
 
-from app.values.downloads import DownloadFigures, Phase
+from app.values.models import DownloadFigures, Phase
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import ShortLabel, label, paragraph, say, tabular
 from app.window.models.model_values import bytes_of, duration_in_words

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.values.downloads import DownloadFigures
+from app.values.models import DownloadFigures
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import ShortLabel, label, paragraph, say, set_role
 from app.window.models.download_row import DownloadRow

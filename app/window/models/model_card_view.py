@@ -4,7 +4,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout
 
-from app.values.model_card import ModelCard
+from app.values.models import ModelCard
 from app.window.controls.labels import label, paragraph, say, tabular
 from app.window.models.model_facts import ModelFacts
 from app.window.models.model_values import bytes_of

@@ -6,7 +6,7 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
 from app.values.chat_settings import ChatSettings
-from app.values.model_card import ModelCard
+from app.values.models import ModelCard
 from app.window.controls.fields import TextField
 from app.window.controls.group import Group
 from app.window.controls.icons import IconButton

@@ -17,7 +17,7 @@ from app.control.downloads import Downloads, key_of
 from app.library.download import Hub
 from app.library.download_process import Job
 from app.library.hub import HubModel
-from app.values.downloads import DownloadFigures
+from app.values.models import DownloadFigures
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 MODEL = HubModel("org/small")

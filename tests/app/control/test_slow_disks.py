@@ -16,7 +16,7 @@ from app.library.dropped import Dropped, Refused
 from app.library.machine import Machine, this_machine
 from app.library.model_card import NoCard, read_card
 from app.start.beside import Beside
-from app.values.model_card import ModelCard
+from app.values.models import ModelCard
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 

@@ -12,7 +12,7 @@ from scripted_engine import DESCRIPTION, NO_HEADS
 import mlx_engine
 from app.library.machine import Machine, this_machine, usable_bytes
 from app.library.model_card import NoCard, make_card, memory_sum, read_card
-from app.values.model_card import ModelCard
+from app.values.models import ModelCard
 from mlx_engine.values.errors import EngineError
 from mlx_engine.values.reason import Reason
 from mlx_engine.values.words import count_words, size_words, token_words

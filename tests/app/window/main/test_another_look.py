@@ -10,7 +10,7 @@ from shown_transcript import STATS, settle
 
 from app.values.attached_text import AttachedText
 from app.values.chats import ChatGroup, ChatSummary, DraftedSpan, ListedChat
-from app.values.model_card import MemorySum, ModelCard
+from app.values.models import MemorySum, ModelCard
 from app.window.drafting.round_history import RoundHistory
 from app.window.drafting.status_strip import StripFigures
 from app.window.look import Scheme

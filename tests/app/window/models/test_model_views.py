@@ -7,8 +7,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton, QToolButton, QWidget
 
-from app.values.downloads import DownloadFigures
-from app.values.model_card import MemorySum, ModelCard
+from app.values.models import DownloadFigures, MemorySum, ModelCard
 from app.window.layers import DropOverlay
 from app.window.models.download_row import DownloadRow, progress_in_words
 from app.window.models.first_run_view import FirstRunView
