@@ -6,7 +6,7 @@ from math import prod
 
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.safetensors import TensorInfo
-from mlx_engine.models.stored_forms import Piece, Recipe, Recipes, Run
+from mlx_engine.models.stored_forms import Piece, Recipe, Recipes, Run, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,26 +54,34 @@ def _assembled(recipe: Recipe, sources: tuple[TensorInfo, ...]) -> TensorInfo | 
     first, rows = sources[0], recipe.pieces[0].rows
     if shapes or shape is None or any(source.dtype != first.dtype for source in sources):
         return None
-    if isinstance(first, GgufPart) and not recipe.is_stack:
+    is_plain = recipe == Recipe(recipe.pieces) and not isinstance(rows, Turn)
+    if isinstance(first, GgufPart) and is_plain:
         of_rows = first if rows is None else first.of_rows(rows)
         if of_rows is not None:
             return of_rows
-    element = first.nbytes // max(1, prod(first.shape))
-    whole = (len(sources), *shape) if recipe.is_stack else shape
-    return AssembledTensor(
-        first.name, first.dtype, whole, prod(whole) * element, first.file, recipe, sources
-    )
+    element, dtype = first.nbytes // max(1, prod(first.shape)), first.dtype
+    shape = (len(sources), *shape) if recipe.is_stack else shape
+    nbytes = prod(shape) * element
+    if recipe.form == "transposed" and len(shape) >= 2:
+        shape = (*shape[:-2], shape[-1], shape[-2])
+    elif recipe.form == "words":
+        if dtype != "U8" or len(shape) < 2 or shape[-2] * shape[-1] % 4:
+            return None
+        dtype, shape = "U32", (*shape[:-2], shape[-2] * shape[-1] // 4)
+    return AssembledTensor(first.name, dtype, shape, nbytes, first.file, recipe, sources)
 
 
 def _shape(stored: tuple[int, ...], piece: Piece) -> tuple[int, ...] | None:
     """What is left of a stored shape; None when it has not the rows that are asked for."""
     if piece.rows is None:
         return stored
-    if len(stored) < 2:
+    if len(stored) < max(2, -piece.axis):
         return None
-    rows = stored[-2]
-    if isinstance(piece.rows, Run):
+    rows = stored[piece.axis]
+    if isinstance(piece.rows, Run | Turn):
         kept, rest = divmod(rows, piece.rows.of)
-        return None if rest else (*stored[:-2], kept, stored[-1])
-    fits = max(piece.rows, default=0) < rows
-    return (*stored[:-2], len(piece.rows), stored[-1]) if fits else None
+        fits = not rest
+    else:
+        kept, fits = len(piece.rows), max(piece.rows, default=0) < rows
+    behind = stored[len(stored) + piece.axis + 1 :]
+    return (*stored[: piece.axis], kept, *behind) if fits else None

@@ -191,8 +191,6 @@ def _weights(tensors: Mapping[str, TensorInfo], shapes: Mapping[str, Shape]) -> 
 
 def _is_main(name: str, tensors: Mapping[str, TensorInfo]) -> bool:
     """False for the scales and biases that go with a packed weight."""
-    if name.endswith("_scales") and f"{name.removesuffix('_scales')}_blocks" in tensors:
-        return False
     matrix, _, part = name.rpartition(".")
     return part not in ("scales", "biases") or f"{matrix}.weight" not in tensors
 
@@ -224,10 +222,6 @@ def _loaded(
 ) -> _Weight:
     matrix = name.removesuffix(".weight")
     scales = tensors.get(f"{matrix}.scales")
-    if name.endswith("_blocks") and tensor.dtype == "U8":  # two weights a byte, as gpt-oss has them
-        scale = tensors.get(f"{name.removesuffix('_blocks')}_scales")
-        nbytes = tensor.nbytes + (scale.nbytes if scale is not None else 0)
-        return _Weight("mxfp4, groups of 32", 2 * prod(tensor.shape), nbytes, True)
     if scales is None:
         in_file, words = bytes_in_file(tensor), _dense_words(tensor)
         words = words if in_file is None else f"fp8 as {words}"

@@ -1,6 +1,6 @@
 """Arrays of tensors wherever they lie, in safetensors or GGUF files, with floats as used here."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,7 +13,7 @@ from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.gguf.weights import load_gguf_arrays
 from mlx_engine.loading.repack_cache import RepackCache
 from mlx_engine.loading.safetensors import TensorInfo, load_arrays
-from mlx_engine.models.stored_forms import Run
+from mlx_engine.models.stored_forms import Piece, Run, Turn
 
 _HALVES = {"BF16": mx.bfloat16, "F16": mx.float16}
 
@@ -86,13 +86,20 @@ def _load_fp8(tensors: Mapping[str, Fp8Tensor], *, metal: bool) -> dict[str, mx.
 
 
 def _put_together(tensor: AssembledTensor, stored: Mapping[str, mx.array]) -> mx.array:
-    made = [_rows_of(stored[piece.name], piece.rows) for piece in tensor.recipe.pieces]
-    return mx.stack(made) if tensor.recipe.is_stack else made[0]
+    recipe = tensor.recipe
+    pieces = [_rows_of(stored[piece.name], piece) for piece in recipe.pieces]
+    made = mx.stack(pieces) if recipe.is_stack else pieces[0]
+    if recipe.form == "transposed":
+        return mx.contiguous(made.swapaxes(-1, -2))
+    return made.flatten(-2).view(mx.uint32) if recipe.form == "words" else made
 
 
-def _rows_of(array: mx.array, rows: Run | Sequence[int] | None) -> mx.array:
+def _rows_of(array: mx.array, piece: Piece) -> mx.array:
+    rows, axis = piece.rows, piece.axis
     if rows is None:
         return array
     if isinstance(rows, Run):
-        return mx.contiguous(mx.split(array, rows.of, axis=-2)[rows.number])
-    return mx.take(array, mx.array(list(rows)), axis=-2)
+        return mx.contiguous(mx.split(array, rows.of, axis=axis)[rows.number])
+    if isinstance(rows, Turn):
+        rows = range(rows.number, array.shape[axis], rows.of)
+    return mx.take(array, mx.array(list(rows)), axis=axis)

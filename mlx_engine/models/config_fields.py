@@ -31,6 +31,14 @@ class ConfigFields:
         self._rope = rope
         self._fields |= {k: v for k, v in rope.items() if not isinstance(v, Mapping)}
 
+    def with_defaults(self, **defaults: object) -> "ConfigFields":
+        """The same, with these where a key is not there."""
+        made = ConfigFields({}, self.origin)
+        made.model_types, made._rope = self.model_types, self._rope
+        given = {name: value for name, value in self._fields.items() if value is not None}
+        made._fields = {**self._fields, **defaults, **given}
+        return made
+
     def wrong(self, name: str, value: object, wanted: str) -> BadModelFile:
         """The error for a key of this value."""
         return BadModelFile(

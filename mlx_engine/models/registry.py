@@ -1,6 +1,11 @@
 """Which family runs a model_type."""
 
+from mlx_engine.models.families.gemma3 import Gemma3
+from mlx_engine.models.families.glm4 import Glm4
+from mlx_engine.models.families.gpt_oss import GptOss
 from mlx_engine.models.families.llama import Llama
+from mlx_engine.models.families.phi3 import Phi3
+from mlx_engine.models.families.qwen3 import Qwen2, Qwen3, Qwen3Moe
 from mlx_engine.models.families.qwen3_5 import Qwen35
 from mlx_engine.models.family import Family
 from mlx_engine.models.mlx_lm_trunk.model_types import STRUCTURED, module_of
@@ -15,7 +20,16 @@ FAMILIES: dict[str, type[SpecFamily]] = {
     "qwen3_next": Qwen35,
     "llama": Llama,
     "mistral": Llama,
+    "ministral": Llama,
     "mixtral": Llama,
+    "qwen2": Qwen2,
+    "qwen3": Qwen3,
+    "qwen3_moe": Qwen3Moe,
+    "gemma3": Gemma3,
+    "gemma3_text": Gemma3,
+    "gpt_oss": GptOss,
+    "phi3": Phi3,
+    "glm4": Glm4,
 }
 """By model_type: all that run on our layers. Others run through mlx-lm's classes."""
 

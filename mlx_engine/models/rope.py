@@ -49,8 +49,8 @@ def scaled(plain: Rope, rope: ConfigFields, fields: ConfigFields) -> Rope:
     name = rope.word("rope_type", rope.word("type", "default"))
     pairs, magnitude, late = plain.width // 2, 1.0, None
     trained = _trained(rope, fields)
-    if name in ("default", "mrope"):
-        return plain
+    if name in ("default", "mrope", "dynamic"):
+        return plain  # dynamic scaling begins behind the context, which is never left
     if name == "linear":
         factors = (rope.number("factor", 1.0),) * pairs
     elif name == "llama3":

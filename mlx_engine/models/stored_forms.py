@@ -2,13 +2,16 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 _SINGLE = re.compile(
     r"(.+\.mlp)\.experts\.(\d{1,6})\.(gate_proj|up_proj|down_proj|w[123])\.(weight|scales|biases)"
 )
 _JOINED = re.compile(r"(.+\.mlp)\.experts\.(gate_up|down)_proj(?:\.(weight|scales|biases))?")
 _OURS = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
+
+
+Form = Literal["stored", "transposed", "words"]
 
 
 class Run(NamedTuple):
@@ -18,18 +21,30 @@ class Run(NamedTuple):
     of: int
 
 
+class Turn(NamedTuple):
+    """Every `of`-th row, from the `number`-th on."""
+
+    number: int
+    of: int
+
+
 class Piece(NamedTuple):
-    """A tensor of the file, all of it or some of its rows (the last axis but one), in our order."""
+    """A tensor of the file, all of it or some of its rows, in our order; they lie along `axis`."""
 
     name: str
-    rows: Run | Sequence[int] | None = None
+    rows: Run | Turn | Sequence[int] | None = None
+    axis: int = -2
 
 
 class Recipe(NamedTuple):
-    """The tensor is its one piece; or, for a stack, its pieces along a new first axis."""
+    """The tensor is its one piece; or, for a stack, its pieces along a new first axis.
+
+    form: then the last two axes change places, or the bytes of both are read as rows of uint32.
+    """
 
     pieces: tuple[Piece, ...]
     is_stack: bool = False
+    form: Form = "stored"
 
 
 Recipes = Mapping[str, Recipe]

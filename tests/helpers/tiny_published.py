@@ -59,6 +59,10 @@ _BY_KIND = {"sliding_attention": _PLAIN, "full_attention": {**_PLAIN, "rope_thet
 ARCHITECTURES: dict[str, tuple[str, dict[str, object]]] = {
     "llama": ("Llama", {"rope_parameters": _LLAMA3}),
     "mistral": ("Mistral", {"sliding_window": WINDOW, "head_dim": 32}),
+    "ministral": (
+        "Ministral",
+        {"sliding_window": WINDOW, "head_dim": 32, "layer_types": _SLIDING},
+    ),
     "qwen2": ("Qwen2", {"tie_word_embeddings": True}),
     "qwen3": ("Qwen3", {"head_dim": 32}),
     "qwen3_moe": (
@@ -88,6 +92,7 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, object]]] = {
     ),
     "phi3": ("Phi3", {"sliding_window": WINDOW}),
     "mixtral": ("Mixtral", {"num_local_experts": 4}),
+    "granite": ("Granite", {"logits_scaling": 2.0, "residual_multiplier": 0.5}),
     "glm4": ("Glm4", {"head_dim": 32}),
     "glm4_moe": (
         "Glm4Moe",
@@ -134,11 +139,14 @@ def publish(
     seed: int = 0,
     sharpness: float = 2.0,
     changes: Mapping[str, object] | None = None,
+    edits: Mapping[str, object] | None = None,
+    dtype: str = "float32",
 ) -> Published:
     """Writes the folder with a tokenizer; one seed gives one model.
 
     sharpness: what the output head is multiplied by, so that texts are not at the mercy of noise.
-    changes: of the config.
+    changes: of the config the model is made of. edits: of config.json afterwards (see edit_config);
+    the logits are those of the folder as it then is. dtype: the weights are stored in.
     """
     name = ARCHITECTURES[model_type][0]
     settings = getattr(hf, f"{name}TextConfig" if name == "Gemma3" else f"{name}Config")
@@ -148,11 +156,27 @@ def publish(
     with torch.no_grad():
         for part, value in [*model.named_parameters(), *model.named_buffers()]:
             draw(part, value, sharpness)
-        model.save_pretrained(folder)
-        make_tiny_tokenizer(folder, VOCABULARY)
-        tokens = [int(t) for t in np.random.default_rng(seed).integers(0, VOCABULARY, 41)]
-        logits = model(torch.tensor([tokens])).logits[0].numpy()
-    return Published(folder, tokens, logits)
+    model.to(getattr(torch, dtype)).save_pretrained(folder)
+    edit_config(folder, **(edits or {}))
+    make_tiny_tokenizer(folder, VOCABULARY)
+    tokens = [int(t) for t in np.random.default_rng(seed).integers(0, VOCABULARY, 41)]
+    return Published(folder, tokens, published_logits(folder, tokens))
+
+
+def published_logits(
+    folder: Path, tokens: list[int], *, one_by_one: bool = False
+) -> NDArray[np.float32]:
+    """transformers' float32 logits [T, V] of a folder; one_by_one: of cached decoding."""
+    model = hf.AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager"
+    ).eval()
+    ids = torch.tensor([tokens])
+    with torch.no_grad():
+        if not one_by_one:
+            return model(ids).logits[0].numpy()
+        cache = hf.DynamicCache(config=model.config)
+        rows = [model(one, past_key_values=cache).logits[0] for one in ids.split(1, dim=1)]
+        return torch.cat(rows).numpy()
 
 
 def sizes_of(model_type: str) -> dict[str, object]:
@@ -164,8 +188,8 @@ def edit_config(folder: Path, **changes: object) -> None:
     """Sets keys of config.json; None takes one out."""
     path = folder / "config.json"
     config = json.loads(path.read_text()) | changes
-    kept = {key: value for key, value in config.items() if value is not None}
-    path.write_text(json.dumps(kept))
+    gone = {key for key, value in changes.items() if value is None}
+    path.write_text(json.dumps({key: config[key] for key in config if key not in gone}))
 
 
 def draw(part: str, value: torch.Tensor, sharpness: float) -> None:

@@ -1,5 +1,10 @@
-"""Llama, Mistral and Mixtral: the plain layer, with a window or experts."""
+"""Llama, Mistral, Ministral and Mixtral: the plain layer, with a window or experts.
 
+Other families say what differs from it: `plain_attention`, `plain_model`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
@@ -9,54 +14,59 @@ from mlx_engine.models.specs import Attention, Block, Experts, FeedForward, Mode
 
 
 class Llama(SpecFamily):
-    """`llama`, `mistral` and `mixtral`.
-
-    A `sliding_window` is for every layer unless `layer_types` names those that have it (Ministral).
-    """
+    """`llama`, `mistral`, `ministral` and `mixtral`."""
 
     renames: ClassVar = {"block_sparse_moe": "mlp"}
 
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
-        hidden, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
-        head = fields.count("head_dim", max(1, hidden // heads), most=2**14)
+        if "mixtral" in fields.model_types:
+            fields = fields.with_defaults(rope_theta=1e6, rms_norm_eps=1e-5)
         bias = fields.flag("attention_bias", default=False)
-        rope, feed = rope_of(fields, head), _feed(fields)
+        attention = replace(plain_attention(fields), qkv_bias=bias, out_bias=bias)
+        feed = _feed(fields)
         windows = fields.windows(_window(fields))
-        blocks = tuple(
-            Block(
-                Attention(
-                    heads=heads,
-                    kv_heads=fields.kv_heads(heads),
-                    key_dim=head,
-                    value_dim=head,
-                    rope=rope,
-                    qkv_bias=bias,
-                    out_bias=bias,
-                    window=window,
-                ),
-                feed,
-            )
-            for window in windows
-        )
-        return ModelSpec(
-            hidden=hidden,
-            vocabulary=fields.count("vocab_size"),
-            context=fields.count("max_position_embeddings", 4096, least=8),
-            eps=fields.number("rms_norm_eps", 1e-6),
-            blocks=blocks,
-            tied=fields.tied(),
-        )
+        return plain_model(fields, (Block(replace(attention, window=w), feed) for w in windows))
+
+
+def plain_attention(
+    fields: ConfigFields, *, share: float = 1.0, interleaved: bool = False
+) -> Attention:
+    """Causal over all, without norms and biases; share: the part of a head that is rotated."""
+    hidden, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
+    head = fields.count("head_dim", max(1, hidden // heads), most=2**14)
+    return Attention(
+        heads=heads,
+        kv_heads=fields.kv_heads(heads),
+        key_dim=head,
+        value_dim=head,
+        rope=rope_of(fields, head, share=share, interleaved=interleaved),
+    )
+
+
+def plain_model(fields: ConfigFields, blocks: Iterable[Block]) -> ModelSpec:
+    """The model of these blocks."""
+    return ModelSpec(
+        hidden=fields.count("hidden_size"),
+        vocabulary=fields.count("vocab_size"),
+        context=fields.count("max_position_embeddings", 4096, least=8),
+        eps=fields.number("rms_norm_eps", 1e-6),
+        blocks=tuple(blocks),
+        tied=fields.tied(),
+    )
 
 
 def _window(fields: ConfigFields) -> int | None:
-    """Of the layers that have one; Mistral's first config left its 4096 out."""
-    if "mistral" in fields.model_types and "sliding_window" not in fields:
-        return 4096
-    is_off = not fields.flag("use_sliding_window", default=True)
-    if "llama" in fields.model_types or is_off or not fields.has("sliding_window"):
+    """Of the layers that have one: all, unless `layer_types` says which (Ministral).
+
+    Mistral's first config left its 4096 out.
+    """
+    if "llama" in fields.model_types:
         return None
-    return fields.count("sliding_window")
+    if "sliding_window" not in fields and "mixtral" not in fields.model_types:
+        return 4096
+    is_used = fields.flag("use_sliding_window", default=True) and fields.has("sliding_window")
+    return fields.count("sliding_window") if is_used else None
 
 
 def _feed(fields: ConfigFields) -> FeedForward | Experts:

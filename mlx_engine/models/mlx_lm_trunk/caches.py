@@ -14,15 +14,12 @@ from mlx_engine.cache.whole_block import LibraryCache, WholeBlockCache
 from mlx_engine.cache.window import WindowCache
 
 
-def kept_caches(model: Module, window: int | None = None) -> LayerCaches:
-    """Empty caches of the kinds the class asks for, ours wherever we have the kind.
-
-    window: the layers see so many tokens, although the class makes caches for all of them.
-    """
+def kept_caches(model: Module) -> LayerCaches:
+    """Empty caches of the kinds the class asks for, ours wherever we have the kind."""
     from mlx_lm.models.cache import make_prompt_cache
 
     wanted = make_prompt_cache(model)
-    return LayerCaches([_ours(cache, window) for cache in wanted])
+    return LayerCaches([_ours(cache) for cache in wanted])
 
 
 def whole_caches(model: Module) -> LayerCaches:
@@ -44,12 +41,12 @@ def as_the_class_has_them(caches: LayerCaches, rows: int) -> Sequence[LayerCache
     return handed
 
 
-def _ours(cache: LibraryCache, window: int | None) -> LayerCache:
+def _ours(cache: LibraryCache) -> LayerCache:
     """By exact type: what is derived from a kind may mean something else."""
     from mlx_lm.models.cache import KVCache, RotatingKVCache
 
     if type(cache) is KVCache:
-        return AttentionCache() if window is None else WindowCache(window)
+        return AttentionCache()
     if type(cache) is RotatingKVCache and cache.keep == 0:
         return WindowCache(cache.max_size)
     return WholeBlockCache(cache)

@@ -17,11 +17,9 @@ from mlx_engine.models.mlx_lm_trunk.gemma4 import GEMMA4, gemma4_adapter, with_h
 from mlx_engine.models.mlx_lm_trunk.latent_attention import attend_by_rows
 from mlx_engine.models.mlx_lm_trunk.latent_forms import in_form_of_class
 from mlx_engine.models.mlx_lm_trunk.listed_rotation import listed_rotation, rotate_as_listed
-from mlx_engine.models.mlx_lm_trunk.published_forms import published
 from mlx_engine.models.mlx_lm_trunk.text_config import flat_config, with_rotation
 from mlx_engine.models.mlx_lm_trunk.trunk import Trunk, take_apart
 from mlx_engine.models.mlx_lm_trunk.windows import Windows, windows_of
-from mlx_engine.models.mlx_lm_trunk.yarn import rotate_untruncated
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
@@ -46,19 +44,15 @@ def open_trunk(model_type: str, config: Mapping[str, object], table: WeightTable
     listed = listed_rotation(flat)
     if listed is not None:
         flat["rope_scaling"] = None
-    arrays = in_form_of_class(model_type, published(model_type, table.take_all()), fields, origin)
+    arrays = in_form_of_class(model_type, table.take_all(), fields, origin)
     model = build_module(model_type, flat, Named(arrays, origin), tied=tied)
     table.hold(parameters_of(model).values())
     use_kernels(model, table.kernels)
-    if model_type == "gpt_oss":
-        rotate_untruncated(model, flat, origin)
     if listed is not None:
         rotate_as_listed(model, listed)
     attend_by_rows(model_type, model)
-    windows = windows_of(model_type, fields)
-    in_all = windows.size if windows.layers == fields.count("num_hidden_layers") else None
-    make_caches = partial(kept_caches, model, in_all)
-    _check_windows(make_caches, windows, origin)
+    make_caches = partial(kept_caches, model)
+    _check_windows(make_caches, windows_of(model_type, fields), origin)
     return OpenTrunk(take_apart(model), make_caches)
 
 

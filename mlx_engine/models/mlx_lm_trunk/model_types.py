@@ -5,17 +5,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 STRUCTURED = (
-    "llama",
-    "mistral",
-    "qwen2",
-    "qwen3",
-    "qwen3_moe",
-    "gemma3_text",
-    "gemma3",
-    "gpt_oss",
-    "phi3",
-    "mixtral",
-    "glm4",
     "glm4_moe",
     "glm4_moe_lite",
     "deepseek_v2",
@@ -27,7 +16,6 @@ STRUCTURED = (
 """Types taken apart into embedding, layers, final norm and output head (trunk.py)."""
 
 _ANOTHER_NAME = {
-    "mistral": "llama",
     "llava": "mistral3",
     "phi-msft": "phixtral",
     "falcon_mamba": "mamba",
@@ -39,9 +27,8 @@ _ANOTHER_NAME = {
     "xverse": "llama",
     "gemma4_unified": "gemma4",
     "deepseek_v41_text": "deepseek_v41",
-    "gemma3": "gemma3_text",
 }
-"""Types that share the module of another; all but the last as mlx-lm 0.32.2 has it."""
+"""Types that share the module of another; as mlx-lm 0.32.2 has it."""
 
 _NO_MODELS = frozenset(
     (

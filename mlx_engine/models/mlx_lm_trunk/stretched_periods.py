@@ -7,7 +7,7 @@ from typing import NamedTuple
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.values.errors import UnsupportedModel
 
-UNAWARE = ("qwen3_moe", "mixtral", "glm4_moe")
+UNAWARE = ("glm4_moe",)
 """Types whose classes rotate plainly, whatever their config says."""
 
 

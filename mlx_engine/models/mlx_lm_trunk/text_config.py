@@ -6,31 +6,9 @@ from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.mlx_lm_trunk.stretched_periods import UNAWARE, listed_for_unaware
 from mlx_engine.models.mlx_lm_trunk.windows import windows_of
 
-_GEMMA3: dict[str, object] = {
-    "hidden_size": 2304,
-    "intermediate_size": 9216,
-    "num_hidden_layers": 26,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "head_dim": 256,
-    "vocab_size": 262208,
-    "max_position_embeddings": 131072,
-    "sliding_window": 4096,
-    "query_pre_attn_scalar": 256,
-    "rope_theta": 1e6,
-    "rope_local_base_freq": 1e4,
-}
-"""What Hugging Face leaves out of a `gemma3` config where it is the default."""
-
 _LEFT_OUT: dict[str, dict[str, object]] = {
-    "gemma3": _GEMMA3,
-    "gemma3_text": _GEMMA3,
-    "qwen3_moe": {"decoder_sparse_step": 1, "mlp_only_layers": []},
     "mimo_v2_flash": {"n_shared_experts": None, "routed_scaling_factor": None},
 }
-_OTHER_NAMES = {"qwen3_moe": {"num_local_experts": "num_experts"}}
-"""Keys that transformers writes under another name than mlx-lm's class reads."""
-
 _NONE_WHERE_ABSENT = dict.fromkeys(
     ("deepseek_v2", "deepseek_v3", "glm4_moe_lite"), ("q_lora_rank",)
 )
@@ -51,8 +29,6 @@ def flat_config(model_type: str, config: Mapping[str, object], origin: str) -> d
     fields.number("rms_norm_eps", 1e-6)
     flat["head_dim"] = fields.count("head_dim", max(1, fields.count("hidden_size") // heads))
     windows = windows_of(model_type, fields)
-    if model_type in ("gemma3", "gemma3_text"):
-        flat["sliding_window_pattern"] = windows.interval
     if model_type in UNAWARE:
         flat["rope_scaling"] = listed_for_unaware(flat, origin)
     if model_type == "deepseek_v2" and flat.get("rope_scaling") is None:
@@ -73,8 +49,6 @@ def merged_config(model_type: str, config: Mapping[str, object], origin: str) ->
     flat.pop("text_config", None)
     for name in _NONE_WHERE_ABSENT.get(model_type, ()):
         flat.setdefault(name, None)
-    for other, name in _OTHER_NAMES.get(model_type, {}).items():
-        flat.setdefault(name, flat.get(other))
     return flat | _rotation(flat, fields)
 
 

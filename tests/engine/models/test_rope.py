@@ -118,7 +118,7 @@ def test_scores_of_latent_attention() -> None:
 @pytest.mark.parametrize(
     ("rope", "error"),
     [
-        ({"rope_scaling": {"type": "dynamic", "factor": 2.0}}, UnsupportedModel),
+        ({"rope_scaling": {"type": "elastic", "factor": 2.0}}, UnsupportedModel),
         ({"rope_scaling": "yarn"}, BadModelFile),
         ({"rope_scaling": {"type": "linear", "factor": "two"}}, BadModelFile),
         ({"rope_parameters": {"rope_type": 3}}, BadModelFile),

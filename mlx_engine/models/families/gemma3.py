@@ -1,0 +1,89 @@
+"""Gemma 3 (arXiv 2503.19786): norms before and after, five layers with a window to one without.
+
+Layers with a window rotate on a base of their own, unscaled. Norm weights are stored as w and used
+as 1 + w; embeddings are multiplied by the square root of their size.
+"""
+
+import math
+from dataclasses import replace
+from typing import ClassVar
+
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.families.llama import plain_attention, plain_model
+from mlx_engine.models.rope import rope_of
+from mlx_engine.models.spec_family import SpecFamily
+from mlx_engine.models.specs import Block, FeedForward, ModelSpec, Rope
+from mlx_engine.values.errors import UnsupportedModel
+
+_LEFT_OUT = {
+    "hidden_size": 2304,
+    "intermediate_size": 9216,
+    "num_hidden_layers": 26,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "vocab_size": 262208,
+    "max_position_embeddings": 131072,
+    "sliding_window": 4096,
+    "rope_theta": 1e6,
+}
+"""What published configs do not say where it is so."""
+
+_CAPS = ("attn_logit_softcapping", "final_logit_softcapping")
+
+
+class Gemma3(SpecFamily):
+    """`gemma3_text`, and `gemma3` with it as text_config."""
+
+    norms = "1+w"
+    renames: ClassVar = {
+        "post_attention_layernorm": "mixer_out_norm",
+        "pre_feedforward_layernorm": "post_attention_layernorm",
+        "post_feedforward_layernorm": "feed_out_norm",
+    }
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Hugging Face's config."""
+        fields = fields.with_defaults(**_LEFT_OUT)
+        if fields.flag("use_bidirectional_attention", default=False) or any(map(fields.has, _CAPS)):
+            raise UnsupportedModel(
+                f"{fields.origin}: the config asks for attention in both directions or for capped "
+                "logits, which this version does not run. Take another Gemma 3."
+            )
+        bias = fields.flag("attention_bias", default=False)
+        attention = replace(
+            plain_attention(fields),
+            qk_norm="head",
+            qkv_bias=bias,
+            out_bias=bias,
+            scale=fields.number("query_pre_attn_scalar", 256.0) ** -0.5,
+        )
+        local = _local_rope(fields, attention.key_dim)
+        feed = FeedForward(fields.count("intermediate_size"), "gelu_tanh")
+        blocks = (
+            Block(
+                attention if window is None else replace(attention, window=window, rope=local),
+                feed,
+                norms="both",
+            )
+            for window in _windows(fields)
+        )
+        model = plain_model(fields, blocks)
+        return replace(model, embed_scale=math.sqrt(model.hidden))
+
+
+def _local_rope(fields: ConfigFields, head: int) -> Rope:
+    """Of layers with a window."""
+    kinds = fields.section("rope_parameters")
+    if kinds is not None and kinds.has("sliding_attention"):
+        return rope_of(fields, head, kind="sliding_attention")
+    return Rope(head, fields.number("rope_local_base_freq", 10000.0))
+
+
+def _windows(fields: ConfigFields) -> tuple[int | None, ...]:
+    """Every sliding_window_pattern-th layer has none, unless `layer_types` says otherwise."""
+    window, layers = fields.count("sliding_window"), fields.layers()
+    if fields.words("layer_types"):
+        return fields.windows(window)
+    interval = fields.count("sliding_window_pattern", 6)
+    return tuple(window if (layer + 1) % interval else None for layer in range(layers))

@@ -1,0 +1,85 @@
+"""gpt-oss (arXiv 2508.10925): sinks, biases everywhere, every other layer with a window.
+
+Experts are published packed in MXFP4: `gate_up_proj_blocks` [E, 2 D, G, 16] bytes with scales
+[E, 2 D, G], rows of gates and ups in turns; transformers unpacks them to [E, H, 2 D].
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import ClassVar
+
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.families.llama import plain_attention, plain_model
+from mlx_engine.models.spec_family import SpecFamily
+from mlx_engine.models.specs import Block, Experts, FeedForward, ModelSpec
+from mlx_engine.models.stored_forms import Form, Piece, Recipe, Recipes, Turn
+
+_YARN = {
+    "rope_type": "yarn",
+    "factor": 32.0,
+    "beta_fast": 32.0,
+    "beta_slow": 1.0,
+    "truncate": False,
+    "original_max_position_embeddings": 4096,
+}
+_LEFT_OUT = {
+    "head_dim": 64,
+    "num_local_experts": 128,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 150000.0,
+    "max_position_embeddings": 131072,
+}
+_STORED = re.compile(r"(.+\.switch_mlp)\.(gate_up|down)_proj(_blocks|_scales|_bias|)")
+_ENDINGS = {"_blocks": "weight", "_scales": "scales", "_bias": "bias", "": "weight"}
+_TURNS: dict[str, Turn | None] = {"gate": Turn(0, 2), "up": Turn(1, 2)}
+_FORMS: dict[str, Form] = {"_blocks": "words", "": "transposed"}
+_ROWS = {"_blocks": -3, "_scales": -2, "_bias": -1, "": -1}
+"""The axis that outputs lie along."""
+
+
+class GptOss(SpecFamily):
+    """`gpt_oss`."""
+
+    renames: ClassVar = {"mlp.router": "mlp.gate", "mlp.experts": "mlp.switch_mlp"}
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Hugging Face's config."""
+        fields = fields.with_defaults(**_LEFT_OUT)
+        if not fields.has("rope_parameters") and not fields.has("rope_scaling"):
+            fields = fields.with_defaults(rope_scaling=_YARN)
+        if fields.number("swiglu_alpha", 1.702) != 1.702:
+            raise fields.wrong("swiglu_alpha", fields.number("swiglu_alpha", 1.702), "1.702")
+        bias = fields.flag("attention_bias", default=True)
+        attention = replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, sinks=True)
+        limit = fields.number("swiglu_limit", 7.0)
+        count = fields.count("num_local_experts", most=2**16)
+        experts = Experts(
+            count,
+            fields.count("num_experts_per_tok", 4, most=count),
+            FeedForward(fields.count("intermediate_size"), "oai", limit, bias=True),
+            router_bias=True,
+        )
+        blocks = (Block(replace(attention, window=w), experts) for w in _windows(fields))
+        return plain_model(fields, blocks)
+
+    def recipes(self, names: Iterable[str], spec: ModelSpec) -> Recipes:
+        """Gates and ups in turns; dense matrices the other way round, blocks as words."""
+        del spec
+        recipes: dict[str, Recipe] = {}
+        for found in filter(None, map(_STORED.fullmatch, names)):
+            name, ending = found[0], found[3]
+            turns = {"down": None} if found[2] == "down" else _TURNS
+            for part, rows in turns.items():
+                piece = Piece(name, rows, _ROWS[ending])
+                made = f"{found[1]}.{part}_proj.{_ENDINGS[ending]}"
+                recipes[made] = Recipe((piece,), form=_FORMS.get(ending, "stored"))
+        return recipes
+
+
+def _windows(fields: ConfigFields) -> tuple[int | None, ...]:
+    """Of every other layer from the first on, unless `layer_types` says otherwise."""
+    window = fields.count("sliding_window", 128)
+    if fields.words("layer_types"):
+        return fields.windows(window)
+    return tuple(None if layer % 2 else window for layer in range(fields.layers()))

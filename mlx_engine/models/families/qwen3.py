@@ -1,0 +1,77 @@
+"""Qwen2, Qwen3 and Qwen3 MoE: biases of queries, keys and values, then norms in their place.
+
+Layers from `max_window_layers` on have a window, in Qwen3 MoE all, if `use_sliding_window` says so.
+Qwen3 technical report: arXiv 2505.09388.
+"""
+
+from dataclasses import replace
+
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.families.llama import plain_attention, plain_model
+from mlx_engine.models.spec_family import SpecFamily
+from mlx_engine.models.specs import Attention, Block, Experts, FeedForward, ModelSpec
+
+
+class Qwen2(SpecFamily):
+    """`qwen2`."""
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Hugging Face's config."""
+        attention = replace(plain_attention(fields), qkv_bias=True)
+        feed = FeedForward(fields.count("intermediate_size"))
+        windows = late_windows(fields, fields.count("max_window_layers", 28, least=0))
+        return plain_model(fields, (Block(replace(attention, window=w), feed) for w in windows))
+
+
+class Qwen3(SpecFamily):
+    """`qwen3`."""
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Hugging Face's config."""
+        attention = _normed(fields.with_defaults(head_dim=128))
+        feed = FeedForward(fields.count("intermediate_size"))
+        windows = late_windows(fields, fields.count("max_window_layers", 28, least=0))
+        return plain_model(fields, (Block(replace(attention, window=w), feed) for w in windows))
+
+
+class Qwen3Moe(SpecFamily):
+    """`qwen3_moe`."""
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Hugging Face's config."""
+        attention = _normed(fields)
+        blocks = (
+            Block(replace(attention, window=window), _feed(fields, layer))
+            for layer, window in enumerate(late_windows(fields, 0))
+        )
+        return plain_model(fields, blocks)
+
+
+def late_windows(fields: ConfigFields, first: int) -> tuple[int | None, ...]:
+    """For each layer the window or None; where `layer_types` is silent, those from `first` on."""
+    window, layers = None, fields.layers()
+    if fields.flag("use_sliding_window", default=False) and fields.has("sliding_window"):
+        window = fields.count("sliding_window")
+    if window is None or fields.words("layer_types"):
+        return fields.windows(window)
+    return tuple(window if layer >= first else None for layer in range(layers))
+
+
+def _normed(fields: ConfigFields) -> Attention:
+    bias = fields.flag("attention_bias", default=False)
+    return replace(plain_attention(fields), qkv_bias=bias, out_bias=bias, qk_norm="head")
+
+
+def _feed(fields: ConfigFields, layer: int) -> FeedForward | Experts:
+    """Every decoder_sparse_step-th layer has experts, but those of mlp_only_layers."""
+    step = fields.count("decoder_sparse_step", 1)
+    if layer in fields.counts("mlp_only_layers") or (layer + 1) % step:
+        return FeedForward(fields.count("intermediate_size"))
+    named = "num_experts" if fields.has("num_experts") else "num_local_experts"
+    count = fields.count(named, 128, most=2**16)
+    return Experts(
+        count=count,
+        per_token=fields.count("num_experts_per_tok", 8, most=count),
+        feed=FeedForward(fields.count("moe_intermediate_size", 768)),
+        normalise=fields.flag("norm_topk_prob", default=False),
+    )

@@ -1,0 +1,492 @@
+"""Families without heads: logits of every variant of their files against transformers."""
+
+import itertools
+import json
+import shutil
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from dialled_draft import DialledDraft
+from kernel_models import every_kernel
+from metal_emulator import EmulatorLauncher
+from mlx_lm.utils import load_model as open_in_mlx_lm
+from mlx_lm.utils import quantize_model, save_model
+from plain_run import run
+from tiny_published import VOCABULARY, WINDOW, edit_config, publish, published_logits
+
+import mlx_engine
+from mlx_engine.drafting.contract import NoDraft
+from mlx_engine.engine import Engine
+from mlx_engine.loading.load_model import load_model
+from mlx_engine.models.registry import family_for
+from mlx_engine.values.options import LoadOptions, SamplingOptions
+
+SLIDING, FULL = "sliding_attention", "full_attention"
+PLAIN = {"rope_type": "default", "rope_theta": 10000.0}
+LINEAR = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
+DYNAMIC = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 10000.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 128,
+}
+STRAIGHT = YARN | {"truncate": False}
+"""The published form of gpt-oss: the ramp does not begin and end at whole pairs."""
+
+
+def long_rope(pairs: int, trained: int) -> dict[str, object]:
+    """LongRoPE (arXiv 2402.13753) that changes over at `trained`."""
+    steps = range(pairs)
+    return {
+        "rope_type": "longrope",
+        "rope_theta": 10000.0,
+        "short_factor": [1.0 + 0.1 * step for step in steps],
+        "long_factor": [1.5 + 0.5 * step for step in steps],
+        "original_max_position_embeddings": trained,
+    }
+
+
+def older(scaling: Mapping[str, object], **more: object) -> dict[str, object]:
+    """The same rotation under the keys of config.json before transformers 5."""
+    inner = dict(scaling)
+    kind, base = inner.pop("rope_type"), inner.pop("rope_theta")
+    old = {"rope_theta": base, "rope_parameters": None, **more}
+    return old if kind == "default" else old | {"rope_scaling": {"type": kind, **inner}}
+
+
+class Case(NamedTuple):
+    """A tiny model: its type, what its config gets, and what is done to config.json afterwards."""
+
+    kind: str
+    changes: Mapping[str, object] = {}
+    edits: Mapping[str, object] = {}
+
+
+WINDOWED = {"use_sliding_window": True, "sliding_window": WINDOW, "max_window_layers": 1}
+NO_WINDOW = {"sliding_window": None}
+SHORT = long_rope(8, 64)
+GEMMA = {
+    "head_dim": 256,
+    "num_hidden_layers": 3,
+    "query_pre_attn_scalar": 256,
+    "rms_norm_eps": 1e-6,
+    "layer_types": [SLIDING, SLIDING, FULL],
+    "rope_parameters": {SLIDING: PLAIN, FULL: LINEAR | {"rope_theta": 1e6}},
+}
+GEMMA_OLD = {
+    "layer_types": None,
+    "sliding_window_pattern": 3,
+    "rope_parameters": None,
+    "rope_theta": 1e6,
+    "rope_local_base_freq": 10000.0,
+    "rope_scaling": {"rope_type": "linear", "factor": 4.0},
+}
+ABSENT = dict.fromkeys(
+    ("tie_word_embeddings", "rms_norm_eps", "attention_bias", "mlp_bias", "hidden_act")
+)
+"""Taken out of config.json, whatever the class has in their place."""
+
+CASES: dict[str, Case] = {
+    "llama": Case("llama"),
+    "llama, plain": Case("llama", {"rope_parameters": PLAIN}, older(PLAIN)),
+    "llama, linear": Case("llama", {"rope_parameters": LINEAR}),
+    "llama, linear by old keys": Case("llama", {"rope_parameters": LINEAR}, older(LINEAR)),
+    "llama, llama3 by old keys": Case("llama", {}, older(LLAMA3)),
+    "llama, dynamic": Case("llama", {"rope_parameters": DYNAMIC}),
+    "llama, yarn": Case("llama", {"rope_parameters": YARN}),
+    "llama, yarn by old keys": Case("llama", {"rope_parameters": YARN}, older(YARN)),
+    "llama, yarn attention_factor": Case(
+        "llama", {"rope_parameters": YARN | {"attention_factor": 1.4}}
+    ),
+    "llama, yarn not truncated": Case("llama", {"rope_parameters": STRAIGHT}),
+    "llama, yarn betas": Case(
+        "llama", {"rope_parameters": YARN | {"beta_fast": 4.0, "beta_slow": 0.5}}
+    ),
+    "llama, yarn mscale": Case(
+        "llama", {"rope_parameters": YARN | {"mscale": 1.5, "mscale_all_dim": 0.5}}
+    ),
+    "llama, yarn mscale_all_dim": Case(
+        "llama", {"rope_parameters": YARN | {"mscale_all_dim": 1.0}}
+    ),
+    "llama, longrope": Case("llama", {"rope_parameters": SHORT}),
+    "llama, biases": Case("llama", {"attention_bias": True, "mlp_bias": True}),
+    "llama, head_dim": Case("llama", {"head_dim": 24}),
+    "llama, tied": Case("llama", {"tie_word_embeddings": True}),
+    "llama, keys absent": Case("llama", {}, ABSENT | {"head_dim": None}),
+    "mistral": Case("mistral"),
+    "mistral, no window": Case("mistral", NO_WINDOW),
+    "mistral, yarn": Case("mistral", {"rope_parameters": YARN}),
+    "ministral": Case("ministral"),
+    "ministral, all in a window": Case("ministral", {"layer_types": None}, {"layer_types": None}),
+    "mixtral": Case("mixtral"),
+    "mixtral, window": Case("mixtral", {"sliding_window": WINDOW}),
+    "mixtral, linear": Case("mixtral", {"rope_parameters": LINEAR}),
+    "mixtral, yarn": Case(
+        "mixtral", {"head_dim": 16, "rope_parameters": STRAIGHT}, older(STRAIGHT)
+    ),
+    "mixtral, keys absent": Case(
+        "mixtral",
+        {"rms_norm_eps": 1e-5, "rope_parameters": PLAIN | {"rope_theta": 1e6}},
+        ABSENT | {"rope_parameters": None},
+    ),
+    "qwen2, tied": Case("qwen2"),
+    "qwen2, keys absent": Case("qwen2", {"tie_word_embeddings": False}, ABSENT),
+    "qwen2, window": Case("qwen2", WINDOWED, {"layer_types": None}),
+    "qwen2, layer_types": Case("qwen2", WINDOWED),
+    "qwen2, window not used": Case("qwen2", {}, {"sliding_window": WINDOW, "layer_types": None}),
+    "qwen2, yarn": Case("qwen2", {"rope_parameters": YARN}, older(YARN)),
+    "qwen3": Case("qwen3"),
+    "qwen3, attention_bias": Case("qwen3", {"attention_bias": True}),
+    "qwen3, window": Case("qwen3", WINDOWED, {"layer_types": None}),
+    "qwen3, yarn": Case("qwen3", {"rope_parameters": YARN | {"attention_factor": 1.4}}),
+    "qwen3, keys absent": Case("qwen3", {"head_dim": 128}, ABSENT | {"head_dim": None}),
+    "qwen3_moe": Case("qwen3_moe"),
+    "qwen3_moe, attention_bias": Case("qwen3_moe", {"attention_bias": True}),
+    "qwen3_moe, not normalised": Case("qwen3_moe", {"norm_topk_prob": False}),
+    "qwen3_moe, keys absent": Case(
+        "qwen3_moe", {"norm_topk_prob": False}, ABSENT | {"norm_topk_prob": None}
+    ),
+    "qwen3_moe, window": Case("qwen3_moe", WINDOWED),
+    "qwen3_moe, dense layers": Case(
+        "qwen3_moe", {"decoder_sparse_step": 2, "mlp_only_layers": [2]}
+    ),
+    "qwen3_moe, yarn": Case("qwen3_moe", {"rope_parameters": STRAIGHT}, older(STRAIGHT)),
+    "qwen3_moe, older names": Case("qwen3_moe", {}, {"num_local_experts": None, "num_experts": 4}),
+    "gemma3_text": Case("gemma3_text"),
+    "gemma3_text, linear by old keys": Case("gemma3_text", GEMMA, GEMMA_OLD),
+    "gemma3_text, keys absent": Case(
+        "gemma3_text",
+        GEMMA,
+        ABSENT
+        | GEMMA_OLD
+        | dict.fromkeys(
+            ("head_dim", "query_pre_attn_scalar", "rope_theta", "rope_local_base_freq")
+        ),
+    ),
+    "gemma3_text, attention_bias": Case("gemma3_text", {"attention_bias": True}),
+    "gemma3_text, not tied": Case("gemma3_text", {"tie_word_embeddings": False}),
+    "gpt_oss": Case("gpt_oss"),
+    "gpt_oss, truncated": Case("gpt_oss", {"rope_parameters": YARN}),
+    "gpt_oss, as published": Case("gpt_oss", {}, older(STRAIGHT) | {"layer_types": None}),
+    "gpt_oss, plain": Case("gpt_oss", {"rope_parameters": PLAIN}),
+    "gpt_oss, no biases": Case("gpt_oss", {"attention_bias": False}),
+    "gpt_oss, limit": Case("gpt_oss", {"swiglu_limit": 0.7, "num_experts_per_tok": 3}),
+    "gpt_oss, keys absent": Case(
+        "gpt_oss",
+        {"head_dim": 64, "rms_norm_eps": 1e-5},
+        ABSENT | {"head_dim": None, "swiglu_limit": None, "swiglu_alpha": None},
+    ),
+    "phi3": Case("phi3"),
+    "phi3, no window": Case("phi3", NO_WINDOW),
+    "phi3, partly rotated": Case(
+        "phi3", {"rope_parameters": PLAIN | {"partial_rotary_factor": 0.5}}
+    ),
+    "phi3, short factors": Case(
+        "phi3", NO_WINDOW | {"rope_parameters": SHORT, "original_max_position_embeddings": 64}
+    ),
+    "phi3, short factors by old keys": Case(
+        "phi3",
+        NO_WINDOW | {"rope_parameters": SHORT, "original_max_position_embeddings": 64},
+        older(SHORT),
+    ),
+    "phi3, keys absent": Case("phi3", NO_WINDOW | {"rms_norm_eps": 1e-5}, ABSENT | NO_WINDOW),
+    "glm4": Case("glm4"),
+    "glm4, no biases": Case("glm4", {"attention_bias": False}),
+    "glm4, linear": Case("glm4", {"rope_parameters": LINEAR | {"partial_rotary_factor": 0.5}}),
+    "glm4, yarn by old keys": Case(
+        "glm4",
+        {"rope_parameters": YARN | {"partial_rotary_factor": 0.5}},
+        older(YARN, partial_rotary_factor=0.5),
+    ),
+    "glm4, rotated whole": Case(
+        "glm4", {"rope_parameters": PLAIN | {"partial_rotary_factor": 1.0}}
+    ),
+    "glm4, keys absent": Case(
+        "glm4", {"rms_norm_eps": 1.5625e-07, "head_dim": 128}, ABSENT | {"head_dim": None}
+    ),
+}
+
+
+BFLOAT16 = ("llama", "qwen2, tied", "gemma3_text", "gpt_oss", "phi3")
+CONVERTED = (
+    "llama, biases",
+    "mixtral",
+    "qwen2, tied",
+    "qwen3",
+    "qwen3_moe",
+    "qwen3_moe, dense layers",
+    "gemma3_text",
+    "gpt_oss, truncated",
+    "phi3",
+    "glm4",
+)
+"""Of which mlx-lm's own classes get the numbers right, the window aside."""
+DRAFTED = (
+    "llama",
+    "mistral",
+    "mixtral, window",
+    "qwen2, layer_types",
+    "qwen3_moe",
+    "gemma3_text",
+    "gpt_oss",
+    "phi3",
+    "glm4",
+)
+PROMPT = [5, 1, 30, 17, 2, 9, 9, 21, 4]
+WAYS = {
+    "greedy": SamplingOptions(temperature=0),
+    "hot": SamplingOptions(temperature=1.1, repetition_penalty=1.2),
+}
+
+
+def published(name, folder, **more):
+    case = CASES[name]
+    return publish(case.kind, folder, changes=case.changes, edits=case.edits, **more)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Each case once, opened on first need: the folder and its engine."""
+    known = {}
+
+    def get(name):
+        if name not in known:
+            tiny = published(name, tmp_path_factory.mktemp("tiny") / "m")
+            known[name] = tiny, mlx_engine.load(tiny.folder)
+        return known[name]
+
+    yield get
+    for _, engine in known.values():
+        engine.close()
+
+
+def logits(folder, tokens):
+    engine = mlx_engine.load(folder)
+    found = engine.logits(tokens)
+    engine.close()
+    return found
+
+
+def row_by_row(adapter, tokens):
+    """Logits of cached decoding."""
+    caches, rows = adapter.make_caches(), []
+    for token in tokens:
+        hidden = adapter.forward(mx.array([[token]]), caches)
+        caches.keep(1)
+        rows.append(np.array(adapter.logits(hidden)[0]))
+    return np.concatenate(rows)
+
+
+def relative(found, wanted):
+    return float(np.abs(found - wanted).max() / np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_logits_equal_transformers(made, name):
+    """And are the same bits row by row, also where the prompt is longer than the window."""
+    tiny, engine = made(name)
+    found = engine.logits(tiny.tokens)
+    assert relative(found, tiny.logits) < 1e-5
+    assert np.array_equal(row_by_row(engine.parts.adapter, tiny.tokens), found)
+    assert engine.description.numerics == "exact"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_description_counts_what_is_really_held(made, name):
+    tiny, engine = made(name)
+    told, caches = engine.description, engine.parts.adapter.make_caches()
+    engine.parts.adapter.forward(mx.array([tiny.tokens[:1]]), caches)
+    values = sum(array.nbytes // array.shape[2] for cache in caches.layers
+                 for array in cache.arrays())  # fmt: skip
+    assert told.cache_bytes_per_token + told.state_bytes // WINDOW == values
+    stored = mx.load(str(tiny.folder / "model.safetensors"))
+    assert told.parameters == sum(array.size for array in stored.values())
+    assert told.mtp is not None
+    assert told.mtp.code == "no-heads"
+
+
+def test_factors_change_over_where_training_ended(tmp_path):
+    """As transformers does when it decodes with a cache."""
+    rope = long_rope(8, 16)
+    changes = NO_WINDOW | {"rope_parameters": rope, "original_max_position_embeddings": 16}
+    tiny = publish("phi3", tmp_path / "m", changes=changes)
+    engine = mlx_engine.load(tiny.folder)
+    found = engine.logits(tiny.tokens)
+    wanted = published_logits(tiny.folder, tiny.tokens, one_by_one=True)
+    assert relative(found, wanted) < 1e-5
+    assert np.array_equal(row_by_row(engine.parts.adapter, tiny.tokens), found)
+    engine.close()
+
+
+@pytest.mark.parametrize("name", BFLOAT16)
+def test_weights_in_bfloat16(tmp_path, name):
+    """Computed in float32, so that a gain of 1 + w keeps what bfloat16 would round off."""
+    tiny = published(name, tmp_path / "m", dtype="bfloat16")
+    assert relative(logits(tiny.folder, tiny.tokens), tiny.logits) < 1e-5
+
+
+def test_a_gain_of_1_plus_w_is_added_in_float32():
+    """With Metal the weights stay in bfloat16, which would round it by up to 0.4 %."""
+    w = mx.array([0.0037, -0.3, 1.01]).astype(mx.bfloat16)
+    made = family_for("gemma3_text").canonical_trunk({"layers.0.mixer_out_norm.weight": w}, "tiny")
+    (gain,) = made.arrays.values()
+    assert gain.dtype == mx.float32
+    assert mx.array_equal(gain, 1 + w.astype(mx.float32))
+
+
+@pytest.mark.parametrize("bits", [None, 4, 8])
+@pytest.mark.parametrize("name", CONVERTED)
+def test_folders_of_mlx_lm(made, tmp_path, name, bits):
+    """Its names and stacks, dense and packed; packed ones against its own logits."""
+    tiny, dense = made(name)
+    folder = tmp_path / "converted"
+    shutil.copytree(tiny.folder, folder)
+    edit_config(folder, **in_older_keys(folder))
+    if "gpt_oss" in name:
+        pack_experts(folder)
+    model, config = open_in_mlx_lm(folder)
+    if bits is not None:
+        model, config = quantize_model(model, config, 32, bits)
+    (folder / "model.safetensors").unlink()
+    save_model(folder, model)
+    (folder / "config.json").write_text(json.dumps(config))
+    engine, tokens = mlx_engine.load(folder), tiny.tokens[:WINDOW]
+    wanted = np.array(model(mx.array([tokens]))[0])
+    assert relative(engine.logits(tokens), wanted) < 1e-5
+    assert engine.description.parameters == dense.description.parameters
+    if bits is not None:
+        assert f"{bits}-bit affine, groups of 32" in engine.description.quantisation
+    engine.close()
+
+
+def in_older_keys(folder):
+    """What mlx-lm reads, for what transformers 5 writes."""
+    config = json.loads((folder / "config.json").read_text())
+    rope = config["rope_parameters"]
+    local = rope.get(SLIDING)
+    rope = rope.get(FULL, rope)
+    made = older(rope, partial_rotary_factor=rope.get("partial_rotary_factor", 1.0))
+    if local is not None:
+        made |= {"rope_local_base_freq": local["rope_theta"], "sliding_window_pattern": 2}
+    if "num_local_experts" in config:
+        made["num_experts"] = config["num_local_experts"]
+    return made
+
+
+def pack_experts(folder, *, unpacked=False):
+    """Experts of gpt-oss as blocks of MXFP4, as published; unpacked: dense, of the same values."""
+    file = str(folder / "model.safetensors")
+    made = {}
+    for name, array in mx.load(file).items():
+        if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            made[name] = array
+            continue
+        words, scales = mx.quantize(array.swapaxes(-1, -2), 32, 4, mode="mxfp4")
+        if unpacked:
+            values = mx.dequantize(words, scales, group_size=32, bits=4, mode="mxfp4")
+            made[name] = mx.contiguous(values.swapaxes(-1, -2).astype(mx.float32))
+        else:
+            rows = mx.contiguous(words).view(mx.uint8)
+            made |= {f"{name}_blocks": rows.reshape(*scales.shape, 16), f"{name}_scales": scales}
+    mx.save_safetensors(file, made)
+    if not unpacked:
+        edit_config(folder, quantization_config={"quant_method": "mxfp4"})
+
+
+def test_gpt_oss_in_its_published_packing(made, tmp_path):
+    tiny, dense = made("gpt_oss")
+    folder, copy = tmp_path / "packed", tmp_path / "dense"
+    for place in (folder, copy):
+        shutil.copytree(tiny.folder, place)
+        pack_experts(place, unpacked=place == copy)
+    assert relative(logits(folder, tiny.tokens), logits(copy, tiny.tokens)) < 1e-5
+    assert mlx_engine.inspect(folder).parameters == dense.description.parameters
+
+
+PREFIXES = {
+    "published": ("language_model.", ""),
+    "transformers 5": ("model.language_model.", "model."),
+    "mlx": ("language_model.model.", "model."),
+}
+
+
+@pytest.mark.parametrize("form", PREFIXES)
+def test_gemma3_with_eyes(tmp_path, form):
+    """A text model within another; the outer config says little, the text_config wins."""
+    tiny = published("gemma3_text, keys absent", tmp_path / "m")
+    config = json.loads((tiny.folder / "config.json").read_text())
+    outer = {"model_type": "gemma3", "text_config": config, "hidden_size": 7}
+    outer |= {"architectures": ["Gemma3ForConditionalGeneration"], "vision_config": {}}
+    (tiny.folder / "config.json").write_text(json.dumps(outer))
+    file = str(tiny.folder / "model.safetensors")
+    wanted, old = PREFIXES[form]
+    arrays = {wanted + name.removeprefix(old): array for name, array in mx.load(file).items()}
+    eyes = "model.vision_tower." if form == "transformers 5" else "vision_tower."
+    arrays[f"{eyes}vision_model.embeddings.position_embedding.weight"] = mx.zeros((4, 8))
+    arrays["multi_modal_projector.mm_soft_emb_norm.weight"] = mx.zeros((8,))
+    mx.save_safetensors(file, arrays)
+    assert relative(logits(tiny.folder, tiny.tokens), tiny.logits) < 1e-5
+
+
+@pytest.fixture(scope="module")
+def plain(made):
+    known = {}
+
+    def get(name, way):
+        if (name, way) not in known:
+            adapter = made(name)[1].parts.adapter
+            ran = run(adapter, PROMPT, NoDraft(), 0, options=WAYS[way], max_tokens=3 * WINDOW)
+            known[name, way] = ran.tokens
+        return known[name, way]
+
+    return get
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("depth", [1, 3, 8])
+@pytest.mark.parametrize("name", DRAFTED)
+def test_drafts_keep_the_words(made, plain, name, depth, way):
+    """Every number of accepted tokens occurs, before and after the windows have filled."""
+    adapter, truth = made(name)[1].parts.adapter, plain(name, way)
+    right = itertools.cycle([*range(depth + 1)])
+    source = DialledDraft([*PROMPT, *truth], right, VOCABULARY)
+    ran = run(adapter, PROMPT, source, depth, options=WAYS[way], max_tokens=3 * WINDOW)
+    assert ran.tokens == truth
+    assert 0 < ran.stats.accepted < ran.stats.drafted
+
+
+KERNELLED = {
+    "llama, biases": {"head_dim": 64},
+    "mixtral, window": {"head_dim": 64},
+    "gemma3_text": {"head_dim": 64},
+    "gpt_oss": {"head_dim": 64},
+    "phi3": {"hidden_size": 256},
+    "glm4": {"head_dim": 64},
+}
+"""Heads of sizes that the kernels take."""
+
+
+@pytest.mark.parametrize("name", KERNELLED)
+def test_kernels_keep_the_numbers(tmp_path, name):
+    case, options = CASES[name], LoadOptions(check_heads=False)
+    tiny = publish(case.kind, tmp_path / "m", changes={**case.changes, **KERNELLED[name]})
+    kernels = every_kernel(EmulatorLauncher(check=False))
+    engine = Engine(load_model(tiny.folder, options, tiny.folder, kernels=kernels), options)
+    tokens = tiny.tokens[: WINDOW + 3]
+    assert relative(row_by_row(engine.parts.adapter, tokens), tiny.logits[: len(tokens)]) < 1e-4
+    told = {state.name: state for state in engine.description.kernels}
+    assert told["products"].in_use
+    assert told["attention"].in_use
+    engine.close()
