@@ -13,10 +13,10 @@ from mlx_engine.drafting.output_head import OutputShelf
 from mlx_engine.drafting.prompt_lookup import PromptLookupDraft
 from mlx_engine.drafting.small_model import SmallModelDraft
 from mlx_engine.models.contract import Adapter
+from mlx_engine.models.drafters import Drafter
 from mlx_engine.models.drafters.dflash import DFlash
 from mlx_engine.models.drafters.eagle3 import Eagle3
 from mlx_engine.models.drafters.gemma4_assistant import Gemma4Assistant
-from mlx_engine.models.drafters.kinds import Drafter
 from mlx_engine.values.errors import EngineError
 from mlx_engine.values.options import DraftedBy, DraftOptions, DraftSourceName
 from mlx_engine.values.reason import Reason

@@ -10,7 +10,7 @@ from mlx_engine.loading.model_folder import ModelFiles
 from mlx_engine.loading.model_headers import read_headers
 from mlx_engine.loading.text_parts import read_text_parts
 from mlx_engine.models.contract import Adapter
-from mlx_engine.models.drafters.kinds import Drafter
+from mlx_engine.models.drafters import Drafter
 from mlx_engine.text.tokenizer import first_difference
 from mlx_engine.values.errors import BadOption, EngineError
 from mlx_engine.values.options import LoadOptions

@@ -13,14 +13,11 @@ from mlx_engine.loading.load_tensors import load_tensors
 from mlx_engine.loading.model_folder import ModelFiles
 from mlx_engine.loading.safetensors import TensorInfo, merge_headers
 from mlx_engine.models.contract import Adapter
-from mlx_engine.models.drafters.dflash import DFlash
-from mlx_engine.models.drafters.dflash_config import DFlashConfig, is_dflash
-from mlx_engine.models.drafters.eagle3 import Eagle3
-from mlx_engine.models.drafters.eagle3_config import Eagle3Config, is_eagle3, plain_name
-from mlx_engine.models.drafters.gemma4_assistant import Gemma4Assistant
-from mlx_engine.models.drafters.gemma4_assistant_config import MODEL_TYPES as GEMMA4_ASSISTANTS
-from mlx_engine.models.drafters.gemma4_assistant_config import AssistantConfig
-from mlx_engine.models.drafters.kinds import Drafter
+from mlx_engine.models.drafters import Drafter
+from mlx_engine.models.drafters.dflash import DFlash, DFlashConfig, is_dflash
+from mlx_engine.models.drafters.eagle3 import Eagle3, Eagle3Config, is_eagle3, plain_name
+from mlx_engine.models.drafters.gemma4_assistant import MODEL_TYPES as GEMMA4_ASSISTANTS
+from mlx_engine.models.drafters.gemma4_assistant import AssistantConfig, Gemma4Assistant
 from mlx_engine.models.drafters.target import draft_target
 from mlx_engine.models.mlx_lm_trunk.gemma4 import Gemma4Adapter
 from mlx_engine.models.weights import WeightTable

@@ -41,6 +41,7 @@ class Decoder:
             for number, block in enumerate(spec.blocks)
         ]
         dtype = matrix.dtype if matrix.mode == "dense" else self._blocks[0].dtype
+        self._rows = Embedding(matrix, dtype)
         self._embedding = Embedding(matrix, dtype, spec.embed_scale)
         output = part.matrix("lm_head") if "lm_head.weight" in part else matrix
         bias = part.vector("lm_head.bias", output.dtype) if spec.logit_bias else None
@@ -97,8 +98,8 @@ class Decoder:
         return LayerCaches([block.make_cache() for block in self._blocks])
 
     def embed(self, tokens: mx.array) -> mx.array:
-        """Int tokens [..., T] -> [..., T, H]."""
-        return self._embedding(tokens)
+        """Int tokens [..., T] -> [..., T, H], unscaled."""
+        return self._rows(tokens)
 
     def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
         """Int tokens [1, T] -> the hidden states [1, T, H] that output head and heads read."""

@@ -194,12 +194,6 @@ class GatedFeedForward:
         """{gate,up,down}_proj of a part; gate and up in one where a kernel takes both."""
         return GatedFeedForward(_read_gated(part, spec), ResidualLinear.read(part, "down_proj"))
 
-    @staticmethod
-    def take(table: WeightTable, name: str, hidden: int, inner: int) -> "GatedFeedForward":
-        """Take `name`.{gate,up,down}_proj from the table."""
-        spec = FeedForward(inner)
-        return GatedFeedForward.read(Part(table, f"{name}.", spec.tensors(hidden)), spec)
-
     def __call__(self, x: mx.array) -> mx.array:
         """Feed forward."""
         return self.down.linear(self.gated(x))

@@ -10,6 +10,8 @@ the period of each pair of elements by a factor, and what is rotated by one magn
   those that turn rarely; the magnitude is 0.1 ln factor + 1 unless the config says otherwise.
 - longrope (arXiv 2402.13753): listed, one list up to the trained length and one beyond it. A row is
   rotated by its own position, so what was read before is not read again.
+- proportional (Gemma 4): the pairs beyond the share that is rotated stand still, and lie among
+  those that turn as if the whole head did.
 - listed: as GGUF files have it.
 """
 
@@ -39,6 +41,10 @@ def rope_of(
     if width < 2 or width > head or width % 2:
         raise fields.wrong("partial_rotary_factor", width / head, "an even part of a head")
     theta = rope.number("rope_theta", base)
+    if rope.word("rope_type", "default") == "proportional":
+        factor = rope.number("factor", 1.0)
+        still = (head - width) // 2
+        return Rope(head, theta, (factor,) * (width // 2) + (math.inf,) * still)
     if theta <= 1:
         raise rope.wrong("rope_theta", theta, "a number above 1")
     return scaled(Rope(width, theta, interleaved=interleaved), rope, fields)

@@ -6,6 +6,7 @@ that and to one another, and row i says token i of the block. Embedding and outp
 target's.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import mlx.core as mx
@@ -13,53 +14,125 @@ import mlx.core as mx
 from mlx_engine.cache.attention import AttentionCache, KeysValues
 from mlx_engine.cache.layer_caches import LayerCaches
 from mlx_engine.cache.window import WindowCache
-from mlx_engine.models.drafters.dflash_config import DFlashConfig
-from mlx_engine.models.drafters.feature_adapter import FeatureAdapter
-from mlx_engine.models.drafters.rotation import Rotation
-from mlx_engine.models.drafters.target import DraftTarget, check_widths
-from mlx_engine.models.layers import GatedFeedForward, Linear, Norm
-from mlx_engine.models.weights import WeightTable
+from mlx_engine.models import specs
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.drafters.target import DraftTarget, FeatureAdapter, check_widths
+from mlx_engine.models.layers import GatedFeedForward, Linear, Norm, Rotation
+from mlx_engine.models.rope import rope_of
+from mlx_engine.models.weights import Part, WeightTable
+from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+
+_KINDS = ("full_attention", "sliding_attention")
+_NEWER = ("selector_rank", "conv_kernel_size")
+"""Keys of DFlash 2, whose layers have convolutions."""
+
+
+def is_dflash(config: Mapping[str, object]) -> bool:
+    """Told by its own part of the config, which no other kind has."""
+    return "dflash_config" in config
+
+
+@dataclass(frozen=True, slots=True)
+class DFlashConfig:
+    """Sizes; layers: those of the target whose residuals are read, in the order of the join.
+
+    block: rows of a draft, the newest token's included. windows: for each
+    layer how many tokens a row sees, None for all. causal: for each layer whether rows of a block
+    see only those before them. scale, multiplier: of embeddings and logits; cap: of logits.
+    """
+
+    layers: tuple[int, ...]
+    block: int
+    mask_token: int
+    hidden: int
+    attention: specs.Attention
+    feed: specs.FeedForward
+    eps: float
+    vocabulary: int
+    windows: tuple[int | None, ...]
+    causal: tuple[bool, ...]
+    scale: float
+    multiplier: float
+    cap: float | None
+
+    @staticmethod
+    def read(config: Mapping[str, object], origin: str) -> "DFlashConfig":
+        """BadModelFile for a wrong key, UnsupportedModel for variants that are not run."""
+        own = config.get("dflash_config")
+        flat = {**config, **(own if isinstance(own, Mapping) else {})}
+        fields = ConfigFields(flat, origin)
+        if any(fields.has(key) for key in _NEWER):
+            raise UnsupportedModel(f"{origin}: is a DFlash 2 model, which is not run yet.")
+        if fields.flag("attention_bias", default=False):
+            raise UnsupportedModel(f"{origin}: attention_bias is not run in DFlash models.")
+        count = fields.count("num_hidden_layers")
+        kinds = fields.words("layer_types") or (_KINDS[0],) * count
+        if len(kinds) != count or not set(kinds) <= set(_KINDS):
+            raise fields.wrong("layer_types", list(kinds), "the kind of every layer")
+        sliding = [kind == _KINDS[1] for kind in kinds]
+        window = fields.count("sliding_window") if any(sliding) else None
+        causal = fields.flag("is_causal", default=False) if fields.has("is_causal") else None
+        layers = fields.counts("target_layer_ids")
+        hidden, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
+        size = fields.count("head_dim", max(1, hidden // heads))
+        vocabulary = fields.count("vocab_size")
+        if not layers:
+            raise BadModelFile(f"{origin}: the config names no target_layer_ids. Get it again.")
+        return DFlashConfig(
+            layers=layers,
+            block=fields.count("block_size", 16, least=2, most=256),
+            mask_token=fields.count("mask_token_id", least=0, most=vocabulary - 1),
+            hidden=hidden,
+            attention=specs.Attention(
+                heads, fields.kv_heads(heads), size, size, rope_of(fields, size), qk_norm="head"
+            ),
+            feed=specs.FeedForward(fields.count("intermediate_size")),
+            eps=fields.number("rms_norm_eps", 1e-6),
+            vocabulary=vocabulary,
+            windows=tuple(window if slides else None for slides in sliding),
+            causal=tuple(slides if causal is None else causal for slides in sliding),
+            scale=fields.number("input_embedding_scale", 1.0),
+            multiplier=fields.number("output_multiplier", 1.0),
+            cap=fields.number("final_logit_softcapping", 1.0)
+            if fields.has("final_logit_softcapping")
+            else None,
+        )
+
+    def tensors(self) -> specs.Shapes:
+        """Names and shapes."""
+        hidden = self.hidden
+        block = specs.Block(self.attention, self.feed).tensors(hidden)
+        made: specs.Shapes = {
+            "fc.weight": (hidden, len(self.layers) * hidden),
+            "hidden_norm.weight": (hidden,),
+            "norm.weight": (hidden,),
+        }
+        for number in range(len(self.windows)):
+            made |= {f"layers.{number}.{name}": shape for name, shape in block.items()}
+        return made
+
 
 ContextCache = AttentionCache | WindowCache
 
 
-@dataclass(frozen=True, slots=True)
 class _Layer:
     """A residual block; window and causal as in the config."""
 
-    sizes: DFlashConfig
-    rotation: Rotation
-    window: int | None
-    causal: bool
-    norm: Norm
-    queries: Linear
-    keys: Linear
-    values: Linear
-    out: Linear
-    query_norm: Norm
-    key_norm: Norm
-    second_norm: Norm
-    feed_forward: GatedFeedForward
-
-    @staticmethod
-    def take(table: WeightTable, sizes: DFlashConfig, number: int, rotation: Rotation) -> "_Layer":
-        name, hidden, eps, size = f"layers.{number}", sizes.hidden, sizes.eps, sizes.head_size
-        inner, kept = f"{name}.self_attn", sizes.kv_heads * size
-        return _Layer(
-            sizes,
-            rotation,
-            sizes.windows[number],
-            sizes.causal[number],
-            Norm.take(table, f"{name}.input_layernorm", hidden, eps),
-            Linear.take(table, f"{inner}.q_proj", sizes.heads * size, hidden),
-            Linear.take(table, f"{inner}.k_proj", kept, hidden),
-            Linear.take(table, f"{inner}.v_proj", kept, hidden),
-            Linear.take(table, f"{inner}.o_proj", hidden, sizes.heads * size),
-            Norm.take(table, f"{inner}.q_norm", size, eps),
-            Norm.take(table, f"{inner}.k_norm", size, eps),
-            Norm.take(table, f"{name}.post_attention_layernorm", hidden, eps),
-            GatedFeedForward.take(table, f"{name}.mlp", hidden, sizes.inner),
-        )
+    def __init__(self, part: Part, sizes: DFlashConfig, number: int) -> None:
+        inner, eps = part.below("self_attn"), sizes.eps
+        assert sizes.attention.rope is not None
+        self._sizes = sizes.attention
+        self._window, self._causal = sizes.windows[number], sizes.causal[number]
+        self._rotate = Rotation(sizes.attention.rope)
+        self._norm = Norm.read(part, "input_layernorm", eps)
+        self._queries = Linear.read(inner, "q_proj")
+        self._keys = Linear.read(inner, "k_proj")
+        self._values = Linear.read(inner, "v_proj")
+        self._out = Linear.read(inner, "o_proj")
+        self._query_norm = Norm.read(inner, "q_norm", eps)
+        self._key_norm = Norm.read(inner, "k_norm", eps)
+        self._second_norm = Norm.read(part, "post_attention_layernorm", eps)
+        self._feed_forward = GatedFeedForward.read(part.below("mlp"), sizes.feed)
 
     def remember(self, context: mx.array, cache: ContextCache) -> None:
         """Write keys and values of joined states [1, T, H]; the caller keeps them."""
@@ -67,57 +140,59 @@ class _Layer:
 
     def __call__(self, x: mx.array, cache: ContextCache) -> mx.array:
         """A block [1, B, H] behind what the cache holds -> [1, B, H]; nothing is remembered."""
-        x = x + self._attend(self.norm(x), cache)
-        return self.feed_forward.onto(x, self.second_norm(x))
+        x = x + self._attend(self._norm(x), cache)
+        return self._feed_forward.onto(x, self._second_norm(x))
 
     def _attend(self, x: mx.array, cache: ContextCache) -> mx.array:
         rows, start = x.shape[1], cache.length
-        queries = self.query_norm(self._by_head(self.queries(x), self.sizes.heads))
-        queries = self.rotation(queries.transpose(0, 2, 1, 3), start)
+        queries = self._query_norm(self._by_head(self._queries(x), self._sizes.heads))
+        queries = self._rotate(queries.transpose(0, 2, 1, 3), start)
         own, seen = self._keys_values(x, start), cache.shown()
         attended = mx.fast.scaled_dot_product_attention(
             queries,
             mx.concatenate([seen.keys, own.keys], axis=2),
             mx.concatenate([seen.values, own.values], axis=2),
-            scale=self.sizes.head_size**-0.5,
+            scale=self._sizes.key_dim**-0.5,
             mask=self._mask(rows, start, seen.keys.shape[2]),
         )
-        return self.out(attended.transpose(0, 2, 1, 3).reshape(1, rows, -1))
+        return self._out(attended.transpose(0, 2, 1, 3).reshape(1, rows, -1))
 
     def _keys_values(self, x: mx.array, start: int) -> KeysValues:
         """[1, T, H] at positions from `start` on -> [1, heads, T, size] each."""
-        kept = self.sizes.kv_heads
-        keys = self.key_norm(self._by_head(self.keys(x), kept)).transpose(0, 2, 1, 3)
-        values = self._by_head(self.values(x), kept).transpose(0, 2, 1, 3)
-        return KeysValues(self.rotation(keys, start), values)
+        kept = self._sizes.kv_heads
+        keys = self._key_norm(self._by_head(self._keys(x), kept)).transpose(0, 2, 1, 3)
+        values = self._by_head(self._values(x), kept).transpose(0, 2, 1, 3)
+        return KeysValues(self._rotate(keys, start), values)
 
     def _by_head(self, x: mx.array, heads: int) -> mx.array:
-        return x.reshape(1, x.shape[1], heads, self.sizes.head_size)
+        return x.reshape(1, x.shape[1], heads, self._sizes.key_dim)
 
     def _mask(self, rows: int, start: int, shown: int) -> mx.array | None:
         """Bool [rows, shown + rows]: a row sees within its window, and the block as configured."""
-        if self.window is None and not self.causal:
+        if self._window is None and not self._causal:
             return None
         queries = mx.arange(start, start + rows)[:, None]
         keys = mx.arange(start - shown, start + rows)[None]
-        seen = keys <= queries if self.causal else mx.ones((rows, shown + rows), dtype=mx.bool_)
-        return seen if self.window is None else seen & (keys > queries - self.window)
+        seen = keys <= queries if self._causal else mx.ones((rows, shown + rows), dtype=mx.bool_)
+        return seen if self._window is None else seen & (keys > queries - self._window)
 
 
 class DFlash:
     """The drafter of one target; `target` is to be run in its place while this drafts."""
 
     def __init__(self, sizes: DFlashConfig, table: WeightTable, target: DraftTarget) -> None:
-        origin, hidden = table.origin, sizes.hidden
+        origin = table.origin
         _check_sizes(sizes, target, origin)
         self._sizes = sizes
         self._embed = target.embed
         self.target: FeatureAdapter = target.with_residuals(sizes.layers, origin)
-        self._fc = Linear.take(table, "fc", hidden, len(sizes.layers) * hidden)
-        self._join_norm = Norm.take(table, "hidden_norm", hidden, sizes.eps)
-        rotation = Rotation.read(sizes.config, sizes.head_size, origin)
-        self._layers = [_Layer.take(table, sizes, n, rotation) for n in range(len(sizes.windows))]
-        self._norm = Norm.take(table, "norm", hidden, sizes.eps)
+        part = Part(table, "", sizes.tensors())
+        self._fc = Linear.read(part, "fc")
+        self._join_norm = Norm.read(part, "hidden_norm", sizes.eps)
+        self._layers = [
+            _Layer(part.below(f"layers.{n}"), sizes, n) for n in range(len(sizes.windows))
+        ]
+        self._norm = Norm.read(part, "norm", sizes.eps)
         table.check_all_used()
         self.arrays = table.handed_out
 

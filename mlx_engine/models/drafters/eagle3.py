@@ -6,80 +6,139 @@ it gives, before its norm, is its state for the next draft. Its output head know
 vocabulary; row i of it is token i + d2t[i].
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import mlx.core as mx
 import numpy as np
 
 from mlx_engine.cache.attention import AttentionCache
+from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.layer_caches import LayerCaches
-from mlx_engine.models.drafters.eagle3_config import Eagle3Config
-from mlx_engine.models.drafters.feature_adapter import FeatureAdapter
-from mlx_engine.models.drafters.rotation import Rotation
-from mlx_engine.models.drafters.target import DraftTarget, check_widths
+from mlx_engine.models import specs
+from mlx_engine.models.attention import Attention, Masks
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.drafters.target import DraftTarget, FeatureAdapter, check_widths
 from mlx_engine.models.layers import Embedding, GatedFeedForward, Linear, Norm
-from mlx_engine.models.weights import WeightTable
-from mlx_engine.values.errors import BadModelFile
+from mlx_engine.models.rope import rope_of
+from mlx_engine.models.weights import Part, WeightTable
+from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+
+_SPECULATORS = "transformer_layer_config"
+_IDS = "eagle_aux_hidden_state_layer_ids"
+
+
+def is_eagle3(tensors: Iterable[str]) -> bool:
+    """Told by the join of features and the second norm, which no other layout has."""
+    names = {name.removeprefix("model.") for name in tensors}
+    seconds = {"midlayer.hidden_norm.weight", "layers.0.hidden_norm.weight"}
+    return "fc.weight" in names and bool(names & seconds)
+
+
+def plain_name(name: str) -> str:
+    """The name of a tensor in the newer form: `layers.0.` where SafeAILab has `midlayer.`."""
+    plain = name.removeprefix("model.")
+    return f"layers.0.{plain.removeprefix('midlayer.')}" if plain.startswith("midlayer.") else plain
 
 
 @dataclass(frozen=True, slots=True)
+class Eagle3Config:
+    """Sizes; layers: those of the target whose residuals are read, in the order of the join.
+
+    norm_before_residual: the layer adds to the normed state.
+    """
+
+    layers: tuple[int, ...]
+    hidden: int
+    target_hidden: int
+    attention: specs.Attention
+    feed: specs.FeedForward
+    eps: float
+    vocabulary: int
+    draft_vocabulary: int
+    norm_before_residual: bool
+
+    @staticmethod
+    def read(config: Mapping[str, object], target_layers: int, origin: str) -> "Eagle3Config":
+        """BadModelFile for a wrong key, UnsupportedModel for variants that are not run."""
+        inner = config.get(_SPECULATORS)
+        is_speculators = isinstance(inner, Mapping)
+        flat = {**config, **inner} if isinstance(inner, Mapping) else dict(config)
+        fields = ConfigFields(flat, origin)
+        if fields.count("num_hidden_layers", 1) != 1:
+            raise UnsupportedModel(
+                f"{origin}: this EAGLE-3 model has {fields.count('num_hidden_layers')} layers; "
+                "those with one are run."
+            )
+        for biased in ("attention_bias", "mlp_bias"):
+            if fields.flag(biased, default=False):
+                raise UnsupportedModel(f"{origin}: {biased} is not run in EAGLE-3 models.")
+        hidden, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
+        size = fields.count("head_dim", max(1, hidden // heads))
+        vocabulary = fields.count("vocab_size")
+        return Eagle3Config(
+            layers=_layers(flat, target_layers, origin),
+            hidden=hidden,
+            target_hidden=fields.count("target_hidden_size", hidden),
+            attention=specs.Attention(
+                heads, fields.kv_heads(heads), size, size, rope_of(fields, size)
+            ),
+            feed=specs.FeedForward(fields.count("intermediate_size")),
+            eps=fields.number("rms_norm_eps", 1e-6),
+            vocabulary=vocabulary,
+            draft_vocabulary=fields.count("draft_vocab_size", vocabulary),
+            norm_before_residual=fields.flag("norm_before_residual", default=is_speculators),
+        )
+
+    def tensors(self) -> specs.Shapes:
+        """Names and shapes, but for an embedding of its own."""
+        hidden, norms = self.hidden, ("input_layernorm", "hidden_norm", "post_attention_layernorm")
+        attention = self.attention.tensors(2 * hidden)
+        attention["o_proj.weight"] = (hidden, attention["o_proj.weight"][1])
+        feed = self.feed.tensors(hidden)
+        return {
+            "fc.weight": (hidden, len(self.layers) * self.target_hidden),
+            "norm.weight": (hidden,),
+            "lm_head.weight": (self.draft_vocabulary, hidden),
+            **{f"layers.0.{norm}.weight": (hidden,) for norm in norms},
+            **{f"layers.0.self_attn.{name}": shape for name, shape in attention.items()},
+            **{f"layers.0.mlp.{name}": shape for name, shape in feed.items()},
+        }
+
+
+def _layers(flat: Mapping[str, object], count: int, origin: str) -> tuple[int, ...]:
+    """Layers by the number of the layer whose output is meant, -1 for the embedding.
+
+    SpecForge and SGLang number outputs, in `eagle_config`; vLLM, and so the speculators form,
+    numbers inputs. Both take the inputs of layers 2, n / 2 and n - 3 where nothing is said.
+    """
+    inner = flat.get("eagle_config")
+    nested = ConfigFields(inner, origin).counts(_IDS) if isinstance(inner, Mapping) else ()
+    if nested:
+        return nested
+    given = ConfigFields(flat, origin).counts(_IDS)
+    return tuple(layer - 1 for layer in given or (2, count // 2, count - 3))
+
+
 class _Layer:
     """The one decoder layer; its attention reads twice the width."""
 
-    sizes: Eagle3Config
-    rotation: Rotation
-    embedding_norm: Norm
-    state_norm: Norm
-    queries: Linear
-    keys: Linear
-    values: Linear
-    out: Linear
-    second_norm: Norm
-    feed_forward: GatedFeedForward
+    def __init__(self, part: Part, sizes: Eagle3Config) -> None:
+        inner, eps = part.below("layers.0"), sizes.eps
+        self._is_normed = sizes.norm_before_residual
+        self._embedding_norm = Norm.read(inner, "input_layernorm", eps)
+        self._state_norm = Norm.read(inner, "hidden_norm", eps)
+        self._attention = Attention(sizes.attention, inner.below("self_attn"), eps)
+        self._second_norm = Norm.read(inner, "post_attention_layernorm", eps)
+        self._feed_forward = GatedFeedForward.read(inner.below("mlp"), sizes.feed)
 
-    @staticmethod
-    def take(table: WeightTable, sizes: Eagle3Config, rotation: Rotation) -> "_Layer":
-        name, hidden, eps = "layers.0", sizes.hidden, sizes.eps
-        inner = f"{name}.self_attn"
-        all_heads, kept = sizes.heads * sizes.head_size, sizes.kv_heads * sizes.head_size
-        return _Layer(
-            sizes,
-            rotation,
-            Norm.take(table, f"{name}.input_layernorm", hidden, eps),
-            Norm.take(table, f"{name}.hidden_norm", hidden, eps),
-            Linear.take(table, f"{inner}.q_proj", all_heads, 2 * hidden),
-            Linear.take(table, f"{inner}.k_proj", kept, 2 * hidden),
-            Linear.take(table, f"{inner}.v_proj", kept, 2 * hidden),
-            Linear.take(table, f"{inner}.o_proj", hidden, all_heads),
-            Norm.take(table, f"{name}.post_attention_layernorm", hidden, eps),
-            GatedFeedForward.take(table, f"{name}.mlp", hidden, sizes.inner),
-        )
-
-    def __call__(self, embedded: mx.array, state: mx.array, cache: AttentionCache) -> mx.array:
+    def __call__(self, embedded: mx.array, state: mx.array, cache: LayerCache) -> mx.array:
         """Both [1, T, H] -> [1, T, H]."""
-        normed = self.state_norm(state)
-        residual = normed if self.sizes.norm_before_residual else state
-        joined = mx.concatenate([self.embedding_norm(embedded), normed], axis=-1)
-        x = residual + self._attend(joined, cache)
-        return self.feed_forward.onto(x, self.second_norm(x))
-
-    def _attend(self, x: mx.array, cache: AttentionCache) -> mx.array:
-        sizes, rows = self.sizes, x.shape[1]
-
-        def by_head(part: Linear, heads: int) -> mx.array:
-            return part(x).reshape(1, rows, heads, sizes.head_size).transpose(0, 2, 1, 3)
-
-        queries = self.rotation(by_head(self.queries, sizes.heads), cache.length)
-        keys = self.rotation(by_head(self.keys, sizes.kv_heads), cache.length)
-        seen = cache.write(keys, by_head(self.values, sizes.kv_heads))
-        attended = mx.fast.scaled_dot_product_attention(
-            queries,
-            seen.keys,
-            seen.values,
-            scale=sizes.head_size**-0.5,
-            mask="causal" if rows > 1 else None,
-        )
-        return self.out(attended.transpose(0, 2, 1, 3).reshape(1, rows, -1))
+        normed = self._state_norm(state)
+        residual = normed if self._is_normed else state
+        joined = mx.concatenate([self._embedding_norm(embedded), normed], axis=-1)
+        x = self._attention.onto(residual, joined, cache, Masks())
+        return self._feed_forward.onto(x, self._second_norm(x))
 
 
 class Eagle3:
@@ -99,12 +158,11 @@ class Eagle3:
         self._vocabulary = target.adapter.vocabulary
         self._d2t = d2t
         self.target: FeatureAdapter = target.with_residuals(sizes.layers, origin)
-        joined = len(sizes.layers) * sizes.target_hidden
-        self._fc = Linear.take(table, "fc", hidden, joined)
-        rotation = Rotation.read(sizes.config, sizes.head_size, origin)
-        self._layer = _Layer.take(table, sizes, rotation)
-        self._norm = Norm.take(table, "norm", hidden, sizes.eps)
-        self._output = Linear.take(table, "lm_head", sizes.draft_vocabulary, hidden)
+        part = Part(table, "", sizes.tensors())
+        self._fc = Linear.read(part, "fc")
+        self._layer = _Layer(part, sizes)
+        self._norm = Norm.read(part, "norm", sizes.eps)
+        self._output = Linear.read(part, "lm_head")
         self._embed = target.embed
         if "embed_tokens.weight" in table:
             matrix = table.take_matrix("embed_tokens", self._vocabulary, hidden)
@@ -151,9 +209,7 @@ class Eagle3:
         """
         is_own = hidden.shape[-1] == self._hidden
         state = hidden if is_own else self._fc(self.target.features(hidden))
-        cache = caches.layers[0]
-        assert isinstance(cache, AttentionCache)
-        return self._layer(self._embed(tokens), state, cache)
+        return self._layer(self._embed(tokens), state, caches.layers[0])
 
     def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
         """Its states -> float32 logits [1, T, V]; tokens it does not know are -inf."""

@@ -8,21 +8,142 @@ width; the first state is the target's after its final norm. An ordered output h
 the clusters of tokens whose centroids fit best.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import mlx.core as mx
 import numpy as np
-from mlx.nn.layers.activations import gelu_approx
 
-from mlx_engine.models.drafters.feature_adapter import FeatureAdapter
-from mlx_engine.models.drafters.gemma4_assistant_config import AssistantConfig
-from mlx_engine.models.drafters.rotation import Rotation
-from mlx_engine.models.drafters.target import check_widths
-from mlx_engine.models.layers import Embedding, Linear, Norm
-from mlx_engine.models.mlx_lm_trunk.gemma4 import Gemma4Adapter, SharedLayer
-from mlx_engine.models.weights import WeightTable
-from mlx_engine.values.errors import BadModelFile
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.drafters.target import FeatureAdapter, check_widths
+from mlx_engine.models.layers import Embedding, Linear, Norm, Rotation, gelu_tanh
+from mlx_engine.models.mlx_lm_trunk.gemma4 import Gemma4Adapter, SharedLayer, with_head_sizes
+from mlx_engine.models.rope import rope_of
+from mlx_engine.models.specs import Rope, Shapes
+from mlx_engine.models.weights import Part, WeightTable
+from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+
+MODEL_TYPES = ("gemma4_assistant", "gemma4_unified_assistant")
+
+_FULL, _SLIDING = "full_attention", "sliding_attention"
+_NORMS = ("input", "post_attention", "pre_feedforward", "post_feedforward")
+_ROTATIONS: dict[str, dict[str, object]] = {
+    _FULL: {
+        "rope_type": "proportional",
+        "partial_rotary_factor": 0.25,
+        "rope_theta": 1e6,
+    },
+    _SLIDING: {"rope_type": "default", "rope_theta": 1e4},
+}
+"""What is left out of a config where it is the default."""
+
+
+@dataclass(frozen=True, slots=True)
+class AssistantConfig:
+    """Sizes; layer_types: "full_attention" or "sliding_attention" for each layer.
+
+    centroids: clusters of the vocabulary, 0 for a plain output head; chosen: how many are looked
+    into. ropes: of each kind of layer.
+    """
+
+    target_hidden: int
+    hidden: int
+    inner: int
+    heads: int
+    sliding_size: int
+    full_size: int
+    eps: float
+    vocabulary: int
+    layer_types: tuple[str, ...]
+    ropes: Mapping[str, Rope]
+    centroids: int
+    chosen: int
+
+    @staticmethod
+    def read(config: Mapping[str, object], origin: str) -> "AssistantConfig":
+        """BadModelFile for a wrong key, UnsupportedModel for variants that are not run."""
+        flat = with_head_sizes(config)
+        fields = ConfigFields(flat, origin)
+        if fields.count("hidden_size_per_layer_input", 0, least=0) or fields.flag(
+            "enable_moe_block", default=False
+        ):
+            raise UnsupportedModel(
+                f"{origin}: assistants with experts or embeddings of each layer are not run."
+            )
+        types = fields.words("layer_types")
+        unknown = [kind for kind in types if kind not in _ROTATIONS]
+        if unknown or len(types) != fields.count("num_hidden_layers"):
+            raise fields.wrong("layer_types", list(types), "the kind of every layer")
+        size = fields.count("head_dim")
+        full_size = fields.count("global_head_dim", size)
+        vocabulary = fields.count("vocab_size")
+        ordered = fields.flag("use_ordered_embeddings", default=False)
+        centroids = fields.count("num_centroids", 2048) if ordered else 0
+        chosen = fields.count("centroid_intermediate_top_k", 32)
+        if centroids and (vocabulary % centroids or chosen > centroids):
+            raise BadModelFile(
+                f"{origin}: {centroids} centroids, {chosen} of them looked into, do not go with a "
+                f"vocabulary of {vocabulary}. Get the config again."
+            )
+        return AssistantConfig(
+            target_hidden=fields.count("backbone_hidden_size"),
+            hidden=fields.count("hidden_size"),
+            inner=fields.count("intermediate_size"),
+            heads=fields.count("num_attention_heads"),
+            sliding_size=size,
+            full_size=full_size,
+            eps=fields.number("rms_norm_eps", 1e-6),
+            vocabulary=vocabulary,
+            layer_types=types,
+            ropes=_ropes(flat, {_FULL: full_size, _SLIDING: size}, origin),
+            centroids=centroids,
+            chosen=chosen,
+        )
+
+    def size_of(self, kind: str) -> int:
+        """Elements of a head in layers of this kind."""
+        return self.full_size if kind == _FULL else self.sliding_size
+
+    def tensors(self) -> Shapes:
+        """Names and shapes."""
+        hidden, target = self.hidden, self.target_hidden
+        made: Shapes = {
+            "pre_projection.weight": (hidden, 2 * target),
+            "post_projection.weight": (target, hidden),
+            "norm.weight": (hidden,),
+            "embed_tokens.weight": (self.vocabulary, hidden),
+        }
+        if self.centroids:
+            made["masked_embedding.centroids.weight"] = (self.centroids, hidden)
+        for number, kind in enumerate(self.layer_types):
+            name, queries = f"layers.{number}.", self.heads * self.size_of(kind)
+            made |= {f"{name}{norm}_layernorm.weight": (hidden,) for norm in _NORMS}
+            made |= {
+                f"{name}self_attn.q_norm.weight": (self.size_of(kind),),
+                f"{name}self_attn.q_proj.weight": (queries, hidden),
+                f"{name}self_attn.o_proj.weight": (hidden, queries),
+                f"{name}mlp.gate_proj.weight": (self.inner, hidden),
+                f"{name}mlp.up_proj.weight": (self.inner, hidden),
+                f"{name}mlp.down_proj.weight": (hidden, self.inner),
+                f"{name}layer_scalar": (1,),
+            }
+        return made
+
+
+def _ropes(config: Mapping[str, object], sizes: Mapping[str, int], origin: str) -> dict[str, Rope]:
+    """Of each kind of layer; what a config leaves out is the default."""
+    text = config.get("text_config")
+    inner = dict(text) if isinstance(text, Mapping) else dict(config)
+    if inner.get("rope_parameters") is None:
+        inner["rope_parameters"] = _ROTATIONS
+    fields = ConfigFields(inner, origin)
+    given = inner["rope_parameters"]
+    if not isinstance(given, Mapping) or not all(
+        isinstance(given.get(kind), Mapping) for kind in _ROTATIONS
+    ):
+        raise fields.wrong("rope_parameters", given, "an object for each kind of layer")
+    return {kind: rope_of(fields, sizes[kind], kind=kind) for kind in _ROTATIONS}
 
 
 class SeenRows(NamedTuple):
@@ -45,63 +166,39 @@ class TargetRows(NamedTuple):
 
     def of(self, kind: str) -> SeenRows:
         """By the config's name of the kind."""
-        return self.full if kind == "full_attention" else self.sliding
+        return self.full if kind == _FULL else self.sliding
 
 
-@dataclass(frozen=True, slots=True)
 class _Layer:
     """Attention with queries only, and a gated feed-forward; norms before and after each."""
 
-    kind: str
-    size: int
-    rotation: Rotation
-    norms: tuple[Norm, Norm, Norm, Norm]
-    query_norm: Norm
-    queries: Linear
-    out: Linear
-    gate: Linear
-    up: Linear
-    down: Linear
-    scalar: mx.array
-
-    @staticmethod
-    def take(table: WeightTable, sizes: AssistantConfig, number: int, eps: float) -> "_Layer":
-        name, kind, hidden = f"layers.{number}", sizes.layer_types[number], sizes.hidden
-        size = sizes.full_size if kind == "full_attention" else sizes.sliding_size
-        before, after, second, last = (
-            Norm.take(table, f"{name}.{part}_layernorm", hidden, eps)
-            for part in ("input", "post_attention", "pre_feedforward", "post_feedforward")
-        )
-        return _Layer(
-            kind,
-            size,
-            Rotation.read({"rope_parameters": sizes.rotations[kind]}, size, table.origin),
-            (before, after, second, last),
-            Norm.take(table, f"{name}.self_attn.q_norm", size, eps),
-            Linear.take(table, f"{name}.self_attn.q_proj", sizes.heads * size, hidden),
-            Linear.take(table, f"{name}.self_attn.o_proj", hidden, sizes.heads * size),
-            Linear.take(table, f"{name}.mlp.gate_proj", sizes.inner, hidden),
-            Linear.take(table, f"{name}.mlp.up_proj", sizes.inner, hidden),
-            Linear.take(table, f"{name}.mlp.down_proj", hidden, sizes.inner),
-            table.take(f"{name}.layer_scalar", (1,)),
-        )
+    def __init__(self, part: Part, sizes: AssistantConfig, kind: str) -> None:
+        inner, feed, eps = part.below("self_attn"), part.below("mlp"), sizes.eps
+        self._kind, self._size = kind, sizes.size_of(kind)
+        self._rotate = Rotation(sizes.ropes[kind])
+        self._norms = [Norm.read(part, f"{name}_layernorm", eps) for name in _NORMS]
+        self._query_norm = Norm.read(inner, "q_norm", eps)
+        self._queries, self._out = Linear.read(inner, "q_proj"), Linear.read(inner, "o_proj")
+        self._gate, self._up = Linear.read(feed, "gate_proj"), Linear.read(feed, "up_proj")
+        self._down = Linear.read(feed, "down_proj")
+        self._scalar = part.vector("layer_scalar")
 
     def __call__(self, x: mx.array, rows: TargetRows) -> mx.array:
         """[1, 1, H] -> [1, 1, H]."""
-        before, after, second, last = self.norms
+        before, after, second, last = self._norms
         x = x + after(self._attend(before(x), rows))
         inner = second(x)
-        x = x + last(self.down(gelu_approx(self.gate(inner)) * self.up(inner)))
-        return x * self.scalar.astype(x.dtype)
+        x = x + last(self._down(gelu_tanh(self._gate(inner)) * self._up(inner)))
+        return x * self._scalar.astype(x.dtype)
 
     def _attend(self, x: mx.array, rows: TargetRows) -> mx.array:
-        queries = self.queries(x).reshape(1, 1, -1, self.size)
-        queries = self.query_norm(queries).transpose(0, 2, 1, 3)
-        seen = rows.of(self.kind)
+        queries = self._queries(x).reshape(1, 1, -1, self._size)
+        queries = self._query_norm(queries).transpose(0, 2, 1, 3)
+        seen = rows.of(self._kind)
         attended = mx.fast.scaled_dot_product_attention(
-            self.rotation(queries, rows.length), seen.keys, seen.values, scale=1.0, mask=seen.mask
+            self._rotate(queries, rows.length), seen.keys, seen.values, scale=1.0, mask=seen.mask
         )
-        return self.out(attended.transpose(0, 2, 1, 3).reshape(1, 1, -1))
+        return self._out(attended.transpose(0, 2, 1, 3).reshape(1, 1, -1))
 
 
 class Gemma4Assistant:
@@ -114,25 +211,24 @@ class Gemma4Assistant:
         token_ordering: mx.array | None,
         target: Gemma4Adapter,
     ) -> None:
-        origin, hidden = table.origin, sizes.hidden
+        origin = table.origin
         self.full, self.sliding = _checked_layers(sizes, token_ordering, target, origin)
         self._sizes, self._origin = sizes, origin
         self._embed = target.embed
         self._token_ordering = token_ordering
         self.target = FeatureAdapter(target, target.forward_with_keys)
-        self._join = Linear.take(table, "pre_projection", hidden, 2 * sizes.target_hidden)
-        self._project = Linear.take(table, "post_projection", sizes.target_hidden, hidden)
+        part = Part(table, "", sizes.tensors())
+        self._join = Linear.read(part, "pre_projection")
+        self._project = Linear.read(part, "post_projection")
         self._layers = [
-            _Layer.take(table, sizes, n, sizes.eps) for n in range(len(sizes.layer_types))
+            _Layer(part.below(f"layers.{n}"), sizes, kind)
+            for n, kind in enumerate(sizes.layer_types)
         ]
-        self._norm = Norm.take(table, "norm", hidden, sizes.eps)
-        matrix = table.take_matrix("embed_tokens", sizes.vocabulary, hidden)
+        self._norm = Norm.read(part, "norm", sizes.eps)
+        matrix = part.matrix("embed_tokens")
         self._output, self._rows = Linear(matrix), Embedding(matrix, self._norm.weight.dtype)
-        self._centroids = (
-            Linear.take(table, "masked_embedding.centroids", sizes.centroids, hidden)
-            if sizes.centroids
-            else None
-        )
+        centroids = "masked_embedding.centroids"
+        self._centroids = Linear.read(part, centroids) if sizes.centroids else None
         table.check_all_used()
         ordering = () if token_ordering is None else (token_ordering,)
         self.arrays = (*table.handed_out, *ordering)

@@ -101,6 +101,16 @@ def test_layers_of_two_kinds() -> None:
     assert rope_of(fields, HEAD) == Rope(HEAD, 1e6, (8.0,) * (HEAD // 2))
 
 
+def test_pairs_that_stand_still() -> None:
+    """Gemma 4 rotates a quarter of the pairs, as if all were rotated."""
+    given: dict[str, object] = {"rope_type": "proportional", "factor": 1.0, "rope_theta": 5e5}
+    given["partial_rotary_factor"] = 0.25
+    rope = rope_of(ConfigFields(config({"rope_parameters": given}), "tiny"), HEAD)
+    wanted, magnitude = of_transformers(given)
+    np.testing.assert_allclose(frequencies(rope), wanted, rtol=1e-5)
+    assert (rope.width, rope.magnitude, magnitude) == (HEAD, 1.0, 1.0)
+
+
 def test_the_trained_length_outside_wins() -> None:
     """As Phi-3's configs have it."""
     scaling = {"type": "longrope", "short_factor": [1.0] * 32, "long_factor": [2.0] * 32}
