@@ -106,9 +106,9 @@ class Router:
         if spec.kept_groups == spec.groups:
             return liked
         grouped = liked.reshape(len(liked), spec.groups, -1)
-        best_two = mx.topk(grouped, min(2, grouped.shape[-1]), axis=-1).sum(axis=-1)
+        best = mx.topk(grouped, min(spec.best_of_group, grouped.shape[-1]), axis=-1).sum(axis=-1)
         left_out = spec.groups - spec.kept_groups
-        worst = mx.argpartition(best_two, kth=left_out - 1, axis=-1)[:, :left_out, None]
+        worst = mx.argpartition(best, kth=left_out - 1, axis=-1)[:, :left_out, None]
         kept = mx.put_along_axis(grouped, worst, mx.array(-mx.inf), axis=1)
         return kept.reshape(liked.shape)
 

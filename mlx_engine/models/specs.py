@@ -247,10 +247,10 @@ class Experts:
 
     The router's scores are a softmax over all experts or a sigmoid of each, in float32. The choice
     falls on the highest of score + choice bias (if any), within the `kept_groups` groups of equal
-    size whose two best add up to most. Weights are the scores of those chosen: where `normalise`,
-    divided by their sum (or by least_sum, if that is more); times `scale`. router_bias: of the
-    product itself. float32_router: whether that product is one of float32. shared: None for none;
-    shared_gate: whether it is multiplied by a sigmoid of its own.
+    size whose `best_of_group` best add up to most. Weights are the scores of those chosen: where
+    `normalise`, divided by their sum (or by least_sum, if that is more); times `scale`.
+    router_bias: of the product itself. float32_router: whether that product is one of float32.
+    shared: None for none; shared_gate: whether it is multiplied by a sigmoid of its own.
     """
 
     count: int
@@ -262,6 +262,7 @@ class Experts:
     float32_router: bool = False
     groups: int = 1
     kept_groups: int = 1
+    best_of_group: int = 2
     normalise: bool = True
     least_sum: float = 0.0
     scale: float = 1.0

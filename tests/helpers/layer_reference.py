@@ -128,7 +128,7 @@ def experts(spec: Experts, w: Weights, x: Floats) -> Floats:
     made = np.zeros_like(x)
     for row in range(len(x)):
         groups = liked[row].reshape(spec.groups, -1)
-        best = np.sort(groups, axis=-1)[:, -2:].sum(-1)
+        best = np.sort(groups, axis=-1)[:, -spec.best_of_group :].sum(-1)
         kept = np.argsort(best)[-spec.kept_groups :]
         allowed = np.full(groups.shape, -np.inf)
         allowed[kept] = groups[kept]

@@ -91,6 +91,7 @@ EXPERTS = {
     "choice bias": Experts(8, 3, FEED, score="sigmoid", choice_bias=True, scale=2.5),
     "groups": MANY,
     "groups, float32": replace(MANY, float32_router=True, shared=FeedForward(32, limit=0.3)),
+    "groups by their best": replace(MANY, best_of_group=1),
     "least sum": Experts(8, 3, FEED, choice_bias=True, least_sum=0.9),
     "limit": Experts(6, 2, FeedForward(48, limit=0.2), score="sigmoid"),
 }
