@@ -115,6 +115,6 @@ def load(
 def inspect(path: str | Path | None = None, *, heads: str | Path | None = None) -> ModelDescription:
     """Describe a model from its headers alone, without loading it. Raises EngineError."""
     from mlx_engine.built_in_model import built_in_model
-    from mlx_engine.loading.inspect_model import inspect_model
+    from mlx_engine.loading.describe import inspect_model
 
     return inspect_model(path, built_in_model(), None if heads is None else Path(heads))

@@ -6,7 +6,7 @@ import mlx.core as mx
 
 from metal_kernels.choice import KERNELS, Kernels
 from mlx_engine.drafting.head_check import TEXT, measure_fit, misfit
-from mlx_engine.loading.load_model import LoadedModel
+from mlx_engine.loading.load import LoadedModel
 from mlx_engine.models.contract import Adapter
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import Numerics

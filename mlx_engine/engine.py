@@ -25,7 +25,7 @@ from mlx_engine.drafting.output_head import OutputShelf
 from mlx_engine.drafting.sources import DraftKit
 from mlx_engine.kernel_choice.kernels_here import kernel_states, kernels_here, launcher_here
 from mlx_engine.loading.draft_model import DraftModel, open_draft_model
-from mlx_engine.loading.load_model import LoadedModel, load_model
+from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.sampling.position_noise import noise_by
 from mlx_engine.text.chat_template import PLAIN_STOP, fallback_template
 from mlx_engine.values.conversation import Generation

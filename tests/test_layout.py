@@ -88,7 +88,7 @@ CONTRACT = {"mlx_engine/cache/contract.py": "", "mlx_engine/values/errors.py": "
         ("mlx_engine/text/a.py", "import mlx_engine.cache.contract"),
         ("mlx_engine/cache/a.py", "def f():\n    from mlx_engine.models import registry"),
         ("mlx_engine/decoding/a.py", "import metal_kernels"),
-        ("mlx_engine/decoding/a.py", "from mlx_engine.loading import load_model"),
+        ("mlx_engine/decoding/a.py", "from mlx_engine.loading import load"),
         ("mlx_engine/decoding/a.py", "from mlx_engine import Engine"),
         ("mlx_engine/engine.py", "from mlx_engine.command_line import run"),
         ("mlx_engine/command_line/a.py", "from mlx_engine.cache.contract import LayerCache"),

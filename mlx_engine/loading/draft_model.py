@@ -1,20 +1,127 @@
 """A model to draft with, checked when its target is loaded and read when first used."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
-from mlx_engine.loading.drafter_files import DrafterFiles, bring_in, build_drafter, read_drafter
-from mlx_engine.loading.load_model import LoadedModel, load_model
-from mlx_engine.loading.locate_model import locate_model
-from mlx_engine.loading.model_folder import ModelFiles
-from mlx_engine.loading.model_headers import read_headers
+import mlx.core as mx
+
+from mlx_engine.loading.arrays import cast_floats, evaluate_arrays
+from mlx_engine.loading.find import ModelFiles, locate_model
+from mlx_engine.loading.fp8 import join_fp8
+from mlx_engine.loading.headers import read_headers
+from mlx_engine.loading.json_file import read_json_object
+from mlx_engine.loading.load import LoadedModel, load_model
+from mlx_engine.loading.load_tensors import load_tensors
+from mlx_engine.loading.safetensors import TensorInfo, merge_headers
 from mlx_engine.loading.text_parts import read_text_parts
 from mlx_engine.models.contract import Adapter
 from mlx_engine.models.drafters import Drafter
+from mlx_engine.models.drafters.dflash import DFlash, DFlashConfig, is_dflash
+from mlx_engine.models.drafters.eagle3 import Eagle3, Eagle3Config, is_eagle3, plain_name
+from mlx_engine.models.drafters.gemma4_assistant import MODEL_TYPES as GEMMA4_ASSISTANTS
+from mlx_engine.models.drafters.gemma4_assistant import AssistantConfig, Gemma4Assistant
+from mlx_engine.models.drafters.target import draft_target
+from mlx_engine.models.mlx_lm_trunk.gemma4 import Gemma4Adapter
+from mlx_engine.models.weights import WeightTable
 from mlx_engine.text.tokenizer import first_difference
-from mlx_engine.values.errors import BadOption, EngineError
+from mlx_engine.values.errors import BadModelFile, BadOption, EngineError
 from mlx_engine.values.options import LoadOptions
 from mlx_engine.values.reason import Reason
+
+DrafterKind = Literal["eagle3", "gemma4-assistant", "dflash"]
+_BUFFERS = ("t2d",)
+"""Tensors that say again what others say."""
+
+_ORDERING = "masked_embedding.token_ordering"
+_NUMBERS = ("d2t", _ORDERING)
+"""Tensors of whole numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterFiles:
+    """Config and tensor headers of a draft model of a kind that reads its target."""
+
+    kind: DrafterKind
+    origin: str
+    config: Mapping[str, object]
+    tensors: Mapping[str, TensorInfo]
+
+    @property
+    def nbytes(self) -> int:
+        """Of all its tensors."""
+        return sum(info.nbytes for info in self.tensors.values())
+
+
+def read_drafter(files: ModelFiles) -> DrafterFiles | None:
+    """The headers, if the files are of such a kind; None for models that run by themselves."""
+    if files.kind == "gguf":
+        return None
+    config = read_json_object(files.config)
+    tensors = join_fp8(merge_headers(files.shards), config, str(files.config))
+    kind = _kind(config, tensors)
+    return DrafterFiles(kind, str(files.root), config, tensors) if kind else None
+
+
+def _kind(config: Mapping[str, object], tensors: Mapping[str, TensorInfo]) -> DrafterKind | None:
+    if config.get("model_type") in GEMMA4_ASSISTANTS:
+        return "gemma4-assistant"
+    if is_dflash(config):
+        return "dflash"
+    return "eagle3" if is_eagle3(tensors) else None
+
+
+def build_drafter(files: DrafterFiles, target: Adapter) -> Drafter:
+    """The drafter, its arrays lazy; raises BadModelFile, UnsupportedModel for what does not fit."""
+    metal = mx.metal.is_available()
+    stored = load_tensors(files.tensors, metal=metal)
+    arrays = cast_floats({plain_name(name): array for name, array in stored.items()}, metal=metal)
+    for name in _BUFFERS:
+        arrays.pop(name, None)
+    numbers = {name: arrays.pop(name) for name in _NUMBERS if name in arrays}
+    table = WeightTable(arrays, files.origin, for_cpu=not metal)
+    return _BUILD[files.kind](files, table, numbers, target)
+
+
+Numbers = Mapping[str, mx.array]
+
+
+def _eagle3(files: DrafterFiles, table: WeightTable, numbers: Numbers, target: Adapter) -> Drafter:
+    lends = draft_target(target, files.origin)
+    sizes = Eagle3Config.read(files.config, lends.layers, files.origin)
+    return Eagle3(sizes, table, numbers.get("d2t"), lends)
+
+
+def _assistant(
+    files: DrafterFiles, table: WeightTable, numbers: Numbers, target: Adapter
+) -> Drafter:
+    if not isinstance(target, Gemma4Adapter):
+        raise BadModelFile(
+            f"{files.origin}: is the assistant of a Gemma 4 model and reads what that computes; "
+            "this model is another. Take a draft model for this one."
+        )
+    sizes = AssistantConfig.read(files.config, files.origin)
+    return Gemma4Assistant(sizes, table, numbers.get(_ORDERING), target)
+
+
+def _dflash(files: DrafterFiles, table: WeightTable, numbers: Numbers, target: Adapter) -> Drafter:
+    del numbers
+    lends = draft_target(target, files.origin)
+    return DFlash(DFlashConfig.read(files.config, files.origin), table, lends)
+
+
+_BUILD: Mapping[DrafterKind, Callable[[DrafterFiles, WeightTable, Numbers, Adapter], Drafter]] = {
+    "eagle3": _eagle3,
+    "gemma4-assistant": _assistant,
+    "dflash": _dflash,
+}
+
+
+def bring_in(drafter: Drafter, origin: str) -> None:
+    """Read its arrays and check what only values tell. Raises BadModelFile, OutOfMemory."""
+    evaluate_arrays(drafter.arrays, origin, None, None)
+    drafter.check_values()
 
 
 class DraftModel(Protocol):

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from mlx_engine.loading.model_headers import ModelHeaders
+from mlx_engine.loading.headers import ModelHeaders
 from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.gguf_tokenizer import template_from_gguf, tokenizer_from_gguf
 from mlx_engine.text.tokenizer import Tokenizer

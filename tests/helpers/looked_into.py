@@ -6,8 +6,8 @@ from tiny_published import publish
 from transformers import AutoModelForCausalLM
 
 import mlx_engine
-from mlx_engine.loading.drafter_files import bring_in, build_drafter, read_drafter
-from mlx_engine.loading.locate_model import locate_model
+from mlx_engine.loading.draft_model import bring_in, build_drafter, read_drafter
+from mlx_engine.loading.find import locate_model
 
 
 class Target:

@@ -12,7 +12,7 @@ from tiny_qwen3_5 import write_tiny_qwen3_5
 from mlx_engine.cache.layer_caches import LayerCaches
 from mlx_engine.decoding.session import Session
 from mlx_engine.engine import Engine
-from mlx_engine.loading.load_model import load_model
+from mlx_engine.loading.load import load_model
 from mlx_engine.models.contract import Adapter
 from mlx_engine.values.events import (
     Event,

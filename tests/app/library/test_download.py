@@ -19,7 +19,7 @@ from app.library.download import (
     plan_download,
 )
 from app.library.hub import HubModel
-from mlx_engine.loading.locate_model import cached_folder
+from mlx_engine.loading.find import cached_folder
 
 MODEL = HubModel("org/small")
 WEIGHTS = bytes(range(256)) * 20_000  # five pieces of a megabyte

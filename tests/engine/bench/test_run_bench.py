@@ -15,7 +15,7 @@ from mlx_engine.bench.card import card
 from mlx_engine.bench.report import PARTS, BenchReport, Part, Plan, quick_plan
 from mlx_engine.bench.run_bench import run_bench
 from mlx_engine.engine import Engine, open_engine
-from mlx_engine.loading.load_model import load_model
+from mlx_engine.loading.load import load_model
 from mlx_engine.values.conversation import Generation
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
 

@@ -6,7 +6,7 @@ from tiny_nextn import LAYER, TYPES, publish, rewrite
 
 from mlx_engine.check_model import with_head_check
 from mlx_engine.drafting.head_check import TEXT, measure_fit
-from mlx_engine.loading.load_model import load_model
+from mlx_engine.loading.load import load_model
 from mlx_engine.values.options import LoadOptions
 
 TOKEN = 42

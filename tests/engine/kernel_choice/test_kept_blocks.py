@@ -17,10 +17,10 @@ import mlx_engine
 from metal_kernels.choice import ALL_ROWS, NO_KERNELS, Kernels, Work
 from mlx_engine.drafting.output_head import Vocabulary, make_output
 from mlx_engine.engine import Engine
+from mlx_engine.loading.find import locate_model
 from mlx_engine.loading.gguf.part import GgufPart
-from mlx_engine.loading.load_model import LoadedModel, load_model
-from mlx_engine.loading.locate_model import locate_model
-from mlx_engine.loading.model_headers import keep_blocks, read_headers
+from mlx_engine.loading.headers import keep_blocks, read_headers
+from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.models.few_rows import MOST_OF_BLOCKS
 from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions

@@ -11,7 +11,7 @@ from tiny_qwen3_5 import write_tiny_qwen3_5
 import mlx_engine
 from metal_kernels.choice import KERNELS, Kernels
 from mlx_engine.engine import Engine
-from mlx_engine.loading.load_model import load_model
+from mlx_engine.loading.load import load_model
 from mlx_engine.values.model_description import KernelState
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
 

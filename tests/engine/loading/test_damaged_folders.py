@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
-from mlx_engine.loading.inspect_model import inspect_model
-from mlx_engine.loading.load_model import load_model
+from mlx_engine.loading.describe import inspect_model
+from mlx_engine.loading.load import load_model
 from mlx_engine.values.errors import EngineError
 from mlx_engine.values.options import LoadOptions
 

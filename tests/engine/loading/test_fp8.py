@@ -18,8 +18,8 @@ from tiny_qwen3_5 import write_tiny_qwen3_5
 from tiny_qwen_experts import write_tiny_experts
 
 import mlx_engine
+from mlx_engine.loading.describe import inspect_model
 from mlx_engine.loading.fp8 import Block, join_fp8, unpacked_fp8
-from mlx_engine.loading.inspect_model import inspect_model
 from mlx_engine.loading.safetensors import BYTES_OF, merge_headers
 from mlx_engine.values.errors import BadModelFile, NumericsError
 

@@ -12,11 +12,11 @@ from tiny_gguf import write_tiny_gguf
 
 import mlx_engine
 from mlx_engine import DraftOptions, LoadOptions, SamplingOptions
+from mlx_engine.loading.find import locate_model
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.gguf.weights import load_gguf_arrays
+from mlx_engine.loading.headers import read_headers
 from mlx_engine.loading.load_tensors import load_for_later
-from mlx_engine.loading.locate_model import locate_model
-from mlx_engine.loading.model_headers import read_headers
 from mlx_engine.loading.safetensors import TensorInfo
 from mlx_engine.values.errors import BadModelFile
 

@@ -9,8 +9,8 @@ from tiny_nextn import LAYER, TYPES, publish, rewrite
 from tiny_published import edit_config
 
 import mlx_engine
-from mlx_engine.loading.inspect_model import inspect_model
-from mlx_engine.loading.load_model import load_model
+from mlx_engine.loading.describe import inspect_model
+from mlx_engine.loading.load import load_model
 from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.options import LoadOptions
 

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
-from mlx_engine.loading.load_model import load_model
-from mlx_engine.loading.rounded_head import rounded_head
+from mlx_engine.loading.load import load_model, rounded_head
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import LoadOptions
 

@@ -18,7 +18,7 @@ from tiny_stacks import (
 
 import mlx_engine
 from mlx_engine.check_model import with_head_check
-from mlx_engine.loading.load_model import load_model as load_files
+from mlx_engine.loading.load import load_model as load_files
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.mlx_lm_trunk.windows import windows_of
 from mlx_engine.values.options import LoadOptions

@@ -8,9 +8,9 @@ import pytest
 from tiny_nextn import LAYER, TYPES, publish, rewrite
 
 import mlx_engine
+from mlx_engine.loading.find import locate_model
+from mlx_engine.loading.headers import read_headers
 from mlx_engine.loading.load_tensors import load_tensors
-from mlx_engine.loading.locate_model import locate_model
-from mlx_engine.loading.model_headers import read_headers
 from mlx_engine.models.nextn.family import DEFINITIONS, NextnFamily
 from mlx_engine.models.weights import WeightTable
 

@@ -187,7 +187,7 @@ def test_packed_equals_unpacked(made, tmp_path, monkeypatch, kind, packed):
     unpacked = convert(tiny.folder, tmp_path / "u.gguf", storage=storage._replace(unpacked=True))
     wanted = logits(unpacked, tiny.tokens)
     assert relative(logits(file, tiny.tokens), wanted) < 1e-5
-    monkeypatch.setattr("mlx_engine.loading.load_model.CPU_LAYOUT_LIMIT", 0)
+    monkeypatch.setattr("mlx_engine.loading.load.CPU_LAYOUT_LIMIT", 0)
     assert relative(logits(file, tiny.tokens), wanted) < 1e-4
     described = mlx_engine.inspect(file)
     assert described.parameters == mlx_engine.inspect(tiny.folder).parameters

@@ -8,10 +8,10 @@ import pytest
 from tiny_gguf import write_tiny_gguf
 
 import mlx_engine
-from mlx_engine.loading.describe_model import describe
+from mlx_engine.loading.describe import describe
+from mlx_engine.loading.find import locate_model
 from mlx_engine.loading.gguf.weights import load_gguf_arrays
-from mlx_engine.loading.locate_model import locate_model
-from mlx_engine.loading.model_headers import ModelHeaders, read_headers
+from mlx_engine.loading.headers import ModelHeaders, read_headers
 from mlx_engine.values.options import LoadOptions
 
 

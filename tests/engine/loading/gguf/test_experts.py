@@ -52,7 +52,7 @@ def test_packed_experts(
 ) -> None:
     """As the same values in float32, kept packed or laid out for the CPU."""
     if not is_unpacked:
-        monkeypatch.setattr("mlx_engine.loading.load_model.CPU_LAYOUT_LIMIT", 0)
+        monkeypatch.setattr("mlx_engine.loading.load.CPU_LAYOUT_LIMIT", 0)
     packed, plain = tmp_path / "packed.gguf", tmp_path / "plain.gguf"
     joined = quantised is TYPES.Q8_0
     write_tiny_gguf_experts(packed, kind, quantised=quantised, joined_experts=joined)

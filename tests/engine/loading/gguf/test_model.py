@@ -18,7 +18,7 @@ from mlx_engine.loading.gguf.header import GgufTensor
 from mlx_engine.loading.gguf.model import read_gguf_model
 from mlx_engine.loading.gguf.part import Placement, parts_of
 from mlx_engine.loading.gguf.types import block_types
-from mlx_engine.loading.load_model import load_model
+from mlx_engine.loading.load import load_model
 from mlx_engine.values.errors import BadModelFile, EngineError, LoadStopped, UnsupportedModel
 
 TOKENS = [5, 9, 200, 31, 77, 8, 150, 2, 2, 64]

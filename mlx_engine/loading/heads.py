@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mlx_engine.loading.assembled_tensors import assemble
-from mlx_engine.loading.fp8 import join_fp8
-from mlx_engine.loading.gguf.model import read_gguf_model
-from mlx_engine.loading.gguf.part import GgufPart
-from mlx_engine.loading.model_folder import (
+from mlx_engine.loading.find import (
     UNSAFE_ENDINGS,
     ModelFiles,
     safetensors_in,
     unsafe_file,
 )
+from mlx_engine.loading.fp8 import join_fp8
+from mlx_engine.loading.gguf.model import read_gguf_model
+from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.safetensors import TensorInfo, are_alike, merge_headers
 from mlx_engine.models.family import Family
 from mlx_engine.models.specs import Shape

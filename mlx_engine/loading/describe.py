@@ -1,14 +1,15 @@
-"""Headers of a model -> its ModelDescription."""
+"""Headers of a model -> its ModelDescription, without MLX and before any weight is read."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import prod
+from pathlib import Path
 from typing import NamedTuple
 
+from mlx_engine.loading.find import ModelFiles, locate_model
 from mlx_engine.loading.fp8 import bytes_in_file
 from mlx_engine.loading.gguf.part import GgufPart
-from mlx_engine.loading.model_folder import ModelFiles
-from mlx_engine.loading.model_headers import ModelHeaders
+from mlx_engine.loading.headers import ModelHeaders, keep_blocks, read_headers
 from mlx_engine.loading.recommended_sampling import (
     Recommendation,
     read_recommendation,
@@ -17,7 +18,7 @@ from mlx_engine.loading.recommended_sampling import (
 from mlx_engine.loading.safetensors import BYTES_OF, TensorInfo
 from mlx_engine.models.family import Figures
 from mlx_engine.models.specs import Shape
-from mlx_engine.values.model_description import ModelDescription, TensorGroup
+from mlx_engine.values.model_description import Footprint, ModelDescription, TensorGroup
 from mlx_engine.values.options import LoadOptions
 
 _WORDS = {"BF16": "bfloat16", "F16": "float16", "F32": "float32", "F64": "float64"}
@@ -298,3 +299,31 @@ def _name(files: ModelFiles) -> str:
     if folder.parent.name == "snapshots" and folder.parent.parent.name.startswith("models--"):
         return folder.parent.parent.name.removeprefix("models--").replace("--", "/")
     return folder.name
+
+
+_HALF, _FLOAT = 2, 4
+"""Bytes of an element that is computed with: with Metal, and without."""
+
+
+def inspect_model(
+    path: str | Path | None, built_in: Path, heads: Path | None = None
+) -> ModelDescription:
+    """What would be loaded from `path` (None: from `built_in`), with Metal; for GGUF also without.
+
+    With Metal our kernels are taken to be in use: they alone read some blocks of a GGUF.
+
+    Raises EngineError.
+    """
+    headers, options = read_headers(locate_model(path, built_in), heads), LoadOptions(heads=heads)
+    with_metal = describe(keep_blocks(headers, _every_kernel), options, _HALF)
+    if headers.gguf is None:
+        return with_metal
+    wide = describe(headers, options, _FLOAT)
+    there = Footprint(wide.nbytes, wide.cache_bytes_per_token, wide.state_bytes)
+    return replace(with_metal, without_metal=there)
+
+
+def _every_kernel(kind: str, outputs: int, inputs: int) -> bool:
+    """As where all are in use."""
+    del kind, outputs, inputs
+    return True

@@ -7,10 +7,9 @@ import mlx.core as mx
 import pytest
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
-from mlx_engine.loading.describe_model import describe
-from mlx_engine.loading.inspect_model import inspect_model
-from mlx_engine.loading.locate_model import locate_model
-from mlx_engine.loading.model_headers import read_headers
+from mlx_engine.loading.describe import describe, inspect_model
+from mlx_engine.loading.find import locate_model
+from mlx_engine.loading.headers import read_headers
 from mlx_engine.values.options import LoadOptions, SamplingOptions
 
 REPOSITORY = Path(__file__).parents[3]
@@ -161,7 +160,7 @@ def test_inspecting_needs_no_mlx(tmp_path: Path) -> None:
     folder = write_tiny_qwen3_5(tmp_path / "m", bits=4)
     program = (
         "import sys; from pathlib import Path; "
-        "from mlx_engine.loading.inspect_model import inspect_model; "
+        "from mlx_engine.loading.describe import inspect_model; "
         "inspect_model(sys.argv[1], Path()); sys.exit('mlx.core' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program, folder], cwd=REPOSITORY, check=False)

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
-from mlx_engine.loading.load_model import LoadedModel, load_model
+from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.values.errors import (
     BadModelFile,
     BadTokenizer,

@@ -5,7 +5,7 @@ import mlx.core as mx
 import pytest
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
-from mlx_engine.loading.inspect_model import inspect_model
+from mlx_engine.loading.describe import inspect_model
 from mlx_engine.values.errors import (
     BadModelFile,
     ModelNotFound,

@@ -1,5 +1,6 @@
 """Files to a model that is ready to run, with every tensor accounted for."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -8,22 +9,20 @@ import mlx.core as mx
 
 from metal_kernels.choice import NO_KERNELS, Kernels, Work
 from mlx_engine.loading.arrays import Progress, Stop, cast_floats, element_bytes, evaluate_arrays
-from mlx_engine.loading.describe_model import describe
+from mlx_engine.loading.describe import describe
+from mlx_engine.loading.find import ModelFiles, locate_model
 from mlx_engine.loading.gguf.part import GgufPart
+from mlx_engine.loading.headers import ModelHeaders, keep_blocks, read_headers
+from mlx_engine.loading.heads import HeadTensors
 from mlx_engine.loading.load_tensors import load_for_later, load_tensors
-from mlx_engine.loading.locate_model import locate_model
-from mlx_engine.loading.model_folder import ModelFiles
-from mlx_engine.loading.model_headers import ModelHeaders, keep_blocks, read_headers
-from mlx_engine.loading.mtp_weights import HeadTensors
 from mlx_engine.loading.repack_cache import RepackCache
-from mlx_engine.loading.rounded_head import rounded_head
 from mlx_engine.loading.text_parts import read_text_parts
 from mlx_engine.models.contract import Adapter
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.options import LoadOptions
+from mlx_engine.values.options import HeadBits, LoadOptions
 from mlx_engine.values.reason import Reason
 
 CPU_LAYOUT_LIMIT = 512 * 2**20
@@ -175,3 +174,25 @@ def _unpacked(description: ModelDescription) -> tuple[Reason, ...]:
         "machine multiplies about twice as fast."
     )
     return (Reason("unpacked-for-cpu", words),)
+
+
+GROUP = 64
+ROUTERS = (".gate.weight", ".shared_expert_gate.weight")
+"""Small matrices that choose experts; rounding them saves nothing and sends tokens elsewhere."""
+
+
+def rounded_head(arrays: Mapping[str, mx.array], bits: HeadBits) -> dict[str, mx.array]:
+    """Canonical head arrays -> the same with dense matrices packed, lazily.
+
+    Matrices that are packed already, or whose rows are no multiple of GROUP, stay as they are.
+    """
+    packed: dict[str, mx.array] = {}
+    for name, array in arrays.items():
+        matrix = name.removesuffix(".weight")
+        is_dense = array.ndim == 2 and mx.issubdtype(array.dtype, mx.floating)
+        if not is_dense or name.endswith(ROUTERS) or array.shape[1] % GROUP:
+            packed[name] = array
+            continue
+        weight, scales, biases = mx.quantize(array, group_size=GROUP, bits=bits)
+        packed |= {name: weight, f"{matrix}.scales": scales, f"{matrix}.biases": biases}
+    return packed

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from mlx_engine.loading.locate_model import cached_folder, download_from_hub, locate_model
-from mlx_engine.loading.model_headers import read_headers
+from mlx_engine.loading.find import cached_folder, download_from_hub, locate_model
+from mlx_engine.loading.headers import read_headers
 from mlx_engine.values.errors import (
     BadModelFile,
     ModelNotFound,
