@@ -133,10 +133,10 @@ class GgufMetadata:
         value = self._table.get(whole, default)
         if not isinstance(value, np.ndarray):
             return (self.count(key, default),) * length
-        listed = [int(one) for one in value] if value.dtype.kind in "iub" else []
-        if len(listed) < max(1, length) or not all(0 <= one <= _MOST for one in listed):
+        listed = value[:length].tolist() if value.dtype.kind in "iub" else []
+        if value.size < max(1, length) or not all(0 <= one <= _MOST for one in listed):
             raise self._wrong(whole, value, f"a list of {length} whole numbers")
-        return tuple(listed[:length])
+        return tuple(listed)
 
     def count_at(self, key: str, layer: int, default: int | None = None) -> int:
         """The number for one layer, for layers behind the list's end the last."""

@@ -121,7 +121,8 @@ class _Cursor:
 
     def whole(self, nbytes: int) -> int:
         """A whole number from 0 on, the lowest byte first."""
-        return int.from_bytes(self._take(nbytes), "little")
+        start = self._pass(nbytes)
+        return int.from_bytes(self._data[start : self.offset], "little")
 
     def text(self, most: int | None = None) -> str:
         """A length and that many bytes of UTF-8; most: bytes allowed."""
@@ -130,8 +131,9 @@ class _Cursor:
             self.refuse(f"a text of {length} bytes where {self.left} are left")
         if most is not None and length > most:
             self.refuse(f"a name of {length} bytes, more than {most}")
+        start, self.offset = self.offset, self.offset + length
         try:
-            return self._take(length).decode()
+            return self._data[start : self.offset].decode()
         except UnicodeDecodeError:
             self.refuse("a text that is not UTF-8")
 
@@ -150,13 +152,15 @@ class _Cursor:
         if kind not in _NUMBERS:
             self.refuse(f"a value of the unknown type {kind}")
         dtype = np.dtype(_NUMBERS[kind])
-        return np.frombuffer(self._take(dtype.itemsize), dtype)[0].item()
+        return np.frombuffer(self._data, dtype, 1, self._pass(dtype.itemsize))[0].item()
 
-    def _take(self, nbytes: int) -> bytes:
-        if nbytes > self.left:
+    def _pass(self, nbytes: int) -> int:
+        """Where these bytes begin."""
+        start = self.offset
+        if nbytes > self._size - start:
             self.refuse("the file is cut short")
         self.offset += nbytes
-        return self._data[self.offset - nbytes : self.offset]
+        return start
 
     def _array(self, depth: int) -> NDArray[np.generic] | Sequence[object]:
         """Numbers are a view of the file, so even a large array of them costs nothing."""
@@ -165,8 +169,7 @@ class _Cursor:
             dtype = np.dtype(_NUMBERS.get(kind, "<u1"))
             if count > self.left // dtype.itemsize:
                 self.refuse(f"an array of {count} numbers where {self.left} bytes are left")
-            self.offset += count * dtype.itemsize
-            return np.frombuffer(self._data, dtype, count, self.offset - count * dtype.itemsize)
+            return np.frombuffer(self._data, dtype, count, self._pass(count * dtype.itemsize))
         if kind not in (_TEXT, _ARRAY):
             self.refuse(f"an array of the unknown type {kind}")
         if count > min(self.left // 8, self._strings_left):
