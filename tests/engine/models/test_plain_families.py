@@ -20,7 +20,7 @@ from tiny_published import VOCABULARY, WINDOW, edit_config, publish, published_l
 import mlx_engine
 from mlx_engine.drafting.contract import NoDraft
 from mlx_engine.engine import Engine
-from mlx_engine.loading.load_model import load_model
+from mlx_engine.loading.load import load_model
 from mlx_engine.models.registry import family_for
 from mlx_engine.values.options import LoadOptions, SamplingOptions
 
