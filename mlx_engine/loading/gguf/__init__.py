@@ -20,7 +20,7 @@ under published names that are still unread (part.py). Families know nothing of 
 | qwen2, qwen3, qwen3moe, gemma3, gpt-oss | of the same names | |
 
 All block types open but Q8_1 and Q1_0. Q2_K, Q6_K, Q8_K, IQ2_XS and IQ2_S, whose groups of 16 MLX
-does not have, are rounded to 8 bits (0.2 to 0.5 % of the values' RMS), unless a kernel of ours reads
-the block as it is (Q6_K, Q3_K, Q2_K, IQ4_NL, IQ4_XS); all others keep their values bit for bit where
-scales are float32, and to 2^-11 where they are float16, as with Metal.
+does not have, are rounded to 8 bits (0.2 to 0.5 % of the values' RMS), unless a kernel of ours
+reads the block as it is (Q6_K, Q3_K, Q2_K, IQ4_NL, IQ4_XS). All others keep their values bit for
+bit where scales are float32, and to 2^-11 where they are float16, as with Metal.
 """
