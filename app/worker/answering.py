@@ -6,7 +6,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, cast
 
-from app.worker.inbox import Interruptions
+from app.worker.inbox import Inbox, interruptions
 from app.worker.model_in_use import KeptChats
 from app.worker.replies import (
     INTERVAL_S,
@@ -113,11 +113,11 @@ class Answering:
 
     def __init__(
         self,
-        interruptions: Interruptions,
+        inbox: Inbox,
         reply: Callable[[Reply], None],
         count: Callable[[tuple[str, ...]], None],
     ) -> None:
-        self._interruptions = interruptions
+        self._inbox = inbox
         self._reply = reply
         self._count = count
 
@@ -148,7 +148,7 @@ class Answering:
 
     def _obey(self, chat_id: str, session: "Session", chats: KeptChats) -> None:
         """Do what was asked since the last event; the session must be inside an answer."""
-        for request in self._interruptions.new(chat_id):
+        for request in interruptions(self._inbox, chat_id, self._reply):
             match request:
                 case ChangeSettings():
                     chats.change(chat_id, request.settings)
@@ -158,7 +158,7 @@ class Answering:
                     self._count(request.texts)
             if isinstance(request, StopAnswer | CloseChat) and request.chat_id == chat_id:
                 session.stop()
-        if self._interruptions.is_ending():
+        if self._inbox.is_ending():
             session.stop()
 
 

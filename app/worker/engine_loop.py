@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from app.worker.answering import Answering
 from app.worker.contract import ModelSource
-from app.worker.inbox import Inbox, Interruptions
+from app.worker.inbox import Inbox
 from app.worker.model_in_use import ModelInUse
 from app.worker.replies import (
     AnswerFailed,
@@ -43,9 +43,8 @@ def serve(
     memory_bytes: what models and their caches may use on this machine. reply is called on this
     thread. No request ends the loop but Shutdown.
     """
-    interruptions = Interruptions(inbox, reply)
-    model = ModelInUse(source, interruptions, reply, memory_bytes)
-    desk = _Desk(model, interruptions, reply)
+    model = ModelInUse(source, inbox, reply, memory_bytes)
+    desk = _Desk(model, inbox, reply)
     while not isinstance(request := inbox.next(), Shutdown):
         try:
             desk.do(request)
@@ -58,12 +57,10 @@ def serve(
 class _Desk:
     """Hands each request to who does it; measures while there is nothing else to do."""
 
-    def __init__(
-        self, model: ModelInUse, interruptions: Interruptions, reply: Callable[[Reply], None]
-    ) -> None:
+    def __init__(self, model: ModelInUse, inbox: Inbox, reply: Callable[[Reply], None]) -> None:
         self._model = model
-        self._interruptions = interruptions
-        self._answering = Answering(interruptions, reply, self._count)
+        self._inbox = inbox
+        self._answering = Answering(inbox, reply, self._count)
         self._reply = reply
         self._measured: Engine | None = None
 
@@ -101,7 +98,7 @@ class _Desk:
         engine, self._measured = self._measured, None
         if engine is None or engine is not self._model.engine:
             return
-        costs = engine.measure_costs(lambda: not self._interruptions.is_idle())
+        costs = engine.measure_costs(lambda: not self._inbox.is_empty())
         if costs is None:
             self._measured = engine
         else:

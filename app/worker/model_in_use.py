@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from app.values.chat_settings import ChatSettings
 from app.worker.contract import ModelSource
-from app.worker.inbox import Interruptions
+from app.worker.inbox import Inbox, interruptions
 from app.worker.replies import (
     LoadCancelled,
     LoadFailed,
@@ -111,12 +111,12 @@ class ModelInUse:
     def __init__(
         self,
         source: ModelSource,
-        interruptions: Interruptions,
+        inbox: Inbox,
         reply: Callable[[Reply], None],
         memory_bytes: int,
     ) -> None:
         self._source = source
-        self._interruptions = interruptions
+        self._inbox = inbox
         self._reply = reply
         self._memory = memory_bytes
         self.engine: Engine | None = None
@@ -174,8 +174,8 @@ class ModelInUse:
 
     def _is_unwanted(self) -> bool:
         """Whether the load that runs was cancelled; what else cannot wait is done here."""
-        urgent = self._interruptions.new(None)
+        urgent = interruptions(self._inbox, None, self._reply)
         for closed in (r for r in urgent if isinstance(r, CloseChat)):
             self.forget(closed.chat_id)
         cancelled = any(isinstance(r, CancelLoad) for r in urgent)
-        return cancelled or self._interruptions.is_ending()
+        return cancelled or self._inbox.is_ending()
