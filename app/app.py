@@ -20,14 +20,12 @@ from app.control.downloads import Downloads
 from app.control.drops import DropController
 from app.control.figures import LiveFigures
 from app.control.files import FileController
-from app.control.kept_settings import KeptSettings
 from app.control.library import BUILT_IN, LibraryController
-from app.control.look import LookController
 from app.control.models import ModelController, model_name
 from app.control.offers import CardController, ChatModelController
 from app.control.open_chat import OpenChat
 from app.control.session import SessionController
-from app.control.settings import SettingsController
+from app.control.settings import KeptSettings, LookController, SettingsController
 from app.library.download import Hub
 from app.library.machine import this_machine
 from app.library.model_card import read_card

@@ -9,9 +9,8 @@ from app.control.chat import ChatController
 from app.control.chat_list import ChatListController
 from app.control.compare import CompareController
 from app.control.files import FileController
-from app.control.kept_settings import KeptSettings
-from app.control.look import LookController
 from app.control.models import ModelController
+from app.control.settings import KeptSettings, LookController
 from app.window.actions import Name
 from app.window.main_window import Panel
 from app.window.widgets import Widgets

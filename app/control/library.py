@@ -7,8 +7,8 @@ from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QFileDialog
 
 from app.control.downloads import Downloads
-from app.control.kept_settings import KeptSettings
 from app.control.offers import CardController
+from app.control.settings import KeptSettings
 from app.library.find_models import RECENT, FoundHere, FoundModel, look_around, usual_places
 from app.library.hub import HubModel, read_hub_link
 from app.library.machine import Machine, advice

@@ -7,8 +7,8 @@ from PySide6.QtCore import QObject
 
 from app.control.chat import ChatController
 from app.control.figures import LiveFigures
-from app.control.kept_settings import KeptSettings
 from app.control.models import ModelController
+from app.control.settings import KeptSettings
 from app.library.machine import Machine
 from app.library.model_card import make_card
 from app.values.app_settings import with_preset, without_preset

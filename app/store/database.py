@@ -1,4 +1,4 @@
-"""Reading and writing one open database; what SQLite reports comes out as errors of ours.
+"""One SQLite database: how it is opened, read and written; its errors come out as ours.
 
 Texts may be any str: what SQLite cannot keep is replaced (app.store.words.storable).
 """
@@ -7,11 +7,156 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from app.store.connection import known_errors, transaction
-from app.store.words import storable
-from app.values.errors import StoreDamaged, StoreReadOnly, StoreTooNew
+from app.store.words import index_column, storable
+from app.values.errors import (
+    StoreBusy,
+    StoreDamaged,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreTooNew,
+)
+
+Access = Literal["rwc", "ro", "immutable"]
+BUSY_TIMEOUT_MS = 500
+PAGES_BEFORE_CHECKPOINT = 4000
+
+_KNOWN: dict[int, tuple[type[StoreError], str]] = {
+    sqlite3.SQLITE_BUSY: (
+        StoreBusy,
+        "is held by another program: close other copies of Headstart and try again",
+    ),
+    sqlite3.SQLITE_LOCKED: (StoreBusy, "is held by another program: try again"),
+    sqlite3.SQLITE_FULL: (
+        StoreFull,
+        "cannot grow, its disk is full: free some space and try again",
+    ),
+    sqlite3.SQLITE_READONLY: (
+        StoreReadOnly,
+        "cannot be written to: allow writing to it and its folder, then start again",
+    ),
+    sqlite3.SQLITE_PERM: (StoreReadOnly, "may not be opened: allow access to it"),
+    sqlite3.SQLITE_CANTOPEN: (
+        StoreReadOnly,
+        "cannot be opened: check that its folder exists, may be written to and has room",
+    ),
+    sqlite3.SQLITE_CORRUPT: (
+        StoreDamaged,
+        "is damaged: start Headstart again, it keeps the file aside and saves what it can",
+    ),
+    sqlite3.SQLITE_CONSTRAINT: (StoreDamaged, "contradicts itself: start Headstart again"),
+    sqlite3.SQLITE_NOTADB: (StoreDamaged, "is damaged: it is not a database"),
+    sqlite3.SQLITE_IOERR: (
+        StoreError,
+        "could not be read or written: check that its disk is connected and has room",
+    ),
+    sqlite3.SQLITE_TOOBIG: (StoreError, "cannot hold a text this long: make it shorter"),
+}
+
+
+@contextmanager
+def known_errors(path: Path) -> Iterator[None]:
+    """What SQLite reports about `path`, as errors of ours; a mistake in our SQL stays as it is."""
+    try:
+        yield
+    except sqlite3.ProgrammingError:
+        raise
+    except sqlite3.DatabaseError as error:
+        known = _KNOWN.get(primary_code(error))
+        if known is None:
+            raise
+        kind, words = known
+        raise kind(f"{path} {words} ({error}).") from error
+
+
+def primary_code(error: sqlite3.Error) -> int:
+    """SQLite's own code without the details, such as SQLITE_BUSY; 0 if Python made the error."""
+    try:
+        return error.sqlite_errorcode & 0xFF
+    except AttributeError:
+        return 0
+
+
+def connect(path: Path, access: Access) -> sqlite3.Connection:
+    """A connection in autocommit mode; raises sqlite3.Error.
+
+    NORMAL does not wait for the disk at a commit: a killed process loses nothing, a power cut at
+    most what came after the last checkpoint. Checkpoints do wait, and one follows every answer.
+    "immutable" is for a file that cannot change under us, which spares SQLite its side files.
+    """
+    mode = "immutable=1" if access == "immutable" else f"mode={access}"
+    uri = f"{path.absolute().as_uri()}?{mode}"
+    return _prepared(sqlite3.connect(uri, uri=True, isolation_level=None))
+
+
+def connect_memory() -> sqlite3.Connection:
+    """A connection to a new database that is gone with it."""
+    return _prepared(sqlite3.connect(":memory:", isolation_level=None))
+
+
+def _prepared(connection: sqlite3.Connection) -> sqlite3.Connection:
+    connection.row_factory = sqlite3.Row
+    connection.text_factory = _text
+    connection.create_function("index_text", 1, index_column, deterministic=True)
+    try:
+        for pragma in (
+            f"busy_timeout = {BUSY_TIMEOUT_MS}",
+            "foreign_keys = ON",
+            "trusted_schema = ON",
+            "temp_store = MEMORY",
+            "synchronous = NORMAL",
+            "checkpoint_fullfsync = ON",
+            f"wal_autocheckpoint = {PAGES_BEFORE_CHECKPOINT}",
+        ):
+            connection.execute(f"PRAGMA {pragma}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _text(raw: bytes) -> str:
+    """Flipped bytes of a damaged file must not be more than wrong letters."""
+    return raw.decode("utf-8", "replace")
+
+
+def begin_to_write(connection: sqlite3.Connection) -> None:
+    """Turn on WAL and make sure of the right to write; raises sqlite3.Error.
+
+    Only a change shows it: SQLite begins any transaction on a file it may not write.
+    """
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = pragma(connection, "user_version")
+        connection.execute(f"PRAGMA user_version = {version}")
+    finally:
+        connection.execute("ROLLBACK")
+
+
+def begin_to_read(connection: sqlite3.Connection) -> None:
+    """Make sure that it can be read; raises sqlite3.Error."""
+    connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """All of the block or nothing; raises sqlite3.Error."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def pragma(connection: sqlite3.Connection, name: str) -> int:
+    """The number a pragma answers with."""
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
 
 
 def look_closer_file(path: Path) -> Path:

@@ -13,17 +13,18 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from app.store.connection import (
+from app.store.database import (
     Access,
+    Database,
     begin_to_read,
     begin_to_write,
     connect,
     connect_memory,
     known_errors,
+    look_closer_file,
     pragma,
     primary_code,
 )
-from app.store.database import Database, look_closer_file
 from app.store.salvage import TABLES, salvage, set_aside
 from app.store.schema import (
     APPLICATION_ID,

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from app.store.connection import connect, transaction
+from app.store.database import connect, transaction
 from app.store.words import storable
 
 _NUMBER = (int, float)

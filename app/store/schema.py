@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.store.connection import pragma, primary_code, transaction
+from app.store.database import pragma, primary_code, transaction
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from windows import Driven, running, scripted
 
-from app.control.look import scheme_for
+from app.control.settings import scheme_for
 from app.window.look import load_theme
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from chat_stores import talk, texts
 
-from app.store.connection import pragma
+from app.store.database import pragma
 from app.store.open_database import open_database
 from app.store.schema import APPLICATION_ID, MIGRATIONS, Migration
 from app.store.session_store import open_store
