@@ -14,7 +14,12 @@ from app.values.models import DownloadFigures, Phase
 LEAVE_MS = 1500
 AT_WORK: tuple[Phase, ...] = ("looking", "waiting", "running")
 PACKAGES = Path(__file__).parents[2]
-"""The folder that holds the package app; where the process starts, it finds this one first."""
+"""The folder that holds the package app, for a process that does not find it by itself."""
+
+START = (
+    "import sys; sys.path.append(sys.argv[1]); "
+    "from app.library.download_process import main; main()"
+)
 
 
 class DownloadProcess(QProcess):
@@ -32,14 +37,13 @@ class DownloadProcess(QProcess):
         """first: what is told before anything is known."""
         super().__init__(parent)
         self.figures = first
-        self.setWorkingDirectory(str(PACKAGES))
         self.readyReadStandardOutput.connect(self._read)
         self.finished.connect(self._end)
         self.errorOccurred.connect(self._miss)
 
     def begin(self, job: Job) -> None:
         """Do it."""
-        self.start(sys.executable, ["-m", "app.library.download_process"])
+        self.start(sys.executable, ["-P", "-c", START, str(PACKAGES)])
         self.write(job.as_line())
 
     def _read(self) -> None:

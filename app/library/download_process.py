@@ -137,8 +137,13 @@ def _end_with_the_window() -> None:
     os._exit(1)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """The whole life of the process."""
     asked = read_job(sys.stdin.readline())
     Thread(target=_end_with_the_window, daemon=True).start()
     do(asked, Teller(_say))
     os._exit(0)  # without waiting for the thread, which reads to the end
+
+
+if __name__ == "__main__":
+    main()
