@@ -7,6 +7,8 @@ threadgroups of a pair look whether an earlier pair has the same expert and if s
 first pair of an expert takes all its rows, at most M of them, and reads the weights once for all.
 So the grouping happens on the device, with no pass of its own and no wait for the host. A pair's
 sum is that of few_row_matvec, bit for bit, whatever other pairs there are.
+
+Cost: the weights of each distinct expert read once, x once a pair, y written; 2 N K flops a pair.
 """
 
 import mlx.core as mx

@@ -13,6 +13,9 @@ The window is deferred as in gated_delta_block: `before` holds the K - 1 rows be
 and that block's own, `kept` says how many of the latter stand, and the rows that come out in
 `after` are this block's `before`. A SIMD-group makes one head of one row, so no row depends on how
 many there are.
+
+Cost of T rows of C channels: the window (K - 1 + T) C, the taps and the gates read; as large a
+window in p's dtype and T (C + 2 Hv) floats written; T C (2 K + 16) flops.
 """
 
 from typing import NamedTuple

@@ -7,6 +7,8 @@ for 1 to 8 rows of embeddings e and hidden states h [M, H], W [H, 2H], a and b f
 Nothing between is written: a SIMD-group finds the two means itself, which costs it M rows that are
 in cache anyway, and normalises as it multiplies. Normalised values are rounded to the dtype of e,
 as the separate norms would. The product is that of few_row_matvec.
+
+Cost: W [H, 2H], e, h and the norms' weights read once, u written; 4 M H H + 8 M H flops.
 """
 
 from typing import NamedTuple

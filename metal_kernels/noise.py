@@ -5,6 +5,8 @@
 
 The logarithms are the functions that MLX's own GPU operations call (`log1p` comes with its kernel
 utilities), so there the noise is equal bit for bit too.
+
+Cost: 8 bytes a row read, 4 a value written; 24 flops a value, a logarithm counted as ten.
 """
 
 import mlx.core as mx
