@@ -8,7 +8,7 @@ Nothing between is written: a SIMD-group finds the two means itself, which costs
 in cache anyway, and normalises as it multiplies. Normalised values are rounded to the dtype of e,
 as the separate norms would. The product is that of few_row_matvec.
 
-Cost: W [H, 2H], e, h and the norms' weights read once, u written; 4 M H H + 8 M H flops.
+Cost: W [H, 2H], e, h and the norms' weights read once, u written; 4 M H H flops.
 """
 
 from typing import NamedTuple

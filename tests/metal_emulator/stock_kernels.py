@@ -4,21 +4,53 @@
     (y,), report = stock.qmv_wide(x, w, scales, biases, group_size=64, bits=4)
     report.buffers["w"].times_read
 
-Every buffer keeps MLX's name: w, scales, biases, x, y; queries, keys, values, out.
+The text is read from the installed wheel and never copied. Every buffer keeps MLX's name: w,
+scales, biases, x, y; queries, keys, values, out.
 """
 
+import re
+from pathlib import Path
 from typing import NamedTuple
 
 import mlx.core as mx
 
 from metal_emulator.kernel import metal_kernel
 from metal_emulator.report import Report
-from metal_emulator.stock_headers import attention_kernels, quantized_vector_kernels
 
 KERNELS = 32
 MOST_WIDE_ROWS = 5
 PLACE = "threadgroup_position_in_grid"
 SIMD = "simdgroup_index_in_threadgroup, thread_index_in_simdgroup"
+
+_CONSTANT = re.compile(r"constant (\w+) (\w+) \[\[function_constant\(\d+\)\]\];")
+_INCLUDE = re.compile(r"^\s*#\s*(include|pragma once).*$", re.MULTILINE)
+
+
+def kernels_folder() -> Path:
+    """Where the wheel keeps them. Raises FileNotFoundError."""
+    package = Path(mx.__file__).parent
+    folder = package / "include" / "mlx" / "backend" / "metal" / "kernels"
+    if not folder.is_dir():
+        raise FileNotFoundError(f"this wheel of MLX has no Metal kernels at {folder}")
+    return folder
+
+
+def quantized_vector_kernels() -> str:
+    """quantized.h as far as the matrix-vector kernels go; what follows needs the matrix headers."""
+    text = (kernels_folder() / "quantized.h").read_text(encoding="utf-8")
+    end = text.index("METAL_FUNC void qvm_impl(")
+    return _INCLUDE.sub("", text[: text.rindex("template <", 0, end)])
+
+
+def attention_kernels(**constants: int | bool) -> str:
+    """sdpa_vector.h with its function constants set; those not named are 0."""
+    text = (kernels_folder() / "sdpa_vector.h").read_text(encoding="utf-8")
+
+    def fixed(match: re.Match[str]) -> str:
+        value = int(constants.get(match.group(2), 0))
+        return f"static constexpr {match.group(1)} {match.group(2)} = {value};"
+
+    return _CONSTANT.sub(fixed, _INCLUDE.sub("", text))
 
 
 class Stock(NamedTuple):
