@@ -36,6 +36,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(words, red=True, bold=True)
 
 
+@pytest.fixture
+def needs_window() -> None:
+    """For a test that starts the window as a process of its own."""
+    if WHY_NOT:
+        pytest.skip(WHY_NOT)
+
+
 @pytest.fixture(scope="session")
 def qapp_args() -> list[str]:
     """Qt without a screen."""

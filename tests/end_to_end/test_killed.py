@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+import pytest
 from kill_the_window import kill_window_once
 
 from app.store.session_store import open_store
 
 
+@pytest.mark.usefixtures("needs_window")
 def test_at_most_two_seconds_of_an_answer_are_lost(tmp_path: Path) -> None:
     kill = kill_window_once(tmp_path, tmp_path / "shown.log", after_s=3.5)
     assert kill.old_enough > 0
