@@ -20,9 +20,13 @@ KeyValueCache = AttentionCache | WindowCache
 
 
 class Masks:
-    """Masks of one pass, made once for all layers that see alike."""
+    """Masks of one pass, made once for all layers that see alike.
 
-    def __init__(self) -> None:
+    is_long: the pass reads a long text, for rotations that differ there.
+    """
+
+    def __init__(self, *, is_long: bool = False) -> None:
+        self.is_long = is_long
         self._made: dict[int, Mask] = {}
 
     def of(self, cache: KeyValueCache, rows: int) -> Mask:
@@ -169,8 +173,8 @@ class Attention:
         if spec.value_scale != 1.0:
             values = values * spec.value_scale
         if self._rotate is not None:
-            queries = self._rotate(queries, cache.length)
-            keys = self._rotate(keys, cache.length)
+            queries = self._rotate(queries, cache.length, is_long=masks.is_long)
+            keys = self._rotate(keys, cache.length, is_long=masks.is_long)
         attended = self._attend(queries, keys, values, cache, masks).transpose(0, 2, 1, 3)
         if self._gate is not None:
             gate = self._gate(x)[..., None]

@@ -1,9 +1,11 @@
 """A model from its description: embedding, blocks, a norm, an output head, and its MTP heads."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import mlx.core as mx
 
+from mlx_engine.cache.by_length import CacheByLength
 from mlx_engine.cache.layer_caches import LayerCaches
 from mlx_engine.models import specs
 from mlx_engine.models.attention import Masks
@@ -95,6 +97,12 @@ class Decoder:
 
     def make_caches(self) -> LayerCaches:
         """Empty caches for the trunk."""
+        border = self._spec.long_beyond
+        if border is None:
+            return self._caches_of_blocks()
+        return LayerCaches([CacheByLength(self._caches_of_blocks, border)])
+
+    def _caches_of_blocks(self) -> LayerCaches:
         return LayerCaches([block.make_cache() for block in self._blocks])
 
     def embed(self, tokens: mx.array) -> mx.array:
@@ -107,7 +115,15 @@ class Decoder:
 
     def forward_with(self, tokens: mx.array, caches: LayerCaches, after: Sequence[int]) -> mx.array:
         """The same and, behind them, the residuals after these layers (-1: the embedding)."""
-        x, masks = self._embedding(tokens), Masks()
+        first = caches.layers[0]
+        if isinstance(first, CacheByLength):
+            return first.read(tokens, partial(self._read, after=after))
+        return self._read(tokens, caches, after=after)
+
+    def _read(
+        self, tokens: mx.array, caches: LayerCaches, *, after: Sequence[int], is_long: bool = False
+    ) -> mx.array:
+        x, masks = self._embedding(tokens), Masks(is_long=is_long)
         heard = {-1: x} if after else {}
         for number, (block, cache) in enumerate(zip(self._blocks, caches.layers, strict=True)):
             x = block(x, cache, masks)

@@ -140,33 +140,22 @@ class Rotation:
     def __init__(self, rope: Rope) -> None:
         self._rope = rope
         self._periods = self._of(rope.factors)
-        self._late_periods = self._of(rope.late_factors)
+        self._long_periods = self._of(rope.long_factors)
 
-    def __call__(self, x: mx.array, position: int) -> mx.array:
-        """The same shape; the first row stands at `position`."""
-        rope, rows = self._rope, x.shape[2]
+    def __call__(self, x: mx.array, position: int, *, is_long: bool = False) -> mx.array:
+        """The same shape; the first row stands at `position`. is_long: as in a long text."""
+        rope = self._rope
         if rope.magnitude != 1 and rope.width == x.shape[-1]:
             x = rope.magnitude * x
         elif rope.magnitude != 1:
             turned, rest = mx.split(x, [rope.width], axis=-1)
             x = mx.concatenate([rope.magnitude * turned, rest], axis=-1)
-        if self._late_periods is None or position + rows <= rope.late_from:
-            return self._turned(x, position, self._periods)
-        if position >= rope.late_from:
-            return self._turned(x, position, self._late_periods)
-        early, late = mx.split(x, [rope.late_from - position], axis=2)
-        both = [
-            self._turned(early, position, self._periods),
-            self._turned(late, rope.late_from, self._late_periods),
-        ]
-        return mx.concatenate(both, axis=2)
-
-    def _turned(self, x: mx.array, position: int, periods: mx.array | None) -> mx.array:
+        periods = self._long_periods if is_long and rope.long_factors else self._periods
         return mx.fast.rope(
             x,
-            self._rope.width,
-            traditional=self._rope.interleaved,
-            base=self._rope.base if periods is None else None,
+            rope.width,
+            traditional=rope.interleaved,
+            base=rope.base if periods is None else None,
             scale=1.0,
             offset=position,
             freqs=periods,

@@ -8,8 +8,7 @@ the period of each pair of elements by a factor, and what is rotated by one magn
 - llama3: long periods by `factor`, short ones by 1, those between by a blend.
 - yarn (arXiv 2309.00071): by 1 for pairs that turn often within the trained length, by `factor` for
   those that turn rarely; the magnitude is 0.1 ln factor + 1 unless the config says otherwise.
-- longrope (arXiv 2402.13753): listed, one list up to the trained length and one beyond it. A row is
-  rotated by its own position, so what was read before is not read again.
+- longrope (arXiv 2402.13753): listed, one list for texts up to the trained length, one for longer.
 - proportional (Gemma 4): the pairs beyond the share that is rotated stand still, and lie among
   those that turn as if the whole head did.
 - listed: as GGUF files have it.

@@ -39,7 +39,7 @@ class Rope:
 
     Pair i turns once in 2 pi base^(2 i / width) * factors[i] tokens; factors None means ones.
     magnitude: what rotated elements are multiplied by. interleaved: pairs lie side by side, else
-    halves apart. late_factors: those of positions from `late_from` on.
+    halves apart. long_factors: those of a text of more than `long_beyond` tokens, for all of them.
     """
 
     width: int
@@ -47,8 +47,8 @@ class Rope:
     factors: tuple[float, ...] | None = None
     magnitude: float = 1.0
     interleaved: bool = False
-    late_factors: tuple[float, ...] | None = None
-    late_from: int = 0
+    long_factors: tuple[float, ...] | None = None
+    long_beyond: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,6 +399,14 @@ class ModelSpec:
         for block in self.blocks:
             total = total.plus(block.mixer.cache)
         return total
+
+    @property
+    def long_beyond(self) -> int | None:
+        """Tokens from which on a text is read with `long_factors`; None where there are none."""
+        mixers = (block.mixer for block in self.blocks)
+        ropes = (mixer.rope for mixer in mixers if isinstance(mixer, Attention))
+        borders = (rope.long_beyond for rope in ropes if rope and rope.long_factors)
+        return next(borders, None)
 
     @property
     def asked_experts(self) -> float:

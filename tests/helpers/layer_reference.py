@@ -34,12 +34,10 @@ def silu(x: Floats) -> Floats:
 
 
 def rotate(x: Floats, rope: Rope) -> Floats:
-    """[heads, T, size], row t at position t."""
+    """[heads, T, size], row t at position t; as in a long text, if that differs."""
     made, half = x.copy(), rope.width // 2
     for t in range(x.shape[1]):
-        listed = rope.factors or (1.0,) * half
-        if rope.late_factors is not None and t >= rope.late_from:
-            listed = rope.late_factors
+        listed = rope.long_factors or rope.factors or (1.0,) * half
         for pair in range(half):
             period = rope.base ** (2 * pair / rope.width) * listed[pair]
             cos, sin = math.cos(t / period), math.sin(t / period)

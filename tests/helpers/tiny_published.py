@@ -163,20 +163,13 @@ def publish(
     return Published(folder, tokens, published_logits(folder, tokens))
 
 
-def published_logits(
-    folder: Path, tokens: list[int], *, one_by_one: bool = False
-) -> NDArray[np.float32]:
-    """transformers' float32 logits [T, V] of a folder; one_by_one: of cached decoding."""
+def published_logits(folder: Path, tokens: list[int]) -> NDArray[np.float32]:
+    """transformers' float32 logits [T, V] of a folder."""
     model = hf.AutoModelForCausalLM.from_pretrained(
         folder, dtype=torch.float32, attn_implementation="eager"
     ).eval()
-    ids = torch.tensor([tokens])
     with torch.no_grad():
-        if not one_by_one:
-            return model(ids).logits[0].numpy()
-        cache = hf.DynamicCache(config=model.config)
-        rows = [model(one, past_key_values=cache).logits[0] for one in ids.split(1, dim=1)]
-        return torch.cat(rows).numpy()
+        return model(torch.tensor([tokens])).logits[0].numpy()
 
 
 def sizes_of(model_type: str) -> dict[str, object]:

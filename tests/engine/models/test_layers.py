@@ -53,8 +53,8 @@ ATTENTIONS = {
         PLAIN, rope=Rope(8, 100.0, (1.0, 1.5, 3.0, 4.0), magnitude=1.3, interleaved=True)
     ),
     "stretched, whole": replace(PLAIN, rope=Rope(32, 100.0, (2.0,) * 16, magnitude=1.3)),
-    "stretched later": replace(
-        PLAIN, rope=Rope(4, 10.0, (1.0, 1.5), late_factors=(3.0, 4.0), late_from=20)
+    "stretched in long texts": replace(
+        PLAIN, rope=Rope(4, 10.0, (1.0, 1.5), long_factors=(3.0, 4.0), long_beyond=20)
     ),
 }
 LATENT = Latent(
@@ -131,7 +131,7 @@ def run(mixer: Mixer, x: np.ndarray, cuts: list[int]) -> np.ndarray:
     cache, made, start = mixer.make_cache(), [], 0
     for rows in [*cuts, len(x) - sum(cuts)]:
         block = mx.array(x[None, start : start + rows])
-        made.append(np.array(mixer(block, cache, Masks()))[0])
+        made.append(np.array(mixer(block, cache, Masks(is_long=True)))[0])
         cache.keep(rows)
         start += rows
     return np.concatenate(made)

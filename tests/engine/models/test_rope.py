@@ -40,9 +40,9 @@ def config(rope: dict[str, object], **more: object) -> dict[str, object]:
     return {"max_position_embeddings": LONGEST, "head_dim": HEAD, **rope, **more}
 
 
-def frequencies(rope: Rope, *, late: bool = False) -> np.ndarray:
+def frequencies(rope: Rope, *, is_long: bool = False) -> np.ndarray:
     """Radians a token, of each pair."""
-    factors = (rope.late_factors if late else rope.factors) or (1.0,) * (rope.width // 2)
+    factors = (rope.long_factors if is_long else rope.factors) or (1.0,) * (rope.width // 2)
     plain = rope.base ** (np.arange(0, rope.width, 2) / rope.width)
     return 1 / (plain * np.array(factors))
 
@@ -78,10 +78,10 @@ def test_periods_and_magnitude(kind: str, form: str) -> None:
     wanted, magnitude = of_transformers(given)
     np.testing.assert_allclose(frequencies(rope), wanted, rtol=1e-5)
     assert rope.magnitude == pytest.approx(magnitude)
-    if rope.late_factors is not None:
+    if rope.long_factors is not None:
         wanted, _ = of_transformers(given, LONGEST)
-        np.testing.assert_allclose(frequencies(rope, late=True), wanted, rtol=1e-5)
-        assert rope.late_from == 512
+        np.testing.assert_allclose(frequencies(rope, is_long=True), wanted, rtol=1e-5)
+        assert rope.long_beyond == 512
 
 
 def test_what_is_not_said() -> None:
@@ -115,7 +115,7 @@ def test_the_trained_length_outside_wins() -> None:
     """As Phi-3's configs have it."""
     scaling = {"type": "longrope", "short_factor": [1.0] * 32, "long_factor": [2.0] * 32}
     told = config({"rope_scaling": scaling}, original_max_position_embeddings=1024)
-    assert rope_of(ConfigFields(told, "tiny"), HEAD).late_from == 1024
+    assert rope_of(ConfigFields(told, "tiny"), HEAD).long_beyond == 1024
 
 
 def test_scores_of_latent_attention() -> None:

@@ -1,0 +1,124 @@
+"""Two memories of one text, for a model that reads a text otherwise once it is longer than so much.
+
+LongRoPE (arXiv 2402.13753) rotates all tokens of a long text by other factors. So row t is that of
+a text of t + 1 tokens read from its beginning: rows of a short text see one memory, those of a long
+one another, which is filled by reading the tokens again when the first of them comes. Keys of both
+kinds in one memory would not fit together.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import mlx.core as mx
+
+from mlx_engine.cache.contract import LayerSnapshot
+from mlx_engine.cache.layer_caches import CachesSnapshot, LayerCaches
+
+_AT_ONCE = 512
+"""Tokens that are read again in one pass."""
+
+_NEAR = 64
+"""Rows behind the border from which on nothing that is drafted reaches back over it."""
+
+
+class Read(Protocol):
+    """A pass over tokens [1, T] that writes to these caches -> [1, T, H]."""
+
+    def __call__(self, tokens: mx.array, caches: LayerCaches, *, is_long: bool) -> mx.array:
+        """is_long: as those of a long text are read."""
+
+
+class ByLengthSnapshot(NamedTuple):
+    """Both memories at a boundary; age: of the short one, which may be dropped afterwards."""
+
+    length: int
+    age: int
+    short: CachesSnapshot
+    long: CachesSnapshot
+
+    @property
+    def nbytes(self) -> int:
+        """Of both."""
+        return self.short.nbytes + self.long.nbytes
+
+
+class CacheByLength:
+    """A LayerCache (contract.py) for all layers at once; a text is long from border + 1 tokens on.
+
+    make: empty caches for all layers.
+    """
+
+    keeps_any_prefix = True
+
+    def __init__(self, make: Callable[[], LayerCaches], border: int) -> None:
+        self._make, self._border, self._age = make, border, 0
+        self._short, self._long = make(), make()
+        self._tokens = self._block = mx.zeros((1, 0), dtype=mx.int32)
+
+    @property
+    def length(self) -> int:
+        """Committed tokens."""
+        return self._tokens.shape[1]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both memories."""
+        return self._short.nbytes + self._long.nbytes
+
+    def read(self, tokens: mx.array, read: Read) -> mx.array:
+        """A block [1, T] -> [1, T, H], each row as its text is read."""
+        start, self._block = self.length, tokens.astype(mx.int32)
+        rows, made = self._short_rows, []
+        if rows:
+            self._catch_up(self._short, start, read, is_long=False)
+            made.append(read(tokens[:, :rows], self._short, is_long=False))
+        if rows < tokens.shape[1]:
+            self._catch_up(self._long, start, read, is_long=True)
+            made.append(read(tokens, self._long, is_long=True)[:, rows:])
+        return made[0] if len(made) == 1 else mx.concatenate(made, axis=1)
+
+    def keep(self, rows: int) -> None:
+        """Commit the first `rows` rows of the last block."""
+        short = self._short_rows
+        if short:
+            self._short.keep(min(rows, short))
+        if short < self._block.shape[1]:
+            self._long.keep(rows)
+        self._tokens = mx.concatenate([self._tokens, self._block[:, :rows]], axis=1)
+        self._block = self._block[:, :0]
+        if self.length >= self._border + _NEAR and self._short.length:
+            self._drop_short()
+
+    def snapshot(self) -> ByLengthSnapshot:
+        """The state at `length`."""
+        short, long = self._short.snapshot(), self._long.snapshot()
+        return ByLengthSnapshot(self.length, self._age, short, long)
+
+    def restore(self, snapshot: LayerSnapshot) -> None:
+        """Go back to a boundary; a short memory that is gone is filled when it is needed."""
+        assert isinstance(snapshot, ByLengthSnapshot)
+        self._tokens, self._block = self._tokens[:, : snapshot.length], self._block[:, :0]
+        self._long.restore(snapshot.long)
+        if snapshot.age == self._age:
+            self._short.restore(snapshot.short)
+        else:
+            self._drop_short()
+
+    def arrays(self) -> list[mx.array]:
+        """Those of both memories, and the tokens."""
+        return [*self._short.arrays(), *self._long.arrays(), self._tokens]
+
+    def _drop_short(self) -> None:
+        self._short, self._age = self._make(), self._age + 1
+
+    @property
+    def _short_rows(self) -> int:
+        """Rows of the block that end short texts."""
+        return max(0, min(self._block.shape[1], self._border - self.length))
+
+    def _catch_up(self, caches: LayerCaches, until: int, read: Read, *, is_long: bool) -> None:
+        while caches.length < until:
+            tokens = self._tokens[:, caches.length : min(until, caches.length + _AT_ONCE)]
+            read(tokens, caches, is_long=is_long)
+            caches.keep(tokens.shape[1])
+            mx.eval(caches.arrays())
