@@ -22,9 +22,8 @@ from mlx_engine.drafting.depth.choice import Learned
 from mlx_engine.drafting.depth.costs import CostMeter, PassCosts
 from mlx_engine.drafting.mtp import teacher_forced
 from mlx_engine.drafting.output_head import OutputShelf
-from mlx_engine.drafting.sources import DraftKit
+from mlx_engine.drafting.sources import DraftKit, SmallModel
 from mlx_engine.kernel_choice.kernels_here import kernel_states, kernels_here, launcher_here
-from mlx_engine.loading.draft_model import DraftModel, open_draft_model
 from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.sampling.position_noise import noise_by
 from mlx_engine.text.chat_template import PLAIN_STOP, fallback_template
@@ -52,7 +51,11 @@ def open_engine(
     """Load a model, its kernels by `kernel_verdict`, and check its numerics. Raises EngineError."""
     kernels = kernels_here(launcher_here(), options.numerics, kernel_verdict)
     model = load_model(path, options, built_in_model(), on_progress, stop, kernels)
-    return Engine(model, options, open_draft_model(options, model))
+    if options.draft_model is None:
+        return Engine(model, options)
+    from mlx_engine.loading.draft_model import open_draft_model  # with every kind of drafter
+
+    return Engine(model, options, open_draft_model(options.draft_model, options, model))
 
 
 class Engine:
@@ -61,7 +64,7 @@ class Engine:
     """
 
     def __init__(
-        self, model: LoadedModel, options: LoadOptions, small: DraftModel | None = None
+        self, model: LoadedModel, options: LoadOptions, small: SmallModel | None = None
     ) -> None:
         self._thread = threading.get_ident()
         self._is_closed = False

@@ -2,24 +2,21 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mlx_engine.drafting.combined import CombinedDraft
 from mlx_engine.drafting.contract import DraftSource, NoDraft
 from mlx_engine.drafting.depth.choice import DepthChoice, FixedDepth, Learned, RoundPlan
-from mlx_engine.drafting.drafters import BlockDraft, SharedCacheDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.output_head import OutputShelf
 from mlx_engine.drafting.prompt_lookup import PromptLookupDraft
-from mlx_engine.drafting.small_model import SmallModelDraft
 from mlx_engine.models.contract import Adapter
-from mlx_engine.models.drafters import Drafter
-from mlx_engine.models.drafters.dflash import DFlash
-from mlx_engine.models.drafters.eagle3 import Eagle3
-from mlx_engine.models.drafters.gemma4_assistant import Gemma4Assistant
 from mlx_engine.values.errors import EngineError
 from mlx_engine.values.options import DraftedBy, DraftOptions, DraftSourceName
 from mlx_engine.values.reason import Reason
+
+if TYPE_CHECKING:
+    from mlx_engine.models.drafters import Drafter
 
 OFF = Reason("off", "Drafting is switched off for this chat.")
 NO_HEADS = Reason("no-heads", "This model has no MTP heads; it runs without drafting.")
@@ -47,7 +44,7 @@ class SmallModel(Protocol):
     def share(self) -> float:
         """Its weights over those of the target."""
 
-    def open(self) -> Adapter | Drafter:
+    def open(self) -> "Adapter | Drafter":
         """Read it at the first call. Raises EngineError.
 
         A whole model with the target's tokens, or one that reads what the target computes.
@@ -100,15 +97,9 @@ class DraftKit:
             heads = (self.adapter, *self.adapter.later_heads)
             return MtpDraft(heads, options, self.outputs, read_heads=self.read_heads)
         assert self.small is not None
-        match self.small.open():
-            case Eagle3() as head:
-                return MtpDraft([head], options, by="model", target=head.target)
-            case Gemma4Assistant() as assistant:
-                return SharedCacheDraft(assistant, options)
-            case DFlash() as drafter:
-                return BlockDraft(drafter, options)
-            case adapter:
-                return SmallModelDraft(adapter, self.adapter.vocabulary, options)
+        from mlx_engine.drafting.drafters import draft_with  # on use: they build on mlx.nn
+
+        return draft_with(self.small.open(), options, self.adapter.vocabulary)
 
 
 def model_of(options: DraftOptions) -> DraftedBy | None:

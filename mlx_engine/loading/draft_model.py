@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 import mlx.core as mx
 
@@ -124,24 +124,6 @@ def bring_in(drafter: Drafter, origin: str) -> None:
     drafter.check_values()
 
 
-class DraftModel(Protocol):
-    """The draft model of one target; not in memory before `open`.
-
-    share: its bytes over those of the target. why_not: why it cannot draft.
-    """
-
-    @property
-    def share(self) -> float:
-        """At least 0."""
-
-    @property
-    def why_not(self) -> Reason | None:
-        """None when it can."""
-
-    def open(self) -> Adapter | Drafter:
-        """Read it, once."""
-
-
 class _WholeModel:
     """A model that could chat by itself, with the target's tokens."""
 
@@ -192,16 +174,17 @@ class _Misfit:
         raise AssertionError(self.why_not.words)
 
 
-def open_draft_model(options: LoadOptions, target: LoadedModel) -> DraftModel | None:
-    """The draft model the options name; None when they name none.
+DraftModel = _WholeModel | _Drafter | _Misfit
+
+
+def open_draft_model(place: str | Path, options: LoadOptions, target: LoadedModel) -> DraftModel:
+    """The draft model at `place`, not read yet.
 
     One that cannot be read, or does not fit the target, raises EngineError, or is passed over with
     a reason when `draft_misfit` is "plain".
     """
-    if options.draft_model is None:
-        return None
     try:
-        return _checked(options.draft_model, target)
+        return _checked(place, target)
     except EngineError as error:
         if options.draft_misfit == "refuse":
             raise
