@@ -1,6 +1,6 @@
 """Tensors made of several stored ones, or of some of their rows, by the recipes of a family."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -51,12 +51,12 @@ def _assembled(recipe: Recipe, sources: tuple[TensorInfo, ...]) -> TensorInfo | 
         _shape(source.shape, piece) for piece, source in zip(recipe.pieces, sources, strict=True)
     }
     shape = shapes.pop()
-    first, rows = sources[0], recipe.pieces[0].rows
+    first, piece = sources[0], recipe.pieces[0]
     if shapes or shape is None or any(source.dtype != first.dtype for source in sources):
         return None
-    is_plain = recipe == Recipe(recipe.pieces) and not isinstance(rows, Turn)
-    if isinstance(first, GgufPart) and is_plain:
-        of_rows = first if rows is None else first.of_rows(rows)
+    is_plain = recipe == Recipe((piece,)) and piece.axis == -2
+    if isinstance(first, GgufPart) and is_plain and not isinstance(piece.rows, Turn):
+        of_rows = first if piece.rows is None else first.of_rows(piece.rows)
         if of_rows is not None:
             return of_rows
     element, dtype = first.nbytes // max(1, prod(first.shape)), first.dtype
@@ -75,13 +75,18 @@ def _shape(stored: tuple[int, ...], piece: Piece) -> tuple[int, ...] | None:
     """What is left of a stored shape; None when it has not the rows that are asked for."""
     if piece.rows is None:
         return stored
-    if len(stored) < max(2, -piece.axis):
+    if len(stored) < -piece.axis:
         return None
     rows = stored[piece.axis]
     if isinstance(piece.rows, Run | Turn):
         kept, rest = divmod(rows, piece.rows.of)
         fits = not rest
     else:
-        kept, fits = len(piece.rows), max(piece.rows, default=0) < rows
+        kept, fits = len(piece.rows), _last(piece.rows) < rows
     behind = stored[len(stored) + piece.axis + 1 :]
     return (*stored[: piece.axis], kept, *behind) if fits else None
+
+
+def _last(rows: Sequence[int]) -> int:
+    """The highest; of a range, which a wild config makes endless, without going through it."""
+    return rows[-1] if isinstance(rows, range) and rows else max(rows, default=0)

@@ -90,7 +90,8 @@ def row_recipes(names: Iterable[str], joined: str, parts: Mapping[str, int]) -> 
     for match in filter(None, map(found.fullmatch, names)):
         start = 0
         for part, rows in parts.items():
-            wanted = tuple(range(start, start + rows))
-            recipes[f"{match[1]}{part}.{match[2]}"] = Recipe((Piece(match[0], wanted),))
+            axis = -1 if match[2] == "bias" else -2
+            piece = Piece(match[0], range(start, start + rows), axis)
+            recipes[f"{match[1]}{part}.{match[2]}"] = Recipe((piece,))
             start += rows
     return recipes

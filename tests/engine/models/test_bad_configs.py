@@ -114,3 +114,23 @@ def test_a_list_of_end_tokens_is_respected(tmp_path, arrays):
     assert ended.finish_reason != "length"
     assert len(ended.tokens) <= 3
     engine.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value", "says"),
+    [
+        ("phi3", "intermediate_size", 2**31 - 1, "gate_proj.weight"),
+        ("phi3", "original_max_position_embeddings", "many", "original_max_position_embeddings"),
+        ("gemma3_text", "final_logit_softcapping", 30.0, "capped logits"),
+        ("gemma3_text", "use_bidirectional_attention", True, "both directions"),
+        ("gemma3_text", "sliding_window_pattern", 0, "sliding_window_pattern"),
+        ("gpt_oss", "swiglu_alpha", 1.5, "swiglu_alpha"),
+        ("qwen3_moe", "num_experts_per_tok", 9, "num_experts_per_tok"),
+        ("glm4", "partial_rotary_factor", 3.0, "partial_rotary_factor"),
+    ],
+)
+def test_what_a_family_refuses(tmp_path, kind, key, value, says):
+    folder = publish(kind, tmp_path / "m").folder
+    edit_config(folder, rope_parameters=None, layer_types=None, **{key: value})
+    with pytest.raises(EngineError, match=says):
+        mlx_engine.load(folder)
