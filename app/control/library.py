@@ -65,15 +65,16 @@ class LibraryController(QObject):
 
     def _connect(self) -> None:
         library, downloads = self._library, self._downloads
-        library.chosen.connect(self._choose)
+        library.list.chosen.connect(self._choose)
         library.get_wanted.connect(self._get)
-        library.pause_wanted.connect(downloads.pause)
-        library.resume_wanted.connect(downloads.resume)
-        library.cancel_wanted.connect(downloads.cancel)
-        library.file_chosen.connect(downloads.choose)
-        library.load_wanted.connect(lambda key: self.offer(self._arrived[key]))
-        library.reveal_wanted.connect(self._reveal)
-        library.forget_wanted.connect(self._forget)
+        wishes = library.downloads.wishes
+        wishes.pause_wanted.connect(downloads.pause)
+        wishes.resume_wanted.connect(downloads.resume)
+        wishes.cancel_wanted.connect(downloads.cancel)
+        wishes.file_chosen.connect(downloads.choose)
+        wishes.load_wanted.connect(lambda key: self.offer(self._arrived[key]))
+        library.list.reveal_wanted.connect(self._reveal)
+        library.list.forget_wanted.connect(self._forget)
         library.folders.add_wanted.connect(self._ask_folder)
         library.folders.remove_wanted.connect(self.remove_folder)
         self._start.chosen.connect(self._choose)

@@ -12,7 +12,7 @@ from windows import Driven, running, scripted
 from app.app import hear_outside
 from app.library.download import Hub
 from app.start.single_instance import SingleInstance
-from app.window.models.download_row import DownloadRow
+from app.window.models.downloads import DownloadRow
 
 ROOT = Path(__file__).parents[2]
 WITH_ALL = Answer("Look:\n\n```python\nprint(1)\n```\n", thinking="Hm.")

@@ -20,19 +20,6 @@ FULL = ChatSettings(
 WHY = "This model has no MTP heads; it runs without drafting."
 CAN = ModelAbilities((SourceAbility("mtp", 3),), "exact", "", SamplingOptions(0.6, top_k=20))
 CANNOT = ModelAbilities((SourceAbility("mtp", 0, WHY),), "fast", "Rows differ here.")
-SIGNALS = [
-    "system_changed",
-    "draft_changed",
-    "sampling_changed",
-    "generation_changed",
-    "numerics_changed",
-    "draft_model_changed",
-    "thinking_changed",
-    "preset_chosen",
-    "preset_saved",
-    "preset_deleted",
-    "defaults_wanted",
-]
 
 
 def find(panel, kind, name):
@@ -48,3 +35,20 @@ def type_into(qtbot, panel, name, text):
 
 def shown_words(panel):
     return [label.text() for label in panel.findChildren(QLabel) if not label.isHidden()]
+
+
+def signals(panel):
+    """What the user changed, each under a name of its own."""
+    return {
+        "system_changed": panel.system.changed,
+        "draft_changed": panel.draft.changed,
+        "sampling_changed": panel.sampling.sampling_changed,
+        "generation_changed": panel.sampling.generation_changed,
+        "numerics_changed": panel.draft.numerics_changed,
+        "draft_model_changed": panel.draft.draft_model_changed,
+        "thinking_changed": panel.thinking.changed,
+        "preset_chosen": panel.presets.chosen,
+        "preset_saved": panel.presets.saved,
+        "preset_deleted": panel.presets.deleted,
+        "defaults_wanted": panel.presets.defaults_wanted,
+    }

@@ -8,7 +8,6 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLineEdit,
     QPushButton,
-    QScrollArea,
     QVBoxLayout,
     QWidget,
 )
@@ -16,7 +15,7 @@ from PySide6.QtWidgets import (
 from app.values.models import DownloadFigures
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import ShortLabel, label, paragraph, say, set_role
-from app.window.models.download_row import DownloadRow
+from app.window.models.downloads import DownloadList
 from app.window.models.library_list import LibraryList
 from app.window.models.model_values import LibraryEntry, OwnFolder
 
@@ -78,36 +77,25 @@ DOWNLOADS_SHARE = 0.3
 
 
 class LibraryView(QWidget):
-    """Signals: `chosen`(path), `open_wanted`, `get_wanted`(name or link on the hub),
-    `reveal_wanted`(path), `forget_wanted`(path); with a download's key `pause_wanted`,
-    `resume_wanted`, `cancel_wanted`, `load_wanted`, and `file_chosen` with the file as well.
+    """Signals: `open_wanted`, `get_wanted`(name or link on the hub).
 
-    folders: the section of the user's own folders.
+    `list`, `folders` and `downloads` say what is wanted of the models in them.
     """
 
-    chosen = Signal(str)
     open_wanted = Signal()
     get_wanted = Signal(str)
-    pause_wanted = Signal(str)
-    resume_wanted = Signal(str)
-    cancel_wanted = Signal(str)
-    load_wanted = Signal(str)
-    file_chosen = Signal(str, str)
-    reveal_wanted = Signal(str)
-    forget_wanted = Signal(str)
 
     def __init__(self) -> None:
         super().__init__()
         self.setAccessibleName("Library")
         self._entries: tuple[LibraryEntry, ...] = ()
-        self._rows: dict[str, DownloadRow] = {}
         self._filter = QLineEdit()
         self._filter.setAccessibleName("Filter models")
         self._filter.setPlaceholderText("Filter")
         self._filter.setClearButtonEnabled(True)
         self._open = QPushButton("Open…")
         self._open.setToolTip("Choose a model folder or a .gguf file")
-        self._list = LibraryList()
+        self.list = LibraryList()
         self.folders = FolderSection()
         self._empty = paragraph("", "muted")
         self._empty.setAlignment(Qt.AlignmentFlag.AlignTop)
@@ -117,23 +105,11 @@ class LibraryView(QWidget):
         self._get = QPushButton("Find")
         self._get.setToolTip("Ask the hub for its size; nothing is fetched before you agree")
         self._problem = paragraph("", "problem")
-        inner = QWidget()
-        self._downloads = QVBoxLayout(inner)
-        self._downloads.setContentsMargins(0, 0, 0, 0)
-        self._downloads.setSpacing(8)
-        self._scroll = QScrollArea()
-        self._scroll.setWidgetResizable(True)
-        self._scroll.setWidget(inner)
-        self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self._scroll.hide()
+        self.downloads = DownloadList()
         self._lay_out()
         self._filter.textChanged.connect(lambda _: self._refresh())
         self._open.clicked.connect(self.open_wanted)
-        self._list.chosen.connect(self.chosen)
-        self._list.resume_wanted.connect(self.get_wanted)
-        self._list.reveal_wanted.connect(self.reveal_wanted)
-        self._list.forget_wanted.connect(self.forget_wanted)
+        self.list.resume_wanted.connect(self.get_wanted)
         self._wanted.textChanged.connect(self._allow_download)
         self._wanted.returnPressed.connect(self._ask)
         self._get.clicked.connect(self._ask)
@@ -150,10 +126,10 @@ class LibraryView(QWidget):
         column.setContentsMargins(24, 0, 24, 16)
         column.setSpacing(8)
         column.addLayout(top)
-        column.addWidget(self._list, 1)
+        column.addWidget(self.list, 1)
         column.addWidget(self._empty, 1)
         column.addWidget(self.folders)
-        column.addWidget(self._scroll)
+        column.addWidget(self.downloads)
         column.addWidget(label("From Hugging Face", "muted"))
         column.addLayout(bottom)
         column.addWidget(self._problem)
@@ -166,43 +142,21 @@ class LibraryView(QWidget):
 
     def show_downloads(self, downloads: Sequence[DownloadFigures]) -> None:
         """Show these downloads, in their order."""
-        keys = {figures.key for figures in downloads}
-        for key in [key for key in self._rows if key not in keys]:
-            row = self._rows.pop(key)
-            self._downloads.removeWidget(row)
-            row.deleteLater()
-        for figures in downloads:
-            if figures.key not in self._rows:
-                self._rows[figures.key] = self._new_row()
-            self._rows[figures.key].show_figures(figures)
+        self.downloads.show_downloads(downloads)
         self._fit_downloads()
 
     def show_problem(self, words: str) -> None:
         """What is wrong with the download that was asked for, "" for nothing."""
         say(self._problem, words)
 
-    def _new_row(self) -> DownloadRow:
-        row = DownloadRow()
-        row.pause_wanted.connect(self.pause_wanted)
-        row.resume_wanted.connect(self.resume_wanted)
-        row.cancel_wanted.connect(self.cancel_wanted)
-        row.load_wanted.connect(self.load_wanted)
-        row.file_chosen.connect(self.file_chosen)
-        self._downloads.addWidget(row)
-        return row
-
     def _fit_downloads(self) -> None:
-        """As high as its rows, up to a share of the page; the rest is scrolled to."""
-        rows = [row.sizeHint().height() for row in self._rows.values()]
-        wanted = sum(rows) + 8 * (len(rows) - 1)
-        self._scroll.setFixedHeight(max(0, min(wanted, round(self.height() * DOWNLOADS_SHARE))))
-        self._scroll.setVisible(bool(rows))
+        self.downloads.fit(round(self.height() * DOWNLOADS_SHARE))
 
     def _refresh(self) -> None:
         words = self._filter.text().casefold().split()
         shown = [entry for entry in self._entries if matches(entry, words)]
-        self._list.show_entries(shown)
-        self._list.setVisible(bool(shown))
+        self.list.show_entries(shown)
+        self.list.setVisible(bool(shown))
         none_match = f"No model matches “{self._filter.text()}”."
         say(self._empty, "" if shown else none_match if self._entries else NOTHING)
 

@@ -26,26 +26,12 @@ WIDTH = 288
 
 
 class SessionPanel(QFrame):
-    """Shows one chat's settings, and says what the user changed.
+    """Shows one chat's settings; `system`, `thinking`, `draft`, `sampling` and `presets` say what
+    the user changed in them.
 
-    Signals: `system_changed`(str), `draft_changed`(DraftOptions), `sampling_changed`
-    (SamplingOptions), `generation_changed`(GenerationOptions), `numerics_changed`(str),
-    `draft_model_changed`(str), `thinking_changed`(bool | None); `preset_chosen`, `preset_saved`,
-    `preset_deleted`(name), `defaults_wanted`, `fold_wanted`; `groups_folded` (titles of the groups
-    that are folded away now).
+    Signals: `fold_wanted`; `groups_folded` (titles of the groups that are folded away now).
     """
 
-    system_changed = Signal(str)
-    draft_changed = Signal(object)
-    sampling_changed = Signal(object)
-    generation_changed = Signal(object)
-    numerics_changed = Signal(str)
-    draft_model_changed = Signal(str)
-    thinking_changed = Signal(object)
-    preset_chosen = Signal(str)
-    preset_saved = Signal(str)
-    preset_deleted = Signal(str)
-    defaults_wanted = Signal()
     fold_wanted = Signal()
     groups_folded = Signal(tuple)
 
@@ -56,20 +42,20 @@ class SessionPanel(QFrame):
         self._fold = IconButton("panel", "Hide this panel")
         self._facts = ModelFacts()
         self._model = Group("Model")
-        self._thinking = ThinkingField()
+        self.thinking = ThinkingField()
         self._model.add(self._facts)
-        self._model.add(self._thinking)
-        self._system = TextField("System prompt", 5, "How to answer in this chat", False)
+        self._model.add(self.thinking)
+        self.system = TextField("System prompt", 5, "How to answer in this chat", False)
         self._system_group = Group("System prompt")
-        self._system_group.add(self._system)
-        self._draft = DraftGroup()
-        self._sampling = SamplingGroup()
-        self._presets = PresetsGroup()
+        self._system_group.add(self.system)
+        self.draft = DraftGroup()
+        self.sampling = SamplingGroup()
+        self.presets = PresetsGroup()
         self._lay_out()
         self._connect()
 
     def _groups(self) -> tuple[Group, ...]:
-        return (self._model, self._draft, self._sampling, self._system_group, self._presets)
+        return (self._model, self.draft, self.sampling, self._system_group, self.presets)
 
     def _lay_out(self) -> None:
         top = QHBoxLayout()
@@ -98,19 +84,8 @@ class SessionPanel(QFrame):
 
     def _connect(self) -> None:
         self._fold.clicked.connect(self.fold_wanted)
-        self._system.changed.connect(self.system_changed)
-        self._thinking.changed.connect(self.thinking_changed)
-        self._draft.changed.connect(self.draft_changed)
-        self._draft.numerics_changed.connect(self.numerics_changed)
-        self._draft.draft_model_changed.connect(self.draft_model_changed)
-        self._sampling.sampling_changed.connect(self.sampling_changed)
-        self._sampling.generation_changed.connect(self.generation_changed)
         for group in self._groups():
             group.folded.connect(lambda _: self.groups_folded.emit(self.folded_groups()))
-        self._presets.chosen.connect(self.preset_chosen)
-        self._presets.saved.connect(self.preset_saved)
-        self._presets.deleted.connect(self.preset_deleted)
-        self._presets.defaults_wanted.connect(self.defaults_wanted)
 
     def folded_groups(self) -> tuple[str, ...]:
         """Titles of the groups that are folded away."""
@@ -123,36 +98,36 @@ class SessionPanel(QFrame):
 
     def show_settings(self, settings: ChatSettings) -> None:
         """Show a chat's settings; nothing is emitted."""
-        self._system.show_text(settings.system)
-        self._thinking.show_thinking(settings.thinking)
+        self.system.show_text(settings.system)
+        self.thinking.show_thinking(settings.thinking)
         load = settings.load
-        self._draft.show_settings(settings.draft, load.numerics, str(load.draft_model or ""))
-        self._sampling.show_settings(settings.sampling, settings.generation)
+        self.draft.show_settings(settings.draft, load.numerics, str(load.draft_model or ""))
+        self.sampling.show_settings(settings.sampling, settings.generation)
 
     def show_model(self, facts: ModelCard | None, abilities: ModelAbilities | None) -> None:
         """Show the model in use and what it can be asked for; None for no model."""
         self._facts.show_facts(facts)
-        self._thinking.setVisible(abilities is not None and abilities.can_switch_thinking)
-        self._draft.show_abilities(abilities)
-        self._sampling.show_recommended(abilities.recommended if abilities else None)
+        self.thinking.setVisible(abilities is not None and abilities.can_switch_thinking)
+        self.draft.show_abilities(abilities)
+        self.sampling.show_recommended(abilities.recommended if abilities else None)
 
     def show_drafting(self, now: DraftingState) -> None:
         """Show what drafting did in the newest round, None before the first one."""
-        self._draft.show_now(now)
+        self.draft.show_now(now)
 
     def show_output(self, output: DraftOutput | None) -> None:
         """Show the output head that drafts go through, None where that is not known."""
-        self._draft.show_output(output)
+        self.draft.show_output(output)
 
     def show_last_seed(self, seed: int | None) -> None:
         """Show the seed of the newest answer."""
-        self._sampling.show_last_seed(seed)
+        self.sampling.show_last_seed(seed)
 
     def show_presets(
         self, names: Sequence[str], current: str | None = None, is_changed: bool = False
     ) -> None:
         """Show the presets there are, the one in use, and whether the chat has left it."""
-        self._presets.show_presets(names, current, is_changed)
+        self.presets.show_presets(names, current, is_changed)
 
     # Qt
 

@@ -118,8 +118,8 @@ def test_settings_stay_in_their_chat(driven: Driven, source: ScriptedModels) -> 
     chats = driven.app.chats
     driven.ask("One")
     first = chats.chat.chat_id
-    driven.widgets.session.draft_changed.emit(DraftOptions(depth=5))
-    driven.widgets.session.system_changed.emit("Be brief.")
+    driven.widgets.session.draft.changed.emit(DraftOptions(depth=5))
+    driven.widgets.session.system.changed.emit("Be brief.")
     driven.app.begin_chat()
     assert chats.chat.settings.draft == DraftOptions()
     assert chats.chat.settings.system == ""
@@ -136,7 +136,7 @@ def test_settings_reach_an_answer_that_runs(driven: Driven, source: ScriptedMode
     say_next(source, SLOW)
     driven.send("Go")
     driven.until(lambda: bool(driven.app.figures.history.tokens_per_pass_over_time))
-    driven.widgets.session.draft_changed.emit(DraftOptions(depth=1))
+    driven.widgets.session.draft.changed.emit(DraftOptions(depth=1))
     session = source.engines["None"].sessions[-1]
     driven.until(lambda: session.draft.depth == 1)
     assert driven.app.chats.running is not None
@@ -148,7 +148,7 @@ def test_new_chats_begin_with_what_the_model_recommends(driven: Driven) -> None:
     assert driven.app.chats.chat.settings.sampling.top_k == 20
     own = replace(driven.app.chats.chat.settings, sampling=SamplingOptions(temperature=0.1))
     driven.app.chats.change_settings(own)
-    driven.widgets.session.defaults_wanted.emit()
+    driven.widgets.session.presets.defaults_wanted.emit()
     driven.app.begin_chat()
     assert driven.app.chats.chat.settings.sampling.temperature == 0.1
 

@@ -17,7 +17,7 @@ from app.library.find_models import RECENT
 from app.start.outside import reveal
 from app.values.app_settings import with_recent_model
 from app.window.controls.labels import ShortLabel
-from app.window.models.download_row import DownloadRow
+from app.window.models.downloads import DownloadRow
 from app.window.models.library_list import ENTRY, LibraryList
 from app.window.models.model_values import LibraryEntry
 
@@ -109,7 +109,7 @@ def test_a_recent_model_that_is_gone_is_marked_and_can_be_forgotten(
     assert not titles["Load…"].isEnabled()
     titles["Remove from recent models"].trigger()
     driven.until(lambda: "gone.gguf" not in names(driven))
-    driven.widgets.library.reveal_wanted.emit(gone)
+    driven.widgets.library.list.reveal_wanted.emit(gone)
     problems = [label.text() for label in driven.widgets.library.findChildren(QLabel)]
     assert f"{gone} is no longer there." in problems
 
@@ -130,10 +130,10 @@ def test_from_a_link_to_the_loaded_model_over_a_cut_and_a_damaged_file(
     press(driven, "Download")
     driven.until(lambda: "goes on where it stopped" in words(driven))
     fake.garbled.add("model.safetensors")
-    row_of(driven).resume_wanted.emit("org/small@main/")
+    row_of(driven).wishes.resume_wanted.emit("org/small@main/")
     driven.until(lambda: "its checksum differs" in words(driven))
     assert fake.ranges
-    row_of(driven).resume_wanted.emit("org/small@main/")
+    row_of(driven).wishes.resume_wanted.emit("org/small@main/")
     driven.until(lambda: "org/small is downloaded." in driven.widgets.notice.words())
     snapshot = next((tmp_path / "home" / "hub").glob("models--*/snapshots/*"))
     weights = (POCKET / "model.safetensors").read_bytes()

@@ -48,9 +48,9 @@ def test_a_preset_follows_its_chat(qapp: QApplication, qtbot: QtBot, tmp_path: P
         driven.ask("Count.")
         number = chats.chat.chat_id
         assert number is not None
-        panel.preset_saved.emit("Mine")
+        panel.presets.saved.emit("Mine")
         assert chats.chat.settings.preset == "Mine"
-        panel.sampling_changed.emit(SamplingOptions(temperature=0.1))
+        panel.sampling.sampling_changed.emit(SamplingOptions(temperature=0.1))
         save = next(b for b in panel.findChildren(QPushButton) if "Save the changes" in b.text())
         assert not save.isHidden()
         driven.app.begin_chat()

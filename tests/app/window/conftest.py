@@ -1,4 +1,4 @@
-"""Looks to try: the application dressed in them, and itself again afterwards."""
+"""Looks to try: the application dressed in them, and in the usual one afterwards."""
 
 import pytest
 
@@ -8,11 +8,8 @@ def wear(qapp):
     """Dresses the application in a scheme at a zoom."""
     from app.window.style_sheet import dress
 
-    palette, font, sheet = qapp.palette(), qapp.font(), qapp.styleSheet()
     yield lambda scheme, zoom: dress(qapp, scheme, zoom)
-    qapp.setPalette(palette)
-    qapp.setFont(font)
-    qapp.setStyleSheet(sheet)
+    dress(qapp, "light", 1.0)
 
 
 @pytest.fixture(params=["light", "dark"])

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton, QToolButton, QWidg
 
 from app.values.models import DownloadFigures, MemorySum, ModelCard
 from app.window.layers import DropOverlay
-from app.window.models.download_row import DownloadRow, progress_in_words
+from app.window.models.downloads import DownloadRow, DownloadWishes, progress_in_words
 from app.window.models.first_run_view import FirstRunView
 from app.window.models.library_list import LibraryList
 from app.window.models.library_view import LibraryView
@@ -131,7 +131,7 @@ def test_models_stand_under_their_place(library):
 def test_choosing_by_key_and_click_but_not_a_broken_one(qtbot, library):
     models = library.findChild(LibraryList)
     heard = []
-    library.chosen.connect(heard.append)
+    library.list.chosen.connect(heard.append)
     for row in range(models.count()):
         models.setCurrentRow(row)
         qtbot.keyClick(models, Qt.Key.Key_Return)
@@ -186,7 +186,7 @@ def test_downloads_come_and_go(qtbot, library):
     library.show_downloads([DownloadFigures("a", "A", "paused", 1, 2)])
     assert first.accessibleName() == "Download of A"
     resume = next(b for b in first.findChildren(QToolButton) if b.accessibleName() == "Resume")
-    with qtbot.waitSignal(library.resume_wanted) as got:
+    with qtbot.waitSignal(library.downloads.wishes.resume_wanted) as got:
         resume.click()
     assert got.args == ["a"]
 
@@ -210,16 +210,16 @@ def test_progress_in_words(figures, said):
 
 
 def test_a_failed_download_says_why_and_can_go_on(qtbot, add, theme):
-    row = add(DownloadRow())
+    row = add(DownloadRow(DownloadWishes()))
     row.show_figures(DownloadFigures("k", "A", "running", 1, 2, 1.0))
     pause, cancel = row.findChildren(QToolButton)
-    with qtbot.waitSignal(row.pause_wanted):
+    with qtbot.waitSignal(row.wishes.pause_wanted):
         pause.click()
     row.show_figures(DownloadFigures("k", "A", "failed", 1, 2, 0.0, "A: no connection."))
     assert "A: no connection." in words(row)
-    with qtbot.waitSignal(row.resume_wanted):
+    with qtbot.waitSignal(row.wishes.resume_wanted):
         pause.click()
-    with qtbot.waitSignal(row.cancel_wanted) as got:
+    with qtbot.waitSignal(row.wishes.cancel_wanted) as got:
         cancel.click()
     assert got.args == ["k"]
 

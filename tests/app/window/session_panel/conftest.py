@@ -18,10 +18,9 @@ def panel(qtbot):
 
 @pytest.fixture
 def heard(panel):
-    from panel_driving import SIGNALS
+    from panel_driving import signals
 
     said = []
-    for name in SIGNALS:
-        signal = getattr(panel, name)
+    for name, signal in signals(panel).items():
         signal.connect(lambda *values, name=name: said.append((name, *values)))
     return said

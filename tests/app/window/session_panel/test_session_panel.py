@@ -114,14 +114,14 @@ def test_arrows_step(qtbot, panel, heard):
 def test_typing_settles_without_return(qtbot, panel):
     field = find(panel, QLineEdit, "Temperature")
     field.selectAll()
-    with qtbot.waitSignal(panel.sampling_changed) as got:
+    with qtbot.waitSignal(panel.sampling.sampling_changed) as got:
         qtbot.keyClicks(field, "0.15")
     assert got.args[0].temperature == 0.15
 
 
 def test_the_system_prompt_settles_and_leaving_is_enough(qtbot, panel, heard):
     editor = find(panel, QPlainTextEdit, "System prompt")
-    with qtbot.waitSignal(panel.system_changed) as got:
+    with qtbot.waitSignal(panel.system.changed) as got:
         editor.setPlainText("Be kind.")
     assert got.args == ["Be kind."]
     qtbot.keyClicks(editor, "!")
@@ -153,8 +153,8 @@ def test_an_echo_of_what_was_typed_does_not_disturb_the_typing(panel):
         settings[0] = dataclasses.replace(settings[0], **changes)
         panel.show_settings(settings[0])
 
-    panel.generation_changed.connect(lambda options: echo(generation=options))
-    panel.sampling_changed.connect(lambda options: echo(sampling=options))
+    panel.sampling.generation_changed.connect(lambda options: echo(generation=options))
+    panel.sampling.sampling_changed.connect(lambda options: echo(sampling=options))
     for name, text in (("Stop strings", "END\n"), ("Logit bias", "17: -5.50\n")):
         editor = find(panel, QPlainTextEdit, name)
         editor.setPlainText(text)

@@ -1,7 +1,18 @@
-"""One download: what it will fetch, bytes and speed, then the model to load."""
+"""Downloads, a row each: what it will fetch, bytes and speed, then the model to load."""
 
-from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QComboBox, QFrame, QGridLayout, QProgressBar, QPushButton
+from collections.abc import Sequence
+
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtWidgets import (
+    QComboBox,
+    QFrame,
+    QGridLayout,
+    QProgressBar,
+    QPushButton,
+    QScrollArea,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.values.models import DownloadFigures, Phase
 from app.window.controls.icons import IconButton
@@ -10,15 +21,17 @@ from app.window.models.model_values import bytes_of, duration_in_words
 from mlx_engine.values.words import size_words
 
 STEPS = 1000
+GAP = 8
 BUTTONS: dict[Phase, str] = {"offered": "Download", "choice": "Download", "done": "Load"}
 STATES: dict[Phase, str] = {"waiting": "waiting", "paused": "paused", "failed": "stopped"}
 RUNS: tuple[Phase, ...] = ("running", "waiting")
 WITH_BAR: tuple[Phase, ...] = ("running", "waiting", "paused", "failed")
 
 
-class DownloadRow(QFrame):
-    """Signals, each with the download's key: `pause_wanted`, `resume_wanted` (also to begin),
-    `cancel_wanted`, `load_wanted`; `file_chosen` with the key and the file.
+class DownloadWishes(QObject):
+    """What the user wants of downloads, each named by its key; `resume_wanted` also to begin.
+
+    `file_chosen` has the key and the file.
     """
 
     pause_wanted = Signal(str)
@@ -27,8 +40,51 @@ class DownloadRow(QFrame):
     load_wanted = Signal(str)
     file_chosen = Signal(str, str)
 
+
+class DownloadList(QScrollArea):
+    """As high as its rows, up to a limit; the rest is scrolled to. wishes: of all its rows."""
+
     def __init__(self) -> None:
         super().__init__()
+        self.wishes = DownloadWishes(self)
+        self._rows: dict[str, DownloadRow] = {}
+        inner = QWidget()
+        self._column = QVBoxLayout(inner)
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._column.setSpacing(GAP)
+        self.setWidgetResizable(True)
+        self.setWidget(inner)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.hide()
+
+    def show_downloads(self, downloads: Sequence[DownloadFigures]) -> None:
+        """Show these, in their order."""
+        keys = {figures.key for figures in downloads}
+        for key in [key for key in self._rows if key not in keys]:
+            row = self._rows.pop(key)
+            self._column.removeWidget(row)
+            row.deleteLater()
+        for figures in downloads:
+            if figures.key not in self._rows:
+                self._rows[figures.key] = DownloadRow(self.wishes)
+                self._column.addWidget(self._rows[figures.key])
+            self._rows[figures.key].show_figures(figures)
+
+    def fit(self, most: int) -> None:
+        """Take no more than so many pixels."""
+        rows = [row.sizeHint().height() for row in self._rows.values()]
+        wanted = sum(rows) + GAP * (len(rows) - 1)
+        self.setFixedHeight(max(0, min(wanted, most)))
+        self.setVisible(bool(rows))
+
+
+class DownloadRow(QFrame):
+    """One download; it says in `wishes` what is wanted of it."""
+
+    def __init__(self, wishes: DownloadWishes) -> None:
+        super().__init__()
+        self.wishes = wishes
         self.setProperty("role", "card")
         self._figures = DownloadFigures("", "", "waiting")
         self._name = ShortLabel()
@@ -48,7 +104,7 @@ class DownloadRow(QFrame):
         self._lay_out()
         self._go.clicked.connect(self._press)
         self._pause.clicked.connect(self._pause_or_resume)
-        self._cancel.clicked.connect(lambda: self.cancel_wanted.emit(self._figures.key))
+        self._cancel.clicked.connect(lambda: wishes.cancel_wanted.emit(self._figures.key))
 
     def _lay_out(self) -> None:
         grid = QGridLayout(self)
@@ -89,15 +145,16 @@ class DownloadRow(QFrame):
         key = self._figures.key
         match self._figures.phase:
             case "choice":
-                self.file_chosen.emit(key, self._choices.currentData())
+                self.wishes.file_chosen.emit(key, self._choices.currentData())
             case "done":
-                self.load_wanted.emit(key)
+                self.wishes.load_wanted.emit(key)
             case _:
-                self.resume_wanted.emit(key)
+                self.wishes.resume_wanted.emit(key)
 
     def _pause_or_resume(self) -> None:
         runs = self._figures.phase in RUNS
-        (self.pause_wanted if runs else self.resume_wanted).emit(self._figures.key)
+        wanted = self.wishes.pause_wanted if runs else self.wishes.resume_wanted
+        wanted.emit(self._figures.key)
 
 
 def progress_in_words(figures: DownloadFigures) -> str:
