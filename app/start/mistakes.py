@@ -48,7 +48,6 @@ class Mistakes(QObject):
             maxBytes=LARGEST_LOG,
             backupCount=1,
             encoding="utf-8",
-            errors="replace",
             delay=True,
         )
         self._file.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
@@ -88,7 +87,8 @@ class Mistakes(QObject):
 
     def note(self, words: str) -> None:
         """Write to the log."""
-        self._log.error("%s", words)
+        whole = words.encode("utf-8", "replace").decode()  # half characters harm other handlers
+        self._log.error("%s", whole)
 
 
 def watch_for_crashes(logs: Path, note: Callable[[str], None]) -> None:
