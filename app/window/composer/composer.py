@@ -9,7 +9,7 @@ from app.values.attached_text import AttachedText, RefusedFile, pasted_text
 from app.window.composer.attachments import AttachmentRow
 from app.window.composer.message_box import LONGEST, MessageBox
 from app.window.controls.icons import IconButton
-from app.window.controls.labels import ShortLabel, restyle
+from app.window.controls.labels import restyle
 
 HINT = "Message…"
 
@@ -38,13 +38,11 @@ class Composer(QFrame):
         self._box = MessageBox()
         self._row = AttachmentRow()
         self._attach = IconButton("attach", "Attach text files")
-        self._note = ShortLabel()
-        self._note.setProperty("role", "muted")
         self._send = IconButton("send", "Send", "primary")
         bottom = QHBoxLayout()
         bottom.setSpacing(8)
         bottom.addWidget(self._attach)
-        bottom.addWidget(self._note, 1)
+        bottom.addStretch(1)
         bottom.addWidget(self._send)
         column = QVBoxLayout(self)
         column.setContentsMargins(10, 8, 8, 8)
@@ -90,10 +88,6 @@ class Composer(QFrame):
     def show_tokens(self, counts: Sequence[int | None]) -> None:
         """Tokens of each attachment, in their order, None where not known."""
         self._row.show_tokens(counts)
-
-    def show_note(self, words: str) -> None:
-        """A word beside the buttons, such as how full the context will be; "" for none."""
-        self._note.show_text(words)
 
     def show_ready(self, why_not: str = "") -> None:
         """Nothing is being answered; why_not: the reason nothing can be sent, "" when it can."""

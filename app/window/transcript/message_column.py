@@ -59,11 +59,6 @@ class PinnedScroll(QScrollArea):
         self._set_pinned(True)
         self._grew()
 
-    def let_go(self) -> None:
-        """Stop following, as if the reader had scrolled up."""
-        self._set_pinned(False)
-        self._remember()
-
     def _moved(self, value: int) -> None:
         bar = self.verticalScrollBar()
         down = value >= self._last
