@@ -33,10 +33,14 @@ class ConfigFields:
 
     def with_defaults(self, **defaults: object) -> "ConfigFields":
         """The same, with these where a key is not there."""
+        given = {name: value for name, value in self._fields.items() if value is not None}
+        return self.with_values(**{**defaults, **given})
+
+    def with_values(self, **values: object) -> "ConfigFields":
+        """The same, with these whatever was there."""
         made = ConfigFields({}, self.origin)
         made.model_types, made._rope = self.model_types, self._rope
-        given = {name: value for name, value in self._fields.items() if value is not None}
-        made._fields = {**self._fields, **defaults, **given}
+        made._fields = {**self._fields, **values}
         return made
 
     def wrong(self, name: str, value: object, wanted: str) -> BadModelFile:
@@ -91,6 +95,12 @@ class ConfigFields:
         ):
             raise self.wrong(name, value, "a list of numbers")
         return tuple(float(one) for one in listed)
+
+    def by_layer(self, name: str) -> tuple[float, ...]:
+        """A list of numbers, or one of a single number; empty when it is not there."""
+        value = self._fields.get(name)
+        is_list = value is None or isinstance(value, list)
+        return self.numbers(name) if is_list else (self.number(name, 0.0),)
 
     def word(self, name: str, default: str) -> str:
         """A string."""

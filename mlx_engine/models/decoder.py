@@ -53,11 +53,10 @@ class Decoder:
         self._residual_out = spec.heads is not None and spec.heads.trunk_state == "residual"
         if self._residual_out:
             self._picks = None  # hidden states are not yet what the output head takes
-        count = 0 if heads is None else _heads_in(heads)
+        every = None if heads is None else Part(heads, "", spec.head_tensors(heads.names))
         self._heads = [
-            DecoderHead(spec, number, heads, self._embedding, self._output)
-            for number in range(count)
-            if heads is not None
+            DecoderHead(spec, number, part, self._embedding, self._output)
+            for number, part in enumerate(() if every is None else _head_parts(every))
         ]
 
     @property
@@ -159,8 +158,9 @@ class Decoder:
         return self._heads[0].mtp_logits(hidden, output)
 
 
-def _heads_in(table: WeightTable) -> int:
-    count = 0
-    while f"layers.{count}.join.weight" in table:
-        count += 1
-    return count
+def _head_parts(every: Part) -> list[Part]:
+    """One for each head that is there."""
+    parts = [every.below("layers.0")]
+    while "join.weight" in (further := every.below(f"layers.{len(parts)}")):
+        parts.append(further)
+    return parts

@@ -14,11 +14,11 @@ from mlx_engine.models.attention import Masks
 from mlx_engine.models.blocks import DecoderBlock
 from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.layers import Embedding, Linear, Norm
-from mlx_engine.models.weights import Part, WeightTable
+from mlx_engine.models.weights import Part
 
 
 class DecoderHead:
-    """models/contract.py's MtpHead, number `number` of a model, with its tensors from a table.
+    """models/contract.py's MtpHead, number `number` of a model, with the tensors of a part.
 
     embedding, output: the trunk's, used where the head has none of its own.
     """
@@ -27,14 +27,12 @@ class DecoderHead:
         self,
         spec: specs.ModelSpec,
         number: int,
-        table: WeightTable,
+        part: Part,
         embedding: Embedding,
         output: Linear,
     ) -> None:
         assert spec.heads is not None
-        prefix, eps = f"layers.{number}.", spec.eps
-        shapes = specs.shapes_below(spec.head_tensors(table.names), prefix)
-        part = Part(table, prefix, shapes)
+        eps = spec.eps
         self.vocabulary = spec.vocabulary
         self._heads = spec.heads
         self._embedding_norm = Norm.read(part, "enorm", eps)
@@ -45,7 +43,7 @@ class DecoderHead:
         self._norms = Norms(first, second, eps)
         can_join = spec.heads.embedding_first
         matrix = self._join.matrix
-        self._joining = FewRows.of(matrix, table.kernels, "mtp-input") if can_join else None
+        self._joining = FewRows.of(matrix, part.kernels, "mtp-input") if can_join else None
         self._block = DecoderBlock(spec.heads.blocks[number], part, spec)
         self._norm = Norm.read(part, "norm", eps)
         self._embed = embedding

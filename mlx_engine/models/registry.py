@@ -1,12 +1,17 @@
 """Which family runs a model_type."""
 
+from mlx_engine.models.families.deepseek_v3 import DeepseekV2, DeepseekV3
 from mlx_engine.models.families.gemma3 import Gemma3
 from mlx_engine.models.families.glm4 import Glm4
+from mlx_engine.models.families.glm4_moe import Glm4Moe
 from mlx_engine.models.families.gpt_oss import GptOss
 from mlx_engine.models.families.llama import Llama
+from mlx_engine.models.families.mimo import Mimo
+from mlx_engine.models.families.mimo_v2 import MimoV2
 from mlx_engine.models.families.phi3 import Phi3
 from mlx_engine.models.families.qwen3 import Qwen2, Qwen3, Qwen3Moe
 from mlx_engine.models.families.qwen3_5 import Qwen35
+from mlx_engine.models.families.step3p5 import Step3p5
 from mlx_engine.models.family import Family
 from mlx_engine.models.mlx_lm_trunk.model_types import STRUCTURED, module_of
 from mlx_engine.models.spec_family import SpecFamily
@@ -30,14 +35,16 @@ FAMILIES: dict[str, type[SpecFamily]] = {
     "gpt_oss": GptOss,
     "phi3": Phi3,
     "glm4": Glm4,
+    "glm4_moe": Glm4Moe,
+    "glm4_moe_lite": DeepseekV3,
+    "deepseek_v2": DeepseekV2,
+    "deepseek_v3": DeepseekV3,
+    "mimo": Mimo,
+    "mimo_v2_flash": MimoV2,
+    "mimo_v2": MimoV2,
+    "step3p5": Step3p5,
 }
 """By model_type: all that run on our layers. Others run through mlx-lm's classes."""
-
-NEXTN = ("glm4_moe", "glm4_moe_lite", "deepseek_v3")
-"""Types of mlx-lm's classes whose heads lie in layers behind the last one."""
-
-STACKED = ("mimo", "mimo_v2_flash", "step3p5")
-"""Types of mlx-lm's classes whose heads have a decoder layer of the class each."""
 
 
 def is_known(model_type: object) -> bool:
@@ -56,14 +63,6 @@ def family_for(model_type: str) -> Family:
             f"model_type {model_type!r}: these files hold MTP heads only. Open the model they "
             "belong to and give them as its heads."
         )
-    if model_type in NEXTN:
-        from mlx_engine.models.nextn.family import DEFINITIONS, NextnFamily
-
-        return NextnFamily(DEFINITIONS[model_type])
-    if model_type in STACKED:
-        from mlx_engine.models.head_stack.family import STACKS, StackFamily
-
-        return StackFamily(STACKS[model_type])
     if is_known(model_type):
         from mlx_engine.models.mlx_lm_trunk.family import LibraryFamily
 

@@ -59,7 +59,8 @@ class Attention:
     tokens a row sees, its own included; None for all. qk_norm: of queries and keys, head by head or
     over all heads at once. gate: sigmoid that the result is multiplied by: for each element (rows
     of q_proj, behind each head's query) or for each head (g_proj). sinks: a logit for each head
-    that takes a share of the softmax and gives nothing (arXiv 2309.17453).
+    that takes a share of the softmax and gives nothing (arXiv 2309.17453). qkv_blocks: where files
+    join the projections of all three, in how many blocks, each with a share of the heads.
     """
 
     heads: int
@@ -75,6 +76,7 @@ class Attention:
     window: int | None = None
     scale: float | None = None
     value_scale: float = 1.0
+    qkv_blocks: int = 1
 
     prefix = "self_attn"
 

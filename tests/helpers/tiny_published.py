@@ -109,6 +109,30 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, object]]] = {
         "Glm4MoeLite",
         {**_EXPERTS, **_LATENT, "n_routed_experts": 4, "n_shared_experts": 1},
     ),
+    "deepseek_v2": (
+        "DeepseekV2",
+        {
+            **_EXPERTS,
+            **_LATENT,
+            "n_routed_experts": 8,
+            "n_shared_experts": 1,
+            "first_k_dense_replace": 1,
+            "routed_scaling_factor": 1.5,
+            "topk_method": "greedy",
+        },
+    ),
+    "mimo_v2_flash": (
+        "MiMoV2Flash",
+        {
+            **_EXPERTS,
+            "num_hidden_layers": 4,
+            "head_dim": 24,
+            "v_head_dim": 16,
+            "n_routed_experts": 4,
+            "sliding_window": WINDOW,
+            "layer_types": ["full_attention", *_SLIDING[:1] * 2, "full_attention"],
+        },
+    ),
     "deepseek_v3": (
         "DeepseekV3",
         {

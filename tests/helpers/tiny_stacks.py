@@ -49,7 +49,7 @@ CONFIGS: dict[str, dict[str, object]] = {
         "swa_head_dim": 24,
         "swa_v_head_dim": 16,
         "sliding_window": WINDOW,
-        "sliding_window_size": WINDOW,
+        "sliding_window_size": WINDOW - 1,
         "add_swa_attention_sink_bias": True,
         "add_full_attention_sink_bias": False,
         "attention_value_scale": 0.707,

@@ -136,7 +136,7 @@ def test_a_depth_raised_later_drafts_with_all_heads(tmp_path, kind):
     ("kind", "changes"),
     [
         ("mimo_v2_flash", {"swa_head_dim": 0}),
-        ("mimo_v2_flash", {"swa_num_key_value_heads": None}),
+        ("mimo_v2_flash", {"swa_num_key_value_heads": 3}),
         ("mimo_v2_flash", {"sliding_window": None, "sliding_window_size": None}),
         ("step3p5", {"attention_other_setting": "x"}),
         ("step3p5", {"attention_other_setting": {"num_attention_groups": 2}}),

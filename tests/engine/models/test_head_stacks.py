@@ -3,6 +3,7 @@
 import mlx.core as mx
 import numpy as np
 import pytest
+import transformers
 from mlx_lm.utils import load_model
 from stack_reference import StackReference
 from tiny_stacks import (
@@ -20,7 +21,7 @@ import mlx_engine
 from mlx_engine.check_model import with_head_check
 from mlx_engine.loading.load import load_model as load_files
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.mlx_lm_trunk.windows import windows_of
+from mlx_engine.models.registry import family_for
 from mlx_engine.values.options import LoadOptions
 
 TOKENS = [int(t) for t in np.random.default_rng(0).integers(0, VOCABULARY, 3 * WINDOW)]
@@ -68,11 +69,12 @@ def found_in(folder):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_logits_equal_the_reference_and_mlx_lm(opened, kind):
-    folder, engine = opened(kind)
+def test_logits_equal_the_reference_and_mlx_lm(opened, tmp_path, kind):
+    _, engine = opened(kind)
     found = engine.logits(TOKENS)
     assert relative(found, StackReference(kind, values_of(kind)).logits(TOKENS)) < 1e-4
-    model, _ = load_model(folder)
+    as_mlx_counts = {"sliding_window_size": WINDOW}
+    model, _ = load_model(write_stack(tmp_path / kind, kind, changes=as_mlx_counts))
     assert relative(found, np.array(model(mx.array([TOKENS]))[0])) < 1e-5
     assert engine.description.numerics == "exact"
 
@@ -130,11 +132,20 @@ def test_fused_projections_are_taken_apart(opened, drafted, tmp_path):
     assert np.array_equal(drafts, drafted(kind), equal_nan=True)
 
 
-def test_the_window_is_told_by_the_key_that_counts_the_token_itself():
-    for size in (WINDOW - 1, WINDOW):
-        fields = ConfigFields(config_of("mimo_v2_flash", sliding_window_size=size), "tiny")
-        assert windows_of("mimo_v2_flash", fields).size == WINDOW
-    assert windows_of("mimo_v2_flash", fields).layers == 2
+@pytest.mark.parametrize(
+    ("told", "window"),
+    [
+        ({"sliding_window_size": WINDOW}, WINDOW + 1),
+        ({"sliding_window_size": WINDOW - 1}, WINDOW),
+        ({"sliding_window_size": None}, WINDOW),
+    ],
+)
+def test_the_window_is_what_transformers_makes_of_the_config(told, window):
+    config = config_of("mimo_v2_flash", **told)
+    theirs = transformers.MiMoV2FlashConfig(**config)
+    spec = family_for("mimo_v2_flash").read(ConfigFields(config, "tiny"))
+    assert [block.mixer.window for block in spec.blocks] == [None, window, window, None]
+    assert theirs.sliding_window == window
 
 
 def packed(values):

@@ -11,7 +11,7 @@ import mlx_engine
 from mlx_engine.loading.find import locate_model
 from mlx_engine.loading.headers import read_headers
 from mlx_engine.loading.load_tensors import load_tensors
-from mlx_engine.models.nextn.family import DEFINITIONS, NextnFamily
+from mlx_engine.models.registry import FAMILIES
 from mlx_engine.models.weights import WeightTable
 
 STRAIGHT = 32
@@ -36,9 +36,15 @@ def relative(found, wanted):
     return float(np.abs(found - wanted).max() / np.abs(wanted).max())
 
 
-def adapter_of(folder, definition):
-    """The model with its head read by another definition."""
-    family = NextnFamily(definition)
+def adapter_of(folder, name, **changes):
+    """The model with its head described otherwise."""
+
+    class Changed(FAMILIES[name]):
+        def read(self, fields):
+            model = super().read(fields)
+            return replace(model, heads=replace(model.heads, **changes))
+
+    family = Changed(name)
     headers = read_headers(locate_model(folder, folder))
     trunk = family.canonical_trunk(load_tensors(headers.parts.trunk, metal=False), "trunk")
     head = family.canonical_head(load_tensors(headers.heads.tensors, metal=False), "head", None)
@@ -78,8 +84,7 @@ def test_logits_and_draft_logits_equal_transformers(published, name, own):
 
 FLIPS = {
     "hidden state": {"trunk_state": "residual"},
-    "join": {"is_embedding_first": False},
-    "norm offset": {"norm_offset": 1},
+    "join": {"embedding_first": False},
 }
 
 
@@ -87,16 +92,33 @@ FLIPS = {
 @pytest.mark.parametrize("name", TYPES)
 def test_another_reading_of_the_head_is_seen(published, name, flip):
     tiny = published(name)
-    adapter = adapter_of(tiny.folder, replace(DEFINITIONS[name], **FLIPS[flip]))
+    adapter = adapter_of(tiny.folder, name, **FLIPS[flip])
     logits, drafted, _ = drafts_of(adapter, tiny)
     assert relative(logits, tiny.logits) < 1e-4
     assert relative(drafted, tiny.draft_logits) > 1e-2
 
 
 @pytest.mark.parametrize("name", TYPES)
+def test_norms_around_one_more_are_seen(tmp_path, name):
+    """Of the head, whose norms are used as stored."""
+    tiny = publish(name, tmp_path / "m", own=True)
+    head = f".layers.{LAYER}."
+    rewrite(
+        tiny.folder,
+        lambda arrays: {
+            n: array + 1 if head in n and n.endswith("norm.weight") else array
+            for n, array in arrays.items()
+        },
+    )
+    engine = mlx_engine.load(tiny.folder)
+    assert relative(engine.draft_logits(tiny.tokens)[0], tiny.draft_logits) > 1e-2
+    engine.close()
+
+
+@pytest.mark.parametrize("name", TYPES)
 def test_a_chain_on_the_state_before_the_norm_is_seen(published, name):
     tiny = published(name)
-    adapter = adapter_of(tiny.folder, replace(DEFINITIONS[name], chain_state="residual"))
+    adapter = adapter_of(tiny.folder, name, chain_state="residual")
     _, drafted, chained = drafts_of(adapter, tiny)
     assert relative(drafted, tiny.draft_logits) < 1e-4
     assert relative(chained[0], tiny.chained) > 1e-2
@@ -187,5 +209,5 @@ def test_packed_conversions_that_kept_the_head(tmp_path, name):
 def test_heads_behind_a_deeper_trunk_have_its_number(published):
     """The layer is told from the config, not from a list of models."""
     headers = read_headers(locate_model(published("deepseek_v3").folder, None))
-    stored = headers.heads.tensors["layers.0.eh_proj.weight"]
+    stored = headers.heads.tensors["layers.0.join.weight"]
     assert stored.name == f"model.layers.{LAYER}.eh_proj.weight"

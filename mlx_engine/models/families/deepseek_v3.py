@@ -1,0 +1,153 @@
+"""DeepSeek-V2, V3, R1, V3.1 and GLM-4.7-Flash: latent attention, experts in groups, a NextN head.
+
+DeepSeek-V3 (arXiv 2412.19437): the first layers are dense, the head is the layer behind the last
+one, and embedding and output head are the trunk's, even where its files repeat them. GLM-4.7-Flash
+(`glm4_moe_lite`) is built alike; its head has an embedding and an output head of its own.
+DeepSeek-V2 (arXiv 2405.04434) has no head, and weighs its experts by a softmax over all of them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.families.llama import plain_model
+from mlx_engine.models.rope import rope_of, score_magnitude
+from mlx_engine.models.spec_family import SpecFamily
+from mlx_engine.models.specs import (
+    Attention,
+    Block,
+    Experts,
+    FeedForward,
+    Heads,
+    Latent,
+    ModelSpec,
+)
+from mlx_engine.models.tensor_names import NEXTN_NAMES
+from mlx_engine.values.errors import UnsupportedModel
+
+_LEFT_OUT = {
+    "deepseek_v3": {
+        "first_k_dense_replace": 3,
+        "n_shared_experts": 1,
+        "routed_scaling_factor": 2.5,
+    },
+    "glm4_moe_lite": {
+        "first_k_dense_replace": 1,
+        "n_shared_experts": 1,
+        "routed_scaling_factor": 1.8,
+    },
+}
+"""What transformers takes where a config is silent."""
+
+_LATENT_EPS = 1e-6
+"""Of the norms of latents, whatever `rms_norm_eps` is: so transformers has both families."""
+
+
+class DeepseekV2(SpecFamily):
+    """`deepseek_v2`."""
+
+    renames: ClassVar = {"mlp.shared_experts": "mlp.shared_expert"}
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Hugging Face's config."""
+        method = fields.word("topk_method", "greedy")
+        if method not in ("greedy", "group_limited_greedy"):
+            raise UnsupportedModel(
+                f"{fields.origin}: chooses experts by topk_method {ascii(method)[:40]}, which this "
+                "version does not. Take another model."
+            )
+        if method == "greedy":
+            fields = fields.with_values(n_group=1, topk_group=1)
+        mixer, feeds = _latent(fields), routed_feeds(fields)
+        blocks = [
+            Block(mixer, _by_softmax(feed) if isinstance(feed, Experts) else feed)
+            for feed in feeds[:-1]
+        ]
+        return plain_model(fields, blocks)
+
+
+def _by_softmax(experts: Experts) -> Experts:
+    """Scored without a correction, groups by their best expert."""
+    return replace(experts, score="softmax", choice_bias=False, normalise=False, best_of_group=1)
+
+
+class DeepseekV3(SpecFamily):
+    """`deepseek_v3` and `glm4_moe_lite`."""
+
+    renames: ClassVar = {"mlp.shared_experts": "mlp.shared_expert"}
+    head_names = NEXTN_NAMES
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Hugging Face's config."""
+        fields = fields.with_defaults(**_LEFT_OUT[self.model_type])
+        return with_head_behind(fields, _latent(fields), routed_feeds(fields))
+
+
+def with_head_behind(
+    fields: ConfigFields, mixer: Attention | Latent, feeds: Sequence[FeedForward | Experts]
+) -> ModelSpec:
+    """The model of blocks with this mixer, the last of which is the head's."""
+    *blocks, head = (Block(mixer, feed) for feed in feeds)
+    heads = Heads(
+        blocks=(head,),
+        promised=fields.count("num_nextn_predict_layers", 0, least=0),
+        embedding="either",
+        output="either",
+    )
+    return replace(plain_model(fields, blocks), heads=heads)
+
+
+def routed_feeds(fields: ConfigFields) -> tuple[FeedForward | Experts, ...]:
+    """The feed-forward of each layer of the trunk, and behind them that of the head.
+
+    `mlp_layer_types` says which have experts, or all have but the first `first_k_dense_replace`.
+    """
+    layers = fields.layers()
+    if not fields.has("n_routed_experts"):
+        return (FeedForward(fields.count("intermediate_size")),) * (layers + 1)
+    first = fields.count("first_k_dense_replace", 0, least=0)
+    kinds = fields.words("mlp_layer_types") or ("dense",) * min(first, layers)
+    experts = routed_experts(fields)
+    dense = FeedForward(fields.count("intermediate_size")) if "dense" in kinds else experts
+    told = [dense if kind == "dense" else experts for kind in kinds[:layers]]
+    return (*told, *[experts] * (layers + 1 - len(told)))
+
+
+def routed_experts(fields: ConfigFields) -> Experts:
+    """Scored by sigmoids; a correction and the best groups decide the choice (section 2.1.2)."""
+    count = fields.count("n_routed_experts", most=2**16)
+    inner = fields.count("moe_intermediate_size")
+    shared = inner * fields.count("n_shared_experts", 0, least=0)
+    groups = fields.count("n_group", 1, most=count)
+    if count % groups:
+        raise fields.wrong("n_group", groups, f"a divisor of the {count} experts")
+    return Experts(
+        count=count,
+        per_token=fields.count("num_experts_per_tok", most=count),
+        feed=FeedForward(inner),
+        score="sigmoid",
+        choice_bias=True,
+        float32_router=True,
+        groups=groups,
+        kept_groups=fields.count("topk_group", 1, most=groups),
+        normalise=fields.flag("norm_topk_prob", default=True),
+        scale=fields.number("routed_scaling_factor", 1.0),
+        shared=FeedForward(shared) if shared else None,
+    )
+
+
+def _latent(fields: ConfigFields) -> Latent:
+    rotated, nope = fields.count("qk_rope_head_dim"), fields.count("qk_nope_head_dim")
+    is_direct = not fields.has("q_lora_rank")
+    return Latent(
+        heads=fields.count("num_attention_heads"),
+        q_rank=None if is_direct else fields.count("q_lora_rank"),
+        kv_rank=fields.count("kv_lora_rank"),
+        nope=nope,
+        value_dim=fields.count("v_head_dim"),
+        rope=rope_of(fields, rotated, interleaved=fields.flag("rope_interleave", default=True)),
+        scale=(nope + rotated) ** -0.5 * score_magnitude(fields),
+        eps=_LATENT_EPS,
+        bias=fields.flag("attention_bias", default=False),
+    )

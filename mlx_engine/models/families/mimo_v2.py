@@ -1,0 +1,163 @@
+"""MiMo-V2-Flash, V2.5 and V2-Pro: full and windowed attention, sinks, three MTP heads in turns.
+
+As llama.cpp runs the heads (#26228): the residual before the trunk's final norm, and of a head
+before its norm. vLLM, which uses the first head only, hands on states after the head's norm; the
+two have not been compared on real weights.
+
+The window is what transformers makes of a config: `sliding_window_size` counts the tokens before a
+row, `sliding_window` the row as well. Published configs have 128 for both, where llama.cpp and
+mlx-lm take the second; which of them the models were trained with is not known.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import ClassVar
+
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.families.deepseek_v3 import routed_experts
+from mlx_engine.models.families.llama import plain_model
+from mlx_engine.models.rope import rope_of
+from mlx_engine.models.spec_family import SpecFamily
+from mlx_engine.models.specs import Attention, Block, FeedForward, Heads, ModelSpec, Rope
+from mlx_engine.models.stored_forms import Piece, Recipe, Recipes, expert_recipes
+from mlx_engine.models.tensor_names import HeadNames
+
+_HEADS = 3
+_JOINED = re.compile(r"(layers\.(\d+)\.self_attn)\.qkv_proj\.(weight|scales|biases)")
+
+
+class MimoV2(SpecFamily):
+    """`mimo_v2_flash` and `mimo_v2`."""
+
+    renames: ClassVar = {"self_attn.attention_sink_bias": "self_attn.sinks"}
+    head_names = HeadNames(
+        {
+            "eh_proj": "join",
+            "final_layernorm": "norm",
+            "pre_mlp_layernorm": "post_attention_layernorm",
+        }
+    )
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of the published config, or of transformers'."""
+        fields = fields.with_defaults(rms_norm_eps=fields.number("layernorm_epsilon", 1e-5))
+        full = _attention(fields)
+        local = _windowed(fields, full)
+        dense = FeedForward(fields.count("intermediate_size"))
+        sparse = routed_experts(fields)
+        blocks = (
+            Block(local if is_windowed else full, sparse if has_experts else dense)
+            for is_windowed, has_experts in zip(_windows(fields), _sparse(fields), strict=True)
+        )
+        heads = Heads(
+            blocks=(Block(local, dense),) * _HEADS,
+            promised=fields.count("num_nextn_predict_layers", 0, least=0),
+            trunk_state="residual",
+            chain_state="residual",
+        )
+        return replace(plain_model(fields, blocks), heads=heads)
+
+    def recipes(self, names: Iterable[str], spec: ModelSpec) -> Recipes:
+        """Queries, keys and values joined in blocks, each with a share of the heads of all three.
+
+        Published files of V2.5 and Pro have a block for each of the `num_key_value_heads`
+        (sglang #23808, vLLM #46755), a GGUF one for all.
+        """
+        listed = list(names)
+        return {**expert_recipes(listed), **_projections(listed, spec)}
+
+
+def _attention(fields: ConfigFields) -> Attention:
+    """Of layers that see everything."""
+    heads, head = fields.count("num_attention_heads"), fields.count("head_dim", 192, most=2**14)
+    is_unscaled = "attention_value_scale" in fields and not fields.has("attention_value_scale")
+    kept = fields.kv_heads(heads)
+    in_blocks = fields.word("attention_projection_layout", "split") == "fused_qkv"
+    return Attention(
+        heads=heads,
+        kv_heads=kept,
+        key_dim=head,
+        value_dim=fields.count("v_head_dim", 128, most=2**14),
+        rope=rope_of(fields, head, base=5e6, share=0.334),
+        qkv_bias=fields.flag("attention_bias", default=False),
+        sinks=fields.flag("add_full_attention_sink_bias", default=False),
+        value_scale=1.0 if is_unscaled else fields.number("attention_value_scale", 0.707),
+        qkv_blocks=kept if in_blocks else 1,
+    )
+
+
+def _windowed(fields: ConfigFields, full: Attention) -> Attention:
+    """Of layers with a window: other sizes, twice the key heads where the config is silent."""
+    heads = fields.count("swa_num_attention_heads", full.heads)
+    kept = fields.count("swa_num_key_value_heads", 2 * full.kv_heads)
+    if heads % kept:
+        raise fields.wrong("swa_num_key_value_heads", kept, f"a divisor of the {heads} heads")
+    head = fields.count("swa_head_dim", full.key_dim, most=2**14)
+    kinds = fields.section("rope_parameters")
+    if kinds is not None and kinds.has("sliding_attention"):
+        rope = rope_of(fields, head, kind="sliding_attention", base=1e4, share=0.334)
+    else:
+        width = int(head * fields.number("partial_rotary_factor", 0.334))
+        rope = Rope(width, fields.number("swa_rope_theta", 1e4))
+    before = "sliding_window_size"
+    return replace(
+        full,
+        heads=heads,
+        kv_heads=kept,
+        key_dim=head,
+        value_dim=fields.count("swa_v_head_dim", full.value_dim, most=2**14),
+        rope=rope,
+        sinks=fields.flag("add_swa_attention_sink_bias", default=True),
+        window=fields.count(before) + 1 if fields.has(before) else fields.count("sliding_window"),
+    )
+
+
+def _windows(fields: ConfigFields) -> tuple[bool, ...]:
+    """For each layer whether it has the window."""
+    layers = fields.layers()
+    if fields.words("layer_types"):
+        return tuple(window is not None for window in fields.windows(1))
+    pattern = fields.counts("hybrid_layer_pattern")
+    if len(pattern) < layers:
+        raise fields.wrong("hybrid_layer_pattern", list(pattern), f"0 or 1 for {layers} layers")
+    return tuple(bool(flag) for flag in pattern[:layers])
+
+
+def _sparse(fields: ConfigFields) -> tuple[bool, ...]:
+    """For each layer whether it has experts; all but the first where the config is silent."""
+    layers = fields.layers()
+    kinds, pattern = fields.words("mlp_layer_types"), fields.counts("moe_layer_freq")
+    listed = [kind == "sparse" for kind in kinds] or [bool(flag) for flag in pattern]
+    if listed and len(listed) < layers:
+        raise fields.wrong("moe_layer_freq", list(pattern), f"0 or 1 for {layers} layers")
+    return tuple(listed[:layers]) if listed else (False, *[True] * (layers - 1))
+
+
+def _projections(names: list[str], spec: ModelSpec) -> dict[str, Recipe]:
+    """Recipes for the joined projections among names of the trunk, or of the heads."""
+    assert spec.heads is not None
+    blocks = spec.heads.blocks if "layers.0.join.weight" in names else spec.blocks
+    recipes: dict[str, Recipe] = {}
+    for found in filter(None, map(_JOINED.fullmatch, names)):
+        mixer = blocks[int(found[2])].mixer
+        assert isinstance(mixer, Attention)
+        for part, rows in rows_in_blocks(mixer).items():
+            recipes[f"{found[1]}.{part}_proj.{found[3]}"] = Recipe((Piece(found[0], rows),))
+    return recipes
+
+
+def rows_in_blocks(mixer: Attention) -> dict[str, tuple[int, ...]]:
+    """Rows of the joined matrix that are queries, keys and values."""
+    counts = {
+        "q": mixer.heads * mixer.key_dim // mixer.qkv_blocks,
+        "k": mixer.kv_heads * mixer.key_dim // mixer.qkv_blocks,
+        "v": mixer.kv_heads * mixer.value_dim // mixer.qkv_blocks,
+    }
+    whole, start, rows = sum(counts.values()), 0, {}
+    for part, count in counts.items():
+        rows[part] = tuple(
+            block * whole + start + row for block in range(mixer.qkv_blocks) for row in range(count)
+        )
+        start += count
+    return rows

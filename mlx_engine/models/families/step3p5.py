@@ -1,0 +1,153 @@
+"""Step-3.5-Flash: a gate for each attention head, clipped feed-forwards, three MTP heads in turns.
+
+As llama.cpp (#24340) and vLLM run the heads: layers behind the last one with dense feed-forwards
+and output heads of their own; the residual before the trunk's final norm, and of a head before its
+norm. Lists by layer in the config go on over the heads; where they end early, a head sees
+everything. Norms are stored as w by Hugging Face and as 1 + w by MLX and GGUF.
+"""
+
+from dataclasses import replace
+from typing import ClassVar
+
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.families.llama import plain_model
+from mlx_engine.models.rope import scaled
+from mlx_engine.models.spec_family import SpecFamily
+from mlx_engine.models.specs import (
+    Attention,
+    Block,
+    Experts,
+    FeedForward,
+    Heads,
+    ModelSpec,
+    Rope,
+)
+from mlx_engine.models.tensor_names import NEXTN_NAMES
+
+_HEADS = 3
+_FULL, _SLIDING = "full_attention", "sliding_attention"
+_CHOICE_BIAS = "mlp.gate.e_score_correction_bias"
+
+
+class Step3p5(SpecFamily):
+    """`step3p5`."""
+
+    norms = "either"
+    head_names = NEXTN_NAMES
+    renames: ClassVar = {
+        "moe": "mlp.switch_mlp",
+        "moe.gate": "mlp.gate",
+        "moe.router_bias": _CHOICE_BIAS,
+        "share_expert": "mlp.shared_expert",
+        "mlp.gate.gate": "mlp.gate",
+        "mlp.gate.router_bias": _CHOICE_BIAS,
+        "mlp.share_expert": "mlp.shared_expert",
+    }
+
+    def read(self, fields: ConfigFields) -> ModelSpec:
+        """By the names of Hugging Face's config."""
+        fields = fields.with_defaults(rms_norm_eps=1e-5, sliding_window=512)
+        layers, sparse = fields.layers(), _sparse(fields)
+        kinds = _kinds(fields, layers + _HEADS)
+        blocks = [
+            Block(
+                _attention(fields, layer, kinds),
+                _experts(fields, layer) if layer in sparse else _dense(fields, layer),
+            )
+            for layer in range(layers + _HEADS)
+        ]
+        heads = Heads(
+            blocks=tuple(blocks[layers:]),
+            promised=fields.count("num_nextn_predict_layers", 0, least=0),
+            trunk_state="residual",
+            chain_state="residual",
+            output="own",
+        )
+        return replace(plain_model(fields, blocks[:layers]), heads=heads)
+
+
+def _kinds(fields: ConfigFields, count: int) -> list[str]:
+    """Of so many layers; where the config is silent, every other one slides."""
+    listed = fields.words("layer_types")
+    if not listed:
+        return [_FULL if layer % 2 else _SLIDING for layer in range(count)]
+    if not set(listed) <= {_FULL, _SLIDING} or len(listed) < fields.layers():
+        raise fields.wrong("layer_types", list(listed), "full or sliding attention for each layer")
+    return [*listed, *[_FULL] * count][:count]
+
+
+def _sparse(fields: ConfigFields) -> set[int]:
+    """Layers of the trunk with experts: all but the first where the config is silent."""
+    listed = fields.word("moe_layers_enum", "")
+    if not listed:
+        return set(range(1, fields.layers()))
+    try:
+        return {int(number) for number in listed.split(",")} & set(range(fields.layers()))
+    except ValueError as error:
+        raise fields.wrong("moe_layers_enum", listed, "numbers with commas between") from error
+
+
+def _attention(fields: ConfigFields, layer: int, kinds: list[str]) -> Attention:
+    is_sliding = kinds[layer] == _SLIDING
+    other = fields.section("attention_other_setting") if is_sliding else None
+    sizes, head = other or fields, fields.count("head_dim", most=2**14)
+    heads = sizes.count("num_attention_heads")
+    kept = sizes.count("num_attention_groups")
+    if heads % kept:
+        raise sizes.wrong("num_attention_groups", kept, f"a divisor of the {heads} heads")
+    return Attention(
+        heads=heads,
+        kv_heads=kept,
+        key_dim=head,
+        value_dim=head,
+        rope=_rope(fields, layer, kinds, head),
+        qk_norm="head",
+        gate="head" if fields.flag("use_head_wise_attn_gate", default=True) else "none",
+        window=fields.count("sliding_window") if is_sliding else None,
+    )
+
+
+def _rope(fields: ConfigFields, layer: int, kinds: list[str], head: int) -> Rope:
+    """Scaled in layers of the kinds that `yarn_only_types` names, or in all."""
+    alike = kinds.index(_FULL) if _FULL in kinds else 0
+    base = _at(fields.by_layer("rope_theta"), layer, alike, 10000.0)
+    width = int(head * _at(fields.numbers("partial_rotary_factors"), layer, alike, 1.0))
+    if width < 2 or width > head or width % 2 or base <= 1:
+        raise fields.wrong("partial_rotary_factors", width / head, "an even part of a head")
+    plain, only = Rope(width, base), fields.words("yarn_only_types")
+    is_scaled = not only or kinds[layer] in only
+    return scaled(plain, fields.rope(_FULL), fields) if is_scaled else plain
+
+
+def _at(listed: tuple[float, ...], layer: int, alike: int, default: float) -> float:
+    """What a list says of a layer, or behind its end of a layer that is alike."""
+    if len(listed) == 1:
+        return listed[0]
+    place = layer if layer < len(listed) else alike
+    return listed[place] if place < len(listed) else default
+
+
+def _limit(fields: ConfigFields, name: str, layer: int) -> float:
+    limits = fields.numbers(name)
+    return max(0.0, limits[layer]) if layer < len(limits) else 0.0
+
+
+def _dense(fields: ConfigFields, layer: int) -> FeedForward:
+    limit = _limit(fields, "swiglu_limits_shared", layer)
+    return FeedForward(fields.count("intermediate_size"), limit=limit)
+
+
+def _experts(fields: ConfigFields, layer: int) -> Experts:
+    count = fields.count("moe_num_experts", 288, most=2**16)
+    shared = _limit(fields, "swiglu_limits_shared", layer)
+    inner = fields.count("moe_intermediate_size", 1280)
+    return Experts(
+        count=count,
+        per_token=fields.count("moe_top_k", 8, most=count),
+        feed=FeedForward(inner, limit=_limit(fields, "swiglu_limits", layer)),
+        score="sigmoid",
+        choice_bias=True,
+        normalise=fields.flag("norm_expert_weight", default=True),
+        scale=fields.number("moe_router_scaling_factor", 3.0),
+        shared=FeedForward(fields.count("share_expert_dim", 1280), limit=shared),
+    )

@@ -1,0 +1,165 @@
+"""GLM-4.5, GLM-4.7-Flash, DeepSeek-V3 and MiMo-V2 trunks against transformers, in all variants."""
+
+import json
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from mlx_lm.utils import load_model, quantize_model, save_model
+from tiny_nextn import rewrite
+from tiny_published import WINDOW, edit_config, publish, published_logits
+
+import mlx_engine
+from mlx_engine.models.families.mimo_v2 import rows_in_blocks
+from mlx_engine.models.specs import Attention, Rope
+
+_YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 10000.0,
+    "factor": 4.0,
+    "beta_fast": 32.0,
+    "beta_slow": 1.0,
+    "original_max_position_embeddings": 16,
+}
+_LINEAR = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 3.0}
+_FULL, _SLIDING = "full_attention", "sliding_attention"
+
+_GROUPED = {"topk_method": "group_limited_greedy", "n_group": 2, "topk_group": 1}
+
+CASES = {
+    "deepseek 2": ("deepseek_v2", {}),
+    "deepseek 2, groups": ("deepseek_v2", _GROUPED),
+    "deepseek 2, yarn": (
+        "deepseek_v2",
+        {"rope_parameters": {**_YARN, "mscale": 0.7, "mscale_all_dim": 0.7}},
+    ),
+    "glm4_moe": ("glm4_moe", {}),
+    "glm4_moe scaled": ("glm4_moe", {"rope_parameters": {**_LINEAR, "partial_rotary_factor": 0.5}}),
+    "glm4_moe biased": ("glm4_moe", {"attention_bias": True, "use_qk_norm": False}),
+    "glm4_moe raw weights": ("glm4_moe", {"norm_topk_prob": False, "routed_scaling_factor": 1.5}),
+    "lite": ("glm4_moe_lite", {}),
+    "lite, direct queries": ("glm4_moe_lite", {"q_lora_rank": None}),
+    "lite, all dense but one": ("glm4_moe_lite", {"mlp_layer_types": ["dense", "sparse", "dense"]}),
+    "deepseek": ("deepseek_v3", {}),
+    "deepseek biased": ("deepseek_v3", {"attention_bias": True}),
+    "deepseek in halves": ("deepseek_v3", {"rope_interleave": False}),
+    "deepseek yarn": ("deepseek_v3", {"rope_parameters": _YARN}),
+    "deepseek yarn, scores": (
+        "deepseek_v3",
+        {"rope_parameters": {**_YARN, "mscale": 1.0, "mscale_all_dim": 0.7}},
+    ),
+    "deepseek yarn, scores alone": (
+        "deepseek_v3",
+        {"rope_parameters": {**_YARN, "mscale_all_dim": 0.7}},
+    ),
+    "mimo_v2": ("mimo_v2_flash", {}),
+    "mimo_v2 unscaled": ("mimo_v2_flash", {"attention_value_scale": None}),
+}
+
+
+NAMES = ("glm4_moe", "glm4_moe_lite", "deepseek_v2", "deepseek_v3", "mimo_v2_flash")
+
+
+def relative(found, wanted):
+    return float(np.abs(found - wanted).max() / np.abs(wanted).max())
+
+
+def logits_of(folder, tokens):
+    engine = mlx_engine.load(folder)
+    assert engine.description.numerics == "exact"
+    found = engine.logits(tokens)
+    engine.close()
+    return found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_logits_equal_transformers(tmp_path, case):
+    name, changes = CASES[case]
+    tiny = publish(name, tmp_path / "m", changes=changes)
+    assert relative(logits_of(tiny.folder, tiny.tokens), tiny.logits) < 1e-4
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_description_counts_what_the_caches_really_hold(tmp_path, name):
+    tiny = publish(name, tmp_path / "m")
+    engine = mlx_engine.load(tiny.folder)
+    told, caches = engine.description, engine.parts.adapter.make_caches()
+    engine.parts.adapter.forward(mx.array([tiny.tokens[:1]]), caches)
+    values = sum(array.nbytes // array.shape[2] for cache in caches.layers
+                 for array in cache.arrays())  # fmt: skip
+    assert told.cache_bytes_per_token + told.state_bytes // WINDOW == values
+    assert told.mtp is not None
+    assert told.mtp.code in ("no-heads", "heads-dropped")  # some configs promise them
+    engine.close()
+
+
+def test_packed_files_equal_mlx_lm(tmp_path):
+    """Stacked experts and the halves of kv_b_proj, as mlx-lm converts them."""
+    tiny = publish("deepseek_v3", tmp_path / "m")
+    edit_config(tiny.folder, rope_theta=10000.0, rope_parameters=None)
+    model, config = quantize_model(*load_model(tiny.folder), 32, 8)
+    (tiny.folder / "model.safetensors").unlink()
+    save_model(tiny.folder, model)
+    (tiny.folder / "config.json").write_text(json.dumps(config))
+    wanted = np.array(model(mx.array([tiny.tokens]))[0])
+    assert relative(logits_of(tiny.folder, tiny.tokens), wanted) < 1e-5
+
+
+@pytest.mark.parametrize("name", ["glm4_moe_lite", "deepseek_v3"])
+def test_norms_of_latents_have_an_eps_of_their_own(tmp_path, name):
+    """Latents so small that 1e-5 in the place of 1e-6 halves them."""
+    tiny = publish(name, tmp_path / "m", changes={"rms_norm_eps": 1e-5})
+
+    def with_small_latents(arrays):
+        small = ("q_a_proj.weight", "kv_a_proj_with_mqa.weight")
+        return {n: a * 3e-3 if n.endswith(small) else a for n, a in arrays.items()}
+
+    rewrite(tiny.folder, with_small_latents)
+    wanted = published_logits(tiny.folder, tiny.tokens)
+    assert relative(wanted, tiny.logits) > 1e-2
+    assert relative(logits_of(tiny.folder, tiny.tokens), wanted) < 1e-4
+
+
+def test_experts_of_groups_left_out_are_never_chosen(tmp_path):
+    """Corrected scores below zero, where a mask of zeros would let them in."""
+    tiny = publish("deepseek_v3", tmp_path / "m")
+    end = "e_score_correction_bias"
+    rewrite(tiny.folder, lambda a: {n: v - 3 if n.endswith(end) else v for n, v in a.items()})
+    wanted = published_logits(tiny.folder, tiny.tokens)
+    assert relative(logits_of(tiny.folder, tiny.tokens), wanted) < 1e-4
+
+
+def test_the_window_of_mimo_counts_as_transformers_does(tmp_path):
+    """`sliding_window_size` leaves the row itself out."""
+    tiny = publish("mimo_v2_flash", tmp_path / "m")
+    edit_config(tiny.folder, sliding_window=None, sliding_window_size=WINDOW)
+    wider = published_logits(tiny.folder, tiny.tokens)
+    assert relative(wider, tiny.logits) > 1e-2
+    assert relative(logits_of(tiny.folder, tiny.tokens), wider) < 1e-4
+
+
+def in_blocks(arrays, blocks):
+    """Projections as MiMo-V2.5 publishes them: blocks of queries, keys and values."""
+    made = dict(arrays)
+    for name in arrays:
+        if name.endswith(".q_proj.weight"):
+            base = name.removesuffix("q_proj.weight")
+            parts = [mx.split(made.pop(f"{base}{part}_proj.weight"), blocks) for part in "qkv"]
+            joined = [mx.concatenate(shares) for shares in zip(*parts, strict=True)]
+            made[f"{base}qkv_proj.weight"] = mx.concatenate(joined)
+    return made
+
+
+def test_projections_joined_in_blocks(tmp_path):
+    tiny = publish("mimo_v2_flash", tmp_path / "m")
+    rewrite(tiny.folder, lambda arrays: in_blocks(arrays, 2))
+    edit_config(tiny.folder, attention_projection_layout="fused_qkv")
+    assert relative(logits_of(tiny.folder, tiny.tokens), tiny.logits) < 1e-4
+
+
+def test_rows_of_joined_projections():
+    """Two blocks of 2 x 3 rows of queries, 1 x 3 of keys and 1 x 2 of values."""
+    rows = rows_in_blocks(Attention(4, 2, 3, 2, Rope(2, 1e4), qkv_blocks=2))
+    assert rows["q"] == (*range(6), *range(11, 17))
+    assert rows["k"] == (6, 7, 8, 17, 18, 19)
+    assert rows["v"] == (9, 10, 20, 21)
