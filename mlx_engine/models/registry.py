@@ -8,6 +8,7 @@ from mlx_engine.models.families.gpt_oss import GptOss
 from mlx_engine.models.families.llama import Llama
 from mlx_engine.models.families.mimo import Mimo
 from mlx_engine.models.families.mimo_v2 import MimoV2
+from mlx_engine.models.families.olmo2 import Olmo2
 from mlx_engine.models.families.phi3 import Phi3
 from mlx_engine.models.families.qwen3 import Qwen2, Qwen3, Qwen3Moe
 from mlx_engine.models.families.qwen3_5 import Qwen35
@@ -33,6 +34,7 @@ FAMILIES: dict[str, type[SpecFamily]] = {
     "gemma3": Gemma3,
     "gemma3_text": Gemma3,
     "gpt_oss": GptOss,
+    "olmo2": Olmo2,
     "phi3": Phi3,
     "glm4": Glm4,
     "glm4_moe": Glm4Moe,

@@ -94,6 +94,7 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, object]]] = {
     "mixtral": ("Mixtral", {"num_local_experts": 4}),
     "granite": ("Granite", {"logits_scaling": 2.0, "residual_multiplier": 0.5}),
     "glm4": ("Glm4", {"head_dim": 32}),
+    "olmo2": ("Olmo2", {}),
     "glm4_moe": (
         "Glm4Moe",
         {
