@@ -9,7 +9,7 @@ from mlx_engine.loading.gguf.file import GgufFile, GgufMetadata
 from mlx_engine.loading.gguf.header import GgufTensor
 from mlx_engine.loading.gguf.names import ATTENTION, DENSE, HEAD, OUTSIDE
 from mlx_engine.loading.gguf.part import Change, Placement
-from mlx_engine.loading.gguf.rotation import KINDS, Kind, all_listed, base_of, scaling_of
+from mlx_engine.loading.gguf.rotation import KINDS, Kind, base_of, scaling_of
 from mlx_engine.models.stored_forms import Run
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
@@ -101,13 +101,10 @@ class Architecture:
 
     def _rotation(self) -> dict[str, object]:
         base = base_of(self._metadata, default=self.usual_base)
-        return {
-            "rope_theta": base,
-            "rope_scaling": all_listed(self._file, self._scaling(), base, self._rotated()),
-        }
+        return {"rope_theta": base, "rope_scaling": self._scaling()}
 
     def _scaling(self) -> dict[str, object] | None:
-        return scaling_of(self._file, self._metadata, self.stretches)
+        return scaling_of(self._file, self._metadata, self._rotated(), self.stretches)
 
     def _rotated(self) -> int:
         """Elements of a head that are rotated."""

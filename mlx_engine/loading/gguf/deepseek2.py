@@ -9,7 +9,7 @@ from typing import ClassVar
 from mlx_engine.loading.gguf.architecture import SIGMOID, Architecture
 from mlx_engine.loading.gguf.file import GgufFile
 from mlx_engine.loading.gguf.names import ATTENTION, DENSE, EXPERTS, LATENT, SHARED
-from mlx_engine.loading.gguf.rotation import Kind, base_of
+from mlx_engine.loading.gguf.rotation import Kind
 from mlx_engine.values.errors import UnsupportedModel
 
 _SOFTMAX = 1
@@ -58,13 +58,13 @@ class Deepseek2Gguf(Architecture):
         grouped = scores["n_group"] != scores["topk_group"]
         return own | scores | {"topk_method": "group_limited_greedy" if grouped else "greedy"}
 
-    def _rotation(self) -> dict[str, object]:
+    def _scaling(self) -> dict[str, object] | None:
         """YaRN touches the size of scores as well, by mscale_all_dim."""
-        scaling = self._scaling()
-        if scaling is not None:
-            everywhere = self._metadata.number("rope.scaling.yarn_log_multiplier", 0.0) / _LOG
-            scaling |= {"mscale": everywhere or 1.0, "mscale_all_dim": everywhere}
-        return {"rope_theta": base_of(self._metadata), "rope_scaling": scaling}
+        scaling = super()._scaling()
+        if scaling is None:
+            return None
+        everywhere = self._metadata.number("rope.scaling.yarn_log_multiplier", 0.0) / _LOG
+        return scaling | {"mscale": everywhere or 1.0, "mscale_all_dim": everywhere}
 
     def _class(self) -> str:
         """GLM's files are told by their tokenizer; scores by softmax are V2's."""

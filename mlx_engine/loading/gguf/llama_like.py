@@ -129,11 +129,8 @@ class Gemma3Gguf(Architecture):
         }
 
     def _rotation(self) -> dict[str, object]:
-        return {
-            "rope_theta": base_of(self._metadata, default=self.usual_base),
-            "rope_local_base_freq": base_of(self._metadata, "rope.freq_base_swa"),
-            "rope_scaling": self._scaling(),
-        }
+        local = base_of(self._metadata, "rope.freq_base_swa")
+        return super()._rotation() | {"rope_local_base_freq": local}
 
     def _kinds(self, window: int) -> list[str]:
         if not window:
@@ -189,12 +186,9 @@ class GptOssGguf(Architecture):
             "layer_types": [kinds[n % 2] for n in range(self._main_blocks)],
         }
 
-    def _rotation(self) -> dict[str, object]:
-        scaling = self._scaling()
-        return {
-            "rope_theta": base_of(self._metadata),
-            "rope_scaling": None if scaling is None else scaling | {"truncate": False},
-        }
+    def _scaling(self) -> dict[str, object] | None:
+        scaling = super()._scaling()
+        return None if scaling is None else scaling | {"truncate": False}
 
 
 class Glm4MoeGguf(Architecture):

@@ -1,13 +1,10 @@
 """How a GGUF's model rotates keys by position, as a Hugging Face config says it."""
 
 import math
-from collections.abc import Mapping
 from typing import Literal
 
 from mlx_engine.loading.gguf.file import GgufFile, GgufMetadata
 from mlx_engine.loading.gguf.header import map_file
-from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.mlx_lm_trunk.stretched_periods import Yarn, listed
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 _FACTORS = "rope_freqs.weight"
@@ -23,13 +20,14 @@ def base_of(metadata: GgufMetadata, key: str = "rope.freq_base", default: float 
 
 
 def scaling_of(
-    file: GgufFile, metadata: GgufMetadata, run: tuple[Kind, ...] = KINDS
+    file: GgufFile, metadata: GgufMetadata, rotated: int, run: tuple[Kind, ...]
 ) -> dict[str, object] | None:
-    """`rope_scaling`, None where nothing is stretched. run: the kinds that are run here.
+    """`rope_scaling`, None where nothing is stretched.
 
     linear and yarn have the keys transformers has for them, `attention_factor` where the file tells
     it. listed has `factors`, one for each pair of elements, as files have them for Llama 3.
-    UnsupportedModel names a kind that is not run, BadModelFile values that cannot be.
+    rotated: elements of a head that are rotated. run: the kinds that are run; UnsupportedModel
+    names another, BadModelFile values that cannot be.
     """
     kind = _kind(file, metadata)
     if kind == "none":
@@ -42,7 +40,7 @@ def scaling_of(
     if kind == "linear":
         return {"rope_type": kind, "factor": _linear_factor(metadata)}
     if kind == "listed":
-        return {"rope_type": kind, "factors": _factors(file)}
+        return {"rope_type": kind, "factors": _factors(file, rotated // 2)}
     trained = "rope.scaling.original_context_length"
     found: dict[str, object] = {
         "rope_type": "yarn",
@@ -80,8 +78,8 @@ def _linear_factor(metadata: GgufMetadata) -> float:
     return _positive(metadata, "rope.scaling.factor" if told else "rope.scale_linear", 1.0)
 
 
-def _factors(file: GgufFile) -> list[float]:
-    """Of the periods, one for each pair of elements."""
+def _factors(file: GgufFile, pairs: int) -> list[float]:
+    """Of the periods of so many pairs of elements."""
     tensor = file.tensors[_FACTORS]
     if tensor.type.name != "F32" or len(tensor.shape) != 1:
         raise UnsupportedModel(
@@ -93,7 +91,12 @@ def _factors(file: GgufFile) -> list[float]:
         raise BadModelFile(
             f"{file.path}: {_FACTORS} holds values that cannot be factors. Get the file again."
         )
-    return [float(value) for value in values]
+    if len(values) < pairs:
+        raise BadModelFile(
+            f"{file.path}: {_FACTORS} has {len(values)} factors where {pairs} are needed. Get the "
+            "file again."
+        )
+    return [float(value) for value in values[:pairs]]
 
 
 def _positive(metadata: GgufMetadata, key: str, default: float) -> float:
@@ -104,29 +107,3 @@ def _positive(metadata: GgufMetadata, key: str, default: float) -> float:
             "file again."
         )
     return value
-
-
-def all_listed(
-    file: GgufFile, scaling: Mapping[str, object] | None, base: float, rotated: int
-) -> dict[str, object] | None:
-    """The same with all factors listed, which mlx-lm's classes are given (listed_rotation.py).
-
-    rotated: elements of a head that are rotated.
-    """
-    if scaling is None:
-        return None
-    pairs, factors = rotated // 2, scaling.get("factors")
-    if isinstance(factors, list):
-        if len(factors) < pairs:
-            raise BadModelFile(
-                f"{file.path}: {_FACTORS} has {len(factors)} factors where {pairs} are needed. Get "
-                "the file again."
-            )
-        return listed(base, factors[:pairs])
-    fields = ConfigFields(scaling, str(file.path))
-    number = fields.number
-    if scaling["rope_type"] == "linear":
-        return listed(base, [number("factor", 1.0)] * pairs)
-    trained, bounds = number("original_max_position_embeddings", 0), ("beta_fast", "beta_slow")
-    yarn = Yarn(base, rotated, number("factor", 1.0), trained, *(number(key, 1) for key in bounds))
-    return listed(base, yarn.factors, number("attention_factor", yarn.magnitude))

@@ -146,14 +146,10 @@ class Step35Gguf(WindowedGguf):
         }
 
     def _rotation(self) -> dict[str, object]:
-        windowed, (base, local) = self._windowed(), self._bases()
-        scaling = super()._rotation()["rope_scaling"]
-        if isinstance(scaling, dict):
-            trunk = windowed[: self._main_blocks]
-            scaling["layers"] = [n for n, flag in enumerate(trunk) if not flag]
+        base, local = self._bases()
         return {
-            "rope_theta": [local if w else base for w in windowed],
-            "rope_scaling": scaling,
+            "rope_theta": [local if w else base for w in self._windowed()],
+            "rope_scaling": self._scaling(),
             "yarn_only_types": ["full_attention"],
         }
 
