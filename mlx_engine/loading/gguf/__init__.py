@@ -4,7 +4,7 @@ A file becomes what a Hugging Face folder of the model would say (model.py): a c
 under published names that are still unread (part.py). Families know nothing of GGUF.
 
 - header, file: what is in the file or its numbered parts, checked before any use.
-- architecture, llama_like, deepseek2, windowed, qwen35, with names and rotation: metadata to
+- architecture, llama_like, deepseek, windowed, qwen35, with names and rotation: metadata to
   config, names to names, and rows or columns back in Hugging Face's order.
 - types: what each block type becomes. blocks and lattice open blocks, bits moves their codes into
   MLX's order, rounded fits to 8 bits what MLX cannot hold, repack does it for whole tensors with

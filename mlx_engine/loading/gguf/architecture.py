@@ -14,9 +14,6 @@ from mlx_engine.models.stored_forms import Run
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 _BLOCK = re.compile(r"blk\.(\d{1,4})\.(.+)")
-SIGMOID = 2
-"""Of expert_gating_func: how scores of experts are made of the router's output."""
-
 WIDEST = 2**20
 """Rows in a matrix of heads: orders of rows are listed, so a wild number would hang."""
 

@@ -1,16 +1,16 @@
-"""GGUF architectures with grouped-query attention: Llama, Qwen, Gemma 3, gpt-oss, GLM-4.5."""
+"""GGUF architectures with grouped-query attention: Llama, Qwen, Gemma 3, gpt-oss."""
 
 import re
 from dataclasses import replace
 from functools import cache
 from typing import ClassVar
 
-from mlx_engine.loading.gguf.architecture import SIGMOID, Architecture
+from mlx_engine.loading.gguf.architecture import Architecture
 from mlx_engine.loading.gguf.file import GgufFile
-from mlx_engine.loading.gguf.names import ATTENTION, DENSE, EXPERTS, SHARED
+from mlx_engine.loading.gguf.names import ATTENTION, DENSE, EXPERTS
 from mlx_engine.loading.gguf.part import Change, Placement
 from mlx_engine.loading.gguf.rotation import Kind, base_of
-from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+from mlx_engine.values.errors import BadModelFile
 
 _SINGLE = re.compile(r"ffn_(gate|up|down)\.(\d{1,4})\.(\w+)")
 _PUBLISHED = {"gate": "w1", "down": "w2", "up": "w3"}
@@ -189,28 +189,3 @@ class GptOssGguf(Architecture):
     def _scaling(self) -> dict[str, object] | None:
         scaling = super()._scaling()
         return None if scaling is None else scaling | {"truncate": False}
-
-
-class Glm4MoeGguf(Architecture):
-    """GLM-4.5 to 4.7, with MTP heads in blocks behind the last."""
-
-    model_type = "glm4_moe"
-    rotates_whole_heads = False
-    names = ATTENTION | DENSE | EXPERTS | SHARED
-
-    def _own(self) -> dict[str, object]:
-        count = self._metadata.count
-        if count("expert_gating_func", SIGMOID) not in (0, SIGMOID):
-            raise UnsupportedModel(
-                f"{self._file.path}: chooses experts in a way this version does not "
-                "(expert_gating_func). Take another model."
-            )
-        return {
-            **self._experts("n_routed_experts", "num_experts_per_tok", "moe_intermediate_size"),
-            **self._expert_scores(),
-            "n_shared_experts": count("expert_shared_count", 1),
-            "first_k_dense_replace": self._dense_blocks(),
-            "use_qk_norm": self._has("attn_q_norm.weight"),
-            "attention_bias": self._has("attn_q.bias") or self._has("attn_qkv.bias"),
-            "partial_rotary_factor": (self._rotated() + 0.5) / self._head,
-        }

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlx_engine.loading.gguf.architecture import Architecture
-from mlx_engine.loading.gguf.deepseek2 import Deepseek2Gguf
+from mlx_engine.loading.gguf.deepseek import Deepseek2Gguf, Glm4MoeGguf
 from mlx_engine.loading.gguf.file import GgufFile, GgufMetadata, read_gguf
 from mlx_engine.loading.gguf.llama_like import (
     Gemma3Gguf,
-    Glm4MoeGguf,
     GptOssGguf,
     LlamaGguf,
     Qwen2Gguf,

@@ -1,24 +1,52 @@
-"""GGUF architecture `deepseek2`: DeepSeek V2, V3 and R1, Kimi K2, GLM-4.7-Flash (latent attention).
+"""GGUF architectures `glm4moe` and `deepseek2`: experts as in DeepSeek-V3, heads behind the trunk.
 
-Keys and values come from one latent by `kv_b_proj`; newer files have its halves apart, the keys'
-transposed, as mlx-lm's classes do, and count one key head in place of all.
+DeepSeek V2, V3 and R1, Kimi K2 and GLM-4.7-Flash have latent attention: keys and values come from
+one latent by `kv_b_proj`. Newer files have its halves apart, the keys' transposed, as MLX
+conversions do, and count one key head in place of all.
 """
 
 from typing import ClassVar
 
-from mlx_engine.loading.gguf.architecture import SIGMOID, Architecture
+from mlx_engine.loading.gguf.architecture import Architecture
 from mlx_engine.loading.gguf.file import GgufFile
 from mlx_engine.loading.gguf.names import ATTENTION, DENSE, EXPERTS, LATENT, SHARED
 from mlx_engine.loading.gguf.rotation import Kind
 from mlx_engine.values.errors import UnsupportedModel
 
-_SOFTMAX = 1
+_SOFTMAX, _SIGMOID = 1, 2
+"""Of expert_gating_func: how scores of experts are made of the router's output."""
+
 _GLM_TOKENIZERS = ("glm4", "chatglm-bpe")
 _LOG = 0.1  # by which the converter multiplies yarn's mscale_all_dim
 
 
+class Glm4MoeGguf(Architecture):
+    """GLM-4.5 to 4.7, with MTP heads in blocks behind the last."""
+
+    model_type = "glm4_moe"
+    rotates_whole_heads = False
+    names = ATTENTION | DENSE | EXPERTS | SHARED
+
+    def _own(self) -> dict[str, object]:
+        count = self._metadata.count
+        if count("expert_gating_func", _SIGMOID) not in (0, _SIGMOID):
+            raise UnsupportedModel(
+                f"{self._file.path}: chooses experts in a way this version does not "
+                "(expert_gating_func). Take another model."
+            )
+        return {
+            **self._experts("n_routed_experts", "num_experts_per_tok", "moe_intermediate_size"),
+            **self._expert_scores(),
+            "n_shared_experts": count("expert_shared_count", 1),
+            "first_k_dense_replace": self._dense_blocks(),
+            "use_qk_norm": self._has("attn_q_norm.weight"),
+            "attention_bias": self._has("attn_q.bias") or self._has("attn_qkv.bias"),
+            "partial_rotary_factor": (self._rotated() + 0.5) / self._head,
+        }
+
+
 class Deepseek2Gguf(Architecture):
-    """Names and config of one file."""
+    """All with latent attention."""
 
     rotates_whole_heads = False
     stretches: ClassVar[tuple[Kind, ...]] = ("yarn",)
@@ -70,9 +98,9 @@ class Deepseek2Gguf(Architecture):
         """GLM's files are told by their tokenizer; scores by softmax are V2's."""
         metadata = self._metadata
         is_glm = metadata.text("tokenizer.ggml.pre") in _GLM_TOKENIZERS
-        usual = SIGMOID if is_glm or self._has("exp_probs_b.bias") else _SOFTMAX
+        usual = _SIGMOID if is_glm or self._has("exp_probs_b.bias") else _SOFTMAX
         gating = metadata.count("expert_gating_func", 0) or usual
-        if gating not in (SIGMOID, _SOFTMAX) or (gating == _SOFTMAX and is_glm):
+        if gating not in (_SIGMOID, _SOFTMAX) or (gating == _SOFTMAX and is_glm):
             raise UnsupportedModel(
                 f"{self._file.path}: chooses experts in a way this version does not "
                 "(expert_gating_func). Take another model."
