@@ -9,4 +9,23 @@ stored joined, and `stored` where they are turned. What cannot be run raises Uns
 qwen3_5.py has a bit of all. The tests compare logits with transformers on tiny random models:
 entries in tests/helpers/tiny_published.py and, for every variant of a config, in the table of
 tests/engine/models/test_plain_families.py.
+
+| models | model_type | their heads | compared with |
+|---|---|---|---|
+| Qwen3.5, 3.6, dense and with experts | qwen3_5, qwen3_5_moe | 1, looped | transformers, mlx-lm |
+| Qwen3-Next | qwen3_next | 1, looped | transformers, mlx-lm |
+| GLM-4.5, 4.6, 4.7, Air | glm4_moe | 1, looped | transformers |
+| GLM-4.7-Flash | glm4_moe_lite | 1, looped | transformers |
+| DeepSeek-V3, R1, V3.1 | deepseek_v3 | 1, looped | transformers, mlx-lm |
+| DeepSeek-V2 | deepseek_v2 | none | transformers |
+| MiMo-7B | mimo | 1, looped | plain PyTorch, mlx-lm |
+| MiMo-V2-Flash, V2.5, Pro | mimo_v2_flash, mimo_v2 | 3, in turns | transformers, plain PyTorch |
+| Step-3.5-Flash | step3p5 | 3, in turns | plain PyTorch, mlx-lm |
+| Llama, Mistral, Ministral, Mixtral | their names | none | transformers |
+| Qwen2, Qwen3, Qwen3 MoE | their names | none | transformers |
+| Gemma 3, gpt-oss, Phi-3, GLM-4, OLMo 2 | their names | none | transformers |
+
+"Compared" means logits and draft logits of tiny random checkpoints in the published layout, in
+float32; flipping the hidden state, the order of the join or the norms' offset fails each test. No
+published weights of any of them have been tried, but for a trained toy of Qwen3.5.
 """
