@@ -1,5 +1,6 @@
 """The README's map is the packages' own words, and its test command is the one CI runs."""
 
+import re
 from pathlib import Path
 
 from rooms import room_map
@@ -18,6 +19,14 @@ def fenced_blocks(text: str) -> list[str]:
 
 def test_the_map_is_what_the_packages_say() -> None:
     assert room_map(ROOT) in fenced_blocks((ROOT / "README.md").read_text()), HINT
+
+
+def test_it_is_short_and_its_pictures_are_there() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 200
+    pictures = re.findall(r"!\[[^]]*\]\(([^)]+)\)", text)
+    assert pictures
+    assert all((ROOT / picture).is_file() for picture in pictures)
 
 
 def test_the_test_command_is_there() -> None:

@@ -1,6 +1,6 @@
-"""Draws the README's picture of the terminal chat, from a real chat with the built-in model.
+"""Draws a picture of the terminal chat, from a real chat with the built-in model.
 
-`python tests/speed/terminal_shot.py [FILE.png]`
+`python tests/speed/terminal_shot.py FILE.png`
 """
 
 import io
@@ -91,4 +91,4 @@ def main(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "assets/readme/terminal_chat.png"))
+    main(Path(sys.argv[1]))

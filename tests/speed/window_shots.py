@@ -1,6 +1,7 @@
-"""Draws the README's pictures of the window, from the real window on the built-in model.
+"""Draws pictures of the window's views, from the real window on the built-in model.
 
-`PYTHONPATH=. python tests/speed/window_shots.py [FOLDER] [light|dark]`
+`PYTHONPATH=. python tests/speed/window_shots.py FOLDER [light|dark]`; README.md shows
+window_chat_light.png.
 """
 
 import contextlib
@@ -122,7 +123,7 @@ def in_few_colours(picture: QImage) -> QImage:
 
 
 def main() -> None:
-    out = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else ROOT / "assets" / "readme"
+    out = Path(sys.argv[1]).resolve()
     wanted = sys.argv[2:] or ["light", "dark"]
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", suffix=".conf", delete=False) as fonts:
