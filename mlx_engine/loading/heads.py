@@ -126,7 +126,7 @@ def _given_heads(place: Path, needs: _Needs) -> HeadTensors:
     candidate = _read(place, _files_at(place), needs)
     if not candidate.tensors:
         raise BadModelFile(f"{place}: no MTP heads in there. Give the file or folder of the heads.")
-    misfit = _misfit(candidate, needs.shapes(candidate.tensors))
+    misfit = _misfit(candidate, needs, needs.shapes(candidate.tensors))
     if misfit is not None:
         raise BadModelFile(f"{misfit} Give the heads made for this model.")
     return _if_usable(candidate, needs)
@@ -186,9 +186,10 @@ def _if_usable(candidate: _Candidate, needs: _Needs) -> HeadTensors:
         return HeadTensors({}, origin, False, Reason("heads-unreadable", words))
     missing = _missing(candidate.tensors, wanted)
     if missing is not None:
-        words = f"The MTP heads in {origin} lack the tensor {missing}, so they cannot be used."
+        name = needs.family.name_in_files(missing)
+        words = f"The MTP heads in {origin} lack the tensor {name}, so they cannot be used."
         return HeadTensors({}, origin, candidate.inside, Reason("heads-incomplete", words))
-    misfit = _misfit(candidate, wanted)
+    misfit = _misfit(candidate, needs, wanted)
     if misfit is not None:
         return HeadTensors({}, origin, candidate.inside, Reason("heads-do-not-fit", misfit))
     return HeadTensors(
@@ -221,7 +222,7 @@ def _missing(tensors: Mapping[str, TensorInfo], wanted: Mapping[str, Shape]) -> 
     return None
 
 
-def _misfit(candidate: _Candidate, wanted: Mapping[str, Shape]) -> str | None:
+def _misfit(candidate: _Candidate, needs: _Needs, wanted: Mapping[str, Shape]) -> str | None:
     """What makes these the heads of another model; packed weights are judged by their rows."""
     for name, shape in wanted.items():
         tensor = candidate.tensors.get(name)
@@ -234,8 +235,9 @@ def _misfit(candidate: _Candidate, wanted: Mapping[str, Shape]) -> str | None:
             seen, needed = tensor.shape[:-1], shape[:-1]
         if seen != needed:
             return (
-                f"The MTP heads in {candidate.origin} belong to another model: {name} is "
-                f"{list(tensor.shape)} where this one needs {list(shape)}."
+                f"The MTP heads in {candidate.origin} belong to another model: "
+                f"{needs.family.name_in_files(name)} is {list(tensor.shape)} where this one needs "
+                f"{list(shape)}."
             )
     return None
 

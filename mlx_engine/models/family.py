@@ -108,6 +108,9 @@ class Family(Protocol):
     def repeats(self) -> Mapping[str, str]:
         """Matrices of heads that may repeat one of the trunk: their canonical names, and its."""
 
+    def name_in_files(self, head_name: str) -> str:
+        """What files call a head's tensor of this canonical name, without prefixes."""
+
     def sign_of_no_heads(self, config: Mapping[str, object], origin: str) -> str:
         """What files show from which heads were dropped, in words."""
 

@@ -100,6 +100,10 @@ class SpecFamily:
         names = {"embed_tokens": "embed_tokens", "output": "lm_head"}
         return {f"layers.0.{name}": twin for name, twin in names.items()}
 
+    def name_in_files(self, head_name: str) -> str:
+        """As the family publishes it."""
+        return self._names.published(head_name)
+
     def sign_of_no_heads(self, config: Mapping[str, object], origin: str) -> str:
         """Where they would be."""
         if self.head_names is not None and self.head_names.behind_trunk:

@@ -117,6 +117,15 @@ class TensorNames:
                 _put(parts.head, f"layers.{number}.{place.name}", tensor, origin)
         return parts
 
+    def published(self, head_name: str) -> str:
+        """The files' name for one of ours in a head, without their prefixes, for messages."""
+        prefix, number, within = head_name.split(".", 2)
+        base, _, kind = within.rpartition(".")
+        theirs = {} if self.heads is None else {o: t for t, o in self.heads.renames.items()}
+        if base in theirs and self.heads is not None and not self.heads.behind_trunk:
+            return f"{theirs[base]}.{kind}"
+        return f"{prefix}.{number}.{theirs.get(base, base)}.{kind}"
+
     def _is_head(self, bare: str, layers: int) -> bool:
         """By prefix, or as a layer behind the last one, unless heads of this family never are."""
         layer = _LAYER.fullmatch(bare)

@@ -71,6 +71,10 @@ class LibraryFamily:
         """None."""
         return {}
 
+    def name_in_files(self, head_name: str) -> str:
+        """The same."""
+        return head_name
+
     def sign_of_no_heads(self, config: Mapping[str, object], origin: str) -> str:
         """Whatever a file may call them."""
         del config, origin
