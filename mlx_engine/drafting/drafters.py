@@ -26,7 +26,7 @@ from mlx_engine.models.drafters import Drafter
 from mlx_engine.models.drafters.dflash import DFlash
 from mlx_engine.models.drafters.eagle3 import Eagle3
 from mlx_engine.models.drafters.gemma4_assistant import Gemma4Assistant, SeenRows, TargetRows
-from mlx_engine.models.mlx_lm_trunk.gemma4 import SharedLayer
+from mlx_engine.models.library.gemma4 import SharedLayer
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import MAX_DEPTH, DraftOptions
 

@@ -23,7 +23,7 @@ from mlx_engine.models.drafters.eagle3 import Eagle3, Eagle3Config, is_eagle3, p
 from mlx_engine.models.drafters.gemma4_assistant import MODEL_TYPES as GEMMA4_ASSISTANTS
 from mlx_engine.models.drafters.gemma4_assistant import AssistantConfig, Gemma4Assistant
 from mlx_engine.models.drafters.target import draft_target
-from mlx_engine.models.mlx_lm_trunk.gemma4 import Gemma4Adapter
+from mlx_engine.models.library.gemma4 import Gemma4Adapter
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.text.tokenizer import first_difference
 from mlx_engine.values.errors import BadModelFile, BadOption, EngineError

@@ -77,3 +77,29 @@ class Adapter(MtpHead, Protocol):
 
     def logits(self, hidden: mx.array) -> mx.array:
         """Hidden [1, T, H] -> float32 logits [1, T, V]."""
+
+
+class Headless:
+    """The part of an adapter that concerns MTP heads, for models without any.
+
+    Logits are always made, by the model's own output head.
+    """
+
+    mtp_depth = 0
+    output_rows: FewRows | None = None
+    later_heads: tuple[MtpHead, ...] = ()
+    mtp_output: Linear | None = None
+
+    def make_head_caches(self) -> LayerCaches:
+        """None to make."""
+        return LayerCaches([])
+
+    def mtp_forward(self, tokens: mx.array, hidden: mx.array, caches: LayerCaches) -> mx.array:
+        """Never called: mtp_depth is 0."""
+        del tokens, hidden, caches
+        raise AssertionError("this model has no MTP heads")
+
+    def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
+        """Never called: mtp_depth is 0."""
+        del hidden, output
+        raise AssertionError("this model has no MTP heads")

@@ -10,7 +10,7 @@ from metal_kernels.choice import Kernels
 from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.matrix import Matrix, rows_of, values_of
 from mlx_engine.models.specs import FeedForward, Rope
-from mlx_engine.models.weights import Part, WeightTable
+from mlx_engine.models.weights import Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,6 @@ class Linear:
         if few_rows is None or bias is None:
             return Linear(matrix, few_rows, bias)
         return Linear(matrix, few_rows, bias, FewRows.of(matrix, kernels, "product-add"))
-
-    @staticmethod
-    def take(table: WeightTable, name: str, outputs: int, inputs: int) -> "Linear":
-        """Take `name` from the table."""
-        return Linear.of(table.take_matrix(name, outputs, inputs), table.kernels)
 
     @staticmethod
     def read(part: Part, name: str, dtype: mx.Dtype | None = None) -> "Linear":
@@ -118,11 +113,6 @@ class Norm:
 
     weight: mx.array
     eps: float
-
-    @staticmethod
-    def take(table: WeightTable, name: str, size: int, eps: float) -> "Norm":
-        """Take `name`.weight [size] from the table."""
-        return Norm(table.take(f"{name}.weight", (size,)), eps)
 
     @staticmethod
     def read(part: Part, name: str, eps: float) -> "Norm":

@@ -1,6 +1,7 @@
 """Which family runs a model_type."""
 
 from mlx_engine.models.families.deepseek_v3 import DeepseekV2, DeepseekV3
+from mlx_engine.models.families.ernie4_5_moe import Ernie45Moe
 from mlx_engine.models.families.gemma3 import Gemma3
 from mlx_engine.models.families.glm4 import Glm4
 from mlx_engine.models.families.glm4_moe import Glm4Moe
@@ -8,13 +9,14 @@ from mlx_engine.models.families.gpt_oss import GptOss
 from mlx_engine.models.families.llama import Llama
 from mlx_engine.models.families.mimo import Mimo
 from mlx_engine.models.families.mimo_v2 import MimoV2
+from mlx_engine.models.families.minimax_m2 import MiniMaxM2
 from mlx_engine.models.families.olmo2 import Olmo2
 from mlx_engine.models.families.phi3 import Phi3
 from mlx_engine.models.families.qwen3 import Qwen2, Qwen3, Qwen3Moe
 from mlx_engine.models.families.qwen3_5 import Qwen35
 from mlx_engine.models.families.step3p5 import Step3p5
 from mlx_engine.models.family import Family
-from mlx_engine.models.mlx_lm_trunk.model_types import STRUCTURED, module_of
+from mlx_engine.models.library.family import LibraryFamily, module_of
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.values.errors import UnsupportedModel
 
@@ -25,6 +27,8 @@ FAMILIES: dict[str, type[SpecFamily]] = {
     "qwen3_5_moe_text": Qwen35,
     "qwen3_next": Qwen35,
     "llama": Llama,
+    "iquestcoder": Llama,
+    "xverse": Llama,
     "mistral": Llama,
     "ministral": Llama,
     "mixtral": Llama,
@@ -41,10 +45,15 @@ FAMILIES: dict[str, type[SpecFamily]] = {
     "glm4_moe_lite": DeepseekV3,
     "deepseek_v2": DeepseekV2,
     "deepseek_v3": DeepseekV3,
+    "kimi_k2": DeepseekV3,
+    "joyai_llm_flash": DeepseekV3,
     "mimo": Mimo,
     "mimo_v2_flash": MimoV2,
     "mimo_v2": MimoV2,
     "step3p5": Step3p5,
+    "ernie4_5_moe": Ernie45Moe,
+    "minimax_m2": MiniMaxM2,
+    "minimax": MiniMaxM2,
 }
 """By model_type: all that run on our layers. Others run through mlx-lm's classes."""
 
@@ -66,10 +75,8 @@ def family_for(model_type: str) -> Family:
             "belong to and give them as its heads."
         )
     if is_known(model_type):
-        from mlx_engine.models.mlx_lm_trunk.family import LibraryFamily
-
         return LibraryFamily(model_type)
     raise UnsupportedModel(
         f"model_type {ascii(model_type)[:60]} is not one this version runs: "
-        f"{', '.join((*FAMILIES, *STRUCTURED))}, and the others that mlx-lm has a class for."
+        f"{', '.join(FAMILIES)}, and the others that mlx-lm has a class for."
     )

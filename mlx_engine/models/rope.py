@@ -162,7 +162,7 @@ def _factor(rope: ConfigFields, fields: ConfigFields, trained: float) -> float:
 
 
 def _listed(rope: ConfigFields, key: str, pairs: int) -> tuple[float, ...]:
-    factors = rope.numbers(key)
+    factors = rope.numbers(key)[:pairs]
     if len(factors) != pairs or min(factors) <= 0:
         raise rope.wrong(key, list(factors), f"a list of {pairs} numbers above 0")
     return factors

@@ -29,7 +29,7 @@ _LAYER = re.compile(r"layers\.(\d{1,6})\.(.+)")
 _HEAD = re.compile(
     r"(?:mtp_layers\.|mtp\.)?(?:layers\.)?(?:(\d{1,6})\.)?(?:transformer\.|mtp_block\.)?(.+)"
 )
-_HEAD_PREFIXES = ("mtp.", "mtp_layers.", "mtp_block.")
+_HEAD_PREFIXES = ("mtp.", "mtp_")
 _JOIN = "join.weight"
 _GROUPS = (
     ("switch_mlp", "experts"),
@@ -82,7 +82,7 @@ class TensorNames:
                 parts.skipped[name] = tensor
             elif self._is_head(bare, layers):
                 self._put_head(parts, name, tensor, spec, origin)
-            elif spec.tied and bare.startswith("lm_head."):
+            elif spec.tied and bare.startswith("lm_head.") and not _is_bias_of(spec, bare):
                 parts.skipped[name] = tensor  # a copy of the embedding
             else:
                 _put(parts.trunk, renamed(bare, self.renames), tensor, origin)
@@ -189,6 +189,11 @@ def renamed(name: str, renames: Renames) -> str:
             return renames[start] + name.removeprefix(start)
         start = start.rpartition(".")[0]
     return name
+
+
+def _is_bias_of(spec: ModelSpec, bare: str) -> bool:
+    """What an output head has of its own even where it is the embedding."""
+    return spec.logit_bias and bare == "lm_head.bias"
 
 
 def _bare(name: str) -> str:

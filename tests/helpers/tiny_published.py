@@ -146,6 +146,26 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, object]]] = {
             "first_k_dense_replace": 1,
         },
     ),
+    "ernie4_5_moe": (
+        "Ernie4_5_Moe",
+        {
+            "moe_intermediate_size": 32,
+            "moe_num_experts": 4,
+            "moe_k": 2,
+            "moe_num_shared_experts": 1,
+            "moe_layer_start_index": 1,
+            "rope_parameters": _YARN,
+        },
+    ),
+    "minimax_m2": (
+        "MiniMaxM2",
+        {
+            "head_dim": 32,
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "rope_parameters": _YARN | {"partial_rotary_factor": 0.5},
+        },
+    ),
 }
 """model_type -> transformers' classes (without Config, ForCausalLM) and what their config gets."""
 

@@ -18,7 +18,7 @@ import numpy as np
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.drafters.target import FeatureAdapter, check_widths
 from mlx_engine.models.layers import Embedding, Linear, Norm, Rotation, gelu_tanh
-from mlx_engine.models.mlx_lm_trunk.gemma4 import Gemma4Adapter, SharedLayer, with_head_sizes
+from mlx_engine.models.library.gemma4 import Gemma4Adapter, SharedLayer, with_head_sizes
 from mlx_engine.models.rope import rope_of
 from mlx_engine.models.specs import Rope, Shapes
 from mlx_engine.models.weights import Part, WeightTable
@@ -214,7 +214,7 @@ class Gemma4Assistant:
         origin = table.origin
         self.full, self.sliding = _checked_layers(sizes, token_ordering, target, origin)
         self._sizes, self._origin = sizes, origin
-        self._embed = target.embed
+        self._embed = target.scaled_embed
         self._token_ordering = token_ordering
         self.target = FeatureAdapter(target, target.forward_with_keys)
         part = Part(table, "", sizes.tensors())

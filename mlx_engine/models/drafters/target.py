@@ -6,10 +6,9 @@ from dataclasses import dataclass
 import mlx.core as mx
 
 from mlx_engine.cache.layer_caches import LayerCaches
-from mlx_engine.models.contract import Adapter
+from mlx_engine.models.contract import Adapter, Headless
 from mlx_engine.models.decoder import Decoder
-from mlx_engine.models.mlx_lm_trunk.adapters import Headless, TrunkAdapter
-from mlx_engine.models.mlx_lm_trunk.taps import tapped_forward
+from mlx_engine.models.library.gemma4 import Gemma4Adapter
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 WideForward = Callable[[mx.array, LayerCaches], mx.array]
@@ -75,15 +74,7 @@ class DraftTarget:
 
 def draft_target(adapter: Adapter, origin: str) -> DraftTarget:
     """UnsupportedModel for families whose layers cannot be looked into yet."""
-    if isinstance(adapter, TrunkAdapter):
-        trunk = adapter.trunk
-        return DraftTarget(
-            adapter,
-            len(trunk.layers["layers"]),
-            trunk.embed,
-            lambda after: tapped_forward(adapter, after),
-        )
-    if isinstance(adapter, Decoder):
+    if isinstance(adapter, Decoder | Gemma4Adapter):
         return DraftTarget(
             adapter,
             adapter.layers,

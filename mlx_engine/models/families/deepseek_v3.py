@@ -80,7 +80,7 @@ class DeepseekV3(SpecFamily):
 
     def read(self, fields: ConfigFields) -> ModelSpec:
         """By the names of Hugging Face's config."""
-        fields = fields.with_defaults(**_LEFT_OUT[self.model_type])
+        fields = fields.with_defaults(**_LEFT_OUT.get(self.model_type, {}))
         return with_head_behind(fields, _latent(fields), routed_feeds(fields))
 
 

@@ -12,6 +12,9 @@ from mlx_engine.models.rope import rope_of
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import Attention, Block, Experts, FeedForward, ModelSpec
 
+_WINDOWED = ("mistral", "ministral", "mixtral")
+"""Types whose config may ask for a window; others have such a key and do not mean it."""
+
 
 class Llama(SpecFamily):
     """`llama`, `mistral`, `ministral` and `mixtral`."""
@@ -61,7 +64,7 @@ def _window(fields: ConfigFields) -> int | None:
 
     Mistral's first config left its 4096 out.
     """
-    if "llama" in fields.model_types:
+    if not any(kind in _WINDOWED for kind in fields.model_types):
         return None
     if "sliding_window" not in fields and "mixtral" not in fields.model_types:
         return 4096

@@ -10,6 +10,10 @@ from mlx_engine.models.weights import WeightTable
 OUTPUTS, INPUTS = 24, 64
 
 
+def taken(table):
+    return Linear.of(table.take_matrix("w", OUTPUTS, INPUTS), table.kernels)
+
+
 def arrays(bits):
     weight = mx.random.normal((OUTPUTS, INPUTS), key=mx.random.key(3))
     if bits is None:
@@ -20,9 +24,9 @@ def arrays(bits):
 
 @pytest.mark.parametrize("bits", [None, 4, 8])
 def test_it_multiplies_as_the_stored_matrix(bits):
-    stored = Linear.take(WeightTable(arrays(bits), "here"), "w", OUTPUTS, INPUTS)
+    stored = taken(WeightTable(arrays(bits), "here"))
     table = WeightTable(arrays(bits), "here", for_cpu=True)
-    dense = Linear.take(table, "w", OUTPUTS, INPUTS)
+    dense = taken(table)
     x = mx.random.normal((1, 9, INPUTS), key=mx.random.key(4))
     together = np.array(dense(x))
     assert np.abs(together - np.array(stored(x))).max() < 1e-5
@@ -34,5 +38,5 @@ def test_it_multiplies_as_the_stored_matrix(bits):
 
 def test_without_it_the_packing_is_kept():
     table = WeightTable(arrays(8), "here")
-    assert Linear.take(table, "w", OUTPUTS, INPUTS).matrix.bits == 8
+    assert taken(table).matrix.bits == 8
     assert len(table.handed_out) == 3

@@ -226,6 +226,17 @@ CASES: dict[str, Case] = {
     "glm4, keys absent": Case(
         "glm4", {"rms_norm_eps": 1.5625e-07, "head_dim": 128}, ABSENT | {"head_dim": None}
     ),
+    "ernie4_5_moe": Case("ernie4_5_moe"),
+    "ernie4_5_moe, biases": Case("ernie4_5_moe", {"use_bias": True, "moe_num_shared_experts": 0}),
+    "ernie4_5_moe, one layer of experts": Case(
+        "ernie4_5_moe", {"moe_layer_end_index": 1, "moe_layer_interval": 2}
+    ),
+    "minimax_m2": Case("minimax_m2"),
+    "minimax_m2, rotary_dim": Case(
+        "minimax_m2",
+        {"rope_parameters": YARN | {"partial_rotary_factor": 0.5}},
+        older(YARN, rotary_dim=16),
+    ),
 }
 
 

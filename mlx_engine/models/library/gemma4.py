@@ -1,21 +1,17 @@
 """Gemma 4: hidden states apart from logits, and the keys and values that its assistant reads."""
 
-from collections.abc import Mapping
-from dataclasses import replace
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import mlx.core as mx
 from mlx.nn.layers.base import Module
+from mlx.nn.layers.linear import Identity
 
 from mlx_engine.cache.attention import AttentionCache, KeysValues
 from mlx_engine.cache.layer_caches import LayerCaches
 from mlx_engine.cache.window import WindowCache
-from mlx_engine.models.mlx_lm_trunk.adapters import TrunkAdapter
-from mlx_engine.models.mlx_lm_trunk.caches import as_the_class_has_them, kept_caches
-from mlx_engine.models.mlx_lm_trunk.trunk import Trunk, take_apart
-
-GEMMA4 = ("gemma4_text", "gemma4", "gemma4_unified")
+from mlx_engine.models.contract import Headless
+from mlx_engine.models.library.model import handed_to_class, kept_caches
 
 
 class SharedLayer(NamedTuple):
@@ -35,11 +31,13 @@ class SharedLayer(NamedTuple):
         return 2 * self.heads * self.size
 
 
-class Gemma4Adapter(TrunkAdapter):
+class Gemma4Adapter(Headless):
     """The text model; hidden states are those after the final norm.
 
     full, sliding: the last layer of each kind with keys and values of its own; None: there is none.
     """
+
+    plain_only = None
 
     def __init__(self, text: Module) -> None:
         inner = text["model"]
@@ -48,12 +46,50 @@ class Gemma4Adapter(TrunkAdapter):
         sliding = [layer for layer in shared.values() if layer.window is not None]
         self.full = full[-1] if full else None
         self.sliding = sliding[-1] if sliding else None
-        self._scale = float(inner.embed_scale)
-        super().__init__(_capped(take_apart(text), text), partial(kept_caches, text))
+        self._text, self._inner, self._ear = text, inner, _Ear()
+        self._scale, self._cap = float(inner.embed_scale), text.final_logit_softcapping
+        self._norm, self._rows = inner["norm"], inner["embed_tokens"]
+        self._output = text.get("lm_head", self._rows.as_linear)
+        inner.norm = Identity()  # both its sides are wanted
+        self.layers = len(inner["layers"])
+        seen = self.forward(mx.zeros((1, 1), dtype=mx.int32), self.make_caches())
+        self.hidden_size, self.vocabulary = seen.shape[-1], self.logits(seen).shape[-1]
+
+    def make_caches(self) -> LayerCaches:
+        """Empty caches for all layers."""
+        return kept_caches(self._text)
 
     def embed(self, tokens: mx.array) -> mx.array:
-        """Int tokens [..., T] -> [..., T, H], scaled as the first layer gets them."""
-        return self.trunk.embed(tokens) * self._scale
+        """Int tokens [..., T] -> [..., T, H], unscaled."""
+        rows: mx.array = self._rows(tokens)
+        return rows
+
+    def scaled_embed(self, tokens: mx.array) -> mx.array:
+        """The same as the first layer gets them."""
+        return self.embed(tokens) * self._scale
+
+    def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
+        """Int tokens [1, T] -> hidden states after the final norm [1, T, H]."""
+        hidden: mx.array = self._norm(self._residual(tokens, caches))
+        return hidden
+
+    def logits(self, hidden: mx.array) -> mx.array:
+        """Hidden [1, T, H] -> float32 logits [1, T, V], held within the model's limits."""
+        logits: mx.array = self._output(hidden)
+        if self._cap is not None:
+            logits = mx.tanh(logits / self._cap) * self._cap
+        return logits.astype(mx.float32)
+
+    def forward_with(self, tokens: mx.array, caches: LayerCaches, after: Sequence[int]) -> mx.array:
+        """Hidden states and, behind them, the residuals after these layers (-1: the embedding)."""
+        for layer in after:
+            self._listen(layer)
+        heard = self._ear.heard = {}
+        try:
+            heard[self.layers - 1] = residual = self._residual(tokens, caches)
+        finally:
+            self._ear.heard = None
+        return mx.concatenate([self._norm(residual), *(heard[layer] for layer in after)], axis=-1)
 
     def forward_with_keys(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
         """Int tokens [1, T] -> hidden states, then the new keys and values of `full` and `sliding`.
@@ -62,15 +98,54 @@ class Gemma4Adapter(TrunkAdapter):
         """
         assert self.full is not None
         assert self.sliding is not None
-        handed: list[object] = list(as_the_class_has_them(caches, tokens.shape[1]))
+        handed: list[object] = list(handed_to_class(caches, tokens.shape[1]))
         heard = []
         for number in (self.full.number, self.sliding.number):
             cache = caches.layers[number]
             assert isinstance(cache, AttentionCache | WindowCache)
             heard.append(_Overheard(cache))
             handed[number] = heard[-1]
-        hidden = self.trunk.norm(self.trunk.layers(tokens, handed))
+        hidden = self._norm(self._inner(tokens, handed))
         return mx.concatenate([hidden, *(row for one in heard for row in one.rows())], axis=-1)
+
+    def _residual(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
+        """[1, T, H] before the final norm."""
+        hidden: mx.array = self._inner(tokens, handed_to_class(caches, tokens.shape[1]))
+        return hidden
+
+    def _listen(self, layer: int) -> None:
+        """To the residual that the layer behind this one begins with."""
+        if layer < self.layers - 1:
+            following = self._inner["layers"][layer + 1]
+            if not isinstance(following["input_layernorm"], _Tap):
+                following.input_layernorm = _Tap(following["input_layernorm"], layer, self._ear)
+
+
+class _Ear:
+    """What the taps of one model hear: residuals by the layer they come from; None: not listening.
+
+    Nothing is kept between passes, so that no residual outlives its use.
+    """
+
+    def __init__(self) -> None:
+        self.heard: dict[int, mx.array] | None = None
+
+
+class _Tap(Module):
+    """A norm that tells an ear what it is given: the residual after `layer`."""
+
+    def __init__(self, norm: Module, layer: int, ear: _Ear) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.norm = norm
+        self._layer = layer
+        self._ear = ear
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """As the norm."""
+        if self._ear.heard is not None:
+            self._ear.heard[self._layer] = x
+        normed: mx.array = self.norm(x)
+        return normed
 
 
 class _Overheard:
@@ -124,11 +199,3 @@ def _with_own_keys(inner: Module) -> list[SharedLayer]:
             window = inner.window_size if layer.layer_type == "sliding_attention" else None
             found.append(SharedLayer(number, attention.n_kv_heads, attention.head_dim, window))
     return found
-
-
-def _capped(trunk: Trunk, text: Module) -> Trunk:
-    """The trunk with logits held within the model's limits."""
-    limit, output = text.final_logit_softcapping, trunk.output
-    if limit is None:
-        return trunk
-    return replace(trunk, output=lambda hidden: mx.tanh(output(hidden) / limit) * limit)

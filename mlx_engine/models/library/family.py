@@ -1,0 +1,276 @@
+"""A model type that mlx-lm has a class for, as loading sees it; without importing that library.
+
+Tensors are left to the class and its `sanitize`, but for MTP heads, which it would not run. Its
+config is flat or nested as it came, with the rotation told by the older keys too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.family import CanonicalPart, Figures, Parts
+from mlx_engine.models.specs import CacheSize, Shape
+
+if TYPE_CHECKING:
+    import mlx.core as mx
+
+    from mlx_engine.models.contract import Adapter
+    from mlx_engine.models.weights import WeightTable
+
+T = TypeVar("T")
+
+GEMMA4 = ("gemma4_text", "gemma4", "gemma4_unified")
+"""Types of which more is known than that there is a class (gemma4.py)."""
+
+_ANOTHER_NAME = {
+    "llava": "mistral3",
+    "phi-msft": "phixtral",
+    "falcon_mamba": "mamba",
+    "qwen2_5_vl": "qwen2_vl",
+    "minimax_m2": "minimax",
+    "gemma4_unified": "gemma4",
+    "deepseek_v41_text": "deepseek_v41",
+}
+"""Types that share the module of another; as mlx-lm 0.32.2 has it."""
+
+_NO_MODELS = frozenset(
+    (
+        "__init__",
+        "activations",
+        "base",
+        "bitlinear_layers",
+        "cache",
+        "gated_delta",
+        "mla",
+        "pipeline",
+        "rope_utils",
+        "ssm",
+        "switch_layers",
+    )
+)
+"""Modules beside the models that hold parts of them."""
+
+_ALIASES = {
+    "num_hidden_layers": ("n_layer", "n_layers", "num_layers", "num_transformer_layers"),
+    "hidden_size": ("n_embd", "d_model", "dim", "model_dim"),
+    "num_attention_heads": ("n_head", "n_heads", "num_heads"),
+    "num_key_value_heads": ("n_kv_heads", "num_kv_heads", "num_attention_groups"),
+    "max_position_embeddings": ("n_positions", "n_ctx", "max_seq_len", "max_sequence_length"),
+}
+_EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts")
+_CHOSEN = ("num_experts_per_tok", "moe_top_k")
+_WINDOW_UNKNOWN = ("gemma2", "starcoder2")
+"""Types whose windows mlx-lm's classes do not know: right only as far as the window reaches."""
+
+_CONTEXT = 4096
+"""Taken where a config does not say how far its model reaches."""
+
+_HEAD = re.compile(r"(language_model\.)?(model\.)?(language_model\.)?mtp(_layers|_block)?\.(.+)")
+_LAYER = re.compile(r"(language_model\.)?(model\.)?(language_model\.)?layers\.(\d{1,6})\..+")
+_ROTATION = ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings")
+
+
+def module_of(model_type: str) -> str | None:
+    """The module in `mlx_lm.models` that runs a type, without its package; None: there is none."""
+    name = _ANOTHER_NAME.get(model_type, model_type)
+    return name if name in _modules() else None
+
+
+@cache
+def _modules() -> frozenset[str]:
+    spec = find_spec("mlx_lm")
+    folders = spec.submodule_search_locations if spec is not None else None
+    files = [path for folder in folders or () for path in Path(folder, "models").glob("*.py")]
+    return frozenset(path.stem for path in files) - _NO_MODELS
+
+
+class LibraryFamily:
+    """The Family (models/family.py) of one model type; its heads, if any, are not run."""
+
+    def __init__(self, model_type: str) -> None:
+        self._model_type = model_type
+
+    def figures(self, config: Mapping[str, object], origin: str) -> Figures:
+        """Sizes by the config; BadModelFile names the key that is wrong or missing."""
+        flat = _one_level(config, origin)
+        for name, others in _ALIASES.items():
+            found = (flat[other] for other in others if flat.get(other) is not None)
+            flat.setdefault(name, next(found, None))
+        fields = ConfigFields(flat, origin)
+        layers = fields.count("num_hidden_layers")
+        context = fields.count("max_position_embeddings", _CONTEXT, least=8)
+        if self._model_type in _WINDOW_UNKNOWN and fields.has("sliding_window"):
+            context = min(context, fields.count("sliding_window", least=8))
+        return Figures(
+            layers=layers,
+            hidden_size=fields.count("hidden_size"),
+            vocabulary=fields.count("vocab_size"),
+            context_length=context,
+            promised_heads=_promised_heads(fields),
+            cache=CacheSize(layers * _values(fields)),
+            asked_experts=_asked(fields),
+        )
+
+    def split(self, raw: Mapping[str, T], config: Mapping[str, object], origin: str) -> Parts[T]:
+        """Tensors of a model's own files by part; heads are recognised and set aside."""
+        layers = self.figures(config, origin).layers
+        heads = {name: tensor for name, tensor in raw.items() if _is_head(name, layers)}
+        return Parts({n: tensor for n, tensor in raw.items() if n not in heads}, heads, {})
+
+    def split_heads_file(
+        self, raw: Mapping[str, T], config: Mapping[str, object], origin: str
+    ) -> Parts[T]:
+        """All of it: there is no telling heads that are not run from anything else."""
+        del config, origin
+        return Parts({}, dict(raw), {})
+
+    def trunk_shapes(
+        self, config: Mapping[str, object], present: Collection[str], origin: str
+    ) -> dict[str, Shape]:
+        """None: the trunk is checked while it is built."""
+        del config, present, origin
+        return {}
+
+    def head_shapes(
+        self, config: Mapping[str, object], present: Collection[str], origin: str
+    ) -> dict[str, Shape]:
+        """None: heads are not run."""
+        del config, present, origin
+        return {}
+
+    def repeats(self) -> dict[str, str]:
+        """None."""
+        return {}
+
+    def name_in_files(self, head_name: str) -> str:
+        """The same."""
+        return head_name
+
+    def sign_of_no_heads(self, config: Mapping[str, object], origin: str) -> str:
+        """Whatever a file may call them."""
+        del config, origin
+        return "there is none in the files"
+
+    def group(self, trunk_name: str) -> str:
+        """The tensor group of a trunk tensor."""
+        name = trunk_name
+        if "embed_tokens." in name or ".wte." in name:
+            return "embedding"
+        if name.startswith("lm_head."):
+            return "output head"
+        if name.endswith(("norm.weight", "norm.bias")):
+            return "norms"
+        if any(part in name for part in (".experts.", ".switch_mlp.", ".moe.")):
+            return "experts"
+        if "attn." in name or "attention." in name:
+            return "attention"
+        return "mlp" if ".mlp." in name or ".block_sparse_moe." in name else "other"
+
+    def canonical_trunk(self, raw: Mapping[str, mx.array], origin: str) -> CanonicalPart:
+        """As it is; `build` sees to the rest."""
+        del origin
+        return CanonicalPart(dict(raw), 1, ())
+
+    def canonical_head(
+        self, raw: Mapping[str, mx.array], origin: str, trunk_shift: int | None
+    ) -> CanonicalPart:
+        """Never called: heads of this family are not run."""
+        del raw, origin, trunk_shift
+        raise AssertionError("heads of this family are not run")
+
+    def build(
+        self, config: Mapping[str, object], trunk: WeightTable, head: WeightTable | None
+    ) -> Adapter:
+        """The model."""
+        from mlx_engine.models.library.model import library_adapter
+
+        assert head is None
+        return library_adapter(self._model_type, with_older_keys(config, trunk.origin), trunk)
+
+
+def with_older_keys(config: Mapping[str, object], origin: str) -> dict[str, object]:
+    """A config with rope_theta, rope_scaling and head_dim, as classes of mlx-lm look for them."""
+    fields = ConfigFields(config, origin)
+    found = _rotation(config, fields)
+    if fields.has("num_attention_heads") and "text_config" not in config:
+        heads, width = fields.count("num_attention_heads"), fields.count("hidden_size", 1)
+        found["head_dim"] = max(1, width // heads)
+    return {**found, **{name: value for name, value in config.items() if value is not None}}
+
+
+def _rotation(flat: Mapping[str, object], fields: ConfigFields) -> dict[str, object]:
+    """rope_theta, rope_scaling and their like out of rope_parameters (transformers 5)."""
+    given = flat.get("rope_parameters")
+    if given is None:
+        scaling = flat.get("rope_scaling")
+        return {"rope_scaling": None if scaling is None else _named_twice(scaling, fields)}
+    full = _object(given, fields)
+    by_kind = "full_attention" in full
+    found = _of_one_kind(full["full_attention"] if by_kind else full, fields)
+    if by_kind and "sliding_attention" in full:
+        local = _of_one_kind(full["sliding_attention"], fields)
+        found["rope_local_base_freq"] = local.get("rope_theta", 1e4)
+    return found
+
+
+def _of_one_kind(given: object, fields: ConfigFields) -> dict[str, object]:
+    inner = _object(given, fields)
+    found = {name: inner[name] for name in _ROTATION if inner.get(name) is not None}
+    return found | {"rope_scaling": _named_twice(inner, fields)}
+
+
+def _named_twice(given: object, fields: ConfigFields) -> dict[str, object] | None:
+    """The kind of stretching under both names it has had; None for no stretching."""
+    inner = _object(given, fields)
+    kind = inner.get("rope_type", inner.get("type", "default"))
+    return None if kind == "default" else {**inner, "type": kind, "rope_type": kind}
+
+
+def _object(given: object, fields: ConfigFields) -> Mapping[str, object]:
+    if not isinstance(given, Mapping):
+        raise fields.wrong("rope_parameters", given, "an object")
+    return given
+
+
+def _one_level(config: Mapping[str, object], origin: str) -> dict[str, object]:
+    """Text part and whole in one level, the text part first."""
+    ConfigFields(config, origin)  # refuses what is no object
+    text = config.get("text_config")
+    inner = text if isinstance(text, Mapping) else {}
+    given = {name: value for name, value in {**config, **inner}.items() if value is not None}
+    given.pop("text_config", None)
+    return given
+
+
+def _is_head(name: str, layers: int) -> bool:
+    """Named `mtp.*`, or in a layer behind the last one."""
+    layer = _LAYER.fullmatch(name)
+    return bool(_HEAD.fullmatch(name)) or (layer is not None and int(layer[4]) >= layers)
+
+
+def _asked(fields: ConfigFields) -> float:
+    """The share of a layer's experts that one token is sent through; 1 where there are none."""
+    experts = next((fields.count(key) for key in _EXPERTS if fields.has(key)), 0)
+    chosen = next((fields.count(key) for key in _CHOSEN if fields.has(key)), 0)
+    return min(1.0, chosen / experts) if experts and chosen else 1.0
+
+
+def _promised_heads(fields: ConfigFields) -> int:
+    key = "num_nextn_predict_layers"
+    return fields.count(key if fields.has(key) else "mtp_num_hidden_layers", 0, least=0)
+
+
+def _values(fields: ConfigFields) -> int:
+    """Elements a token adds to an attention layer's cache."""
+    if fields.has("kv_lora_rank"):  # latent attention: one latent and one rotated key for all heads
+        return fields.count("kv_lora_rank") + fields.count("qk_rope_head_dim")
+    heads = fields.count("num_attention_heads", 1)
+    kept = fields.count("num_key_value_heads", heads)
+    size = fields.count("head_dim", max(1, fields.count("hidden_size") // heads))
+    return kept * (size + fields.count("v_head_dim", size))

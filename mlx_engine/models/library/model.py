@@ -1,0 +1,325 @@
+"""A class of mlx-lm behind our contract: its layout, our caches, every tensor accounted for.
+
+Bits, group size and mode of each packed leaf follow from its tensors' shapes. mlx-lm is imported
+on use: it brings transformers and torch along.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from inspect import signature
+from typing import NamedTuple, TypeVar
+
+import mlx.core as mx
+from mlx.nn.layers.base import Module
+from mlx.nn.layers.quantized import quantize
+from mlx.utils import tree_flatten
+
+from mlx_engine.cache.attention import AttentionCache
+from mlx_engine.cache.contract import LayerCache
+from mlx_engine.cache.layer_caches import LayerCaches
+from mlx_engine.cache.whole_block import LibraryCache, WholeBlockCache
+from mlx_engine.cache.window import WindowCache
+from mlx_engine.models.contract import Adapter, Headless
+from mlx_engine.models.library.family import GEMMA4, module_of
+from mlx_engine.models.library.kernels import use_kernels
+from mlx_engine.models.weights import WeightTable
+from mlx_engine.values.errors import BadModelFile, EngineError, UnsupportedModel
+from mlx_engine.values.reason import Reason
+
+A = TypeVar("A", bound=Adapter)
+MakeCaches = Callable[[], LayerCaches]
+
+PLAIN_ONLY = Reason(
+    "plain-only",
+    "Layers of this model cannot take back part of a pass, so nothing can be drafted for it; it "
+    "runs plain.",
+)
+
+_AFFINE = frozenset((bits, size) for bits in (2, 3, 4, 5, 6, 8) for size in (32, 64, 128))
+_MICROSCALED = {(4, 32): "mxfp4", (8, 32): "mxfp8", (4, 16): "nvfp4"}
+_NAMES_IN_A_MESSAGE = 6
+
+
+def library_adapter(model_type: str, config: Mapping[str, object], table: WeightTable) -> Adapter:
+    """The model by a config of mlx-lm's keys; our caches where they do, else with its own."""
+    from mlx_engine.models.library.gemma4 import gemma4_adapter, with_head_sizes
+
+    weights = Named(table.take_all(), table.origin)
+    flat = with_head_sizes(config) if model_type in GEMMA4 else dict(config)
+    model = _build_module(model_type, flat, weights)
+    table.hold(_parameters_of(model).values())
+    use_kernels(model, table.kernels)
+    if model_type in GEMMA4:
+        return tried(lambda: gemma4_adapter(model), table.origin)
+    try:
+        return tried(lambda: WholeAdapter(model, partial(kept_caches, model)), table.origin)
+    except BadModelFile:
+        return tried(lambda: WholeAdapter(model, partial(_whole_caches, model)), table.origin)
+
+
+class WholeAdapter(Headless):
+    """A model whose class we know nothing about: its "hidden states" are its logits.
+
+    So H is V. Reading a prompt costs no more for it, for what nobody asks for is never computed,
+    but what is asked for is kept V wide. No head could read it.
+    """
+
+    def __init__(self, model: Module, make_caches: MakeCaches) -> None:
+        self._model = model
+        self._make_caches = make_caches
+        self.plain_only = None if make_caches().keeps_any_prefix else PLAIN_ONLY
+        seen = self.forward(mx.zeros((1, 1), dtype=mx.int32), make_caches())
+        self.hidden_size = self.vocabulary = seen.shape[-1]
+
+    def make_caches(self) -> LayerCaches:
+        """Empty caches for all layers."""
+        return self._make_caches()
+
+    def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
+        """Int tokens [1, T] -> logits [1, T, V]."""
+        handed = handed_to_class(caches, tokens.shape[1])
+        logits: mx.array = self._model(tokens, cache=handed)
+        return logits
+
+    def logits(self, hidden: mx.array) -> mx.array:
+        """The same in float32."""
+        return hidden.astype(mx.float32)
+
+
+def tried(make: Callable[[], A], origin: str) -> A:
+    """The adapter after a block and a single row were led through it, lazily.
+
+    BadModelFile when the class stumbles: sizes in the config that do not go together.
+    """
+    try:
+        adapter = make()
+        caches = adapter.make_caches()
+        for rows in (3, 1):
+            adapter.logits(adapter.forward(mx.zeros((1, rows), dtype=mx.int32), caches))
+            caches.keep(rows)
+    except Exception as error:
+        raise BadModelFile(
+            f"{origin}: the sizes in the config do not go together, or this variant is not one "
+            f"mlx-lm runs ({_told(error)}). Get the config again from where the weights come from."
+        ) from error
+    return adapter
+
+
+def kept_caches(model: Module) -> LayerCaches:
+    """Empty caches of the kinds the class asks for, ours wherever we have the kind."""
+    from mlx_lm.models.cache import make_prompt_cache
+
+    wanted = make_prompt_cache(model)
+    return LayerCaches([_ours(cache) for cache in wanted])
+
+
+def _whole_caches(model: Module) -> LayerCaches:
+    """Empty caches of mlx-lm's own; nothing can be drafted with them."""
+    from mlx_lm.models.cache import make_prompt_cache
+
+    return LayerCaches([WholeBlockCache(cache) for cache in make_prompt_cache(model)])
+
+
+def handed_to_class(caches: LayerCaches, rows: int) -> Sequence[LayerCache | LibraryCache]:
+    """The caches to hand to the model for a block of so many rows."""
+    handed: list[LayerCache | LibraryCache] = []
+    for cache in caches.layers:
+        if isinstance(cache, WholeBlockCache):
+            cache.begin(rows)
+            handed.append(cache.library)
+        else:
+            handed.append(cache)
+    return handed
+
+
+def _ours(cache: LibraryCache) -> LayerCache:
+    """By exact type: what is derived from a kind may mean something else."""
+    from mlx_lm.models.cache import KVCache, RotatingKVCache
+
+    if type(cache) is KVCache:
+        return AttentionCache()
+    if type(cache) is RotatingKVCache and cache.keep == 0:
+        return WindowCache(cache.max_size)
+    return WholeBlockCache(cache)
+
+
+class Named(NamedTuple):
+    """Canonical arrays of a file and where they come from, for messages."""
+
+    arrays: dict[str, mx.array]
+    origin: str
+
+
+def _build_module(model_type: str, config: Mapping[str, object], weights: Named) -> Module:
+    """The class's Model with these weights, lazy, after its own `sanitize`.
+
+    BadModelFile for a config the class cannot be built from and for tensors that are missing,
+    misshapen or left over; UnsupportedModel where the library has no such class, or one that does
+    not know what the config asks for.
+    """
+    model = _blank_module(model_type, config, weights.origin)
+    arrays = _sanitized(model, weights)
+    _pack_leaves(model, arrays, weights.origin)
+    _check(model, arrays, weights.origin)
+    model.load_weights(list(arrays.items()), strict=True)
+    model.eval()
+    return model
+
+
+def _parameters_of(model: Module) -> dict[str, mx.array]:
+    """Every array of a model by its canonical name."""
+    parameters = model.parameters()  # type: ignore[no-untyped-call]
+    flat: dict[str, mx.array] = dict(tree_flatten(parameters))
+    return flat
+
+
+def _blank_module(model_type: str, config: Mapping[str, object], origin: str) -> Module:
+    module = module_of(model_type)
+    if module is None:
+        raise UnsupportedModel(f"{origin}: mlx-lm has no class for model_type {model_type!r}.")
+    try:
+        found = vars(import_module(f"mlx_lm.models.{module}"))
+        _refuse_lost_scaling(found["ModelArgs"], config, origin)
+        model = found["Model"](found["ModelArgs"].from_dict(dict(config)))
+    except EngineError:
+        raise
+    except Exception as error:
+        raise BadModelFile(
+            f"{origin}: no {model_type} can be built from the config ({_told(error)}). Get the "
+            "config again from where the weights come from."
+        ) from error
+    mx.eval(mx.random.state[0])  # type: ignore[index]  # drawn from, though no weight is computed
+    assert isinstance(model, Module)
+    return model
+
+
+def _sanitized(model: Module, weights: Named) -> dict[str, mx.array]:
+    method = vars(type(model)).get("sanitize")
+    if method is None:
+        return weights.arrays
+    try:
+        arrays: dict[str, mx.array] = method(model, weights.arrays)
+    except KeyError as error:
+        raise BadModelFile(
+            f"{weights.origin}: the tensor {error.args[0]} is missing. The file is incomplete or "
+            "its config belongs to another model: get both again from the same place."
+        ) from error
+    except Exception as error:
+        raise BadModelFile(
+            f"{weights.origin}: its tensors do not fit its config ({_told(error)}). Get both again "
+            "from the same place."
+        ) from error
+    return arrays
+
+
+def _pack_leaves(model: Module, arrays: Mapping[str, mx.array], origin: str) -> None:
+    """Leaves whose weights come with scales are exchanged for their packed forms."""
+
+    def packing(path: str, leaf: Module) -> dict[str, object] | bool:
+        scales = arrays.get(f"{path}.scales")
+        weight = leaf.get("weight")
+        if scales is None or not isinstance(weight, mx.array):
+            return False
+        stored = arrays.get(f"{path}.weight")
+        if stored is None:
+            raise _missing(f"{path}.weight", origin)
+        found: Packing = _packing_of(
+            path, stored, scales, f"{path}.biases" in arrays, weight.shape[-1], origin
+        )
+        return found._asdict()
+
+    try:
+        quantize(model, class_predicate=packing)
+    except EngineError:
+        raise
+    except Exception as error:
+        raise BadModelFile(
+            f"{origin}: is packed in a way this model cannot be ({_told(error)}). Get it again."
+        ) from error
+
+
+def _check(model: Module, arrays: Mapping[str, mx.array], origin: str) -> None:
+    wanted = _parameters_of(model)
+    for name, blank in wanted.items():
+        if name not in arrays:
+            raise _missing(name, origin)
+        if arrays[name].shape != blank.shape:
+            raise BadModelFile(
+                f"{origin}: {name} has the shape {list(arrays[name].shape)}, the config asks for "
+                f"{list(blank.shape)}. The config does not belong to these weights."
+            )
+        _check_kind(name, arrays[name], blank, origin)
+    left = sorted(set(arrays) - set(wanted))
+    if left:
+        more = len(left) - _NAMES_IN_A_MESSAGE
+        rest = f" and {more} more" if more > 0 else ""
+        raise BadModelFile(
+            f"{origin}: this model has no place for {', '.join(left[:_NAMES_IN_A_MESSAGE])}{rest}. "
+            "The config does not belong to these weights, or they are of a variant this version "
+            "does not know."
+        )
+
+
+def _check_kind(name: str, array: mx.array, blank: mx.array, origin: str) -> None:
+    kinds = [mx.issubdtype(one.dtype, mx.floating) for one in (array, blank)]
+    if kinds[0] != kinds[1]:
+        raise BadModelFile(
+            f"{origin}: {name} holds {array.dtype} where "
+            f"{'floating' if kinds[1] else 'whole'} numbers belong. It may be packed without its "
+            "scales: get the file again."
+        )
+
+
+def _missing(name: str, origin: str) -> BadModelFile:
+    return BadModelFile(
+        f"{origin}: the tensor {name} is missing. The file is incomplete or its config belongs to "
+        "another model: get both again from the same place."
+    )
+
+
+def _told(error: Exception) -> str:
+    """What another library says of its failure, short and on one line."""
+    return ascii(f"{type(error).__name__}: {error}")[1:-1][:160]
+
+
+class Packing(NamedTuple):
+    """Bits and weights per scale in one of MLX's modes; the arguments of `to_quantized`."""
+
+    group_size: int
+    bits: int
+    mode: str
+
+
+def _packing_of(
+    name: str, weight: mx.array, scales: mx.array, has_biases: bool, inputs: int, origin: str
+) -> Packing:
+    """From weight [..., inputs * bits / 32] uint32 and scales [..., groups]; BadModelFile."""
+    words, groups = weight.shape[-1], scales.shape[-1]
+    whole = groups > 0 and words > 0 and inputs % groups == 0 and words * 32 % inputs == 0
+    layout = (words * 32 // inputs, inputs // groups) if whole else (0, 0)
+    mode = "affine" if has_biases and layout in _AFFINE else None
+    if not has_biases and scales.dtype == mx.uint8:
+        mode = _MICROSCALED.get(layout)
+    if weight.dtype != mx.uint32 or mode is None:
+        raise BadModelFile(
+            f"{origin}: {name} is packed in a way that does not exist ({weight.dtype} "
+            f"{list(weight.shape)} with {scales.dtype} scales {list(scales.shape)} for rows of "
+            f"{inputs}). The file is damaged or its config belongs to another model: get both "
+            "again from the same place."
+        )
+    return Packing(layout[1], layout[0], mode)
+
+
+def _refuse_lost_scaling(
+    arguments: Callable[..., object], config: Mapping[str, object], origin: str
+) -> None:
+    """UnsupportedModel where a context is to be stretched by a class that knows nothing of it."""
+    known = set(signature(arguments).parameters)
+    scaling = config.get("rope_scaling")
+    if isinstance(scaling, Mapping) and not known & {"rope_scaling", "rope_parameters"}:
+        kind = ascii(scaling.get("rope_type"))[:40]
+        raise UnsupportedModel(
+            f"{origin}: stretches its context by rope scaling {kind}, which mlx-lm does not for "
+            "this architecture. Take the model without it."
+        )

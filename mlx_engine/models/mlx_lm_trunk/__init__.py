@@ -1,1 +1,0 @@
-"""Models that mlx-lm has a class for, run behind our contract without changing that library."""
