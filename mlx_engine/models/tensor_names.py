@@ -44,11 +44,13 @@ class HeadNames:
     """How a family's files name MTP heads.
 
     renames: names within a head -> ours (join, enorm, hnorm, norm, embed_tokens, output).
-    behind_trunk: heads are layers behind the last one; else they lie under `mtp.`.
+    behind_trunk: heads are layers behind the last one; else they lie under `mtp.`. numbered: what
+    is renamed has the head's number too.
     """
 
     renames: Renames = field(default_factory=dict)
     behind_trunk: bool = False
+    numbered: bool = True
 
 
 NEXTN_NAMES = HeadNames(
@@ -122,7 +124,7 @@ class TensorNames:
         prefix, number, within = head_name.split(".", 2)
         base, _, kind = within.rpartition(".")
         theirs = {} if self.heads is None else {o: t for t, o in self.heads.renames.items()}
-        if base in theirs and self.heads is not None and not self.heads.behind_trunk:
+        if base in theirs and self.heads is not None and not self.heads.numbered:
             return f"{theirs[base]}.{kind}"
         return f"{prefix}.{number}.{theirs.get(base, base)}.{kind}"
 

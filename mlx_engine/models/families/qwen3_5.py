@@ -36,7 +36,8 @@ class Qwen35(SpecFamily):
             "fc": "join",
             "pre_fc_norm_embedding": "enorm",
             "pre_fc_norm_hidden": "hnorm",
-        }
+        },
+        numbered=False,
     )
     norms = "either"
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.family import CanonicalPart, Figures, Parts
 from mlx_engine.models.specs import CacheSize, Shape
+from mlx_engine.values.errors import UnsupportedModel
 
 if TYPE_CHECKING:
     import mlx.core as mx
@@ -187,11 +188,21 @@ class LibraryFamily:
     def build(
         self, config: Mapping[str, object], trunk: WeightTable, head: WeightTable | None
     ) -> Adapter:
-        """The model."""
-        from mlx_engine.models.library.model import library_adapter
+        """The model; UnsupportedModel where the library has no class for it."""
+        from mlx_engine.models.library.gemma4 import gemma4_adapter, with_head_sizes
+        from mlx_engine.models.library.model import open_class, tried, whole_adapter
 
         assert head is None
-        return library_adapter(self._model_type, with_older_keys(config, trunk.origin), trunk)
+        module, origin = module_of(self._model_type), trunk.origin
+        if module is None:
+            raise UnsupportedModel(
+                f"{origin}: mlx-lm has no class for model_type {self._model_type!r}."
+            )
+        told = with_older_keys(config, origin)
+        if self._model_type not in GEMMA4:
+            return whole_adapter(open_class(module, told, trunk), origin)
+        model = open_class(module, with_head_sizes(told), trunk)
+        return tried(lambda: gemma4_adapter(model), origin)
 
 
 def with_older_keys(config: Mapping[str, object], origin: str) -> dict[str, object]:

@@ -21,7 +21,6 @@ from mlx_engine.cache.layer_caches import LayerCaches
 from mlx_engine.cache.whole_block import LibraryCache, WholeBlockCache
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.models.contract import Adapter, Headless
-from mlx_engine.models.library.family import GEMMA4, module_of
 from mlx_engine.models.library.kernels import use_kernels
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.values.errors import BadModelFile, EngineError, UnsupportedModel
@@ -41,21 +40,25 @@ _MICROSCALED = {(4, 32): "mxfp4", (8, 32): "mxfp8", (4, 16): "nvfp4"}
 _NAMES_IN_A_MESSAGE = 6
 
 
-def library_adapter(model_type: str, config: Mapping[str, object], table: WeightTable) -> Adapter:
-    """The model by a config of mlx-lm's keys; our caches where they do, else with its own."""
-    from mlx_engine.models.library.gemma4 import gemma4_adapter, with_head_sizes
+def open_class(module: str, config: Mapping[str, object], table: WeightTable) -> Module:
+    """The Model of `mlx_lm.models.{module}` by a config of its keys, with a table's tensors.
 
-    weights = Named(table.take_all(), table.origin)
-    flat = with_head_sizes(config) if model_type in GEMMA4 else dict(config)
-    model = _build_module(model_type, flat, weights)
+    BadModelFile for a config the class cannot be built from and for tensors that are missing,
+    misshapen or left over; UnsupportedModel for a class that does not know what the config asks
+    for.
+    """
+    model = _build_module(module, config, Named(table.take_all(), table.origin))
     table.hold(_parameters_of(model).values())
     use_kernels(model, table.kernels)
-    if model_type in GEMMA4:
-        return tried(lambda: gemma4_adapter(model), table.origin)
+    return model
+
+
+def whole_adapter(model: Module, origin: str) -> Adapter:
+    """The model with our caches where they do, else with its own."""
     try:
-        return tried(lambda: WholeAdapter(model, partial(kept_caches, model)), table.origin)
+        return tried(lambda: WholeAdapter(model, partial(kept_caches, model)), origin)
     except BadModelFile:
-        return tried(lambda: WholeAdapter(model, partial(_whole_caches, model)), table.origin)
+        return tried(lambda: WholeAdapter(model, partial(_whole_caches, model)), origin)
 
 
 class WholeAdapter(Headless):
@@ -151,14 +154,9 @@ class Named(NamedTuple):
     origin: str
 
 
-def _build_module(model_type: str, config: Mapping[str, object], weights: Named) -> Module:
-    """The class's Model with these weights, lazy, after its own `sanitize`.
-
-    BadModelFile for a config the class cannot be built from and for tensors that are missing,
-    misshapen or left over; UnsupportedModel where the library has no such class, or one that does
-    not know what the config asks for.
-    """
-    model = _blank_module(model_type, config, weights.origin)
+def _build_module(module: str, config: Mapping[str, object], weights: Named) -> Module:
+    """The class's Model with these weights, lazy, after its own `sanitize`."""
+    model = _blank_module(module, config, weights.origin)
     arrays = _sanitized(model, weights)
     _pack_leaves(model, arrays, weights.origin)
     _check(model, arrays, weights.origin)
@@ -174,10 +172,7 @@ def _parameters_of(model: Module) -> dict[str, mx.array]:
     return flat
 
 
-def _blank_module(model_type: str, config: Mapping[str, object], origin: str) -> Module:
-    module = module_of(model_type)
-    if module is None:
-        raise UnsupportedModel(f"{origin}: mlx-lm has no class for model_type {model_type!r}.")
+def _blank_module(module: str, config: Mapping[str, object], origin: str) -> Module:
     try:
         found = vars(import_module(f"mlx_lm.models.{module}"))
         _refuse_lost_scaling(found["ModelArgs"], config, origin)
@@ -186,7 +181,7 @@ def _blank_module(model_type: str, config: Mapping[str, object], origin: str) ->
         raise
     except Exception as error:
         raise BadModelFile(
-            f"{origin}: no {model_type} can be built from the config ({_told(error)}). Get the "
+            f"{origin}: no {module} can be built from the config ({_told(error)}). Get the "
             "config again from where the weights come from."
         ) from error
     mx.eval(mx.random.state[0])  # type: ignore[index]  # drawn from, though no weight is computed
