@@ -24,6 +24,7 @@ from mlx_engine.models.stored_forms import Piece, Recipe, Recipes, expert_recipe
 from mlx_engine.models.tensor_names import HeadNames
 
 _HEADS = 3
+_MOST_HEADS, _MOST_WIDE = 2**10, 2**12  # joined rows are listed, so a wild number would hang
 _JOINED = re.compile(r"(layers\.(\d+)\.self_attn)\.qkv_proj\.(weight|scales|biases)")
 
 
@@ -70,7 +71,8 @@ class MimoV2(SpecFamily):
 
 def _attention(fields: ConfigFields) -> Attention:
     """Of layers that see everything."""
-    heads, head = fields.count("num_attention_heads"), fields.count("head_dim", 192, most=2**14)
+    heads = fields.count("num_attention_heads", most=_MOST_HEADS)
+    head = fields.count("head_dim", 192, most=_MOST_WIDE)
     is_unscaled = "attention_value_scale" in fields and not fields.has("attention_value_scale")
     kept = fields.kv_heads(heads)
     in_blocks = fields.word("attention_projection_layout", "split") == "fused_qkv"
@@ -78,7 +80,7 @@ def _attention(fields: ConfigFields) -> Attention:
         heads=heads,
         kv_heads=kept,
         key_dim=head,
-        value_dim=fields.count("v_head_dim", 128, most=2**14),
+        value_dim=fields.count("v_head_dim", 128, most=_MOST_WIDE),
         rope=rope_of(fields, head, base=5e6, share=0.334),
         qkv_bias=fields.flag("attention_bias", default=False),
         sinks=fields.flag("add_full_attention_sink_bias", default=False),
@@ -89,11 +91,11 @@ def _attention(fields: ConfigFields) -> Attention:
 
 def _windowed(fields: ConfigFields, full: Attention) -> Attention:
     """Of layers with a window: other sizes, twice the key heads where the config is silent."""
-    heads = fields.count("swa_num_attention_heads", full.heads)
+    heads = fields.count("swa_num_attention_heads", full.heads, most=_MOST_HEADS)
     kept = fields.count("swa_num_key_value_heads", 2 * full.kv_heads)
     if heads % kept:
         raise fields.wrong("swa_num_key_value_heads", kept, f"a divisor of the {heads} heads")
-    head = fields.count("swa_head_dim", full.key_dim, most=2**14)
+    head = fields.count("swa_head_dim", full.key_dim, most=_MOST_WIDE)
     kinds = fields.section("rope_parameters")
     if kinds is not None and kinds.has("sliding_attention"):
         rope = rope_of(fields, head, kind="sliding_attention", base=1e4, share=0.334)
@@ -106,7 +108,7 @@ def _windowed(fields: ConfigFields, full: Attention) -> Attention:
         heads=heads,
         kv_heads=kept,
         key_dim=head,
-        value_dim=fields.count("swa_v_head_dim", full.value_dim, most=2**14),
+        value_dim=fields.count("swa_v_head_dim", full.value_dim, most=_MOST_WIDE),
         rope=rope,
         sinks=fields.flag("add_swa_attention_sink_bias", default=True),
         window=fields.count(before) + 1 if fields.has(before) else fields.count("sliding_window"),

@@ -157,6 +157,15 @@ def test_projections_joined_in_blocks(tmp_path):
     assert relative(logits_of(tiny.folder, tiny.tokens), tiny.logits) < 1e-4
 
 
+@pytest.mark.parametrize("name", ["num_attention_heads", "swa_v_head_dim"])
+def test_a_wild_size_is_refused_before_rows_are_listed(tmp_path, name):
+    tiny = publish("mimo_v2_flash", tmp_path / "m")
+    rewrite(tiny.folder, lambda arrays: in_blocks(arrays, 2))
+    edit_config(tiny.folder, attention_projection_layout="fused_qkv", **{name: 2**30})
+    with pytest.raises(mlx_engine.EngineError, match=name):
+        mlx_engine.inspect(tiny.folder)
+
+
 def test_rows_of_joined_projections():
     """Two blocks of 2 x 3 rows of queries, 1 x 3 of keys and 1 x 2 of values."""
     rows = rows_in_blocks(Attention(4, 2, 3, 2, Rope(2, 1e4), qkv_blocks=2))
