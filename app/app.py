@@ -50,8 +50,8 @@ from app.worker.replies import (
     Reply,
     WorkerFailed,
 )
+from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.reason import Reason
 
 LEAVE_S = 2.0
 LOOK_MS = 200

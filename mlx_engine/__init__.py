@@ -7,7 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlx_engine.values.conversation import Generation, Message
+from mlx_engine.values.conversation import (
+    Event,
+    Generation,
+    GenerationFinished,
+    Message,
+    PromptProgress,
+    RoundFinished,
+    TextPiece,
+)
 from mlx_engine.values.errors import (
     BadChatTemplate,
     BadModelFile,
@@ -21,15 +29,9 @@ from mlx_engine.values.errors import (
     NumericsError,
     OutOfMemory,
     PromptTooLong,
+    Reason,
     UnsafeModelFile,
     UnsupportedModel,
-)
-from mlx_engine.values.events import (
-    Event,
-    GenerationFinished,
-    PromptProgress,
-    RoundFinished,
-    TextPiece,
 )
 from mlx_engine.values.model_description import KernelState, ModelDescription, TensorGroup
 from mlx_engine.values.options import (
@@ -38,7 +40,6 @@ from mlx_engine.values.options import (
     LoadOptions,
     SamplingOptions,
 )
-from mlx_engine.values.reason import Reason
 from mlx_engine.values.stats import GenerationStats, RoundStats
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from metal_kernels.choice import KERNELS, Kernels
 from mlx_engine.drafting.head_check import TEXT, measure_fit, misfit
 from mlx_engine.loading.load import LoadedModel
 from mlx_engine.models.contract import Adapter
+from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import Numerics
-from mlx_engine.values.reason import Reason
 
 ROWS = 5
 """Of a block that is compared with passes of one row."""

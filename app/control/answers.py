@@ -13,10 +13,10 @@ from app.values.chats import AnswerSoFar, DraftedSpan, StoredMessage
 from app.values.errors import StoreError
 from app.worker.replies import AnswerEvents, AnswerFailed, AnswerWithdrawn, Problem
 from app.worker.requests import Ask, ContinueAnswer, Request, StopAnswer
-from mlx_engine.values.conversation import Message
-from mlx_engine.values.events import (
+from mlx_engine.values.conversation import (
     Event,
     GenerationFinished,
+    Message,
     PromptProgress,
     RoundFinished,
     TextPiece,

@@ -9,8 +9,8 @@ from app.window.drafting.drafting_view import DraftingView
 from app.window.drafting.round_history import RoundHistory
 from app.window.drafting.status_strip import StatusStrip, StripFigures
 from app.worker.replies import CostsMeasured
+from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.reason import Reason
 from mlx_engine.values.stats import GenerationStats
 
 

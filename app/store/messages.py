@@ -16,8 +16,7 @@ from app.store.rows import (
 )
 from app.values.chats import AnswerSoFar, DraftedSpan, StoredMessage, Turn
 from app.values.errors import NoSuchChat
-from mlx_engine.values.conversation import Role
-from mlx_engine.values.events import FinishReason, GenerationFinished
+from mlx_engine.values.conversation import FinishReason, GenerationFinished, Role
 from mlx_engine.values.stats import GenerationStats
 
 SAVE_EVERY_S = 0.5

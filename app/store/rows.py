@@ -7,8 +7,7 @@ from typing import Any, get_args
 
 from app.values.chats import DraftedSpan, MessageState, StoredMessage
 from app.values.typed_json import encode, read_fields
-from mlx_engine.values.conversation import Role
-from mlx_engine.values.events import FinishReason
+from mlx_engine.values.conversation import FinishReason, Role
 from mlx_engine.values.options import DraftedBy
 from mlx_engine.values.stats import GenerationStats
 

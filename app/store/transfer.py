@@ -28,8 +28,7 @@ from app.values.chat_settings import ChatSettings
 from app.values.chats import DraftedSpan, StoredMessage
 from app.values.errors import BadChatFile
 from app.values.typed_json import encode, read_fields
-from mlx_engine.values.conversation import Message
-from mlx_engine.values.events import FinishReason
+from mlx_engine.values.conversation import FinishReason, Message
 from mlx_engine.values.saved_chat import (
     SavedChat,
     chat_as_content,

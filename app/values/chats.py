@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from app.values.chat_settings import ChatSettings
-from mlx_engine.values.conversation import Role
-from mlx_engine.values.events import FinishReason
+from mlx_engine.values.conversation import FinishReason, Role
 from mlx_engine.values.options import DraftedBy
 from mlx_engine.values.stats import GenerationStats
 

@@ -19,7 +19,7 @@ from app.worker.replies import (
     problem_of,
 )
 from app.worker.requests import Ask, ChangeSettings, CloseChat, CountTokens, Question, StopAnswer
-from mlx_engine.values.events import (
+from mlx_engine.values.conversation import (
     Event,
     GenerationFinished,
     PromptProgress,

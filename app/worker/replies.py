@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Literal
 
+from mlx_engine.values.conversation import Event
 from mlx_engine.values.errors import EngineError
-from mlx_engine.values.events import Event
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import DraftOutput
 

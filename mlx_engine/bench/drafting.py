@@ -8,7 +8,7 @@ from time import process_time
 from mlx_engine.bench.report import Agreement, DraftArm, DraftingReport, Plan
 from mlx_engine.bench.subject import PLAIN, SEED, chat_prompts, open_answer, pinned
 from mlx_engine.engine import Engine
-from mlx_engine.values.events import RoundFinished
+from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 from mlx_engine.values.stats import RoundStats, count_by_depth
 

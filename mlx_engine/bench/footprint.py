@@ -21,7 +21,7 @@ from mlx_engine.drafting.contract import Proposal
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.engine import Engine
 from mlx_engine.sampling.sampler import Sampler
-from mlx_engine.values.events import RoundFinished
+from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.options import DraftOptions
 from mlx_engine.values.stats import RoundStats
 

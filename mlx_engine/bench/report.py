@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from mlx_engine.values.reason import Reason
+from mlx_engine.values.errors import Reason
 
 Part = Literal["plain", "drafting", "acceptance", "memory", "ops"]
 PARTS: tuple[Part, ...] = ("plain", "drafting", "acceptance", "memory", "ops")

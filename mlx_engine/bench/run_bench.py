@@ -14,8 +14,8 @@ from mlx_engine.bench.report import BenchReport, OpsRow, PeerComparison, Plan
 from mlx_engine.bench.subject import chat_prompts
 from mlx_engine.doctor.machine import backend_words, this_machine
 from mlx_engine.engine import Engine, open_engine
+from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import LoadOptions
-from mlx_engine.values.reason import Reason
 
 T = TypeVar("T")
 Say = Callable[[str], None]

@@ -11,8 +11,7 @@ from mlx_engine.decoding.parts import Settings
 from mlx_engine.drafting.depth.choice import Learned
 from mlx_engine.engine import Engine
 from mlx_engine.text.chat_template import tokenize_chat
-from mlx_engine.values.conversation import Message
-from mlx_engine.values.events import RoundFinished
+from mlx_engine.values.conversation import Message, RoundFinished
 from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
 
 HELD_OUT = "held_out.json"

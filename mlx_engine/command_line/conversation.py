@@ -8,8 +8,8 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from mlx_engine.command_line.screen import WARNING, Screen, show_answer
+from mlx_engine.values.conversation import Event
 from mlx_engine.values.errors import EngineError
-from mlx_engine.values.events import Event
 from mlx_engine.values.options import MAX_DEPTH, GenerationOptions
 from mlx_engine.values.words import count_words
 

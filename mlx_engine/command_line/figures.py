@@ -1,6 +1,6 @@
 """The figures of an answer as lines of text; knows no terminal."""
 
-from mlx_engine.values.events import FinishReason
+from mlx_engine.values.conversation import FinishReason
 from mlx_engine.values.options import DraftOutput
 from mlx_engine.values.stats import GenerationStats, RoundStats
 from mlx_engine.values.words import percent_words, size_words

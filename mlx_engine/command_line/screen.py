@@ -10,7 +10,7 @@ from rich.segment import ControlType
 from rich.text import Text
 
 from mlx_engine.command_line.figures import depth_in_effect, ending_words, status_line
-from mlx_engine.values.events import (
+from mlx_engine.values.conversation import (
     Channel,
     Event,
     GenerationFinished,

@@ -17,7 +17,7 @@ from mlx_engine.drafting.sources import Drafting
 from mlx_engine.sampling.position_noise import NoiseOfKeys, plain_noise
 from mlx_engine.sampling.sampler import Sampler, fresh_seed
 from mlx_engine.text.streaming_text import StreamingText
-from mlx_engine.values.events import (
+from mlx_engine.values.conversation import (
     Event,
     FinishReason,
     GenerationFinished,

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from mlx_engine.decoding.sequence import TokenSequence
-from mlx_engine.values.conversation import Message
-from mlx_engine.values.events import PromptProgress
+from mlx_engine.values.conversation import Message, PromptProgress
 
 LONGEST_LEAD_IN = 24
 """Tokens a template may put before an answer ("<|im_start|>assistant\\n<think>\\n")."""

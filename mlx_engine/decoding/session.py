@@ -12,16 +12,14 @@ from mlx_engine.drafting.depth.choice import Learned
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.text.chat_template import tokenize_chat
 from mlx_engine.text.streaming_text import StreamingText
-from mlx_engine.values.conversation import Message
-from mlx_engine.values.errors import BadChatTemplate, BadPrompt, EngineMisuse, PromptTooLong
-from mlx_engine.values.events import Event
+from mlx_engine.values.conversation import Event, Message
+from mlx_engine.values.errors import BadChatTemplate, BadPrompt, EngineMisuse, PromptTooLong, Reason
 from mlx_engine.values.options import (
     DraftOptions,
     DraftOutput,
     GenerationOptions,
     SamplingOptions,
 )
-from mlx_engine.values.reason import Reason
 from mlx_engine.values.stats import GenerationStats
 
 

@@ -12,7 +12,7 @@ import mlx.core as mx
 import numpy as np
 
 from mlx_engine.models.contract import Adapter
-from mlx_engine.values.reason import Reason
+from mlx_engine.values.errors import Reason
 
 TEXT = '''The answer is yes. Here is a short example in Python:
 

@@ -11,9 +11,8 @@ from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.output_head import OutputShelf
 from mlx_engine.drafting.prompt_lookup import PromptLookupDraft
 from mlx_engine.models.contract import Adapter
-from mlx_engine.values.errors import EngineError
+from mlx_engine.values.errors import EngineError, Reason
 from mlx_engine.values.options import DraftedBy, DraftOptions, DraftSourceName
-from mlx_engine.values.reason import Reason
 
 if TYPE_CHECKING:
     from mlx_engine.models.drafters import Drafter

@@ -26,9 +26,8 @@ from mlx_engine.models.drafters.target import draft_target
 from mlx_engine.models.library.gemma4 import Gemma4Adapter
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.text.tokenizer import first_difference
-from mlx_engine.values.errors import BadModelFile, BadOption, EngineError
+from mlx_engine.values.errors import BadModelFile, BadOption, EngineError, Reason
 from mlx_engine.values.options import LoadOptions
-from mlx_engine.values.reason import Reason
 
 DrafterKind = Literal["eagle3", "gemma4-assistant", "dflash"]
 _BUFFERS = ("t2d",)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mlx_engine.loading.assembled_tensors import AssembledTensor
 from mlx_engine.loading.safetensors import BYTES_OF, TensorInfo
-from mlx_engine.values.errors import BadModelFile
-from mlx_engine.values.reason import Reason
+from mlx_engine.values.errors import BadModelFile, Reason
 
 if TYPE_CHECKING:
     import mlx.core as mx

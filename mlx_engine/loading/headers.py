@@ -17,8 +17,7 @@ from mlx_engine.loading.safetensors import TensorInfo, merge_headers
 from mlx_engine.models.family import Family, Parts
 from mlx_engine.models.registry import family_for, is_known
 from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.values.errors import BadModelFile, UnsupportedModel
-from mlx_engine.values.reason import Reason
+from mlx_engine.values.errors import BadModelFile, Reason, UnsupportedModel
 
 _PUBLISHED_PACKED = (("gpt_oss", "mxfp4"),)
 """Architectures whose original files are packed in a form that is MLX's as well."""

@@ -18,8 +18,13 @@ from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.safetensors import TensorInfo, are_alike, merge_headers
 from mlx_engine.models.family import Family
 from mlx_engine.models.specs import Shape
-from mlx_engine.values.errors import BadModelFile, EngineError, ModelNotFound, UnsupportedModel
-from mlx_engine.values.reason import Reason
+from mlx_engine.values.errors import (
+    BadModelFile,
+    EngineError,
+    ModelNotFound,
+    Reason,
+    UnsupportedModel,
+)
 
 NO_HEADS = Reason("no-heads", "This model has no MTP heads.")
 

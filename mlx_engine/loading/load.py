@@ -21,9 +21,9 @@ from mlx_engine.models.contract import Adapter
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.tokenizer import Tokenizer
+from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import HeadBits, LoadOptions
-from mlx_engine.values.reason import Reason
 
 CPU_LAYOUT_LIMIT = 512 * 2**20
 """Float32 bytes up to which weights are laid out anew where there is no Metal."""

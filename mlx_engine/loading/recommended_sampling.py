@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlx_engine.loading.json_file import read_json_object
-from mlx_engine.values.errors import BadModelFile, BadOption
+from mlx_engine.values.errors import BadModelFile, BadOption, Reason
 from mlx_engine.values.options import SamplingOptions
-from mlx_engine.values.reason import Reason
 
 _GGUF_PREFIX = "general.sampling."
 _GGUF_KEYS = {

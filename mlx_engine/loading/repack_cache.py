@@ -11,8 +11,7 @@ import mlx.core as mx
 
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.safetensors import TensorInfo, load_arrays, read_header
-from mlx_engine.values.errors import BadModelFile
-from mlx_engine.values.reason import Reason
+from mlx_engine.values.errors import BadModelFile, Reason
 from mlx_engine.values.words import size_words
 
 _FORMAT = "headstart repacked 1"

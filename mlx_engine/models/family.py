@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from mlx_engine.models.specs import CacheSize, Shape
 from mlx_engine.models.stored_forms import Recipes
-from mlx_engine.values.reason import Reason
+from mlx_engine.values.errors import Reason
 
 if TYPE_CHECKING:
     import mlx.core as mx

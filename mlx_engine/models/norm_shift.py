@@ -18,8 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from mlx_engine.values.errors import BadModelFile
-from mlx_engine.values.reason import Reason
+from mlx_engine.values.errors import BadModelFile, Reason
 
 if TYPE_CHECKING:
     import mlx.core as mx

@@ -4,7 +4,7 @@ import codecs
 from collections.abc import Iterable
 
 from mlx_engine.text.tokenizer import Tokenizer
-from mlx_engine.values.events import Channel, TextPiece
+from mlx_engine.values.conversation import Channel, TextPiece
 
 THINKING_MARKERS = (
     ("<think>", "", "</think>"),

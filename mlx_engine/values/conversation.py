@@ -1,12 +1,17 @@
-"""Messages of a conversation, and the result of a raw generation."""
+"""A conversation in values: messages, what it reports while it runs, and a raw generation.
+
+Plain values, safe to hand to another thread.
+"""
 
 from dataclasses import dataclass
 from typing import Literal
 
-from mlx_engine.values.events import FinishReason
-from mlx_engine.values.stats import GenerationStats
+from mlx_engine.values.options import DraftedBy
+from mlx_engine.values.stats import GenerationStats, RoundStats
 
 Role = Literal["system", "user", "assistant"]
+FinishReason = Literal["end", "stop-string", "max-tokens", "context-full", "stopped"]
+Channel = Literal["answer", "thinking"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +21,48 @@ class Message:
     role: Role
     text: str
     thinking: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptProgress:
+    """Prompt tokens read so far; `reused` of them came from the cache of the turn before."""
+
+    done: int
+    total: int
+    reused: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TextPiece:
+    """Text that is final.
+
+    depth: of the accepted draft token it came from, 0 for the model's own; source: who drafted it.
+    """
+
+    text: str
+    channel: Channel = "answer"
+    depth: int = 0
+    source: DraftedBy | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RoundFinished:
+    """One pass of the target model."""
+
+    stats: RoundStats
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationFinished:
+    """The answer is complete; `text` and `thinking` are all of it."""
+
+    reason: FinishReason
+    stats: GenerationStats
+    text: str
+    thinking: str = ""
+
+
+Event = PromptProgress | TextPiece | RoundFinished | GenerationFinished
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The tree of what can go wrong.
+"""What can go wrong, as a tree of errors, and why something is off, as reasons.
 
 EngineError
 ├── ModelNotFound          no such path, or a folder without a model in it
@@ -18,6 +18,20 @@ EngineError
 Every message names the file or setting, says what is wrong, and what to do. Anything that is not
 an EngineError is a bug of ours.
 """
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why something is off: one declined or changed path.
+
+    `code` is stable, lower-case with hyphens ("no-heads", "parked-cost"); `words` is a sentence
+    for the window.
+    """
+
+    code: str
+    words: str
 
 
 class EngineError(Exception):

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import Numerics, SamplingOptions
-from mlx_engine.values.reason import Reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import DraftedBy
-from mlx_engine.values.reason import Reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from app.store.session_store import SessionStore
 from app.values.chat_settings import ChatSettings
-from mlx_engine.values.events import FinishReason, GenerationFinished
+from mlx_engine.values.conversation import FinishReason, GenerationFinished
 from mlx_engine.values.stats import GenerationStats
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.drafting.contract import DraftSource
 from mlx_engine.drafting.depth.choice import Choice, DepthChoice, FixedDepth
 from mlx_engine.models.contract import Adapter
-from mlx_engine.values.events import TextPiece
+from mlx_engine.values.conversation import TextPiece
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 from mlx_engine.values.stats import GenerationStats
 

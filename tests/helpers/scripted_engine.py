@@ -5,19 +5,19 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from mlx_engine.values.conversation import Generation, Message
-from mlx_engine.values.errors import BadPrompt, EngineError, EngineMisuse
-from mlx_engine.values.events import (
+from mlx_engine.values.conversation import (
     Event,
     FinishReason,
+    Generation,
     GenerationFinished,
+    Message,
     PromptProgress,
     RoundFinished,
     TextPiece,
 )
+from mlx_engine.values.errors import BadPrompt, EngineError, EngineMisuse, Reason
 from mlx_engine.values.model_description import ModelDescription, TensorGroup
 from mlx_engine.values.options import DraftOptions, DraftOutput, GenerationOptions, SamplingOptions
-from mlx_engine.values.reason import Reason
 from mlx_engine.values.stats import GenerationStats, RoundStats, count_by_depth
 
 AUTOMATIC_DEPTH = 3

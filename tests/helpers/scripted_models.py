@@ -10,9 +10,8 @@ from scripted_engine import DESCRIPTION, Answer, ScriptedEngine
 from app.worker.contract import Progress, Stop
 from app.worker.requests import LoadModel
 from mlx_engine.values.conversation import Message
-from mlx_engine.values.errors import LoadStopped, ModelNotFound
+from mlx_engine.values.errors import LoadStopped, ModelNotFound, Reason
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.reason import Reason
 
 MISFIT = Reason("heads-implausible", "The MTP heads seem not to fit this model.")
 

@@ -12,8 +12,13 @@ from app.worker.engine_loop import serve
 from app.worker.inbox import Inbox
 from app.worker.replies import AnswerEvents, AnswerFailed, Reply
 from app.worker.requests import Ask, Request, Shutdown
-from mlx_engine.values.conversation import Message
-from mlx_engine.values.events import Event, GenerationFinished, RoundFinished, TextPiece
+from mlx_engine.values.conversation import (
+    Event,
+    GenerationFinished,
+    Message,
+    RoundFinished,
+    TextPiece,
+)
 
 PATIENCE_S = 30.0
 

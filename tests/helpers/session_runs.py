@@ -14,7 +14,7 @@ from mlx_engine.decoding.session import Session
 from mlx_engine.engine import Engine
 from mlx_engine.loading.load import load_model
 from mlx_engine.models.contract import Adapter
-from mlx_engine.values.events import (
+from mlx_engine.values.conversation import (
     Event,
     GenerationFinished,
     PromptProgress,

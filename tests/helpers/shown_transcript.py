@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QApplication, QScrollBar
 from app.window.transcript.message_view import MessageView
 from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.transcript_view import TranscriptView
-from mlx_engine.values.events import Channel, TextPiece
+from mlx_engine.values.conversation import Channel, TextPiece
 from mlx_engine.values.stats import GenerationStats
 
 PARAGRAPH = "Some words that make a paragraph of a few lines. " * 6 + "\n\n"

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import mlx_engine
 from mlx_engine.built_in_model import built_in_model
-from mlx_engine.values.events import RoundFinished
+from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.options import (
     DraftOptions,
     GenerationOptions,

@@ -15,8 +15,7 @@ from app.store.session_store import SessionStore, open_store  # noqa: E402
 from app.store.transfer import NewMessage, insert_chat  # noqa: E402
 from app.values.chat_settings import ChatSettings  # noqa: E402
 from app.values.chats import AnswerSoFar, DraftedSpan  # noqa: E402
-from mlx_engine.values.conversation import Message  # noqa: E402
-from mlx_engine.values.events import GenerationFinished  # noqa: E402
+from mlx_engine.values.conversation import GenerationFinished, Message  # noqa: E402
 from mlx_engine.values.stats import GenerationStats  # noqa: E402
 
 CHATS = 10_000

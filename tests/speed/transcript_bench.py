@@ -12,7 +12,7 @@ from transcript_shots import ANSWER, drafted
 from app.window.style_sheet import dress
 from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.transcript_view import TranscriptView
-from mlx_engine.values.events import TextPiece
+from mlx_engine.values.conversation import TextPiece
 
 
 def clock() -> float:

@@ -25,8 +25,7 @@ from app.start.folders import Folders
 from app.values.chat_settings import ChatSettings
 from app.worker.replies import AnswerEvents, Reply
 from app.worker.requests import Ask
-from mlx_engine.values.conversation import Message
-from mlx_engine.values.events import GenerationFinished
+from mlx_engine.values.conversation import GenerationFinished, Message
 from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
 
 TOKENS = 400

@@ -7,8 +7,8 @@ from PySide6.QtWidgets import QFrame, QLabel, QScrollArea, QVBoxLayout, QWidget
 
 from app.window.drafting.charts import AnswerLine, CostCurve, DepthBars, PassBars, StageBar
 from app.window.drafting.round_history import RoundHistory, state_in_words
+from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import KernelState
-from mlx_engine.values.reason import Reason
 
 
 class DraftingView(QScrollArea):

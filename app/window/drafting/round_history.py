@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from mlx_engine.values.reason import Reason
+from mlx_engine.values.errors import Reason
 from mlx_engine.values.stats import GenerationStats, RoundStats
 
 

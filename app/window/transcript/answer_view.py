@@ -11,7 +11,7 @@ from app.window.transcript.reader import Reader, keeps_height
 from app.window.transcript.segment_column import SegmentColumn
 from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.thinking import ThinkingSegment
-from mlx_engine.values.events import TextPiece
+from mlx_engine.values.conversation import TextPiece
 
 
 class GrowingText:

@@ -10,7 +10,7 @@ from shiboken6 import isValid
 from app.window.transcript.message_view import MessageView
 from app.window.transcript.reader import GAP, MARGIN, TEXT_WIDTH, Reader
 from app.window.transcript.shown_message import ShownMessage
-from mlx_engine.values.events import TextPiece
+from mlx_engine.values.conversation import TextPiece
 
 SLACK = 4
 """Pixels from the end that still count as being there, on the way down."""

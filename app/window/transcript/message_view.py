@@ -17,7 +17,7 @@ from app.window.transcript.segment_column import link_definitions
 from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.streaming_markdown import StreamingMarkdown
 from app.window.transcript.user_bubble import UserBubble, beginning_of
-from mlx_engine.values.events import TextPiece
+from mlx_engine.values.conversation import TextPiece
 
 ROOM = 44
 """Height of what stands around a message's text."""

@@ -14,7 +14,7 @@ from app.window.transcript.message_column import MessageColumn
 from app.window.transcript.page_boxes import RADIUS
 from app.window.transcript.reader import Reader
 from app.window.transcript.shown_message import ShownMessage
-from mlx_engine.values.events import TextPiece
+from mlx_engine.values.conversation import TextPiece
 
 
 class ModelOffer(QFrame):

@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple, Protocol
 from mlx_engine.drafting.contract import Offer
 from mlx_engine.drafting.depth.acceptance import Acceptance
 from mlx_engine.drafting.depth.costs import PassCosts, RoundCosts
+from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import MAX_DEPTH, DraftedBy
-from mlx_engine.values.reason import Reason
 
 WORTH_IT = 1.02
 """Drafting must promise this much more than plain decoding: measurements are not exact."""

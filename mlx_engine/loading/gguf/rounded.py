@@ -12,7 +12,7 @@ from mlx_engine.loading.gguf.lattice import LATTICE_RUNS
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.gguf.types import BlockType
 from mlx_engine.loading.safetensors import TensorInfo
-from mlx_engine.values.reason import Reason
+from mlx_engine.values.errors import Reason
 
 GROUP = 32
 ROUNDED_RUNS = RUNS | LATTICE_RUNS

@@ -23,8 +23,7 @@ from mlx_engine.cache.window import WindowCache
 from mlx_engine.models.contract import Adapter, Headless
 from mlx_engine.models.library.kernels import use_kernels
 from mlx_engine.models.weights import WeightTable
-from mlx_engine.values.errors import BadModelFile, EngineError, UnsupportedModel
-from mlx_engine.values.reason import Reason
+from mlx_engine.values.errors import BadModelFile, EngineError, Reason, UnsupportedModel
 
 A = TypeVar("A", bound=Adapter)
 MakeCaches = Callable[[], LayerCaches]

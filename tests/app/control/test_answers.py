@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from app.control.answers import RunningAnswer
 from app.values.chats import AnswerSoFar, DraftedSpan
-from mlx_engine.values.events import (
+from mlx_engine.values.conversation import (
     GenerationFinished,
     PromptProgress,
     RoundFinished,

@@ -23,7 +23,7 @@ from app.worker.replies import (
     Problem,
 )
 from app.worker.requests import Ask, CloseChat, StopAnswer
-from mlx_engine.values.events import (
+from mlx_engine.values.conversation import (
     FinishReason,
     GenerationFinished,
     PromptProgress,

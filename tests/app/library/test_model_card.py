@@ -13,8 +13,7 @@ import mlx_engine
 from app.library.machine import Machine, this_machine, usable_bytes
 from app.library.model_card import NoCard, make_card, memory_sum, read_card
 from app.values.models import ModelCard
-from mlx_engine.values.errors import EngineError
-from mlx_engine.values.reason import Reason
+from mlx_engine.values.errors import EngineError, Reason
 from mlx_engine.values.words import count_words, size_words, token_words
 
 GB, GIB = 10**9, 2**30

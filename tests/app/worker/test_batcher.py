@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.worker.answering import INTERVAL_S, Batcher
-from mlx_engine.values.events import (
+from mlx_engine.values.conversation import (
     Event,
     GenerationFinished,
     PromptProgress,

@@ -25,9 +25,8 @@ from app.worker.requests import (
     MeasureCosts,
     StopAnswer,
 )
-from mlx_engine.values.conversation import Message
+from mlx_engine.values.conversation import GenerationFinished, Message, RoundFinished
 from mlx_engine.values.errors import NumericsError
-from mlx_engine.values.events import GenerationFinished, RoundFinished
 from mlx_engine.values.options import DraftOptions
 
 LONG = " ".join(["word"] * 3000)

@@ -17,7 +17,7 @@ from served import ask, is_end
 from app.worker.engine_worker import SHUTDOWN_S, EngineWorker
 from app.worker.replies import AnswerEvents, LoadFailed, ModelLoaded, Reply
 from app.worker.requests import LoadModel, StopAnswer
-from mlx_engine.values.events import GenerationFinished, RoundFinished
+from mlx_engine.values.conversation import GenerationFinished, RoundFinished
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 LONG = " ".join(["word"] * 2000)

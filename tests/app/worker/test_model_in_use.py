@@ -14,8 +14,8 @@ from app.worker.replies import (
     Reply,
 )
 from app.worker.requests import CancelLoad, CloseChat, LoadModel, StopAnswer
+from mlx_engine.values.conversation import GenerationFinished
 from mlx_engine.values.errors import BadModelFile
-from mlx_engine.values.events import GenerationFinished
 
 GB = 10**9
 SLOW = 0.01

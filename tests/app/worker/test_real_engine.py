@@ -28,8 +28,7 @@ from app.worker.requests import (
     LoadModel,
     StopAnswer,
 )
-from mlx_engine.values.conversation import Message
-from mlx_engine.values.events import PromptProgress, RoundFinished
+from mlx_engine.values.conversation import Message, PromptProgress, RoundFinished
 from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
 
 if TYPE_CHECKING:

@@ -39,20 +39,20 @@ from app.worker.requests import (
     Shutdown,
     StopAnswer,
 )
-from mlx_engine.values.conversation import Message
-from mlx_engine.values.events import (
+from mlx_engine.values.conversation import (
     GenerationFinished,
+    Message,
     PromptProgress,
     RoundFinished,
     TextPiece,
 )
+from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import (
     DraftOptions,
     GenerationOptions,
     LoadOptions,
     SamplingOptions,
 )
-from mlx_engine.values.reason import Reason
 from mlx_engine.values.stats import GenerationStats, RoundStats
 
 SETTINGS = ChatSettings(

@@ -8,7 +8,7 @@ from mlx_engine.bench.acceptance import chances
 from mlx_engine.bench.drafting import Played, arm_of, common_beginning
 from mlx_engine.bench.footprint import count_nodes, growth
 from mlx_engine.bench.report import MemorySample
-from mlx_engine.values.reason import Reason
+from mlx_engine.values.errors import Reason
 from mlx_engine.values.stats import RoundStats
 
 PARKED = Reason("parked-cost", "Too dear here.")

@@ -11,10 +11,9 @@ from rich.console import Console
 from scripted_engine import NO_HEADS, Answer, ScriptedEngine, refuses
 
 from mlx_engine.command_line.screen import DEPTH_COLOURS, Screen, show_answer
-from mlx_engine.values.errors import OutOfMemory
-from mlx_engine.values.events import PromptProgress
+from mlx_engine.values.conversation import PromptProgress
+from mlx_engine.values.errors import OutOfMemory, Reason
 from mlx_engine.values.options import DraftOptions
-from mlx_engine.values.reason import Reason
 
 
 @pytest.fixture

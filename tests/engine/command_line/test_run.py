@@ -13,9 +13,8 @@ from fake_outside import FakeOutside
 from scripted_engine import DESCRIPTION, NO_HEADS, ScriptedEngine
 
 from mlx_engine.doctor import Finding
-from mlx_engine.values.errors import ModelNotFound
+from mlx_engine.values.errors import ModelNotFound, Reason
 from mlx_engine.values.model_description import Footprint, ModelDescription
-from mlx_engine.values.reason import Reason
 from mlx_engine.values.stats import GenerationStats
 from mlx_engine.values.words import size_words
 

@@ -13,7 +13,7 @@ from tiny_adapter import TinySizes, tiny_adapter
 import mlx_engine
 from mlx_engine.decoding.sequence import MOST_CHECKPOINTS, TokenSequence
 from mlx_engine.drafting.mtp import MtpDraft
-from mlx_engine.values.events import RoundFinished
+from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
 PROMPT = [5, 1, 30, 17, 2]

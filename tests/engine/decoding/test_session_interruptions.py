@@ -14,13 +14,13 @@ from session_runs import (
 )
 
 import mlx_engine
-from mlx_engine.values.conversation import Message
-from mlx_engine.values.errors import EngineMisuse, NumericsError
-from mlx_engine.values.events import (
+from mlx_engine.values.conversation import (
+    Message,
     PromptProgress,
     RoundFinished,
     TextPiece,
 )
+from mlx_engine.values.errors import EngineMisuse, NumericsError
 from mlx_engine.values.options import GenerationOptions
 
 LONG = "The lazy dog sleeps. " * 22

@@ -11,11 +11,11 @@ from session_runs import (
 )
 
 import mlx_engine
-from mlx_engine.values.conversation import Message
-from mlx_engine.values.errors import EngineMisuse
-from mlx_engine.values.events import (
+from mlx_engine.values.conversation import (
     GenerationFinished,
+    Message,
 )
+from mlx_engine.values.errors import EngineMisuse
 
 
 def test_one_answer_at_a_time(engine):

@@ -7,8 +7,8 @@ from session_runs import PICKS, PLAIN, failing_engine, listen, session_of, tiny_
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine
+from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.errors import BadOption
-from mlx_engine.values.events import RoundFinished
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
 LENGTH = 24

@@ -6,8 +6,7 @@ import pytest
 from session_runs import PICKS, listen, session_of, thinking_folder
 
 import mlx_engine
-from mlx_engine.values.conversation import Message
-from mlx_engine.values.events import RoundFinished
+from mlx_engine.values.conversation import Message, RoundFinished
 from mlx_engine.values.options import GenerationOptions
 
 LENGTH = 20

@@ -19,8 +19,8 @@ from mlx_engine.drafting.prompt_lookup import (
     PromptLookupDraft,
 )
 from mlx_engine.sampling.sampler import Sampler
+from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import DraftOptions, SamplingOptions
-from mlx_engine.values.reason import Reason
 
 COSTS = PassCosts(tuple(10 * (1 + 0.1 * row) for row in range(9)), 1.0)
 SAMPLER = Sampler(SamplingOptions(temperature=0), 100, 0)

@@ -11,7 +11,7 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.text.tokenizer import Tokenizer
-from mlx_engine.values.events import TextPiece
+from mlx_engine.values.conversation import TextPiece
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from app.window.drafting.status_strip import (
     context_in_words,
     speed_in_words,
 )
-from mlx_engine.values.reason import Reason
+from mlx_engine.values.errors import Reason
 from mlx_engine.values.stats import GenerationStats, RoundStats
 
 

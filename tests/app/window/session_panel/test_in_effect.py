@@ -6,8 +6,8 @@ import pytest
 
 from app.window.drafting.round_history import DraftingNow, LastAnswer
 from app.window.session_panel.abilities import ModelAbilities, SourceAbility, in_effect
+from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import DraftOptions
-from mlx_engine.values.reason import Reason
 
 CAN = ModelAbilities((SourceAbility("mtp", 4),))
 NO_HEADS = "This model has no MTP heads; it runs without drafting."

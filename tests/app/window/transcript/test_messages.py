@@ -18,7 +18,7 @@ from app.values.chats import DraftedSpan
 from app.window.transcript.code_segment import CodeSegment
 from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.user_bubble import UserBubble
-from mlx_engine.values.events import TextPiece
+from mlx_engine.values.conversation import TextPiece
 
 
 def test_wishes(view, qtbot):

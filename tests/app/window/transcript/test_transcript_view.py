@@ -8,7 +8,7 @@ from shown_transcript import LIVE, PARAGRAPH, bar, of, settle, show, shown_text,
 
 from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.shown_message import ShownMessage
-from mlx_engine.values.events import TextPiece
+from mlx_engine.values.conversation import TextPiece
 
 
 def test_a_streamed_answer_is_the_answer_shown_whole(view):

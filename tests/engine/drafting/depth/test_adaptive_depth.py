@@ -16,7 +16,7 @@ from mlx_engine.drafting.depth.choice import (
     FixedDepth,
 )
 from mlx_engine.drafting.depth.costs import PassCosts
-from mlx_engine.values.reason import Reason
+from mlx_engine.values.errors import Reason
 
 ROWS = np.arange(9)
 MACHINES = {

@@ -5,7 +5,7 @@ import pytest
 from mlx_engine.drafting.contract import Offer
 from mlx_engine.drafting.depth.choice import Learned, RoundPlan
 from mlx_engine.drafting.depth.costs import PassCosts
-from mlx_engine.values.reason import Reason
+from mlx_engine.values.errors import Reason
 
 NOTHING = Reason("no-match", "Nothing.")
 FLAT = PassCosts(tuple(10 + 0.3 * row for row in range(9)), 1.0)
