@@ -16,7 +16,7 @@ from metal_kernels.choice import Work
 from mlx_engine.built_in_model import built_in_model
 from mlx_engine.check_model import with_head_check, with_numerics
 from mlx_engine.decoding.answer import raw_answer
-from mlx_engine.decoding.parts import ModelParts, Settings
+from mlx_engine.decoding.opening import ModelParts, Settings
 from mlx_engine.decoding.session import Session
 from mlx_engine.drafting.depth.choice import Learned
 from mlx_engine.drafting.depth.costs import CostMeter, PassCosts

@@ -13,7 +13,7 @@ import mlx.core as mx
 from mlx_engine.bench.plain import Graph, MlxLm
 from mlx_engine.bench.report import MemoryReport, MemorySample, OpsRow, Plan
 from mlx_engine.bench.subject import GREEDY, SEED, learned, long_prompt, open_answer, pinned
-from mlx_engine.cache.layer_caches import LayerCaches
+from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.recurrent import RecurrentSnapshot
 from mlx_engine.decoding.round import verify
 from mlx_engine.decoding.sequence import TokenSequence

@@ -7,7 +7,7 @@ from time import perf_counter, process_time
 from typing import NamedTuple
 
 from mlx_engine.decoding.answer import Answer, raw_answer
-from mlx_engine.decoding.parts import Settings
+from mlx_engine.decoding.opening import Settings
 from mlx_engine.drafting.depth.choice import Learned
 from mlx_engine.engine import Engine
 from mlx_engine.text.chat_template import tokenize_chat

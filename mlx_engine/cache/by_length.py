@@ -11,8 +11,7 @@ from typing import NamedTuple, Protocol
 
 import mlx.core as mx
 
-from mlx_engine.cache.contract import LayerSnapshot
-from mlx_engine.cache.layer_caches import CachesSnapshot, LayerCaches
+from mlx_engine.cache.contract import CachesSnapshot, LayerCaches, LayerSnapshot
 
 _AT_ONCE = 512
 """Tokens that are read again in one pass."""

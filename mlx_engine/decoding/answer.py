@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from mlx_engine.decoding.parts import ModelParts, Settings
-from mlx_engine.decoding.prefill import Opening, prefill
+from mlx_engine.decoding.opening import ModelParts, Opening, Settings, prefill
 from mlx_engine.decoding.round import Round, run_round
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.drafting.contract import Proposal

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from mlx_engine.cache.layer_caches import CachesSnapshot
+from mlx_engine.cache.contract import CachesSnapshot
 from mlx_engine.drafting.contract import DraftSource, NoDraft, SourceSnapshot
 from mlx_engine.models.contract import Adapter
 

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from mlx_engine.decoding.answer import Tally, open_answer
-from mlx_engine.decoding.parts import ModelParts, Settings
-from mlx_engine.decoding.prefill import NOTHING_SAID, Opening, stable_length
+from mlx_engine.decoding.opening import NOTHING_SAID, ModelParts, Opening, Settings, stable_length
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.drafting.depth.choice import Learned
 from mlx_engine.drafting.sources import Drafting

@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 import mlx.core as mx
 
-from mlx_engine.cache.layer_caches import CachesSnapshot
+from mlx_engine.cache.contract import CachesSnapshot
 from mlx_engine.models.contract import Adapter
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftOptions, DraftOutput

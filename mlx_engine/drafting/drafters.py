@@ -7,7 +7,7 @@ too, but drafts as an MTP head does (mtp.py).
 import mlx.core as mx
 
 from mlx_engine.cache.attention import AttentionCache, KeysValues
-from mlx_engine.cache.layer_caches import LayerCaches
+from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.drafting.contract import (
     FLUSH_ROWS,

@@ -16,7 +16,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from mlx_engine.cache.layer_caches import CachesSnapshot
+from mlx_engine.cache.contract import CachesSnapshot
 from mlx_engine.drafting.contract import (
     FLUSH_ROWS,
     Draft,

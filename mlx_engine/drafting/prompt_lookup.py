@@ -3,7 +3,8 @@
 Prompt lookup (Saxena 2023): no model is asked, so a draft costs the rows that check it and nothing
 else. What keeps it from wasting those is probation: every guess is compared with the text that
 came, drafted or not, and matches of a length whose guesses fail are not offered until they come
-true again. That knowledge stays when the conversation goes back to an earlier place.
+true again. That knowledge stays when the conversation goes back to an earlier place. Beside a
+model, a copy is preferred where the match is long, and the model drafts otherwise.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +22,7 @@ from mlx_engine.drafting.contract import (
     empty_draft,
 )
 from mlx_engine.sampling.sampler import Sampler
-from mlx_engine.values.options import DraftOptions
+from mlx_engine.values.options import DraftedBy, DraftOptions, DraftOutput
 
 SHORTEST = 3
 """Tokens that two places must share; pairs are met again in any text."""
@@ -232,3 +233,77 @@ class PromptLookupDraft(DraftSource):
     def arrays(self) -> list[mx.array]:
         """None."""
         return []
+
+
+class CombinedDraft(DraftSource):
+    """Both sources observe every token, whichever of them drafts; model: one with a model."""
+
+    def __init__(self, model: DraftSource) -> None:
+        super().__init__(model.options)
+        self.lookup = PromptLookupDraft(model.options)
+        self.model = model
+        self.reads_hidden = model.reads_hidden
+        self.target = model.target
+        self._first: DraftedBy | None = None
+
+    @property
+    def length(self) -> int:
+        """Tokens observed."""
+        return self.model.length
+
+    @property
+    def nbytes(self) -> int:
+        """Of both."""
+        return self.lookup.nbytes + self.model.nbytes
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the model is."""
+        return self.model.is_lost
+
+    @property
+    def output(self) -> DraftOutput | None:
+        """Of the model."""
+        return self.model.output
+
+    def prepare(self) -> None:
+        """Bring the model into memory. Raises EngineError."""
+        self.model.prepare()
+
+    def follow(self, options: DraftOptions) -> None:
+        """What the model takes over."""
+        self.model.follow(options)
+
+    def observe(self, tokens: mx.array, hidden: mx.array) -> None:
+        """Tell both."""
+        self.lookup.observe(tokens, hidden)
+        self.model.observe(tokens, hidden)
+
+    def offers(self, last: int) -> tuple[Offer, ...]:
+        """The copy first where its match is long, else last."""
+        copies, models = self.lookup.offers(last), self.model.offers(last)
+        is_long = any(copy.is_long for copy in copies)
+        both = (*copies, *models) if is_long else (*models, *copies)
+        self._first = both[0].by if both else None
+        return both
+
+    def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
+        """By whose offer was taken, or was the first."""
+        by = wanted.by or self._first
+        if by is None:
+            return empty_draft()
+        source = self.lookup if by == "prompt-lookup" else self.model
+        return source.propose(wanted, sampler)
+
+    def snapshot(self) -> SourceSnapshot:
+        """That of the model; of the text its length is enough."""
+        return self.model.snapshot()
+
+    def restore(self, snapshot: SourceSnapshot) -> None:
+        """Both back to a snapshot."""
+        self.lookup.restore(snapshot)
+        self.model.restore(snapshot)
+
+    def arrays(self) -> list[mx.array]:
+        """Of both."""
+        return [*self.lookup.arrays(), *self.model.arrays()]

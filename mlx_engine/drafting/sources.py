@@ -4,12 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from mlx_engine.drafting.combined import CombinedDraft
 from mlx_engine.drafting.contract import DraftSource, NoDraft
 from mlx_engine.drafting.depth.choice import DepthChoice, FixedDepth, Learned, RoundPlan
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.output_head import OutputShelf
-from mlx_engine.drafting.prompt_lookup import PromptLookupDraft
+from mlx_engine.drafting.prompt_lookup import CombinedDraft, PromptLookupDraft
 from mlx_engine.models.contract import Adapter
 from mlx_engine.values.errors import EngineError, Reason
 from mlx_engine.values.options import DraftedBy, DraftOptions, DraftSourceName

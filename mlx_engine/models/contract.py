@@ -5,7 +5,7 @@ from typing import Protocol
 
 import mlx.core as mx
 
-from mlx_engine.cache.layer_caches import LayerCaches
+from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.layers import Linear
 from mlx_engine.values.errors import Reason

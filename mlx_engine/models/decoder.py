@@ -6,7 +6,7 @@ from functools import partial
 import mlx.core as mx
 
 from mlx_engine.cache.by_length import CacheByLength
-from mlx_engine.cache.layer_caches import LayerCaches
+from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.models import specs
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.blocks import DecoderBlock

@@ -8,7 +8,7 @@ open): after the norm that ends trunk or head, or the residual before it.
 import mlx.core as mx
 
 from metal_kernels.mtp_input import Norms
-from mlx_engine.cache.layer_caches import LayerCaches
+from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.models import specs
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.blocks import DecoderBlock

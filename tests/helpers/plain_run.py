@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from mlx_engine.decoding.answer import Answer, Limits
-from mlx_engine.decoding.parts import Settings
-from mlx_engine.decoding.prefill import Opening
+from mlx_engine.decoding.opening import Opening, Settings
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.drafting.contract import DraftSource
 from mlx_engine.drafting.depth.choice import Choice, DepthChoice, FixedDepth

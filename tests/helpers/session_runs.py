@@ -9,7 +9,7 @@ import mlx.core as mx
 from chat_templates import QWEN
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
-from mlx_engine.cache.layer_caches import LayerCaches
+from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.decoding.session import Session
 from mlx_engine.engine import Engine
 from mlx_engine.loading.load import load_model

@@ -6,7 +6,7 @@ from pathlib import Path
 import mlx.core as mx
 import numpy as np
 
-from mlx_engine.drafting.head_check import TEXT, HeadFit, measure_fit
+from mlx_engine.check_model import TEXT, HeadFit, measure_fit
 from mlx_engine.loading.arrays import cast_floats
 from mlx_engine.loading.find import locate_model
 from mlx_engine.loading.headers import read_headers

@@ -6,8 +6,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from mlx_engine.cache.contract import LayerSnapshot
-from mlx_engine.cache.layer_caches import LayerCaches
+from mlx_engine.cache.contract import LayerCaches, LayerSnapshot
 from mlx_engine.models.layers import Linear
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import mlx.core as mx
 
 from mlx_engine.cache.attention import AttentionCache, KeysValues
-from mlx_engine.cache.layer_caches import LayerCaches
+from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.models import specs
 from mlx_engine.models.config_fields import ConfigFields

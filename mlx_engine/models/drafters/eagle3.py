@@ -13,8 +13,7 @@ import mlx.core as mx
 import numpy as np
 
 from mlx_engine.cache.attention import AttentionCache
-from mlx_engine.cache.contract import LayerCache
-from mlx_engine.cache.layer_caches import LayerCaches
+from mlx_engine.cache.contract import LayerCache, LayerCaches
 from mlx_engine.models import specs
 from mlx_engine.models.attention import Attention, Masks
 from mlx_engine.models.config_fields import ConfigFields

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-from mlx_engine.cache.layer_caches import LayerCaches
+from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.models.contract import Adapter, Headless
 from mlx_engine.models.decoder import Decoder
 from mlx_engine.models.library.gemma4 import Gemma4Adapter

@@ -8,7 +8,7 @@ from mlx.nn.layers.base import Module
 from mlx.nn.layers.linear import Identity
 
 from mlx_engine.cache.attention import AttentionCache, KeysValues
-from mlx_engine.cache.layer_caches import LayerCaches
+from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.models.contract import Headless
 from mlx_engine.models.library.model import handed_to_class, kept_caches

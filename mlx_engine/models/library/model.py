@@ -16,12 +16,11 @@ from mlx.nn.layers.quantized import quantize
 from mlx.utils import tree_flatten
 
 from mlx_engine.cache.attention import AttentionCache
-from mlx_engine.cache.contract import LayerCache
-from mlx_engine.cache.layer_caches import LayerCaches
-from mlx_engine.cache.whole_block import LibraryCache, WholeBlockCache
+from mlx_engine.cache.contract import LayerCache, LayerCaches
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.models.contract import Adapter, Headless
 from mlx_engine.models.library.kernels import use_kernels
+from mlx_engine.models.library.whole_block import LibraryCache, WholeBlockCache
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.values.errors import BadModelFile, EngineError, Reason, UnsupportedModel
 

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlx_engine.cache.attention import AttentionCache
-from mlx_engine.cache.layer_caches import LayerCaches
-from mlx_engine.cache.whole_block import WholeBlockCache
+from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.window import SLACK, STEP, WindowCache
+from mlx_engine.models.library.whole_block import WholeBlockCache
 
 SIZE = 4
 TEXT = np.random.default_rng(0).normal(0, 1, (3, 400, SIZE)).astype(np.float32)

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_adapter import TinySizes, tiny_adapter
 
-from mlx_engine.drafting.combined import CombinedDraft
 from mlx_engine.drafting.contract import Proposal
 from mlx_engine.drafting.mtp import DEFERRED_ROWS, FLUSH_ROWS, MtpDraft
+from mlx_engine.drafting.prompt_lookup import CombinedDraft
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 

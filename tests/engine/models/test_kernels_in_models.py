@@ -12,7 +12,7 @@ from metal_emulator import EmulatorLauncher
 from plain_run import CyclingDepth, run
 
 from metal_kernels.choice import KERNELS, MOST_ROWS
-from mlx_engine.cache.layer_caches import LayerCaches
+from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.recurrent import RecurrentCache
 from mlx_engine.check_model import rows_are_exact
 from mlx_engine.drafting.contract import NoDraft

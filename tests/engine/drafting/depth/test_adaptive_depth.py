@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlx_engine.drafting.depth.acceptance import FIRST_GUESS, Acceptance
 from mlx_engine.drafting.depth.choice import (
+    FIRST_GUESS,
     PROBE_EVERY,
     WORTH_IT,
+    Acceptance,
     AdaptiveDepth,
     Choice,
     FixedDepth,

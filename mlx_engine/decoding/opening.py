@@ -1,18 +1,55 @@
-"""What an answer goes on from, read in chunks until one token is left for the first round."""
+"""What an answer begins with: a loaded model, a chat's settings, and the prompt it goes on from."""
 
 from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import mlx.core as mx
 
 from mlx_engine.decoding.sequence import TokenSequence
+from mlx_engine.drafting.sources import DraftKit
+from mlx_engine.models.contract import Adapter
+from mlx_engine.sampling.position_noise import NoiseOfKeys, plain_noise
+from mlx_engine.text.chat_template import ChatTemplate
+from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.conversation import Message, PromptProgress
+from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
 
 LONGEST_LEAD_IN = 24
 """Tokens a template may put before an answer ("<|im_start|>assistant\\n<think>\\n")."""
 
 NOTHING_SAID = Message("assistant", "")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelParts:
+    """What a conversation needs of a loaded model.
+
+    stop: strings that end an answer in this template's format. drafting: what there is to draft
+    with. chunk: prompt tokens read between two looks at the stop flag. noise: makes what is added
+    to logits.
+    """
+
+    adapter: Adapter
+    tokenizer: Tokenizer
+    template: ChatTemplate
+    stop: tuple[str, ...]
+    context_length: int
+    drafting: DraftKit
+    chunk: int
+    noise: NoiseOfKeys = plain_noise
+
+
+@dataclass(slots=True)
+class Settings:
+    """Of one chat; changes apply at the next round (sampling, draft) or message."""
+
+    sampling: SamplingOptions
+    draft: DraftOptions = field(default_factory=DraftOptions)
+    generation: GenerationOptions = field(default_factory=GenerationOptions)
+    system: str | None = None
+    thinking: bool | None = None
 
 
 class Opening(NamedTuple):

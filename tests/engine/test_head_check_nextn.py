@@ -4,8 +4,7 @@ import mlx.core as mx
 import pytest
 from tiny_nextn import LAYER, TYPES, publish, rewrite
 
-from mlx_engine.check_model import with_head_check
-from mlx_engine.drafting.head_check import TEXT, measure_fit
+from mlx_engine.check_model import TEXT, measure_fit, with_head_check
 from mlx_engine.loading.load import load_model
 from mlx_engine.values.options import LoadOptions
 

@@ -11,10 +11,10 @@ from tiny_qwen_experts import write_tiny_experts
 
 import mlx_engine
 from mlx_engine import DraftOptions, LoadOptions, SamplingOptions
-from mlx_engine.drafting.head_check import MOST_TOKENS, TEXT, HeadFit, measure_fit, misfit
+from mlx_engine.check_model import MOST_TOKENS, TEXT, HeadFit, measure_fit, misfit
 from mlx_engine.engine import Engine
 
-POCKET = Path(__file__).parents[3] / "assets" / "pocket_model"
+POCKET = Path(__file__).parents[2] / "assets" / "pocket_model"
 MODELS = [POCKET, pytest.param(FOLDER / "hf", marks=needs_case)]
 SEEN = ["norms - 1", "hidden state first", "foreign"]
 
