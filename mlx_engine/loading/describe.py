@@ -1,25 +1,21 @@
 """Headers of a model -> its ModelDescription, without MLX and before any weight is read."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
-from mlx_engine.loading.find import ModelFiles, locate_model
+from mlx_engine.loading.find import ModelFiles, locate_model, read_json_object
 from mlx_engine.loading.fp8 import bytes_in_file
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.headers import ModelHeaders, keep_blocks, read_headers
-from mlx_engine.loading.recommended_sampling import (
-    Recommendation,
-    read_recommendation,
-    recommendation_from_gguf,
-)
 from mlx_engine.loading.safetensors import BYTES_OF, TensorInfo
 from mlx_engine.models.family import Figures
 from mlx_engine.models.specs import Shape
+from mlx_engine.values.errors import BadModelFile, BadOption, Reason
 from mlx_engine.values.model_description import Footprint, ModelDescription, TensorGroup
-from mlx_engine.values.options import LoadOptions
+from mlx_engine.values.options import LoadOptions, SamplingOptions
 
 _WORDS = {"BF16": "bfloat16", "F16": "float16", "F32": "float32", "F64": "float64"}
 _ORDER = (
@@ -93,13 +89,6 @@ def describe(
         + headers.heads.remarks
         + (() if recommended.ignored is None else (recommended.ignored,)),
     )
-
-
-def _recommended(headers: ModelHeaders) -> Recommendation:
-    root = headers.files.root
-    if headers.gguf is None:
-        return read_recommendation(root)
-    return recommendation_from_gguf(headers.gguf.metadata, root)
 
 
 def _active(weights: Mapping[str, list[_Weight]], figures: Figures) -> int | None:
@@ -327,3 +316,66 @@ def _every_kernel(kind: str, outputs: int, inputs: int) -> bool:
     """As where all are in use."""
     del kind, outputs, inputs
     return True
+
+
+_GGUF_PREFIX = "general.sampling."
+_GGUF_KEYS = {
+    "temperature": "temp",
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "min_p": "min_p",
+    "repetition_penalty": "penalty_repeat",
+}
+"""The names of SamplingOptions -> those of llama.cpp."""
+
+
+class Recommendation(NamedTuple):
+    """Options to start from; ignored: why the model's own are not among them, if so."""
+
+    sampling: SamplingOptions
+    ignored: Reason | None = None
+
+
+def _recommended(headers: ModelHeaders) -> Recommendation:
+    root = headers.files.root
+    if headers.gguf is not None:
+        return recommendation_from_gguf(headers.gguf.metadata, root)
+    path = root / "generation_config.json"
+    return _read_advice(lambda: read_json_object(path) if path.is_file() else {}, path.name)
+
+
+def recommendation_from_gguf(metadata: Mapping[str, object], path: Path) -> Recommendation:
+    """From the keys `general.sampling.*` of llama.cpp."""
+    given = {ours: metadata.get(f"{_GGUF_PREFIX}{theirs}") for ours, theirs in _GGUF_KEYS.items()}
+    return _read_advice(lambda: given, f"{path.name}: {_GGUF_PREFIX}*")
+
+
+def _read_advice(read: Callable[[], Mapping[str, object]], origin: str) -> Recommendation:
+    """Defaults where nothing is said. Bad advice is no reason not to run a model."""
+    try:
+        return Recommendation(_options(read()))
+    except (BadModelFile, BadOption) as error:
+        words = f"The recommended sampling was ignored: {origin}: {error}"
+        return Recommendation(SamplingOptions(), Reason("bad-generation-config", words))
+
+
+def _options(config: Mapping[str, object]) -> SamplingOptions:
+    """By the names of generation_config.json; `do_sample: false` means temperature 0."""
+    usual = SamplingOptions()
+    temperature = _number(config, "temperature", usual.temperature)
+    return SamplingOptions(
+        temperature=0.0 if config.get("do_sample") is False else temperature,
+        top_k=max(0, int(_number(config, "top_k", usual.top_k))),
+        top_p=_number(config, "top_p", usual.top_p),
+        min_p=_number(config, "min_p", usual.min_p),
+        repetition_penalty=_number(config, "repetition_penalty", usual.repetition_penalty),
+    )
+
+
+def _number(config: Mapping[str, object], key: str, default: float) -> float:
+    value = config.get(key)
+    if value is None:
+        return default
+    if not isinstance(value, int | float) or isinstance(value, bool) or not -1e9 < value < 1e9:
+        raise BadOption(f"{key}={value!r} is not a number in reach.")
+    return float(value)

@@ -1,12 +1,12 @@
 """Where a model is: a path, a folder of files, one GGUF or a hub id -> its files."""
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from mlx_engine.loading.json_file import read_json_object
 from mlx_engine.values.errors import (
     BadModelFile,
     EngineError,
@@ -18,6 +18,7 @@ from mlx_engine.values.errors import (
 UNSAFE_ENDINGS = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 _GGUF_PART = re.compile(r"-(\d{5})-of-\d{5}\.gguf", re.IGNORECASE)
 _NUMBERED = re.compile(r"(.*)\d{5}-of-(\d{5})\.safetensors")
+_LARGEST_JSON = 50_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,29 @@ def gguf_file(file: Path) -> ModelFiles:
     beside = [path for path in file.parent.iterdir() if _is_gguf_head(path.name)]
     heads = tuple(sorted(path for path in beside if path.name != file.name))
     return ModelFiles(file, "gguf", (), file, heads)
+
+
+def read_json_object(path: Path) -> dict[str, object]:
+    """The object in config.json or its like; BadModelFile when it is missing or not one."""
+    try:
+        if path.stat().st_size > _LARGEST_JSON:
+            raise BadModelFile(
+                f"{path}: larger than {_LARGEST_JSON} bytes; this is no {path.name}."
+            )
+        value = json.loads(path.read_bytes().decode("utf-8"))
+    except FileNotFoundError as error:
+        raise BadModelFile(
+            f"{path}: missing. A model folder needs it: get it from where the weights come from."
+        ) from error
+    except OSError as error:
+        raise BadModelFile(f"{path}: cannot be read ({error.strerror}).") from error
+    except (ValueError, RecursionError) as error:
+        raise BadModelFile(
+            f"{path}: not JSON. Get it again from where the weights come from."
+        ) from error
+    if not isinstance(value, dict):
+        raise BadModelFile(f"{path}: not a JSON object. Get it again.")
+    return value
 
 
 def safetensors_in(folder: Path) -> tuple[Path, ...]:

@@ -5,14 +5,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mlx_engine.loading.assembled_tensors import assemble
-from mlx_engine.loading.find import ModelFiles
+from mlx_engine.loading.find import ModelFiles, read_json_object
 from mlx_engine.loading.fp8 import fp8_reasons, join_fp8
 from mlx_engine.loading.gguf.file import GgufFile
 from mlx_engine.loading.gguf.model import check_trunk, read_gguf_model
 from mlx_engine.loading.gguf.part import IsRead, kept_in_blocks
 from mlx_engine.loading.gguf.rounded import rounding_reasons
 from mlx_engine.loading.heads import HeadTensors, find_heads, without_repeats
-from mlx_engine.loading.json_file import read_json_object
 from mlx_engine.loading.safetensors import TensorInfo, merge_headers
 from mlx_engine.models.family import Family, Parts
 from mlx_engine.models.registry import family_for, is_known

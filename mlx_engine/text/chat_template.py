@@ -12,8 +12,7 @@ from jinja2.exceptions import TemplateError
 
 from mlx_engine.text.streaming_text import THINKING_MARKERS
 from mlx_engine.text.template_sandbox import TemplateSandbox
-from mlx_engine.text.tokenizer import Tokenizer
-from mlx_engine.text.tokenizer_files import CONFIG, named_special_tokens, read_object
+from mlx_engine.text.tokenizer import CONFIG, Tokenizer, named_special_tokens, read_object
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.errors import BadChatTemplate, BadPrompt
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from tiny_gguf import write_tiny_gguf
 
-from mlx_engine.loading.describe import inspect_model
-from mlx_engine.loading.recommended_sampling import recommendation_from_gguf
+from mlx_engine.loading.describe import inspect_model, recommendation_from_gguf
 from mlx_engine.values.options import SamplingOptions
 
 
