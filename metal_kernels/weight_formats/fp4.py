@@ -8,9 +8,10 @@ from functools import cache
 
 import mlx.core as mx
 
+from metal_kernels.kernel import Parameter
 from metal_kernels.weight_formats.contract import WeightFormat
 
-SHARED = """
+HEADER = """
 constant constexpr int RUNS = 1;
 
 struct Fp4Unit {
@@ -51,52 +52,33 @@ inline float2 decode(thread const Fp4Unit& it, int run, thread float* q) {
   }
   return float2(it.scale, 0.0f);
 }
-"""
 
-MXFP4 = (
-    SHARED
-    + """
-template <typename W, typename S>
+template <int GROUP, typename W, typename S>
 Fp4Unit fetch_fp4(W w, S scales, int row, int unit, int K) {
   Fp4Unit it;
   it.bits = w[size_t(row) * (K / 8) + unit];
-  it.scale = power_of_two(scales[size_t(row) * (K / 32) + unit / 4]);
+  const uint scale = scales[size_t(row) * (K / GROUP) + unit * 8 / GROUP];
+  it.scale = GROUP == 32 ? power_of_two(scale) : e4m3(scale);
   return it;
 }
 
-#define FETCH(row, unit, K) fetch_fp4(w, scales, row, unit, K)
+#define FETCH(row, unit, K) fetch_fp4<GROUP>(w, scales, row, unit, K)
 """
-)
-
-NVFP4 = (
-    SHARED
-    + """
-template <typename W, typename S>
-Fp4Unit fetch_fp4(W w, S scales, int row, int unit, int K) {
-  Fp4Unit it;
-  it.bits = w[size_t(row) * (K / 8) + unit];
-  it.scale = e4m3(scales[size_t(row) * (K / 16) + unit / 2]);
-  return it;
-}
-
-#define FETCH(row, unit, K) fetch_fp4(w, scales, row, unit, K)
-"""
-)
 
 
 @cache
 def mxfp4() -> WeightFormat:
     """uint32 w [N, K / 8], uint8 scales [N, K / 32]."""
-    return _fp4("mxfp4", 32, MXFP4)
+    return _fp4("mxfp4", 32)
 
 
 @cache
 def nvfp4() -> WeightFormat:
     """uint32 w [N, K / 8], uint8 scales [N, K / 16]."""
-    return _fp4("nvfp4", 16, NVFP4)
+    return _fp4("nvfp4", 16)
 
 
-def _fp4(mode: str, group: int, header: str) -> WeightFormat:
+def _fp4(mode: str, group: int) -> WeightFormat:
     def dequantise(arrays: tuple[mx.array, ...]) -> mx.array:
         w, scales = arrays
         return mx.dequantize(w, scales, group_size=group, bits=4, mode=mode, dtype=mx.float32)
@@ -105,7 +87,7 @@ def _fp4(mode: str, group: int, header: str) -> WeightFormat:
         name=mode,
         buffers=("w", "scales"),
         unit=8,
-        header=header,
-        parameters=(),
+        header=HEADER,
+        parameters=(Parameter("GROUP", group),),
         dequantise=dequantise,
     )

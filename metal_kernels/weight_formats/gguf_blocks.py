@@ -33,9 +33,18 @@ from metal_kernels.weight_formats.contract import WeightFormat
 
 BlockName = Literal["q6_k", "q3_k", "q2_k", "iq4_nl", "iq4_xs"]
 
-K_SHARED = """
+SHARED = """
 constant constexpr int RUNS = 4;
 
+template <typename P>
+float half_at(P from) {
+  return float(*(const device half*)from);
+}
+"""
+
+K_SHARED = (
+    SHARED
+    + """
 // Eight bytes from an even address.
 struct Eight {
   ushort pairs[4];
@@ -54,15 +63,34 @@ inline uint byte_of(thread const Eight& it, int i) {
   return (it.pairs[i / 2] >> (8 * (i % 2))) & 255;
 }
 
-template <typename P>
-float half_at(P from) {
-  return float(*(const device half*)from);
+// Where a unit lies: its block, which half of it, and its first byte in a plane.
+template <typename W>
+struct Place {
+  W block;
+  int half_of;
+  int l;
+};
+
+template <int NBYTES, typename W>
+Place<W> place_of(W w, int row, int unit, int K) {
+  Place<W> it;
+  it.block = w + (size_t(row) * (K / 256) + unit / 8) * NBYTES;
+  it.half_of = (unit / 4) % 2;
+  it.l = (unit % 4) * 8;
+  return it;
+}
+
+// Which of the block's 16 groups a run of the unit lies in.
+template <typename W>
+int group_of(thread const Place<W>& at, int run) {
+  return 8 * at.half_of + 2 * run + at.l / 16;
 }
 
 inline int run_start(int unit, int run) {
   return (unit / 4) * 128 + run * 32 + (unit % 4) * 8;
 }
 """
+)
 
 Q6_K = (
     K_SHARED
@@ -76,15 +104,13 @@ struct Q6Unit {
 template <typename W>
 Q6Unit fetch_q6(W w, int row, int unit, int K) {
   Q6Unit it;
-  W block = w + (size_t(row) * (K / 256) + unit / 8) * 210;
-  const int half_of = (unit / 4) % 2;
-  const int l = (unit % 4) * 8;
-  it.low[0] = eight(block + 64 * half_of + l);
-  it.low[1] = eight(block + 64 * half_of + 32 + l);
-  it.high = eight(block + 128 + 32 * half_of + l);
-  const float d = half_at(block + 208);
+  const Place<W> at = place_of<210>(w, row, unit, K);
+  it.low[0] = eight(at.block + 64 * at.half_of + at.l);
+  it.low[1] = eight(at.block + 64 * at.half_of + 32 + at.l);
+  it.high = eight(at.block + 128 + 32 * at.half_of + at.l);
+  const float d = half_at(at.block + 208);
   UNROLL for (int run = 0; run < 4; run++) {
-    it.scale[run] = d * float(char(block[192 + 8 * half_of + 2 * run + l / 16]));
+    it.scale[run] = d * float(char(at.block[192 + group_of(at, run)]));
   }
   return it;
 }
@@ -115,17 +141,15 @@ struct Q3Unit {
 template <typename W>
 Q3Unit fetch_q3(W w, int row, int unit, int K) {
   Q3Unit it;
-  W block = w + (size_t(row) * (K / 256) + unit / 8) * 110;
-  const int half_of = (unit / 4) % 2;
-  const int l = (unit % 4) * 8;
-  it.half_of = half_of;
-  it.high = eight(block + l);
-  it.low = eight(block + 32 + 32 * half_of + l);
-  const float d = half_at(block + 108);
+  const Place<W> at = place_of<110>(w, row, unit, K);
+  it.half_of = at.half_of;
+  it.high = eight(at.block + at.l);
+  it.low = eight(at.block + 32 + 32 * at.half_of + at.l);
+  const float d = half_at(at.block + 108);
   UNROLL for (int run = 0; run < 4; run++) {
-    const int which = 8 * half_of + 2 * run + l / 16;
-    const uint low = (uint(block[96 + which % 8]) >> (4 * (which / 8))) & 15;
-    const uint high = (uint(block[104 + which % 4]) >> (2 * (which / 4))) & 3;
+    const int group = group_of(at, run);
+    const uint low = (uint(at.block[96 + group % 8]) >> (4 * (group / 8))) & 15;
+    const uint high = (uint(at.block[104 + group % 4]) >> (2 * (group / 4))) & 3;
     it.scale[run] = d * float(int(low | (high << 4)) - 32);
   }
   return it;
@@ -156,14 +180,12 @@ struct Q2Unit {
 template <typename W>
 Q2Unit fetch_q2(W w, int row, int unit, int K) {
   Q2Unit it;
-  W block = w + (size_t(row) * (K / 256) + unit / 8) * 84;
-  const int half_of = (unit / 4) % 2;
-  const int l = (unit % 4) * 8;
-  it.bits = eight(block + 16 + 32 * half_of + l);
-  const float d = half_at(block + 80);
-  const float dmin = half_at(block + 82);
+  const Place<W> at = place_of<84>(w, row, unit, K);
+  it.bits = eight(at.block + 16 + 32 * at.half_of + at.l);
+  const float d = half_at(at.block + 80);
+  const float dmin = half_at(at.block + 82);
   UNROLL for (int run = 0; run < 4; run++) {
-    const uint both = block[8 * half_of + 2 * run + l / 16];
+    const uint both = at.block[group_of(at, run)];
     it.scale[run] = d * float(both & 15);
     it.minimum[run] = -dmin * float(both >> 4);
   }
@@ -181,8 +203,9 @@ inline float2 decode(thread const Q2Unit& it, int run, thread float* q) {
 """
 )
 
-IQ4_SHARED = """
-constant constexpr int RUNS = 4;
+IQ4_SHARED = (
+    SHARED
+    + """
 constant float IQ4_TABLE[16] = {
     -127.0f, -104.0f, -83.0f, -65.0f, -49.0f, -35.0f, -22.0f, -10.0f,
     1.0f, 13.0f, 25.0f, 38.0f, 53.0f, 69.0f, 89.0f, 113.0f};
@@ -202,11 +225,6 @@ Iq4Unit nibbles_at(P from, float scale) {
   return it;
 }
 
-template <typename P>
-float half_at(P from) {
-  return float(*(const device half*)from);
-}
-
 inline int run_start(int unit, int run) {
   return unit * 32 + run * 8;
 }
@@ -219,6 +237,7 @@ inline float2 decode(thread const Iq4Unit& it, int run, thread float* q) {
   return float2(it.scale, 0.0f);
 }
 """
+)
 
 IQ4_NL = (
     IQ4_SHARED
@@ -352,14 +371,7 @@ _BLOCKS: Mapping[BlockName, _Block] = MappingProxyType(
 
 
 def _form(name: BlockName, block: _Block) -> WeightFormat:
-    return WeightFormat(
-        name=name,
-        buffers=("w",),
-        unit=32,
-        header=block.header,
-        parameters=(),
-        dequantise=lambda arrays: block.values(arrays[0]),
-    )
+    return WeightFormat(name, ("w",), 32, block.header, (), lambda it: block.values(it[0]))
 
 
 BLOCK_FORMS: Mapping[str, WeightFormat] = MappingProxyType(
