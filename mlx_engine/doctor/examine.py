@@ -1,11 +1,17 @@
-"""All checks in order; what one of them raises is its finding."""
+"""All checks in order: machine, kernels, rows of stock products, the built-in model's words."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Protocol
+
+import mlx.core as mx
 
 import mlx_engine
-from mlx_engine.doctor import Finding
+from metal_kernels.choice import MOST_ROWS, Measured
+from metal_kernels.kernel import Launcher
+from metal_kernels.trials import TRIALS, Trial
+from mlx_engine.doctor import Finding, State
 from mlx_engine.doctor.machine import (
     check_backend,
     check_memory,
@@ -13,10 +19,23 @@ from mlx_engine.doctor.machine import (
     check_python,
     this_machine,
 )
-from mlx_engine.doctor.results import check_built_in_model, check_kernels, check_rows
-from mlx_engine.kernel_choice.kernels_here import launcher_here
+from mlx_engine.kernel_choice.kernels_here import Tried, launcher_here, try_all, verdict_of
+from mlx_engine.kernel_choice.verdict import circumstances, write_verdict
+from mlx_engine.values.conversation import Generation
+from mlx_engine.values.errors import EngineError
+from mlx_engine.values.options import DraftOptions, SamplingOptions
 
+PASS_ROWS = 8
+SHAPES = ((1024, 512), (512, 1536))
+"""Inputs and outputs of the tested matrices."""
+
+Product = Callable[[mx.array], mx.array]
 Check = Callable[[], Iterable[Finding]]
+
+PROMPT = "Hello"
+LENGTH = 24
+DEPTH = 2
+GREEDY = SamplingOptions(temperature=0)
 
 
 def examine(kernel_verdict: Path | None = None) -> Iterator[Finding]:
@@ -46,3 +65,161 @@ def checks(kernel_verdict: Path | None) -> dict[str, Check]:
             partial(mlx_engine.load, kernel_verdict=kernel_verdict)
         ),
     }
+
+
+def check_kernels(
+    launcher: Launcher | None,
+    kernel_verdict: Path | None,
+    trials: Iterable[Trial] = TRIALS,
+    *,
+    timed: bool = True,
+) -> Iterator[Finding]:
+    """A finding for each kernel that was tried, and one for what loads will make of them."""
+    every = list(trials)
+    if launcher is None:
+        words = (
+            f"no Metal here: {len(every)} kernels checked by the emulator in tests; stock plain "
+            "ops in use"
+        )
+        yield Finding("kernels", "ok", words)
+        return
+    tried = []
+    for one in try_all(launcher, every, timed=timed):
+        tried.append(one)
+        yield _finding(one)
+    yield _remembered(tried, kernel_verdict)
+
+
+def _finding(one: Tried) -> Finding:
+    name = one.trial.words
+    if one.wrong:
+        return Finding(name, "warn", f"switched off, stock MLX does its work: {one.wrong}")
+    speeds = "; ".join(_speed(measured) for measured in one.measured)
+    return Finding(name, "ok", f"right, each row by itself; {speeds}" if speeds else "right")
+
+
+def _speed(measured: Measured) -> str:
+    work, rows = measured.work, sorted(measured.rows)
+    size = f"{work.outputs} x {work.inputs}" if work.inputs else f"{work.outputs}"
+    if not rows:
+        return f"{size}: stock MLX is as fast"
+    if len(rows) == MOST_ROWS:
+        return f"{size}: faster than stock MLX throughout"
+    return f"{size}: faster than stock MLX at {', '.join(str(row) for row in rows)} rows"
+
+
+def _remembered(tried: list[Tried], file: Path | None) -> Finding:
+    wrong = sum(bool(one.wrong) for one in tried)
+    words = f"{len(tried) - wrong} of {len(tried)} right on this GPU"
+    state: State = "warn" if wrong else "ok"
+    if file is None:
+        return Finding("kernels", state, f"{words}; not remembered, each load checks them anew")
+    try:
+        write_verdict(file, verdict_of(tried), circumstances())
+    except OSError as error:
+        return Finding("kernels", "warn", f"{words}; not remembered: {error}")
+    return Finding("kernels", state, f"{words}; remembered in {file}")
+
+
+def check_rows() -> Iterator[Finding]:
+    """Whether a row of a product depends on the rows beside it, with stock MLX on this machine.
+
+    Drafting verifies k+1 rows in one pass; where a row depends on them, the same text with drafting
+    on and off takes more than the stock kernels. One finding for each way of storing weights, with
+    activations of the type that models use here.
+    """
+    activations = mx.bfloat16 if mx.metal.is_available() else mx.float32
+    yield rows_finding("rows float32", [_dense(shape) for shape in SHAPES], mx.float32)
+    for bits in (8, 4):
+        products = [_quantised(shape, bits, activations) for shape in SHAPES]
+        yield rows_finding(f"rows {bits}-bit", products, activations)
+
+
+def rows_finding(name: str, products: list[Product], dtype: mx.Dtype) -> Finding:
+    """Warn when a product's rows depend on their number; each product knows its own width."""
+    dependent = sorted(
+        {
+            rows
+            for product, (width, _) in zip(products, SHAPES, strict=True)
+            for rows in dependent_row_counts(product, width, dtype)
+        }
+    )
+    if not dependent:
+        return Finding(name, "ok", f"bit-equal in passes of 1 to {PASS_ROWS} rows")
+    counts = ", ".join(str(rows) for rows in dependent)
+    return Finding(name, "warn", f"a row changes in passes of {counts} rows, with stock kernels")
+
+
+def dependent_row_counts(product: Product, width: int, dtype: mx.Dtype) -> list[int]:
+    """Row counts up to 8 at which some row differs, in any bit, from that row alone."""
+    rows = mx.random.normal((PASS_ROWS, width), key=mx.random.key(7)).astype(dtype)
+    alone = mx.concatenate([product(rows[i : i + 1]) for i in range(PASS_ROWS)])
+    return [
+        count
+        for count in range(2, PASS_ROWS + 1)
+        if not mx.array_equal(product(rows[:count]), alone[:count]).item()
+    ]
+
+
+def _weights(shape: tuple[int, int]) -> mx.array:
+    inputs, outputs = shape
+    return mx.random.normal((outputs, inputs), key=mx.random.key(11))
+
+
+def _dense(shape: tuple[int, int]) -> Product:
+    weights = _weights(shape)
+    return lambda rows: rows @ weights.T
+
+
+def _quantised(shape: tuple[int, int], bits: int, dtype: mx.Dtype) -> Product:
+    weights, scales, biases = mx.quantize(_weights(shape).astype(dtype), group_size=64, bits=bits)
+    return lambda rows: mx.quantized_matmul(
+        rows, weights, scales, biases, transpose=True, group_size=64, bits=bits
+    )
+
+
+class Generates(Protocol):
+    """The part of an engine these checks use."""
+
+    def generate(
+        self, prompt: str, *, max_tokens: int, sampling: SamplingOptions, draft: DraftOptions
+    ) -> Generation:
+        """Continue a raw prompt."""
+
+    def close(self) -> None:
+        """Give the memory back."""
+
+
+def check_built_in_model(load: Callable[[], Generates]) -> list[Finding]:
+    """Fail when it cannot be loaded or says nothing; warn when drafting changes its words."""
+    try:
+        engine = load()
+        try:
+            plain = _generate(engine, 0)
+            drafted = _generate(engine, DEPTH)
+        finally:
+            engine.close()
+    except EngineError as error:
+        return [Finding("built-in", "fail", str(error))]
+    return [_answers(plain), _same_words(plain, drafted)]
+
+
+def _generate(engine: Generates, depth: int) -> Generation:
+    draft = DraftOptions(depth=depth)
+    return engine.generate(PROMPT, max_tokens=LENGTH, sampling=GREEDY, draft=draft)
+
+
+def _answers(plain: Generation) -> Finding:
+    if not plain.text.strip():
+        return Finding("built-in", "fail", "the built-in model loaded but said nothing")
+    speed = plain.stats.tokens_per_second
+    return Finding("built-in", "ok", f"loads and answers, {speed:.0f} tok/s without drafting")
+
+
+def _same_words(plain: Generation, drafted: Generation) -> Finding:
+    if plain.text != drafted.text:
+        return Finding("same words", "warn", "the text with drafting differs from the plain text")
+    if not drafted.stats.drafted:
+        return Finding("same words", "warn", "nothing was drafted, so there is nothing to compare")
+    counts = f"{drafted.stats.accepted} of {drafted.stats.drafted}"
+    return Finding("same words", "ok", f"drafting changes none; {counts} drafted tokens accepted")

@@ -9,7 +9,16 @@ from scripted_engine import NO_HEADS, Answer, ScriptedEngine
 
 from metal_kernels.trials import TRIALS
 from mlx_engine.doctor import Finding
-from mlx_engine.doctor.examine import checks, run_checks
+from mlx_engine.doctor.examine import (
+    SHAPES,
+    check_built_in_model,
+    check_kernels,
+    check_rows,
+    checks,
+    dependent_row_counts,
+    rows_finding,
+    run_checks,
+)
 from mlx_engine.doctor.machine import (
     Machine,
     backend_words,
@@ -19,14 +28,6 @@ from mlx_engine.doctor.machine import (
     check_packages,
     check_python,
     this_machine,
-)
-from mlx_engine.doctor.results import (
-    SHAPES,
-    check_built_in_model,
-    check_kernels,
-    check_rows,
-    dependent_row_counts,
-    rows_finding,
 )
 from mlx_engine.kernel_choice.verdict import circumstances, read_verdict
 from mlx_engine.values.errors import ModelNotFound

@@ -25,7 +25,7 @@ from metal_kernels.kernel import Call, Source
 from metal_kernels.trial_cases import Case
 from metal_kernels.trials import TRIALS, Trial
 from mlx_engine.check_model import rows_differ
-from mlx_engine.doctor.results import check_kernels
+from mlx_engine.doctor.examine import check_kernels
 from mlx_engine.kernel_choice.kernels_here import kernel_states, kernels_here, try_all, verdict_of
 from mlx_engine.kernel_choice.try_kernels import check, faster
 from mlx_engine.kernel_choice.verdict import Verdict, circumstances, read_verdict, write_verdict
