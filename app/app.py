@@ -26,7 +26,6 @@ from app.control.offers import CardController, ChatModelController
 from app.control.open_chat import OpenChat
 from app.control.session import SessionController
 from app.control.settings import KeptSettings, LookController, SettingsController
-from app.library.download import Hub
 from app.library.machine import this_machine
 from app.library.model_card import read_card
 from app.start.folders import Folders, this_users_folders
@@ -50,6 +49,7 @@ from app.worker.replies import (
     Reply,
     WorkerFailed,
 )
+from mlx_engine.hub.download import Hub
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, QProcess, Signal
 
-from app.library.download import Hub
 from app.library.download_process import Job, read_figures
-from app.library.hub import HubModel
 from app.values.models import DownloadFigures, Phase
+from mlx_engine.hub.download import Hub
+from mlx_engine.hub.repository import HubModel
 
 LEAVE_MS = 1500
 AT_WORK: tuple[Phase, ...] = ("looking", "waiting", "running")

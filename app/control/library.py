@@ -10,7 +10,6 @@ from app.control.downloads import Downloads
 from app.control.offers import CardController
 from app.control.settings import KeptSettings
 from app.library.find_models import RECENT, FoundHere, FoundModel, look_around, usual_places
-from app.library.hub import HubModel, read_hub_link
 from app.library.machine import Machine, advice
 from app.start.beside import Beside
 from app.start.outside import reveal
@@ -22,6 +21,7 @@ from app.values.app_settings import (
 )
 from app.window.models.model_values import LibraryEntry, OwnFolder
 from app.window.widgets import Widgets
+from mlx_engine.hub.repository import HubModel, read_hub_link
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import size_words
 

@@ -1,1 +1,1 @@
-"""Models on disk and on the hub: found, described, recognised when dropped, downloaded."""
+"""Models on disk and what was dropped: found, described, recognised; downloads in a process."""

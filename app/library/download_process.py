@@ -14,7 +14,9 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from app.library.download import (
+from app.values.models import DownloadFigures, FileChoice
+from app.values.typed_json import encode, read_fields
+from mlx_engine.hub.download import (
     ChoiceNeededError,
     DownloadError,
     DownloadPlan,
@@ -22,9 +24,7 @@ from app.library.download import (
     download,
     plan_download,
 )
-from app.library.hub import GgufChoice, HubModel
-from app.values.models import DownloadFigures, FileChoice
-from app.values.typed_json import encode, read_fields
+from mlx_engine.hub.repository import GgufChoice, HubModel
 from mlx_engine.values.words import size_words
 
 INTERVAL_S = 0.25

@@ -6,9 +6,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from app.library.find_models import Place, find_models
-from app.library.hub import HubModel, read_hub_link
 from app.library.text_file import read_text_file
-from app.library.weight_files import (
+from app.values.attached_text import RefusedFile
+from mlx_engine.hub.repository import HubModel, read_hub_link
+from mlx_engine.hub.weight_files import (
     GGUF,
     PARTIAL,
     SAFETENSORS,
@@ -17,7 +18,6 @@ from app.library.weight_files import (
     holds_only_heads,
     shard_of,
 )
-from app.values.attached_text import RefusedFile
 
 _MODEL_FILES = ("config.json", "model.safetensors.index.json", "tokenizer.json")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from app.library.weight_files import (
+from mlx_engine.hub.weight_files import (
     GGUF,
     PARTIAL,
     SAFETENSORS,

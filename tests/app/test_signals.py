@@ -10,9 +10,9 @@ from signal_receivers import declared_signals, living_objects, unheard
 from windows import Driven, running, scripted
 
 from app.app import hear_outside
-from app.library.download import Hub
 from app.start.single_instance import SingleInstance
 from app.window.models.downloads import DownloadRow
+from mlx_engine.hub.download import Hub
 
 ROOT = Path(__file__).parents[2]
 WITH_ALL = Answer("Look:\n\n```python\nprint(1)\n```\n", thinking="Hm.")

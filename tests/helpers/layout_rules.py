@@ -10,6 +10,7 @@ PACKAGES = ("app", "mlx_engine", "metal_kernels")
 TOP_LEVEL = {"pyproject.toml", "README.md", "LICENSE", "assets", "tests", *PACKAGES}
 
 VALUES = "mlx_engine.values"
+HUB = "mlx_engine.hub"
 
 
 def _rooms(names: str) -> set[str]:
@@ -17,7 +18,7 @@ def _rooms(names: str) -> set[str]:
 
 
 BELOW_ENGINE = {"metal_kernels"} | _rooms(
-    "values text cache sampling models kernel_choice loading drafting decoding"
+    "values hub text cache sampling models kernel_choice loading drafting decoding"
 )
 ENGINE_LEVEL = {"mlx_engine"} | _rooms("bench doctor")
 PUBLIC = {"mlx_engine", VALUES}
@@ -26,12 +27,13 @@ APP_ROOMS = {"app.values", "app.start", "app.store", "app.library", "app.worker"
 MAY_IMPORT: dict[str, set[str]] = {
     "metal_kernels": set(),
     VALUES: set(),
+    HUB: {VALUES},
     "mlx_engine.text": {VALUES},
     "mlx_engine.cache": {"metal_kernels", VALUES},
     "mlx_engine.sampling": {"metal_kernels", VALUES},
     "mlx_engine.models": {"metal_kernels"} | _rooms("cache values"),
     "mlx_engine.kernel_choice": {"metal_kernels", VALUES},
-    "mlx_engine.loading": {"metal_kernels"} | _rooms("models text cache values"),
+    "mlx_engine.loading": {"metal_kernels"} | _rooms("models text cache hub values"),
     "mlx_engine.drafting": {"metal_kernels"} | _rooms("models cache sampling values"),
     "mlx_engine.decoding": _rooms("drafting models cache sampling text values"),
     **dict.fromkeys(ENGINE_LEVEL, BELOW_ENGINE | ENGINE_LEVEL),
@@ -42,12 +44,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "app.start.folders": set(),
     "app.start": {VALUES, "app.values", "app.start.asset_files", "app.start.folders"},
     "app.store": PUBLIC | {"app.values"},
-    "app.library": PUBLIC | {"app.values"},
+    "app.library": PUBLIC | {"app.values", HUB},
     "app.worker": PUBLIC | {"app.values"},
     "app.window": {VALUES, "app.values", "app.start.asset_files"},
-    "app.control": PUBLIC | APP_ROOMS,
+    "app.control": PUBLIC | APP_ROOMS | {HUB},
     "app.__main__": PUBLIC | {"app", "app.start", "app.start.folders", "mlx_engine.command_line"},
-    "app": PUBLIC | APP_ROOMS | {"app.control", "app.start.folders"},
+    "app": PUBLIC | APP_ROOMS | {HUB, "app.control", "app.start.folders"},
 }
 """Room -> other rooms of ours it may import; a room not listed here is itself a mistake."""
 
@@ -58,6 +60,7 @@ MAY_NOT_IMPORT: dict[str, tuple[str, ...]] = {
     "metal_kernels": (*QT, "mlx_lm"),
     "mlx_engine": QT,
     "mlx_engine.command_line": (*MLX, *QT),
+    HUB: (*MLX, *QT, "numpy"),
     "app": MLX,
     **dict.fromkeys(("app.values", "app.store", "app.library"), (*MLX, *QT)),
     **dict.fromkeys(("app.start.folders", "app.start.asset_files"), (*MLX, *QT)),

@@ -11,8 +11,8 @@ from scripted_engine import Answer
 from scripted_models import ScriptedModels, WorkerEngine, described
 
 from app.app import App
-from app.library.download import Hub
 from app.start.folders import Folders
+from mlx_engine.hub.download import Hub
 
 PATIENCE_MS = 20_000
 

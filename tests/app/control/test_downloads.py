@@ -14,10 +14,10 @@ from PySide6.QtCore import QProcess
 from pytestqt.qtbot import QtBot
 
 from app.control.downloads import Downloads, key_of
-from app.library.download import Hub
 from app.library.download_process import Job
-from app.library.hub import HubModel
 from app.values.models import DownloadFigures
+from mlx_engine.hub.download import Hub
+from mlx_engine.hub.repository import HubModel
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 MODEL = HubModel("org/small")

@@ -12,7 +12,6 @@ from pytestqt.qtbot import QtBot
 from scripted_models import ScriptedModels, WorkerEngine, described
 from windows import Driven, running, scripted
 
-from app.library.download import Hub
 from app.library.find_models import RECENT
 from app.start.outside import reveal
 from app.values.app_settings import with_recent_model
@@ -20,6 +19,7 @@ from app.window.controls.labels import ShortLabel
 from app.window.models.downloads import DownloadRow
 from app.window.models.library_list import ENTRY, LibraryList
 from app.window.models.model_values import LibraryEntry
+from mlx_engine.hub.download import Hub
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 POCKET = Path(__file__).parents[3] / "assets" / "pocket_model"

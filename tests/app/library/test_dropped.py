@@ -17,8 +17,8 @@ from app.library.dropped import (
     all_of,
     what_is,
 )
-from app.library.hub import HubModel
 from app.library.text_file import LARGEST
+from mlx_engine.hub.repository import HubModel
 
 
 def refusal(dropped: Path | str) -> str:

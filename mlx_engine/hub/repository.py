@@ -1,11 +1,11 @@
-"""Models of the hub: what a link means, and which of their files are needed."""
+"""Repositories of the hub: what a link means, and which of their files are needed."""
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from app.library.weight_files import GGUF, SAFETENSORS, UNSAFE, shard_of
+from mlx_engine.hub.weight_files import GGUF, SAFETENSORS, UNSAFE, shard_of
 
 HOSTS = ("huggingface.co", "www.huggingface.co", "hf.co")
 _PART = r"[A-Za-z0-9][\w.-]{0,95}"

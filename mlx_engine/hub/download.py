@@ -16,7 +16,7 @@ from os import SEEK_END
 from pathlib import Path
 from typing import BinaryIO
 
-from app.library.hub import (
+from mlx_engine.hub.repository import (
     GgufChoice,
     HubFile,
     HubModel,

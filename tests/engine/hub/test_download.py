@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fake_hub import COMMIT, FakeHub, git_id, serving
 
-from app.library.download import (
+from mlx_engine.hub.download import (
     SPARE_BYTES,
     ChoiceNeededError,
     DownloadError,
@@ -18,7 +18,7 @@ from app.library.download import (
     download,
     plan_download,
 )
-from app.library.hub import HubModel
+from mlx_engine.hub.repository import HubModel
 from mlx_engine.loading.find import cached_folder
 
 MODEL = HubModel("org/small")
@@ -133,7 +133,7 @@ def test_a_server_that_cannot_resume_sends_it_again(hub: Hub, fake: FakeHub) -> 
 def test_files_too_large_for_one_request_come_another_way(
     hub: Hub, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.library.download.LARGEST_BY_HTTP", 2**20)
+    monkeypatch.setattr("mlx_engine.hub.download.LARGEST_BY_HTTP", 2**20)
     assert contents(fetched(hub))["model.safetensors"] == WEIGHTS
     blobs = hub.repository("org/small") / "blobs"
     assert all(path.is_file() for path in blobs.iterdir()), "nothing is left of its own cache"
