@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn, get_args
 
 from mlx_engine.bench.report import PARTS, Part
@@ -102,7 +103,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
         help="a GGUF file, a model folder or a hub id (default: the built-in model)",
     )
     group = parser.add_argument_group("loading")
-    group.add_argument("--heads", metavar="PATH", help="take the MTP heads from this file instead")
+    _add_heads(group)
     group.add_argument(
         "--head-bits",
         type=int,
@@ -118,17 +119,27 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--repack-cache",
+        type=Path,
         metavar="DIR",
         help="keep repacked GGUF weights in this folder (default: repack at every load)",
     )
     group.add_argument(
         "--numerics",
         choices=get_args(Numerics),
-        default="exact",
         help="exact: rows do not depend on the rows beside them (default: exact)",
     )
     group.add_argument(
-        "--context", type=int, metavar="N", help="tokens at most (default: the model's own)"
+        "--context",
+        dest="context_length",
+        type=int,
+        metavar="N",
+        help="tokens at most (default: the model's own)",
+    )
+
+
+def _add_heads(to: "argparse.ArgumentParser | argparse._ArgumentGroup") -> None:
+    to.add_argument(
+        "--heads", type=Path, metavar="PATH", help="take the MTP heads from this file instead"
     )
 
 
@@ -137,40 +148,38 @@ def _add_drafting(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--depth",
         type=_depth,
-        default="auto",
         metavar="auto|0..8",
         help="tokens drafted in a round (default: auto, as many as pay here)",
     )
     group.add_argument(
         "--source",
         "--draft-source",
-        dest="draft_source",
+        dest="source",
         choices=tuple(SOURCES),
         help="who drafts (default: mtp; model where a draft model is given)",
     )
     group.add_argument(
         "--draft-output",
+        dest="output",
         choices=get_args(DraftOutput),
-        default="full",
         help="output head that MTP heads draft with (default: full, the model's own)",
     )
     group.add_argument(
         "--draft-vocabulary",
+        dest="vocabulary",
         type=int,
-        default=DRAFT_VOCABULARY,
         metavar="N",
-        help="tokens of --draft-output frequent",
+        help=f"tokens of --draft-output frequent (default: {DRAFT_VOCABULARY})",
     )
     group.add_argument(
         "--draft-rule",
+        dest="rule",
         choices=get_args(DraftRule),
-        default="shared-noise",
         help="how a head picks its tokens (default: shared-noise)",
     )
     group.add_argument(
         "--min-probability",
         type=float,
-        default=0.0,
         metavar="P",
         help="end a draft before a token less likely than this (default: 0)",
     )
@@ -183,7 +192,6 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--logit-bias",
         action="append",
-        default=[],
         metavar="ID:BIAS",
         help="add BIAS to a token's logit; may be repeated",
     )
@@ -198,7 +206,6 @@ def _add_limits(parser: argparse.ArgumentParser, max_tokens: int | None, words: 
     group.add_argument(
         "--stop",
         action="append",
-        default=[],
         metavar="TEXT",
         help="end before this text; may be repeated",
     )
@@ -233,7 +240,7 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
 
 def _add_inspect(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="FILE", help="a GGUF file, a model folder or a hub id")
-    parser.add_argument("--heads", metavar="PATH", help="take the MTP heads from this file instead")
+    _add_heads(parser)
     _add_json(parser)
 
 

@@ -3,14 +3,18 @@
 import json
 from argparse import Namespace
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
 from mlx_engine.command_line.figures import status_line
-from mlx_engine.command_line.options import draft_options, load_options, sampling_options
+from mlx_engine.command_line.options import (
+    draft_options,
+    generation_options,
+    load_options,
+    sampling_options,
+)
 from mlx_engine.command_line.outside import Outside, opened_model
 from mlx_engine.command_line.screen import WARNING, Screen, harmless, make_screen
 from mlx_engine.doctor import Finding
@@ -31,11 +35,9 @@ def generate(arguments: Namespace, outside: Outside) -> int:
             screen.note(why_not.words, WARNING)
         made = engine.generate(
             prompt,
-            max_tokens=arguments.max_tokens,
             sampling=sampling_options(arguments, engine.description.sampling),
             draft=draft,
-            stop=tuple(arguments.stop),
-            ignore_eos=arguments.ignore_eos,
+            **asdict(generation_options(arguments)),
         )
         if arguments.json:
             report = generation_report(engine.description.name, made)
@@ -72,8 +74,7 @@ SHORT_CONTEXT = 4096
 
 def inspect(arguments: Namespace, outside: Outside) -> int:
     """Print a table, or with --json one object."""
-    heads = Path(arguments.heads) if arguments.heads else None
-    model = outside.inspect(arguments.model, heads=heads)
+    model = outside.inspect(arguments.model, heads=arguments.heads)
     if arguments.json:
         print(json.dumps(description_report(model)), file=outside.stdout)
     else:

@@ -3,9 +3,8 @@
 import re
 from argparse import Namespace
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, replace
-from pathlib import Path
-from typing import Any, Literal, get_args
+from dataclasses import asdict, fields, replace
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import (
@@ -16,6 +15,9 @@ from mlx_engine.values.options import (
     LoadOptions,
     SamplingOptions,
 )
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 NUMBER_FIELDS: dict[str, Callable[[str], float]] = {
     "temperature": float,
@@ -136,42 +138,33 @@ def draft_words(draft: DraftOptions) -> str:
     return f"source {draft.source}, depth {draft.depth}, rule {draft.rule}{more}"
 
 
+def _given(arguments: Namespace, kind: "type[DataclassInstance]") -> dict[str, Any]:
+    """What was typed of the options of a kind; flags bear the names of its fields."""
+    names = {field.name for field in fields(kind)}
+    typed = vars(arguments).items()
+    return {name: value for name, value in typed if name in names and value is not None}
+
+
 def load_options(arguments: Namespace) -> LoadOptions:
     """Raises BadOption."""
-    heads = Path(arguments.heads) if arguments.heads else None
-    return LoadOptions(
-        heads=heads,
-        numerics=arguments.numerics,
-        context_length=arguments.context,
-        draft_model=arguments.draft_model,
-        head_bits=arguments.head_bits,
-        repack_cache=Path(arguments.repack_cache) if arguments.repack_cache else None,
-    )
+    return LoadOptions(**_given(arguments, LoadOptions))
 
 
 def draft_options(arguments: Namespace) -> DraftOptions:
     """Raises BadOption."""
-    return DraftOptions(
-        source=arguments.draft_source or ("model" if arguments.draft_model else "mtp"),
-        depth=arguments.depth,
-        min_probability=arguments.min_probability,
-        rule=arguments.draft_rule,
-        output=arguments.draft_output,
-        vocabulary=arguments.draft_vocabulary,
-    )
+    source = {"source": "model"} if arguments.draft_model else {}
+    return DraftOptions(**source | _given(arguments, DraftOptions))
 
 
 def sampling_options(arguments: Namespace, recommended: SamplingOptions) -> SamplingOptions:
     """What the model recommends, with what was given in its place. Raises BadOption."""
-    wanted = vars(arguments)
-    given: dict[str, Any] = {
-        name: wanted[name] for name in (*NUMBER_FIELDS, "seed") if wanted[name] is not None
-    }
-    if arguments.logit_bias:
-        given["logit_bias"] = read_bias(arguments.logit_bias)
+    given = _given(arguments, SamplingOptions)
+    if "logit_bias" in given:
+        given["logit_bias"] = read_bias(given["logit_bias"])
     return replace(recommended, **given)
 
 
 def generation_options(arguments: Namespace) -> GenerationOptions:
     """Raises BadOption."""
-    return GenerationOptions(arguments.max_tokens, tuple(arguments.stop), arguments.ignore_eos)
+    given = _given(arguments, GenerationOptions)
+    return GenerationOptions(**given | {"stop": tuple(given.get("stop", ()))})
