@@ -4,8 +4,7 @@ from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from typing import TextIO
 
-from mlx_engine.command_line.chat_commands import run_command
-from mlx_engine.command_line.conversation import Chat
+from mlx_engine.command_line.conversation import Chat, run_command
 from mlx_engine.command_line.options import draft_options, generation_options, sampling_options
 from mlx_engine.command_line.outside import Outside, opened_model
 from mlx_engine.command_line.screen import PROMPT_MARK, make_screen

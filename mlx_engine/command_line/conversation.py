@@ -1,16 +1,37 @@
-"""A conversation at a terminal: what is in effect, and answers that Ctrl-C stops."""
+"""A conversation at a terminal: what is in effect, answers that Ctrl-C stops, slash commands."""
 
+import difflib
+import json
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from mlx_engine.command_line.figures import (
+    acceptance_lines,
+    source_lines,
+    stage_lines,
+    summary_lines,
+)
+from mlx_engine.command_line.options import (
+    change_draft,
+    change_sampling,
+    draft_words,
+    sampling_words,
+)
 from mlx_engine.command_line.screen import WARNING, Screen, show_answer
 from mlx_engine.values.conversation import Event
-from mlx_engine.values.errors import EngineError
+from mlx_engine.values.errors import BadOption, EngineError
 from mlx_engine.values.options import MAX_DEPTH, GenerationOptions
+from mlx_engine.values.saved_chat import (
+    SavedChat,
+    chat_as_content,
+    chat_as_markdown,
+    chat_from_content,
+)
 from mlx_engine.values.words import count_words
 
 if TYPE_CHECKING:
@@ -102,3 +123,184 @@ class Chat:
             self.screen.note(reason.words, WARNING)
         elif self.session.draft.depth == 0:
             self.screen.note("Drafting is off: the depth is set to 0.", WARNING)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatCommand:
+    """A bad one says what would be right, and no more.
+
+    usage: its arguments as shown by /help. run gets the text after the command's name.
+    """
+
+    usage: str
+    help: str
+    run: Callable[[Chat, str], None]
+
+
+def run_command(chat: Chat, line: str) -> None:
+    """Run "/name arguments"; anything wrong with it becomes a line on the screen."""
+    name, _, rest = line[1:].partition(" ")
+    command = COMMANDS.get(name.lower())
+    if command is None:
+        near = difflib.get_close_matches(name.lower(), COMMANDS, n=1)
+        hint = f"did you mean /{near[0]}?" if near else "/help lists the commands."
+        chat.screen.note(f"There is no command /{name}: {hint}", WARNING)
+        return
+    try:
+        command.run(chat, rest.strip())
+    except (EngineError, OSError) as error:
+        chat.screen.note(str(error), WARNING)
+
+
+def _help(chat: Chat, _rest: str) -> None:
+    for name, command in COMMANDS.items():
+        chat.screen.note(f"/{f'{name} {command.usage}'.strip():<36} {command.help}")
+    chat.screen.note("A message that starts with / is written with two: //etc/hosts", "")
+
+
+def _system(chat: Chat, rest: str) -> None:
+    if rest:
+        chat.session.system = None if rest == "off" else rest
+    chat.screen.note(f"System prompt: {chat.session.system or 'none'}")
+
+
+def _draft(chat: Chat, rest: str) -> None:
+    chat.session.draft = change_draft(chat.session.draft, rest.split())
+    chat.screen.note(f"Drafting: {draft_words(chat.session.draft)}")
+    chat.explain_drafting()
+
+
+def _sampling(chat: Chat, rest: str) -> None:
+    chat.session.sampling = change_sampling(chat.session.sampling, rest.split())
+    chat.screen.note(f"Sampling: {sampling_words(chat.session.sampling)}")
+
+
+def _stats(chat: Chat, _rest: str) -> None:
+    stats = chat.session.stats
+    if not stats.passes:
+        chat.screen.note("There are no figures yet: send a message first.", WARNING)
+        return
+    sources = source_lines(stats, chat.session.draft_output)
+    blocks = (summary_lines(stats), sources, acceptance_lines(stats), stage_lines(stats))
+    for line in (line for block in blocks for line in block):
+        chat.screen.note(line)
+
+
+def _regenerate(chat: Chat, _rest: str) -> None:
+    chat.answer(chat.session.regenerate)
+
+
+def _continue(chat: Chat, _rest: str) -> None:
+    chat.answer(chat.session.continue_answer)
+
+
+def _messages(chat: Chat, _rest: str) -> None:
+    if not chat.session.messages:
+        chat.screen.note("There are no messages yet.")
+    for number, message in enumerate(chat.session.messages, 1):
+        first, *more = message.text.splitlines() or [""]
+        chat.screen.note(f"{number:>3} {message.role:<9} {first}{' …' if more else ''}")
+
+
+def _edit(chat: Chat, rest: str) -> None:
+    number, _, text = rest.partition(" ")
+    if not number.isdecimal() or not text.strip():
+        raise BadOption("Write /edit N TEXT; /messages shows the numbers.")
+    messages = enumerate(chat.session.messages)
+    mine = {str(index + 1): index for index, message in messages if message.role == "user"}
+    index = mine.get(number)
+    if index is None:
+        raise BadOption(f"Message {number} is not one of yours: /messages shows the numbers.")
+    chat.answer(lambda: chat.session.edit(index, text.strip()))
+
+
+def _save(chat: Chat, rest: str) -> None:
+    path = _path(rest, "/save FILE, ending in .md or .json")
+    session, model = chat.session, chat.engine.description.name
+    write_chat(path, SavedChat(model, session.system, tuple(session.messages)))
+    chat.screen.note(f"Saved {len(session.messages)} messages to {path}")
+
+
+def _load(chat: Chat, rest: str) -> None:
+    saved = read_chat(_path(rest, "/load FILE, a .json that /save made"))
+    chat.start_over()
+    chat.session.system = saved.system
+    chat.session.load_messages(saved.messages)
+    chat.screen.note(f"Loaded {len(saved.messages)} messages; /messages shows them.")
+
+
+def _path(rest: str, usage: str) -> Path:
+    if not rest:
+        raise BadOption(f"Write {usage}.")
+    try:
+        return Path(rest).expanduser()
+    except RuntimeError as error:
+        raise BadOption(f"{rest} is not possible: {error}") from None
+
+
+def _colours(chat: Chat, rest: str) -> None:
+    if rest not in ("on", "off"):
+        raise BadOption("Write /colours on or /colours off.")
+    chat.screen.tints = rest == "on"
+    missing = "" if chat.screen.has_colours else " (this terminal shows none)"
+    chat.screen.note(f"Drafted words are {'' if rest == 'on' else 'not '}coloured{missing}.")
+
+
+def _clear(chat: Chat, _rest: str) -> None:
+    chat.start_over()
+    chat.screen.note("A new chat; settings stay as they are.")
+
+
+def _quit(chat: Chat, _rest: str) -> None:
+    chat.is_open = False
+
+
+COMMANDS = {
+    "help": ChatCommand("", "this list", _help),
+    "system": ChatCommand("[TEXT | off]", "show or set the system prompt", _system),
+    "draft": ChatCommand(
+        "[SOURCE] [DEPTH | auto | off] [KEY=VALUE]", "show or set the drafting", _draft
+    ),
+    "sampling": ChatCommand("[KEY=VALUE ...]", "show or set how tokens are picked", _sampling),
+    "stats": ChatCommand("", "figures of the last answer", _stats),
+    "messages": ChatCommand("", "the conversation with its numbers", _messages),
+    "regenerate": ChatCommand("", "answer the last message again", _regenerate),
+    "edit": ChatCommand("N TEXT", "replace your message N and answer from there", _edit),
+    "continue": ChatCommand("", "go on with the last answer", _continue),
+    "save": ChatCommand("FILE.md | FILE.json", "write the chat to a new file", _save),
+    "load": ChatCommand("FILE.json", "go on with a saved chat", _load),
+    "colours": ChatCommand("on | off", "tint drafted words by depth", _colours),
+    "clear": ChatCommand("", "start a new chat", _clear),
+    "quit": ChatCommand("", "leave, as Ctrl-C or Ctrl-D at the prompt do", _quit),
+}
+
+
+def write_chat(path: Path, chat: SavedChat) -> None:
+    """Write a new file; raises BadOption for other endings, and when there is one already."""
+    as_text = _FORMATS.get(path.suffix.lower())
+    if as_text is None:
+        raise BadOption(f"{path.name!r} is not possible: use a name ending in .md or .json.")
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(as_text(chat))
+    except FileExistsError:
+        raise BadOption(f"{path} is there already: choose another name.") from None
+    except ValueError as error:
+        raise BadOption(f"{path.name!r} could not be written: {error}.") from None
+
+
+def read_chat(path: Path) -> SavedChat:
+    """Read a .json of write_chat; raises BadOption when it is something else."""
+    try:
+        return chat_from_content(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise BadOption(f"{path} is not there: check the name.") from None
+    except (ValueError, RecursionError):
+        raise BadOption(f"{path} is not a chat that /save wrote as .json.") from None
+
+
+def _as_json(chat: SavedChat) -> str:
+    return json.dumps(chat_as_content(chat), ensure_ascii=False, indent=2) + "\n"
+
+
+_FORMATS: dict[str, Callable[[SavedChat], str]] = {".md": chat_as_markdown, ".json": _as_json}

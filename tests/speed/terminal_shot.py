@@ -15,8 +15,7 @@ from rich.style import Style
 from rich.text import Text
 
 import mlx_engine
-from mlx_engine.command_line.chat_commands import run_command
-from mlx_engine.command_line.conversation import Chat
+from mlx_engine.command_line.conversation import Chat, run_command
 from mlx_engine.command_line.screen import PROMPT_MARK, Screen
 
 COLUMNS, PIXELS, MARGIN = 100, 15, 20

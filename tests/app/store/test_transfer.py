@@ -15,7 +15,7 @@ from app.store.transfer import export_chat, import_chat
 from app.values.chat_settings import ChatSettings
 from app.values.chats import AnswerSoFar, DraftedSpan, StoredMessage
 from app.values.errors import BadChatFile
-from mlx_engine.command_line.chat_commands import read_chat, write_chat
+from mlx_engine.command_line.conversation import read_chat, write_chat
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
 from mlx_engine.values.saved_chat import SavedChat

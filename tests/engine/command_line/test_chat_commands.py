@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fake_outside import FakeOutside
 
-from mlx_engine.command_line.chat_commands import COMMANDS
+from mlx_engine.command_line.conversation import COMMANDS
 from mlx_engine.values.options import DraftOptions
 
 Talk = Callable[..., FakeOutside]

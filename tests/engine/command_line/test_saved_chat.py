@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlx_engine.command_line.chat_commands import read_chat, write_chat
+from mlx_engine.command_line.conversation import read_chat, write_chat
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.saved_chat import SavedChat
