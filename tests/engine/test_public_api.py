@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import mlx_engine
-from mlx_engine.values import errors, events
+from mlx_engine.values import conversation, errors
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,7 +43,7 @@ def test_nothing_public_is_left_out():
     assert public - helpers == set(mlx_engine.__all__)
     tree = {name for name, value in vars(errors).items() if inspect.isclass(value)}
     assert tree <= set(mlx_engine.__all__)
-    named = {kind.__name__ for kind in events.Event.__args__}
+    named = {kind.__name__ for kind in conversation.Event.__args__}
     assert named <= set(mlx_engine.__all__)
 
 
