@@ -1,19 +1,32 @@
-"""Whether drafted text equals plain text, and then its speed by depth and temperature."""
+"""Drafted against plain text, then its speed by depth, and how far rules come to the bound.
+
+The bound is that of rejection sampling, along the target's own text.
+"""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from time import process_time
+from typing import NamedTuple
 
-from mlx_engine.bench.report import Agreement, DraftArm, DraftingReport, Plan
+import mlx.core as mx
+
+from mlx_engine.bench.report import AcceptanceReport, Agreement, DraftArm, DraftingReport, Plan
 from mlx_engine.bench.subject import PLAIN, SEED, chat_prompts, open_answer, pinned
 from mlx_engine.engine import Engine
+from mlx_engine.sampling.logit_filters import filter_tempered, temper
+from mlx_engine.sampling.position_noise import gumbel_noise
 from mlx_engine.values.conversation import RoundFinished
-from mlx_engine.values.options import DraftOptions, SamplingOptions
+from mlx_engine.values.options import DraftOptions, DraftRule, SamplingOptions
 from mlx_engine.values.stats import RoundStats, count_by_depth
 
 TEMPERATURES = (0.0, 0.8)
 DEPTHS = (1, 3)
+SAMPLED = TEMPERATURES[1]
+PLAYED_DEPTH = 3
+ROWS = 32
+"""Positions looked at together; a large vocabulary makes rows of a megabyte."""
+
 ARMS = {"0": pinned(0), "1": pinned(1), "2": pinned(2), "3": pinned(3), "auto": DraftOptions()}
 
 
@@ -129,3 +142,91 @@ def shares(accepted: Sequence[int], drafted: Sequence[int]) -> tuple[float, ...]
     """accepted[d] / drafted[d]; `accepted` may be shorter."""
     padded = [*accepted, *([0] * (len(drafted) - len(accepted)))]
     return tuple(a / d for a, d in zip(padded, drafted, strict=True))
+
+
+class Chances(NamedTuple):
+    """Sums over positions (see AcceptanceReport)."""
+
+    positions: int = 0
+    bound: float = 0.0
+    shared_noise: float = 0.0
+    greedy: float = 0.0
+    independent: float = 0.0
+
+
+def _sum(found: Iterable[Chances]) -> Chances:
+    return Chances(*(sum(parts) for parts in zip(*found, strict=True)))
+
+
+def measure_acceptance(engine: Engine, plan: Plan) -> AcceptanceReport:
+    """First drafts by teacher forcing, chains by playing."""
+    prompts = chat_prompts(engine, plan.acceptance_prompts)
+    sampling = SamplingOptions(temperature=SAMPLED, seed=SEED)
+    texts = [engine.generate(one, plan.draft_tokens, sampling, PLAIN).tokens for one in prompts]
+    total = _sum(
+        first_draft_chances(engine, prompt, text, plan.acceptance_draws)
+        for prompt, text in zip(prompts, texts, strict=True)
+    )
+    many = max(total.positions, 1)
+    return AcceptanceReport(
+        temperature=SAMPLED,
+        positions=total.positions,
+        draws=plan.acceptance_draws,
+        bound=total.bound / many,
+        shared_noise=total.shared_noise / many,
+        greedy=total.greedy / many,
+        independent=total.independent / many,
+        played_shared_noise=_played(engine, prompts, plan, sampling, "shared-noise"),
+        played_greedy=_played(engine, prompts, plan, sampling, "greedy"),
+    )
+
+
+def first_draft_chances(
+    engine: Engine, prompt: Sequence[int], text: Sequence[int], draws: int
+) -> Chances:
+    """For every token of `text` after the first: target row t + 1 against head row t."""
+    tokens = [*prompt, *text]
+    if len(text) < 2:
+        return Chances()
+    first = len(prompt) - 1  # the head's row for text[1], from the prompt's last state and text[0]
+    target = mx.array(engine.logits(tokens)[first + 1 : -1])
+    head = mx.array(engine.draft_logits(tokens)[0][first:-1])
+    positions = range(first + 2, first + 2 + target.shape[0])
+    return _sum(
+        chances(target[some], head[some], positions[some], draws)
+        for some in (slice(start, start + ROWS) for start in range(0, target.shape[0], ROWS))
+    )
+
+
+def chances(target: mx.array, head: mx.array, positions: Sequence[int], draws: int) -> Chances:
+    """Sums over rows of logits [R, V]; `positions` name the noise of each row."""
+    wanted, guessed = (filter_tempered(temper(logits, SAMPLED)) for logits in (target, head))
+    p, q = (mx.softmax(logits, axis=-1) for logits in (wanted, guessed))
+    likeliest = mx.argmax(head, axis=-1, keepdims=True)
+    same = mx.array(0.0)
+    for seed in range(draws):
+        noise = gumbel_noise(seed, positions, target.shape[1])
+        picks = (mx.argmax(logits + noise, axis=-1) for logits in (wanted, guessed))
+        same = same + mx.sum(next(picks) == next(picks)) / draws
+        mx.eval(same)
+    return Chances(
+        positions=len(positions),
+        bound=float(mx.sum(mx.minimum(p, q))),
+        shared_noise=float(same),
+        greedy=float(mx.sum(mx.take_along_axis(p, likeliest, axis=-1))),
+        independent=float(mx.sum(p * q)),
+    )
+
+
+def _played(
+    engine: Engine,
+    prompts: Sequence[Sequence[int]],
+    plan: Plan,
+    sampling: SamplingOptions,
+    rule: DraftRule,
+) -> tuple[float, ...]:
+    draft = DraftOptions(depth=PLAYED_DEPTH, rule=rule)
+    played = Played([], 0.0, 0)
+    for prompt in prompts:
+        played += play(engine, prompt, plan.draft_tokens, sampling, draft)
+    return arm_of(SAMPLED, str(PLAYED_DEPTH), played, 0.0).acceptance

@@ -6,8 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
 
-from mlx_engine.bench.acceptance import measure_acceptance
-from mlx_engine.bench.drafting import check_agreement, measure_drafting
+from mlx_engine.bench.drafting import check_agreement, measure_acceptance, measure_drafting
 from mlx_engine.bench.footprint import count_own_ops, count_peer_ops, measure_memory
 from mlx_engine.bench.plain import compare_with_peers
 from mlx_engine.bench.report import BenchReport, OpsRow, PeerComparison, Plan

@@ -4,8 +4,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from mlx_engine.bench.acceptance import chances
-from mlx_engine.bench.drafting import Played, arm_of, common_beginning
+from mlx_engine.bench.drafting import Played, arm_of, chances, common_beginning
 from mlx_engine.bench.footprint import count_nodes, growth
 from mlx_engine.bench.report import MemorySample
 from mlx_engine.values.errors import Reason
