@@ -160,6 +160,10 @@ def _facts(model: ModelDescription) -> list[tuple[str, str]]:
     ]
 
 
+WIDEST = 160
+"""Columns a table may take: a file has no width, and a narrow terminal breaks lines by itself."""
+
+
 def bench(arguments: Namespace, outside: Outside) -> int:
     """Print tables, with --json one JSON line after them; 1 when drafting changed a text.
 
@@ -178,6 +182,7 @@ def bench(arguments: Namespace, outside: Outside) -> int:
     finally:
         screen.progress("")
     console = screen.notes if arguments.json else screen.answers
+    console.width = max(console.width, WIDEST)
     console.print(card(report))
     if arguments.json:
         print(report.as_json(), file=outside.stdout)

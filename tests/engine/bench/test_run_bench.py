@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
-from fake_outside import FakeOutside
+from fake_outside import FakeOutside, Terminal
 from rich.console import Console
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
@@ -149,6 +149,23 @@ def test_the_command(folder: Path, tmp_path: Path) -> None:
     assert json.loads(line)["quick"] is True
     assert json.loads(line)["plain"] is None
     assert "Graph of a round" in outside.err
+
+
+@pytest.mark.parametrize("stream", [io.StringIO, Terminal])
+def test_no_figure_is_cut_off(
+    folder: Path,
+    report: BenchReport,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stream: type[io.StringIO],
+) -> None:
+    """A file has no width, and a narrow terminal breaks lines by itself."""
+    monkeypatch.setattr("mlx_engine.bench.run_bench.run_bench", lambda *args, **kwargs: report)
+    outside = FakeOutside(tmp_path, stdout=stream())
+    assert outside.run("bench", str(folder), "--quick") == 0
+    (title,) = (line for line in outside.out.splitlines() if "temperature, depth" in line)
+    assert all(f" {column}" in title for column in ("accepted by depth", "cpu ms/tok", "host ms"))
+    assert "\N{HORIZONTAL ELLIPSIS}" not in outside.out
 
 
 def test_the_command_refuses_unknown_parts(tmp_path: Path) -> None:
