@@ -19,7 +19,7 @@ from app.library.dropped import (
     all_of,
 )
 from app.start.beside import Beside
-from app.window.models.model_values import DropPlan
+from app.window.layers import DropPlan
 from app.window.widgets import Widgets
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import size_words

@@ -7,9 +7,10 @@ from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QFileDialog
 
 from app.control.downloads import Downloads
+from app.control.models import BUILT_IN_NAME
 from app.control.offers import CardController
 from app.control.settings import KeptSettings
-from app.library.find_models import RECENT, FoundHere, FoundModel, look_around, usual_places
+from app.library.find_models import FoundHere, look_around, usual_places
 from app.library.machine import Machine, advice
 from app.start.beside import Beside
 from app.start.outside import reveal
@@ -19,16 +20,15 @@ from app.values.app_settings import (
     without_model_folder,
     without_recent_model,
 )
-from app.window.models.model_values import LibraryEntry, OwnFolder
+from app.values.models import BUILT_IN_PLACE, FoundModel
 from app.window.widgets import Widgets
 from mlx_engine.hub.repository import HubModel, read_hub_link
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.words import size_words
 
 BUILT_IN = "built-in"
 NO_MODEL = "This is neither a link to a model on the hub nor a name such as Qwen/Qwen3.5-4B."
-POCKET = LibraryEntry(
-    BUILT_IN, "Pocket model", "Built in", "7 MB · 1 drafting head", has_file=False
+POCKET = FoundModel(
+    BUILT_IN_NAME, Path(BUILT_IN), BUILT_IN_PLACE, 7_000_000, note="1 drafting head"
 )
 QUESTIONS = (
     "How does drafting work?",
@@ -124,20 +124,16 @@ class LibraryController(QObject):
         self._downloads.stop_all()
 
     def _show(self, found: FoundHere) -> None:
-        entries = list(dict.fromkeys((POCKET, *map(library_entry, found.models))))
+        entries = list(dict.fromkeys((POCKET, *found.models)))
         self._library.show_entries(entries)
-        self._start.show_recent([entry for entry in entries if entry.place == RECENT])
+        self._start.show_recent([entry for entry in entries if entry.is_recent])
         self._show_folders(found.missing)
 
     def _show_folders(self, missing: Sequence[Path]) -> None:
-        own = self._settings.value.model_folders
-        gone = "it is not there now"
-        self._library.folders.show_folders(
-            [OwnFolder(str(folder), gone if folder in missing else "") for folder in own]
-        )
+        self._library.folders.show_folders(self._settings.value.model_folders, missing)
 
-    def _choose(self, path: str) -> None:
-        self.offer(None if path == BUILT_IN else path)
+    def _choose(self, model: FoundModel) -> None:
+        self.offer(None if model.is_built_in else str(model.path))
 
     def _get(self, text: str) -> None:
         link = read_hub_link(text)
@@ -163,17 +159,3 @@ class LibraryController(QObject):
     def _forget(self, path: str) -> None:
         self._settings.change(without_recent_model(self._settings.value, path))
         self.refresh()
-
-
-def library_entry(found: FoundModel) -> LibraryEntry:
-    """A model on this computer."""
-    detail = size_words(found.nbytes) if found.nbytes else ""
-    return LibraryEntry(
-        str(found.path),
-        found.name,
-        found.place,
-        detail,
-        found.problem or "",
-        found.unfinished,
-        is_recent=found.place == RECENT,
-    )

@@ -169,7 +169,7 @@ def _folder(folder: Path) -> Dropped:
     if weights and all(holds_only_heads(file) for file in weights if damage(file) is None):
         return DroppedHeads(folder)
     found = list(find_models([Place("", folder)]))
-    good = [model for model in found if model.problem is None]
+    good = [model for model in found if not model.problem]
     if len(good) == 1:
         return DroppedModel(good[0].path)
     if good:

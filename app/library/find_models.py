@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from app.values.models import RECENT, FoundModel
 from mlx_engine.hub.weight_files import (
     GGUF,
     PARTIAL,
@@ -15,24 +17,6 @@ from mlx_engine.hub.weight_files import (
     is_heads_name,
     shard_of,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class FoundModel:
-    """A model on disk. path: what to load. nbytes: its weights. changed: seconds since 1970.
-
-    problem: why it cannot be loaded; None when nothing is wrong as far as names, sizes and first
-    bytes tell (mlx_engine.inspect tells the rest). unfinished: the id on the hub of a download
-    that was begun, "" for none.
-    """
-
-    name: str
-    path: Path
-    place: str
-    nbytes: int
-    changed: float
-    problem: str | None = None
-    unfinished: str = ""
 
 
 def folder_model(folder: Path, names: Iterable[str], name: str, place: str) -> FoundModel | None:
@@ -102,20 +86,15 @@ def _first_damage(files: list[Path]) -> str | None:
 
 
 def _found(name: str, path: Path, place: str, files: list[Path], problem: str | None) -> FoundModel:
-    size, changed = 0, 0.0
-    for file in files or [path]:
-        try:
-            facts = file.stat()
-        except OSError:
-            continue
-        size += facts.st_size if files else 0
-        changed = max(changed, facts.st_mtime)
-    return FoundModel(name, path, place, size, changed, problem)
+    size = 0
+    for file in files:
+        with suppress(OSError):
+            size += file.stat().st_size
+    return FoundModel(name, path, place, size, problem or "")
 
 
 HUGGING_FACE, LM_STUDIO = "Hugging Face", "LM Studio"
 DEEPEST = 8
-RECENT = "Recent"
 
 
 @dataclass(frozen=True, slots=True)

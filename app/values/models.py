@@ -1,10 +1,49 @@
-"""What the window shows of a model: facts, memory as one sum, a verdict; and of its download."""
+"""What the window shows of a model: its place, facts, memory as one sum; and of its download."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from mlx_engine.values.model_description import TensorGroup
 from mlx_engine.values.words import about_tokens, size_words, token_words
+
+RECENT, BUILT_IN_PLACE = "Recent", "Built in"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundModel:
+    """A model on this computer. path: what to load. place: the heading it is listed under. nbytes:
+    its weights.
+
+    problem: why it cannot be loaded; "" when nothing is wrong as far as names, sizes and first
+    bytes tell (mlx_engine.inspect tells the rest). unfinished: the id on the hub of a download
+    that was begun, "" for none. note: what else is worth a word or three.
+    """
+
+    name: str
+    path: Path
+    place: str
+    nbytes: int = 0
+    problem: str = ""
+    unfinished: str = ""
+    note: str = ""
+
+    @property
+    def is_recent(self) -> bool:
+        """Listed because it was used."""
+        return self.place == RECENT
+
+    @property
+    def is_built_in(self) -> bool:
+        """It comes with Headstart."""
+        return self.place == BUILT_IN_PLACE
+
+    @property
+    def detail(self) -> str:
+        """ "18.2 GB", as far as anything is known."""
+        size = size_words(self.nbytes) if self.nbytes else ""
+        return " · ".join(filter(None, (size, self.note)))
+
 
 Fit = Literal["fits", "tight", "too-large"]
 

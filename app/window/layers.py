@@ -1,5 +1,8 @@
 """What lies over the window: a card to answer, the plan of what is dragged, a mistake to report."""
 
+from dataclasses import dataclass
+from typing import Literal
+
 from PySide6.QtCore import QEvent, QObject, QRect, QRectF, Qt
 from PySide6.QtGui import (
     QFont,
@@ -22,7 +25,6 @@ from PySide6.QtWidgets import (
 from app.window.controls.icons import Colour, paint_icon
 from app.window.controls.labels import label, paragraph
 from app.window.look import look
-from app.window.models.model_values import DropPlan
 from app.window.motion import fade_in
 
 CARD_WIDTH = 460
@@ -96,6 +98,15 @@ class CardLayer(Layer):
         painter = QPainter(self)
         painter.fillRect(self.rect(), look().colour("side", 0.6))
         painter.end()
+
+
+@dataclass(frozen=True, slots=True)
+class DropPlan:
+    """What letting go would do, as a title ("Load Qwen3.5-4B") and a line below it."""
+
+    kind: Literal["load", "heads", "folder", "download", "attach", "looking", "refused"]
+    title: str
+    detail: str = ""
 
 
 class DropOverlay(Layer):

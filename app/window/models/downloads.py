@@ -17,7 +17,6 @@ from PySide6.QtWidgets import (
 from app.values.models import DownloadFigures, Phase
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import ShortLabel, label, paragraph, say, tabular
-from app.window.models.model_values import bytes_of, duration_in_words
 from mlx_engine.values.words import size_words
 
 STEPS = 1000
@@ -180,3 +179,22 @@ def _running_words(figures: DownloadFigures, how_much: str) -> str:
         if figures.total:
             parts.append(f"{duration_in_words((figures.total - figures.done) / speed)} left")
     return " · ".join(parts)
+
+
+def bytes_of(done: int, total: int) -> str:
+    """ "4.10 of 18.2 GB", in the unit of the whole."""
+    for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 1000)):
+        if total >= 0.9995 * size:
+            digits = 2 if total < 9.995 * size else 1
+            return f"{done / size:.{digits}f} of {total / size:.{digits}f} {unit}"
+    return f"{done} of {total} B"
+
+
+def duration_in_words(seconds: float) -> str:
+    """ "40 s", "3 min", "2 h 5 min"."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min"

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt, Signal, SignalInstance
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
+from app.values.models import FoundModel
 from app.window.controls.icons import Sign, icon
 from app.window.controls.labels import label, paragraph, say
-from app.window.models.model_values import LibraryEntry
 
 WIDEST = 560
 PICTURE = 28
@@ -17,12 +17,12 @@ DROP = "Drop a model here, or start with the built-in one"
 
 
 class FirstRunView(QWidget):
-    """Signals: `asked`(a question), `chosen`(path of a recent model), `open_wanted`,
+    """Signals: `asked`(a question), `chosen`(a recent FoundModel), `open_wanted`,
     `built_in_wanted`.
     """
 
     asked = Signal(str)
-    chosen = Signal(str)
+    chosen = Signal(object)
     open_wanted = Signal()
     built_in_wanted = Signal()
 
@@ -98,14 +98,22 @@ class FirstRunView(QWidget):
 
     def show_questions(self, questions: Sequence[str]) -> None:
         """Questions to begin with, a button each."""
-        self._fill(self._questions, [(text, text) for text in questions], "chevron_right")
+        self._empty(self._questions)
+        for text in questions:
+            self._add(self._questions, text, "chevron_right", text).connect(
+                lambda _=False, text=text: self.asked.emit(text)
+            )
         self._questions_heading.setVisible(bool(questions))
 
-    def show_recent(self, entries: Sequence[LibraryEntry]) -> None:
+    def show_recent(self, entries: Sequence[FoundModel]) -> None:
         """The newest models that can be loaded, a button each."""
         sound = [entry for entry in entries if not entry.problem][:MOST_RECENT]
-        rows = [(" · ".join(filter(None, (e.name, e.detail))), e.path) for e in sound]
-        self._fill(self._recent, rows, "file")
+        self._empty(self._recent)
+        for entry in sound:
+            words = " · ".join(filter(None, (entry.name, entry.detail)))
+            self._add(self._recent, words, "file", str(entry.path)).connect(
+                lambda _=False, entry=entry: self.chosen.emit(entry)
+            )
         self._recent_heading.setVisible(bool(sound))
 
     def show_advice(self, words: str) -> None:
@@ -118,22 +126,16 @@ class FirstRunView(QWidget):
         self._built_in.setVisible(not in_use)
         self._words.setText(READY if in_use else DROP)
 
-    def _fill(self, rows: QVBoxLayout, texts: Sequence[tuple[str, str]], picture: str) -> None:
+    def _empty(self, rows: QVBoxLayout) -> None:
         while (old := rows.takeAt(0)) is not None:
             widget = old.widget()
             if widget is not None:
                 widget.deleteLater()
-        for text, value in texts:
-            button = QPushButton(text.replace("&", "&&"))
-            button.setProperty("picture", picture)
-            button.setProperty("value", value)
-            button.setStyleSheet("text-align: left;")
-            button.setToolTip(value)
-            button.clicked.connect(self._press)
-            button.setIcon(icon(picture, "muted"))
-            rows.addWidget(button)
 
-    def _press(self) -> None:
-        button = self.sender()
-        value = button.property("value")
-        (self.chosen if button.property("picture") == "file" else self.asked).emit(value)
+    def _add(self, rows: QVBoxLayout, words: str, picture: str, tip: str) -> SignalInstance:
+        """A row that can be pressed."""
+        button = QPushButton(icon(picture, "muted"), words.replace("&", "&&"))
+        button.setStyleSheet("text-align: left;")
+        button.setToolTip(tip)
+        rows.addWidget(button)
+        return button.clicked

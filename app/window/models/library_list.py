@@ -21,19 +21,19 @@ from PySide6.QtWidgets import (
     QStyleOptionViewItem,
 )
 
+from app.values.models import FoundModel
 from app.window.look import look
-from app.window.models.model_values import LibraryEntry
 
 ENTRY = Qt.ItemDataRole.UserRole
 EDGE, GAP = 12, 2
 
 
 class LibraryList(QListWidget):
-    """Signals: `chosen`(path) to load; `resume_wanted`(id on the hub) for a download that was not
-    finished; `reveal_wanted`(path), `forget_wanted`(path). Other broken ones cannot be chosen.
+    """Signals: `chosen`(FoundModel) to load; `resume_wanted`(id on the hub) for a download that was
+    not finished; `reveal_wanted`(path), `forget_wanted`(path). Other broken ones are not chosen.
     """
 
-    chosen = Signal(str)
+    chosen = Signal(object)
     resume_wanted = Signal(str)
     reveal_wanted = Signal(str)
     forget_wanted = Signal(str)
@@ -48,10 +48,10 @@ class LibraryList(QListWidget):
         self.setItemDelegate(_Rows(self))
         self.itemClicked.connect(self._choose)
 
-    def show_entries(self, entries: Sequence[LibraryEntry]) -> None:
+    def show_entries(self, entries: Sequence[FoundModel]) -> None:
         """Show these in their order, under a heading for each place; the place on show is kept."""
         current = self.currentItem()
-        kept = current.data(ENTRY).path if current is not None and current.data(ENTRY) else ""
+        kept = current.data(ENTRY).path if current is not None and current.data(ENTRY) else None
         offset = self.verticalScrollBar().value()
         self.clear()
         for place in dict.fromkeys(entry.place for entry in entries):
@@ -67,31 +67,32 @@ class LibraryList(QListWidget):
 
     def _choose(self, item: QListWidgetItem) -> None:
         entry = item.data(ENTRY)
-        if isinstance(entry, LibraryEntry):
+        if isinstance(entry, FoundModel):
             self._choose_entry(entry)
 
-    def _choose_entry(self, entry: LibraryEntry) -> None:
+    def _choose_entry(self, entry: FoundModel) -> None:
         if entry.unfinished:
             self.resume_wanted.emit(entry.unfinished)
         elif not entry.problem:
-            self.chosen.emit(entry.path)
+            self.chosen.emit(entry)
 
     def menu_of(self, item: QListWidgetItem | None) -> QMenu | None:
         """What can be done with the model in a row, None for a heading."""
         entry = item.data(ENTRY) if item is not None else None
-        if not isinstance(entry, LibraryEntry):
+        if not isinstance(entry, FoundModel):
             return None
         menu = QMenu(self)
         first = "Go on with the download" if entry.unfinished else "Load…"
         choose = menu.addAction(first, lambda: self._choose_entry(entry))
         choose.setEnabled(not entry.problem or bool(entry.unfinished))
-        if entry.has_file:
-            menu.addAction("Show in its folder", lambda: self.reveal_wanted.emit(entry.path))
-            menu.addAction("Copy path", lambda: QGuiApplication.clipboard().setText(entry.path))
+        path = str(entry.path)
+        if not entry.is_built_in:
+            menu.addAction("Show in its folder", lambda: self.reveal_wanted.emit(path))
+            menu.addAction("Copy path", lambda: QGuiApplication.clipboard().setText(path))
         if entry.is_recent:
             menu.addSeparator()
             forget = "Remove from recent models"
-            menu.addAction(forget, lambda: self.forget_wanted.emit(entry.path))
+            menu.addAction(forget, lambda: self.forget_wanted.emit(path))
         return menu
 
     # Qt
@@ -114,14 +115,14 @@ class LibraryList(QListWidget):
             super().keyPressEvent(event)
 
 
-def second_line(entry: LibraryEntry) -> str:
+def second_line(entry: FoundModel) -> str:
     """Where it is, or why it cannot be loaded."""
     if entry.unfinished:
         return f"{entry.problem}: click to go on with it"
-    return entry.problem or (entry.path if entry.has_file else "Comes with Headstart")
+    return entry.problem or ("Comes with Headstart" if entry.is_built_in else str(entry.path))
 
 
-def _item(entry: LibraryEntry) -> QListWidgetItem:
+def _item(entry: FoundModel) -> QListWidgetItem:
     item = QListWidgetItem(entry.name)
     item.setData(ENTRY, entry)
     broken = entry.problem and not entry.unfinished
@@ -158,7 +159,7 @@ class _Rows(QStyledItemDelegate):
     ) -> QSize:
         """Two lines for a model, one for a heading."""
         big, small = (QFontMetrics(font).lineSpacing() for font in self._fonts(option))
-        is_model = isinstance(index.data(ENTRY), LibraryEntry)
+        is_model = isinstance(index.data(ENTRY), FoundModel)
         return QSize(120, big + GAP + small + 16 if is_model else small + 20)
 
     def paint(
@@ -174,7 +175,7 @@ class _Rows(QStyledItemDelegate):
         entry = index.data(ENTRY)
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        if isinstance(entry, LibraryEntry):
+        if isinstance(entry, FoundModel):
             self._paint_ground(painter, rect, state)
             self._paint_model(painter, rect.adjusted(EDGE, 8, -EDGE, -8), entry, big, small)
         else:
@@ -189,7 +190,7 @@ class _Rows(QStyledItemDelegate):
             painter.drawRoundedRect(rect.adjusted(0, 1, 0, -1), 6, 6)
 
     def _paint_model(
-        self, painter: QPainter, rect: QRect, entry: LibraryEntry, big: QFont, small: QFont
+        self, painter: QPainter, rect: QRect, entry: FoundModel, big: QFont, small: QFont
     ) -> None:
         """Name and detail on the first line, path or problem on the second."""
         wide, narrow = QFontMetrics(big), QFontMetrics(small)

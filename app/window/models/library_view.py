@@ -1,6 +1,7 @@
 """The library: models found on this computer, a filter, downloads, and ways to get another."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
@@ -12,12 +13,11 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.values.models import DownloadFigures
+from app.values.models import DownloadFigures, FoundModel
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import ShortLabel, label, paragraph, say, set_role
 from app.window.models.downloads import DownloadList
 from app.window.models.library_list import LibraryList
-from app.window.models.model_values import LibraryEntry, OwnFolder
 
 
 class FolderSection(QWidget):
@@ -41,12 +41,12 @@ class FolderSection(QWidget):
         self._column.setSpacing(0)
         self._column.addLayout(top)
 
-    def show_folders(self, folders: Sequence[OwnFolder]) -> None:
-        """Show these in their order."""
+    def show_folders(self, folders: Sequence[Path], missing: Sequence[Path] = ()) -> None:
+        """Show these in their order; missing: those that are not there now."""
         for row in self._rows:
             self._column.removeWidget(row)
             row.deleteLater()
-        self._rows = [FolderRow(folder) for folder in folders]
+        self._rows = [FolderRow(str(folder), folder in missing) for folder in folders]
         for row in self._rows:
             row.remove_wanted.connect(self.remove_wanted)
             self._column.addWidget(row)
@@ -57,13 +57,13 @@ class FolderRow(QWidget):
 
     remove_wanted = Signal(str)
 
-    def __init__(self, folder: OwnFolder) -> None:
+    def __init__(self, folder: str, is_missing: bool) -> None:
         super().__init__()
         path = ShortLabel(Qt.TextElideMode.ElideMiddle)
-        path.show_text(f"{folder.path} · {folder.problem}" if folder.problem else folder.path)
-        set_role(path, "problem" if folder.problem else "note")
-        self._remove = IconButton("close", f"Look no more in {folder.path}")
-        self._remove.clicked.connect(lambda: self.remove_wanted.emit(folder.path))
+        path.show_text(f"{folder} · it is not there now" if is_missing else folder)
+        set_role(path, "problem" if is_missing else "note")
+        self._remove = IconButton("close", f"Look no more in {folder}")
+        self._remove.clicked.connect(lambda: self.remove_wanted.emit(folder))
         across = QHBoxLayout(self)
         across.setContentsMargins(12, 0, 0, 0)
         across.addWidget(path, 1)
@@ -88,7 +88,7 @@ class LibraryView(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.setAccessibleName("Library")
-        self._entries: tuple[LibraryEntry, ...] = ()
+        self._entries: tuple[FoundModel, ...] = ()
         self._filter = QLineEdit()
         self._filter.setAccessibleName("Filter models")
         self._filter.setPlaceholderText("Filter")
@@ -135,7 +135,7 @@ class LibraryView(QWidget):
         column.addWidget(self._problem)
         self._problem.hide()
 
-    def show_entries(self, entries: Sequence[LibraryEntry]) -> None:
+    def show_entries(self, entries: Sequence[FoundModel]) -> None:
         """Show these models; the filter stays."""
         self._entries = tuple(entries)
         self._refresh()
@@ -176,7 +176,7 @@ class LibraryView(QWidget):
         self._fit_downloads()
 
 
-def matches(entry: LibraryEntry, words: Sequence[str]) -> bool:
+def matches(entry: FoundModel, words: Sequence[str]) -> bool:
     """Whether all (case-folded) words are somewhere in it."""
     text = f"{entry.name} {entry.detail} {entry.path}".casefold()
     return all(word in text for word in words)

@@ -6,8 +6,8 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QPushButton, QV
 
 from app.values.models import ModelCard
 from app.window.controls.labels import label, paragraph, say, tabular
+from app.window.models.downloads import bytes_of
 from app.window.models.model_facts import ModelFacts
-from app.window.models.model_values import bytes_of
 
 STEPS = 1000
 LOOKING = "Looking at the files"

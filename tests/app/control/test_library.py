@@ -12,13 +12,12 @@ from pytestqt.qtbot import QtBot
 from scripted_models import ScriptedModels, WorkerEngine, described
 from windows import Driven, running, scripted
 
-from app.library.find_models import RECENT
 from app.start.outside import reveal
 from app.values.app_settings import with_recent_model
+from app.values.models import RECENT, FoundModel
 from app.window.controls.labels import ShortLabel
 from app.window.models.downloads import DownloadRow
 from app.window.models.library_list import ENTRY, LibraryList
-from app.window.models.model_values import LibraryEntry
 from mlx_engine.hub.download import Hub
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
@@ -48,10 +47,10 @@ def driven(
         yield one
 
 
-def entries(driven: Driven) -> list[LibraryEntry]:
+def entries(driven: Driven) -> list[FoundModel]:
     models = driven.widgets.library.findChild(LibraryList)
     found = [models.item(row).data(ENTRY) for row in range(models.count())]
-    return [entry for entry in found if isinstance(entry, LibraryEntry)]
+    return [entry for entry in found if isinstance(entry, FoundModel)]
 
 
 def names(driven: Driven) -> list[str]:
@@ -100,7 +99,7 @@ def test_a_recent_model_that_is_gone_is_marked_and_can_be_forgotten(
     driven.app.settings.change(with_recent_model(driven.app.settings.value, gone))
     driven.app.library.refresh()
     driven.until(lambda: "gone.gguf" in names(driven))
-    entry = next(entry for entry in entries(driven) if entry.path == gone)
+    entry = next(entry for entry in entries(driven) if str(entry.path) == gone)
     assert (entry.place, entry.is_recent) == (RECENT, True)
     assert "no longer there" in entry.problem
     models = driven.widgets.library.findChild(LibraryList)

@@ -1,6 +1,7 @@
 """A window that was light and becomes dark looks as one that was dark from the start."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from PySide6.QtGui import QImage
@@ -10,11 +11,11 @@ from shown_transcript import STATS, settle
 
 from app.values.attached_text import AttachedText
 from app.values.chats import ChatGroup, ChatSummary, DraftedSpan, ListedChat
-from app.values.models import MemorySum, ModelCard
+from app.values.models import FoundModel, MemorySum, ModelCard
 from app.window.drafting.round_history import RoundHistory
 from app.window.drafting.status_strip import StripFigures
+from app.window.layers import DropPlan
 from app.window.look import Scheme
-from app.window.models.model_values import DropPlan, LibraryEntry
 from app.window.transcript.shown_message import ShownMessage
 from app.window.widgets import Widgets, make_widgets
 from mlx_engine.values.stats import RoundStats
@@ -53,7 +54,7 @@ def filled(qtbot: QtBot) -> Widgets:
     made.composer.attach([AttachedText("notes.txt", "text", 4)])
     made.notice.say("Something to know.", "details")
     made.session.show_model(FACTS, None)
-    made.library.show_entries([LibraryEntry("/m", "Model", "Here", "2 GB", "broken")])
+    made.library.show_entries([FoundModel("Model", Path("/m"), "Here", 2 * 10**9, "broken")])
     made.start.show_questions(["Why?"])
     made.card.show_offered(FACTS)
     made.overlay.show_plan(DropPlan("load", "Load Qwen", "18 GB"))

@@ -1,24 +1,21 @@
 """Cards, library, downloads, first page and drop overlay: values in, signals out."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton, QToolButton, QWidget
 
-from app.values.models import DownloadFigures, MemorySum, ModelCard
-from app.window.layers import DropOverlay
+from app.values.models import DownloadFigures, FoundModel, MemorySum, ModelCard
+from app.window.layers import DropOverlay, DropPlan
 from app.window.models.downloads import DownloadRow, DownloadWishes, progress_in_words
 from app.window.models.first_run_view import FirstRunView
 from app.window.models.library_list import LibraryList
 from app.window.models.library_view import LibraryView
 from app.window.models.model_card_view import ModelCardView
 from app.window.models.model_facts import MemoryBar
-from app.window.models.model_values import (
-    DropPlan,
-    LibraryEntry,
-)
 from mlx_engine.values.model_description import TensorGroup
 
 GB = 10**9
@@ -29,9 +26,9 @@ FACTS = ModelCard(
     FITS, ("A note.",), (TensorGroup("experts", 3, "4-bit affine, groups of 64", 10, 12 * GB),),
 )  # fmt: skip
 ENTRIES = (
-    LibraryEntry("/m/qwen.gguf", "Qwen", "Recent", "18 GB"),
-    LibraryEntry("/hub/gemma", "org/Gemma", "Hugging Face", "3 GB"),
-    LibraryEntry("/hub/broken", "org/Broken", "Hugging Face", "", "config.json is missing"),
+    FoundModel("Qwen", Path("/m/qwen.gguf"), "Recent", 18 * GB),
+    FoundModel("org/Gemma", Path("/hub/gemma"), "Hugging Face", 3 * GB),
+    FoundModel("org/Broken", Path("/hub/broken"), "Hugging Face", 0, "config.json is missing"),
 )
 
 
@@ -135,12 +132,12 @@ def test_choosing_by_key_and_click_but_not_a_broken_one(qtbot, library):
     for row in range(models.count()):
         models.setCurrentRow(row)
         qtbot.keyClick(models, Qt.Key.Key_Return)
-    assert heard == ["/m/qwen.gguf", "/hub/gemma"]
+    assert heard == [ENTRIES[0], ENTRIES[1]]
     library.resize(600, 600)
     library.show()
     where = models.visualItemRect(models.item(3)).center()
     qtbot.mouseClick(models.viewport(), Qt.MouseButton.LeftButton, pos=where)
-    assert heard[2:] == ["/hub/gemma"]
+    assert heard[2:] == [ENTRIES[1]]
     broken = models.item(4).data(Qt.ItemDataRole.AccessibleTextRole)
     assert "Cannot be loaded: config.json is missing" in broken
 
@@ -160,7 +157,7 @@ def test_the_filter_and_empty_states(library):
 def test_refreshing_keeps_the_place(library):
     models = library.findChild(LibraryList)
     models.setCurrentRow(3)
-    library.show_entries((LibraryEntry("/new", "New", "Recent"), *ENTRIES))
+    library.show_entries((FoundModel("New", Path("/new"), "Recent"), *ENTRIES))
     assert models.currentItem().text() == "org/Gemma"
 
 
@@ -235,7 +232,7 @@ def test_the_first_page(qtbot, add, theme):
     assert got.args == ["What is a & b?"]
     with qtbot.waitSignal(page.chosen) as got:
         press(page, "Qwen · 18 GB")
-    assert got.args == ["/m/qwen.gguf"]
+    assert got.args == [ENTRIES[0]]
     assert not any("Broken" in text for text in buttons(page))
     with qtbot.waitSignal(page.built_in_wanted):
         press(page, "Start with the built-in one")
