@@ -39,8 +39,8 @@ from app.values.errors import StoreError
 from app.window.controls.icons import app_icon
 from app.window.layers import CrashBox
 from app.window.widgets import make_widgets
-from app.worker.contract import ModelSource
-from app.worker.engine_worker import EngineModels, EngineWorker
+from app.worker.engine_worker import EngineWorker
+from app.worker.model_in_use import ModelSource
 from app.worker.replies import (
     AnswerEvents,
     AnswerFailed,
@@ -80,7 +80,7 @@ class App(QObject):
         self.look = LookController(application, self.settings, self)
         self.store = _open_chats(folders.chats_file)
         self.widgets = widgets = make_widgets()
-        models = source or EngineModels(folders.kernels_file)
+        models = source or ModelSource(folders.kernels_file)
         self.worker = EngineWorker(machine.usable_bytes, models, self)
         request = self.worker.request
         self.answers = Answers(self.store, request, parent=self)

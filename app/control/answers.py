@@ -12,7 +12,7 @@ from app.values.chat_settings import ChatSettings
 from app.values.chats import AnswerSoFar, DraftedSpan, StoredMessage
 from app.values.errors import StoreError
 from app.worker.replies import AnswerEvents, AnswerFailed, AnswerWithdrawn, Problem
-from app.worker.requests import Ask, ContinueAnswer, Request, StopAnswer
+from app.worker.requests import Ask, Request, StopAnswer
 from mlx_engine.values.conversation import (
     Event,
     GenerationFinished,
@@ -226,7 +226,7 @@ class Answers(QObject):
         self._store.messages.save_partial(cut.id, cut.so_far)
         answer = RunningAnswer(cut.chat_id, cut.id, cut.so_far)
         self._begin(answer)
-        self._request(ContinueAnswer(str(cut.chat_id), str(cut.id), past, settings))
+        self._request(Ask(str(cut.chat_id), str(cut.id), past, settings))
         return answer
 
     def stop(self, chat_id: int) -> None:

@@ -15,6 +15,7 @@ from app.worker.replies import (
     ModelChanged,
     ModelLoaded,
     ModelUnloaded,
+    Reply,
     TokensCounted,
 )
 from app.worker.requests import CancelLoad, CountTokens, LoadModel, MeasureCosts, Request
@@ -22,17 +23,7 @@ from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import LoadOptions
 
 BUILT_IN_NAME = "Pocket model"
-ModelReply = (
-    CostsMeasured
-    | DraftOutputInUse
-    | LoadCancelled
-    | LoadFailed
-    | LoadProgress
-    | ModelChanged
-    | ModelLoaded
-    | ModelUnloaded
-    | TokensCounted
-)
+LOADING = (LoadProgress, ModelLoaded, LoadFailed, LoadCancelled, ModelUnloaded)
 
 
 class ModelController(QObject):
@@ -118,33 +109,13 @@ class ModelController(QObject):
         if self._waiting:
             self._request(CancelLoad())
 
-    def take(self, reply: ModelReply) -> None:
-        """What the engine's thread says about models."""
-        match reply:
-            case LoadProgress() | ModelLoaded() | LoadFailed() | LoadCancelled() | ModelUnloaded():
-                self._take_change(reply)
-                self.changed.emit()
-            case ModelChanged():
-                self._describe(reply.description)
-            case CostsMeasured():
-                self.measured.emit(reply)
-            case DraftOutputInUse():
-                self.drafts_through.emit(reply)
-            case TokensCounted():
-                self.counted.emit(reply)
-
-    def _take_change(
-        self, reply: LoadProgress | ModelLoaded | LoadFailed | LoadCancelled | ModelUnloaded
-    ) -> None:
+    def take(self, reply: Reply) -> None:
+        """What the engine's thread says about models; anything else is left alone."""
         match reply:
             case LoadProgress():
                 self.progressed.emit(reply)
             case ModelLoaded():
-                self._in_use = self._done(reply.path)
-                self.description = self._named(reply.description)
-                self.loaded.emit(self.description)
-                if self.description.mtp_heads and self.description.mtp is None:
-                    self._request(MeasureCosts())  # else nobody asks what a wide pass costs
+                self._use(reply)
             case LoadFailed():
                 self._done(reply.path)
                 self.failed.emit(reply)
@@ -155,6 +126,23 @@ class ModelController(QObject):
             case ModelUnloaded():
                 self._in_use, self.description = None, None
                 self.unloaded.emit(reply.words)
+            case ModelChanged():
+                self._describe(reply.description)
+            case CostsMeasured():
+                self.measured.emit(reply)
+            case DraftOutputInUse():
+                self.drafts_through.emit(reply)
+            case TokensCounted():
+                self.counted.emit(reply)
+        if isinstance(reply, LOADING):
+            self.changed.emit()
+
+    def _use(self, loaded: ModelLoaded) -> None:
+        self._in_use = self._done(loaded.path)
+        self.description = self._named(loaded.description)
+        self.loaded.emit(self.description)
+        if self.description.mtp_heads and self.description.mtp is None:
+            self._request(MeasureCosts())  # else nobody asks what a wide pass costs
 
     def _describe(self, description: ModelDescription) -> None:
         """What was learnt after the load; too late for a model that is gone already."""

@@ -18,7 +18,7 @@ from app.worker.replies import (
     Reply,
     problem_of,
 )
-from app.worker.requests import Ask, ChangeSettings, CloseChat, CountTokens, Question, StopAnswer
+from app.worker.requests import Ask, ChangeSettings, CloseChat, CountTokens, StopAnswer
 from mlx_engine.values.conversation import (
     Event,
     GenerationFinished,
@@ -121,7 +121,7 @@ class Answering:
         self._reply = reply
         self._count = count
 
-    def answer(self, question: Question, chats: KeptChats) -> None:
+    def answer(self, question: Ask, chats: KeptChats) -> None:
         """Reply AnswerEvents to the end, or AnswerFailed after what there was."""
         batcher = Batcher()
         try:
@@ -142,7 +142,7 @@ class Answering:
                 chats.forget(question.chat_id)  # nobody knows what state it is in: read it anew
             self._reply(AnswerFailed(question.chat_id, question.message_id, problem))
 
-    def _send(self, question: Question, batch: tuple[Event, ...]) -> None:
+    def _send(self, question: Ask, batch: tuple[Event, ...]) -> None:
         if batch:
             self._reply(AnswerEvents(question.chat_id, question.message_id, batch))
 
@@ -162,14 +162,13 @@ class Answering:
             session.stop()
 
 
-def _events(session: "Session", question: Question) -> Generator[Event, None, None]:
+def _events(session: "Session", question: Ask) -> Generator[Event, None, None]:
     """The answer, on a session that knows exactly these messages.
 
     A session that knows them already is left alone: it continues at the very token it stopped at.
     """
     if session.messages != question.messages:
         session.load_messages(question.messages)
-    events: Iterator[Event] = (
-        session.regenerate() if isinstance(question, Ask) else session.continue_answer()
-    )
+    goes_on = question.messages[-1].role == "assistant"
+    events: Iterator[Event] = session.continue_answer() if goes_on else session.regenerate()
     return cast(Generator[Event, None, None], events)

@@ -1,47 +1,111 @@
-"""The engine's thread as a Qt object: values go into a slot and come out of a signal."""
+"""The engine's thread, from the first request to Shutdown, and as a Qt object."""
 
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QThread, Signal, Slot
 
-from app.worker.contract import ModelSource, Progress, Stop
-from app.worker.engine_loop import serve
+from app.worker.answering import Answering
 from app.worker.inbox import Inbox
-from app.worker.requests import LoadModel, Request, Shutdown
-from mlx_engine.values.model_description import ModelDescription
+from app.worker.model_in_use import ModelInUse, ModelSource
+from app.worker.replies import (
+    AnswerFailed,
+    CostsMeasured,
+    Problem,
+    Reply,
+    TokensCounted,
+    WorkerFailed,
+    problem_of,
+)
+from app.worker.requests import (
+    Ask,
+    CancelLoad,
+    ChangeSettings,
+    CloseChat,
+    CountTokens,
+    LoadModel,
+    MeasureCosts,
+    Request,
+    Shutdown,
+    StopAnswer,
+)
 
 if TYPE_CHECKING:
     from mlx_engine import Engine
 
 
-class EngineModels:
-    """The real ModelSource. kernel_verdict: what is remembered of the Metal kernels here."""
-
-    def __init__(self, kernel_verdict: Path | None = None) -> None:
-        self._kernel_verdict = kernel_verdict
-
-    def inspect(self, request: LoadModel) -> ModelDescription:
-        """The description from file headers. Raises EngineError."""
-        import mlx_engine
-
-        return mlx_engine.inspect(request.path, heads=request.heads)
-
-    def load(self, request: LoadModel, on_progress: Progress, stop: Stop) -> "Engine":
-        """The engine, bound to the calling thread. Raises EngineError."""
-        import mlx_engine
-
-        return mlx_engine.load(
-            request.path,
-            heads=request.heads,
-            options=request.options,
-            on_progress=on_progress,
-            stop=stop,
-            kernel_verdict=self._kernel_verdict,
-        )
-
-
+NO_MODEL = Problem("known", "NoModel", "No model is loaded: open one, then ask again.")
 SHUTDOWN_S = 2.0
+
+
+def serve(
+    inbox: Inbox, reply: Callable[[Reply], None], source: ModelSource, memory_bytes: int
+) -> None:
+    """Do what the inbox says until Shutdown, and close the engine.
+
+    memory_bytes: what models and their caches may use on this machine. reply is called on this
+    thread. No request ends the loop but Shutdown.
+    """
+    model = ModelInUse(source, inbox, reply, memory_bytes)
+    desk = _Desk(model, inbox, reply)
+    while not isinstance(request := inbox.next(), Shutdown):
+        try:
+            desk.do(request)
+            desk.go_on_measuring()
+        except Exception as error:
+            reply(WorkerFailed(problem_of(error)))
+    model.close()
+
+
+class _Desk:
+    """Hands each request to who does it; measures while there is nothing else to do."""
+
+    def __init__(self, model: ModelInUse, inbox: Inbox, reply: Callable[[Reply], None]) -> None:
+        self._model = model
+        self._inbox = inbox
+        self._answering = Answering(inbox, reply, self._count)
+        self._reply = reply
+        self._measured: Engine | None = None
+
+    def do(self, request: Request) -> None:
+        match request:
+            case LoadModel():
+                self._model.load(request)
+            case Ask():
+                self._answer(request)
+            case CloseChat():
+                self._model.forget(request.chat_id)
+            case ChangeSettings():
+                if self._model.chats is not None:
+                    self._model.chats.change(request.chat_id, request.settings)
+            case MeasureCosts():
+                self._measured = self._model.engine
+            case CountTokens():
+                self._count(request.texts)
+            case StopAnswer() | CancelLoad() | Shutdown():
+                pass  # what they end is over
+
+    def _answer(self, question: Ask) -> None:
+        if self._model.chats is None:
+            self._reply(AnswerFailed(question.chat_id, question.message_id, NO_MODEL))
+        else:
+            self._answering.answer(question, self._model.chats)
+
+    def _count(self, texts: tuple[str, ...]) -> None:
+        if self._model.engine is not None:
+            counts = tuple(len(self._model.engine.tokenize(text)) for text in texts)
+            self._reply(TokensCounted(texts, counts))
+
+    def go_on_measuring(self) -> None:
+        """Until it is done or something is asked; a model that was replaced is not measured."""
+        engine, self._measured = self._measured, None
+        if engine is None or engine is not self._model.engine:
+            return
+        costs = engine.measure_costs(lambda: not self._inbox.is_empty())
+        if costs is None:
+            self._measured = engine
+        else:
+            self._reply(CostsMeasured(costs.verify_ms, costs.draft_ms))
 
 
 class EngineWorker(QThread):
@@ -60,7 +124,7 @@ class EngineWorker(QThread):
         super().__init__(parent)
         self.setObjectName("engine")
         self._memory = memory_bytes
-        self._source = source or EngineModels()
+        self._source = source or ModelSource()
         self._inbox = Inbox()
 
     @Slot(object)

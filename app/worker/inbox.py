@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from app.worker.replies import AnswerWithdrawn, LoadCancelled, Reply
 from app.worker.requests import (
+    Ask,
     CancelLoad,
     ChangeSettings,
     CloseChat,
     CountTokens,
     LoadModel,
-    Question,
     Request,
     Shutdown,
     StopAnswer,
@@ -28,7 +28,7 @@ class Sifted(NamedTuple):
 
     stay: tuple[Request, ...]
     urgent: tuple[Urgent, ...]
-    withdrawn: tuple[Question | LoadModel, ...]
+    withdrawn: tuple[Ask | LoadModel, ...]
 
 
 def sift(waiting: Iterable[Request], chat_id: str | None) -> Sifted:
@@ -39,13 +39,13 @@ def sift(waiting: Iterable[Request], chat_id: str | None) -> Sifted:
     """
     stay: list[Request] = []
     urgent: list[Urgent] = []
-    withdrawn: list[Question | LoadModel] = []
+    withdrawn: list[Ask | LoadModel] = []
     for request in waiting:
         match request:
             case StopAnswer() | CloseChat() | CancelLoad():
                 urgent.append(request)
                 void = [asked for asked in stay if _takes_back(request, asked)]
-                withdrawn += [asked for asked in void if isinstance(asked, Question | LoadModel)]
+                withdrawn += [asked for asked in void if isinstance(asked, Ask | LoadModel)]
                 stay = [asked for asked in stay if asked not in void]
             case ChangeSettings() if request.chat_id == chat_id:
                 urgent.append(request)
@@ -59,7 +59,7 @@ def sift(waiting: Iterable[Request], chat_id: str | None) -> Sifted:
 def _takes_back(request: StopAnswer | CloseChat | CancelLoad, asked: Request) -> bool:
     if isinstance(request, CancelLoad):
         return isinstance(asked, LoadModel)
-    return isinstance(asked, Question) and asked.chat_id == request.chat_id
+    return isinstance(asked, Ask) and asked.chat_id == request.chat_id
 
 
 class Inbox:

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.values.chat_settings import ChatSettings
-from app.worker.contract import ModelSource
 from app.worker.inbox import Inbox, interruptions
 from app.worker.replies import (
     LoadCancelled,
@@ -23,6 +23,40 @@ from mlx_engine.values.model_description import ModelDescription
 
 if TYPE_CHECKING:
     from mlx_engine import Engine, Session
+
+Progress = Callable[[int, int], None]
+Stop = Callable[[], bool]
+
+
+class ModelSource:
+    """Where models come from: the engine. kernel_verdict: what is remembered of the Metal kernels
+    here.
+    """
+
+    def __init__(self, kernel_verdict: Path | None = None) -> None:
+        self._kernel_verdict = kernel_verdict
+
+    def inspect(self, request: LoadModel) -> ModelDescription:
+        """From headers alone, quickly. Raises EngineError."""
+        import mlx_engine
+
+        return mlx_engine.inspect(request.path, heads=request.heads)
+
+    def load(self, request: LoadModel, on_progress: Progress, stop: Stop) -> "Engine":
+        """All of it, bound to the calling thread; on_progress gets bytes done and in all. Raises
+        EngineError, LoadStopped when stop(), asked several times a second, says so.
+        """
+        import mlx_engine
+
+        return mlx_engine.load(
+            request.path,
+            heads=request.heads,
+            options=request.options,
+            on_progress=on_progress,
+            stop=stop,
+            kernel_verdict=self._kernel_verdict,
+        )
+
 
 MOST_CHATS = 16
 

@@ -156,11 +156,6 @@ def problem_of(error: Exception) -> Problem:
     return Problem("bug", code, words, "".join(traceback.format_exception(error)))
 
 
-def no_model() -> Problem:
-    """Asked for an answer before any model was loaded."""
-    return Problem("known", "NoModel", "No model is loaded: open one, then ask again.")
-
-
 INTERVAL_S = 1 / 30
 
 

@@ -31,7 +31,8 @@ class CancelLoad:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Answer the last of `messages`, a question; also to answer again, edit or branch.
+    """Answer the last of `messages`, a question, also to answer again, edit or branch; or, when it
+    is an answer that was cut, go on with that.
 
     What the messages share with what was read before in this chat is not read again. message_id
     names the answer in the replies.
@@ -41,19 +42,6 @@ class Ask:
     message_id: str
     messages: tuple[Message, ...]
     settings: ChatSettings = field(default_factory=ChatSettings)
-
-
-@dataclass(frozen=True, slots=True)
-class ContinueAnswer:
-    """Go on with the last of `messages`, an answer that was cut."""
-
-    chat_id: str
-    message_id: str
-    messages: tuple[Message, ...]
-    settings: ChatSettings = field(default_factory=ChatSettings)
-
-
-Question = Ask | ContinueAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +89,6 @@ Request = (
     LoadModel
     | CancelLoad
     | Ask
-    | ContinueAnswer
     | StopAnswer
     | ChangeSettings
     | MeasureCosts

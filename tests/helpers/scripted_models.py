@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from scripted_engine import DESCRIPTION, Answer, ScriptedEngine
 
-from app.worker.contract import Progress, Stop
+from app.worker.model_in_use import ModelSource, Progress, Stop
 from app.worker.requests import LoadModel
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.errors import LoadStopped, ModelNotFound, Reason
@@ -55,7 +55,7 @@ class Doubting(WorkerEngine):
 
 
 @dataclass(slots=True)
-class ScriptedModels:
+class ScriptedModels(ModelSource):
     """A ModelSource. broken: path -> what a load raises after half of the bytes."""
 
     engines: dict[str, ScriptedEngine] = field(default_factory=dict)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from app.values.chat_settings import ChatSettings
-from app.worker.contract import ModelSource
-from app.worker.engine_loop import serve
+from app.worker.engine_worker import serve
 from app.worker.inbox import Inbox
+from app.worker.model_in_use import ModelSource
 from app.worker.replies import AnswerEvents, AnswerFailed, Reply
 from app.worker.requests import Ask, Request, Shutdown
 from mlx_engine.values.conversation import (

@@ -11,7 +11,7 @@ from served import served
 from tiny_qwen3_5 import PREFIXES, tiny_config
 from tiny_tokenizer import make_tiny_tokenizer
 
-from app.worker.engine_worker import EngineModels
+from app.worker.model_in_use import ModelSource
 from app.worker.replies import LoadCancelled, LoadFailed, LoadProgress, ModelLoaded, Reply
 from app.worker.requests import CancelLoad, LoadModel
 from mlx_engine.models.config_fields import ConfigFields
@@ -54,7 +54,7 @@ def is_in_the_middle(value: Reply) -> bool:
 
 
 def test_a_cancel_ends_a_large_load_at_once(large: Path) -> None:
-    with served(EngineModels()) as room:
+    with served(ModelSource()) as room:
         room.put(LoadModel(str(large)))
         progress = room.until(is_in_the_middle)
         assert isinstance(progress, LoadProgress)
@@ -68,7 +68,7 @@ def test_a_cancel_ends_a_large_load_at_once(large: Path) -> None:
 
 
 def test_the_end_of_the_program_ends_a_large_load_at_once(large: Path) -> None:
-    with served(EngineModels()) as room:
+    with served(ModelSource()) as room:
         room.put(LoadModel(str(large)))
         room.until(is_in_the_middle)
         started = time.perf_counter()

@@ -17,9 +17,9 @@ from app.worker.replies import (
     WorkerFailed,
 )
 from app.worker.requests import (
+    Ask,
     ChangeSettings,
     CloseChat,
-    ContinueAnswer,
     CountTokens,
     LoadModel,
     MeasureCosts,
@@ -82,7 +82,7 @@ def test_a_stopped_answer_goes_on_where_it_was() -> None:
         room.put(StopAnswer("chat"))
         said = room.until_answered("answer").text
         messages = (Message("user", "Why?"), Message("assistant", said))
-        room.put(ContinueAnswer("chat", "more", messages))
+        room.put(Ask("chat", "more", messages))
         assert room.until_answered("more").text == said + " and the rest"
     assert room.text("more") == " and the rest"
 
@@ -93,7 +93,7 @@ def test_a_chat_that_goes_on_as_it_stood_is_not_told_again() -> None:
         room.put(LoadModel("m"), ask("Why?"))
         room.until_answered("answer")
         known = engine_of(source).sessions[0].turns
-        room.put(ContinueAnswer("chat", "more", tuple(known)))
+        room.put(Ask("chat", "more", tuple(known)))
         room.until_answered("more")
         assert engine_of(source).sessions[0].turns is known
 

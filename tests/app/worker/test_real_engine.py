@@ -9,8 +9,7 @@ import pytest
 from served import Served, ask, is_end, message_id_of, served
 
 from app.values.chat_settings import ChatSettings
-from app.worker.contract import Progress, Stop
-from app.worker.engine_worker import EngineModels
+from app.worker.model_in_use import ModelSource, Progress, Stop
 from app.worker.replies import (
     AnswerEvents,
     AnswerFailed,
@@ -24,7 +23,6 @@ from app.worker.requests import (
     Ask,
     CancelLoad,
     ChangeSettings,
-    ContinueAnswer,
     LoadModel,
     StopAnswer,
 )
@@ -52,7 +50,7 @@ def settings(depth: int, max_tokens: int = 40) -> ChatSettings:
 
 @pytest.fixture(scope="module")
 def room() -> Iterator[Served]:
-    with served(EngineModels()) as made:
+    with served(ModelSource()) as made:
         made.put(LoadModel(None))
         made.until_a(ModelLoaded)
         yield made
@@ -91,7 +89,7 @@ def test_a_depth_changed_in_the_middle_applies_and_changes_no_word(room: Served)
 def test_stop_and_continue(room: Served) -> None:
     said = ask_and_stop(room, "stopped", "stopped 1")
     messages = (Message("user", QUESTION), Message("assistant", said))
-    room.put(ContinueAnswer("stopped", "stopped 2", messages, settings(1, 10)))
+    room.put(Ask("stopped", "stopped 2", messages, settings(1, 10)))
     whole = room.until_answered("stopped 2").text
     assert whole.startswith(said)
     assert whole == said + room.text("stopped 2")
@@ -142,7 +140,7 @@ def test_loading_again_replaces_the_model(room: Served) -> None:
 
 
 def test_a_load_is_cancelled_between_slices_of_weights() -> None:
-    class Cancelled(EngineModels):
+    class Cancelled(ModelSource):
         def load(self, request: LoadModel, on_progress: Progress, stop: Stop) -> "Engine":
             room.put(CancelLoad())
             return super().load(request, on_progress, stop)
@@ -154,7 +152,7 @@ def test_a_load_is_cancelled_between_slices_of_weights() -> None:
 
 
 def test_the_end_comes_quickly_in_the_middle_of_an_answer() -> None:
-    with served(EngineModels()) as room:
+    with served(ModelSource()) as room:
         room.put(LoadModel(None), ask(QUESTION, "last", "last 1", settings(1, 5000)))
         room.until(lambda value: has_round_of("last 1", value))
         started = time.perf_counter()
