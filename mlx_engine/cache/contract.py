@@ -101,8 +101,3 @@ class LayerCaches:
     def arrays(self) -> list[mx.array]:
         """Arrays of the committed state of all layers."""
         return [array for layer in self.layers for array in layer.arrays()]
-
-    def check(self) -> None:
-        """Raise AssertionError when layers disagree about where they stand."""
-        lengths = {layer.length for layer in self.layers}
-        assert len(lengths) == 1, f"layers stand after {sorted(lengths)} tokens"

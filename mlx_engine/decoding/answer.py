@@ -116,13 +116,6 @@ class _Kept(NamedTuple):
     finish: FinishReason | None
 
 
-class _Clock(NamedTuple):
-    """What a round took in all, and what it took to keep what was accepted."""
-
-    round_ms: float
-    accept_ms: float
-
-
 class Answer:
     """Runs once; `tokens` holds the answer so far without its end token.
 
@@ -213,8 +206,22 @@ class Answer:
         kept = self._keep(found, choice)
         ended = perf_counter()
         plan.took(tried, 1000 * (ended - started))
-        clock = _Clock(1000 * (ended - started), 1000 * (ended - checked))
-        stats = _figures(wanted.position, choice, found, kept.rows, clock)
+        on_device = found.draft_ms + found.verify_ms
+        stats = RoundStats(
+            position=wanted.position,
+            depth=choice.depth,
+            drafted=found.drafted,
+            accepted=min(found.accepted, kept.rows),
+            emitted=kept.rows,
+            draft_ms=found.draft_ms,
+            verify_ms=found.verify_ms,
+            host_ms=max(0.0, 1000 * (checked - started) - on_device),
+            why=choice.why,
+            auto_depth=choice.auto,
+            accept_ms=1000 * (ended - checked),
+            source=choice.by if found.drafted else None,
+            draft_passes=found.draft_passes,
+        )
         self.tally.add(stats, ended - started)
         yield from kept.pieces
         yield RoundFinished(stats)
@@ -258,27 +265,6 @@ class Answer:
         sampler.begin(self._opening.prompt)
         sampler.commit(answered)
         return sampler
-
-
-def _figures(
-    position: int, choice: Choice, found: Round, emitted: int, clock: _Clock
-) -> RoundStats:
-    on_device = found.draft_ms + found.verify_ms
-    return RoundStats(
-        position=position,
-        depth=choice.depth,
-        drafted=found.drafted,
-        accepted=min(found.accepted, emitted),
-        emitted=emitted,
-        draft_ms=found.draft_ms,
-        verify_ms=found.verify_ms,
-        host_ms=max(0.0, clock.round_ms - on_device - clock.accept_ms),
-        why=choice.why,
-        auto_depth=choice.auto,
-        accept_ms=clock.accept_ms,
-        source=choice.by if found.drafted else None,
-        draft_passes=found.draft_passes,
-    )
 
 
 def open_answer(

@@ -100,12 +100,6 @@ class TokenSequence:
         self._checkpoints = [kept for kept in self._checkpoints if kept.length <= place.length]
         return place.length
 
-    def check(self) -> None:
-        """Raise AssertionError when tokens, caches and source do not stand at one place."""
-        self.caches.check()
-        lengths = {len(self.tokens), self.caches.length, self.source.length}
-        assert len(lengths) == 1, f"tokens, caches and source stand at {sorted(lengths)}"
-
     @property
     def nbytes(self) -> int:
         """Bytes of caches, draft source and checkpoints."""

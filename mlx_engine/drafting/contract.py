@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 import mlx.core as mx
 
-from mlx_engine.cache.contract import CachesSnapshot
+from mlx_engine.cache.contract import CachesSnapshot, LayerCaches
 from mlx_engine.models.contract import Adapter
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftOptions, DraftOutput
@@ -92,14 +92,17 @@ class DraftSource(ABC):
 
     reads_hidden: it has to be there when the target reads, because it lives on hidden states; any
     other source can be told a conversation's tokens later. target: the model as this source wants
-    it run, None for as it is.
+    it run, None for as it is. length: tokens observed. caches: those of its own models.
     """
 
     reads_hidden: bool = False
     target: Adapter | None = None
 
-    def __init__(self, options: DraftOptions) -> None:
+    def __init__(self, options: DraftOptions, *caches: LayerCaches) -> None:
         self.options = options
+        self.length = 0
+        self._caches = caches
+        self._newest: mx.array | None = None
 
     @property
     def is_lost(self) -> bool:
@@ -107,14 +110,9 @@ class DraftSource(ABC):
         return False
 
     @property
-    @abstractmethod
-    def length(self) -> int:
-        """Tokens observed."""
-
-    @property
-    @abstractmethod
     def nbytes(self) -> int:
         """Bytes the source holds for this conversation."""
+        return sum(caches.nbytes for caches in self._caches)
 
     @property
     def output(self) -> DraftOutput | None:
@@ -129,12 +127,13 @@ class DraftSource(ABC):
         """Take over what may change between rounds: rule, min_probability, output head."""
         self.options = options
 
-    @abstractmethod
     def observe(self, tokens: mx.array, hidden: mx.array) -> None:
         """Tokens int [T] that the target has committed, and its hidden states [1, T, H] of them.
 
         Every committed token exactly once, in order: the prompt in chunks, then round by round.
         """
+        del hidden
+        self.length += tokens.shape[0]
 
     @abstractmethod
     def offers(self, last: int) -> tuple[Offer, ...]:
@@ -147,38 +146,30 @@ class DraftSource(ABC):
     def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
         """At most `wanted.depth` tokens; fewer, or none, when it has no good guess."""
 
-    @abstractmethod
     def snapshot(self) -> SourceSnapshot:
         """The memory at `length`; not between a draft and its round."""
+        caches = tuple(caches.snapshot() for caches in self._caches)
+        return SourceSnapshot(self.length, caches, self._newest)
 
-    @abstractmethod
     def restore(self, snapshot: SourceSnapshot) -> None:
         """Go back to a snapshot taken from this very source."""
+        for caches, memory in zip(self._caches, snapshot.caches, strict=True):
+            caches.restore(memory)
+        self.length, self._newest = snapshot.length, snapshot.newest
 
-    @abstractmethod
     def arrays(self) -> list[mx.array]:
         """Arrays that hold the memory, to evaluate so that no graph grows."""
+        held = [array for caches in self._caches for array in caches.arrays()]
+        return held if self._newest is None else [*held, self._newest]
 
 
 class NoDraft(DraftSource):
     """Proposes nothing: plain decoding. It counts tokens and holds nothing."""
 
-    nbytes = 0
     is_lost = True
 
     def __init__(self) -> None:
         super().__init__(DraftOptions(source="none"))
-        self._length = 0
-
-    @property
-    def length(self) -> int:
-        """Tokens observed."""
-        return self._length
-
-    def observe(self, tokens: mx.array, hidden: mx.array) -> None:
-        """Count."""
-        del hidden
-        self._length += tokens.shape[0]
 
     def offers(self, last: int) -> tuple[Offer, ...]:
         """Nothing."""
@@ -189,18 +180,6 @@ class NoDraft(DraftSource):
         """Nothing."""
         del wanted, sampler
         return empty_draft()
-
-    def snapshot(self) -> SourceSnapshot:
-        """The count."""
-        return SourceSnapshot(self._length)
-
-    def restore(self, snapshot: SourceSnapshot) -> None:
-        """Back to a count."""
-        self._length = snapshot.length
-
-    def arrays(self) -> list[mx.array]:
-        """None."""
-        return []
 
 
 class TokenByToken(Protocol):

@@ -50,34 +50,20 @@ class BlockDraft(DraftSource):
     reads_hidden = True
 
     def __init__(self, drafter: DFlash, options: DraftOptions) -> None:
-        super().__init__(options)
+        self._remembered = drafter.make_caches()
+        super().__init__(options, self._remembered)
         self.target = drafter.target
         self._drafter = drafter
-        self._caches = drafter.make_caches()
         self._waiting: list[mx.array] = []
         self.limit = min(MAX_DEPTH, drafter.most)
 
-    @property
-    def length(self) -> int:
-        """Tokens observed."""
-        return self._caches.length + self._unread
-
-    @property
-    def _unread(self) -> int:
-        return sum(features.shape[1] for features in self._waiting)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of what the layers remember."""
-        return self._caches.nbytes
-
     def observe(self, tokens: mx.array, hidden: mx.array) -> None:
         """Committed tokens int [T]; hidden [1, T, H and features]."""
-        del tokens
+        super().observe(tokens, hidden)
         self._waiting.append(self._drafter.target.features(hidden))
-        if self._unread >= FLUSH_ROWS:
+        if self.length - self._remembered.length >= FLUSH_ROWS:
             self._read_waiting()
-            mx.async_eval(self._caches.arrays())  # type: ignore[no-untyped-call]
+            mx.async_eval(self._remembered.arrays())  # type: ignore[no-untyped-call]
 
     def offers(self, last: int) -> tuple[Offer, ...]:
         """A block, at any place but the very first."""
@@ -89,7 +75,7 @@ class BlockDraft(DraftSource):
         if wanted.depth == 0 or not self.length:
             return empty_draft()
         self._read_waiting()
-        states = self._drafter.block(mx.array([wanted.last]), self._caches)
+        states = self._drafter.block(mx.array([wanted.last]), self._remembered)
         few = wanted._replace(depth=min(wanted.depth, self.limit))
         draft = draft_chain(self, states, few, sampler, self.options)
         return draft._replace(passes=1)
@@ -105,23 +91,22 @@ class BlockDraft(DraftSource):
 
     def _read_waiting(self) -> None:
         if self._waiting:
-            self._drafter.remember(mx.concatenate(self._waiting, axis=1), self._caches)
+            self._drafter.remember(mx.concatenate(self._waiting, axis=1), self._remembered)
             self._waiting = []
 
     def snapshot(self) -> SourceSnapshot:
         """Everything observed, read into the caches."""
         self._read_waiting()
-        return SourceSnapshot(self.length, (self._caches.snapshot(),))
+        return super().snapshot()
 
     def restore(self, snapshot: SourceSnapshot) -> None:
         """Go back to a snapshot."""
-        (caches,) = snapshot.caches
-        self._caches.restore(caches)
+        super().restore(snapshot)
         self._waiting = []
 
     def arrays(self) -> list[mx.array]:
         """What is remembered, and what waits."""
-        return [*self._caches.arrays(), *self._waiting]
+        return [*super().arrays(), *self._waiting]
 
 
 class SharedCacheDraft(DraftSource):
@@ -134,35 +119,25 @@ class SharedCacheDraft(DraftSource):
     reads_hidden = True
 
     def __init__(self, assistant: Gemma4Assistant, options: DraftOptions) -> None:
-        super().__init__(options)
         window = assistant.sliding.window
         assert window is not None
+        self._full, self._sliding = AttentionCache(), WindowCache(window)
+        self._copies = LayerCaches([self._full, self._sliding])
+        super().__init__(options, self._copies)
         self.target = assistant.target
         self._assistant = assistant
         self._window = window
-        self._full, self._sliding = AttentionCache(), WindowCache(window)
-        self._caches = LayerCaches([self._full, self._sliding])
-        self._newest: mx.array | None = None
         self._rows: TargetRows | None = None
-
-    @property
-    def length(self) -> int:
-        """Tokens observed."""
-        return self._caches.length
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the copies."""
-        return self._caches.nbytes
 
     def observe(self, tokens: mx.array, hidden: mx.array) -> None:
         """Committed tokens int [T]; hidden [1, T, H and the keys and values of both layers]."""
+        super().observe(tokens, hidden)
         drafter = self._assistant
         wide = drafter.target.features(hidden)
         full, sliding = mx.split(wide, [drafter.full.width], axis=-1)
         self._full.update_and_fetch(*_by_head(full, drafter.full))
         self._sliding.update_and_fetch(*_by_head(sliding, drafter.sliding))
-        self._caches.keep(tokens.shape[0])
+        self._copies.keep(tokens.shape[0])
         self._newest = hidden[:, -1:, : drafter.target.hidden_size]
 
     def offers(self, last: int) -> tuple[Offer, ...]:
@@ -199,20 +174,6 @@ class SharedCacheDraft(DraftSource):
         positions = mx.arange(length - count, length)[None]
         mask = None if length < self._window else positions > length - self._window
         return TargetRows(SeenRows(*full, None), SeenRows(*sliding, mask), length)
-
-    def snapshot(self) -> SourceSnapshot:
-        """Everything observed."""
-        return SourceSnapshot(self.length, (self._caches.snapshot(),), self._newest)
-
-    def restore(self, snapshot: SourceSnapshot) -> None:
-        """Go back to a snapshot."""
-        (caches,) = snapshot.caches
-        self._caches.restore(caches)
-        self._newest = snapshot.newest
-
-    def arrays(self) -> list[mx.array]:
-        """Copies and the newest hidden state."""
-        return [*self._caches.arrays(), *([] if self._newest is None else [self._newest])]
 
 
 def _by_head(rows: mx.array, layer: SharedLayer) -> KeysValues:

@@ -10,13 +10,12 @@ rows, the tokens drafted so far, each with the state it was drafted from. This i
 (#24340) drives Step-3.5 and MiMo-V2.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from mlx_engine.cache.contract import CachesSnapshot
 from mlx_engine.drafting.contract import (
     FLUSH_ROWS,
     Draft,
@@ -66,11 +65,6 @@ class HeadMemory:
             self.read()
             mx.async_eval(self.caches.arrays())  # type: ignore[no-untyped-call]
 
-    def restore(self, caches: CachesSnapshot, waiting: Iterable[Rows]) -> None:
-        """Back to a snapshot."""
-        self.caches.restore(caches)
-        self.waiting = list(waiting)
-
 
 class MtpDraft(DraftSource):
     """heads: one that loops, or several in turns, as deep as there are heads.
@@ -93,30 +87,18 @@ class MtpDraft(DraftSource):
         target: Adapter | None = None,
         read_heads: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(options)
+        self._memories = [HeadMemory(head) for head in heads]
+        super().__init__(options, *(memory.caches for memory in self._memories))
         self.target = target
         self.limit = MAX_DEPTH if len(heads) == 1 else len(heads)
         self._read_heads = read_heads
         self._by: DraftedBy = by
-        self._memories = [HeadMemory(head) for head in heads]
         self._shelf = outputs
         self._outputs = self._take_outputs()
-        self._newest: mx.array | None = None
         self._drafted: list[Rows] = []
         self._is_ahead = False
         self._is_deferred = options.depth == 0
         self._is_lost = False
-        self._length = 0
-
-    @property
-    def length(self) -> int:
-        """Tokens observed."""
-        return self._length
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the heads' caches."""
-        return sum(memory.caches.nbytes for memory in self._memories)
 
     @property
     def is_lost(self) -> bool:
@@ -145,6 +127,7 @@ class MtpDraft(DraftSource):
 
     def observe(self, tokens: mx.array, hidden: mx.array) -> None:
         """Committed tokens int [T] and their hidden states [1, T, H]."""
+        super().observe(tokens, hidden)
         if self._newest is None or self._is_ahead:
             # the very first token has no state before it; or the last draft has read its row
             rows = Rows(tokens[1:], hidden[:, :-1])
@@ -152,7 +135,6 @@ class MtpDraft(DraftSource):
             rows = Rows(tokens, mx.concatenate([self._newest, hidden[:, :-1]], axis=1))
         self._newest = hidden[:, -1:]
         self._is_ahead = False
-        self._length += tokens.shape[0]
         for output in set(self._outputs):
             output.saw(tokens)
         if rows.tokens.shape[0]:
@@ -213,26 +195,19 @@ class MtpDraft(DraftSource):
         if not self._is_deferred:
             for memory in self._memories:
                 memory.flush()
-        return SourceSnapshot(
-            self._length,
-            tuple(memory.caches.snapshot() for memory in self._memories),
-            self._newest,
-            tuple(self._memories[0].waiting),
-        )
+        return super().snapshot()._replace(waiting=tuple(self._memories[0].waiting))
 
     def restore(self, snapshot: SourceSnapshot) -> None:
         """Go back to a snapshot."""
-        for memory, caches in zip(self._memories, snapshot.caches, strict=True):
-            memory.restore(caches, snapshot.waiting)
-        self._newest = snapshot.newest
+        super().restore(snapshot)
+        for memory in self._memories:
+            memory.waiting = list(snapshot.waiting)
         self._is_ahead = False
-        self._length = snapshot.length
 
     def arrays(self) -> list[mx.array]:
         """The heads' caches, rows that wait for long, and the newest hidden state."""
-        caches = [array for memory in self._memories for array in memory.caches.arrays()]
         waiting = [rows.hidden for rows in self._memories[0].waiting] if self._is_deferred else []
-        return [*caches, *waiting, *([] if self._newest is None else [self._newest])]
+        return [*super().arrays(), *waiting]
 
 
 def teacher_forced(adapter: Adapter, tokens: mx.array, hidden: mx.array) -> NDArray[np.float32]:

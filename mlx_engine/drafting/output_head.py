@@ -1,14 +1,13 @@
 """Output heads that only drafts go through, cheaper to read than the model's own."""
 
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib import import_module
 from inspect import getsource
 from itertools import chain, islice
 from time import perf_counter
-from typing import Protocol
 from weakref import WeakValueDictionary
 
 import mlx.core as mx
@@ -37,13 +36,12 @@ MOST_CHARACTERS = 1_000_000
 _SOURCES = ("argparse", "ast", "statistics", "textwrap", "json.decoder", "http.client")
 
 
-class OutputHead(Protocol):
-    """From a head's states to logits over the whole vocabulary."""
+class OutputHead(ABC):
+    """From a head's states to logits over the whole vocabulary; in_effect: what kind it is."""
 
-    @property
-    def in_effect(self) -> DraftOutput:
-        """What kind it is."""
+    in_effect: DraftOutput
 
+    @abstractmethod
     def logits(self, head: MtpHead, states: mx.array) -> mx.array:
         """States [1, T, H] of this head -> float32 logits [1, T, V].
 
@@ -51,10 +49,11 @@ class OutputHead(Protocol):
         """
 
     def saw(self, tokens: mx.array) -> None:
-        """Tokens of the conversation."""
+        """Tokens of the conversation, for those that learn from them."""
+        del tokens
 
 
-class FullOutput:
+class FullOutput(OutputHead):
     """The model's own."""
 
     in_effect: DraftOutput = "full"
@@ -63,11 +62,8 @@ class FullOutput:
         """As the family has it."""
         return head.mtp_logits(states)
 
-    def saw(self, tokens: mx.array) -> None:
-        """Nothing to learn."""
 
-
-class PackedOutput:
+class PackedOutput(OutputHead):
     """A copy in 4 or 3 bits, made at first use."""
 
     def __init__(self, bits: int) -> None:
@@ -82,34 +78,26 @@ class PackedOutput:
             self._packed = _requantised(head.mtp_output.matrix, self._bits)
         return head.mtp_logits(states, self._packed)
 
-    def saw(self, tokens: mx.array) -> None:
-        """Nothing to learn."""
 
-
-class CheaperOutput:
+class CheaperOutput(OutputHead):
     """The 4-bit copy where it is measured to be faster than the model's own, which it mostly is
     where memory is what counts; decided at first use.
     """
+
+    in_effect: DraftOutput = "auto"  # until it is decided
 
     def __init__(self) -> None:
         self._full = FullOutput()
         self._packed = PackedOutput(4)
         self._chosen: OutputHead | None = None
 
-    @property
-    def in_effect(self) -> DraftOutput:
-        """The one chosen."""
-        return "auto" if self._chosen is None else self._chosen.in_effect
-
     def logits(self, head: MtpHead, states: mx.array) -> mx.array:
         """Through the one chosen."""
         if self._chosen is None:
             self._chosen = self._choose(head, states)
+            self.in_effect = self._chosen.in_effect
             del self._full, self._packed
         return self._chosen.logits(head, states)
-
-    def saw(self, tokens: mx.array) -> None:
-        """Nothing to learn."""
 
     def _choose(self, head: MtpHead, states: mx.array) -> OutputHead:
         mx.eval(states)
@@ -126,7 +114,7 @@ def _seconds(output: OutputHead, head: MtpHead, states: mx.array) -> float:
     return perf_counter() - started
 
 
-class FrequentOutput:
+class FrequentOutput(OutputHead):
     """The rows of frequent tokens, of control tokens, and of tokens the conversation has.
 
     frequent: the most frequent first. Where there are fewer than `size`, the lowest numbers fill
@@ -176,22 +164,21 @@ class FrequentOutput:
         self._rows = _rows_of(head.mtp_output.matrix, self._ids)
 
 
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
-    """always: tokens that a reduced vocabulary must have. frequent: tokens, most frequent first."""
+def make_output(
+    options: DraftOptions,
+    head: MtpHead,
+    always: Iterable[int] = (),
+    frequent: Callable[[], Iterable[int]] = tuple,
+) -> OutputHead:
+    """The output head the options ask for; the model's own where it has no copy to offer.
 
-    always: frozenset[int] = frozenset()
-    frequent: Callable[[], Sequence[int]] = tuple
-
-
-def make_output(options: DraftOptions, head: MtpHead, tokens: Vocabulary) -> OutputHead:
-    """The output head the options ask for; the model's own where it has no copy to offer."""
+    always, frequent: for a reduced vocabulary, tokens that it must have, and the most frequent.
+    """
     matrix = head.mtp_output.matrix if head.mtp_output else None
     if matrix is None or options.output == "full":
         return FullOutput()
     if options.output == "frequent":
-        size, frequent = options.vocabulary, tokens.frequent()
-        return FrequentOutput(head.vocabulary, size, tokens.always, frequent)
+        return FrequentOutput(head.vocabulary, options.vocabulary, always, frequent())
     if matrix.inputs % GROUP:
         return FullOutput()
     if options.output == "auto":
@@ -210,7 +197,8 @@ class OutputShelf:
         self, adapter: Adapter, always: Iterable[int], encode: Callable[[str], list[int]]
     ) -> None:
         self._heads: tuple[MtpHead, ...] = (adapter, *adapter.later_heads)
-        self._tokens = Vocabulary(frozenset(always), cache(lambda: count_tokens(encode)))
+        self._always = frozenset(always)
+        self._frequent = cache(lambda: count_tokens(encode))
         self._shared = WeakValueDictionary[tuple[DraftOutput, int], OutputHead]()
 
     def take(self, options: DraftOptions) -> tuple[OutputHead, ...]:
@@ -228,7 +216,7 @@ class OutputShelf:
         key = (options.output, matrix)
         if matrix not in made:
             shared = None if options.output == "frequent" else self._shared.get(key)
-            made[matrix] = shared or make_output(options, head, self._tokens)
+            made[matrix] = shared or make_output(options, head, self._always, self._frequent)
             self._shared[key] = made[matrix]
         return made[matrix]
 

@@ -171,18 +171,13 @@ class PromptLookupDraft(DraftSource):
         self.probation = Probation()
 
     @property
-    def length(self) -> int:
-        """Tokens observed."""
-        return len(self._index.tokens)
-
-    @property
     def nbytes(self) -> int:
         """Host bytes of the index."""
         return self._index.nbytes
 
     def observe(self, tokens: mx.array, hidden: mx.array) -> None:
         """Index the tokens; the hidden states are of no use."""
-        del hidden
+        super().observe(tokens, hidden)
         committed: list[int] = tokens.tolist()  # type: ignore[assignment]
         self._index.extend(committed)
 
@@ -221,18 +216,11 @@ class PromptLookupDraft(DraftSource):
         came = last if guess.position == self.length else self._index.tokens[guess.position]
         self.probation.learn(guess.length, came_true=guess.token == came)
 
-    def snapshot(self) -> SourceSnapshot:
-        """The text up to here."""
-        return SourceSnapshot(self.length)
-
     def restore(self, snapshot: SourceSnapshot) -> None:
         """Forget the text after it."""
+        super().restore(snapshot)
         self._index.shorten(snapshot.length)
         self._guess = None
-
-    def arrays(self) -> list[mx.array]:
-        """None."""
-        return []
 
 
 class CombinedDraft(DraftSource):
@@ -245,11 +233,6 @@ class CombinedDraft(DraftSource):
         self.reads_hidden = model.reads_hidden
         self.target = model.target
         self._first: DraftedBy | None = None
-
-    @property
-    def length(self) -> int:
-        """Tokens observed."""
-        return self.model.length
 
     @property
     def nbytes(self) -> int:
@@ -276,6 +259,7 @@ class CombinedDraft(DraftSource):
 
     def observe(self, tokens: mx.array, hidden: mx.array) -> None:
         """Tell both."""
+        super().observe(tokens, hidden)
         self.lookup.observe(tokens, hidden)
         self.model.observe(tokens, hidden)
 
@@ -301,9 +285,10 @@ class CombinedDraft(DraftSource):
 
     def restore(self, snapshot: SourceSnapshot) -> None:
         """Both back to a snapshot."""
-        self.lookup.restore(snapshot)
+        self.length = snapshot.length
+        self.lookup.restore(SourceSnapshot(snapshot.length))
         self.model.restore(snapshot)
 
     def arrays(self) -> list[mx.array]:
-        """Of both."""
-        return [*self.lookup.arrays(), *self.model.arrays()]
+        """Of the model."""
+        return self.model.arrays()

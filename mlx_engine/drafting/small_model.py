@@ -31,37 +31,25 @@ class SmallModelDraft(DraftSource):
     """
 
     def __init__(self, adapter: Adapter, vocabulary: int, options: DraftOptions) -> None:
-        super().__init__(options)
         if adapter.plain_only is not None:
             raise UnsupportedModel(
                 "This draft model cannot draft: some of its layers keep a block of tokens whole or "
                 "not at all, and the target rejects parts of blocks. Give another draft model."
             )
+        self._own = adapter.make_caches()
+        super().__init__(options, self._own)
         self._adapter = adapter
         self._vocabulary = vocabulary
-        self._caches = adapter.make_caches()
         self._waiting: list[mx.array] = []
         self._is_ahead = False
-        self._length = 0
-
-    @property
-    def length(self) -> int:
-        """Tokens observed."""
-        return self._length
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the small model's caches."""
-        return self._caches.nbytes
 
     def observe(self, tokens: mx.array, hidden: mx.array) -> None:
         """Committed tokens int [T]; the hidden states are of no use."""
-        del hidden
+        super().observe(tokens, hidden)
         unread = tokens[1:] if self._is_ahead else tokens  # the last draft has read its newest
         if unread.shape[0]:
             self._waiting.append(unread)
         self._is_ahead = False
-        self._length += tokens.shape[0]
         if sum(part.shape[0] for part in self._waiting) >= FLUSH_ROWS:
             self._read_waiting()
 
@@ -77,9 +65,9 @@ class SmallModelDraft(DraftSource):
         state = self._read([*self._waiting, mx.array([wanted.last])])
         self._waiting = []
         self._is_ahead = True
-        true_tokens = self._caches.snapshot()
+        true_tokens = self._own.snapshot()
         draft = draft_chain(self, state, wanted, sampler, self.options)
-        self._caches.restore(true_tokens)
+        self._own.restore(true_tokens)
         return draft
 
     def draft_logits(self, state: mx.array) -> mx.array:
@@ -99,30 +87,24 @@ class SmallModelDraft(DraftSource):
         """Read tokens and remember them; the state after the newest [1, 1, H]."""
         tokens = mx.concatenate(parts)
         known = mx.minimum(tokens, self._adapter.vocabulary - 1)
-        hidden = self._adapter.forward(known[None], self._caches)
-        self._caches.keep(tokens.shape[0])
+        hidden = self._adapter.forward(known[None], self._own)
+        self._own.keep(tokens.shape[0])
         return hidden[:, -1:]
 
     def _read_waiting(self) -> None:
         if self._waiting:
             self._read(self._waiting)
             self._waiting = []
-            mx.async_eval(self._caches.arrays())  # type: ignore[no-untyped-call]
+            mx.async_eval(self._own.arrays())  # type: ignore[no-untyped-call]
 
     def snapshot(self) -> SourceSnapshot:
         """Everything observed, read into the caches."""
         assert not self._is_ahead
         self._read_waiting()
-        return SourceSnapshot(self._length, (self._caches.snapshot(),))
+        return super().snapshot()
 
     def restore(self, snapshot: SourceSnapshot) -> None:
         """Go back to a snapshot."""
-        (caches,) = snapshot.caches
-        self._caches.restore(caches)
+        super().restore(snapshot)
         self._waiting = []
         self._is_ahead = False
-        self._length = snapshot.length
-
-    def arrays(self) -> list[mx.array]:
-        """Arrays of the caches."""
-        return self._caches.arrays()

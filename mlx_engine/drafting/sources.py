@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mlx_engine.drafting.contract import DraftSource, NoDraft
-from mlx_engine.drafting.depth.choice import DepthChoice, FixedDepth, Learned, RoundPlan
+from mlx_engine.drafting.depth.choice import Learned, RoundPlan
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.output_head import OutputShelf
 from mlx_engine.drafting.prompt_lookup import CombinedDraft, PromptLookupDraft
@@ -171,24 +171,27 @@ class Drafting:
     def _drafts(self, options: DraftOptions) -> bool:
         return options.depth != 0 and self.why_not(options) is None
 
-    def plan(self, sequence: Followed, options: DraftOptions, last: int) -> DepthChoice:
+    def plan(self, sequence: Followed, options: DraftOptions, last: int) -> RoundPlan:
         """Who drafts after the newest token `last`, and how deep; asked before every round."""
         source = sequence.source
         offers = source.offers(last)
         why = self.why_not(options)
         if why is not None or options.depth == 0:
-            return FixedDepth(0, why)
+            return self._no_draft(why)
         wanted = self._wanted(options)
         if not wanted.with_model and (source.is_lost or wanted != self._made):
             self._use(sequence, options)  # it needs nothing but the tokens
-            return FixedDepth(0, NEXT_ROUND)
+            return self._no_draft(NEXT_ROUND)
         if source.is_lost or self._made is None or self._made.name != options.source:
-            return FixedDepth(0, UNREAD)
+            return self._no_draft(UNREAD)
         if not self._is_ready(source, options):
-            return FixedDepth(0, self._why_no_model(options))
+            return self._no_draft(self._why_no_model(options))
         source.follow(options)
         nothing = self._why_no_model(options) or NO_MATCH
         return RoundPlan(offers, self._learned, options.depth, nothing)
+
+    def _no_draft(self, why: Reason | None) -> RoundPlan:
+        return RoundPlan((), self._learned, 0, why)
 
     def _wanted(self, options: DraftOptions) -> _Made:
         has_model = model_of(options) is not None and self._why_no_model(options) is None

@@ -4,11 +4,13 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from in_step import assert_in_step
+
 from mlx_engine.decoding.answer import Answer, Limits
 from mlx_engine.decoding.opening import Opening, Settings
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.drafting.contract import DraftSource
-from mlx_engine.drafting.depth.choice import Choice, DepthChoice, FixedDepth
+from mlx_engine.drafting.depth.choice import Choice
 from mlx_engine.models.contract import Adapter
 from mlx_engine.values.conversation import TextPiece
 from mlx_engine.values.options import DraftOptions, SamplingOptions
@@ -38,9 +40,9 @@ class TokenText:
 class Fixed:
     """Drafting whose source and depths are given."""
 
-    depths: DepthChoice
+    depths: "CyclingDepth"
 
-    def plan(self, sequence: TokenSequence, options: DraftOptions, last: int) -> DepthChoice:
+    def plan(self, sequence: TokenSequence, options: DraftOptions, last: int) -> "CyclingDepth":
         del options
         sequence.source.offers(last)
         return self.depths
@@ -73,7 +75,7 @@ def run(
     adapter: Adapter,
     prompt: Sequence[int],
     source: DraftSource,
-    depth: int | DepthChoice,
+    depth: int | CyclingDepth,
     *,
     options: SamplingOptions | None = None,
     max_tokens: int = 24,
@@ -90,7 +92,7 @@ def run(
     sampling = replace(options or SamplingOptions(temperature=0), seed=seed)
     answer = Answer(
         sequence,
-        Fixed(FixedDepth(depth) if isinstance(depth, int) else depth),
+        Fixed(CyclingDepth([depth]) if isinstance(depth, int) else depth),
         Opening(tuple(prompt), len(prompt) - 1),
         Limits(frozenset(end_ids), max_tokens, context_length),
         TokenText(stop_pairs),
@@ -99,5 +101,5 @@ def run(
     )
     for _ in answer.events():
         pass
-    sequence.check()
+    assert_in_step(sequence)
     return Ran(answer.tokens, answer.tally.stats(), sequence)

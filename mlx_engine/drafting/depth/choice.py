@@ -1,11 +1,10 @@
 """Who drafts next, and how deep: from what is on offer, what rounds cost and what was accepted."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from math import ceil
 from operator import mul
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 from mlx_engine.drafting.contract import Offer
 from mlx_engine.drafting.depth.costs import PassCosts, RoundCosts
@@ -88,37 +87,6 @@ class Choice(NamedTuple):
     why: Reason | None
     auto: int | None = None
     by: DraftedBy | None = None
-
-
-class DepthChoice(Protocol):
-    """Chooses the depth of the next round and learns from the last."""
-
-    def next(self) -> Choice:
-        """The depth to draft now."""
-
-    def learn(self, drafted: int, accepted: int) -> None:
-        """What became of the last draft."""
-
-    def took(self, drafted: int, milliseconds: float) -> None:
-        """What the last round cost, plain ones (drafted 0) too."""
-
-
-@dataclass(frozen=True, slots=True)
-class FixedDepth:
-    """Always the same depth, as 0 with the reason nothing can be drafted."""
-
-    depth: int
-    why: Reason | None = None
-
-    def next(self) -> Choice:
-        """The depth."""
-        return Choice(self.depth, self.why)
-
-    def learn(self, drafted: int, accepted: int) -> None:
-        """Nothing to learn."""
-
-    def took(self, drafted: int, milliseconds: float) -> None:
-        """Nothing to learn."""
 
 
 class AdaptiveDepth:
@@ -252,9 +220,9 @@ class Learned:
 
 
 class RoundPlan:
-    """The DepthChoice of one round: `depth` is the user's, "auto" for what pays most.
+    """Chooses the depth of one round, and learns from it.
 
-    nothing: why there may be no offer.
+    depth: the user's, "auto" for what pays most. nothing: why there is no offer.
     """
 
     def __init__(
@@ -262,7 +230,7 @@ class RoundPlan:
         offers: Sequence[Offer],
         learned: Learned,
         depth: int | Literal["auto"],
-        nothing: Reason,
+        nothing: Reason | None,
     ) -> None:
         self._offers = offers
         self._learned = learned
@@ -271,7 +239,7 @@ class RoundPlan:
         self._by: DraftedBy | None = None
 
     def next(self) -> Choice:
-        """A copy of a long piece if it pays, else the offer that promises most."""
+        """A depth: of a copy of a long piece if it pays, else of what promises most."""
         if not self._offers:
             return Choice(0, self._nothing)
         offer = self._offers[0]
@@ -286,12 +254,12 @@ class RoundPlan:
         return Choice(depth, why, self._best(offer), offer.by)
 
     def learn(self, drafted: int, accepted: int) -> None:
-        """For the source that drafted."""
+        """What became of the draft, for the source that drafted."""
         if self._by is not None:
             self._learned.of(self._by).learn(drafted, accepted)
 
     def took(self, drafted: int, milliseconds: float) -> None:
-        """For the source that drafted; a plain round for all."""
+        """What the round cost, for the source that drafted; a plain round for all."""
         if drafted and self._by is not None:
             self._learned.of(self._by).took(drafted, milliseconds)
         else:

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from in_step import assert_layers_in_step
 from tiny_adapter import TinySizes, tiny_adapter
 
 from mlx_engine.cache.attention import GROWTH, AttentionCache
@@ -45,7 +46,7 @@ def test_any_blocks_and_prefixes(adapter, truth, blocks):
         hidden = np.array(adapter.forward(mx.array([tokens]), caches))[0]
         assert np.array_equal(hidden[:keep], truth[at : at + keep])
         caches.keep(keep)
-        caches.check()
+        assert_layers_in_step(caches)
         assert caches.length == at + keep
 
 

@@ -6,6 +6,7 @@ import itertools
 import mlx.core as mx
 import pytest
 from dialled_draft import DialledDraft
+from in_step import assert_in_step
 from plain_run import CyclingDepth, run
 from session_runs import session_of, tiny_folder
 from tiny_adapter import TinySizes, tiny_adapter
@@ -75,7 +76,7 @@ def test_a_sequence_keeps_its_newest_checkpoints_only():
     assert sequence.reuse([*range(18), 99, 99]) == 18
     assert sequence.reuse([*range(16), 99, 99]) == 16
     assert sequence.reuse([*range(9), 99, 99]) == 0
-    sequence.check()
+    assert_in_step(sequence)
 
 
 def test_sessions_that_are_left_give_their_memory_back(tmp_path):

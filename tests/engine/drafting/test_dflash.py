@@ -43,7 +43,7 @@ def found(drafter, target, chunks=(4,)):
     """Logits of the block whose newest token is the last one."""
     source = observed(drafter, target.tokens[:-1], chunks)
     source.snapshot()  # reads what waits
-    states = drafter.block(mx.array(target.tokens[-1:]), source._caches)
+    states = drafter.block(mx.array(target.tokens[-1:]), source._remembered)
     return np.array(drafter.logits(states)[0])
 
 

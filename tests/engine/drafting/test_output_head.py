@@ -9,7 +9,6 @@ from mlx_engine.drafting.output_head import (
     MOST_CHARACTERS,
     NEW_TOKENS,
     FrequentOutput,
-    Vocabulary,
     count_tokens,
     make_output,
 )
@@ -29,8 +28,9 @@ def states():
 
 
 def output(adapter, kind, size=256, always=(), frequent=()):
-    tokens = Vocabulary(frozenset(always), lambda: frequent)
-    return make_output(DraftOptions(output=kind, vocabulary=size), adapter, tokens)
+    return make_output(
+        DraftOptions(output=kind, vocabulary=size), adapter, always, lambda: frequent
+    )
 
 
 @pytest.mark.parametrize(("kind", "close"), [("full", 1e-6), ("4-bit", 0.15), ("3-bit", 0.35)])

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlx_engine.drafting.contract import Proposal
-from mlx_engine.drafting.depth.choice import FixedDepth, Learned, RoundPlan
+from mlx_engine.drafting.depth.choice import Learned, RoundPlan
 from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.drafting.prompt_lookup import (
     CANDIDATES,
@@ -133,7 +133,8 @@ def play(text, start, plan):
 
 
 def pinned(depth):
-    return lambda offers: FixedDepth(depth if offers else 0)
+    learned = Learned(lambda: COSTS)
+    return lambda offers: RoundPlan(offers, learned, depth, None)
 
 
 def automatic():

@@ -10,6 +10,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from dialled_draft import DialledDraft
+from in_step import assert_layers_in_step
 from kernel_models import every_kernel
 from metal_emulator import EmulatorLauncher
 from mlx_lm.utils import load_model as open_in_mlx_lm
@@ -519,7 +520,7 @@ def test_a_text_that_is_cut_back_is_short_again(made):
         for start in range(5, longest, 9):
             adapter.forward(mx.array([tokens[start : start + 9]]), caches)
             caches.keep(len(tokens[start : start + 9]))
-        caches.check()
+        assert_layers_in_step(caches)
         caches.restore(early)
         again = adapter.forward(mx.array([tiny.tokens[5:]]), caches)
         assert np.array_equal(adapter.logits(again)[0], engine.logits(tiny.tokens)[5:])

@@ -13,11 +13,8 @@ from mlx_engine.drafting.depth.choice import (
     WORTH_IT,
     Acceptance,
     AdaptiveDepth,
-    Choice,
-    FixedDepth,
 )
 from mlx_engine.drafting.depth.costs import PassCosts
-from mlx_engine.values.errors import Reason
 
 ROWS = np.arange(9)
 MACHINES = {
@@ -158,13 +155,6 @@ def test_acceptance_is_a_running_mean_of_what_was_reached():
     for _ in range(600):
         acceptance.add(2, 2)
     assert acceptance.by_depth()[2] > 0.9, "what was learnt long ago is forgotten"
-
-
-def test_a_fixed_length_is_fixed():
-    why = Reason("off", "Off.")
-    length = FixedDepth(3, why)
-    length.learn(3, 0)
-    assert length.next() == Choice(3, why)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,15 @@
+"""Checks that everything that follows a conversation stands at one place."""
+
+from mlx_engine.cache.contract import LayerCaches
+from mlx_engine.decoding.sequence import TokenSequence
+
+
+def assert_layers_in_step(caches: LayerCaches) -> None:
+    lengths = {layer.length for layer in caches.layers}
+    assert len(lengths) == 1, f"layers stand after {sorted(lengths)} tokens"
+
+
+def assert_in_step(sequence: TokenSequence) -> None:
+    assert_layers_in_step(sequence.caches)
+    lengths = {len(sequence.tokens), sequence.caches.length, sequence.source.length}
+    assert len(lengths) == 1, f"tokens, caches and source stand at {sorted(lengths)}"
