@@ -22,8 +22,10 @@ from mlx_engine.values.errors import (
     BadOption,
     BadPrompt,
     BadTokenizer,
+    DownloadFailed,
     EngineError,
     EngineMisuse,
+    HeadsOnly,
     LoadStopped,
     ModelNotFound,
     NumericsError,
@@ -52,6 +54,7 @@ __all__ = [
     "BadOption",
     "BadPrompt",
     "BadTokenizer",
+    "DownloadFailed",
     "DraftOptions",
     "EngineError",
     "EngineMisuse",
@@ -60,6 +63,7 @@ __all__ = [
     "GenerationFinished",
     "GenerationOptions",
     "GenerationStats",
+    "HeadsOnly",
     "KernelState",
     "LoadOptions",
     "LoadStopped",
@@ -92,16 +96,19 @@ def load(
     on_progress: Callable[[int, int], None] | None = None,
     stop: Callable[[], bool] | None = None,
     kernel_verdict: Path | None = None,
+    on_download: Callable[[int, int], None] | None = None,
 ) -> Engine:
     """Open a model: a folder, a file in it, or a hub id; None for the built-in model.
 
-    heads: where to take the MTP heads from, when not in or beside the model. draft_model: a small
-    model with the same tokenizer, or one made for this model (EAGLE-3, DFlash, Gemma 4's
-    assistant), for DraftOptions(source="model"). on_progress gets bytes done and in all; stop is
-    asked several times a second, and LoadStopped is raised when it says so. kernel_verdict: a file
-    that remembers which Metal kernels are sound on this machine (`headstart doctor` writes it);
-    without one they are checked anew. The engine belongs to the thread that calls this. Raises
-    EngineError.
+    One of several GGUF models of a repository is named as in "org/model-GGUF:Q4_K_M". heads: where
+    to take the MTP heads from, when not in or beside the model. draft_model: a small model with the
+    same tokenizer, or one made for this model (EAGLE-3, DFlash, Gemma 4's assistant), for
+    DraftOptions(source="model"). Both may be hub ids as well. on_progress gets bytes done and in
+    all; on_download those that come from the hub before, None to tell on_progress of them too. stop
+    is asked several times a second, and LoadStopped is raised when it says so; what was downloaded
+    is kept. kernel_verdict: a file that remembers which Metal kernels are sound on this machine
+    (`headstart doctor` writes it); without one they are checked anew. The engine belongs to the
+    thread that calls this. Raises EngineError.
     """
     from mlx_engine.engine import open_engine
 
@@ -110,12 +117,24 @@ def load(
         wanted = replace(wanted, heads=Path(heads))
     if draft_model is not None:
         wanted = replace(wanted, draft_model=draft_model)
-    return open_engine(path, wanted, on_progress, stop, kernel_verdict)
+    return open_engine(path, wanted, on_progress, stop, kernel_verdict, on_download)
 
 
-def inspect(path: str | Path | None = None, *, heads: str | Path | None = None) -> ModelDescription:
-    """Describe a model from its headers alone, without loading it. Raises EngineError."""
+def inspect(
+    path: str | Path | None = None,
+    *,
+    heads: str | Path | None = None,
+    on_download: Callable[[int, int], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> ModelDescription:
+    """Describe a model from its headers alone, without loading it.
+
+    One of the hub is fetched first; on_download and stop are as in `load`. HeadsOnly for a file of
+    MTP heads, and other EngineErrors.
+    """
     from mlx_engine.built_in_model import built_in_model
     from mlx_engine.loading.describe import inspect_model
+    from mlx_engine.loading.find import FromHub
 
-    return inspect_model(path, built_in_model(), None if heads is None else Path(heads))
+    wanted = None if heads is None else Path(heads)
+    return inspect_model(path, built_in_model(), wanted, FromHub(None, on_download, stop))

@@ -24,6 +24,7 @@ from mlx_engine.drafting.mtp import teacher_forced
 from mlx_engine.drafting.output_head import OutputShelf
 from mlx_engine.drafting.sources import DraftKit, SmallModel
 from mlx_engine.kernel_choice.kernels_here import kernel_states, kernels_here, launcher_here
+from mlx_engine.loading.find import FromHub
 from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.sampling.position_noise import noise_by
 from mlx_engine.text.chat_template import PLAIN_STOP, fallback_template
@@ -47,15 +48,17 @@ def open_engine(
     on_progress: Callable[[int, int], None] | None = None,
     stop: Callable[[], bool] | None = None,
     kernel_verdict: Path | None = None,
+    on_download: Callable[[int, int], None] | None = None,
 ) -> "Engine":
     """Load a model, its kernels by `kernel_verdict`, and check its numerics. Raises EngineError."""
     kernels = kernels_here(launcher_here(), options.numerics, kernel_verdict)
-    model = load_model(path, options, built_in_model(), on_progress, stop, kernels)
+    hub = FromHub(None, on_download or on_progress, stop)
+    model = load_model(path, options, built_in_model(), on_progress, stop, kernels, hub)
     if options.draft_model is None:
         return Engine(model, options)
     from mlx_engine.loading.draft_model import open_draft_model  # with every kind of drafter
 
-    return Engine(model, options, open_draft_model(options.draft_model, options, model))
+    return Engine(model, options, open_draft_model(options.draft_model, options, model, hub))
 
 
 class Engine:

@@ -17,14 +17,13 @@ from typing import Any
 from app.values.models import DownloadFigures, FileChoice
 from app.values.typed_json import encode, read_fields
 from mlx_engine.hub.download import (
-    ChoiceNeededError,
-    DownloadError,
     DownloadPlan,
     Hub,
     download,
     plan_download,
 )
-from mlx_engine.hub.repository import GgufChoice, HubModel
+from mlx_engine.hub.repository import ChoiceNeededError, GgufChoice, HubModel
+from mlx_engine.values.errors import DownloadFailed
 from mlx_engine.values.words import size_words
 
 INTERVAL_S = 0.25
@@ -105,7 +104,7 @@ def do(job: Job, teller: Teller) -> None:
             _offer(plan, teller)
     except ChoiceNeededError as error:
         teller.tell(phase="choice", choices=tuple(map(_choice, error.choices)))
-    except DownloadError as error:
+    except DownloadFailed as error:
         teller.tell(phase="failed", words=str(error))
 
 

@@ -13,6 +13,7 @@ from mlx_engine.values.options import DRAFT_VOCABULARY, DraftOutput, DraftRule, 
 CHAT_EXAMPLES = """examples:
   headstart chat                                   the built-in model
   headstart chat Qwen3.5-9B-Q4_K_M.gguf            a file, or a folder
+  headstart chat org/model-GGUF:Q4_K_M             one of the hub, downloaded once
   headstart chat Qwen3.5-9B.gguf --heads mtp.gguf  heads from a second file
   headstart chat big/ --draft-model small/         a small model drafts
   headstart chat --source prompt-lookup+mtp        copies earlier text where it can
@@ -100,7 +101,8 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
         "model",
         nargs="?",
         metavar="MODEL",
-        help="a GGUF file, a model folder or a hub id (default: the built-in model)",
+        help="a GGUF file, a model folder, or a hub id such as org/model or org/model-GGUF:Q4_K_M "
+        "(default: the built-in model)",
     )
     group = parser.add_argument_group("loading")
     _add_heads(group)

@@ -85,6 +85,20 @@ def _backend() -> str:
     return backend_words()
 
 
+def shown(screen: "Screen", what: str) -> Callable[[int, int], None]:
+    """Shows how far something is, given bytes done and in all; each per cent once."""
+    last = ""
+
+    def show(done: int, total: int) -> None:
+        nonlocal last
+        words = f"{what}: {percent_words(done, total)} of {size_words(total)}"
+        if words != last:
+            screen.progress(words)
+        last = words
+
+    return show
+
+
 @contextmanager
 def opened_model(arguments: Namespace, outside: Outside, screen: "Screen") -> Iterator["Engine"]:
     """The engine of a command, closed at the end. Options are checked before a file is read."""
@@ -92,13 +106,13 @@ def opened_model(arguments: Namespace, outside: Outside, screen: "Screen") -> It
     generation_options(arguments)
     sampling_options(arguments, SamplingOptions())
     name = arguments.model or "the built-in model"
-
-    def show(done: int, total: int) -> None:
-        share = percent_words(done, total)
-        screen.progress(f"Loading {name}: {share} of {size_words(total)}")
-
     try:
-        engine = outside.load(arguments.model, options=load_options(arguments), on_progress=show)
+        engine = outside.load(
+            arguments.model,
+            options=load_options(arguments),
+            on_progress=shown(screen, f"Loading {name}"),
+            on_download=shown(screen, "Downloading (Ctrl-C stops, what came is kept)"),
+        )
     finally:
         screen.progress("")
     try:

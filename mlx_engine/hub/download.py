@@ -16,14 +16,8 @@ from os import SEEK_END
 from pathlib import Path
 from typing import BinaryIO
 
-from mlx_engine.hub.repository import (
-    GgufChoice,
-    HubFile,
-    HubModel,
-    NoModelThereError,
-    SeveralModelsError,
-    needed_files,
-)
+from mlx_engine.hub.repository import ChoiceNeededError, HubFile, HubModel, needed_files
+from mlx_engine.values.errors import DownloadFailed, EngineError
 from mlx_engine.values.words import size_words
 
 _COMMIT = re.compile("[0-9a-f]{40}")
@@ -32,25 +26,14 @@ SPARE_BYTES = 1_000_000_000
 """Left free on the disk, for a system without room stops working."""
 
 LARGEST_BY_HTTP = 50_000_000_000
-PIECE = 2**20
+PIECE = 2**16
+LONGEST_SILENCE_S = 15
 PARTIAL_CONTENT = 206
-
-
-class DownloadError(Exception):
-    """The message names the model, says what is wrong, and what to do."""
-
-
-class ChoiceNeededError(DownloadError):
-    """There are several models, of which one must be chosen."""
-
-    def __init__(self, words: str, choices: tuple[GgufChoice, ...]) -> None:
-        super().__init__(words)
-        self.choices = choices
 
 
 @contextmanager
 def in_words(hub_id: str) -> Iterator[None]:
-    """Whatever the hub's client or the disk raises, as a DownloadError."""
+    """Whatever the hub's client or the disk raises, as DownloadFailed."""
     from huggingface_hub.errors import (
         GatedRepoError,
         HfHubHTTPError,
@@ -62,32 +45,32 @@ def in_words(hub_id: str) -> Iterator[None]:
 
     try:
         yield
-    except DownloadError:
+    except EngineError:
         raise
     except HFValidationError as error:
-        raise DownloadError(f"{hub_id}: no model can have this name. Check it.") from error
+        raise DownloadFailed(f"{hub_id}: no model can have this name. Check it.") from error
     except GatedRepoError as error:
-        raise DownloadError(
+        raise DownloadFailed(
             f"{hub_id}: its owners ask you to accept their terms first. Open its page on the "
             "hub, accept them, sign in here with `hf auth login`, and try again."
         ) from error
     except RepositoryNotFoundError as error:
-        raise DownloadError(
+        raise DownloadFailed(
             f"{hub_id}: there is no such model on the hub, or it is private. Check the name."
         ) from error
     except RevisionNotFoundError as error:
-        raise DownloadError(f"{hub_id}: it has no such branch, tag or commit.") from error
+        raise DownloadFailed(f"{hub_id}: it has no such branch, tag or commit.") from error
     except HfHubHTTPError as error:
         status = error.response.status_code
-        raise DownloadError(
+        raise DownloadFailed(
             f"{hub_id}: the hub answered with error {status}. Try again in a while."
         ) from error
     except OfflineModeIsEnabled as error:
-        raise DownloadError(f"{hub_id}: downloads are switched off (HF_HUB_OFFLINE).") from error
+        raise DownloadFailed(f"{hub_id}: downloads are switched off (HF_HUB_OFFLINE).") from error
     except OSError as error:
-        raise DownloadError(f"{hub_id}: {error.strerror or error}.") from error
+        raise DownloadFailed(f"{hub_id}: {error.strerror or error}.") from error
     except Exception as error:  # the client's own errors of transport have no common name
-        raise DownloadError(
+        raise DownloadFailed(
             f"{hub_id}: no connection to the hub ({type(error).__name__}). Check the network and "
             "try again: the download goes on where it stopped."
         ) from error
@@ -108,6 +91,13 @@ class Hub:
     def repository(self, hub_id: str) -> Path:
         """The folder of a model in the cache."""
         return self.cache / f"models--{hub_id.replace('/', '--')}"
+
+    @classmethod
+    def of_this_user(cls) -> "Hub":
+        """The cache and address that the hub's own client has for this user."""
+        from huggingface_hub import constants
+
+        return cls(Path(constants.HF_HUB_CACHE), constants.ENDPOINT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +140,12 @@ class DownloadPlan:
         return f"{count}, {size_words(self.total_bytes)}{here}; {free}"
 
 
-def plan_download(hub: Hub, model: HubModel) -> DownloadPlan:
-    """Ask the hub for the files and their sizes. Raises DownloadError, ChoiceNeededError."""
+def plan_download(hub: Hub, model: HubModel, *, heads: bool = False) -> DownloadPlan:
+    """Ask the hub for the files and their sizes.
+
+    heads: of its MTP heads alone, where they lie in files of their own. Raises DownloadFailed, and
+    ChoiceNeededError where one of several models must be chosen.
+    """
     from huggingface_hub import HfApi
 
     with in_words(model.hub_id):
@@ -166,12 +160,7 @@ def plan_download(hub: Hub, model: HubModel) -> DownloadPlan:
             )
             for file in info.siblings or ()
         ]
-        try:
-            files = needed_files(listed, model.file)
-        except NoModelThereError as error:
-            raise DownloadError(f"{model.hub_id}: {error}") from error
-        except SeveralModelsError as error:
-            raise ChoiceNeededError(f"{model.hub_id}: {error}", error.choices) from error
+        files = needed_files(listed, model, heads=heads)
         _check_names(model, info.sha or "", files)
         blobs = hub.repository(model.hub_id) / "blobs"
         return DownloadPlan(
@@ -193,10 +182,10 @@ def download(
 
     on_progress gets bytes here and in all. Every file's checksum is compared. The model appears in
     the cache only when it is complete: what came before an error, or the end of the process, is
-    kept aside and used the next time. Raises DownloadError.
+    kept aside and used the next time. Raises DownloadFailed.
     """
     if plan.no_room:
-        raise DownloadError(plan.no_room)
+        raise DownloadFailed(plan.no_room)
     done = 0
 
     def told(here: int) -> None:
@@ -230,7 +219,7 @@ def _have(hub: Hub, plan: DownloadPlan, file: HubFile, on_bytes: Callable[[int],
             _fetch_rest(hub, plan, file, target)
         if target.checksum.hexdigest() != file.blob:
             partial.unlink()
-            raise DownloadError(
+            raise DownloadFailed(
                 f"{plan.model.hub_id}: {file.name} arrived damaged (its checksum differs), so it "
                 "was thrown away. Start the download again."
             )
@@ -250,14 +239,17 @@ def _fetch_rest(hub: Hub, plan: DownloadPlan, file: HubFile, target: "_Target") 
     headers = build_hf_headers(token=hub.token) | {"Accept-Encoding": "identity"}
     if target.size > 0:
         headers["Range"] = f"bytes={target.size}-"
-    with get_session().stream("GET", url, headers=headers, follow_redirects=True) as answer:
+    asked = get_session().stream(
+        "GET", url, headers=headers, follow_redirects=True, timeout=LONGEST_SILENCE_S
+    )
+    with asked as answer:
         hf_raise_for_status(answer)
         if answer.status_code != PARTIAL_CONTENT:
             target.begin()
         for piece in answer.iter_bytes(PIECE):
             target.add(piece)
     if target.size < file.nbytes:
-        raise DownloadError(
+        raise DownloadFailed(
             f"{hub_id}: the connection ended in the middle of {file.name}. Try again: the "
             "download goes on where it stopped."
         )
@@ -324,7 +316,7 @@ def _check_names(model: HubModel, commit: str, files: tuple[HubFile, ...]) -> No
     """What the hub says becomes part of paths here, so it must look as it should."""
     sums = all(_CHECKSUM.fullmatch(file.blob) for file in files)
     if not sums or not _COMMIT.fullmatch(commit) or ".." in model.revision.split("/"):
-        raise DownloadError(
+        raise DownloadFailed(
             f"{model.hub_id}: the hub's list of files has no checksums we can read. Try again, or "
             "download the files with another program and drop them here."
         )
@@ -343,8 +335,35 @@ def _publish(repository: Path, plan: DownloadPlan) -> Path:
         reference = repository / "refs" / plan.model.revision
         reference.parent.mkdir(parents=True, exist_ok=True)
         reference.write_text(plan.commit)
-    ggufs = [file.name for file in plan.files if file.name.lower().endswith(".gguf")]
-    return snapshot / ggufs[0] if ggufs else snapshot
+    return _to_load(snapshot, plan.files)
+
+
+def cached(hub: Hub, model: HubModel, *, heads: bool = False) -> Path | None:
+    """The folder or GGUF file in the cache, None when it is not there.
+
+    Whether a folder has all of its shards is not looked at. ChoiceNeededError as above.
+    """
+    repository = hub.repository(model.hub_id)
+    reference = repository / "refs" / model.revision
+    commit = reference.read_text().strip() if reference.is_file() else model.revision
+    snapshot = repository / "snapshots" / commit
+    here = [path for path in snapshot.rglob("*") if path.is_file()]
+    listed = [
+        HubFile(path.relative_to(snapshot).as_posix(), path.stat().st_size, "", None)
+        for path in here
+    ]
+    try:
+        return _to_load(snapshot, needed_files(listed, model, heads=heads))
+    except ChoiceNeededError:
+        raise
+    except DownloadFailed:
+        return None
+
+
+def _to_load(snapshot: Path, files: tuple[HubFile, ...]) -> Path:
+    """The GGUF file that stands first, else the folder."""
+    first = files[0].name
+    return snapshot / first if first.lower().endswith(".gguf") else snapshot
 
 
 def _existing(folder: Path) -> Path:

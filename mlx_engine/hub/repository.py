@@ -3,32 +3,48 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from mlx_engine.hub.weight_files import GGUF, SAFETENSORS, UNSAFE, shard_of
+from mlx_engine.values.errors import DownloadFailed
+from mlx_engine.values.words import size_words
 
 HOSTS = ("huggingface.co", "www.huggingface.co", "hf.co")
 _PART = r"[A-Za-z0-9][\w.-]{0,95}"
-_ID = re.compile(rf"{_PART}/{_PART}", re.ASCII)
+_ID = re.compile(rf"({_PART}/{_PART})(?::([\w./-]{{1,200}}))?", re.ASCII)
+_QUANTISATION = re.compile(
+    r"(?<![A-Za-z0-9_])((?:UD-)?(?:[IT]?Q\d\w*|BF16|F16|F32|MXFP4\w*))(?![A-Za-z0-9])",
+    re.ASCII | re.IGNORECASE,
+)
+_IN_WORDS = 12
+"""Choices that a message lists."""
+
 _NO_MODELS = ("datasets", "spaces", "docs", "blog", "papers", "collections", "api", "models")
 
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """A model on the hub. revision: branch, tag or commit. file: one file of it, None for all."""
+    """A model on the hub. revision: branch, tag or commit. file: one file of it, None for all.
+
+    quantisation: which of several GGUF models is meant, as their names say it ("Q4_K_M").
+    """
 
     hub_id: str
     revision: str = "main"
     file: str | None = None
+    quantisation: str | None = None
 
 
 def read_hub_link(text: str) -> HubModel | str | None:
-    """The model that `org/name` or a link names; a sentence when the link leads to something
-    else on the hub; None when the text is neither.
+    """The model that `org/name`, `org/name:Q4_K_M` or a link names; a sentence when the link leads
+    to something else on the hub; None when the text is neither.
+
+    Behind the colon a file of the repository may stand as well.
     """
     text = text.strip()
-    if _ID.fullmatch(text):
-        return HubModel(text)
+    if named := _ID.fullmatch(text):
+        return _named(named)
     try:
         link = urlsplit(text if "//" in text else f"https://{text}")
         host = (link.hostname or "").lower()
@@ -39,13 +55,22 @@ def read_hub_link(text: str) -> HubModel | str | None:
     return _of_path([unquote(part) for part in link.path.split("/") if part])
 
 
+def _named(found: re.Match[str]) -> HubModel:
+    """The parts of `_ID`."""
+    hub_id, chosen = found[1], found[2]
+    if chosen is not None and chosen.lower().endswith(GGUF):
+        return HubModel(hub_id, file=chosen)
+    return HubModel(hub_id, quantisation=chosen)
+
+
 def _of_path(parts: list[str]) -> HubModel | str:
     hub_id = "/".join(parts[:2])
-    if len(parts) < 2 or parts[0] in _NO_MODELS or not _ID.fullmatch(hub_id):
+    named = _ID.fullmatch(hub_id)
+    if named is None or parts[0] in _NO_MODELS:
         return "This link does not lead to a model: open the model's page and take its address."
     kind, revision, file = parts[2:3], "/".join(parts[3:4]), "/".join(parts[4:])
     if not revision or ".." in parts:
-        return HubModel(hub_id)
+        return _named(named)
     if kind in (["blob"], ["resolve"]):
         return HubModel(hub_id, revision, file or None)
     return HubModel(hub_id, revision if kind == ["tree"] else "main")
@@ -73,56 +98,100 @@ class HubFile:
 
 @dataclass(frozen=True, slots=True)
 class GgufChoice:
-    """One of several models in a repository. file: its first, or only, file; nbytes: of all."""
+    """One of several models in a repository. file: its first, or only, file; nbytes: of all.
+
+    label: its quantisation, where no other choice has the same; else the file.
+    """
 
     file: str
     nbytes: int
+    label: str
 
 
-class SeveralModelsError(Exception):
-    """The repository has several GGUF models, of which one must be chosen."""
+class ChoiceNeededError(DownloadFailed):
+    """There are several GGUF models, of which one must be chosen."""
 
-    def __init__(self, choices: tuple[GgufChoice, ...]) -> None:
-        super().__init__(f"It holds {len(choices)} GGUF models: choose one.")
+    def __init__(self, hub_id: str, choices: tuple[GgufChoice, ...]) -> None:
+        super().__init__(
+            f"{hub_id}: It holds {len(choices)} GGUF models: choose one, such as "
+            f"{hub_id}:{choices[0].label}. There are {_choice_words(choices)}."
+        )
         self.choices = choices
 
 
-class NoModelThereError(Exception):
-    """The repository has no weights we can take; the message says what it has."""
+def needed_files(
+    files: Iterable[HubFile], model: HubModel, *, heads: bool = False
+) -> tuple[HubFile, ...]:
+    """The weights and what belongs to them.
 
-
-def needed_files(files: Iterable[HubFile], only: str | None = None) -> tuple[HubFile, ...]:
-    """The weights and what belongs to them: `only` names one file of several models.
-
-    Raises NoModelThereError, SeveralModelsError.
+    heads: what is asked for are MTP heads: files that hold them by their name, else all weights.
+    Raises DownloadFailed, and ChoiceNeededError where several models are there.
     """
     everything = {file.name: file for file in files if _is_safe_name(file.name)}
-    if only is not None and only.lower().endswith(GGUF):
-        return _gguf_files(everything, only)
-    weights = [name for name in everything if _is_weight(name)]
-    if weights:
+    if model.file is not None and model.file.lower().endswith(GGUF):
+        return _gguf_files(everything, model, model.file, with_heads=not heads)
+    named_heads = [name for name in everything if _is_heads(name)] if heads else []
+    weights = [name for name in named_heads or everything if _is_weight(name)]
+    if weights and model.quantisation is None:
         return _folder_files(everything, weights)
-    ggufs = [name for name in everything if _is_model_gguf(name)]
-    if len(ggufs) == 1:
-        return _gguf_files(everything, ggufs[0])
-    if ggufs:
-        choices = _choices(everything, ggufs)
-        if len(choices) > 1:
-            raise SeveralModelsError(choices)
-        return _gguf_files(everything, choices[0].file if choices else ggufs[0])
-    if any(name.lower().endswith(UNSAFE) for name in everything):
-        raise NoModelThereError(
-            "Its weights are in a format that can run code when opened: take a version with "
-            ".safetensors files."
+    ggufs = named_heads or [name for name in everything if _is_model_gguf(name)]
+    choices = _choices(everything, [name for name in ggufs if name.lower().endswith(GGUF)])
+    if model.quantisation is not None and choices:
+        choices = _chosen(choices, model)
+    if len(choices) > 1:
+        raise ChoiceNeededError(model.hub_id, choices)
+    if choices or ggufs:
+        file = choices[0].file if choices else ggufs[0]
+        return _gguf_files(everything, model, file, with_heads=not heads)
+    if model.quantisation is not None and weights:
+        raise DownloadFailed(
+            f"{model.hub_id}: it holds no GGUF models to choose from, but .safetensors: leave out "
+            f":{model.quantisation}."
         )
-    raise NoModelThereError("It holds no weights, neither .safetensors nor .gguf.")
+    if any(name.lower().endswith(UNSAFE) for name in everything):
+        raise DownloadFailed(
+            f"{model.hub_id}: Its weights are in a format that can run code when opened: take a "
+            "version with .safetensors files."
+        )
+    raise DownloadFailed(f"{model.hub_id}: It holds no weights, neither .safetensors nor .gguf.")
 
 
 def _choices(everything: dict[str, HubFile], ggufs: list[str]) -> tuple[GgufChoice, ...]:
     """Smallest first; shards as one, and not at all when one is missing."""
-    whole = (name for name in ggufs if set(_shards(name)) <= set(everything))
+    whole = [name for name in ggufs if set(_shards(name)) <= set(everything)]
     sizes = {name: sum(everything[part].nbytes for part in _shards(name)) for name in whole}
-    return tuple(GgufChoice(name, sizes[name]) for name in sorted(sizes, key=lambda n: sizes[n]))
+    labels = {name: _quantisation(name) for name in whole}
+    common = {label for label in labels.values() if list(labels.values()).count(label) > 1}
+    return tuple(
+        GgufChoice(name, sizes[name], name if labels[name] in common else labels[name] or name)
+        for name in sorted(sizes, key=lambda name: (sizes[name], name))
+    )
+
+
+def _quantisation(name: str) -> str | None:
+    """As a file is named: "Q4_K_M" of `m-Q4_K_M-00001-of-00002.gguf`; None where it is not said."""
+    shard, plain = shard_of(name), PurePosixPath(name)
+    found = _QUANTISATION.findall(plain.name if shard is None else PurePosixPath(shard.stem).name)
+    return str(found[-1]) if found else None
+
+
+def _chosen(choices: tuple[GgufChoice, ...], model: HubModel) -> tuple[GgufChoice, ...]:
+    """Those of a quantisation; DownloadFailed lists them all where there is none of it."""
+    wanted = str(model.quantisation).lower()
+    own = {choice: (_quantisation(choice.file) or choice.file).lower() for choice in choices}
+    exact = tuple(choice for choice in choices if own[choice] == wanted)
+    found = exact or tuple(c for c in choices if own[c].removeprefix("ud-") == wanted)
+    if not found:
+        raise DownloadFailed(
+            f"{model.hub_id}: it has no {model.quantisation}. There are {_choice_words(choices)}."
+        )
+    return found
+
+
+def _choice_words(choices: tuple[GgufChoice, ...]) -> str:
+    told = [f"{choice.label} ({size_words(choice.nbytes)})" for choice in choices]
+    more = f" and {len(told) - _IN_WORDS} larger ones" if len(told) > _IN_WORDS else ""
+    return ", ".join(told[:_IN_WORDS]) + more
 
 
 def _shards(name: str) -> list[str]:
@@ -139,11 +208,30 @@ def _folder_files(everything: dict[str, HubFile], weights: list[str]) -> tuple[H
     return tuple(everything[name] for name in sorted(wanted))
 
 
-def _gguf_files(everything: dict[str, HubFile], name: str) -> tuple[HubFile, ...]:
+def _gguf_files(
+    everything: dict[str, HubFile], model: HubModel, name: str, *, with_heads: bool
+) -> tuple[HubFile, ...]:
+    """All shards, and the file of MTP heads beside them: of the same quantisation, or the largest.
+
+    The model's first file stands first.
+    """
     names = _shards(name)
     missing = next((n for n in names if n not in everything), None)
     if missing is not None:
-        raise NoModelThereError(f"It has no file {missing}: take another one.")
+        raise DownloadFailed(f"{model.hub_id}: It has no file {missing}: take another one.")
+    folder, label = PurePosixPath(name).parent, _quantisation(name)
+    beside = [
+        heads
+        for heads in everything
+        if _is_heads(heads)
+        and heads.lower().endswith(GGUF)
+        and PurePosixPath(heads).parent == folder
+        and heads not in names
+    ]
+    if with_heads and beside:
+        names.append(
+            max(beside, key=lambda n: (_quantisation(n) == label, everything[n].nbytes, n))
+        )
     return tuple(everything[n] for n in names)
 
 
@@ -153,10 +241,17 @@ def _is_weight(name: str) -> bool:
     return file.endswith(SAFETENSORS) and folder in ("", "mtp")
 
 
+def _is_heads(name: str) -> bool:
+    """A file of MTP heads by its name, at the top, in mtp/ or beside a GGUF."""
+    folder, _, file = name.rpartition("/")
+    ending = file.lower().endswith((GGUF, SAFETENSORS))
+    return ending and (file.lower().startswith("mtp") or folder == "mtp")
+
+
 def _is_model_gguf(name: str) -> bool:
-    shard, file = shard_of(name), name.rpartition("/")[2]
+    shard, file = shard_of(name), name.rpartition("/")[2].lower()
     is_first = shard is None or shard.number == 1
-    return name.lower().endswith(GGUF) and is_first and not file.lower().startswith("mmproj")
+    return file.endswith(GGUF) and is_first and not file.startswith(("mmproj", "mtp"))
 
 
 def _is_safe_name(name: str) -> bool:

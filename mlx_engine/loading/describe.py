@@ -6,7 +6,13 @@ from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
-from mlx_engine.loading.find import ModelFiles, locate_model, read_json_object
+from mlx_engine.loading.find import (
+    FromHub,
+    ModelFiles,
+    locate_heads,
+    locate_model,
+    read_json_object,
+)
 from mlx_engine.loading.fp8 import bytes_in_file
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.headers import ModelHeaders, keep_blocks, read_headers
@@ -295,7 +301,10 @@ _HALF, _FLOAT = 2, 4
 
 
 def inspect_model(
-    path: str | Path | None, built_in: Path, heads: Path | None = None
+    path: str | Path | None,
+    built_in: Path,
+    heads: Path | None = None,
+    hub: FromHub | None = None,
 ) -> ModelDescription:
     """What would be loaded from `path` (None: from `built_in`), with Metal; for GGUF also without.
 
@@ -303,7 +312,8 @@ def inspect_model(
 
     Raises EngineError.
     """
-    headers, options = read_headers(locate_model(path, built_in), heads), LoadOptions(heads=heads)
+    files, options = locate_model(path, built_in, hub), LoadOptions(heads=heads)
+    headers = read_headers(files, locate_heads(heads, hub))
     with_metal = describe(keep_blocks(headers, _every_kernel), options, _HALF)
     if headers.gguf is None:
         return with_metal

@@ -8,7 +8,7 @@ from typing import Literal
 import mlx.core as mx
 
 from mlx_engine.loading.arrays import cast_floats, evaluate_arrays
-from mlx_engine.loading.find import ModelFiles, locate_model, read_json_object
+from mlx_engine.loading.find import FromHub, ModelFiles, locate_model, read_json_object
 from mlx_engine.loading.fp8 import join_fp8
 from mlx_engine.loading.headers import read_headers
 from mlx_engine.loading.load import LoadedModel, load_model, read_text_parts
@@ -24,7 +24,7 @@ from mlx_engine.models.drafters.target import draft_target
 from mlx_engine.models.library.gemma4 import Gemma4Adapter
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.text.tokenizer import first_difference
-from mlx_engine.values.errors import BadModelFile, BadOption, EngineError, Reason
+from mlx_engine.values.errors import BadModelFile, BadOption, EngineError, LoadStopped, Reason
 from mlx_engine.values.options import LoadOptions
 
 DrafterKind = Literal["eagle3", "gemma4-assistant", "dflash"]
@@ -174,22 +174,26 @@ class _Misfit:
 DraftModel = _WholeModel | _Drafter | _Misfit
 
 
-def open_draft_model(place: str | Path, options: LoadOptions, target: LoadedModel) -> DraftModel:
+def open_draft_model(
+    place: str | Path, options: LoadOptions, target: LoadedModel, hub: FromHub | None = None
+) -> DraftModel:
     """The draft model at `place`, not read yet.
 
     One that cannot be read, or does not fit the target, raises EngineError, or is passed over with
     a reason when `draft_misfit` is "plain".
     """
     try:
-        return _checked(place, target)
+        return _checked(place, target, hub)
+    except LoadStopped:
+        raise
     except EngineError as error:
         if options.draft_misfit == "refuse":
             raise
         return _Misfit(Reason("draft-model-misfit", str(error)))
 
 
-def _checked(place: str | Path, target: LoadedModel) -> DraftModel:
-    files = locate_model(place, Path())
+def _checked(place: str | Path, target: LoadedModel, hub: FromHub | None) -> DraftModel:
+    files = locate_model(place, Path(), hub)
     drafter = read_drafter(files)
     return _whole_model(files, place, target) if drafter is None else _Drafter(drafter, target)
 

@@ -1,23 +1,24 @@
 """Where a model is: a path, a folder of files, one GGUF or a hub id -> its files."""
 
 import json
-import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from mlx_engine.hub.download import Hub, cached, download, plan_download
+from mlx_engine.hub.repository import HubModel, read_hub_link
+from mlx_engine.hub.weight_files import UNSAFE, shard_of
 from mlx_engine.values.errors import (
     BadModelFile,
-    EngineError,
+    HeadsOnly,
+    LoadStopped,
     ModelNotFound,
     UnsafeModelFile,
     UnsupportedModel,
 )
 
-UNSAFE_ENDINGS = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
-_GGUF_PART = re.compile(r"-(\d{5})-of-\d{5}\.gguf", re.IGNORECASE)
-_NUMBERED = re.compile(r"(.*)\d{5}-of-(\d{5})\.safetensors")
 _LARGEST_JSON = 50_000_000
 
 
@@ -48,10 +49,10 @@ def read_folder(root: Path) -> ModelFiles:
     own = [name for name in safe if not name.startswith("mtp")]
     own = [name for name in own if name.startswith("model")] or own
     shards = _indexed_shards(root, names) or _complete(root, own)
-    if not shards:
-        return _without_safetensors(root, names)
     if (root / "mtp").is_dir():
         heads += safetensors_in(root / "mtp")
+    if not shards:
+        return _without_safetensors(root, names, bool(heads))
     beside = tuple(path for path in heads if path not in shards)
     return ModelFiles(root, "folder", shards, root / "config.json", beside)
 
@@ -127,10 +128,9 @@ def _indexed_shards(root: Path, names: list[str]) -> tuple[Path, ...]:
 def _complete(root: Path, names: list[str]) -> tuple[Path, ...]:
     """These files, and BadModelFile when they are numbered and a number is missing."""
     for name in names:
-        if numbered := _NUMBERED.fullmatch(name):
-            stem, count = numbered[1], numbered[2]
-            for number in range(1, int(count) + 1):
-                _existing(root / f"{stem}{number:05}-of-{count}.safetensors", name)
+        if (shard := shard_of(name)) is not None:
+            for number in range(1, shard.total + 1):
+                _existing(root / shard.name(number), name)
     return tuple(root / name for name in names)
 
 
@@ -148,97 +148,111 @@ def _is_gguf_head(name: str) -> bool:
 
 def _is_gguf_model(name: str) -> bool:
     """Of a model in parts only the first is opened; heads and vision parts are no models."""
-    part = _GGUF_PART.search(name)
+    shard = shard_of(name)
     beside = name.lower().startswith(("mtp", "mmproj"))
-    return name.lower().endswith(".gguf") and not beside and (part is None or int(part[1]) == 1)
+    return name.lower().endswith(".gguf") and not beside and (shard is None or shard.number == 1)
 
 
-def _without_safetensors(root: Path, names: list[str]) -> ModelFiles:
+def _without_safetensors(root: Path, names: list[str], has_heads: bool) -> ModelFiles:
     ggufs = [name for name in names if _is_gguf_model(name)]
     if len(ggufs) == 1:
         return gguf_file(root / ggufs[0])
     if ggufs:
         raise ModelNotFound(f"{root}: holds {len(ggufs)} GGUF files; open one of them.")
-    unsafe = [name for name in names if name.lower().endswith(UNSAFE_ENDINGS)]
+    unsafe = [name for name in names if name.lower().endswith(UNSAFE)]
     if unsafe:
         raise unsafe_file(root / unsafe[0])
+    if has_heads or any(map(_is_gguf_head, names)):
+        raise HeadsOnly(
+            f"{root}: holds MTP heads only. Open the model they belong to and give them as its "
+            "heads."
+        )
     raise ModelNotFound(
         f"{root}: no model in this folder. It needs config.json and .safetensors files."
     )
 
 
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[\w.-]{1,96}")
-_WANTED = ["*.safetensors", "*.json", "*.jinja", "*.txt"]
+@dataclass(frozen=True, slots=True)
+class FromHub:
+    """Gets what a hub id or a link names, from the cache where all of it is there.
 
-
-def download_from_hub(hub_id: str, cache: Path | None = None) -> Path:
-    """The folder of `hub_id`, downloaded unless the cache has all of it.
-
-    cache: another place than the hub's own for the files. ModelNotFound when neither works.
+    hub: None for that of this user. on_progress gets bytes here and in all while files come, and
+    when stop() is true LoadStopped is raised; what has come is kept for the next time.
     """
-    cached = cached_folder(hub_id, cache)
-    return cached if cached is not None else _download(hub_id, cache)
 
+    hub: Hub | None = None
+    on_progress: Callable[[int, int], None] | None = None
+    stop: Callable[[], bool] | None = None
 
-def cached_folder(hub_id: str, cache: Path | None = None) -> Path | None:
-    """The folder of `hub_id` in the cache, None when it is not there or not complete."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+    def model(self, name: str) -> ModelFiles:
+        """Raises DownloadFailed, and what `locate_model` raises."""
+        model, hub = self._named(name), self.hub or Hub.of_this_user()
+        with suppress(BadModelFile, UnsafeModelFile):
+            here = cached(hub, model)
+            files = None if here is None else _at(here)
+            if files is not None and files.config.is_file():
+                return files
+        return _at(self._fetched(hub, model, heads=False))
 
-    try:
-        folder = Path(snapshot_download(hub_id, cache_dir=cache, local_files_only=True))
-        complete = read_folder(folder).config.is_file()
-    except (LocalEntryNotFoundError, HFValidationError, EngineError):
-        return None
-    return folder if complete else None
+    def heads(self, name: str) -> Path:
+        """A file, or a folder, with MTP heads in it. Raises DownloadFailed."""
+        model, hub = self._named(name), self.hub or Hub.of_this_user()
+        return cached(hub, model, heads=True) or self._fetched(hub, model, heads=True)
 
-
-def _download(hub_id: str, cache: Path | None) -> Path:
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(snapshot_download(hub_id, cache_dir=cache, allow_patterns=_WANTED))
-    except Exception as error:  # whatever the client raises, the remedy is the same
-        first_line = str(error).strip().partition("\n")[0]
+    def _named(self, name: str) -> HubModel:
+        found = read_hub_link(name)
+        if isinstance(found, HubModel):
+            return found
         raise ModelNotFound(
-            f"{hub_id}: neither a folder here, nor in the hub's cache, nor to be downloaded "
-            f"({first_line}). Check the name and the connection, or give the path of a folder."
-        ) from error
+            f"{name}: no such file or folder. Give a model folder, a file in one, or a hub id "
+            "such as Qwen/Qwen3.5-0.8B or org/model-GGUF:Q4_K_M."
+            if found is None
+            else f"{name}: {found}"
+        )
+
+    def _fetched(self, hub: Hub, model: HubModel, *, heads: bool) -> Path:
+        def told(done: int, total: int) -> None:
+            if self.stop is not None and self.stop():
+                raise LoadStopped(f"{model.hub_id}: the download was stopped; what came is kept.")
+            if self.on_progress is not None:
+                self.on_progress(done, total)
+
+        return download(hub, plan_download(hub, model, heads=heads), told)
 
 
-def locate_model(
-    path: str | Path | None,
-    built_in: Path,
-    download: Callable[[str], Path] = download_from_hub,
-) -> ModelFiles:
-    """The files of a model folder, of the folder a given file lies in, or of a hub id.
+def locate_model(path: str | Path | None, built_in: Path, hub: FromHub | None = None) -> ModelFiles:
+    """The files of a model folder, of the folder a given file lies in, or of what the hub has.
 
-    None is the built-in model. download gets a hub id and returns a folder; it is asked only when
-    there is no such path here. Raises ModelNotFound, BadModelFile, UnsafeModelFile.
+    None is the built-in model. hub: asked only when there is no such path here. Raises
+    ModelNotFound, BadModelFile, UnsafeModelFile.
     """
     if path is None:
         return read_folder(built_in)
     try:
         place = Path(path).expanduser()
-        if place.is_dir():
-            return read_folder(place)
-        if place.is_file():
-            return _folder_of(place)
+        if place.exists():
+            return _at(place)
     except (OSError, RuntimeError, ValueError) as error:
         raise ModelNotFound(f"{path}: cannot be opened ({error}).") from error
-    if _HUB_ID.fullmatch(str(path)):
-        return read_folder(download(str(path)))
-    raise ModelNotFound(
-        f"{path}: no such file or folder. Give a model folder, a file in one, or a hub id "
-        "such as Qwen/Qwen3.5-0.8B."
-    )
+    return (hub or FromHub()).model(str(path))
+
+
+def locate_heads(place: Path | None, hub: FromHub | None = None) -> Path | None:
+    """Where MTP heads lie that were asked for, fetched from the hub when they are not here."""
+    if place is None or place.exists() or not isinstance(read_hub_link(str(place)), HubModel):
+        return place
+    return (hub or FromHub()).heads(str(place))
+
+
+def _at(place: Path) -> ModelFiles:
+    return read_folder(place) if place.is_dir() else _folder_of(place)
 
 
 def _folder_of(file: Path) -> ModelFiles:
     ending = file.suffix.lower()
     if ending == ".gguf":
         return gguf_file(file)
-    if ending in UNSAFE_ENDINGS:
+    if ending in UNSAFE:
         raise unsafe_file(file)
     if ending in (".safetensors", ".json"):
         return read_folder(file.parent)

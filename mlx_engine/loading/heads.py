@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from mlx_engine.hub.weight_files import UNSAFE
 from mlx_engine.loading.assembled_tensors import assemble
 from mlx_engine.loading.find import (
-    UNSAFE_ENDINGS,
     ModelFiles,
     safetensors_in,
     unsafe_file,
@@ -177,7 +177,7 @@ def _files_at(place: Path) -> tuple[Path, ...]:
         return safetensors_in(place) or (safetensors_in(inner) if inner.is_dir() else ())
     if not place.is_file():
         raise ModelNotFound(f"{place}: no such file or folder to take MTP heads from.")
-    if place.suffix.lower() in UNSAFE_ENDINGS:
+    if place.suffix.lower() in UNSAFE:
         raise unsafe_file(place)
     if place.suffix.lower() not in (".safetensors", ".gguf"):
         raise UnsupportedModel(f"{place}: heads are read from .safetensors or .gguf, or a folder.")

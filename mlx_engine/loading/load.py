@@ -10,7 +10,7 @@ import mlx.core as mx
 from metal_kernels.choice import NO_KERNELS, Kernels, Work
 from mlx_engine.loading.arrays import Progress, Stop, cast_floats, element_bytes, evaluate_arrays
 from mlx_engine.loading.describe import describe
-from mlx_engine.loading.find import ModelFiles, locate_model
+from mlx_engine.loading.find import FromHub, ModelFiles, locate_heads, locate_model
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.headers import ModelHeaders, keep_blocks, read_headers
 from mlx_engine.loading.heads import HeadTensors
@@ -73,16 +73,17 @@ def load_model(
     on_progress: Progress | None = None,
     stop: Stop | None = None,
     kernels: Kernels = NO_KERNELS,
+    hub: FromHub | None = None,
 ) -> LoadedModel:
     """Load from files, a path or a hub id; None for the model at `built_in`.
 
-    kernels: those that layers may use.
+    kernels: those that layers may use. hub: gets what is not here.
 
     on_progress gets bytes done and in all; when stop() is true the load ends with LoadStopped.
     What cannot be right is found before the first weight is read. Raises EngineError.
     """
-    files = source if isinstance(source, ModelFiles) else locate_model(source, built_in)
-    headers = _as_kernels_read(read_headers(files, options.heads), kernels)
+    files = source if isinstance(source, ModelFiles) else locate_model(source, built_in, hub)
+    headers = _as_kernels_read(read_headers(files, locate_heads(options.heads, hub)), kernels)
     metal = mx.metal.is_available()
     description = describe(headers, options, element_bytes(headers.config, metal=metal))
     tokenizer, template = read_text_parts(headers)

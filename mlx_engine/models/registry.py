@@ -18,7 +18,7 @@ from mlx_engine.models.families.step3p5 import Step3p5
 from mlx_engine.models.family import Family
 from mlx_engine.models.library.family import LibraryFamily, module_of
 from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.values.errors import UnsupportedModel
+from mlx_engine.values.errors import HeadsOnly, UnsupportedModel
 
 FAMILIES: dict[str, type[SpecFamily]] = {
     "qwen3_5": Qwen35,
@@ -70,7 +70,7 @@ def family_for(model_type: str) -> Family:
     if model_type in FAMILIES:
         return FAMILIES[model_type](model_type)
     if model_type.endswith("_mtp"):
-        raise UnsupportedModel(
+        raise HeadsOnly(
             f"model_type {model_type!r}: these files hold MTP heads only. Open the model they "
             "belong to and give them as its heads."
         )

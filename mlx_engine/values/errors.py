@@ -2,9 +2,11 @@
 
 EngineError
 ├── ModelNotFound          no such path, or a folder without a model in it
+│   └── DownloadFailed     what the hub does not have, does not give, or has several of
 ├── BadModelFile           truncated, corrupt, or tensors that do not fit the config
 │   └── UnsafeModelFile    a format that can run code when opened (.bin, .pt, pickle)
 ├── UnsupportedModel       a sound file of an architecture or format we cannot run
+│   └── HeadsOnly          MTP heads, which run with the model they belong to
 ├── BadTokenizer           tokenizer missing, broken, or of another model
 ├── BadChatTemplate        a template that fails, never ends or reaches outside its sandbox
 ├── BadOption              a setting out of range
@@ -42,6 +44,10 @@ class ModelNotFound(EngineError):
     """There is no model at the given place."""
 
 
+class DownloadFailed(ModelNotFound):
+    """The hub does not have the model, does not give it, or has several of its name."""
+
+
 class BadModelFile(EngineError):
     """A model file is damaged or contradicts its config."""
 
@@ -52,6 +58,10 @@ class UnsafeModelFile(BadModelFile):
 
 class UnsupportedModel(EngineError):
     """The file is sound but this engine cannot run it."""
+
+
+class HeadsOnly(UnsupportedModel):
+    """The file holds MTP heads and no model: it is opened as heads of another."""
 
 
 class BadTokenizer(EngineError):

@@ -65,15 +65,26 @@ class FakeOutside:
         *,
         options: LoadOptions | None = None,
         on_progress: Callable[[int, int], None] | None = None,
+        on_download: Callable[[int, int], None] | None = None,
     ) -> ScriptedEngine:
         self.asked.append((path, options))
+        if on_download is not None and path is not None and path.startswith("hub/"):
+            on_download(300, 900)
         if self.error is not None:
             raise self.error
         if on_progress is not None:
             on_progress(500, 1000)
         return self.engine
 
-    def inspect(self, path: str | None = None, *, heads: Path | None = None) -> ModelDescription:
+    def inspect(
+        self,
+        path: str | None = None,
+        *,
+        heads: Path | None = None,
+        on_download: Callable[[int, int], None] | None = None,
+    ) -> ModelDescription:
+        if on_download is not None and path is not None and path.startswith("hub/"):
+            on_download(300, 900)
         self.asked.append((path, LoadOptions(heads=heads)))
         if self.error is not None:
             raise self.error

@@ -20,7 +20,7 @@ from mlx_engine.loading.gguf.qwen35 import Qwen3NextGguf, Qwen35Gguf, Qwen35MoeG
 from mlx_engine.loading.gguf.windowed import Mimo2Gguf, Step35Gguf
 from mlx_engine.loading.safetensors import TensorInfo
 from mlx_engine.models.specs import Shape
-from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+from mlx_engine.values.errors import BadModelFile, HeadsOnly, UnsupportedModel
 
 ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
     "qwen35": Qwen35Gguf,
@@ -81,7 +81,7 @@ def check_trunk(
     """BadModelFile when the trunk lacks a tensor or has one of another shape."""
     path = model.file.path
     if not any(name.removeprefix("model.").startswith("layers.0.") for name in trunk):
-        raise UnsupportedModel(
+        raise HeadsOnly(
             f"{path}: holds no layers of a model, perhaps MTP heads only. Open the model they "
             "belong to and give them as its heads."
         )

@@ -11,15 +11,14 @@ from fake_hub import COMMIT, FakeHub, git_id, serving
 
 from mlx_engine.hub.download import (
     SPARE_BYTES,
-    ChoiceNeededError,
-    DownloadError,
     DownloadPlan,
     Hub,
     download,
     plan_download,
 )
-from mlx_engine.hub.repository import HubModel
-from mlx_engine.loading.find import cached_folder
+from mlx_engine.hub.repository import ChoiceNeededError, HubModel
+from mlx_engine.loading.find import FromHub
+from mlx_engine.values.errors import DownloadFailed
 
 MODEL = HubModel("org/small")
 WEIGHTS = bytes(range(256)) * 20_000  # five pieces of a megabyte
@@ -75,7 +74,7 @@ def test_the_plan_knows_files_and_sizes_before_anything_is_fetched(hub: Hub) -> 
 def test_all_that_is_needed_arrives_and_the_engine_finds_it(hub: Hub) -> None:
     folder = fetched(hub)
     assert contents(folder) == {name: FILES[name] for name in WANTED}
-    assert cached_folder("org/small", hub.cache) == folder
+    assert FromHub(replace(hub, endpoint="http://127.0.0.1:9")).model("org/small").root == folder
 
 
 def test_progress_grows_to_the_whole(hub: Hub) -> None:
@@ -97,7 +96,7 @@ def test_a_second_download_fetches_nothing(hub: Hub, fake: FakeHub) -> None:
 
 def test_a_cut_download_goes_on_where_it_stopped(hub: Hub, fake: FakeHub) -> None:
     fake.cut_at["model.safetensors"] = 3 * 2**20
-    with pytest.raises(DownloadError, match="goes on where it stopped"):
+    with pytest.raises(DownloadFailed, match="goes on where it stopped"):
         fetched(hub)
     assert not (hub.repository("org/small") / "snapshots").exists()
     have = plan_download(hub, MODEL).have_bytes
@@ -125,7 +124,7 @@ def test_a_stopped_download_goes_on_where_it_stopped(hub: Hub, fake: FakeHub) ->
 
 def test_a_server_that_cannot_resume_sends_it_again(hub: Hub, fake: FakeHub) -> None:
     fake.no_ranges, fake.cut_at["model.safetensors"] = True, 2 * 2**20
-    with pytest.raises(DownloadError):
+    with pytest.raises(DownloadFailed):
         fetched(hub)
     assert contents(fetched(hub))["model.safetensors"] == WEIGHTS
 
@@ -142,7 +141,7 @@ def test_files_too_large_for_one_request_come_another_way(
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
 def test_damaged_files_are_thrown_away(hub: Hub, fake: FakeHub, name: str) -> None:
     fake.garbled.add(name)
-    with pytest.raises(DownloadError, match=f"{name} arrived damaged"):
+    with pytest.raises(DownloadFailed, match=f"{name} arrived damaged"):
         fetched(hub)
     assert not list((hub.repository("org/small") / "blobs").glob("*.incomplete"))
     assert contents(fetched(hub))[name] == FILES[name]
@@ -150,11 +149,11 @@ def test_damaged_files_are_thrown_away(hub: Hub, fake: FakeHub, name: str) -> No
 
 def test_a_damaged_part_is_noticed_at_the_end(hub: Hub, fake: FakeHub) -> None:
     fake.cut_at["model.safetensors"] = 2 * 2**20
-    with pytest.raises(DownloadError):
+    with pytest.raises(DownloadFailed):
         fetched(hub)
     (part,) = (hub.repository("org/small") / "blobs").glob("*.incomplete")
     part.write_bytes(b"x" * part.stat().st_size)
-    with pytest.raises(DownloadError, match="damaged"):
+    with pytest.raises(DownloadFailed, match="damaged"):
         fetched(hub)
     assert contents(fetched(hub))["model.safetensors"] == WEIGHTS
 
@@ -178,7 +177,7 @@ def test_a_full_disk_is_seen_before_the_first_byte(
     )
     tight = plan_download(hub, MODEL)
     assert not tight.fits
-    with pytest.raises(DownloadError, match="Make room first"):
+    with pytest.raises(DownloadFailed, match="Make room first"):
         download(hub, tight)
     assert not fake.sent
 
@@ -205,7 +204,7 @@ def test_refusals_have_words(hub: Hub, fake: FakeHub, model: HubModel, words: st
         "org/ggufs": {"a-Q4.gguf": b"GGUFa", "b-Q8.gguf": b"GGUFb", "mmproj-f16.gguf": b"GGUF"},
         "org/half": {"x-00001-of-00002.gguf": b"GGUF"},
     }
-    with pytest.raises(DownloadError, match=words) as refused:
+    with pytest.raises(DownloadFailed, match=words) as refused:
         plan_download(hub, model)
     assert str(refused.value).startswith(model.hub_id)
 
@@ -241,23 +240,23 @@ def test_several_ggufs_are_a_choice_with_sizes_and_shards_are_one(hub: Hub, fake
 def test_no_connection_in_words(tmp_path: Path) -> None:
     with serving(FakeHub()) as gone:
         hub = Hub(tmp_path, gone.endpoint, token=False)
-    with pytest.raises(DownloadError, match=r"org/small: no connection to the hub"):
+    with pytest.raises(DownloadFailed, match=r"org/small: no connection to the hub"):
         plan_download(hub, MODEL)
 
 
 def test_an_error_of_the_hub_in_words(hub: Hub, fake: FakeHub) -> None:
     plan = plan_download(hub, MODEL)
     fake.status = 418
-    with pytest.raises(DownloadError, match="the hub answered with error 418"):
+    with pytest.raises(DownloadFailed, match="the hub answered with error 418"):
         download(hub, plan)
 
 
 def test_names_that_lead_out_of_the_cache_are_not_taken(hub: Hub, fake: FakeHub) -> None:
     for name in ("../../../../evil.gguf", "/evil.gguf", "a\\evil.gguf"):
         fake.repositories["org/evil"] = {name: b"GGUF"}
-        with pytest.raises(DownloadError, match="no weights"):
+        with pytest.raises(DownloadFailed, match="no weights"):
             plan_download(hub, HubModel("org/evil"))
-        with pytest.raises(DownloadError, match="has no file"):
+        with pytest.raises(DownloadFailed, match="has no file"):
             plan_download(hub, HubModel("org/evil", file=name))
 
 
@@ -265,7 +264,7 @@ def test_checksums_that_are_none_are_refused(
     hub: Hub, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fake_hub.git_id", lambda data: "../../evil")
-    with pytest.raises(DownloadError, match="no checksums"):
+    with pytest.raises(DownloadFailed, match="no checksums"):
         plan_download(hub, MODEL)
 
 

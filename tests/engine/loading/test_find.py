@@ -3,10 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from mlx_engine.loading.find import cached_folder, download_from_hub, locate_model
+from mlx_engine.hub.download import Hub
+from mlx_engine.loading.find import FromHub, locate_model
 from mlx_engine.loading.headers import read_headers
 from mlx_engine.values.errors import (
     BadModelFile,
+    DownloadFailed,
+    HeadsOnly,
     ModelNotFound,
     UnsafeModelFile,
     UnsupportedModel,
@@ -20,8 +23,8 @@ def fill(folder: Path, *names: str) -> Path:
     return folder
 
 
-def no_download(hub_id: str) -> Path:
-    raise AssertionError(f"asked the hub for {hub_id}")
+no_download = FromHub(Hub(Path("/nowhere"), "http://127.0.0.1:9", token=False))
+"""A hub that nobody answers for."""
 
 
 def names(paths: tuple[Path, ...]) -> list[str]:
@@ -147,21 +150,6 @@ def test_empty_folder(tmp_path: Path) -> None:
         locate_model(tmp_path, tmp_path, no_download)
 
 
-def test_hub_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = fill(tmp_path / "got", "config.json", "model.safetensors")
-    asked = []
-
-    def download(hub_id: str) -> Path:
-        asked.append(hub_id)
-        return root
-
-    monkeypatch.chdir(tmp_path)
-    assert locate_model("Some-Org/model.v1_x", tmp_path, download).root == root
-    assert asked == ["Some-Org/model.v1_x"]
-    fill(tmp_path, "Some-Org/model.v1_x/config.json", "Some-Org/model.v1_x/model.safetensors")
-    assert locate_model("Some-Org/model.v1_x", tmp_path, no_download).root != root
-
-
 def fake_cache(cache: Path) -> Path:
     """A hub cache with one model in it, weights as links to blobs as the hub's client lays them."""
     repository = cache / "models--org--name"
@@ -174,13 +162,26 @@ def fake_cache(cache: Path) -> Path:
 
 def test_hub_cache_is_looked_at_first(tmp_path: Path) -> None:
     snapshot = fake_cache(tmp_path)
-    assert download_from_hub("org/name", tmp_path) == snapshot
-    files = locate_model("org/name", tmp_path, lambda hub_id: download_from_hub(hub_id, tmp_path))
-    assert files.shards == (snapshot / "model.safetensors",)
+    files = locate_model("org/name", tmp_path, FromHub(Hub(tmp_path, "http://127.0.0.1:9")))
+    assert (files.root, files.shards) == (snapshot, (snapshot / "model.safetensors",))
+
+
+def test_a_folder_here_goes_before_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    root = fill(tmp_path / "org" / "name", "config.json", "model.safetensors")
+    assert locate_model("org/name", tmp_path, no_download).root.resolve() == root.resolve()
 
 
 @pytest.mark.parametrize("lost", ["config.json", "model.safetensors"])
 def test_half_a_download_does_not_count_as_cached(tmp_path: Path, lost: str) -> None:
     (fake_cache(tmp_path) / lost).unlink()
-    assert cached_folder("org/name", tmp_path) is None
-    assert cached_folder("org/other", tmp_path) is None
+    hub = FromHub(Hub(tmp_path, "http://127.0.0.1:9", token=False))
+    for name in ("org/name", "org/other"):
+        with pytest.raises(DownloadFailed, match="no connection to the hub"):
+            locate_model(name, tmp_path, hub)
+
+
+@pytest.mark.parametrize("name", ["mtp.safetensors", "mtp-Q8_0.gguf"])
+def test_a_folder_of_heads_is_told_from_a_model(tmp_path: Path, name: str) -> None:
+    with pytest.raises(HeadsOnly, match="heads"):
+        locate_model(fill(tmp_path, "config.json", name), tmp_path, no_download)

@@ -19,7 +19,13 @@ from mlx_engine.loading.gguf.model import read_gguf_model
 from mlx_engine.loading.gguf.part import Placement, parts_of
 from mlx_engine.loading.gguf.types import block_types
 from mlx_engine.loading.load import load_model
-from mlx_engine.values.errors import BadModelFile, EngineError, LoadStopped, UnsupportedModel
+from mlx_engine.values.errors import (
+    BadModelFile,
+    EngineError,
+    HeadsOnly,
+    LoadStopped,
+    UnsupportedModel,
+)
 
 TOKENS = [5, 9, 200, 31, 77, 8, 150, 2, 2, 64]
 
@@ -174,7 +180,7 @@ def test_mutated_metadata_never_crash(tmp_path: Path) -> None:
 
 
 def test_heads_alone_are_no_model(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedModel, match="MTP heads only"):
+    with pytest.raises(HeadsOnly, match="MTP heads only"):
         mlx_engine.load(write_tiny_gguf(tmp_path / "mtp-m.gguf", heads="only"))
 
 
