@@ -17,6 +17,7 @@ import mlx.core as mx
 from metal_kernels.few_query_attention import takes
 from metal_kernels.kernel import Launcher
 from metal_kernels.key_value_formats import dense_cache
+from metal_kernels.stock import MLX, Stock
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 
 KernelName = Literal[
@@ -160,8 +161,8 @@ class Kernels:
     """The kernels of one machine and one wish; layers ask it when they are built.
 
     launcher: None where nothing can run kernels. exact: rows are to be exact. off: why a kernel is
-    not used at all, by name. measured: by name, what was timed. asked: all work that layers have
-    asked for so far, to tell in the end which kernels a model uses.
+    not used at all, by name. measured: by name, what was timed. stock: MLX's own operations. asked:
+    all work that layers have asked for so far, to tell in the end which kernels a model uses.
     """
 
     launcher: Launcher | None
@@ -169,6 +170,7 @@ class Kernels:
     chip: Chip = NO_CHIP
     off: Mapping[KernelName, str] = field(default_factory=dict)
     measured: Mapping[KernelName, tuple[Measured, ...]] = field(default_factory=dict)
+    stock: Stock = MLX
     asked: dict[KernelName, set[Work]] = field(default_factory=dict, compare=False)
 
     def has(self, name: KernelName) -> bool:

@@ -18,6 +18,7 @@ import mlx.core as mx
 from metal_kernels.choice import MOST_ROWS
 from metal_kernels.gated_delta_block import Rows, Steps, gated_delta_block
 from metal_kernels.kernel import Launcher
+from metal_kernels.stock import MLX, Stock
 from mlx_engine.cache.contract import LayerSnapshot
 
 
@@ -82,6 +83,7 @@ class StockSteps:
     """Steps to be taken again whole, by stock MLX."""
 
     inputs: DeltaInputs
+    stock: Stock = MLX
 
     @property
     def nbytes(self) -> int:
@@ -94,23 +96,26 @@ class StockSteps:
 
     def first(self, rows: int) -> "StockSteps":
         """The first `rows` of them."""
-        return StockSteps(self.inputs.first(rows))
+        return StockSteps(self.inputs.first(rows), self.stock)
 
     def settled(self, state: mx.array) -> mx.array:
         """The state after them."""
-        return _update(self.inputs.keys, self.inputs, state)[1]
+        return self.stock.delta_rule(self.inputs.keys, *self.inputs, state)[1]
 
 
+@dataclass(frozen=True, slots=True)
 class StockDelta:
     """`mx.fast.gated_delta_update`."""
+
+    stock: Stock = MLX
 
     def run(
         self, queries: mx.array, inputs: DeltaInputs, state: mx.array, replay: Replay | None
     ) -> DeltaBlock:
         """Take `replay` and then the block."""
         before = state if replay is None else replay.settled(state)
-        outputs, after = _update(queries, inputs, before)
-        return DeltaBlock(outputs, before, after, StockSteps(inputs))
+        outputs, after = self.stock.delta_rule(queries, *inputs, before)
+        return DeltaBlock(outputs, before, after, StockSteps(inputs, self.stock))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +160,14 @@ class KernelDelta:
     """Our kernel for few rows, stock MLX for the long blocks of a prompt."""
 
     launcher: Launcher
+    long: StockDelta = StockDelta()
 
     def run(
         self, queries: mx.array, inputs: DeltaInputs, state: mx.array, replay: Replay | None
     ) -> DeltaBlock:
         """Take `replay` and then the block."""
         if queries.shape[1] > MOST_ROWS:
-            return StockDelta().run(queries, inputs, state, replay)
+            return self.long.run(queries, inputs, state, replay)
         # squeezed: an index would copy
         rows = Rows(*(array.squeeze(0) for array in (queries, *inputs)))
         if not isinstance(replay, KernelSteps):
@@ -178,16 +184,9 @@ class KernelDelta:
         return KernelSteps(blank, 0, self.launcher)
 
 
-def delta_rule(launcher: Launcher | None) -> DeltaRule:
+def delta_rule(launcher: Launcher | None, stock: Stock = MLX) -> DeltaRule:
     """By the kernel where there is one to run it."""
-    return StockDelta() if launcher is None else KernelDelta(launcher)
-
-
-def _update(queries: mx.array, inputs: DeltaInputs, state: mx.array) -> tuple[mx.array, mx.array]:
-    outputs, after = mx.fast.gated_delta_update(
-        queries, inputs.keys, inputs.values, inputs.decay, inputs.beta, state
-    )
-    return outputs, after
+    return StockDelta(stock) if launcher is None else KernelDelta(launcher, StockDelta(stock))
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,12 +216,19 @@ class RecurrentCache:
 
     keeps_any_prefix = True
 
-    def __init__(self, window: mx.array, state: mx.array, rule: DeltaRule | None = None) -> None:
+    def __init__(
+        self,
+        window: mx.array,
+        state: mx.array,
+        rule: DeltaRule | None = None,
+        stock: Stock = MLX,
+    ) -> None:
         """Start from zeros: window [1, K-1, C], state [1, value heads, Dv, Dk] float32.
 
         rule: how blocks are run, None for stock MLX.
         """
         self._rule = rule or StockDelta()
+        self._stock = stock
         self._blank = RecurrentSnapshot(0, window, state, None)
         self._now = self._blank
         self._block: _Block | None = None
@@ -263,7 +269,7 @@ class RecurrentCache:
         if rows == 0:
             return
         # contiguous: a plain slice would keep the whole block alive
-        window = mx.contiguous(block.convolved[:, rows : rows + now.window.shape[1]])
+        window = self._stock.contiguous(block.convolved[:, rows : rows + now.window.shape[1]])
         after = block.delta.after if rows == block.rows else None
         self._now = RecurrentSnapshot(
             length=now.length + rows,

@@ -9,6 +9,7 @@ from metal_kernels.choice import MOST_ROWS, Kernels, Work
 from metal_kernels.few_query_attention import Place, few_query_attention
 from metal_kernels.kernel import Launcher
 from metal_kernels.key_value_formats import dense_cache
+from metal_kernels.stock import MLX, Stock
 from mlx_engine.cache.attention import AttentionCache, Mask
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.window import WindowCache
@@ -58,6 +59,7 @@ class StockAttention:
 
     scale: float
     sinks: mx.array | None = None
+    stock: Stock = MLX
 
     def __call__(
         self,
@@ -70,7 +72,7 @@ class StockAttention:
         """Causal, within the cache's window."""
         mask = masks.of(cache, queries.shape[2])
         seen = cache.write(keys, values)
-        return mx.fast.scaled_dot_product_attention(
+        return self.stock.attention(
             queries, seen.keys, seen.values, scale=self.scale, mask=mask, sinks=self.sinks
         )
 
@@ -101,7 +103,7 @@ class FewQueryAttention:
         start = cache.first if isinstance(cache, WindowCache) else 0
         # squeezed: an index would copy the whole cache
         attended = few_query_attention(
-            mx.contiguous(queries.squeeze(0)),
+            self.stock.stock.contiguous(queries.squeeze(0)),
             (buffers.keys.squeeze(0), buffers.values.squeeze(0)),
             dense_cache(),
             Place(cache.length + rows, start, window),
@@ -115,7 +117,7 @@ class FewQueryAttention:
 def attend_of(kernels: Kernels, spec: specs.Attention, sinks: mx.array | None) -> Attend:
     """By the kernel where there is one for heads of these sizes."""
     scale = spec.key_dim**-0.5 if spec.scale is None else spec.scale
-    stock = StockAttention(scale, sinks)
+    stock = StockAttention(scale, sinks, kernels.stock)
     launcher = kernels.launcher_of("attention", Work("", spec.value_dim, spec.key_dim))
     if launcher is None:
         return stock
@@ -136,7 +138,7 @@ class Attention:
         self._query_norm = Norm.read(part, "q_norm", eps) if has_norms else None
         self._key_norm = Norm.read(part, "k_norm", eps) if has_norms else None
         self._gate = Linear.read(part, "g_proj") if has_gate else None
-        self._rotate = Rotation(spec.rope) if spec.rope is not None else None
+        self._rotate = Rotation(spec.rope, part.kernels.stock) if spec.rope is not None else None
         sinks = part.vector("sinks", self.dtype) if spec.sinks else None
         self._attend = attend_of(part.kernels, spec, sinks)
 

@@ -43,8 +43,9 @@ class Decoder:
             for number, block in enumerate(spec.blocks)
         ]
         dtype = matrix.dtype if matrix.mode == "dense" else self._blocks[0].dtype
-        self._rows = Embedding(matrix, dtype)
-        self._embedding = Embedding(matrix, dtype, spec.embed_scale)
+        stock = trunk.kernels.stock
+        self._rows = Embedding(matrix, dtype, stock=stock)
+        self._embedding = Embedding(matrix, dtype, spec.embed_scale, stock)
         output = part.matrix("lm_head") if "lm_head.weight" in part else matrix
         bias = part.vector("lm_head.bias", output.dtype) if spec.logit_bias else None
         self._output = Linear.of(output, trunk.kernels, bias)

@@ -15,6 +15,7 @@ from metal_kernels.gated_delta_inputs import (
     gated_delta_inputs,
 )
 from metal_kernels.kernel import Launcher
+from metal_kernels.stock import MLX, Stock
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.recurrent import DeltaInputs, RecurrentCache, delta_rule
 from mlx_engine.models import specs
@@ -28,7 +29,9 @@ class DeltaNet:
 
     def __init__(self, spec: specs.Delta, part: Part, eps: float) -> None:
         self._spec = spec
-        self._rule = delta_rule(part.kernels.launcher_of("delta", _state_work(spec)))
+        self._stock = part.kernels.stock
+        launcher = part.kernels.launcher_of("delta", _state_work(spec))
+        self._rule = delta_rule(launcher, self._stock)
         self._in_qkv = Linear.read(part, "in_proj_qkv")
         self._in_gate = Linear.read(part, "in_proj_z")
         self._in_beta = Linear.read(part, "in_proj_b")
@@ -55,7 +58,7 @@ class DeltaNet:
         spec = self._spec
         window = mx.zeros((1, spec.taps - 1, spec.channels), self.dtype)
         state = mx.zeros((1, spec.value_heads, spec.value_dim, spec.key_dim))
-        return RecurrentCache(window, state, self._rule)
+        return RecurrentCache(window, state, self._rule, self._stock)
 
     def __call__(self, x: mx.array, cache: LayerCache, masks: Masks) -> mx.array:
         """Normed hidden states [1, T, H] -> [1, T, H]."""
@@ -98,6 +101,7 @@ class StockInputs:
     """Plain ops of MLX."""
 
     fixed: Fixed
+    stock: Stock = MLX
 
     def __call__(self, projected: Projected, window: mx.array) -> RecurrentInputs:
         """A dozen operations."""
@@ -107,7 +111,7 @@ class StockInputs:
         made = silu(mx.conv1d(convolved, fixed.taps[..., None], groups=channels))
         both_size = 2 * fixed.key_heads * fixed.key_size
         both, values = mx.split(made.astype(mx.float32), [both_size], axis=-1)
-        units = _unit(both.reshape(1, rows, 2 * fixed.key_heads, fixed.key_size))
+        units = self._unit(both.reshape(1, rows, 2 * fixed.key_heads, fixed.key_size))
         steps = DeltaInputs(
             keys=units[:, :, fixed.key_heads :],
             values=values.reshape(1, rows, -1, fixed.value_size),
@@ -116,6 +120,11 @@ class StockInputs:
         )
         queries = units[:, :, : fixed.key_heads] * fixed.key_size**-0.5
         return RecurrentInputs(queries, steps, convolved)
+
+    def _unit(self, x: mx.array) -> mx.array:
+        """x / sqrt(sum(x^2) + eps) over the last axis, through rms_norm's mean."""
+        size = x.shape[-1]
+        return self.stock.rms_norm(x, None, L2_EPS / size) / math.sqrt(size)
 
     def _decay(self, a: mx.array) -> mx.array:
         """exp(-exp(A_log) * softplus(a + dt_bias)), float32 [1, T, value heads]."""
@@ -134,11 +143,12 @@ class FewRowInputs:
     fixed: Fixed
     launcher: Launcher
     none_kept: mx.array
+    stock: StockInputs
 
     def __call__(self, projected: Projected, window: mx.array) -> RecurrentInputs:
         """One launch."""
         if projected.channels.shape[1] > MOST_ROWS:
-            return StockInputs(self.fixed)(projected, window)
+            return self.stock(projected, window)
         before = window.squeeze(0).astype(projected.channels.dtype)
         rows, after = gated_delta_inputs(
             Projected(*(array.squeeze(0) for array in projected)),
@@ -153,17 +163,11 @@ class FewRowInputs:
 def recurrent_inputs(kernels: Kernels, fixed: Fixed) -> MakeInputs:
     """By the kernel where there is one."""
     work = Work("", fixed.value_size, fixed.key_size)
-    launcher = kernels.launcher_of("delta-inputs", work)
+    launcher, stock = kernels.launcher_of("delta-inputs", work), StockInputs(fixed, kernels.stock)
     if launcher is None:
-        return StockInputs(fixed)
-    return FewRowInputs(fixed, launcher, mx.array([0], dtype=mx.int32))
+        return stock
+    return FewRowInputs(fixed, launcher, mx.array([0], dtype=mx.int32), stock)
 
 
 def _state_work(spec: specs.Delta) -> Work:
     return Work("", spec.value_dim, spec.key_dim)
-
-
-def _unit(x: mx.array) -> mx.array:
-    """x / sqrt(sum(x^2) + eps) over the last axis, through rms_norm's mean."""
-    size = x.shape[-1]
-    return mx.fast.rms_norm(x, None, L2_EPS / size) / math.sqrt(size)

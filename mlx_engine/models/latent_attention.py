@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
+from metal_kernels.stock import MLX, Stock
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.models import specs
@@ -31,6 +32,7 @@ class HeadMatrices:
 
     matrices: Matrix
     is_transposed: bool = False
+    stock: Stock = MLX
 
     def __call__(self, x: mx.array) -> mx.array:
         """x [1, heads, T, K], or one head for all -> x W^T [1, heads, T, N]."""
@@ -53,7 +55,7 @@ class HeadMatrices:
                 bits=stack.bits,
                 mode=stack.mode,
             )
-        values = stack.weight if stack.mode == "dense" else values_of(stack, x.dtype)
+        values = stack.weight if stack.mode == "dense" else values_of(stack, x.dtype, self.stock)
         return x @ (values.swapaxes(-1, -2) if transpose else values)
 
 
@@ -65,7 +67,8 @@ class LatentAttention:
 
     def __init__(self, spec: specs.Latent, part: Part, eps: float) -> None:
         del eps  # the norms of latents have their own
-        self._spec, self._rotate = spec, Rotation(spec.rope)
+        self._spec, self._stock = spec, part.kernels.stock
+        self._rotate = Rotation(spec.rope, part.kernels.stock)
         self._to_latent = Linear.read(part, "kv_a_proj_with_mqa")
         self._latent_norm = Norm.read(part, "kv_a_layernorm", spec.eps)
         self._out = ResidualLinear.read(part, "o_proj")
@@ -75,11 +78,13 @@ class LatentAttention:
         self._queries = Linear.read(part, "q_proj" if is_direct else "q_b_proj")
         if "kv_b_proj.weight" in part:
             keys, values = part.by_head("kv_b_proj", spec.heads, (spec.nope, spec.value_dim))
-            self._unpack_keys = HeadMatrices(keys)
+            self._unpack_keys = HeadMatrices(keys, stock=self._stock)
         else:
-            self._unpack_keys = HeadMatrices(part.matrices("embed_q"), is_transposed=True)
+            self._unpack_keys = HeadMatrices(
+                part.matrices("embed_q"), is_transposed=True, stock=self._stock
+            )
             values = part.matrices("unembed_out")
-        self._unpack_values = HeadMatrices(values)
+        self._unpack_values = HeadMatrices(values, stock=self._stock)
 
     @property
     def dtype(self) -> mx.Dtype:
@@ -129,6 +134,4 @@ class LatentAttention:
         self, queries: mx.array, keys: mx.array, values: mx.array, added: mx.array
     ) -> mx.array:
         """Attention with `added` to its scores."""
-        return mx.fast.scaled_dot_product_attention(
-            queries, keys, values, scale=self._spec.scale, mask=added
-        )
+        return self._stock.attention(queries, keys, values, scale=self._spec.scale, mask=added)

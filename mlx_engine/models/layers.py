@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import mlx.core as mx
 
 from metal_kernels.choice import Kernels
+from metal_kernels.stock import MLX, Stock
 from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.matrix import Matrix, rows_of, values_of
 from mlx_engine.models.specs import FeedForward, Rope
@@ -25,14 +26,16 @@ class Linear:
     few_rows: FewRows | None = None
     bias: mx.array | None = None
     adding: FewRows | None = None
+    stock: Stock = MLX
 
     @staticmethod
     def of(matrix: Matrix, kernels: Kernels, bias: mx.array | None = None) -> "Linear":
         """By the kernel where there is one for this matrix."""
         few_rows = FewRows.of(matrix, kernels, "products")
         if few_rows is None or bias is None:
-            return Linear(matrix, few_rows, bias)
-        return Linear(matrix, few_rows, bias, FewRows.of(matrix, kernels, "product-add"))
+            return Linear(matrix, few_rows, bias, None, kernels.stock)
+        adding = FewRows.of(matrix, kernels, "product-add")
+        return Linear(matrix, few_rows, bias, adding, kernels.stock)
 
     @staticmethod
     def read(part: Part, name: str, dtype: mx.Dtype | None = None) -> "Linear":
@@ -57,7 +60,7 @@ class Linear:
         if matrix.mode == "dense":
             return x @ matrix.weight.T
         if matrix.scales is None:
-            return x @ values_of(matrix, x.dtype).T
+            return x @ values_of(matrix, x.dtype, self.stock).T
         return mx.quantized_matmul(
             x,
             matrix.weight,
@@ -99,11 +102,12 @@ class Embedding:
     matrix: Matrix
     dtype: mx.Dtype
     scale: float = 1.0
+    stock: Stock = MLX
 
     def __call__(self, tokens: mx.array) -> mx.array:
         """Look up."""
         rows = rows_of(self.matrix, tokens)
-        values = rows.weight if rows.mode == "dense" else values_of(rows, self.dtype)
+        values = rows.weight if rows.mode == "dense" else values_of(rows, self.dtype, self.stock)
         return values if self.scale == 1.0 else values * self.scale
 
 
@@ -113,22 +117,24 @@ class Norm:
 
     weight: mx.array
     eps: float
+    stock: Stock = MLX
 
     @staticmethod
     def read(part: Part, name: str, eps: float) -> "Norm":
         """`name`.weight of a part."""
-        return Norm(part.vector(f"{name}.weight"), eps)
+        return Norm(part.vector(f"{name}.weight"), eps, part.kernels.stock)
 
     def __call__(self, x: mx.array) -> mx.array:
         """Normalise; the result has x's element type."""
-        return mx.fast.rms_norm(x, self.weight, self.eps).astype(x.dtype)
+        return self.stock.rms_norm(x, self.weight, self.eps).astype(x.dtype)
 
 
 class Rotation:
     """Rotates [1, heads, T, size] by position as a Rope says."""
 
-    def __init__(self, rope: Rope) -> None:
+    def __init__(self, rope: Rope, stock: Stock = MLX) -> None:
         self._rope = rope
+        self._stock = stock
         self._periods = self._of(rope.factors)
         self._long_periods = self._of(rope.long_factors)
 
@@ -141,14 +147,13 @@ class Rotation:
             turned, rest = mx.split(x, [rope.width], axis=-1)
             x = mx.concatenate([rope.magnitude * turned, rest], axis=-1)
         periods = self._long_periods if is_long and rope.long_factors else self._periods
-        return mx.fast.rope(
+        return self._stock.rope(
             x,
             rope.width,
-            traditional=rope.interleaved,
+            interleaved=rope.interleaved,
             base=rope.base if periods is None else None,
-            scale=1.0,
             offset=position,
-            freqs=periods,
+            periods=periods,
         )
 
     def _of(self, factors: tuple[float, ...] | None) -> mx.array | None:

@@ -4,6 +4,7 @@ from typing import Literal, NamedTuple
 
 import mlx.core as mx
 
+from metal_kernels.stock import MLX, Stock
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, BlockName, block_values
 
 Packing = Literal["dense", "affine", "mxfp4", "mxfp8", "nvfp4"] | BlockName
@@ -16,7 +17,8 @@ class Matrix(NamedTuple):
     blocks: `weight` is uint8 [N, bytes of a row], the rest as for dense, bits 0.
     else: `weight` is uint32 [N, K * bits / 32], `scales` [N, K / group_size] (floating for affine,
     uint8 for the others), `biases` like scales for affine and None for the others. A stack of E
-    such matrices has one more axis in front.
+    such matrices has one more axis in front. computed: the element type to compute in where none of
+    its arrays has one.
     """
 
     weight: mx.array
@@ -25,15 +27,13 @@ class Matrix(NamedTuple):
     group_size: int
     bits: int
     mode: Packing
+    computed: mx.Dtype = mx.float32
 
     @property
     def dtype(self) -> mx.Dtype:
         """Element type to compute in: its floats', or what others of its kind of file have."""
         floats = self.weight if self.scales is None else self.scales
-        if mx.issubdtype(floats.dtype, mx.floating):
-            return floats.dtype
-        half = mx.float16 if self.mode in BLOCK_FORMS else mx.bfloat16
-        return half if mx.metal.is_available() else mx.float32
+        return floats.dtype if mx.issubdtype(floats.dtype, mx.floating) else self.computed
 
     @property
     def inputs(self) -> int:
@@ -44,19 +44,11 @@ class Matrix(NamedTuple):
         return width if self.scales is None else width * 32 // self.bits
 
 
-def values_of(matrix: Matrix, dtype: mx.Dtype) -> mx.array:
+def values_of(matrix: Matrix, dtype: mx.Dtype, stock: Stock = MLX) -> mx.array:
     """The numbers of a matrix, or of some of its rows, that is not dense."""
-    if matrix.scales is None:
-        return BLOCK_FORMS[matrix.mode].dequantise((matrix.weight,)).astype(dtype)
-    return mx.dequantize(
-        matrix.weight,
-        matrix.scales,
-        matrix.biases,
-        group_size=matrix.group_size,
-        bits=matrix.bits,
-        mode=matrix.mode,
-        dtype=dtype,
-    )
+    stored = (matrix.weight, matrix.scales, matrix.biases)
+    parts = tuple(part for part in stored if part is not None)
+    return stock.dequantise(parts, matrix.group_size, matrix.bits, matrix.mode, dtype)
 
 
 def rows_of(matrix: Matrix, rows: mx.array) -> Matrix:

@@ -49,7 +49,7 @@ class DecoderHead:
         self._embed = embedding
         if "embed_tokens.weight" in part:
             own = part.matrix("embed_tokens")
-            self._embed = Embedding(own, own.dtype, spec.embed_scale)
+            self._embed = Embedding(own, own.dtype, spec.embed_scale, part.kernels.stock)
         self.mtp_output = Linear.read(part, "output") if "output.weight" in part else output
 
     def make_head_caches(self) -> LayerCaches:

@@ -52,8 +52,9 @@ class WeightTable:
     """Named arrays of one part of a model; every one must be taken exactly once.
 
     origin: the file or folder they come from, for messages. for_cpu: matrices are handed out dense
-    and laid out for MLX's CPU backend. kernels: those that layers on it may use. Taking a name a
-    second time is a bug of the caller and raises KeyError.
+    and laid out for MLX's CPU backend. kernels: those that layers on it may use. metal: what is no
+    float in the file is computed in 16 bits; None where there is Metal. Taking a name a second time
+    is a bug of the caller and raises KeyError.
     """
 
     def __init__(
@@ -63,12 +64,14 @@ class WeightTable:
         *,
         for_cpu: bool = False,
         kernels: Kernels = NO_KERNELS,
+        metal: bool | None = None,
     ) -> None:
         self.kernels = kernels
         self._left = dict(arrays)
         self._taken: set[str] = set()
         self._origin = origin
         self._for_cpu = for_cpu
+        self._has_halves = mx.metal.is_available() if metal is None else metal
         self._handed_out: list[mx.array] = []
 
     def __contains__(self, name: str) -> bool:
@@ -175,7 +178,7 @@ class WeightTable:
         if f"{name}.scales" not in self._left:
             blocks = _blocks(weight, shape)
             if blocks is not None:
-                return Matrix(weight, None, None, 0, 0, blocks)
+                return Matrix(weight, None, None, 0, 0, blocks, self._computed(mx.float16))
             self._require_shape(f"{name}.weight", weight, shape)
             self._require_floating(f"{name}.weight", weight)
             return Matrix(weight, None, None, 0, weight.dtype.size * 8, "dense")
@@ -184,7 +187,11 @@ class WeightTable:
         if f"{name}.biases" in self._left:
             return self._affine(name, weight, scales, layout)
         mode = self._microscaled_mode(name, scales, layout)
-        return Matrix(weight, scales, None, layout.group_size, layout.bits, mode)
+        computed = self._computed(mx.bfloat16)
+        return Matrix(weight, scales, None, layout.group_size, layout.bits, mode, computed)
+
+    def _computed(self, half: mx.Dtype) -> mx.Dtype:
+        return half if self._has_halves else mx.float32
 
     def check_all_used(self) -> None:
         """BadModelFile naming the arrays nobody took."""

@@ -1,0 +1,143 @@
+"""MLX's own operations that are one launch on a GPU, and several written out on a CPU.
+
+Layers call them through here, so that a dry run (mlx_engine/bench/dry_run.py) can put one node of
+a graph in the place of each and see on any machine what a Mac would be asked for.
+"""
+
+from typing import Protocol
+
+import mlx.core as mx
+
+from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
+
+
+class Stock(Protocol):
+    """As of mlx.core and mlx.core.fast; the same arguments mean the same."""
+
+    def rms_norm(self, x: mx.array, weight: mx.array | None, eps: float) -> mx.array:
+        """[..., H] -> the same, of the wider type of both."""
+
+    def rope(
+        self,
+        x: mx.array,
+        width: int,
+        *,
+        interleaved: bool,
+        base: float | None,
+        offset: int,
+        periods: mx.array | None,
+    ) -> mx.array:
+        """[1, heads, T, size] -> the same, of which `width` elements are rotated."""
+
+    def attention(
+        self,
+        queries: mx.array,
+        keys: mx.array,
+        values: mx.array,
+        *,
+        scale: float,
+        mask: mx.array | str | None,
+        sinks: mx.array | None = None,
+    ) -> mx.array:
+        """[1, heads, T, size] and [1, kv heads, L, size] -> [1, heads, T, size of values]."""
+
+    def delta_rule(
+        self,
+        queries: mx.array,
+        keys: mx.array,
+        values: mx.array,
+        decay: mx.array,
+        beta: mx.array,
+        state: mx.array,
+    ) -> tuple[mx.array, mx.array]:
+        """Outputs [1, T, value heads, Dv] and the state after them."""
+
+    def contiguous(self, x: mx.array) -> mx.array:
+        """A copy unless its rows lie one after the other."""
+
+    def dequantise(
+        self, parts: tuple[mx.array, ...], group_size: int, bits: int, mode: str, dtype: mx.Dtype
+    ) -> mx.array:
+        """The numbers of packed rows: weight, scales, biases; or of a GGUF's blocks, by mode."""
+
+
+class MlxStock:
+    """MLX itself."""
+
+    def rms_norm(self, x: mx.array, weight: mx.array | None, eps: float) -> mx.array:
+        """By mx.fast."""
+        return mx.fast.rms_norm(x, weight, eps)
+
+    def rope(
+        self,
+        x: mx.array,
+        width: int,
+        *,
+        interleaved: bool,
+        base: float | None,
+        offset: int,
+        periods: mx.array | None,
+    ) -> mx.array:
+        """By mx.fast."""
+        return mx.fast.rope(
+            x,
+            width,
+            traditional=interleaved,
+            base=base,
+            scale=1.0,
+            offset=offset,
+            freqs=periods,
+        )
+
+    def attention(
+        self,
+        queries: mx.array,
+        keys: mx.array,
+        values: mx.array,
+        *,
+        scale: float,
+        mask: mx.array | str | None,
+        sinks: mx.array | None = None,
+    ) -> mx.array:
+        """By mx.fast."""
+        return mx.fast.scaled_dot_product_attention(
+            queries, keys, values, scale=scale, mask=mask, sinks=sinks
+        )
+
+    def delta_rule(
+        self,
+        queries: mx.array,
+        keys: mx.array,
+        values: mx.array,
+        decay: mx.array,
+        beta: mx.array,
+        state: mx.array,
+    ) -> tuple[mx.array, mx.array]:
+        """By mx.fast."""
+        outputs, after = mx.fast.gated_delta_update(queries, keys, values, decay, beta, state)
+        return outputs, after
+
+    def contiguous(self, x: mx.array) -> mx.array:
+        """By mx."""
+        return mx.contiguous(x)
+
+    def dequantise(
+        self, parts: tuple[mx.array, ...], group_size: int, bits: int, mode: str, dtype: mx.Dtype
+    ) -> mx.array:
+        """By mx; blocks by plain ops."""
+        if mode in BLOCK_FORMS:
+            return BLOCK_FORMS[mode].dequantise(parts).astype(dtype)
+        weight, scales, *biases = parts
+        return mx.dequantize(
+            weight,
+            scales,
+            biases[0] if biases else None,
+            group_size=group_size,
+            bits=bits,
+            mode=mode,
+            dtype=dtype,
+        )
+
+
+MLX = MlxStock()
+"""Used wherever nobody asks for another."""
