@@ -23,8 +23,9 @@ from gguf.quants import dequantize
 from gguf_blocks import edge_blocks, random_blocks, values_of
 from numpy.typing import NDArray
 
-from mlx_engine.loading.gguf.repack import repack
-from mlx_engine.loading.gguf.types import PLANS, BlockType, block_types
+from mlx_engine.loading.gguf.header import BlockType, block_types
+from mlx_engine.loading.gguf.part import PLANS
+from mlx_engine.loading.gguf.weights import repack
 
 KINDS = {kind.name: kind for kind in block_types().values()}
 PACKED = [n for n, plan in PLANS.items() if plan.becomes != "dense" and n != "Q8_K"]

@@ -3,12 +3,11 @@
 A file becomes what a Hugging Face folder of the model would say (model.py): a config, and tensors
 under published names that are still unread (part.py). Families know nothing of GGUF.
 
-- header, file: what is in the file or its numbered parts, checked before any use.
-- architecture, llama_like, deepseek, windowed, qwen35, with names and rotation: metadata to
-  config, names to names, and rows or columns back in Hugging Face's order.
-- types: what each block type becomes. blocks and lattice open blocks, bits moves their codes into
-  MLX's order, rounded fits to 8 bits what MLX cannot hold, repack does it for whole tensors with
-  threads, weights for whole files.
+- header: what is in the file or its numbered parts, checked before any use. metadata looks it up.
+- architecture, llama_like, nextn, qwen35: metadata to config, names to names, and rows or columns
+  back in Hugging Face's order.
+- part: what each tensor becomes. blocks and lattice open blocks, bits moves their codes into MLX's
+  order, rounded fits to 8 bits what MLX cannot hold, weights does it for whole tensors and files.
 
 | architecture | model | heads |
 |---|---|---|

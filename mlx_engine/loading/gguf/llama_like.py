@@ -5,11 +5,10 @@ from dataclasses import replace
 from functools import cache
 from typing import ClassVar
 
-from mlx_engine.loading.gguf.architecture import Architecture
-from mlx_engine.loading.gguf.file import GgufFile
-from mlx_engine.loading.gguf.names import ATTENTION, DENSE, EXPERTS
+from mlx_engine.loading.gguf.architecture import ATTENTION, DENSE, EXPERTS, Architecture
+from mlx_engine.loading.gguf.header import GgufFile
+from mlx_engine.loading.gguf.metadata import Kind, base_of
 from mlx_engine.loading.gguf.part import Change, Placement
-from mlx_engine.loading.gguf.rotation import Kind, base_of
 from mlx_engine.values.errors import BadModelFile
 
 _SINGLE = re.compile(r"ffn_(gate|up|down)\.(\d{1,4})\.(\w+)")

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlx_engine.loading.gguf.architecture import Architecture
-from mlx_engine.loading.gguf.deepseek import Deepseek2Gguf, Glm4MoeGguf
-from mlx_engine.loading.gguf.file import GgufFile, GgufMetadata, read_gguf
+from mlx_engine.loading.gguf.header import GgufFile, read_gguf
 from mlx_engine.loading.gguf.llama_like import (
     Gemma3Gguf,
     GptOssGguf,
@@ -15,9 +14,10 @@ from mlx_engine.loading.gguf.llama_like import (
     Qwen3Gguf,
     Qwen3MoeGguf,
 )
+from mlx_engine.loading.gguf.metadata import GgufMetadata
+from mlx_engine.loading.gguf.nextn import Deepseek2Gguf, Glm4MoeGguf, Mimo2Gguf, Step35Gguf
 from mlx_engine.loading.gguf.part import GgufPart, parts_of
 from mlx_engine.loading.gguf.qwen35 import Qwen3NextGguf, Qwen35Gguf, Qwen35MoeGguf
-from mlx_engine.loading.gguf.windowed import Mimo2Gguf, Step35Gguf
 from mlx_engine.loading.safetensors import TensorInfo
 from mlx_engine.models.specs import Shape
 from mlx_engine.values.errors import BadModelFile, HeadsOnly, UnsupportedModel

@@ -8,9 +8,16 @@ heads of the groups, then all second ones. MTP heads are blocks behind the last 
 from dataclasses import replace
 from typing import ClassVar
 
-from mlx_engine.loading.gguf.architecture import WIDEST, Architecture
-from mlx_engine.loading.gguf.file import GgufFile
-from mlx_engine.loading.gguf.names import ATTENTION, DENSE, EXPERTS, RECURRENT, SHARED
+from mlx_engine.loading.gguf.architecture import (
+    ATTENTION,
+    DENSE,
+    EXPERTS,
+    RECURRENT,
+    SHARED,
+    WIDEST,
+    Architecture,
+)
+from mlx_engine.loading.gguf.header import GgufFile
 from mlx_engine.loading.gguf.part import Change, Placement
 from mlx_engine.values.errors import BadModelFile
 

@@ -7,10 +7,9 @@ from numpy.typing import NDArray
 
 from mlx_engine.loading.gguf.bits import Bytes, Scratch
 from mlx_engine.loading.gguf.blocks import RUN, RUNS, Rule, Runs
-from mlx_engine.loading.gguf.header import map_file
+from mlx_engine.loading.gguf.header import BlockType, map_file
 from mlx_engine.loading.gguf.lattice import LATTICE_RUNS
 from mlx_engine.loading.gguf.part import GgufPart
-from mlx_engine.loading.gguf.types import BlockType
 from mlx_engine.loading.safetensors import TensorInfo
 from mlx_engine.values.errors import Reason
 

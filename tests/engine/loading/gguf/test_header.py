@@ -8,9 +8,7 @@ from gguf_files import SAMPLE, RawTensor, RawValue, gguf_bytes, survives
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlx_engine.loading.gguf.file import read_gguf
-from mlx_engine.loading.gguf.header import map_file, read_gguf_header
-from mlx_engine.loading.gguf.types import block_types
+from mlx_engine.loading.gguf.header import block_types, map_file, read_gguf, read_gguf_header
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 F32 = RawTensor("a.weight", 0, (2, 4), bytes(range(32)))

@@ -14,10 +14,9 @@ from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine
 from mlx_engine import DraftOptions, LoadOptions, SamplingOptions
-from mlx_engine.loading.gguf.header import GgufTensor
+from mlx_engine.loading.gguf.header import GgufTensor, block_types
 from mlx_engine.loading.gguf.model import read_gguf_model
 from mlx_engine.loading.gguf.part import Placement, parts_of
-from mlx_engine.loading.gguf.types import block_types
 from mlx_engine.loading.load import load_model
 from mlx_engine.values.errors import (
     BadModelFile,

@@ -9,9 +9,10 @@ from gguf_blocks import HALVES, edge_blocks, random_blocks, values_of
 from numpy.typing import NDArray
 
 from mlx_engine.loading.gguf.blocks import NotNumbersError
-from mlx_engine.loading.gguf.repack import PackedTensor, repack
+from mlx_engine.loading.gguf.header import BlockType, block_types
+from mlx_engine.loading.gguf.part import PLANS, plan_of
 from mlx_engine.loading.gguf.rounded import relative_error
-from mlx_engine.loading.gguf.types import PLANS, BlockType, block_types, plan_of
+from mlx_engine.loading.gguf.weights import PackedTensor, repack
 from mlx_engine.values.errors import UnsupportedModel
 
 KINDS = {kind.name: kind for kind in block_types().values()}

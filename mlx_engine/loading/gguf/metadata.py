@@ -1,0 +1,213 @@
+"""What the metadata of a GGUF tell, looked up and checked, and how the model rotates keys."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from mlx_engine.loading.gguf.header import GgufFile, map_file
+from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+
+_MOST = 2**31 - 1
+_FACTORS = "rope_freqs.weight"
+_MAGNITUDE = "rope.scaling.yarn_attn_factor"
+_TWO_LISTS = ("rope_factors_long.weight", "rope_factors_short.weight")
+Kind = Literal["linear", "yarn", "yarn of a magnitude", "listed"]
+KINDS: tuple[Kind, ...] = ("linear", "yarn", "yarn of a magnitude", "listed")
+
+
+class GgufMetadata:
+    """Looks up `<architecture>.<key>`; other keys by their whole name."""
+
+    def __init__(self, path: Path, table: Mapping[str, object]) -> None:
+        self.path = path
+        self._table = table
+        self.architecture = self.text("general.architecture") or ""
+        if not self.architecture:
+            raise BadModelFile(
+                f"{path}: has no general.architecture, so there is no telling how to run it."
+            )
+
+    def text(self, key: str) -> str | None:
+        """A text by its whole key, None when it is not there."""
+        value = self._table.get(key)
+        if value is not None and not isinstance(value, str):
+            raise self._wrong(key, value, "a text")
+        return value
+
+    def count(self, key: str, default: int | None = None) -> int:
+        """A whole number from 0 on; of a list with one for each layer, the largest."""
+        whole = f"{self.architecture}.{key}"
+        value = self._table.get(whole, default)
+        if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.size:
+            value = int(value.max())
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST:
+            raise self._wrong(whole, value, "a whole number")
+        return value
+
+    def counts(self, key: str, length: int, default: int | None = None) -> tuple[int, ...]:
+        """One whole number from 0 on for each of `length` layers; a single one is for all."""
+        whole = f"{self.architecture}.{key}"
+        value = self._table.get(whole, default)
+        if not isinstance(value, np.ndarray):
+            return (self.count(key, default),) * length
+        listed = value[:length].tolist() if value.dtype.kind in "iub" else []
+        if value.size < max(1, length) or not all(0 <= one <= _MOST for one in listed):
+            raise self._wrong(whole, value, f"a list of {length} whole numbers")
+        return tuple(listed)
+
+    def count_at(self, key: str, layer: int, default: int | None = None) -> int:
+        """The number for one layer, for layers behind the list's end the last."""
+        last = (self.length(key) or layer + 1) - 1
+        return self.counts(key, max(0, min(layer, last)) + 1, default)[-1]
+
+    def length(self, key: str) -> int:
+        """How many values a list has; 0 for what is none."""
+        value = self._table.get(f"{self.architecture}.{key}")
+        return value.size if isinstance(value, np.ndarray) else 0
+
+    def numbers(self, key: str, length: int, default: float) -> tuple[float, ...]:
+        """One number for each of `length` layers; a single one is for all."""
+        whole = f"{self.architecture}.{key}"
+        value = self._table.get(whole, default)
+        if not isinstance(value, np.ndarray):
+            return (self.number(key, default),) * length
+        if value.dtype.kind not in "iuf" or value.size < length or not np.isfinite(value).all():
+            raise self._wrong(whole, value, f"a list of {length} numbers")
+        return tuple(float(one) for one in value[:length])
+
+    def has(self, key: str) -> bool:
+        """Whether a key of this architecture is there."""
+        return f"{self.architecture}.{key}" in self._table
+
+    def number(self, key: str, default: float) -> float:
+        """A number."""
+        whole = f"{self.architecture}.{key}"
+        value = self._table.get(whole, default)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise self._wrong(whole, value, "a number")
+        return float(value)
+
+    def flag(self, key: str) -> bool:
+        """Yes or no, no when it is not there."""
+        whole = f"{self.architecture}.{key}"
+        value = self._table.get(whole, False)
+        if not isinstance(value, bool):
+            raise self._wrong(whole, value, "yes or no")
+        return value
+
+    def flags(self, key: str) -> list[bool] | None:
+        """A list of yes and no, None when it is not there."""
+        value = self._table.get(f"{self.architecture}.{key}")
+        if value is None:
+            return None
+        if not isinstance(value, np.ndarray):
+            raise self._wrong(key, value, "a list of yes and no")
+        return [bool(one) for one in value]
+
+    def option(self, key: str) -> str | None:
+        """A text of this architecture."""
+        return self.text(f"{self.architecture}.{key}")
+
+    def _wrong(self, key: str, value: object, wanted: str) -> BadModelFile:
+        return BadModelFile(
+            f"{self.path}: {key} is {ascii(value)[:80]}, where {wanted} is needed. Get the file "
+            "again."
+        )
+
+
+def base_of(metadata: GgufMetadata, key: str = "rope.freq_base", default: float = 10000.0) -> float:
+    """The base of the periods."""
+    return _positive(metadata, key, default)
+
+
+def scaling_of(
+    file: GgufFile, metadata: GgufMetadata, rotated: int, run: tuple[Kind, ...]
+) -> dict[str, object] | None:
+    """`rope_scaling`, None where nothing is stretched.
+
+    linear and yarn have the keys transformers has for them, `attention_factor` where the file tells
+    it. listed has `factors`, one for each pair of elements, as files have them for Llama 3.
+    rotated: elements of a head that are rotated. run: the kinds that are run; UnsupportedModel
+    names another, BadModelFile values that cannot be.
+    """
+    kind = _kind(file, metadata)
+    if kind == "none":
+        return None
+    if kind not in run:
+        raise UnsupportedModel(
+            f"{metadata.path}: stretches its context by rope scaling {ascii(kind)[:60]}, which "
+            "this version does not for this architecture. Take the model without it."
+        )
+    if kind == "linear":
+        return {"rope_type": kind, "factor": _linear_factor(metadata)}
+    if kind == "listed":
+        return {"rope_type": kind, "factors": _factors(file, rotated // 2)}
+    trained = "rope.scaling.original_context_length"
+    found: dict[str, object] = {
+        "rope_type": "yarn",
+        "factor": _positive(metadata, "rope.scaling.factor", 1.0),
+        "original_max_position_embeddings": round(
+            _positive(metadata, trained, float(metadata.count("context_length")))
+        ),
+        "beta_fast": _positive(metadata, "rope.scaling.yarn_beta_fast", 32.0),
+        "beta_slow": _positive(metadata, "rope.scaling.yarn_beta_slow", 1.0),
+    }
+    if metadata.has(_MAGNITUDE):
+        found["attention_factor"] = _positive(metadata, _MAGNITUDE, 1.0)
+    return found
+
+
+def _kind(file: GgufFile, metadata: GgufMetadata) -> str:
+    """As told, "none", or in words for what no config has."""
+    kind = metadata.option("rope.scaling.type") or ""
+    if any(name in file.tensors for name in _TWO_LISTS):
+        return "longrope"
+    if kind in ("", "linear"):
+        kind = "none" if _linear_factor(metadata) == 1 else "linear"
+    if kind == "yarn" and metadata.number("rope.scaling.yarn_ext_factor", 1.0) != 1.0:
+        return "yarn of a share"
+    if kind == "yarn" and metadata.has(_MAGNITUDE):
+        kind = "yarn of a magnitude"
+    if _FACTORS not in file.tensors or kind not in ("none", *KINDS):
+        return kind
+    return "listed" if kind == "none" else f"{kind} with a list of factors"
+
+
+def _linear_factor(metadata: GgufMetadata) -> float:
+    """One where nothing is stretched; files of 2023 have a key of their own."""
+    told = metadata.option("rope.scaling.type") == "linear"
+    return _positive(metadata, "rope.scaling.factor" if told else "rope.scale_linear", 1.0)
+
+
+def _factors(file: GgufFile, pairs: int) -> list[float]:
+    """Of the periods of so many pairs of elements."""
+    tensor = file.tensors[_FACTORS]
+    if tensor.type.name != "F32" or len(tensor.shape) != 1:
+        raise UnsupportedModel(
+            f"{file.path}: {_FACTORS} is stored as {tensor.type.name} {list(tensor.shape)}, where "
+            "a list of F32 is needed. Get the file again."
+        )
+    values = tensor.blocks(map_file(tensor.file)).reshape(-1).view("<f4")
+    if not ((values > 0) & (values < math.inf)).all():
+        raise BadModelFile(
+            f"{file.path}: {_FACTORS} holds values that cannot be factors. Get the file again."
+        )
+    if len(values) < pairs:
+        raise BadModelFile(
+            f"{file.path}: {_FACTORS} has {len(values)} factors where {pairs} are needed. Get the "
+            "file again."
+        )
+    return [float(value) for value in values[:pairs]]
+
+
+def _positive(metadata: GgufMetadata, key: str, default: float) -> float:
+    value = metadata.number(key, default)
+    if not 0 < value < 1e12 or (key.startswith("rope.freq_base") and value <= 1):
+        raise BadModelFile(
+            f"{metadata.path}: {metadata.architecture}.{key} is {value}, which cannot be. Get the "
+            "file again."
+        )
+    return value
