@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from html import escape
 from html.entities import html5
-from unicodedata import category
+from unicodedata import category, normalize
 
 
 def _table_of(pairs: str) -> dict[str, str]:
@@ -86,10 +86,12 @@ ACCENTS = {
 }
 """Combining marks, put after the letter."""
 
+SCRIPT = dict(zip("BEFHILMR", "ℬℰℱℋℐℒℳℛ", strict=True))
 LETTERS: dict[str, dict[str, str]] = {
     "mathbb": dict(zip("CHNPQRZEF1", "ℂℍℕℙℚℝℤ𝔼𝔽𝟙", strict=True)),
-    "mathcal": dict(zip("BEFHILMR", "ℬℰℱℋℐℒℳℛ", strict=True)),
-    **dict.fromkeys(("mathscr", "mathit", "textit", "mathfrak"), {}),
+    "mathcal": SCRIPT,
+    "mathscr": SCRIPT,
+    **{name: {} for name in ("mathit", "textit", "mathfrak")},
 }
 
 RAISED = dict(zip("0123456789+-=()n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿ", strict=True))
@@ -102,6 +104,10 @@ LONGEST = 8000
 
 TOKEN = re.compile(r"\\(?:(?:left|right)\.|[A-Za-z]+\*?|.)|\s+|\d+(?:[.,]\d+)*|.", re.DOTALL)
 AFTER_FUNCTION = re.compile(r"\ue000((?:[⁰-₎²³¹]|<(su[bp])>.*?</\2>)*)")
+CALLED = re.compile(rf"{AFTER_FUNCTION.pattern}(?=\()")
+NEGATED = re.compile(r"^(\u2009?(?:&\w+;|[^<]))")
+SIGN = re.compile(r"(^|[(\[{ ]|\u2009(?=\u2009))\u2009?−\u2009")
+"""A minus with nothing before it to subtract from."""
 COMPOUND = re.compile(r"[+\-−±∓·×÷/⁄=<>≤≥,\s\u2009]")
 
 
@@ -116,8 +122,8 @@ def latex_html(source: str) -> str:
         shown = _Reader(source).until("")
     except _TooDeep:
         return escape(source)
-    spaced = AFTER_FUNCTION.sub("\\1\u2009", shown).replace("\u2009(", "(").replace("(\u2009", "(")
-    return re.sub(r"[ \u2009]{2,}", " ", spaced).strip()
+    spaced = AFTER_FUNCTION.sub("\\1\u2009", CALLED.sub("\\1", shown)).replace("(\u2009", "(")
+    return re.sub(r"[ \u2009]{2,}", " ", SIGN.sub("\\1−", spaced)).strip()
 
 
 class _TooDeep(Exception):
@@ -168,12 +174,11 @@ class _Reader:
         return self._next()
 
     def _typed(self) -> str:
-        """The next group as it was typed, without its braces."""
-        if self._tokens[self._at : self._at + 1] != ["{"]:
-            return ""
-        start = self._at + 1
-        self._next()
-        return "".join(self._tokens[start : self._at - 1])
+        """The next group or single token as it was typed, without braces and escapes."""
+        start = self._at
+        self._argument()
+        typed = "".join(self._tokens[start : self._at]).strip()
+        return re.sub(r"^\{|\}$|\\(?=[{}$%&#_ ])", "", typed)
 
     def _bracketed(self) -> str:
         """An optional [argument], "" when there is none."""
@@ -199,6 +204,8 @@ class _Reader:
     def _command(self, name: str) -> str:
         if name in PATTERNS:
             return re.sub("[#@~?]", lambda place: self._filled(place[0]), PATTERNS[name])
+        if name == "not":
+            return normalize("NFC", NEGATED.sub("\\1\u0338", self._argument()))
         if name in ACCENTS:
             return _accented(self._argument(), ACCENTS[name])
         if name in LETTERS:

@@ -37,6 +37,15 @@ def bare(source: str) -> str:
         (r"50\%", "50%"),
         (r"\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}", "(1 2; 3 4)"),
         (r"a < b", "a &lt; b"),
+        (r"a = (b)", "a = (b)"),
+        (r"\sin^2 (x)", "sin²(x)"),
+        (r"x = -1 - 2", "x = −1 − 2"),
+        (r"(-b, -c)", "(−b, −c)"),
+        (r"\begin{bmatrix} 1 & -2 \\ -3 & 4 \end{bmatrix}", "[1 −2; −3 4]"),
+        (r"\mathbb R \mathbf x", "ℝx"),
+        (r"\text{learning\_rate}", "learning_rate"),
+        (r"a \not< b", "a &lt;\u0338 b"),
+        (r"x \not\in A \not= B", "x ∉ A ≠ B"),
     ],
 )
 def test_formulas(source, shown):
@@ -54,7 +63,7 @@ def test_too_deep_is_shown_as_typed():
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.text(alphabet="\\{}[]^_&frac sqrtbegin1x<>\"'", max_size=60))
+@given(st.text(alphabet="\\{}[]^_&frac sqrtbeginot1x<>\"'", max_size=60))
 def test_anything_is_escaped_and_nothing_raises(source):
     shown = re.sub(r"</?(?:i|b|sup|sub)>", "", latex_html(source))
     assert "<" not in shown and ">" not in shown
