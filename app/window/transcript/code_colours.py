@@ -1,10 +1,12 @@
-"""Colours the lines of a code block: at once by simple rules, by Pygments when it is complete."""
+"""Colours code by Pygments: line by line while it arrives, as a whole once it is complete."""
 
 import re
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from PySide6.QtCore import QTimer
 from PySide6.QtGui import QColor, QSyntaxHighlighter, QTextCharFormat, QTextDocument
 
 from app.window.look import Theme, look
@@ -21,213 +23,115 @@ class Word(NamedTuple):
     colour: Colour
 
 
-@dataclass(frozen=True, slots=True)
-class Language:
-    """What a highlighter has to know: `line_comment` a pattern, `blocks` pairs of markers."""
-
-    keywords: frozenset[str]
-    line_comment: str = "//"
-    blocks: tuple[tuple[str, str, Colour], ...] = (("/*", "*/", "comment"),)
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_C = _words(
-    "auto break case catch class const constexpr continue default delete do else enum extern false "
-    "for goto if inline namespace new nullptr operator private protected public return sizeof "
-    "static struct switch template this throw true try typedef typename union using virtual void "
-    "volatile while int long short char float double bool unsigned signed uint half kernel device "
-    "constant threadgroup"
+RULES: tuple[tuple[str, Colour], ...] = (
+    ("Token.Comment", "comment"),
+    ("Token.Literal.String", "string"),
+    ("Token.Literal.Number", "number"),
+    ("Token.Keyword", "keyword"),
+    ("Token.Operator.Word", "keyword"),
+    ("Token.Name.Tag", "keyword"),
+    ("Token.Name.Function", "name"),
+    ("Token.Name.Class", "name"),
+    ("Token.Name.Decorator", "name"),
+    ("Token.Name.Attribute", "name"),
+    ("Token.Name.Builtin", "name"),
 )
-_JS = _words(
-    "as async await break case catch class const continue default delete do else enum export "
-    "extends false finally for from function if implements import in instanceof interface let new "
-    "null of return static super switch this throw true try type typeof undefined var void while "
-    "yield"
-)
-_JAVA = _words(
-    "abstract boolean break byte case catch char class const continue default do double else enum "
-    "extends false final finally float for fun if implements import in instanceof int interface "
-    "internal is long new null object override package private protected public return sealed "
-    "short static super switch this throw throws true try val var void when while namespace using "
-    "string foreach record async await"
-)
-_PYTHON = _words(
-    "and as assert async await break case class continue def del elif else except False finally "
-    "for from global if import in is lambda match None nonlocal not or pass raise return True try "
-    "while with yield self"
-)
-_SHELL = _words(
-    "case do done elif else esac export fi for function if in local return then until while cd "
-    "echo exit set source sudo"
-)
-_SQL = _words(
-    "select from where insert into values update set delete create table index view drop alter "
-    "join left right inner outer on group by order having limit offset union all distinct as and "
-    "or not null is in like between case when then else end primary key references default"
-)
-_RUST = _words(
-    "as async await break const continue crate dyn else enum extern false fn for if impl in let "
-    "loop match mod move mut pub ref return self Self static struct super trait true type unsafe "
-    "use where while"
-)
-_GO = _words(
-    "break case chan const continue default defer else fallthrough for func go goto if import "
-    "interface map nil package range return select struct switch true false type var string int "
-    "bool error"
-)
-_SWIFT = _words(
-    "actor as async await break case catch class continue default defer do else enum extension "
-    "false for func guard if import in init inout is let nil private protocol public return self "
-    "some static struct super switch throw throws true try var where while"
-)
-_RUBY = _words(
-    "alias and begin break case class def do else elsif end ensure false for if in module next nil "
-    "not or redo rescue retry return self super then true undef unless until when while yield"
-)
+"""Beginnings of token types, such as Token.Literal.String.Doc; the first that fits."""
 
-_TRIPLE: tuple[tuple[str, str, Colour], ...] = (('"""', '"""', "string"), ("'''", "'''", "string"))
-PLAIN = Language(frozenset(), line_comment=r"(?!)", blocks=())
-_FAMILIES: tuple[tuple[str, Language], ...] = (
-    ("python py pycon", Language(_PYTHON, "#", _TRIPLE)),
-    ("javascript js jsx typescript ts tsx", Language(_JS)),
-    ("c cpp c++ cc h hpp objc objective-c metal msl cuda glsl", Language(_C)),
-    ("java kotlin csharp cs c# scala dart php", Language(_JAVA)),
-    ("rust rs", Language(_RUST)),
-    ("go golang", Language(_GO)),
-    ("swift", Language(_SWIFT)),
-    ("ruby rb", Language(_RUBY, "#", ())),
-    ("bash sh shell zsh console fish", Language(_SHELL, r"(?:(?<=\s)|^)#", ())),
-    ("sql sqlite postgresql mysql", Language(_SQL | {w.upper() for w in _SQL}, "--")),
-    ("json jsonc", Language(_words("true false null"), "//")),
-    ("yaml yml toml ini conf dockerfile makefile", Language(_words("true false null"), "#", ())),
-    ("html xml svg", Language(frozenset(), r"(?!)", (("<!--", "-->", "comment"),))),
-    ("css scss less", Language(frozenset())),
-)
-LANGUAGES = {name: language for names, language in _FAMILIES for name in names.split()}
+SIMILAR = {
+    **dict.fromkeys(("cc", "h", "hpp", "metal", "msl"), "c++"),
+    **{"jsonc": "json", "jsonl": "json", "sqlite": "sql", "svg": "xml", "svelte": "html"},
+    **{"conf": "ini", "env": "bash", "gradle": "groovy"},
+}
+"""Languages that Pygments does not know -> one that it does."""
+
+PLAIN = re.compile(r"""(?<!\w)(?P<string>"[^"]*"|'[^']*'|`[^`]*`)|(?P<number>\b\d[\w.]*\b)""")
+"""What has a colour where the language is not known."""
 
 
-class LineReader:
-    """Reads the lines of one language; between lines it hands back a state, 0 outside blocks."""
+@cache
+def _lexer(language: str) -> Any:
+    """None for an unknown language. Pygments is slow to import, and not every chat has code.
 
-    def __init__(self, language: str) -> None:
-        self._language = LANGUAGES.get(language, PLAIN)
-        openers = "|".join(re.escape(block[0]) for block in self._language.blocks) or r"(?!)"
-        self._pattern = re.compile(
-            rf"(?P<block>{openers})|(?P<comment>(?:{self._language.line_comment}).*)"
-            r"|(?P<string>\"(?:\\.|[^\"\\])*\"?|'(?:\\.|[^'\\])*'|`(?:\\.|[^`\\])*`)"
-            r"|(?P<number>\b\d[\w.]*\b)|(?P<word>[A-Za-z_]\w*)(?P<call>\s*\()?"
-        )
-
-    def read(self, line: str, state: int) -> tuple[list[Word], int]:
-        """The coloured words of a line, and the state after it: 1 + the open block's number."""
-        found: list[Word] = []
-        at = 0
-        while at < len(line):
-            if state:
-                at, state = self._inside(line, at, state, found)
-                continue
-            match = self._pattern.search(line, at)
-            if match is None:
-                break
-            at = match.end("word") if match["word"] else match.end()
-            if match["block"]:
-                state = 1 + [b[0] for b in self._language.blocks].index(match["block"])
-                at, state = self._inside(line, match.start(), state, found, len(match["block"]))
-            else:
-                self._colour(match, found)
-        return found, state
-
-    def _inside(
-        self, line: str, at: int, state: int, found: list[Word], opener: int = 0
-    ) -> tuple[int, int]:
-        """Up to the end of an open block, or of the line."""
-        _, closer, colour = self._language.blocks[state - 1]
-        end = line.find(closer, at + opener)
-        stop = len(line) if end < 0 else end + len(closer)
-        found.append(Word(at, stop - at, colour))
-        return stop, state if end < 0 else 0
-
-    def _colour(self, match: re.Match[str], found: list[Word]) -> None:
-        if match["comment"]:
-            found.append(Word(match.start(), len(match.group()), "comment"))
-        elif match["string"]:
-            found.append(Word(match.start(), len(match["string"]), "string"))
-        elif match["number"]:
-            found.append(Word(match.start(), len(match["number"]), "number"))
-        elif match["word"] in self._language.keywords:
-            found.append(Word(match.start(), len(match["word"]), "keyword"))
-        elif match["call"] is not None and self._language is not PLAIN:
-            found.append(Word(match.start(), len(match["word"]), "name"))
-
-
-LONGEST = 300
-"""Lines; longer code keeps the colours of code_words, which cost a tenth."""
-
-
-def pygments_words(code: str, language: str) -> list[list[Word]] | None:
-    """For each line its coloured words; None for an unknown language or code that is too long.
-
-    Pygments is imported on the first call: it takes longer than opening a chat.
+    startinline: most PHP comes without its opening tag.
     """
-    if not language or code.count("\n") >= LONGEST:
-        return None
-    from pygments.lexer import Lexer
     from pygments.lexers import find_lexer_class_by_name
     from pygments.util import ClassNotFound
 
     try:
-        lexer: Lexer = find_lexer_class_by_name(language)(stripnl=False, ensurenl=False)
+        known = find_lexer_class_by_name(SIMILAR.get(language, language))
     except ClassNotFound:
         return None
-    lines: list[list[Word]] = [[]]
+    return known(stripnl=False, startinline=True)
+
+
+@cache
+def _colour_of(kind: object) -> Colour | None:
+    """Of a token type."""
+    return next((colour for prefix, colour in RULES if str(kind).startswith(prefix)), None)
+
+
+def coloured_lines(code: str, language: str) -> Iterator[list[Word]]:
+    """The coloured words of each line, from the first."""
+    lexer = _lexer(language) if language else None
+    if lexer is None:
+        for line in code.split("\n"):
+            found = PLAIN.finditer(line)
+            yield [Word(m.start(), len(m[0]), "string" if m["string"] else "number") for m in found]
+        return
+    words: list[Word] = []
     column = 0
     for kind, text in lexer.get_tokens(code):
-        colour = _colour_of(str(kind))
+        colour = _colour_of(kind)
         for index, part in enumerate(text.split("\n")):
             if index:
-                lines.append([])
-                column = 0
+                yield words
+                words, column = [], 0
             if colour and part.strip():
-                lines[-1].append(Word(column, len(part), colour))
+                words.append(Word(column, len(part), colour))
             column += len(part)
-    return lines
 
 
-def _colour_of(kind: str) -> Colour | None:
-    """Of a token type such as Token.Literal.String.Doc; the first that fits."""
-    rules: tuple[tuple[str, Colour], ...] = (
-        ("Token.Comment", "comment"),
-        ("Token.Literal.String", "string"),
-        ("Token.Literal.Number", "number"),
-        ("Token.Keyword", "keyword"),
-        ("Token.Operator.Word", "keyword"),
-        ("Token.Name.Tag", "keyword"),
-        ("Token.Name.Function", "name"),
-        ("Token.Name.Class", "name"),
-        ("Token.Name.Decorator", "name"),
-        ("Token.Name.Attribute", "name"),
-        ("Token.Name.Builtin", "name"),
-    )
-    return next((colour for prefix, colour in rules if kind.startswith(prefix)), None)
+PROBE = "x*/-->`"
+"""A line put after one that is read alone: its x is in a comment or string that is still open,
+and what follows closes the kinds of them that a lexer only sees when they are closed.
+"""
+LONGEST = 1000
+"""Characters; longer lines have no colours before the code is complete."""
+SLICE_S = 0.006
+"""Colouring gives way to everything else after so long."""
 
 
 class CodeColours(QSyntaxHighlighter):
-    """Highlights one document."""
+    """Highlights one document.
+
+    The state of a block is the number of that in which an open comment or string begins, or -1.
+    """
 
     def __init__(self, document: QTextDocument, language: str) -> None:
         super().__init__(document)
         self._language = language
-        self._reader = LineReader(language)
-        self._complete: list[list[Word]] | None = None
+        self._code: str | None = None
+        self._lines: list[list[Word]] = []
+        self._idle = QTimer(self, interval=0)
+        self._idle.timeout.connect(self._read_some)
 
     def complete(self, code: str) -> None:
-        """The code will not change any more."""
-        self._complete = pygments_words(code, self._language)
-        if self._complete is not None:
-            self.rehighlight()
+        """The code is or will be this, and does not change any more."""
+        if code != self._code:
+            self._code, self._lines = code, []
+            self._rest = coloured_lines(code, self._language)
+            self._idle.start()
+
+    def _read_some(self) -> None:
+        end = time.monotonic() + SLICE_S
+        while time.monotonic() < end:
+            words = next(self._rest, None)
+            if words is None:
+                self._idle.stop()
+                return
+            self._lines.append(words)
+            self.rehighlightBlock(self.document().findBlockByNumber(len(self._lines) - 1))
 
     # Qt
 
@@ -243,10 +147,15 @@ class CodeColours(QSyntaxHighlighter):
 
     def _words(self, text: str) -> list[Word]:
         number = self.currentBlock().blockNumber()
-        if self._complete is not None and number < len(self._complete):
-            return self._complete[number]
-        words, state = self._reader.read(text, max(0, self.previousBlockState()))
-        self.setCurrentBlockState(state)
+        if self._code is not None:
+            return self._lines[number] if number < len(self._lines) else []
+        opened = self.previousBlockState()
+        opener = self.document().findBlockByNumber(opened).text() + "\n" if opened >= 0 else ""
+        if len(opener) + len(text) > LONGEST:
+            return []
+        *_, words, probe = coloured_lines(f"{opener}{text}\n{PROBE}", self._language)
+        is_open = bool(probe) and probe[0].start == 0 and probe[0].colour in ("string", "comment")
+        self.setCurrentBlockState((opened if opener else number) if is_open else -1)
         return words
 
 

@@ -178,10 +178,10 @@ class CodeSegment(QWidget):
         """Show the code of a segment; spans count in its source."""
         code = segment.code.replace("\r\n", " \n")
         self._code = segment.code
+        if segment.closed:
+            self._colours.complete(code)
         run = Run(0, segment.body_start, len(code))
         self.lines.show_code(code, tints([run], spans) if spans else ())
-        if segment.closed:
-            QTimer.singleShot(0, self, lambda: self._colours.complete(code))
 
     def copy(self) -> None:
         """Put the code on the clipboard."""
