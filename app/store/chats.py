@@ -90,18 +90,11 @@ class Chats:
 
     def get(self, chat_id: int) -> ChatSummary:
         """One chat, in the bin or not."""
-        sql = f"SELECT {SUMMARY_COLUMNS} FROM chat WHERE id = ?"
-        row = self._database.row(sql, chat_id)
-        if row is None:
-            raise _gone(chat_id)
-        return summary_from_row(row)
+        return summary_from_row(self._row(SUMMARY_COLUMNS, chat_id))
 
     def settings(self, chat_id: int) -> Reading[ChatSettings]:
         """What this chat answers with; notes say what could not be read of it."""
-        row = self._database.row("SELECT settings FROM chat WHERE id = ?", chat_id)
-        if row is None:
-            raise _gone(chat_id)
-        return settings_from_json(text_of(row["settings"]))
+        return settings_from_json(text_of(self._row("settings", chat_id)["settings"]))
 
     def set_settings(self, chat_id: int, settings: ChatSettings) -> None:
         """From now on; its place in the list stays."""
@@ -137,8 +130,7 @@ class Chats:
         """A second one with all branches, not pinned; its id. A partial answer is stopped there."""
         database, now = self._database, self._clock()
         with database.transaction():
-            if database.row("SELECT 1 FROM chat WHERE id = ?", chat_id) is None:
-                raise _gone(chat_id)
+            leaf = self._row("leaf", chat_id)["leaf"]
             copy = database.insert(
                 """INSERT INTO chat (title, created_at, updated_at, settings)
                     SELECT title || ' (copy)', ?, ?, settings FROM chat WHERE id = ?""",
@@ -157,9 +149,14 @@ class Chats:
                     new_ids[row["parent"]],
                     row["id"],
                 )
-            leaf = database.rows("SELECT leaf FROM chat WHERE id = ?", chat_id)[0]["leaf"]
             database.write("UPDATE chat SET leaf = ? WHERE id = ?", new_ids.get(leaf), copy)
             return copy
+
+    def _row(self, columns: str, chat_id: int) -> sqlite3.Row:
+        row = self._database.row(f"SELECT {columns} FROM chat WHERE id = ?", chat_id)
+        if row is None:
+            raise _gone(chat_id)
+        return row
 
     def _set(self, chat_id: int, change: str, value: object) -> None:
         if not self._database.write(f"UPDATE chat SET {change} WHERE id = ?", value, chat_id):

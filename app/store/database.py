@@ -100,7 +100,7 @@ def _prepared(connection: sqlite3.Connection) -> sqlite3.Connection:
     connection.row_factory = sqlite3.Row
     connection.text_factory = _text
     connection.create_function("index_text", 1, index_column, deterministic=True)
-    try:
+    with closed_on_error(connection):
         for pragma in (
             f"busy_timeout = {BUSY_TIMEOUT_MS}",
             "foreign_keys = ON",
@@ -111,10 +111,17 @@ def _prepared(connection: sqlite3.Connection) -> sqlite3.Connection:
             f"wal_autocheckpoint = {PAGES_BEFORE_CHECKPOINT}",
         ):
             connection.execute(f"PRAGMA {pragma}")
+    return connection
+
+
+@contextmanager
+def closed_on_error(connection: sqlite3.Connection) -> Iterator[None]:
+    """A connection that the block cannot use is not left open."""
+    try:
+        yield
     except BaseException:
         connection.close()
         raise
-    return connection
 
 
 def _text(raw: bytes) -> str:

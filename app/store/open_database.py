@@ -9,7 +9,8 @@ Each leaves a sentence in `notices` for the window.
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from app.store.database import (
     Database,
     begin_to_read,
     begin_to_write,
+    closed_on_error,
     connect,
     connect_memory,
     known_errors,
@@ -25,14 +27,16 @@ from app.store.database import (
     pragma,
     primary_code,
 )
-from app.store.salvage import TABLES, salvage, set_aside
+from app.store.salvage import salvage, set_aside
 from app.store.schema import (
     APPLICATION_ID,
     MIGRATIONS,
+    TABLES,
     Migration,
     index_opens,
     make_index_again,
     migrate,
+    sound_columns,
 )
 from app.values.errors import StoreDamaged, StoreForeign, StoreReadOnly
 
@@ -69,11 +73,8 @@ def _open(path: Path, steps: Sequence[Migration]) -> Database:
         if primary_code(error) in _BUSY or not path.exists():
             raise
         return _open_to_read(path, steps, error)
-    try:
+    with closed_on_error(connection):
         return _bring_up_to_date(connection, path, steps)
-    except BaseException:
-        connection.close()
-        raise
 
 
 def _make_folder(path: Path) -> None:
@@ -89,12 +90,9 @@ def _make_folder(path: Path) -> None:
 
 def _writer(path: Path) -> sqlite3.Connection:
     connection = connect(path, "rwc")
-    try:
+    with closed_on_error(connection):
         _check_owner(connection, path)
         begin_to_write(connection)
-    except BaseException:
-        connection.close()
-        raise
     return connection
 
 
@@ -111,11 +109,8 @@ def _reader(path: Path) -> sqlite3.Connection:
 
 def _checked_reader(path: Path, access: Access) -> sqlite3.Connection:
     connection = connect(path, access)
-    try:
+    with closed_on_error(connection):
         begin_to_read(connection)
-    except BaseException:
-        connection.close()
-        raise
     return connection
 
 
@@ -132,7 +127,8 @@ def _bring_up_to_date(
     copy = migrate(connection, path, steps)
     _check_shape(connection, path)
     if look_closer or not index_opens(connection):
-        _make_index_again(connection, path)
+        with _misshapen(path):
+            make_index_again(connection)
         notices.append(f"{path} was damaged in its search index, which has been made again.")
     if look_closer:
         _check_pages(connection, path, "integrity_check(1)")
@@ -152,7 +148,7 @@ def _was_asked_to_look_closer(path: Path) -> bool:
 def _open_to_read(path: Path, steps: Sequence[Migration], why: sqlite3.Error) -> Database:
     """After writing failed."""
     connection = _reader(path)
-    try:
+    with closed_on_error(connection):
         _check_owner(connection, path)
         version = pragma(connection, "user_version")
         if version < len(steps):
@@ -160,9 +156,6 @@ def _open_to_read(path: Path, steps: Sequence[Migration], why: sqlite3.Error) ->
                 f"{path} is of an older Headstart and must be brought up to date, but cannot be "
                 f"written to ({why}): allow writing to it and its folder, then start again."
             )
-    except BaseException:
-        connection.close()
-        raise
     newer = version > len(steps)
     words = _newer_words(path) if newer else _unwritable_words(path, why)
     return Database(connection, path, read_only=words)
@@ -202,22 +195,20 @@ def _check_pages(connection: sqlite3.Connection, path: Path, *checks: str) -> No
 
 def _check_shape(connection: sqlite3.Connection, path: Path) -> None:
     """Raise StoreDamaged when tables or triggers of the latest version are not what they were."""
-    try:
-        for table, columns in TABLES.items():
+    with _misshapen(path):
+        for table, columns in sound_columns().items():
             connection.execute(f"SELECT {', '.join(columns)} FROM {table} LIMIT 0")
             changes = ", ".join(f"{column} = {column}" for column in columns)
             connection.execute(f"EXPLAIN UPDATE {table} SET {changes}").fetchall()
             connection.execute(f"EXPLAIN DELETE FROM {table}").fetchall()
             connection.execute(f"EXPLAIN INSERT INTO {table} DEFAULT VALUES").fetchall()
-    except sqlite3.OperationalError as error:
-        if primary_code(error) != sqlite3.SQLITE_ERROR:
-            raise
-        raise StoreDamaged(f"{path} is damaged: {error}.") from error
 
 
-def _make_index_again(connection: sqlite3.Connection, path: Path) -> None:
+@contextmanager
+def _misshapen(path: Path) -> Iterator[None]:
+    """SQL of ours that the file does not understand shows that it is damaged."""
     try:
-        make_index_again(connection)
+        yield
     except sqlite3.OperationalError as error:
         if primary_code(error) != sqlite3.SQLITE_ERROR:
             raise

@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from app.values.chats import DraftedSpan, MessageState, StoredMessage
@@ -44,22 +44,36 @@ SOURCES: tuple[DraftedBy, ...] = get_args(DraftedBy)
 
 def message_from_row(row: sqlite3.Row) -> StoredMessage:
     """The row must have all columns of the table."""
-    text = text_of(row["text"])
+    content = {key: content_of(row[key]) for key in ("stats", "spans")}
+    return sound_message({**row, **content}, row["id"], row["chat"], row["parent"])
+
+
+def sound_message(
+    content: Mapping[str, Any], message_id: int, chat_id: int, parent: int | None
+) -> StoredMessage:
+    """What `content` says of a message, as far as it can be true."""
+    said = content.get
+    text, role, state, reason = (
+        text_of(said("text")),
+        said("role"),
+        said("state"),
+        said("finish_reason"),
+    )
     return StoredMessage(
-        id=row["id"],
-        chat_id=row["chat"],
-        parent=row["parent"],
-        role=row["role"] if row["role"] in ROLES else "user",
+        id=message_id,
+        chat_id=chat_id,
+        parent=parent,
+        role=role if role in ROLES else "user",
         text=text,
-        thinking=text_of(row["thinking"]),
-        model=text_of(row["model"]),
-        state=row["state"] if row["state"] in STATES else "stopped",
-        finish_reason=row["finish_reason"] if row["finish_reason"] in REASONS else None,
-        stats=stats_from(content_of(row["stats"])),
-        spans=spans_from(content_of(row["spans"]), len(text)),
-        created_at=seconds_of(row["created_at"]),
-        thinking_seconds=duration_of(row["thinking_seconds"]),
-        problem=text_of(row["problem"]),
+        thinking=text_of(said("thinking")),
+        model=text_of(said("model")),
+        state=state if state in STATES else "stopped",
+        finish_reason=reason if reason in REASONS else None,
+        stats=stats_from(said("stats")),
+        spans=spans_from(said("spans"), len(text)),
+        created_at=seconds_of(said("created_at")),
+        thinking_seconds=duration_of(said("thinking_seconds")),
+        problem=text_of(said("problem")),
     )
 
 

@@ -9,40 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from app.store.database import connect, transaction
+from app.store.schema import Columns, sound_columns
 from app.store.words import storable
 
-_NUMBER = (int, float)
-_MAYBE_TEXT = (str, type(None))
-_MAYBE_ID = (int, type(None))
-_Columns = dict[str, type | tuple[type, ...]]
-_CHAT: _Columns = {
-    "id": int,
-    "title": str,
-    "pinned": int,
-    "created_at": _NUMBER,
-    "updated_at": _NUMBER,
-    "deleted_at": (*_NUMBER, type(None)),
-    "leaf": _MAYBE_ID,
-    "settings": str,
-}
-_MESSAGE: _Columns = {
-    "id": int,
-    "chat": int,
-    "parent": _MAYBE_ID,
-    "role": str,
-    "state": str,
-    "finish_reason": _MAYBE_TEXT,
-    "model": str,
-    "created_at": _NUMBER,
-    "text": str,
-    "thinking": str,
-    "spans": str,
-    "stats": _MAYBE_TEXT,
-    "thinking_seconds": (*_NUMBER, type(None)),
-    "problem": str,
-}
-TABLES = {"chat": _CHAT, "message": _MESSAGE}
-"""What this version reads and writes: the columns of its tables, and what a sound row has."""
 _LOST_CHATS = """INSERT INTO chat (id, title, created_at, updated_at, settings)
     SELECT chat, 'Recovered chat', min(created_at), max(created_at), '{}' FROM message
     WHERE chat NOT IN (SELECT id FROM chat) GROUP BY chat"""
@@ -83,7 +52,7 @@ def salvage(aside: Path, path: Path) -> Saved:
     """
     with closing(connect(path, "rwc")) as target, transaction(target):
         target.execute("PRAGMA defer_foreign_keys = ON")
-        for table, columns in TABLES.items():
+        for table, columns in sound_columns().items():
             for row in _sound_rows(aside, table, columns):
                 places = ", ".join("?" * len(row))
                 sql = f"INSERT OR IGNORE INTO {table} ({', '.join(row)}) VALUES ({places})"
@@ -97,7 +66,7 @@ def salvage(aside: Path, path: Path) -> Saved:
     return Saved(chats, messages)
 
 
-def _sound_rows(aside: Path, table: str, columns: _Columns) -> Iterator[dict[str, Any]]:
+def _sound_rows(aside: Path, table: str, columns: Columns) -> Iterator[dict[str, Any]]:
     """From both ends, each as far as it can be read; the same row may come twice.
 
     A file of an older version lacks some of the columns.

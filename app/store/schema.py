@@ -7,11 +7,13 @@ tables); an answer enters when it is complete.
 """
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-from app.store.database import pragma, primary_code, transaction
+from app.store.database import connect_memory, pragma, primary_code, transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,29 @@ def _how_answers_went(connection: sqlite3.Connection) -> None:
 
 
 MIGRATIONS: tuple[Migration, ...] = (_chats_and_messages, make_index, _how_answers_went)
+
+
+Columns = Mapping[str, tuple[type, ...]]
+TABLES = ("chat", "message")
+_TYPES: Mapping[str, tuple[type, ...]] = {"INTEGER": (int,), "REAL": (int, float), "TEXT": (str,)}
+
+
+@cache
+def sound_columns() -> Mapping[str, Columns]:
+    """Of each of TABLES, the columns that this version reads and writes, and what a sound row has
+    in them.
+    """
+    with closing(connect_memory()) as empty:
+        for step in MIGRATIONS:
+            step(empty)
+        return {table: _columns(empty, table) for table in TABLES}
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> Columns:
+    return {
+        name: _TYPES[kind] if must_be or is_key else (*_TYPES[kind], type(None))
+        for _, name, kind, must_be, _, is_key in connection.execute(f"PRAGMA table_info({table})")
+    }
 
 
 def migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[Migration]) -> Path | None:

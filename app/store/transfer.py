@@ -14,21 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from app.store.chats import title_from
-from app.store.rows import (
-    REASONS,
-    duration_of,
-    spans_from,
-    spans_to_json,
-    stats_from,
-    stats_to_json,
-    text_of,
-)
+from app.store.rows import sound_message, spans_to_json, stats_to_json, text_of
 from app.store.session_store import SessionStore
 from app.values.chat_settings import ChatSettings
-from app.values.chats import DraftedSpan, StoredMessage
+from app.values.chats import StoredMessage
 from app.values.errors import BadChatFile
 from app.values.typed_json import encode, read_fields
-from mlx_engine.values.conversation import FinishReason, Message
+from mlx_engine.values.conversation import Message
 from mlx_engine.values.saved_chat import (
     SavedChat,
     chat_as_content,
@@ -37,57 +29,45 @@ from mlx_engine.values.saved_chat import (
     chat_from_markdown,
     message_from_content,
 )
-from mlx_engine.values.stats import GenerationStats
-
-
-@dataclass(frozen=True, slots=True)
-class NewMessage:
-    """parent: the place of an earlier one in the same sequence. created_at: None for now."""
-
-    parent: int | None
-    message: Message
-    model: str = ""
-    stopped: bool = False
-    finish_reason: FinishReason | None = None
-    stats: GenerationStats | None = None
-    spans: tuple[DraftedSpan, ...] = ()
-    created_at: float | None = None
-    thinking_seconds: float | None = None
-    problem: str = ""
 
 
 def insert_chat(
     store: SessionStore,
     title: str,
     settings: ChatSettings,
-    messages: Sequence[NewMessage],
+    messages: Sequence[StoredMessage],
     leaf: int,
 ) -> int:
-    """Its id; `leaf` is the place of the selected message, -1 for none. Raises StoreError."""
+    """A new chat; its id. Raises StoreError.
+
+    An id in the messages is their place in the sequence, a parent that of an earlier one, and time
+    0 is now. title: "" for the first thing said. leaf: the selected message, -1 for none.
+    """
     database = store.database
+    said = next((message.text for message in messages if message.role == "user"), "")
     with database.transaction():
-        chat_id = store.chats.create(settings, title)
+        chat_id = store.chats.create(settings, title or title_from(said))
         now = store.chats.get(chat_id).created_at
         ids: list[int] = []
-        for new in messages:
+        for message in messages:
             ids.append(
                 database.insert(
                     """INSERT INTO message (chat, parent, role, state, finish_reason, model,
                         created_at, text, thinking, spans, stats, thinking_seconds, problem)
                         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
                     chat_id,
-                    None if new.parent is None else ids[new.parent],
-                    new.message.role,
-                    "stopped" if new.stopped else "done",
-                    new.finish_reason,
-                    new.model,
-                    now if new.created_at is None else new.created_at,
-                    new.message.text,
-                    new.message.thinking,
-                    spans_to_json(new.spans),
-                    stats_to_json(new.stats),
-                    new.thinking_seconds,
-                    new.problem,
+                    None if message.parent is None else ids[message.parent],
+                    message.role,
+                    message.state,
+                    message.finish_reason,
+                    message.model,
+                    message.created_at or now,
+                    message.text,
+                    message.thinking,
+                    spans_to_json(message.spans),
+                    stats_to_json(message.stats),
+                    message.thinking_seconds,
+                    message.problem,
                 )
             )
         if leaf >= 0:
@@ -97,7 +77,6 @@ def insert_chat(
 
 
 LARGEST_FILE = 256 * 2**20
-_SECONDS_IN_REASON = 1e11
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,15 +177,19 @@ def _content(message: StoredMessage) -> dict[str, Any]:
 
 def _from_saved(store: SessionStore, chat: SavedChat, defaults: ChatSettings) -> Imported:
     rows = [
-        NewMessage(
+        StoredMessage(
+            place,
+            0,
             place - 1 if place else None,
-            message,
+            message.role,
+            message.text,
+            message.thinking,
             model=chat.model if message.role == "assistant" else "",
         )
         for place, message in enumerate(chat.messages)
     ]
     settings = replace(defaults, system=chat.system or "")
-    return Imported(_insert(store, "", settings, rows, len(rows)), ())
+    return Imported(insert_chat(store, "", settings, rows, len(rows) - 1), ())
 
 
 def _from_json(store: SessionStore, content: Any, defaults: ChatSettings) -> Imported:
@@ -216,15 +199,13 @@ def _from_json(store: SessionStore, content: Any, defaults: ChatSettings) -> Imp
     others = content.get("others", [])
     if not isinstance(others, list):
         raise ValueError('"others" is no list')
+    count = len(chat.messages)
     rows = [
-        _new_message(item, place, place - 1 if place else None, chat.model)
+        _new_message(item, place, is_other=place >= count, model=chat.model)
         for place, item in enumerate([*content["messages"], *others])
     ]
-    count = len(chat.messages)
-    for place, item in enumerate(others, start=count):
-        rows[place] = replace(rows[place], parent=_parent(item, place))
-    title = content.get("title")
-    chat_id = _insert(store, title if isinstance(title, str) else "", settings, rows, count)
+    leaf = (count or len(rows)) - 1
+    chat_id = insert_chat(store, text_of(content.get("title")), settings, rows, leaf)
     return Imported(chat_id, reading.notes)
 
 
@@ -238,44 +219,12 @@ def _safe_settings(content: object) -> object:
     return safe
 
 
-def _parent(content: Any, place: int) -> int | None:
-    parent = content.get("parent")
-    if parent is None:
-        return None
-    if type(parent) is not int or not 0 <= parent < place:
+def _new_message(content: Any, place: int, *, is_other: bool, model: str) -> StoredMessage:
+    role = message_from_content(content, place + 1).role
+    parent = content.get("parent") if is_other else place - 1 if place else None
+    if parent is not None and (type(parent) is not int or not 0 <= parent < place):
         raise ValueError(f"message {place + 1} follows {parent!r}, which is no message before it")
-    return parent
-
-
-def _new_message(content: Any, place: int, parent: int | None, model: str) -> NewMessage:
-    message = message_from_content(content, place + 1)
-    reason, created, own_model = (
-        content.get(key) for key in ("finish_reason", "created_at", "model")
-    )
-    is_time = type(created) in (int, float) and 0 <= created < _SECONDS_IN_REASON
-    if not isinstance(own_model, str):
-        own_model = model if message.role == "assistant" else ""
-    return NewMessage(
-        parent,
-        message,
-        model=own_model,
-        stopped=content.get("state") in ("stopped", "partial"),
-        finish_reason=reason if reason in REASONS else None,
-        stats=stats_from(content.get("stats")),
-        spans=spans_from(content.get("spans"), len(message.text)),
-        created_at=float(created) if is_time else None,
-        thinking_seconds=duration_of(content.get("thinking_seconds")),
-        problem=text_of(content.get("problem")),
-    )
-
-
-def _insert(
-    store: SessionStore,
-    title: str,
-    settings: ChatSettings,
-    rows: Sequence[NewMessage],
-    selected: int,
-) -> int:
-    first = next((row.message.text for row in rows if row.message.role == "user"), "")
-    leaf = selected - 1 if selected else len(rows) - 1
-    return insert_chat(store, title or title_from(first), settings, rows, leaf)
+    if not isinstance(content.get("model"), str):
+        content = {**content, "model": model if role == "assistant" else ""}
+    state = "stopped" if content.get("state") in ("stopped", "partial") else "done"
+    return sound_message({**content, "state": state}, place, 0, parent)

@@ -6,16 +6,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from app.store.session_store import SessionStore, open_store  # noqa: E402
-from app.store.transfer import NewMessage, insert_chat  # noqa: E402
+from app.store.transfer import insert_chat  # noqa: E402
 from app.values.chat_settings import ChatSettings  # noqa: E402
-from app.values.chats import AnswerSoFar, DraftedSpan  # noqa: E402
-from mlx_engine.values.conversation import GenerationFinished, Message  # noqa: E402
+from app.values.chats import AnswerSoFar, DraftedSpan, StoredMessage  # noqa: E402
+from mlx_engine.values.conversation import GenerationFinished  # noqa: E402
 from mlx_engine.values.stats import GenerationStats  # noqa: E402
 
 CHATS = 10_000
@@ -47,9 +48,9 @@ def fill(store: SessionStore, chance: random.Random, vocabulary: list[str]) -> i
     stats = GenerationStats(drafted_by_depth=(90, 60), accepted_by_depth=(70, 30))
     rows = []
     for place in range(0, LONG_CHAT, 2):
-        rows.append(NewMessage(place - 1 if place else None, Message("user", text(100))))
-        answer = Message("assistant", text(400), text(50))
-        rows.append(NewMessage(place, answer, stats=stats, spans=spans))
+        rows.append(StoredMessage(place, 0, place - 1 if place else None, "user", text(100)))
+        answer = StoredMessage(place + 1, 0, place, "assistant", text(400), text(50))
+        rows.append(replace(answer, stats=stats, spans=spans))
     return insert_chat(store, "A long chat", ChatSettings(), rows, LONG_CHAT - 1)
 
 
