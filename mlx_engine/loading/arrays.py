@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import mlx.core as mx
 
-from mlx_engine.values.errors import BadModelFile, LoadStopped, OutOfMemory
+from mlx_engine.values.errors import BadModelFile, LoadStopped, OutOfMemory, is_out_of_memory
 
 SLICE_BYTES = 32 * 2**20
 """Read between two looks at `stop`: a tenth of a second even from a slow disk."""
@@ -69,19 +69,13 @@ def _slices(arrays: list[mx.array]) -> Iterator[list[mx.array]]:
 def _evaluate(part: list[mx.array], origin: str) -> None:
     try:
         mx.eval(part)
-    except MemoryError as error:
-        raise _too_large(origin) from error
-    except (RuntimeError, ValueError) as error:
-        if "alloc" in str(error):
-            raise _too_large(origin) from error
+    except (MemoryError, RuntimeError, ValueError) as error:
+        if is_out_of_memory(error):
+            raise OutOfMemory(
+                f"{origin}: does not fit in the memory that is free. Close other programs or take "
+                "a smaller or more strongly quantised version."
+            ) from error
         raise BadModelFile(f"{origin}: cannot be read ({error}). Download it again.") from error
-
-
-def _too_large(origin: str) -> OutOfMemory:
-    return OutOfMemory(
-        f"{origin}: does not fit in the memory that is free. Close other programs or take a "
-        "smaller or more strongly quantised version."
-    )
 
 
 def _cast(array: mx.array, *, metal: bool) -> mx.array:

@@ -98,3 +98,22 @@ class OutOfMemory(EngineError):
 
 class EngineMisuse(EngineError):
     """The engine was called from another thread, while busy, or after close."""
+
+
+_SIGNS_OF_FULL_MEMORY = (
+    "malloc]",
+    "bad_alloc",
+    "Unable to allocate",
+    "Insufficient Memory",
+    "ErrorOutOfMemory",
+)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory was too small, which MLX tells by the words of a RuntimeError alone.
+
+    Of mlx/backend/metal: "[metal::malloc] Attempting to allocate ...", and of a command buffer
+    "Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)".
+    """
+    words = str(error)
+    return isinstance(error, MemoryError) or any(sign in words for sign in _SIGNS_OF_FULL_MEMORY)

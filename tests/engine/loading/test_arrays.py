@@ -2,7 +2,7 @@ import mlx.core as mx
 import pytest
 
 from mlx_engine.loading.arrays import SLICE_BYTES, cast_floats, element_bytes, evaluate_arrays
-from mlx_engine.values.errors import BadModelFile, LoadStopped
+from mlx_engine.values.errors import BadModelFile, LoadStopped, OutOfMemory
 
 
 def lazy(parts: int) -> list[mx.array]:
@@ -32,6 +32,35 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path_factory: pytest.TempPathF
     file.write_bytes(file.read_bytes()[:200])
     with pytest.raises(BadModelFile, match="folder/x"):
         evaluate_arrays([arrays["a"] + 0], "folder/x", None, None)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "[METAL] Command buffer execution failed: Insufficient Memory "
+        "(00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
+        "[metal::malloc] Attempting to allocate 22548578304 bytes which is greater than the "
+        "maximum allowed buffer size of 17179869184 bytes.",
+        "[malloc_or_wait] Unable to allocate 1073741824 bytes.",
+        "std::bad_alloc",
+    ],
+)
+def test_full_memory_is_no_damaged_file(told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise RuntimeError(told)
+
+    monkeypatch.setattr(mx, "eval", full)
+    with pytest.raises(OutOfMemory, match=r"folder/x.*does not fit"):
+        evaluate_arrays(lazy(1), "folder/x", None, None)
+
+
+def test_a_damaged_file_is_no_full_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("[read] Unable to read 64 bytes from file allocations/x.safetensors.")
+
+    monkeypatch.setattr(mx, "eval", broken)
+    with pytest.raises(BadModelFile, match="Download it again"):
+        evaluate_arrays(lazy(1), "folder/x", None, None)
 
 
 @pytest.mark.parametrize("metal", [False, True])
