@@ -78,8 +78,8 @@ def held_for_replay(caches: LayerCaches) -> Held:
     """Sums over the recurrent layers."""
     snapshots = [layer.snapshot() for layer in caches.layers]
     recurrent = [s for s in snapshots if isinstance(s, RecurrentSnapshot)]
-    replay = sum(s.replay.nbytes for s in recurrent if s.replay is not None)
-    return Held(replay, sum(s.state.nbytes for s in recurrent))
+    steps = [array for s in recurrent if s.replay is not None for array in s.replay.arrays()]
+    return Held(sum(a.nbytes for a in steps), sum(s.state.nbytes for s in recurrent))
 
 
 def growth(samples: Sequence[MemorySample]) -> int:

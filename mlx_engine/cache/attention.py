@@ -1,5 +1,6 @@
 """Keys and values of one attention layer, and who sees whom; keeping a prefix moves an offset."""
 
+from abc import ABC, abstractmethod
 from typing import Literal, NamedTuple
 
 import mlx.core as mx
@@ -28,13 +29,12 @@ class AttentionSnapshot(NamedTuple):
     nbytes: int = 0
 
 
-class AttentionCache:
-    """Keys and values in buffers that grow by steps; rows past `length` are scratch.
+class RowsCache(ABC):
+    """Buffers of keys and values, and how far they are filled.
 
-    To a class of mlx-lm's it is what `mlx_lm.models.cache.KVCache` is (offset, update_and_fetch,
-    make_mask). Multi-head latent attention stores its latent as keys and its rotated part as
-    values, which may differ in size. Buffers are written in place when nobody else holds them (MLX
-    donates them), so callers must not keep what `write` and `append` return beyond the pass.
+    To a class of mlx-lm's each kind is what that library's own cache is (offset, update_and_fetch,
+    make_mask). Buffers are written in place when nobody else holds them (MLX donates them), so
+    callers must not keep what `write` returns beyond the pass.
     """
 
     keeps_any_prefix = True
@@ -50,12 +50,39 @@ class AttentionCache:
         return self._length
 
     @property
+    def offset(self) -> int:
+        """Position of the next row: committed ones and those of the block."""
+        return self._length + self._block
+
+    @property
     def nbytes(self) -> int:
         """Bytes of both buffers."""
         return sum(buffer.nbytes for buffer in self._buffers) if self._buffers else 0
 
+    @abstractmethod
     def write(self, keys: mx.array, values: mx.array) -> KeysValues:
-        """Append a block [1, heads, rows, size] after the committed rows; all of them in view."""
+        """Append a block [1, heads, rows, size] after the committed rows; all it may see."""
+
+    def update_and_fetch(self, keys: mx.array, values: mx.array) -> KeysValues:
+        """`write` under mlx-lm's name."""
+        return self.write(keys, values)
+
+    def keep(self, rows: int) -> None:
+        """Commit the first `rows` rows of the last block."""
+        assert 0 <= rows <= self._block
+        self._length += rows
+        self._block = 0
+
+
+class AttentionCache(RowsCache):
+    """Keys and values in buffers that grow by steps; rows past `length` are scratch.
+
+    Multi-head latent attention stores its latent as keys and its rotated part as values, which may
+    differ in size.
+    """
+
+    def write(self, keys: mx.array, values: mx.array) -> KeysValues:
+        """Append a block; all rows in view."""
         buffers, end = self.append(keys, values), self._length + self._block
         return KeysValues(buffers.keys[:, :, :end], buffers.values[:, :, :end])
 
@@ -68,15 +95,6 @@ class AttentionCache:
         buffers.values[:, :, self._length : end] = values
         self._buffers = buffers
         return buffers
-
-    @property
-    def offset(self) -> int:
-        """Position of the next row: committed ones and those of the block."""
-        return self._length + self._block
-
-    def update_and_fetch(self, keys: mx.array, values: mx.array) -> KeysValues:
-        """`write` under mlx-lm's name."""
-        return self.write(keys, values)
 
     def make_mask(
         self,
@@ -105,12 +123,6 @@ class AttentionCache:
             mx.concatenate([self._buffers.keys, _blank(keys, more)], axis=2),
             mx.concatenate([self._buffers.values, _blank(values, more)], axis=2),
         )
-
-    def keep(self, rows: int) -> None:
-        """Commit the first `rows` rows of the last block."""
-        assert 0 <= rows <= self._block
-        self._length += rows
-        self._block = 0
 
     def snapshot(self) -> AttentionSnapshot:
         """The number."""

@@ -42,10 +42,6 @@ class DeltaInputs(NamedTuple):
 class Replay(Protocol):
     """Steps that a state has still to take."""
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of what the steps need."""
-
     def arrays(self) -> list[mx.array]:
         """What the steps need."""
 
@@ -85,11 +81,6 @@ class StockSteps:
     inputs: DeltaInputs
     stock: Stock = MLX
 
-    @property
-    def nbytes(self) -> int:
-        """Of the inputs."""
-        return sum(array.nbytes for array in self.inputs)
-
     def arrays(self) -> list[mx.array]:
         """The inputs."""
         return list(self.inputs)
@@ -128,11 +119,6 @@ class KernelSteps:
     steps: Steps
     count: int
     launcher: Launcher
-
-    @property
-    def nbytes(self) -> int:
-        """Of keys, delta and decay."""
-        return sum(array.nbytes for array in self.steps)
 
     def arrays(self) -> list[mx.array]:
         """Keys, delta and decay."""
@@ -201,8 +187,11 @@ class RecurrentSnapshot:
     @property
     def nbytes(self) -> int:
         """Bytes of everything the snapshot holds on to."""
-        replay = self.replay.nbytes if self.replay else 0
-        return self.window.nbytes + self.state.nbytes + replay
+        return sum(array.nbytes for array in self.arrays())
+
+    def arrays(self) -> list[mx.array]:
+        """Window, state and what is needed to replay."""
+        return [self.window, self.state, *(self.replay.arrays() if self.replay else ())]
 
 
 class _Block(NamedTuple):
@@ -290,5 +279,4 @@ class RecurrentCache:
 
     def arrays(self) -> list[mx.array]:
         """Window, state and what is needed to replay."""
-        replay = self._now.replay.arrays() if self._now.replay else []
-        return [self._now.window, self._now.state, *replay]
+        return self._now.arrays()

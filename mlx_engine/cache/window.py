@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from mlx_engine.cache.attention import KeysValues, Mask, causal_mask
+from mlx_engine.cache.attention import KeysValues, Mask, RowsCache, causal_mask
 from mlx_engine.cache.contract import LayerSnapshot
 
 STEP = 64
@@ -33,37 +33,18 @@ class WindowSnapshot(NamedTuple):
         return sum(array.nbytes for array in self.rows) if self.rows else 0
 
 
-class WindowCache:
-    """What `mlx_lm.models.cache.RotatingKVCache` is to a model file, exact after it has filled.
+class WindowCache(RowsCache):
+    """Rows of a window, exact also after it has filled.
 
     window: tokens a row sees, itself included. first: position of the buffers' first row. Bytes
     stay under those of window + STEP + SLACK rows and one block.
     """
 
-    keeps_any_prefix = True
-
     def __init__(self, window: int) -> None:
+        super().__init__()
         self.window = window
-        self._length = 0
-        self._block = 0
         self.first = 0
-        self._rows: KeysValues | None = None
         self._copy: KeysValues | None = None
-
-    @property
-    def length(self) -> int:
-        """Committed tokens."""
-        return self._length
-
-    @property
-    def offset(self) -> int:
-        """Position of the next row: committed ones and those of the block."""
-        return self._length + self._block
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of both buffers."""
-        return sum(buffer.nbytes for buffer in self._rows) if self._rows else 0
 
     def _begin(self) -> int:
         """Position of the first row the next block is shown."""
@@ -81,12 +62,8 @@ class WindowCache:
             return None if N == 1 else "causal"
         return causal_mask(self._length, N, self._begin(), window)
 
-    def update_and_fetch(self, keys: mx.array, values: mx.array) -> KeysValues:
-        """`write` under the name that mlx-lm has for it."""
-        return self.write(keys, values)
-
     def write(self, keys: mx.array, values: mx.array) -> KeysValues:
-        """Append a block [1, heads, rows, size]; all rows from a multiple of STEP on."""
+        """Append a block; all rows from a multiple of STEP on."""
         rows = self.append(keys, values)
         shown = slice(self._begin() - self.first, self._length + self._block - self.first)
         return KeysValues(rows.keys[:, :, shown], rows.values[:, :, shown])
@@ -99,7 +76,7 @@ class WindowCache:
         start, stop = self._length - self.first, end - self.first
         rows.keys[:, :, start:stop] = keys
         rows.values[:, :, start:stop] = values
-        self._rows = rows
+        self._buffers = rows
         return rows
 
     def shown(self) -> KeysValues:
@@ -110,8 +87,8 @@ class WindowCache:
 
     def _room(self, begin: int, end: int, keys: mx.array, values: mx.array) -> KeysValues:
         """Buffers that reach to `end`; new ones start at `begin`."""
-        if self._rows and end - self.first <= self._rows.keys.shape[2]:
-            return self._rows
+        if self._buffers and end - self.first <= self._buffers.keys.shape[2]:
+            return self._buffers
         kept = self._kept(begin)
         more = end - self._length + SLACK
         self.first = begin
@@ -124,16 +101,10 @@ class WindowCache:
 
     def _kept(self, begin: int) -> KeysValues | None:
         """The committed rows from position `begin` on."""
-        if self._rows is None or begin >= self._length:
+        if self._buffers is None or begin >= self._length:
             return None
         shown = slice(begin - self.first, self._length - self.first)
-        return KeysValues(*(buffer[:, :, shown] for buffer in self._rows))
-
-    def keep(self, rows: int) -> None:
-        """Commit the first `rows` rows of the last block."""
-        assert 0 <= rows <= self._block
-        self._length += rows
-        self._block = 0
+        return KeysValues(*(buffer[:, :, shown] for buffer in self._buffers))
 
     def snapshot(self) -> WindowSnapshot:
         """A copy of what later tokens may see."""
@@ -147,9 +118,9 @@ class WindowCache:
         """Go back to a snapshot, or on to a later one."""
         assert isinstance(snapshot, WindowSnapshot)
         self._length, self.first = snapshot.length, snapshot.first
-        self._rows = snapshot.rows  # full, so the next block moves to buffers of its own
+        self._buffers = snapshot.rows  # full, so the next block moves to buffers of its own
         self._block = 0
 
     def arrays(self) -> list[mx.array]:
         """Both buffers, and the newest copy."""
-        return [*(self._rows or ()), *(self._copy or ())]
+        return [*(self._buffers or ()), *(self._copy or ())]
