@@ -2,91 +2,13 @@
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QPoint, QRect, QSize, Qt, Signal
-from PySide6.QtWidgets import (
-    QFrame,
-    QHBoxLayout,
-    QLayout,
-    QLayoutItem,
-    QSizePolicy,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtCore import QEvent, Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from app.values.attached_text import AttachedText, RefusedFile, tokens_about
 from app.window.controls.icons import IconButton, Sign
 from app.window.controls.labels import ShortLabel, label, paragraph, say, tabular
 from mlx_engine.values.words import size_words
-
-
-class FlowLayout(QLayout):
-    """Left to right, then the next line; `gap` pixels between."""
-
-    def __init__(self, gap: int) -> None:
-        super().__init__()
-        self._gap = gap
-        self._items: list[QLayoutItem] = []
-        self.setContentsMargins(0, 0, 0, 0)
-
-    def _place(self, rect: QRect, moves: bool) -> int:
-        """Lay the items out within a width, moving them or not; returns the height needed."""
-        x, y, line = rect.left(), rect.top(), 0
-        for item in self._items:
-            size = item.sizeHint().boundedTo(item.maximumSize())
-            width = min(size.width(), rect.width())
-            if x > rect.left() and x + width > rect.left() + rect.width():
-                x, y, line = rect.left(), y + line + self._gap, 0
-            if moves:
-                item.setGeometry(QRect(QPoint(x, y), QSize(width, size.height())))
-            x += width + self._gap
-            line = max(line, size.height())
-        return y + line - rect.top()
-
-    # Qt
-
-    def addItem(self, item: QLayoutItem) -> None:  # noqa: N802
-        """Keep it."""
-        self._items.append(item)
-
-    def count(self) -> int:
-        """How many there are."""
-        return len(self._items)
-
-    def itemAt(self, index: int) -> QLayoutItem | None:  # noqa: N802
-        """One of them."""
-        return self._items[index] if 0 <= index < len(self._items) else None
-
-    def takeAt(self, index: int) -> QLayoutItem | None:  # noqa: N802
-        """Give one back."""
-        return self._items.pop(index) if 0 <= index < len(self._items) else None
-
-    def expandingDirections(self) -> Qt.Orientation:  # noqa: N802
-        """None."""
-        return Qt.Orientation(0)
-
-    def hasHeightForWidth(self) -> bool:  # noqa: N802
-        """Narrower is higher."""
-        return True
-
-    def heightForWidth(self, width: int) -> int:  # noqa: N802
-        """How high."""
-        return self._place(QRect(0, 0, width, 0), moves=False)
-
-    def setGeometry(self, rect: QRect) -> None:  # noqa: N802
-        """Lay out."""
-        super().setGeometry(rect)
-        self._place(rect, moves=True)
-
-    def sizeHint(self) -> QSize:  # noqa: N802
-        """The least there must be."""
-        return self.minimumSize()
-
-    def minimumSize(self) -> QSize:  # noqa: N802
-        """The largest item."""
-        size = QSize()
-        for item in self._items:
-            size = size.expandedTo(item.minimumSize())
-        return size
 
 
 WIDEST = 360
@@ -129,6 +51,38 @@ class AttachmentChip(QFrame):
         self.setAccessibleName(f"Attachment {self.attachment.name}, {words}")
 
 
+GAP = 6
+
+
+class ChipFlow(QWidget):
+    """Its chips from left to right, line after line."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.chips: list[AttachmentChip] = []
+
+    def place(self) -> None:
+        """Put the chips where they belong, and be as high as they need."""
+        x = y = height = 0
+        for chip in self.chips:
+            wanted = chip.sizeHint()
+            width, height = min(wanted.width(), WIDEST, self.width()), wanted.height()
+            if x and x + width > self.width():
+                x, y = 0, y + height + GAP
+            chip.setGeometry(x, y, width, height)
+            x += width + GAP
+        self.setFixedHeight(y + height)
+
+    # Qt
+
+    def event(self, event: QEvent) -> bool:
+        """A chip, or this, has another size."""
+        if event.type() in (QEvent.Type.LayoutRequest, QEvent.Type.Resize):
+            self.place()
+        return bool(super().event(event))
+
+
 MOST = 20
 
 
@@ -139,13 +93,13 @@ class AttachmentRow(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._chips: list[AttachmentChip] = []
         self._problem = paragraph("", "problem")
-        self._flow = FlowLayout(6)
+        self._flow = ChipFlow()
+        self._chips = self._flow.chips
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(4)
-        column.addLayout(self._flow)
+        column.addWidget(self._flow)
         column.addWidget(self._problem)
         self._refresh("")
 
@@ -183,7 +137,8 @@ class AttachmentRow(QWidget):
         chip = AttachmentChip(attachment)
         chip.remove_wanted.connect(lambda: self._remove(chip))
         self._chips.append(chip)
-        self._flow.addWidget(chip)
+        chip.setParent(self._flow)
+        chip.show()
 
     def _remove(self, chip: AttachmentChip) -> None:
         self._drop(chip)
@@ -191,13 +146,11 @@ class AttachmentRow(QWidget):
 
     def _drop(self, chip: AttachmentChip) -> None:
         self._chips.remove(chip)
-        self._flow.removeWidget(chip)
         chip.hide()
         chip.deleteLater()
 
     def _refresh(self, problem: str) -> None:
         say(self._problem, problem)
         self.setVisible(bool(self._chips or problem))
-        self._flow.invalidate()
-        self.updateGeometry()
+        self._flow.place()
         self.changed.emit()
