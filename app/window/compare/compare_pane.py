@@ -2,7 +2,7 @@
 
 from typing import Literal, NamedTuple
 
-from PySide6.QtCore import QEvent, QRectF, QSize, Qt
+from PySide6.QtCore import QEvent, QRectF, Qt
 from PySide6.QtGui import QPainter, QTextCharFormat, QTextCursor
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QTextEdit, QVBoxLayout
 
@@ -15,17 +15,16 @@ BAR_HEIGHT = 6
 
 
 class SpeedBar(Chart):
-    """Full for the faster side; the figure stands above it in words."""
+    """Full for the faster side; is_strong: in the accent colour. Its words stand above it."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_strong: bool) -> None:
         super().__init__()
-        self._share = 0.0
-        self._words = ""
-        self._is_strong = True
+        self._name: Literal["accent", "muted"] = "accent" if is_strong else "muted"
+        self._share, self._words = 0.0, ""
 
-    def show_share(self, share: float, words: str, is_strong: bool) -> None:
-        """share: of the faster side's speed, 0 to 1. is_strong: in the accent colour."""
-        self._share, self._words, self._is_strong = min(max(share, 0.0), 1.0), words, is_strong
+    def show_share(self, share: float, words: str) -> None:
+        """share: of the faster side's speed, 0 to 1."""
+        self._share, self._words = share, words
         self.refresh()
 
     def words(self) -> str:
@@ -44,14 +43,8 @@ class SpeedBar(Chart):
         if self._share:
             bar = QRectF(self.rect())
             bar.setWidth(max(float(BAR_HEIGHT), bar.width() * self._share))
-            painter.setBrush(self.colour("accent" if self._is_strong else "muted"))
+            painter.setBrush(self.colour(self._name))
             painter.drawRoundedRect(bar, radius, radius)
-
-    # Qt
-
-    def sizeHint(self) -> QSize:  # noqa: N802
-        """As wide as there is room."""
-        return QSize(160, BAR_HEIGHT)
 
 
 AFTER_THINKING = "\n\n"
@@ -150,23 +143,19 @@ class ComparedText(QPlainTextEdit):
                 cursor.setCharFormat(self._format(is_thinking=True))
 
 
-State = Literal["idle", "waiting", "running", "done", "ended"]
-
-
 class ComparePane(QFrame):
     """Text and speed as they come; is_strong: its bar is in the accent colour."""
 
     def __init__(self, title: str, is_strong: bool) -> None:
         super().__init__()
-        self._title, self._is_strong = title, is_strong
-        self._state: State = "idle"
-        self.speed = 0.0
+        self._title = title
+        self.speed, self._is_due = 0.0, False
         self.setProperty("role", "card")
         self.setAccessibleName(title)
         self._speed, self._figures = label("", "figure"), paragraph("", "muted")
         for figures in (self._speed, self._figures):
             tabular(figures)
-        self._bar = SpeedBar()
+        self._bar = SpeedBar(is_strong)
         self._bar.setAccessibleName(f"{title}: speed")
         self._text = ComparedText(f"{title}: answer")
         top = QHBoxLayout()
@@ -180,17 +169,17 @@ class ComparePane(QFrame):
         column.addWidget(self._figures)
         column.addSpacing(6)
         column.addWidget(self._text, 1)
-        self._enter("idle", "Not run yet")
+        self._enter("Not run yet", is_due=False)
 
     def begin(self) -> None:
         """It runs now."""
         self._text.start_again()
-        self._enter("running", "Reading the prompt")
+        self._enter("Reading the prompt", is_due=True)
 
     def wait(self) -> None:
         """It runs after the other one."""
         self._text.start_again()
-        self._enter("waiting", "Runs next")
+        self._enter("Runs next", is_due=True)
 
     def add_text(self, text: str, is_thinking: bool = False) -> None:
         """More of the answer, or of the thinking before it."""
@@ -210,7 +199,7 @@ class ComparePane(QFrame):
     def show_share(self, fastest: float) -> None:
         """The bar, beside the faster side's speed."""
         share = self.speed / fastest if fastest else 0.0
-        self._bar.show_share(share, self._speed.text(), self._is_strong)
+        self._bar.show_share(share, self._speed.text())
 
     def mark_from(self, character: int | None) -> None:
         """Where the other side says something else; None for nowhere."""
@@ -218,16 +207,16 @@ class ComparePane(QFrame):
 
     def finish(self, stats: GenerationStats) -> None:
         """The answer is complete."""
-        self._state, self.speed = "done", stats.tokens_per_second
+        self._is_due, self.speed = False, stats.tokens_per_second
         self._say(f"{stats.tokens_per_second:.1f} tok/s", figures_in_words(stats))
 
     def end(self, words: str) -> None:
         """Stopped or failed; a side that is complete stays as it is."""
-        if self._state in ("running", "waiting"):
-            self._enter("ended", words)
+        if self._is_due:
+            self._enter(words, is_due=False)
 
-    def _enter(self, state: State, words: str) -> None:
-        self._state, self.speed = state, 0.0
+    def _enter(self, words: str, is_due: bool) -> None:
+        self._is_due, self.speed = is_due, 0.0
         self._say("", words)
         self.show_share(0.0)
 

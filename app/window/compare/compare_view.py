@@ -1,16 +1,66 @@
 """The Compare view: one prompt with drafting on and off, the words checked, the speeds shown."""
 
+from itertools import zip_longest
 from typing import Literal
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.window.compare.compare_pane import ComparePane
-from app.window.compare.same_words import common_length, common_words, gain, ratio, verdict
 from app.window.composer.message_box import LONGEST, MessageBox
 from app.window.controls.icons import Sign
 from app.window.controls.labels import label, paragraph, say, set_role, tabular
 from mlx_engine.values.stats import GenerationStats
+
+LETTERS_SHOWN = 24
+"""Of a differing word, at most."""
+
+
+def verdict(drafted: str, plain: str, on: GenerationStats, off: GenerationStats) -> str:
+    """Both answers are complete: are they the same, character by character?"""
+    if drafted == plain and on.generated_tokens == off.generated_tokens:
+        return f"Same {on.generated_tokens:,} tokens."
+    if drafted == plain:
+        return (
+            f"Same text in other tokens: {on.generated_tokens:,} with drafting, "
+            f"{off.generated_tokens:,} without."
+        )
+    pairs = zip_longest(drafted.split(), plain.split(), fillvalue="")
+    for number, (one, other) in enumerate(pairs, 1):
+        if one != other:
+            words = f"{_shown(one)} with drafting, {_shown(other)} without."
+            return f"Differs from word {number}: {words}"
+    return "Differs in spaces or line breaks; the words are the same."
+
+
+def _shown(word: str) -> str:
+    return f"“{word[:LETTERS_SHOWN]}”" if word else "the end"
+
+
+def common_words(drafted: str, plain: str) -> int | None:
+    """Whole words both have so far while they are written; None when they already differ."""
+    length = min(len(drafted), len(plain))
+    return len(plain[:length].split()) if drafted[:length] == plain[:length] else None
+
+
+def gain(on: GenerationStats, off: GenerationStats) -> str:
+    """What drafting gained, in words that also fit a loss; "" when a speed was not measured."""
+    ratio = speed_ratio(on, off)
+    if not ratio:
+        return ""
+    if not on.drafted:
+        return f"{ratio:.2f} times the speed, though nothing was drafted."
+    if ratio >= 1.005:
+        return f"{ratio:.2f} times as fast with drafting."
+    if ratio > 0.995:
+        return "As fast with drafting as without."
+    return f"{ratio:.2f} times as fast: drafting was slower here."
+
+
+def speed_ratio(on: GenerationStats, off: GenerationStats) -> float:
+    """Speed with drafting over speed without; 0 when one was not measured."""
+    return on.tokens_per_second / off.tokens_per_second if off.tokens_per_second else 0.0
+
 
 Verdict = Literal["", "check", "warning"]
 
@@ -40,19 +90,12 @@ class VerdictCard(QFrame):
         row.addWidget(self._ratio)
         self.show_words("")
 
-    def show_words(self, words: str, sign: Verdict = "") -> None:
-        """What is known so far, or went wrong."""
-        self._show(words, sign, "", "")
-
-    def show_verdict(self, words: str, is_same: bool, gain: str, ratio: str) -> None:
-        """Both sides are complete."""
-        self._show(words, "check" if is_same else "warning", gain, ratio)
-
     def show_seed(self, seed: int | None) -> None:
         """The seed both sides use, None for none yet."""
         say(self._seed, "" if seed is None else f"Seed {seed}")
 
-    def _show(self, words: str, sign: Verdict, gain: str, ratio: str) -> None:
+    def show_words(self, words: str, sign: Verdict = "", gain: str = "", ratio: str = "") -> None:
+        """What is known so far, went wrong or came out, and what was gained."""
         set_role(self._words, "error-heading" if sign == "warning" else "heading")
         for target, text in ((self._words, words), (self._gain, gain), (self._ratio, ratio)):
             say(target, text)
@@ -167,11 +210,14 @@ class CompareView(QWidget):
             self.show_ready(self._why_not)
 
     def _judge(self) -> None:
-        stats, texts = self._stats, self._said()
-        words = verdict(texts["on"], texts["off"], stats["on"], stats["off"])
-        is_same = texts["on"] == texts["off"]
-        speeds = gain(stats["on"], stats["off"]), ratio(stats["on"], stats["off"])
-        self._verdict.show_verdict(words, is_same, *speeds)
+        on, off = self._stats["on"], self._stats["off"]
+        texts, ratio = self._said(), speed_ratio(on, off)
+        self._verdict.show_words(
+            verdict(texts["on"], texts["off"], on, off),
+            "check" if texts["on"] == texts["off"] else "warning",
+            gain(on, off),
+            f"{ratio:.2f}×" if ratio else "",
+        )
         self._mark()
 
     def show_stopped(self) -> None:
@@ -207,12 +253,16 @@ class CompareView(QWidget):
 
     def _mark(self) -> None:
         """Show where the texts part, if they do."""
-        texts = self._said()
-        length = common_length(texts["on"], texts["off"])
-        both_go_on = length < min(map(len, texts.values()))
-        ended_apart = len(self._stats) == 2 and texts["on"] != texts["off"]
+        on, off = self._said().values()
+        ended = len(self._stats) == 2 and on != off
+        differ = ended or not (on.startswith(off) or off.startswith(on))
+        pairs = enumerate(zip(on, off, strict=False))
+        shorter = min(len(on), len(off))
+        first = (
+            next((at for at, (one, other) in pairs if one != other), shorter) if differ else None
+        )
         for pane in self._panes.values():
-            pane.mark_from(length if both_go_on or ended_apart else None)
+            pane.mark_from(first)
 
     def _show_shares(self) -> None:
         fastest = max(pane.speed for pane in self._panes.values())

@@ -10,7 +10,6 @@ from app.window.controls.icons import IconButton, Sign
 from app.window.controls.labels import ShortLabel, label, paragraph, say, tabular
 from mlx_engine.values.words import size_words
 
-
 WIDEST = 360
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.window.compare.same_words import common_words, first_difference, gain, verdict
+from app.window.compare.compare_view import common_words, gain, verdict
 from mlx_engine.values.stats import GenerationStats
 
 TEXT = st.text(st.sampled_from("ab \n"), max_size=20)
@@ -16,7 +16,6 @@ def stats(tokens=10, speed=10.0, drafted=0):
 
 @given(TEXT, TEXT)
 def test_different_texts_are_never_called_the_same(one, other):
-    assert (first_difference(one, other) is None) == (one == other)
     assert verdict(one, other, stats(), stats()).startswith("Same") == (one == other)
 
 
@@ -24,9 +23,9 @@ def test_different_texts_are_never_called_the_same(one, other):
 def test_the_number_of_the_first_word_that_differs(words, data):
     at = data.draw(st.integers(0, len(words) - 1))
     changed = [*words[:at], "x" + words[at], *words[at + 1 :]]
-    difference = first_difference(" ".join(changed), " ".join(words))
-    assert difference.word == at + 1
-    assert (difference.drafted, difference.plain) == ("x" + words[at], words[at])
+    said = verdict(" ".join(changed), " ".join(words), stats(), stats())
+    different = f"“x{words[at]}” with drafting, “{words[at]}” without."
+    assert said == f"Differs from word {at + 1}: {different}"
 
 
 @pytest.mark.parametrize(
