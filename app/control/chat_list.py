@@ -49,12 +49,15 @@ class ChatListController(QObject):
         sidebar.search_changed.connect(self.search)
         sidebar.bin_wanted.connect(self.show_bin)
         chats.chosen.connect(self.chosen)
-        chats.renamed.connect(self.rename)
+        store = self._store.chats
+        chats.renamed.connect(lambda chat, title: self._do(lambda: store.rename(chat, title)))
         chats.pin_wanted.connect(self.pin)
         chats.duplicate_wanted.connect(self.duplicate)
         chats.delete_wanted.connect(self.delete)
-        chats.restore_wanted.connect(self.restore)
-        chats.delete_for_ever_wanted.connect(self.delete_for_ever)
+        chats.restore_wanted.connect(lambda chat: self._do(lambda: store.restore(chat)))
+        chats.delete_for_ever_wanted.connect(
+            lambda chat: self._do(lambda: store.delete_for_ever(chat))
+        )
 
     def refresh(self) -> None:
         """Read the list anew."""
@@ -93,10 +96,6 @@ class ChatListController(QObject):
         self._shows_bin = wanted
         self.refresh()
 
-    def rename(self, chat_id: int, title: str) -> None:
-        """Give a chat another title."""
-        self._do(lambda: self._store.chats.rename(chat_id, title))
-
     def pin(self, chat_id: int, pinned: bool) -> None:
         """Keep a chat at the top, or no longer."""
         self._do(lambda: self._store.chats.pin(chat_id, pinned))
@@ -118,14 +117,6 @@ class ChatListController(QObject):
     def _take_back(self, chat_id: int) -> None:
         if self._do(lambda: self._store.chats.restore(chat_id)):
             self.chosen.emit(chat_id, None)
-
-    def restore(self, chat_id: int) -> None:
-        """Take a chat out of the bin."""
-        self._do(lambda: self._store.chats.restore(chat_id))
-
-    def delete_for_ever(self, chat_id: int) -> None:
-        """There is no way back from this."""
-        self._do(lambda: self._store.chats.delete_for_ever(chat_id))
 
     def _do(self, change: Callable[[], object]) -> bool:
         """Run a change of the store and list its result; False when it failed."""

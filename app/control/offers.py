@@ -9,7 +9,6 @@ from PySide6.QtCore import QObject, QTimer
 from app.control.chat import ChatController
 from app.control.models import BUILT_IN_NAME, ModelController, model_name
 from app.library.machine import Machine
-from app.library.model_card import NoCard
 from app.start.beside import Beside
 from app.values.models import ModelCard
 from app.window.layers import CardLayer
@@ -18,7 +17,7 @@ from app.window.transcript.transcript_view import ModelOffer
 from app.worker.replies import LoadFailed, LoadProgress
 from app.worker.requests import LoadModel
 
-ReadCard = Callable[[str | Path | None, Machine, str | Path | None], ModelCard | NoCard]
+ReadCard = Callable[[str | Path | None, Machine, str | Path | None], ModelCard | str]
 PATIENCE_MS = 120
 """How long headers may take before the card says that they are being read."""
 
@@ -71,11 +70,11 @@ class CardController(QObject):
         self._card.show_looking(model_name(self._path))
         self._layer.open()
 
-    def _show(self, card: ModelCard | NoCard) -> None:
+    def _show(self, card: ModelCard | str) -> None:
         self._slow.stop()
-        if isinstance(card, NoCard):
+        if isinstance(card, str):
             self._card.show_offered(_nothing_known(self._path))
-            self._card.show_failed(self._problem or card.words)
+            self._card.show_failed(self._problem or card)
         else:
             name = card.name if self._path else model_name(None)
             self._card.show_offered(replace(card, name=name))

@@ -1,6 +1,5 @@
 """The card of a model from its description, before it is loaded as well."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import mlx_engine
@@ -87,23 +86,15 @@ def _heads_words(model: ModelDescription) -> str:
     return f"{heads}, seemingly of another model" if _heads_misfit(model) else heads
 
 
-@dataclass(frozen=True, slots=True)
-class NoCard:
-    """The engine cannot run what is at `path`; code is the error's class name."""
-
-    path: str
-    code: str
-    words: str
-
-
 def read_card(
     path: str | Path | None, machine: Machine, heads: str | Path | None = None
-) -> ModelCard | NoCard:
+) -> ModelCard | str:
     """Reads file headers only: milliseconds for most, a tenth of a second for the largest.
 
-    path: None for the built-in model. heads: MTP heads to take from elsewhere.
+    A sentence when the engine cannot run what is there. path: None for the built-in model. heads:
+    MTP heads to take from elsewhere.
     """
     try:
         return make_card(mlx_engine.inspect(path, heads=heads), machine)
     except EngineError as error:
-        return NoCard(str(path), type(error).__name__, str(error))
+        return str(error)

@@ -5,11 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.store.chats import Chats
+from app.store.chats import Chats, Search
 from app.store.database import Database
 from app.store.messages import Messages
 from app.store.open_database import open_database, open_in_memory
-from app.store.search import Search
 from app.values.chats import Chat
 from app.values.errors import StoreDamaged, StoreFull
 

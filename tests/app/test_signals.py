@@ -10,7 +10,7 @@ from signal_receivers import declared_signals, living_objects, unheard
 from windows import Driven, running, scripted
 
 from app.app import hear_outside
-from app.start.single_instance import SingleInstance
+from app.start.outside import SingleInstance
 from app.window.models.downloads import DownloadRow
 from mlx_engine.hub.download import Hub
 

@@ -14,7 +14,7 @@ from windows import Driven, running, scripted
 from app.control.offers import CardController
 from app.library.dropped import Dropped, Refused
 from app.library.machine import Machine, this_machine
-from app.library.model_card import NoCard, read_card
+from app.library.model_card import read_card
 from app.start.beside import Beside
 from app.values.models import ModelCard
 
@@ -39,7 +39,7 @@ def gate() -> Iterator[threading.Event]:
 def cards(driven: Driven, gate: threading.Event) -> CardController:
     def slowly(
         path: str | Path | None, machine: Machine, heads: str | Path | None
-    ) -> ModelCard | NoCard:
+    ) -> ModelCard | str:
         gate.wait()
         return read_card(None, machine, heads)
 

@@ -12,8 +12,7 @@ from PySide6.QtGui import QFileOpenEvent
 from pytestqt.qtbot import QtBot
 
 from app.__main__ import OpenWindow, RunCommand, meant_by
-from app.start.outside import OpenFiles, as_typed
-from app.start.single_instance import SingleInstance, paths_in
+from app.start.outside import OpenFiles, SingleInstance, as_typed, paths_in
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 

@@ -8,11 +8,10 @@ from chat_stores import Clock, finished, talk, texts
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from app.store.chats import Chats
+from app.store.chats import Chats, Search
 from app.store.messages import Messages
 from app.store.open_database import open_in_memory
 from app.store.rows import stats_from, stats_to_json
-from app.store.search import Search
 from app.store.session_store import SessionStore
 from app.values.chat_settings import ChatSettings
 from app.values.chats import AnswerSoFar, DraftedSpan

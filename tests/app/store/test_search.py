@@ -7,9 +7,9 @@ from chat_stores import finished, talk
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from app.store.chats import Search
 from app.store.database import Database, connect, look_closer_file
 from app.store.open_database import open_in_memory
-from app.store.search import Search
 from app.store.session_store import SessionStore, open_passing_store, open_store
 from app.values.chat_settings import ChatSettings
 from app.values.chats import AnswerSoFar
