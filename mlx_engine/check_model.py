@@ -100,7 +100,7 @@ def rows_differ(kernels: Kernels) -> Reason:
 
 def with_head_check(model: LoadedModel, description: ModelDescription) -> ModelDescription:
     """The description, with a reason when the MTP heads do not fit; reads the heads."""
-    fit = measure_fit(model.adapter, model.tokenizer.encode(TEXT))
+    fit = measure_fit(model.adapter, model.tokenizer.encode(TEXT, add_special=True))
     reason = misfit(fit, model.head_origin)
     if reason is None:
         return description

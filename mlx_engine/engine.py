@@ -78,7 +78,7 @@ class Engine:
         self._parts = ModelParts(
             adapter=model.adapter,
             tokenizer=model.tokenizer,
-            template=model.template or fallback_template(),
+            template=model.template or fallback_template(model.tokenizer.opening_text),
             stop=() if model.template else (PLAIN_STOP,),
             context_length=min(limit, model.description.context_length),
             drafting=DraftKit(
@@ -165,23 +165,28 @@ class Engine:
         stop: Sequence[str] = (),
         ignore_eos: bool = False,
     ) -> Generation:
-        """Continue a raw prompt (text or token ids), without a chat template."""
+        """Continue a raw prompt (text or token ids), without a chat template.
+
+        Text gets the begin token that its tokenizer adds; ids are taken as they are.
+        """
         self._check()
         settings = Settings(
             sampling=sampling or self.description.sampling,
             draft=draft or DraftOptions(),
             generation=GenerationOptions(max_tokens, tuple(stop), ignore_eos),
         )
-        tokens = self._prompt(self.tokenize(prompt) if isinstance(prompt, str) else prompt)
+        tokens = self._prompt(self.tokenize(prompt, True) if isinstance(prompt, str) else prompt)
         answer = raw_answer(self._parts, settings, tokens, self._generated)
         deque(answer.events(), maxlen=0)
         finished = answer.finished()
         return Generation(finished.text, tuple(answer.tokens), finished.stats, finished.reason)
 
-    def tokenize(self, text: str) -> list[int]:
-        """Text -> token ids, special tokens recognised, nothing added. Raises BadPrompt."""
+    def tokenize(self, text: str, add_special: bool = False) -> list[int]:
+        """Text -> token ids, special tokens recognised; with those the tokenizer opens a text with
+        (BOS) where `add_special` is set. Raises BadPrompt.
+        """
         self._check()
-        return self._parts.tokenizer.encode(text)
+        return self._parts.tokenizer.encode(text, add_special)
 
     def detokenize(self, tokens: Sequence[int]) -> str:
         """Token ids -> text, special tokens included. Raises BadPrompt for ids there are not."""

@@ -18,6 +18,7 @@ from mlx_engine.values.errors import BadChatTemplate, BadPrompt
 
 LONGEST_SOURCE = 128 * 1024
 PLAIN_SOURCE = (
+    "{{ opening }}"
     "{% for message in messages %}{{ message.role | capitalize }}: {{ message.content }}\n\n"
     "{% endfor %}{% if add_generation_prompt %}Assistant:{% endif %}"
 )
@@ -155,12 +156,13 @@ PLAIN_STOP = "\nUser:"
 """Stop string of the plain format: keeps a base model from writing the next question itself."""
 
 
-def fallback_template() -> ChatTemplate:
+def fallback_template(opening: str = "") -> ChatTemplate:
     """For models without a template: "User: ...", a blank line, "Assistant: ...".
 
     Base models, which were never trained to chat, follow this best; use it with PLAIN_STOP.
+    opening: the text of the tokens a prompt begins with.
     """
-    return ChatTemplate(PLAIN_SOURCE, {}, "the built-in plain chat format")
+    return ChatTemplate(PLAIN_SOURCE, {"opening": opening}, "the built-in plain chat format")
 
 
 def opens_thinking(prompt: str) -> bool:

@@ -75,12 +75,13 @@ class Tokenizer:
     def encode(self, text: str, add_special: bool = False) -> list[int]:
         """The ids of `text`; the text of a special token becomes that token.
 
-        add_special puts the opening tokens of the model in front (never an end token behind).
-        BadPrompt when `text` is not valid Unicode.
+        add_special puts the opening tokens of the model in front, unless `text` spells them out
+        there (never an end token behind). BadPrompt when `text` is not valid Unicode.
         """
         check_unicode(text)
         ids = self._core.encode(text, add_special_tokens=False).ids
-        return [*self.opening_ids, *ids] if add_special else ids
+        opening = [*self.opening_ids]
+        return ids if not add_special or ids[: len(opening)] == opening else [*opening, *ids]
 
     def encode_plain(self, text: str) -> list[int]:
         """The ids of `text` without any special token, whatever `text` spells."""
@@ -116,6 +117,11 @@ class Tokenizer:
         The English spacing clean-up that some configs ask for is not done: it changes the text.
         """
         return self._core.decode(ids, skip_special_tokens=not keep_special)
+
+    @property
+    def opening_text(self) -> str:
+        """What is written where the opening tokens of the model are meant, "" for none."""
+        return "".join(self.token_text(token) for token in self.opening_ids)
 
     def token_text(self, token: int) -> str:
         """How `token` is written in the vocabulary file; "" when there is no such token."""
