@@ -6,7 +6,7 @@ matter of speed, measured by `headstart doctor` where it was run, presumed elsew
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import log
 from types import MappingProxyType
@@ -76,6 +76,11 @@ class Work(NamedTuple):
     form: str = ""
     outputs: int = 0
     inputs: int = 0
+
+
+def trial_name(name: KernelName, work: Work) -> str:
+    """What a verdict is about: the kernel with one format, or with heads of one size."""
+    return f"{name} {work.form or work.inputs or ''}".rstrip()
 
 
 class Measured(NamedTuple):
@@ -156,36 +161,80 @@ KERNELS: Mapping[KernelName, Kernel] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Kernels:
-    """The kernels of one machine and one wish; layers ask it when they are built.
+    """The kernels of one machine and one wish; layers ask it in every pass (see Served).
 
-    launcher: None where nothing can run kernels. exact: rows are to be exact. off: why a kernel is
-    not used at all, by name. measured: by name, what was timed. stock: MLX's own operations. asked:
-    all work that layers have asked for so far, to tell in the end which kernels a model uses.
+    launcher: None where nothing can run kernels. exact: rows are to be exact. off: why something is
+    not used at all, by the name of a kernel or of a trial. measured: by name, what was timed.
+    stock: MLX's own operations. trusted: trials that were passed here, the others wait for theirs
+    and stock MLX does their work; None where all are trusted. asked: all work that layers have
+    asked for so far, to tell in the end which kernels a model uses. changes: how often what is in
+    use has changed.
     """
 
     launcher: Launcher | None
     exact: bool = True
     chip: Chip = NO_CHIP
-    off: Mapping[KernelName, str] = field(default_factory=dict)
+    off: Mapping[str, str] = field(default_factory=dict)
     measured: Mapping[KernelName, tuple[Measured, ...]] = field(default_factory=dict)
     stock: Stock = MLX
-    asked: dict[KernelName, set[Work]] = field(default_factory=dict, compare=False)
+    trusted: frozenset[str] | None = None
+    asked: dict[KernelName, set[Work]] = field(default_factory=dict)
+    changes: int = 0
 
     def has(self, name: KernelName) -> bool:
         """Whether the kernel is there for some work."""
         return self.launcher is not None and name not in self.off
 
     def rows(self, name: KernelName, work: Work) -> frozenset[int]:
-        """Counts of rows, 1 to 9, at which this work goes through the kernel.
+        """Counts of rows, 1 to 9, at which this work goes through the kernel now.
 
         With exact numerics all or none: the count must not decide.
         """
-        if not self.has(name):
+        if self.launcher is None or self.why_off(name, work) or self.is_pending(name, work):
             return NO_ROWS
+        return self._wanted(name, work)
+
+    def served(self, name: KernelName, work: Work, *, whole: bool = False) -> "Served | None":
+        """The counts as they are now and later; None where the kernel will never do this work.
+
+        whole: all counts or none.
+        """
+        if self.launcher is None or name in self.off:
+            return None
         self.asked.setdefault(name, set()).add(work)
-        return self._rows(name, work)
+        is_there = not self.why_off(name, work) and self._wanted(name, work)
+        return Served(self, self.launcher, name, work, whole) if is_there else None
+
+    def launcher_of(self, name: KernelName, work: Work) -> Launcher | None:
+        """Of a kernel that serves all counts of rows or none, as of now; None for none."""
+        served = self.served(name, work, whole=True)
+        return self.launcher if served is not None and 1 in served else None
+
+    def why_off(self, name: KernelName, work: Work) -> str:
+        """Why this work never goes through the kernel on this machine, "" where it may."""
+        return self.off.get(name) or self.off.get(trial_name(name, work), "")
+
+    def is_pending(self, name: KernelName, work: Work) -> bool:
+        """Whether the kernel has still to be tried here with this format."""
+        return self.trusted is not None and trial_name(name, work) not in self.trusted
+
+    def trust(self, trials: Iterable[str]) -> None:
+        """They are right here: from the next pass on they are used."""
+        if self.trusted is not None:
+            self.trusted |= frozenset(trials)
+            self.changes += 1
+
+    def switch_off(self, name: str, why: str) -> None:
+        """Stock MLX does the work of this kernel, or trial, from the next pass on."""
+        self.off = {**self.off, name: why}
+        self.changes += 1
+
+    def want(self, *, exact: bool) -> None:
+        """From the next pass on rows are exact, or whatever is faster."""
+        self.exact = exact
+        self.changes += 1
 
     def why_unused(self, name: KernelName) -> str:
         """Why the layers built so far do not use a kernel, "" when some do."""
@@ -194,17 +243,31 @@ class Kernels:
         if name in self.off:
             return f"Switched off: {self.off[name]}."
         asked = sorted(self.asked.get(name, ()))
+        if any(self.rows(name, work) for work in asked):
+            return ""
+        return self._why_none(name, asked)
+
+    def _why_none(self, name: KernelName, asked: list[Work]) -> str:
         if not asked:
             return "No layer of this model can use it."
-        if any(self._rows(name, work) for work in asked):
-            return ""
         misfits = [KERNELS[name].misfit(work) for work in asked]
         if all(misfits):
             return f"It does not fit this model: {misfits[0]}."
+        off = [why for work in asked if (why := self.why_off(name, work))]
+        if off:
+            return f"Switched off: {off[0]}."
+        if any(self.is_pending(name, work) and self._wanted(name, work) for work in asked):
+            return "It waits to be tried on this GPU, after an answer."
         told = "measured" if self.measured.get(name) else "taken"
         return f"Stock MLX is {told} to be as fast here."
 
-    def _rows(self, name: KernelName, work: Work) -> frozenset[int]:
+    def formats_off(self, name: KernelName) -> tuple[str, ...]:
+        """Trials of asked work that are off while others of the kernel are in use, with reasons."""
+        asked = sorted(self.asked.get(name, ()))
+        off = {trial_name(name, work): self.why_off(name, work) for work in asked}
+        return tuple(f"not {trial}: {why}" for trial, why in off.items() if why)
+
+    def _wanted(self, name: KernelName, work: Work) -> frozenset[int]:
         kernel = KERNELS[name]
         if kernel.misfit(work):
             return NO_ROWS
@@ -215,16 +278,36 @@ class Kernels:
             return faster
         return ALL_ROWS if 2 * len(faster) > MOST_ROWS else NO_ROWS
 
-    def launcher_of(self, name: KernelName, work: Work) -> Launcher | None:
-        """Of a kernel that serves all counts of rows or none; None for none."""
-        return self.launcher if 2 * len(self.rows(name, work)) > MOST_ROWS else None
-
     def _faster(self, name: KernelName, work: Work) -> frozenset[int]:
         """As measured with the work most like this."""
         alike = [one for one in self.measured.get(name, ()) if one.work.form == work.form]
         if not alike:
             return KERNELS[name].presumed(work, self.chip)
         return min(alike, key=lambda one: _distance(one.work, work)).rows
+
+
+class Served:
+    """Counts of rows at which one kernel does one work, as they are at the moment of asking.
+
+    launcher: what runs it.
+    """
+
+    __slots__ = ("_as_of", "_counts", "_kernels", "_name", "_whole", "_work", "launcher")
+
+    def __init__(
+        self, kernels: Kernels, launcher: Launcher, name: KernelName, work: Work, whole: bool
+    ) -> None:
+        self.launcher = launcher
+        self._kernels, self._name, self._work, self._whole = kernels, name, work, whole
+        self._counts, self._as_of = NO_ROWS, -1
+
+    def __contains__(self, rows: object) -> bool:
+        if self._as_of != self._kernels.changes:
+            self._as_of = self._kernels.changes
+            self._counts = self._kernels.rows(self._name, self._work)
+            if self._whole:
+                self._counts = ALL_ROWS if 2 * len(self._counts) > MOST_ROWS else NO_ROWS
+        return rows in self._counts
 
 
 def _distance(one: Work, other: Work) -> float:

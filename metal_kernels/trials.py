@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-from metal_kernels.choice import KernelName, Work
+from metal_kernels.choice import KernelName, Work, trial_name
 from metal_kernels.trial_cases import (
     Case,
     attention_case,
@@ -34,8 +34,7 @@ class Trial:
     @property
     def words(self) -> str:
         """Its name in a message."""
-        work = self.checked
-        return f"{self.kernel} {work.form or work.inputs or ''}".rstrip()
+        return trial_name(self.kernel, self.checked)
 
 
 FORMS = (*(f"affine{bits}" for bits in (2, 3, 4, 5, 6, 8)), "mxfp4", "nvfp4", "dense")

@@ -10,12 +10,13 @@ them, once the accepted rows of the last block are replayed. Either takes the st
 other, so a row never depends on the rows beside it.
 """
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import mlx.core as mx
 
-from metal_kernels.choice import MOST_ROWS
+from metal_kernels.choice import ALL_ROWS, Served
 from metal_kernels.gated_delta_block import Rows, Steps, gated_delta_block
 from metal_kernels.kernel import Launcher
 from metal_kernels.stock import MLX, Stock
@@ -143,16 +144,17 @@ class KernelSteps:
 
 @dataclass(frozen=True, slots=True)
 class KernelDelta:
-    """Our kernel for few rows, stock MLX for the long blocks of a prompt."""
+    """Our kernel for few rows, stock MLX for the long blocks of a prompt; counts: what few is."""
 
     launcher: Launcher
     long: StockDelta = StockDelta()
+    counts: Container[int] = ALL_ROWS
 
     def run(
         self, queries: mx.array, inputs: DeltaInputs, state: mx.array, replay: Replay | None
     ) -> DeltaBlock:
         """Take `replay` and then the block."""
-        if queries.shape[1] > MOST_ROWS:
+        if queries.shape[1] not in self.counts:
             return self.long.run(queries, inputs, state, replay)
         # squeezed: an index would copy
         rows = Rows(*(array.squeeze(0) for array in (queries, *inputs)))
@@ -170,9 +172,10 @@ class KernelDelta:
         return KernelSteps(blank, 0, self.launcher)
 
 
-def delta_rule(launcher: Launcher | None, stock: Stock = MLX) -> DeltaRule:
+def delta_rule(served: Served | None, stock: Stock = MLX) -> DeltaRule:
     """By the kernel where there is one to run it."""
-    return StockDelta(stock) if launcher is None else KernelDelta(launcher, StockDelta(stock))
+    long = StockDelta(stock)
+    return long if served is None else KernelDelta(served.launcher, long, served)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ def try_all(
 
 def verdict_of(tried: Iterable[Tried]) -> Verdict:
     """A kernel is off as soon as it is wrong with one format."""
-    off: dict[KernelName, str] = {}
+    off: dict[str, str] = {}
     measured: dict[KernelName, tuple[Measured, ...]] = {}
     for one in tried:
         name = one.trial.kernel

@@ -15,7 +15,7 @@ from metal_kernels.choice import ALL_ROWS, KERNELS, KernelName, Measured, Work, 
 class Verdict:
     """off: why a kernel is not used. measured: what was timed, nothing after a quick check."""
 
-    off: Mapping[KernelName, str] = field(default_factory=dict)
+    off: Mapping[str, str] = field(default_factory=dict)
     measured: Mapping[KernelName, tuple[Measured, ...]] = field(default_factory=dict)
 
 
@@ -69,7 +69,9 @@ def read_verdict(file: Path, here: Circumstances) -> Verdict | None:
         if {name: content[name] for name in _as_json(here)} != _as_json(here):
             return None
         kernels = {name: content["kernels"][name] for name in KERNELS}
-        off = {name: str(kernel["off"]) for name, kernel in kernels.items() if kernel["off"]}
+        off: dict[str, str] = {
+            name: str(kernel["off"]) for name, kernel in kernels.items() if kernel["off"]
+        }
         measured = {
             name: tuple(_measured(one) for one in kernel["measured"])
             for name, kernel in kernels.items()

@@ -5,9 +5,8 @@ from typing import Protocol
 
 import mlx.core as mx
 
-from metal_kernels.choice import MOST_ROWS, Kernels, Work
+from metal_kernels.choice import Kernels, Served, Work
 from metal_kernels.few_query_attention import Place, few_query_attention
-from metal_kernels.kernel import Launcher
 from metal_kernels.key_value_formats import dense_cache
 from metal_kernels.stock import MLX, Stock
 from mlx_engine.cache.attention import AttentionCache, Mask
@@ -82,7 +81,7 @@ class FewQueryAttention:
     """Our kernel for few rows, on the cache's buffers as they lie; stock MLX for a prompt."""
 
     scale: float
-    launcher: Launcher
+    served: Served
     stock: StockAttention
     sinks: mx.array | None
 
@@ -96,7 +95,7 @@ class FewQueryAttention:
     ) -> mx.array:
         """Causal, within the cache's window."""
         rows = queries.shape[2]
-        if rows > MOST_ROWS:
+        if rows not in self.served:
             return self.stock(queries, keys, values, cache, masks)
         buffers = cache.append(keys, values)
         window = cache.window if isinstance(cache, WindowCache) else 0
@@ -108,7 +107,7 @@ class FewQueryAttention:
             dense_cache(),
             Place(cache.length + rows, start, window),
             self.scale,
-            self.launcher,
+            self.served.launcher,
             self.sinks,
         )
         return attended[None]
@@ -118,11 +117,12 @@ def attend_of(kernels: Kernels, spec: specs.Attention, sinks: mx.array | None) -
     """By the kernel where there is one for heads of these sizes."""
     scale = spec.key_dim**-0.5 if spec.scale is None else spec.scale
     stock = StockAttention(scale, sinks, kernels.stock)
-    launcher = kernels.launcher_of("attention", Work("", spec.value_dim, spec.key_dim))
-    if launcher is None:
+    work = Work("", spec.value_dim, spec.key_dim)
+    served = kernels.served("attention", work, whole=True)
+    if served is None:
         return stock
     wide = None if sinks is None else sinks.astype(mx.float32)
-    return FewQueryAttention(scale, launcher, stock, wide)
+    return FewQueryAttention(scale, served, stock, wide)
 
 
 class Attention:

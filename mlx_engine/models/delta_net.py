@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 import mlx.core as mx
 
-from metal_kernels.choice import MOST_ROWS, Kernels, Work
+from metal_kernels.choice import Kernels, Served, Work
 from metal_kernels.gated_delta_inputs import (
     L2_EPS,
     Fixed,
@@ -14,7 +14,6 @@ from metal_kernels.gated_delta_inputs import (
     Window,
     gated_delta_inputs,
 )
-from metal_kernels.kernel import Launcher
 from metal_kernels.stock import MLX, Stock
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.recurrent import DeltaInputs, RecurrentCache, delta_rule
@@ -30,8 +29,8 @@ class DeltaNet:
     def __init__(self, spec: specs.Delta, part: Part, eps: float) -> None:
         self._spec = spec
         self._stock = part.kernels.stock
-        launcher = part.kernels.launcher_of("delta", _state_work(spec))
-        self._rule = delta_rule(launcher, self._stock)
+        work = Work("", spec.value_dim, spec.key_dim)
+        self._rule = delta_rule(part.kernels.served("delta", work, whole=True), self._stock)
         self._in_qkv = Linear.read(part, "in_proj_qkv")
         self._in_gate = Linear.read(part, "in_proj_z")
         self._in_beta = Linear.read(part, "in_proj_b")
@@ -141,20 +140,20 @@ class FewRowInputs:
     """
 
     fixed: Fixed
-    launcher: Launcher
+    served: Served
     none_kept: mx.array
     stock: StockInputs
 
     def __call__(self, projected: Projected, window: mx.array) -> RecurrentInputs:
         """One launch."""
-        if projected.channels.shape[1] > MOST_ROWS:
+        if projected.channels.shape[1] not in self.served:
             return self.stock(projected, window)
         before = window.squeeze(0).astype(projected.channels.dtype)
         rows, after = gated_delta_inputs(
             Projected(*(array.squeeze(0) for array in projected)),
             Window(before, self.none_kept),
             self.fixed,
-            self.launcher,
+            self.served.launcher,
         )
         queries, *steps = (array[None] for array in rows)
         return RecurrentInputs(queries, DeltaInputs(*steps), after[None])
@@ -163,11 +162,8 @@ class FewRowInputs:
 def recurrent_inputs(kernels: Kernels, fixed: Fixed) -> MakeInputs:
     """By the kernel where there is one."""
     work = Work("", fixed.value_size, fixed.key_size)
-    launcher, stock = kernels.launcher_of("delta-inputs", work), StockInputs(fixed, kernels.stock)
-    if launcher is None:
+    stock = StockInputs(fixed, kernels.stock)
+    served = kernels.served("delta-inputs", work, whole=True)
+    if served is None:
         return stock
-    return FewRowInputs(fixed, launcher, mx.array([0], dtype=mx.int32), stock)
-
-
-def _state_work(spec: specs.Delta) -> Work:
-    return Work("", spec.value_dim, spec.key_dim)
+    return FewRowInputs(fixed, served, mx.array([0], dtype=mx.int32), stock)

@@ -1,6 +1,6 @@
 """Matrices as the kernels for few rows read them, and their products of 1 to 9 rows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 
 import mlx.core as mx
@@ -31,6 +31,19 @@ takes a fraction of unpacking them for stock MLX. Presumed, not measured.
 
 
 @dataclass(frozen=True, slots=True)
+class _UpTo:
+    """These counts, and where a whole verify pass is among them, longer passes up to `most`."""
+
+    most: int
+    counts: Container[int]
+
+    def __contains__(self, rows: object) -> bool:
+        if isinstance(rows, int) and MOST_OF_A_PASS < rows <= self.most:
+            rows = MOST_OF_A_PASS
+        return rows in self.counts
+
+
+@dataclass(frozen=True, slots=True)
 class FewRows:
     """A matrix [N, K], or a stack of them, for passes of as many rows as `counts` says.
 
@@ -40,20 +53,21 @@ class FewRows:
     arrays: tuple[mx.array, ...]
     form: WeightFormat
     launcher: Launcher
-    counts: frozenset[int]
+    counts: Container[int]
 
     @staticmethod
     def of(matrix: Matrix, kernels: Kernels, kernel: KernelName) -> "FewRows | None":
         """None where the kernel does not serve this matrix."""
         form = format_of(matrix)
-        if form is None or kernels.launcher is None:
+        if form is None:
             return None
-        counts = kernels.rows(kernel, work_of(matrix, form))
-        if counts and matrix.mode in BLOCK_FORMS:
-            counts |= frozenset(range(MOST_OF_A_PASS + 1, MOST_OF_BLOCKS + 1))
+        served = kernels.served(kernel, work_of(matrix, form))
+        if served is None:
+            return None
+        counts = _UpTo(MOST_OF_BLOCKS, served) if matrix.mode in BLOCK_FORMS else served
         parts = (matrix.weight, matrix.scales, matrix.biases)
         arrays = tuple(part for part in parts if part is not None)
-        return FewRows(arrays, form, kernels.launcher, counts) if counts else None
+        return FewRows(arrays, form, served.launcher, counts)
 
     def takes(self, x: mx.array) -> bool:
         """Whether x [..., K] has a count of rows that the kernel is for."""

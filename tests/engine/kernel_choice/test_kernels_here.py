@@ -188,10 +188,42 @@ def test_which_rows_go_through_a_kernel() -> None:
     assert exact.rows("gate-up", work) == ALL_ROWS
     assert exact.rows("experts", work) == frozenset()
     assert fast.rows("products", Work("affine4", 4096, 4097)) == frozenset()
-    assert exact.launcher_of("attention", Work("", 80, 80)) is None
-    assert "heads of 80" in exact.why_unused("attention")
+    assert exact.served("attention", Work("", 80, 80)) is None
+    assert exact.launcher_of("attention", Work("", 64, 64)) is launcher
+    served = fast.served("products", work)
+    assert served is not None
+    assert [rows for rows in range(12) if rows in served] == [6, 7, 8, 9]
+    assert exact.why_unused("products") == "No layer of this model can use it."
+    assert exact.served("products", work) is not None
     assert exact.why_unused("products") == ""
+    misfit = Kernels(launcher)
+    misfit.served("attention", Work("", 80, 80))
+    assert "heads of 80" in misfit.why_unused("attention")
     assert "No layer" in exact.why_unused("noise")
+
+
+def test_layers_see_what_changes_while_they_run() -> None:
+    """A trial passed, one failed, a whole kernel failed, and rows that need not be exact."""
+    kernels = Kernels(EmulatorLauncher(), trusted=frozenset({"attention 64"}))
+    works = {form: Work(form, 64, 64) for form in ("affine4", "dense")}
+    four, plain = (kernels.served("products", work) for work in works.values())
+    heads = kernels.served("attention", Work("", 64, 64), whole=True)
+    assert four is not None
+    assert plain is not None
+    assert heads is not None
+    assert (1 in four, 1 in plain, 1 in heads, 10 in heads) == (False, False, True, False)
+    assert "waits to be tried" in kernels.why_unused("products")
+    kernels.trust(["products affine4"])
+    assert (1 in four, 1 in plain, kernels.why_unused("products")) == (True, False, "")
+    kernels.trust(["products dense"])
+    kernels.switch_off("products affine4", "it is wrong")
+    assert (1 in four, 1 in plain) == (False, True)
+    assert kernels.formats_off("products") == ("not products affine4: it is wrong",)
+    kernels.want(exact=False)
+    assert 1 not in plain
+    kernels.switch_off("attention", "it is wrong")
+    assert 1 not in heads
+    assert "Switched off: it is wrong" in kernels.why_unused("attention")
 
 
 def test_what_is_presumed_of_a_chip() -> None:
@@ -210,7 +242,7 @@ def test_what_is_presumed_of_a_chip() -> None:
 
 def test_what_stock_mlx_runs_is_named_when_rows_differ() -> None:
     kernels = Kernels(EmulatorLauncher())
-    kernels.rows("products", Work("dense", 8, 8))
+    kernels.served("products", Work("dense", 8, 8))
     words = rows_differ(kernels).words
     assert words.endswith("Stock MLX runs its attention and recurrent states.")
     assert rows_differ(NO_KERNELS).words.endswith("at near ties.")
