@@ -119,7 +119,7 @@ def test_a_whole_session(apps: list[App], qapp: QApplication, tmp_path: Path, qt
     close(app)
     apps.remove(app)
     again = start(apps, qapp, tmp_path, qtbot)
-    shown = again.widgets.transcript.column.messages()
+    shown = [view.message for view in again.widgets.transcript.column.views]
     assert [message.text for message in shown] == [QUESTION, whole.text]
     assert again.chats.chat.settings.draft.depth == 3
     found = again.store.search.find("twenty words")

@@ -62,7 +62,7 @@ class Driven:
     @property
     def shown(self) -> list[str]:
         """Texts of the messages on show."""
-        return [message.text for message in self.widgets.transcript.column.messages()]
+        return [view.message.text for view in self.widgets.transcript.column.views]
 
 
 @contextmanager

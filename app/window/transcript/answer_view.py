@@ -1,46 +1,17 @@
 """An answer: its thinking, its text, a notice if something went wrong."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
 
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from app.values.chats import DraftedSpan
+from app.window.transcript.drafted_spans import spans_of
 from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.reader import Reader, keeps_height
 from app.window.transcript.segment_column import SegmentColumn
 from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.thinking import ThinkingSegment
 from mlx_engine.values.conversation import TextPiece
-
-
-class GrowingText:
-    """Remembers its length, so that a new piece knows where it stands."""
-
-    def __init__(self) -> None:
-        self._parts: list[str] = []
-        self._length = 0
-
-    @property
-    def text(self) -> str:
-        """All of it."""
-        self._parts = ["".join(self._parts)]
-        return self._parts[0]
-
-    def add(self, text: str) -> None:
-        """Append text of which nothing is known."""
-        self._parts.append(text)
-        self._length += len(text)
-
-    def spans_of(self, pieces: Iterable[TextPiece]) -> list[DraftedSpan]:
-        """Append pieces of one channel; what was drafted of them."""
-        found = []
-        for piece in pieces:
-            start = self._length
-            self.add(piece.text)
-            if piece.depth > 0 and piece.text:
-                found.append(DraftedSpan(start, self._length, piece.depth, piece.source))
-        return found
 
 
 class AnswerView(QWidget):
@@ -50,7 +21,6 @@ class AnswerView(QWidget):
         super().__init__()
         keeps_height(self)
         self._reader, self._width = reader, width
-        self._text, self._thoughts = GrowingText(), GrowingText()
         self.thinking: ThinkingSegment | None = None
         self._prose = SegmentColumn(reader, width)
         self._notice: ProseSegment | None = None
@@ -63,12 +33,10 @@ class AnswerView(QWidget):
         """Show all there is of a message, once, before anything is appended."""
         live = message.state == "live"
         if message.thinking:
-            self._thoughts.add(message.thinking)
             segment = self._thinking_segment()
             segment.append(message.thinking, message.thinking_spans)
             if message.text or not live:
                 segment.finish(message.thinking_seconds)
-        self._text.add(message.text)
         self._prose.append(message.text, sorted(message.spans))
         if not live:
             self.finish(message)
@@ -78,10 +46,11 @@ class AnswerView(QWidget):
         thoughts = [piece for piece in pieces if piece.channel == "thinking"]
         words = [piece for piece in pieces if piece.channel == "answer"]
         if thoughts:
-            spans = self._thoughts.spans_of(thoughts)
-            self._thinking_segment().append("".join(p.text for p in thoughts), spans)
+            thinking = self._thinking_segment()
+            spans = spans_of(thoughts, len(thinking.text))
+            thinking.append("".join(piece.text for piece in thoughts), spans)
         if words:
-            spans = self._text.spans_of(words)
+            spans = spans_of(words, self._prose.length())
             self._prose.append("".join(piece.text for piece in words), spans)
 
     def finish_thinking(self, seconds: float | None) -> None:
@@ -91,7 +60,8 @@ class AnswerView(QWidget):
 
     def is_of(self, message: ShownMessage) -> bool:
         """Whether what is on show is this message's text and thinking."""
-        return (self._text.text, self._thoughts.text) == (message.text, message.thinking)
+        thinking = self.thinking.text if self.thinking else ""
+        return (self.text(), thinking) == (message.text, message.thinking)
 
     def finish(self, message: ShownMessage) -> None:
         """No more will come."""
@@ -108,7 +78,7 @@ class AnswerView(QWidget):
 
     def text(self) -> str:
         """The answer's markdown so far."""
-        return self._text.text
+        return self._prose.text()
 
     def _thinking_segment(self) -> ThinkingSegment:
         """Made when the first thought arrives."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from math import ceil
 
-from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import (
     QGuiApplication,
     QKeyEvent,
@@ -16,13 +16,12 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QVBoxLayout, QWidget
 
 from app.values.chats import DraftedSpan
-from app.window.controls.icons import IconButton
 from app.window.controls.labels import label
 from app.window.look import look
 from app.window.transcript.code_colours import CodeColours
 from app.window.transcript.drafted_spans import Run, Tint, in_utf16, tints
 from app.window.transcript.page_boxes import PlacedBlock, TintRects, paint_tints
-from app.window.transcript.reader import Reader, keeps_height, scrolls
+from app.window.transcript.reader import CopyButton, Reader, keeps_height, scrolls
 from app.window.transcript.streaming_markdown import Segment
 
 PADDING = 12
@@ -140,11 +139,6 @@ class CodeText(QPlainTextEdit):
             super().keyPressEvent(event)
 
 
-COPY = "Copy code"
-COPIED_MS = 1500
-"""For so long the button says that it has copied."""
-
-
 class CodeSegment(QWidget):
     """The box around head and lines."""
 
@@ -153,20 +147,16 @@ class CodeSegment(QWidget):
         keeps_height(self)
         self._code = ""
         language_label = label(language or "code", "muted")
-        self._copy = IconButton("copy", COPY, colour="muted")
-        self._copy.clicked.connect(self.copy)
+        copy = CopyButton("copy", "Copy code")
+        copy.clicked.connect(self.copy)
         self.lines = CodeText(reader)
         self.lines.setAccessibleName(f"Code, {language or 'plain'}")
         self._colours = CodeColours(self.lines.document(), language)
-        self._back = QTimer(self)
-        self._back.setSingleShot(True)
-        self._back.setInterval(COPIED_MS)
-        self._back.timeout.connect(lambda: self._copy.show_icon("copy", COPY))
         head = QHBoxLayout()
         head.setContentsMargins(PADDING, 2, 4, 2)
         head.addWidget(language_label)
         head.addStretch()
-        head.addWidget(self._copy)
+        head.addWidget(copy)
         column = QVBoxLayout(self)
         column.setContentsMargins(1, 1, 1, 1)
         column.setSpacing(8)
@@ -186,8 +176,6 @@ class CodeSegment(QWidget):
     def copy(self) -> None:
         """Put the code on the clipboard."""
         QGuiApplication.clipboard().setText(self._code)
-        self._copy.show_icon("check", "Copied")
-        self._back.start()
 
     # Qt
 

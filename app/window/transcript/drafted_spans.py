@@ -2,10 +2,11 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from app.values.chats import DraftedSpan
+from mlx_engine.values.conversation import TextPiece
 from mlx_engine.values.options import DraftedBy
 
 NEAR = 24
@@ -115,6 +116,15 @@ def tints(runs: Iterator[Run] | Sequence[Run], spans: Sequence[DraftedSpan]) -> 
             found.append(Tint(start, end, span.depth, span.source))
             index += 1
     return found
+
+
+def spans_of(pieces: Iterable[TextPiece], at: int) -> Iterator[DraftedSpan]:
+    """What was drafted of pieces of one channel, of which `at` characters stand before."""
+    for piece in pieces:
+        end = at + len(piece.text)
+        if piece.depth > 0 and piece.text:
+            yield DraftedSpan(at, end, piece.depth, piece.source)
+        at = end
 
 
 def within(spans: Sequence[DraftedSpan], start: int, end: int) -> list[DraftedSpan]:

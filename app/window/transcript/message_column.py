@@ -1,6 +1,6 @@
 """The messages of a chat from the top, made of widgets only near the part in view."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from PySide6.QtCore import QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent
@@ -10,7 +10,6 @@ from shiboken6 import isValid
 from app.window.transcript.message_view import MessageView
 from app.window.transcript.reader import GAP, MARGIN, TEXT_WIDTH, Reader
 from app.window.transcript.shown_message import ShownMessage
-from mlx_engine.values.conversation import TextPiece
 
 SLACK = 4
 """Pixels from the end that still count as being there, on the way down."""
@@ -107,14 +106,17 @@ NEARBY_MS = 50
 
 
 class MessageColumn(PinnedScroll):
-    """Signal `made`: a message has got its widgets. Every message has its own id."""
+    """`views` are the messages on show, from the top; each has its own id.
+
+    Signal `made`: a message has got its widgets.
+    """
 
     made = Signal()
 
     def __init__(self, reader: Reader) -> None:
         super().__init__()
         self._reader = reader
-        self._views: list[MessageView] = []
+        self.views: list[MessageView] = []
         self._column = QVBoxLayout(self.content)
         self._column.setSpacing(GAP)
         self._column.addStretch(1)
@@ -125,25 +127,21 @@ class MessageColumn(PinnedScroll):
         self.verticalScrollBar().valueChanged.connect(self._scrolled)
         self._set_margins()
 
-    def messages(self) -> list[ShownMessage]:
-        """What is on show, from the top."""
-        return [view.message for view in self._views]
-
     def view(self, message_id: int) -> MessageView | None:
         """The widget of a message."""
-        return next((v for v in reversed(self._views) if v.message.id == message_id), None)
+        return next((v for v in reversed(self.views) if v.message.id == message_id), None)
 
     def show_messages(self, messages: Iterable[ShownMessage]) -> None:
         """Show another chat, from its end."""
         self._drop_from(0)
         for message in messages:
             self._add(message)
-        self._build_some(reversed(self._views))
+        self._build_some(reversed(self.views))
         self.follow()
 
     def replace_from(self, message_id: int, messages: Iterable[ShownMessage]) -> None:
         """Show another branch: from this message on, these instead; the place is kept."""
-        ids = [view.message.id for view in self._views]
+        ids = [view.message.id for view in self.views]
         self._drop_from(ids.index(message_id) if message_id in ids else len(ids))
         self._build_some([self._add(message) for message in messages])
         self._nearby.start()
@@ -153,44 +151,27 @@ class MessageColumn(PinnedScroll):
         self.make(self._add(message))
         self.follow()
 
-    def append_pieces(self, message_id: int, pieces: Sequence[TextPiece]) -> None:
-        """Grow a live answer by what arrived."""
-        view = self.view(message_id)
-        if view is not None:
-            self.make(view)
-            view.append(pieces)
-
-    def finish_thinking(self, message_id: int, seconds: float | None) -> None:
-        """A live answer begins to answer."""
-        view = self.view(message_id)
-        if view is not None:
-            view.finish_thinking(seconds)
-
     def finish(self, message: ShownMessage) -> None:
         """An answer is complete."""
         view = self.view(message.id)
         if view is not None and not view.finish(message):
-            index = self._views.index(view)
-            later = [v.message for v in self._views[index + 1 :]]
+            index = self.views.index(view)
+            later = [v.message for v in self.views[index + 1 :]]
             self.replace_from(message.id, [message, *later])
-
-    def views(self) -> list[MessageView]:
-        """The widgets of all messages, from the top."""
-        return list(self._views)
 
     def _build_within(self, distance: int) -> None:
         """Make the widgets of the messages in view and so many pixels above and below.
 
         Until all are laid out and the content has grown to them, their places mean nothing.
         """
-        is_new = any(view.isHidden() for view in self._views)
+        is_new = any(view.isHidden() for view in self.views)
         if is_new or self.content.height() < self._column.totalMinimumSize().height():
             self._nearby.start()
             return
         self._column.activate()
         top = self.verticalScrollBar().value() - distance
         bottom = top + self.viewport().height() + 2 * distance
-        for view in self._views:
+        for view in self.views:
             if view.y() > bottom:
                 return
             if view.y() + view.height() > top:
@@ -219,16 +200,16 @@ class MessageColumn(PinnedScroll):
 
     def _add(self, message: ShownMessage) -> MessageView:
         view = MessageView(message, self._reader)
-        self._views.append(view)
+        self.views.append(view)
         self._column.insertWidget(self._column.count() - 1, view)
         return view
 
     def _drop_from(self, index: int) -> None:
-        for view in self._views[index:]:
+        for view in self.views[index:]:
             self._column.removeWidget(view)
             view.hide()
             view.deleteLater()
-        del self._views[index:]
+        del self.views[index:]
 
     def _width(self) -> int:
         return max(120, min(TEXT_WIDTH, self.viewport().width() - 2 * MARGIN))

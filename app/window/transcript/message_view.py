@@ -17,7 +17,6 @@ from app.window.transcript.segment_column import link_definitions
 from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.streaming_markdown import StreamingMarkdown
 from app.window.transcript.user_bubble import UserBubble, beginning_of
-from mlx_engine.values.conversation import TextPiece
 
 ROOM = 44
 """Height of what stands around a message's text."""
@@ -71,7 +70,6 @@ class MessageView(QWidget):
         self._body = self._make_body(width)
         self.buttons = MessageActions()
         self.footer = MessageFooter()
-        self.footer.clicked.connect(lambda: self._reader.stats_clicked.emit(self.message.id))
         row = QHBoxLayout()
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(8)
@@ -80,20 +78,10 @@ class MessageView(QWidget):
         row.addWidget(self.buttons)
         column.addWidget(self._body)
         column.addLayout(row)
-        self._connect(self.buttons)
+        self._connect(self.buttons, self.footer)
         self._show_state()
         self.resize(width, self.sizeHint().height())
         self.show()
-
-    def append(self, pieces: Sequence[TextPiece]) -> None:
-        """Add to a live answer that is built."""
-        if isinstance(self._body, AnswerView):
-            self._body.append(pieces)
-
-    def finish_thinking(self, seconds: float | None) -> None:
-        """A live answer's thinking is over."""
-        if isinstance(self._body, AnswerView):
-            self._body.finish_thinking(seconds)
 
     def finish(self, message: ShownMessage) -> bool:
         """Become the finished message; False if its text is another, so that it must be rebuilt."""
@@ -131,14 +119,10 @@ class MessageView(QWidget):
             data.setText(plain_text(markdown))
             data.setHtml(markdown_html(markdown))
         QGuiApplication.clipboard().setMimeData(data)
-        if self.buttons is not None:
-            self.buttons.say_copied(self.buttons.copy)
 
     def copy_markdown(self) -> None:
         """Its source to the clipboard."""
         QGuiApplication.clipboard().setText(self._markdown())
-        if self.buttons is not None:
-            self.buttons.say_copied(self.buttons.copy_markdown)
 
     def edit(self) -> None:
         """Let the user change their words here."""
@@ -157,14 +141,16 @@ class MessageView(QWidget):
         answer.show_message(self.message)
         return answer
 
-    def _connect(self, actions: MessageActions) -> None:
-        actions.copy_wanted.connect(self.copy)
-        actions.copy_markdown_wanted.connect(self.copy_markdown)
-        actions.edit_wanted.connect(self.edit)
+    def _connect(self, buttons: MessageActions, footer: MessageFooter) -> None:
         reader, message_id = self._reader, self.message.id
-        actions.regenerate_wanted.connect(lambda: reader.regenerate_wanted.emit(message_id))
-        actions.continue_wanted.connect(lambda: reader.continue_wanted.emit(message_id))
-        actions.branch_wanted.connect(lambda by: reader.branch_wanted.emit(message_id, by))
+        buttons.copy.clicked.connect(self.copy)
+        buttons.copy_markdown.clicked.connect(self.copy_markdown)
+        buttons.edit.clicked.connect(self.edit)
+        buttons.regenerate.clicked.connect(lambda: reader.regenerate_wanted.emit(message_id))
+        buttons.go_on.clicked.connect(lambda: reader.continue_wanted.emit(message_id))
+        buttons.previous.clicked.connect(lambda: reader.branch_wanted.emit(message_id, -1))
+        buttons.next.clicked.connect(lambda: reader.branch_wanted.emit(message_id, 1))
+        footer.clicked.connect(lambda: reader.stats_clicked.emit(message_id))
 
     def _show_state(self) -> None:
         """Buttons and figures appear when the answer is complete."""

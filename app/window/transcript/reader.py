@@ -1,9 +1,10 @@
 """What all parts of one transcript share: what its reader wants, the page's measures and style."""
 
-from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from app.window.controls.icons import IconButton
 from app.window.look import Look, mixed
 
 TEXT_WIDTH = 760
@@ -81,6 +82,24 @@ def css(look: Look, muted: bool = False) -> str:
         .problem {{ color:{theme.error}; }}
         .display {{ margin:4px 0 {PARAGRAPH_GAP}px 24px; }}
     """
+
+
+COPIED_MS = 1500
+"""For so long a button says that it has copied."""
+
+
+class CopyButton(IconButton):
+    """Says that it worked once it was clicked."""
+
+    def __init__(self, name: str, words: str) -> None:
+        super().__init__(name, words, colour="muted")
+        self._back = QTimer(self, interval=COPIED_MS, singleShot=True)
+        self._back.timeout.connect(lambda: self.show_icon(name, words))
+        self.clicked.connect(self._say_copied)
+
+    def _say_copied(self) -> None:
+        self.show_icon("check", "Copied")
+        self._back.start()
 
 
 def scrolls(event: QKeyEvent) -> bool:

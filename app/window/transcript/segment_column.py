@@ -46,11 +46,19 @@ class SegmentColumn(QWidget):
         self._spans.extend(spans)
         self._show_from(self._stream.append(text))
 
+    def text(self) -> str:
+        """The markdown so far."""
+        return self._stream.text
+
+    def length(self) -> int:
+        """Characters so far."""
+        segments = self._stream.segments
+        return segments[-1].end if segments else 0
+
     def finish(self) -> None:
         """No more text will come: what was open is closed, and links know their addresses."""
         first = self._stream.finish()
-        source = "".join(segment.source for segment in self._stream.segments)
-        definitions = link_definitions(source)
+        definitions = link_definitions(self._stream.text)
         self._show_from(0 if definitions else first, definitions)
 
     def texts(self) -> list[ProseSegment | CodeText]:

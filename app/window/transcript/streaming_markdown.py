@@ -135,6 +135,11 @@ class StreamingMarkdown:
         self._judged = 0
         self.settled = 0
 
+    @property
+    def text(self) -> str:
+        """All of it so far."""
+        return "".join(segment.source for segment in self.segments)
+
     def append(self, text: str) -> int:
         """Add text; the index of the first segment that changed or is new."""
         first = len(self.segments) - (bool(self.segments) and not self.segments[-1].closed)

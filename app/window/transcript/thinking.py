@@ -55,13 +55,13 @@ INSET = 16
 
 
 class ThinkingSegment(QWidget):
-    """Closed it holds only its text; the widgets for it are made when it is opened."""
+    """Closed it holds only its `text`; the widgets for it are made when it is opened."""
 
     def __init__(self, reader: Reader, width: int) -> None:
         super().__init__()
         keeps_height(self)
         self._reader, self._width = reader, width
-        self._text = ""
+        self.text = ""
         self._spans: list[DraftedSpan] = []
         self._seconds: float | None = None
         self._finished = False
@@ -86,7 +86,7 @@ class ThinkingSegment(QWidget):
     def append(self, text: str, spans: Iterable[DraftedSpan] = ()) -> None:
         """Add text that continues; spans count from the beginning of all thoughts."""
         new = list(spans)
-        self._text += text
+        self.text += text
         self._spans.extend(new)
         if self._body is not None:
             self._body.append(text, new)
@@ -120,7 +120,7 @@ class ThinkingSegment(QWidget):
             self._body = SegmentColumn(self._reader, self._width - INSET, muted=True)
             self._body.setContentsMargins(INSET, 0, 0, 0)
             self._column.addWidget(self._body)
-            self._body.append(self._text, self._spans)
+            self._body.append(self.text, self._spans)
             if self._finished:
                 self._body.finish()
         if self._body is not None:

@@ -11,9 +11,10 @@ from app.window.controls.labels import paragraph
 from app.window.look import DEEPEST_TINT, look
 from app.window.transcript.find import ChatSearch, FindBar, Match
 from app.window.transcript.message_column import MessageColumn
+from app.window.transcript.message_view import MessageView
 from app.window.transcript.page_boxes import RADIUS
 from app.window.transcript.reader import Reader
-from app.window.transcript.shown_message import ShownMessage
+from app.window.transcript.shown_message import Role, ShownMessage
 from mlx_engine.values.conversation import TextPiece
 
 
@@ -179,11 +180,17 @@ class TranscriptView(QWidget):
 
     def append_pieces(self, message_id: int, pieces: Sequence[TextPiece]) -> None:
         """Grow a live answer by a batch of pieces; costs the same however long it is."""
-        self.column.append_pieces(message_id, pieces)
+        view = self.column.view(message_id)
+        if view is not None:
+            self.column.make(view)
+            if view.answer is not None:
+                view.answer.append(pieces)
 
     def finish_thinking(self, message_id: int, seconds: float | None) -> None:
         """The thinking of a live answer took this long."""
-        self.column.finish_thinking(message_id, seconds)
+        view = self.column.view(message_id)
+        if view is not None and view.answer is not None:
+            view.answer.finish_thinking(seconds)
 
     def finish(self, message: ShownMessage) -> None:
         """An answer is complete, stopped or failed: its final text, figures and state."""
@@ -214,20 +221,19 @@ class TranscriptView(QWidget):
 
     def copy_last_answer(self) -> None:
         """Copy the last answer on show, if there is one."""
-        for message in reversed(self.column.messages()):
-            view = self.column.view(message.id)
-            if message.role == "assistant" and view is not None:
-                view.copy()
-                return
+        view = self._last("assistant")
+        if view is not None:
+            view.copy()
 
     def edit_last_prompt(self) -> None:
         """Let the user change what they wrote last."""
-        for message in reversed(self.column.messages()):
-            view = self.column.view(message.id)
-            if message.role == "user" and view is not None:
-                view.edit()
-                self.column.ensureWidgetVisible(view)
-                return
+        view = self._last("user")
+        if view is not None:
+            view.edit()
+            self.column.ensureWidgetVisible(view)
+
+    def _last(self, role: Role) -> MessageView | None:
+        return next((v for v in reversed(self.column.views) if v.message.role == role), None)
 
     def _forget_search(self) -> None:
         self._search.forget()
@@ -235,7 +241,7 @@ class TranscriptView(QWidget):
         self.find_bar.hide()
 
     def _find(self, query: str) -> None:
-        self._search.find(query, self.column.views())
+        self._search.find(query, self.column.views)
 
     def _step(self, by: int) -> None:
         self._search.step(by)

@@ -71,7 +71,7 @@ def test_stopping_keeps_what_there_is(driven: Driven, source: ScriptedModels) ->
     assert LONG.startswith(answer.text)
     assert 50 < len(answer.text) < len(LONG)
     assert answer.finish_reason == "stopped"
-    assert driven.widgets.transcript.column.messages()[-1].can_continue
+    assert driven.widgets.transcript.column.views[-1].message.can_continue
 
 
 def test_answers_given_again_are_kept_as_versions(driven: Driven, source: ScriptedModels) -> None:
@@ -80,11 +80,11 @@ def test_answers_given_again_are_kept_as_versions(driven: Driven, source: Script
     driven.widgets.actions["regenerate"].trigger()
     driven.until_answered()
     assert driven.shown == ["Which?", "Second"]
-    message = driven.widgets.transcript.column.messages()[-1]
+    message = driven.widgets.transcript.column.views[-1].message
     assert (message.branch_index, message.branch_count) == (1, 2)
     driven.widgets.transcript.reader.branch_wanted.emit(message.id, -1)
     assert driven.shown == ["Which?", "First"]
-    shown = driven.widgets.transcript.column.messages()[-1]
+    shown = driven.widgets.transcript.column.views[-1].message
     driven.widgets.transcript.reader.branch_wanted.emit(shown.id, -1)
     assert driven.shown == ["Which?", "First"], "before the first there is nothing"
 
@@ -92,11 +92,11 @@ def test_answers_given_again_are_kept_as_versions(driven: Driven, source: Script
 def test_a_question_can_be_asked_in_other_words(driven: Driven) -> None:
     driven.ask("Old words")
     driven.ask("More")
-    first = driven.widgets.transcript.column.messages()[0]
+    first = driven.widgets.transcript.column.views[0].message
     driven.widgets.transcript.reader.edit_wanted.emit(first.id, "New words")
     driven.until_answered()
     assert driven.shown == ["New words", "You said: New words"]
-    edited = driven.widgets.transcript.column.messages()[0]
+    edited = driven.widgets.transcript.column.views[0].message
     driven.widgets.transcript.reader.branch_wanted.emit(edited.id, -1)
     assert driven.shown == ["Old words", "You said: Old words", "More", "You said: More"]
 
@@ -158,7 +158,7 @@ def test_what_the_engine_refuses_is_said_in_the_chat(
 ) -> None:
     say_next(source, Answer("Half an", error=PromptTooLong("The conversation is too long.")))
     assert driven.ask("Go") == "Half an"
-    message = driven.widgets.transcript.column.messages()[-1]
+    message = driven.widgets.transcript.column.views[-1].message
     assert message.state == "failed"
     assert message.notice == "The conversation is too long."
     assert driven.ask("Again") == "You said: Again"
@@ -171,11 +171,11 @@ def test_how_an_answer_went_is_known_after_a_restart(
     driven.ask("Think")
     say_next(source, Answer("Half an", error=PromptTooLong("The conversation is too long.")))
     driven.ask("Go")
-    before = driven.widgets.transcript.column.messages()
+    before = [view.message for view in driven.widgets.transcript.column.views]
     assert (before[1].thinking_seconds or 0) > 0
     driven.app.close()
     with running(qapp, qtbot, tmp_path, scripted()) as again:
-        after = again.widgets.transcript.column.messages()
+        after = [view.message for view in again.widgets.transcript.column.views]
         assert after[1].thinking_seconds == before[1].thinking_seconds
         assert (after[3].state, after[3].notice) == ("failed", "The conversation is too long.")
 
@@ -188,7 +188,7 @@ def test_an_answer_cut_by_closing_the_window_says_so(
     driven.until(lambda: len(written(driven)) > 20)
     driven.app.close()
     with running(qapp, qtbot, tmp_path, scripted()) as again:
-        message = again.widgets.transcript.column.messages()[-1]
+        message = again.widgets.transcript.column.views[-1].message
         assert message.notice.startswith("Headstart was closed while this was being written.")
         assert message.state == "stopped"
         assert message.can_continue

@@ -202,7 +202,7 @@ def test_another_branch(view):
         2, [ShownMessage(3, "assistant", "no"), ShownMessage(4, "user", "why")]
     )
     settle()
-    assert [m.id for m in view.column.messages()] == [1, 3, 4]
+    assert [v.message.id for v in view.column.views] == [1, 3, 4]
     assert "no" in shown_text(view, 3)
 
 
