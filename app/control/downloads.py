@@ -73,11 +73,11 @@ class Downloads(QObject):
 
     Signals:
         changed: figures of all of them, in the order they were asked for.
-        came: key of a model that is complete, and its path.
+        came: DownloadFigures of a model that is complete.
     """
 
     changed = Signal(tuple)
-    came = Signal(str, str)
+    came = Signal(object)
 
     def __init__(self, hub: Hub, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -104,7 +104,11 @@ class Downloads(QObject):
         model = self._models.get(key)
         if model is not None:
             self.cancel(key)
-            self.start(replace(model, file=file))
+            self.start(replace(model, file=file, quantisation=None))
+
+    def path_of(self, key: str) -> str:
+        """Where a model lies that is complete."""
+        return self._figures[key].path
 
     def pause(self, key: str) -> None:
         """Stop one; what came is kept."""
@@ -133,8 +137,7 @@ class Downloads(QObject):
         if before is not None and before.figures.phase in AT_WORK:
             return
         self._models[key] = model
-        name = model.hub_id if model.file is None else f"{model.hub_id} · {model.file}"
-        process = DownloadProcess(DownloadFigures(key, name, phase), self)
+        process = DownloadProcess(DownloadFigures(key, _name_of(model), phase), self)
         self._processes[key] = process
         process.told.connect(self._take)
         process.left.connect(self._part)
@@ -155,7 +158,7 @@ class Downloads(QObject):
         self._figures[figures.key] = figures
         self._show()
         if figures.phase == "done":
-            self.came.emit(figures.key, figures.path)
+            self.came.emit(figures)
 
     def _part(self, process: DownloadProcess) -> None:
         if self._processes.get(process.figures.key) is process:
@@ -167,5 +170,11 @@ class Downloads(QObject):
 
 
 def key_of(model: HubModel) -> str:
-    """What names a download: the model, its revision and file."""
-    return f"{model.hub_id}@{model.revision}/{model.file or ''}"
+    """What names a download: the model, its revision, and which of its files."""
+    return f"{model.hub_id}@{model.revision}/{model.file or model.quantisation or ''}"
+
+
+def _name_of(model: HubModel) -> str:
+    if model.file is not None:
+        return f"{model.hub_id} · {model.file}"
+    return f"{model.hub_id}:{model.quantisation}" if model.quantisation else model.hub_id

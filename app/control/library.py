@@ -20,13 +20,16 @@ from app.values.app_settings import (
     without_model_folder,
     without_recent_model,
 )
-from app.values.models import BUILT_IN_PLACE, FoundModel
+from app.values.models import BUILT_IN_PLACE, DownloadFigures, FoundModel
 from app.window.widgets import Widgets
 from mlx_engine.hub.repository import HubModel, read_hub_link
 from mlx_engine.values.model_description import ModelDescription
 
 BUILT_IN = "built-in"
-NO_MODEL = "This is neither a link to a model on the hub nor a name such as Qwen/Qwen3.5-4B."
+NO_MODEL = (
+    "This is neither a link to a model on the hub nor a name such as Qwen/Qwen3.5-4B or "
+    "org/model-GGUF:Q4_K_M."
+)
 POCKET = FoundModel(
     BUILT_IN_NAME, Path(BUILT_IN), BUILT_IN_PLACE, 7_000_000, note="1 drafting head"
 )
@@ -57,7 +60,6 @@ class LibraryController(QObject):
         self._downloads, self._settings = downloads, settings
         self._places = usual_places(Path.home(), hub_models)
         self._disk = Beside(self)
-        self._arrived: dict[str, str] = {}
         self._connect()
         self._start.show_questions(QUESTIONS)
         self._start.show_advice(advice(machine))
@@ -72,7 +74,7 @@ class LibraryController(QObject):
         wishes.resume_wanted.connect(downloads.resume)
         wishes.cancel_wanted.connect(downloads.cancel)
         wishes.file_chosen.connect(downloads.choose)
-        wishes.load_wanted.connect(lambda key: self.offer(self._arrived[key]))
+        wishes.load_wanted.connect(lambda key: self.offer(downloads.path_of(key)))
         library.list.reveal_wanted.connect(self._reveal)
         library.list.forget_wanted.connect(self._forget)
         library.folders.add_wanted.connect(self._ask_folder)
@@ -142,9 +144,8 @@ class LibraryController(QObject):
         else:
             self._library.show_problem(link or NO_MODEL)
 
-    def _arrive(self, key: str, path: str) -> None:
-        self._arrived[key] = path
-        self._notice.offer(f"{key.partition('@')[0]} is downloaded.", path)
+    def _arrive(self, figures: DownloadFigures) -> None:
+        self._notice.offer(f"{figures.name} is downloaded.", figures.path)
         self.refresh()
 
     def _ask_folder(self) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from app.library.find_models import Place, find_models
+from app.library.find_models import Place, find_models, gguf_of_heads
 from app.library.text_file import read_text_file
 from app.values.attached_text import RefusedFile
 from mlx_engine.hub.repository import HubModel, read_hub_link
@@ -146,6 +146,8 @@ def _gguf(file: Path) -> Dropped:
     problem = damage(file)
     if problem is not None:
         return Refused(f"{file.name}: {problem}.")
+    if gguf_of_heads(file):
+        return DroppedHeads(file)
     shard = shard_of(file.name)
     return DroppedModel(file if shard is None else file.with_name(shard.name(1)))
 
@@ -176,6 +178,17 @@ def _folder(folder: Path) -> Dropped:
         return DroppedModels(folder, len(good))
     if found:
         return Refused(f"{found[0].path.name}: {found[0].problem}.")
+    return _folder_of_heads(folder)
+
+
+def _folder_of_heads(folder: Path) -> Dropped:
+    """GGUF files that are no models, if it holds any."""
+    ggufs = (file for file in sorted(folder.iterdir()) if file.suffix.lower() == GGUF)
+    heads = [file for file in ggufs if gguf_of_heads(file)]
+    if len(heads) == 1:
+        return _gguf(heads[0])
+    if heads:
+        return Refused(f"{folder.name} holds {len(heads)} files of MTP heads: drop one of them.")
     return Refused(f"{folder.name} holds no model: it needs a .gguf, or .safetensors with config.")
 
 

@@ -1,12 +1,14 @@
 """Models on this disk: those of Hugging Face and LM Studio, in folders given, and recent ones."""
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+import mlx_engine
 from app.values.models import RECENT, FoundModel
 from mlx_engine.hub.weight_files import (
     GGUF,
@@ -17,6 +19,7 @@ from mlx_engine.hub.weight_files import (
     is_heads_name,
     shard_of,
 )
+from mlx_engine.values.errors import EngineError, HeadsOnly
 
 
 def folder_model(folder: Path, names: Iterable[str], name: str, place: str) -> FoundModel | None:
@@ -32,9 +35,11 @@ def folder_model(folder: Path, names: Iterable[str], name: str, place: str) -> F
 
 
 def gguf_model(file: Path, name: str, place: str) -> FoundModel | None:
-    """The model in a GGUF file; None for the later shards of one and for image encoders."""
+    """The model in a GGUF file; None for the later shards of one, image encoders and MTP heads."""
     shard = shard_of(file.name)
     if file.name.lower().startswith("mmproj") or (shard is not None and shard.number > 1):
+        return None
+    if _MAY_BE_HEADS.search(file.name) and gguf_of_heads(file):
         return None
     files = [file]
     if shard is not None:
@@ -42,6 +47,21 @@ def gguf_model(file: Path, name: str, place: str) -> FoundModel | None:
     missing = next((path.name for path in files if not path.exists()), None)
     problem = None if missing is None else _missing(missing)
     return _found(name, file, place, files, problem or _first_damage(files))
+
+
+_MAY_BE_HEADS = re.compile("mtp|nextn|head", re.IGNORECASE)
+"""Names of files whose tensors a list is worth waiting for."""
+
+
+def gguf_of_heads(file: Path) -> bool:
+    """Whether a GGUF holds MTP heads and no model, by its name or by its tensors. Never raises."""
+    if file.name.lower().startswith("mtp"):
+        return True
+    try:
+        mlx_engine.inspect(file)
+    except EngineError as error:
+        return isinstance(error, HeadsOnly)
+    return False
 
 
 def broken_model(path: Path, name: str, place: str, problem: str) -> FoundModel:

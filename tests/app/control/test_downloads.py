@@ -45,7 +45,7 @@ class Seen:
         self.figures: tuple[DownloadFigures, ...] = ()
         self.came: list[str] = []
         downloads.changed.connect(self._take)
-        downloads.came.connect(lambda _, path: self.came.append(path))
+        downloads.came.connect(lambda figures: self.came.append(figures.path))
 
     def _take(self, figures: tuple[DownloadFigures, ...]) -> None:
         self.figures = figures

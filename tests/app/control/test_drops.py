@@ -11,6 +11,7 @@ from PySide6.QtGui import QDragEnterEvent, QDragLeaveEvent, QDropEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 from scripted_models import WorkerEngine, described
+from tiny_gguf import write_tiny_gguf
 from windows import Driven, running, scripted
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
@@ -91,6 +92,15 @@ def test_heads_for_the_model_in_use(driven: Driven, tmp_path: Path) -> None:
     assert drag(driven, mime).startswith("Use mtp.safetensors as drafting heads for Pocket model")
     drop(driven, mime)
     driven.until(driven.widgets.layer.isVisible)
+
+
+def test_heads_in_a_gguf_for_the_model_in_use(driven: Driven, tmp_path: Path) -> None:
+    for file in (
+        gguf(tmp_path / "mtp-Pocket-Q8_0.gguf"),
+        write_tiny_gguf(tmp_path / "donor.gguf", heads="only"),
+    ):
+        said = drag(driven, mime_of(file))
+        assert said.startswith(f"Use {file.name} as drafting heads for Pocket model")
 
 
 def test_a_folder_of_several_models_is_for_the_library(driven: Driven, tmp_path: Path) -> None:

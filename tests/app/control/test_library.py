@@ -12,6 +12,7 @@ from pytestqt.qtbot import QtBot
 from scripted_models import ScriptedModels, WorkerEngine, described
 from windows import Driven, running, scripted
 
+from app.control.downloads import key_of
 from app.start.outside import reveal
 from app.values.app_settings import with_recent_model
 from app.values.models import RECENT, FoundModel
@@ -19,6 +20,7 @@ from app.window.controls.labels import ShortLabel
 from app.window.models.downloads import DownloadRow
 from app.window.models.library_list import ENTRY, LibraryList
 from mlx_engine.hub.download import Hub
+from mlx_engine.hub.repository import HubModel
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 POCKET = Path(__file__).parents[3] / "assets" / "pocket_model"
@@ -176,6 +178,27 @@ def test_one_of_several_ggufs_is_chosen(driven: Driven, fake: FakeHub) -> None:
     press(driven, "Download")
     driven.until(lambda: "is downloaded" in driven.widgets.notice.words())
     assert fake.sent == {"m-Q8_0-00001-of-00002.gguf": 4000, "m-Q8_0-00002-of-00002.gguf": 4000}
+
+
+def test_one_of_several_ggufs_is_named(driven: Driven, fake: FakeHub) -> None:
+    fake.repositories["org/ggufs"] = {
+        "m-Q8_0.gguf": b"GGUF" * 1000,
+        "m-Q4_K_M.gguf": b"GGUF" * 500,
+    }
+    for name in ("org/ggufs:Q4_K_M", "org/ggufs:Q8_0"):
+        driven.widgets.library.get_wanted.emit(name)
+    driven.until(lambda: len(driven.widgets.library.findChildren(DownloadRow)) == 2)
+    rows = driven.widgets.library.findChildren(DownloadRow)
+
+    def texts() -> list[str]:
+        return [" ".join(label.text() for label in row.findChildren(QLabel)) for row in rows]
+
+    driven.until(lambda: all("free on the disk" in text for text in texts()))
+    assert "org/ggufs:Q4_K_M" in texts()[0]
+    assert "org/ggufs:Q8_0" in texts()[1]
+    rows[0].wishes.resume_wanted.emit(key_of(HubModel("org/ggufs", quantisation="Q4_K_M")))
+    driven.until(lambda: "is downloaded" in driven.widgets.notice.words())
+    assert fake.sent == {"m-Q4_K_M.gguf": 2000}
 
 
 def test_a_download_of_an_earlier_day_goes_on_by_a_click(driven: Driven, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from model_files import gguf, hub_model, model_folder, safetensors
+from tiny_gguf import write_tiny_gguf
 
 from app.library.dropped import (
     DroppedHeads,
@@ -69,6 +70,23 @@ def test_heads_by_name_or_by_tensors(tmp_path: Path) -> None:
     assert what_is(str(by_name)) == DroppedHeads(by_name)
     assert what_is(str(by_tensors)) == DroppedHeads(by_tensors)
     assert what_is(str(tmp_path)) == DroppedHeads(tmp_path)
+
+
+def test_heads_in_a_gguf_by_name_or_by_tensors(tmp_path: Path) -> None:
+    by_name = gguf(tmp_path / "one" / "mtp-Small-Q8_0.gguf")
+    by_tensors = write_tiny_gguf(tmp_path / "donor.gguf", heads="only")
+    whole = write_tiny_gguf(tmp_path / "whole.gguf", heads="inside")
+    assert what_is(str(by_name)) == DroppedHeads(by_name)
+    assert what_is(str(by_name.parent)) == DroppedHeads(by_name)
+    assert what_is(str(by_tensors)) == DroppedHeads(by_tensors)
+    assert what_is(str(whole)) == DroppedModel(whole)
+    assert all_of([str(by_name), str(whole)]) == (DroppedHeads(by_name), DroppedModel(whole))
+
+
+def test_several_files_of_heads_are_too_many(tmp_path: Path) -> None:
+    for name in ("mtp-a.gguf", "mtp-b.gguf"):
+        gguf(tmp_path / name)
+    assert "2 files of MTP heads" in refusal(tmp_path)
 
 
 def test_heads_beside_a_model_are_heads_and_the_model_is_a_model(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 
 from model_files import COMMIT, gguf, hub_model, model_folder, safetensors
+from tiny_gguf import write_tiny_gguf
 
 from app.library.find_models import (
     Place,
@@ -69,6 +70,13 @@ def test_what_is_no_model_is_not_listed(tmp_path: Path) -> None:
     model_folder(tmp_path / ".hidden")
     safetensors(tmp_path / "heads" / "mtp.safetensors")
     assert found_in(tmp_path) == {}
+
+
+def test_heads_in_a_gguf_are_not_listed(tmp_path: Path) -> None:
+    gguf(tmp_path / "mtp-small-Q8_0.gguf")
+    write_tiny_gguf(tmp_path / "small-MTP-donor.gguf", heads="only")
+    write_tiny_gguf(tmp_path / "small-MTP-Q8_0.gguf", heads="inside")
+    assert problems_in(tmp_path) == {"small-MTP-Q8_0.gguf": ""}
 
 
 def test_a_gguf_with_a_config_beside_it_is_a_gguf(tmp_path: Path) -> None:
