@@ -76,7 +76,7 @@ def _of_path(parts: list[str]) -> HubModel | str:
     return HubModel(hub_id, revision if kind == ["tree"] else "main")
 
 
-_BESIDE_WEIGHTS = (".json", ".jinja", ".txt")
+_BESIDE_WEIGHTS = (".json", ".jinja", ".txt", ".model")
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from mlx_engine.models.contract import Adapter
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.gguf_tokenizer import template_from_gguf, tokenizer_from_gguf
+from mlx_engine.text.sentencepiece_model import read_tokenizer
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
@@ -123,7 +124,7 @@ def read_text_parts(headers: ModelHeaders) -> TextParts:
     """Raises BadTokenizer, BadChatTemplate."""
     root = headers.files.root
     if headers.gguf is None:
-        return TextParts(Tokenizer.from_folder(root), ChatTemplate.from_folder(root))
+        return TextParts(read_tokenizer(root), ChatTemplate.from_folder(root))
     metadata, origin = headers.gguf.metadata, str(root)
     return TextParts(tokenizer_from_gguf(metadata, origin), template_from_gguf(metadata, origin))
 

@@ -148,7 +148,7 @@ def _numbers(
 def tokenizer_from_gguf(metadata: Mapping[str, object], origin: str) -> Tokenizer:
     """The tokenizer; BadTokenizer for damage, UnsupportedModel for a kind this version lacks."""
     kind = metadata.get("tokenizer.ggml.model")
-    readers = {_BYTE_LEVEL: _byte_level, _PIECES: _pieces, _MERGED_PIECES: _merged_pieces}
+    readers = {_BYTE_LEVEL: _byte_level, _PIECES: piece_core, _MERGED_PIECES: _merged_pieces}
     if kind not in readers:
         raise UnsupportedModel(
             f"{origin}: its tokenizer.ggml.model is {ascii(kind)[:60]}; this version reads"
@@ -158,7 +158,7 @@ def tokenizer_from_gguf(metadata: Mapping[str, object], origin: str) -> Tokenize
     core = readers[str(kind)](vocabulary)
     bos = vocabulary.token_id("bos_token_id")
     if bos is not None and _adds_bos(str(kind), vocabulary):
-        _open_with(core, vocabulary.tokens[bos], bos)
+        open_with(core, vocabulary.tokens[bos], bos)
     return Tokenizer(core, _ends(vocabulary), bos, origin)
 
 
@@ -188,17 +188,18 @@ def _byte_level(vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
     return _with_added(core, vocabulary, ids)
 
 
-def _pieces(vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
+def piece_core(vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
+    """Of pieces with scores, as SentencePiece's BPE has them."""
     ids = _piece_ids(vocabulary)
     space_first = vocabulary.flag("add_space_prefix", default=True)
     merges = _merges_from_scores(vocabulary, ids)
-    return _with_added(_piece_core(vocabulary, ids, merges, space_first), vocabulary, ids)
+    return _with_added(_merging_pieces(vocabulary, ids, merges, space_first), vocabulary, ids)
 
 
 def _merged_pieces(vocabulary: GgufVocabulary) -> tokenizers.Tokenizer:
     ids = _piece_ids(vocabulary)
     space_first = vocabulary.flag("add_space_prefix", default=False)
-    core = _piece_core(vocabulary, ids, vocabulary.merges(), space_first)
+    core = _merging_pieces(vocabulary, ids, vocabulary.merges(), space_first)
     return _with_added(core, vocabulary, ids)
 
 
@@ -238,7 +239,8 @@ def _adds_bos(kind: str, vocabulary: GgufVocabulary) -> bool:
     return vocabulary.flag("add_bos_token", usual)
 
 
-def _open_with(core: tokenizers.Tokenizer, token: str, token_id: int) -> None:
+def open_with(core: tokenizers.Tokenizer, token: str, token_id: int) -> None:
+    """Make this the token that texts begin with."""
     quoted = token.replace("$", "$$")
     core.post_processor = processors.TemplateProcessing(
         single=f"{quoted} $A", pair=None, special_tokens=[(token, token_id)]
@@ -258,7 +260,7 @@ def _ends(vocabulary: GgufVocabulary) -> set[int]:
     return {token for token in named if token is not None} | set(known.values())
 
 
-def _piece_core(
+def _merging_pieces(
     vocabulary: GgufVocabulary, ids: Mapping[str, int], merges: list[Pair], space_first: bool
 ) -> tokenizers.Tokenizer:
     """SentencePiece's kind: pairs merged in text whose spaces are written as U+2581.

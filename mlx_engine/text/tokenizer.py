@@ -2,10 +2,10 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tokenizers
 
@@ -17,6 +17,15 @@ _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _SPACE = "\u2581"
 MOST_UNKNOWN = 0.01
 """Share of the ids that only one of two like tokenizers may know: added tokens differ."""
+
+
+class CoreFile(NamedTuple):
+    """A core, the file it was read from, and the tokens that have a meaning by that file."""
+
+    core: tokenizers.Tokenizer
+    path: Path
+    end_ids: Collection[int] = ()
+    bos_id: int | None = None
 
 
 class Tokenizer:
@@ -46,17 +55,21 @@ class Tokenizer:
         self.token_bytes = TokenBytes.of(core)
 
     @classmethod
-    def from_folder(cls, folder: Path) -> "Tokenizer":
-        """Reads tokenizer.json and the files beside it; BadTokenizer names the bad one."""
-        path = folder / "tokenizer.json"
-        core = _read_core(path)
-        names = named_special_tokens(folder)
+    def from_folder(cls, folder: Path, other: CoreFile | None = None) -> "Tokenizer":
+        """Reads tokenizer.json and the files beside it; BadTokenizer names the bad one.
+
+        other: what stands in the place of tokenizer.json.
+        """
+        own = folder / "tokenizer.json"
+        file = other or CoreFile(_read_core(own), own)
+        core, names = file.core, named_special_tokens(folder)
         _add_listed_tokens(core, folder / CONFIG)
         _mark_special(core, names.values())
-        ends = set(configured_end_ids(folder))
+        ends = {*configured_end_ids(folder), *file.end_ids}
         end = core.token_to_id(names.get("eos_token", ""))
         bos = core.token_to_id(names.get("bos_token", ""))
-        return cls(core, ends if end is None else ends | {end}, bos, str(path))
+        named = ends if end is None else ends | {end}
+        return cls(core, named, file.bos_id if bos is None else bos, str(file.path))
 
     @property
     def adds_bos(self) -> bool:

@@ -1,0 +1,101 @@
+"""The tokenizer of a folder that has SentencePiece's tokenizer.model and no tokenizer.json.
+
+Pieces, scores and kinds are what a GGUF has of them, so both become one kind of core. Format:
+https://github.com/google/sentencepiece/blob/master/src/sentencepiece_model.proto
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tokenizers
+from tokenizers import AddedToken, normalizers
+
+from mlx_engine.text.gguf_tokenizer import GgufVocabulary, open_with, piece_core
+from mlx_engine.text.tokenizer import CONFIG, CoreFile, Tokenizer, named_special_tokens, read_object
+from mlx_engine.values.errors import BadTokenizer, UnsupportedModel
+
+NAME = "tokenizer.model"
+_LARGEST = 50_000_000
+_BPE = 2
+_FIRST_BYTE = b"\x0a"
+"""Of the format: the first field, with a length. Files in tiktoken's format are plain text."""
+
+
+def read_tokenizer(folder: Path) -> Tokenizer:
+    """From tokenizer.json, else from tokenizer.model. Raises BadTokenizer, UnsupportedModel."""
+    path = folder / NAME
+    if (folder / "tokenizer.json").is_file() or not path.is_file():
+        return Tokenizer.from_folder(folder)
+    model = _model(path)
+    vocabulary = _vocabulary(model, path)
+    core = piece_core(vocabulary)
+    _normalize(core, model.normalizer_spec)
+    _add_tokens(core, folder / "added_tokens.json")
+    bos = core.token_to_id(named_special_tokens(folder).get("bos_token", ""))
+    bos = model.trainer_spec.bos_id if bos is None else bos
+    opening = core.id_to_token(bos) if bos >= 0 else None
+    if opening and read_object(folder / CONFIG).get("add_bos_token", True) is not False:
+        open_with(core, opening, bos)
+    ends = {model.trainer_spec.eos_id} - {-1}
+    return Tokenizer.from_folder(folder, CoreFile(core, path, ends, bos if opening else None))
+
+
+def _model(path: Path) -> Any:
+    """The file as SentencePiece's own message."""
+    from google.protobuf.message import DecodeError
+    from sentencepiece import sentencepiece_model_pb2
+
+    if path.stat().st_size > _LARGEST:
+        raise BadTokenizer(f"{path} has more than {_LARGEST} bytes: this is no tokenizer.")
+    data = path.read_bytes()
+    if not data.startswith(_FIRST_BYTE):
+        raise UnsupportedModel(
+            f"{path} is not in SentencePiece's format: get tokenizer.json from where the model came"
+            " from, or take another version of it."
+        )
+    model = sentencepiece_model_pb2.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except DecodeError as error:
+        raise BadTokenizer(f"{path} is damaged ({error}): download it again.") from error
+    if model.trainer_spec.model_type != _BPE:
+        raise UnsupportedModel(
+            f"{path} holds a vocabulary that is no BPE, which this version does not run: get "
+            "tokenizer.json from where the model came from."
+        )
+    return model
+
+
+def _vocabulary(model: Any, path: Path) -> GgufVocabulary:
+    table = {
+        "tokenizer.ggml.tokens": [piece.piece for piece in model.pieces],
+        "tokenizer.ggml.scores": np.array([piece.score for piece in model.pieces], np.float64),
+        "tokenizer.ggml.token_type": np.array([piece.type for piece in model.pieces], np.int64),
+        "tokenizer.ggml.add_space_prefix": bool(model.normalizer_spec.add_dummy_prefix),
+    }
+    return GgufVocabulary.of(table, str(path))
+
+
+def _normalize(core: tokenizers.Tokenizer, spec: Any) -> None:
+    """What is done to a text before its spaces become U+2581."""
+    steps: list[normalizers.Normalizer] = []
+    if spec.precompiled_charsmap:
+        steps.append(normalizers.Precompiled(spec.precompiled_charsmap))
+    if spec.remove_extra_whitespaces:
+        for pattern, left in (("^ +| +$", ""), (" {2,}", " ")):
+            steps.append(normalizers.Replace(tokenizers.Regex(pattern), left))
+    if steps and core.normalizer is not None:
+        core.normalizer = normalizers.Sequence([*steps, core.normalizer])
+
+
+def _add_tokens(core: tokenizers.Tokenizer, path: Path) -> None:
+    """Tokens behind the vocabulary, text -> id, as older folders list them."""
+    for text, token in sorted(read_object(path).items(), key=lambda item: str(item[1]).zfill(20)):
+        if core.token_to_id(text) is None:
+            core.add_tokens([AddedToken(text, normalized=False)])
+        if core.token_to_id(text) != token:
+            raise BadTokenizer(
+                f"{path} gives token {text!r} the id {ascii(token)[:20]}, {NAME} gives it"
+                f" {core.token_to_id(text)}: take both files from the same model."
+            )
