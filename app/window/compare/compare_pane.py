@@ -2,50 +2,14 @@
 
 from typing import Literal, NamedTuple
 
-from PySide6.QtCore import QEvent, QRectF, Qt
-from PySide6.QtGui import QPainter, QTextCharFormat, QTextCursor
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtGui import QTextCharFormat, QTextCursor
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QTextEdit, QVBoxLayout
 
-from app.window.controls.chart import Chart
+from app.window.controls.chart import Part, ShareBar
 from app.window.controls.labels import label, paragraph, tabular
 from app.window.look import look
 from mlx_engine.values.stats import GenerationStats
-
-BAR_HEIGHT = 6
-
-
-class SpeedBar(Chart):
-    """Full for the faster side; is_strong: in the accent colour. Its words stand above it."""
-
-    def __init__(self, is_strong: bool) -> None:
-        super().__init__()
-        self._name: Literal["accent", "muted"] = "accent" if is_strong else "muted"
-        self._share, self._words = 0.0, ""
-
-    def show_share(self, share: float, words: str) -> None:
-        """share: of the faster side's speed, 0 to 1."""
-        self._share, self._words = share, words
-        self.refresh()
-
-    def words(self) -> str:
-        """As it was given."""
-        return self._words
-
-    def height_wanted(self) -> int:
-        """A thin line."""
-        return BAR_HEIGHT
-
-    def draw(self, painter: QPainter) -> None:
-        """Track and bar."""
-        radius = BAR_HEIGHT / 2
-        painter.setBrush(self.colour("line"))
-        painter.drawRoundedRect(QRectF(self.rect()), radius, radius)
-        if self._share:
-            bar = QRectF(self.rect())
-            bar.setWidth(max(float(BAR_HEIGHT), bar.width() * self._share))
-            painter.setBrush(self.colour(self._name))
-            painter.drawRoundedRect(bar, radius, radius)
-
 
 AFTER_THINKING = "\n\n"
 MARKED = 0.16
@@ -148,15 +112,14 @@ class ComparePane(QFrame):
 
     def __init__(self, title: str, is_strong: bool) -> None:
         super().__init__()
-        self._title = title
+        self._title, self._colour = title, "accent" if is_strong else "muted"
         self.speed, self._is_due = 0.0, False
         self.setProperty("role", "card")
         self.setAccessibleName(title)
         self._speed, self._figures = label("", "figure"), paragraph("", "muted")
         for figures in (self._speed, self._figures):
             tabular(figures)
-        self._bar = SpeedBar(is_strong)
-        self._bar.setAccessibleName(f"{title}: speed")
+        self._bar = ShareBar(f"{title}: speed")
         self._text = ComparedText(f"{title}: answer")
         top = QHBoxLayout()
         top.addWidget(label(title, "heading"), 1, Qt.AlignmentFlag.AlignBottom)
@@ -199,7 +162,7 @@ class ComparePane(QFrame):
     def show_share(self, fastest: float) -> None:
         """The bar, beside the faster side's speed."""
         share = self.speed / fastest if fastest else 0.0
-        self._bar.show_share(share, self._speed.text())
+        self._bar.show_parts(self._speed.text(), Part(share, self._colour))
 
     def mark_from(self, character: int | None) -> None:
         """Where the other side says something else; None for nowhere."""

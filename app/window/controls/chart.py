@@ -1,32 +1,64 @@
 """What charts share: colours of the look of now, a small font, and words for screen readers."""
 
-from PySide6.QtCore import QSize, Qt
-from PySide6.QtGui import QColor, QPainter, QPaintEvent
+from collections.abc import Sequence
+from math import ceil
+from typing import NamedTuple
+
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import (
+    QColor,
+    QFontMetricsF,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QPolygonF,
+    QResizeEvent,
+)
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.window.look import look
 
+WIDTH, NARROWEST = 260, 120
+WRAPPED = Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextWordWrap
+
 
 class Chart(QWidget):
-    """A picture painted from values; subclasses paint in `draw` and put it in words in `words`."""
+    """A picture painted from values; where there are none, the words say why.
 
-    def __init__(self) -> None:
+    Subclasses paint in `draw` and put the picture in words in `words`.
+    """
+
+    def __init__(self, height: int) -> None:
+        """height: pixels it takes, where the words do not want more."""
         super().__init__()
+        self._height, self._is_empty = height, True
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-
-    def height_wanted(self) -> int:
-        """Pixels the chart needs now."""
-        return 48
 
     def words(self) -> str:
         """The chart in a sentence."""
         return ""
 
-    def refresh(self) -> None:
+    def refresh(self, is_empty: bool) -> None:
         """After new values: paint, and tell assistive technology."""
+        self._is_empty = is_empty
         self.setAccessibleDescription(self.words())
-        self.updateGeometry()
+        self.setFixedHeight(self.height_at(self.width()))
         self.update()
+
+    def height_wanted(self) -> int:
+        """Pixels the picture needs now."""
+        return self._height
+
+    def height_at(self, width: int) -> int:
+        """Pixels the picture needs at this width, or the words that stand for it."""
+        words = self.words_height(width) if self._is_empty else 0
+        return max(self.height_wanted(), words)
+
+    def words_height(self, width: int) -> int:
+        """Pixels the words need in lines of this width."""
+        room = QRectF(0, 0, width, 0)
+        metrics = QFontMetricsF(look().small_font())
+        return ceil(metrics.boundingRect(room, Qt.TextFlag.TextWordWrap, self.words()).height())
 
     def draw(self, painter: QPainter) -> None:
         """Paint into the widget's rectangle."""
@@ -35,15 +67,37 @@ class Chart(QWidget):
         """The theme's colour of this name."""
         return look().colour(name, opacity)
 
+    def draw_level(self, painter: QPainter, y: float, words: str, room: float) -> None:
+        """A figure of the axis, which has `room` pixels at the left."""
+        right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+        painter.setPen(self.colour("muted"))
+        painter.drawText(QRectF(0, y - 8, room - 8, 16), right, words)
+
+    def draw_dashes(self, painter: QPainter, start: QPointF, end: QPointF) -> None:
+        """What the values are compared with."""
+        painter.setPen(QPen(self.colour("muted"), 1, Qt.PenStyle.DashLine))
+        painter.drawLine(start, end)
+
+    def draw_line(self, painter: QPainter, points: Sequence[QPointF]) -> None:
+        """The values."""
+        painter.setPen(QPen(self.colour("accent"), 1.25))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.drawPolyline(QPolygonF(points))
+
     # Qt
 
     def sizeHint(self) -> QSize:  # noqa: N802
         """As high as the values need."""
-        return QSize(260, self.height_wanted())
+        return QSize(WIDTH, self.height_at(WIDTH))
 
     def minimumSizeHint(self) -> QSize:  # noqa: N802
         """Narrower is fine, lower is not."""
-        return QSize(120, self.height_wanted())
+        return QSize(NARROWEST, self.height_wanted())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+        """Words in narrower lines are higher."""
+        super().resizeEvent(event)
+        self.setFixedHeight(self.height_at(self.width()))
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
         """Paint antialiased in the small font."""
@@ -51,6 +105,49 @@ class Chart(QWidget):
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setFont(look().small_font())
-        painter.setPen(Qt.PenStyle.NoPen)
-        self.draw(painter)
+        if self._is_empty:
+            painter.setPen(self.colour("muted"))
+            painter.drawText(self.rect(), WRAPPED, self.words())
+        else:
+            painter.setPen(Qt.PenStyle.NoPen)
+            self.draw(painter)
         painter.end()
+
+
+class Part(NamedTuple):
+    """Of a bar: how far it reaches, 0 to 1, and in which of the theme's colours."""
+
+    share: float
+    colour: str
+    opacity: float = 1.0
+
+
+THIN = 6
+"""Pixels a ShareBar is high, and a part of it wide at least."""
+
+
+class ShareBar(Chart):
+    """A thin track with parts of it filled, each over the one before."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(THIN)
+        self.setAccessibleName(name)
+        self.show_parts("")
+
+    def show_parts(self, words: str, *parts: Part) -> None:
+        """Show these; words: what they are, for screen readers."""
+        self._words, self._parts = words, parts
+        self.refresh(is_empty=False)
+
+    def words(self) -> str:
+        """As they were given."""
+        return self._words
+
+    def draw(self, painter: QPainter) -> None:
+        """The track, then the parts."""
+        shown = (part for part in self._parts if part.share > 0)
+        for part in (Part(1.0, "line"), *shown):
+            filled = QRectF(self.rect())
+            filled.setWidth(max(float(THIN), filled.width() * min(part.share, 1.0)))
+            painter.setBrush(self.colour(part.colour, part.opacity))
+            painter.drawRoundedRect(filled, THIN / 2, THIN / 2)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QPainter, QPen, QPolygonF
+from PySide6.QtGui import QPainter, QPen
 
 from app.window.controls.chart import Chart
 from app.window.drafting.round_history import DepthRow, Stages
@@ -13,16 +13,16 @@ LABEL, FIGURES = 28, 128
 
 
 class DepthBars(Chart):
-    """One row a depth; without rows a sentence says why."""
+    """One row a depth."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(ROW)
         self._rows: tuple[DepthRow, ...] = ()
 
     def show_rows(self, rows: Sequence[DepthRow]) -> None:
         """Show these depths."""
         self._rows = tuple(rows)
-        self.refresh()
+        self.refresh(is_empty=not rows)
 
     def words(self) -> str:
         """Every row in words."""
@@ -39,10 +39,6 @@ class DepthBars(Chart):
 
     def draw(self, painter: QPainter) -> None:
         """Label, bar on its track, figures."""
-        if not self._rows:
-            painter.setPen(self.colour("muted"))
-            painter.drawText(self.rect(), Qt.AlignmentFlag.AlignVCenter, self.words())
-            return
         for n, row in enumerate(self._rows):
             self._draw_row(painter, row, n * ROW)
 
@@ -55,15 +51,14 @@ class DepthBars(Chart):
         painter.setBrush(self.colour("line"))
         painter.drawRoundedRect(track, 4, 4)
         if row.accepted:
-            bar = QRectF(track)
-            bar.setWidth(max(8.0, track.width() * row.share))
+            track.setWidth(max(8.0, track.width() * row.share))
             painter.setBrush(self.colour("accent"))
-            painter.drawRoundedRect(bar, 4, 4)
-        painter.setPen(self.colour("text"))
+            painter.drawRoundedRect(track, 4, 4)
         figures = QRectF(self.width() - FIGURES + 8, top, FIGURES - 8, ROW)
-        right = Qt.AlignmentFlag.AlignRight
+        painter.setPen(self.colour("text"))
         painter.drawText(figures, middle, f"{100 * row.share:.0f} %")
         painter.setPen(self.colour("muted"))
+        right = Qt.AlignmentFlag.AlignRight
         painter.drawText(figures, middle | right, f"{row.accepted}/{row.drafted}")
 
 
@@ -74,13 +69,13 @@ class PassBars(Chart):
     """A thin bar a pass; what the model's own token gives is fainter than what drafts added."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(56)
         self._tokens: tuple[int, ...] = ()
 
     def show_tokens(self, tokens: Sequence[int]) -> None:
         """Tokens by pass, oldest first."""
         self._tokens = tuple(tokens)
-        self.refresh()
+        self.refresh(is_empty=not tokens)
 
     def words(self) -> str:
         """The mean in words."""
@@ -89,31 +84,22 @@ class PassBars(Chart):
         mean = sum(self._tokens) / len(self._tokens)
         return f"The last {len(self._tokens)} passes gave {mean:.2f} tokens each."
 
-    def height_wanted(self) -> int:
-        """Nine tokens at most."""
-        return 56
-
     def draw(self, painter: QPainter) -> None:
         """Bars from the right edge."""
-        if not self._tokens:
-            painter.setPen(self.colour("muted"))
-            painter.drawText(self.rect(), Qt.AlignmentFlag.AlignVCenter, self.words())
-            return
         unit = (self.height() - 4) / max(4, *self._tokens)
         fitting = self._tokens[-(self.width() // (PASS + PASS_GAP)) :]
         left = self.width() - len(fitting) * (PASS + PASS_GAP)
         for n, tokens in enumerate(fitting):
             x = left + n * (PASS + PASS_GAP)
-            base = QRectF(x, self.height() - unit, PASS, unit)
             painter.setBrush(self.colour("accent", 0.35))
-            painter.drawRect(base)
+            painter.drawRect(QRectF(x, self.height() - unit, PASS, unit))
             if tokens > 1:
                 painter.setBrush(self.colour("accent"))
                 top = QRectF(x, self.height() - tokens * unit, PASS, (tokens - 1) * unit - 1)
                 painter.drawRect(top)
 
 
-LEFT, TOP = 34, 8
+LEFT, TOP, AXIS = 34, 8, 22
 MOST = 40
 """Newest answers on show."""
 
@@ -122,13 +108,13 @@ class AnswerLine(Chart):
     """Oldest answer at the left; the dashed line is plain decoding, one token a pass."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(64)
         self._means: tuple[float, ...] = ()
 
     def show_means(self, means: Sequence[float]) -> None:
         """Tokens per pass by answer, oldest first."""
         self._means = tuple(means[-MOST:])
-        self.refresh()
+        self.refresh(is_empty=not means)
 
     def words(self) -> str:
         """How many answers, their range, the newest."""
@@ -142,34 +128,18 @@ class AnswerLine(Chart):
             f"the newest {self._means[-1]:.2f}."
         )
 
-    def height_wanted(self) -> int:
-        """Lower than the other charts: a trend, not a measurement."""
-        return 64
-
     def draw(self, painter: QPainter) -> None:
         """Plain decoding's line, the highest mean's figure, line and dots."""
-        if not self._means:
-            painter.setPen(self.colour("muted"))
-            painter.drawText(self.rect(), Qt.AlignmentFlag.AlignVCenter, self.words())
-            return
-        right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-        painter.setPen(self.colour("muted"))
-        highest = max(self._means)
+        highest, plain = max(self._means), self._point(0, 1.0).y()
         for mean in (1.0, highest) if highest >= 1.5 else (1.0,):
-            y = self._point(0, mean).y()
-            painter.drawText(QRectF(0, y - 8, LEFT - 8, 16), right, f"{mean:.1f}")
-        painter.setPen(QPen(self.colour("muted"), 1, Qt.PenStyle.DashLine))
-        painter.drawLine(QPointF(LEFT, self._point(0, 1.0).y()), self._end(1.0))
+            self.draw_level(painter, self._point(0, mean).y(), f"{mean:.1f}", LEFT)
+        self.draw_dashes(painter, QPointF(LEFT, plain), QPointF(self.width() - 4.0, plain))
         points = [self._point(n, mean) for n, mean in enumerate(self._means)]
-        painter.setPen(QPen(self.colour("accent"), 1.25))
-        painter.drawPolyline(QPolygonF(points))
+        self.draw_line(painter, points)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(self.colour("accent"))
         for point in points:
             painter.drawEllipse(point, 2.5, 2.5)
-
-    def _end(self, mean: float) -> QPointF:
-        return QPointF(self.width() - 4.0, self._point(0, mean).y())
 
     def _point(self, answer: int, mean: float) -> QPointF:
         across = answer / max(1, len(self._means) - 1)
@@ -179,18 +149,15 @@ class AnswerLine(Chart):
         return QPointF(LEFT + 6 + across * (self.width() - LEFT - 14), TOP + (1 - up) * height)
 
 
-LEFT, AXIS, TOP = 34, 22, 8
-
-
 class CostCurve(Chart):
     """Milliseconds by rows as dots on a line.
 
     The dashed line is plain decoding's price for as many tokens: a round below it would pay if
-    every draft stood.
+    every draft were accepted.
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(132)
         self._costs: tuple[float, ...] = ()
         self._rows_in_use = 1
 
@@ -198,7 +165,7 @@ class CostCurve(Chart):
         """verify_ms[r-1]: milliseconds of a pass of r rows; rows_in_use from 1."""
         self._costs = tuple(verify_ms)
         self._rows_in_use = rows_in_use
-        self.refresh()
+        self.refresh(is_empty=not verify_ms)
 
     def words(self) -> str:
         """Costs relative to one row."""
@@ -208,24 +175,14 @@ class CostCurve(Chart):
         rest = ", ".join(f"{n} rows {cost / one:.2f}" for n, cost in enumerate(self._costs, 1))
         return f"Cost of a pass relative to one row ({one:.1f} ms): {rest}."
 
-    def height_wanted(self) -> int:
-        """Room for the curve and its axis."""
-        return 132
-
     def draw(self, painter: QPainter) -> None:
         """Axis, break-even line, curve, dots."""
-        if not self._costs:
-            painter.setPen(self.colour("muted"))
-            painter.drawText(
-                self.rect(), Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextWordWrap, self.words()
-            )
-            return
         self._draw_axis(painter)
-        self._draw_break_even(painter)
+        one = self._costs[0]
+        last = min(float(len(self._costs)), self._highest() / one)  # at the top of the chart
+        self.draw_dashes(painter, self._point(1, one), self._point(last, last * one))
         points = [self._point(rows, cost) for rows, cost in enumerate(self._costs, 1)]
-        painter.setPen(QPen(self.colour("accent"), 1.25))
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.drawPolyline(QPolygonF(points))
+        self.draw_line(painter, points)
         for rows, point in enumerate(points, 1):
             in_use = rows == self._rows_in_use
             painter.setBrush(self.colour("accent" if in_use else "page"))
@@ -241,37 +198,31 @@ class CostCurve(Chart):
         return QPointF(LEFT + across * width, TOP + (1 - up) * height)
 
     def _draw_axis(self, painter: QPainter) -> None:
-        painter.setPen(self.colour("muted"))
-        centre = Qt.AlignmentFlag.AlignCenter
+        centre, below = Qt.AlignmentFlag.AlignCenter, self.height() - AXIS + 4
+        for cost in (self._costs[0], self._costs[-1]):
+            self.draw_level(painter, self._point(1, cost).y(), f"{cost:.0f}", LEFT)
         for rows in range(1, len(self._costs) + 1):
             x = self._point(rows, 0).x()
-            painter.drawText(QRectF(x - 12, self.height() - AXIS + 4, 24, 16), centre, str(rows))
-        right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-        for cost in (self._costs[0], self._costs[-1]):
-            y = self._point(1, cost).y()
-            painter.drawText(QRectF(0, y - 8, LEFT - 8, 16), right, f"{cost:.0f}")
+            painter.drawText(QRectF(x - 12, below, 24, 16), centre, str(rows))
         painter.setPen(QPen(self.colour("line"), 1))
         painter.drawLine(self._point(1, 0), self._point(len(self._costs), 0))
 
-    def _draw_break_even(self, painter: QPainter) -> None:
-        """rows times the cost of one row, up to the top of the chart."""
-        one = self._costs[0]
-        last = min(float(len(self._costs)), self._highest() / one)
-        painter.setPen(QPen(self.colour("muted"), 1, Qt.PenStyle.DashLine))
-        painter.drawLine(self._point(1, one), self._point(last, last * one))
+
+BAR = 18
+"""Pixels of a bar and the gap below it."""
 
 
 class StageBar(Chart):
     """One bar in four shades, the figures below it."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(52)
         self._stages = Stages()
 
     def show_stages(self, stages: Stages) -> None:
         """Show these sums."""
         self._stages = stages
-        self.refresh()
+        self.refresh(is_empty=not stages.total_ms)
 
     def _parts(self) -> tuple[tuple[str, float, float], ...]:
         stages = self._stages
@@ -290,25 +241,21 @@ class StageBar(Chart):
         parts = (f"{name} {100 * ms / total:.0f} % ({ms:,.0f} ms)" for name, ms, _ in self._parts())
         return ", ".join(parts) + "."
 
-    def height_wanted(self) -> int:
-        """The bar and two lines of text."""
-        return 52
-
     def draw(self, painter: QPainter) -> None:
         """The bar, then each stage's share under the next."""
-        total = self._stages.total_ms
-        if not total:
-            painter.setPen(self.colour("muted"))
-            painter.drawText(self.rect(), Qt.AlignmentFlag.AlignVCenter, self.words())
-            return
         x = 0.0
         for _, milliseconds, opacity in self._parts():
-            width = self.width() * milliseconds / total
+            width = self.width() * milliseconds / self._stages.total_ms
             painter.setBrush(self.colour("accent", opacity))
             painter.drawRect(QRectF(x, 4, max(0.0, width - 1), 8))
             x += width
         painter.setPen(self.colour("muted"))
-        painter.drawText(QRectF(0, 18, self.width(), 34), Qt.TextFlag.TextWordWrap, self.words())
+        below = QRectF(0, BAR, self.width(), self.height() - BAR)
+        painter.drawText(below, Qt.TextFlag.TextWordWrap, self.words())
+
+    def height_at(self, width: int) -> int:
+        """The figures take the lines they need."""
+        return max(super().height_at(width), BAR + self.words_height(width))
 
 
 SMOOTHED = 8
@@ -319,13 +266,13 @@ class Sparkline(Chart):
     """Values between 0 and 1, oldest first."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(24)
         self._values: tuple[float, ...] = ()
 
     def show_values(self, values: Sequence[float]) -> None:
         """Show their running mean."""
         self._values = running_mean(values, SMOOTHED)
-        self.refresh()
+        self.refresh(is_empty=not values)
 
     def words(self) -> str:
         """The newest value in words."""
@@ -339,22 +286,17 @@ class Sparkline(Chart):
         top, bottom = 3.0, self.height() - 3.0
         painter.setPen(QPen(self.colour("line"), 1))
         painter.drawLine(QPointF(left, bottom), QPointF(right, bottom))
-        if not self._values:
-            return
         step = (right - left) / max(1, len(self._values) - 1)
         points = [
             QPointF(left + n * step, bottom - value * (bottom - top))
             for n, value in enumerate(self._values)
         ]
-        painter.setPen(QPen(self.colour("accent"), 1.25))
-        painter.drawPolyline(QPolygonF(points))
+        self.draw_line(painter, points)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(self.colour("accent"))
         painter.drawEllipse(points[-1], 2.5, 2.5)
 
-    def height_wanted(self) -> int:
-        """A line of text high."""
-        return 24
+    # Qt
 
     def sizeHint(self) -> QSize:  # noqa: N802
         """Short enough for the status strip."""

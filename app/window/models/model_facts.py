@@ -1,57 +1,24 @@
 """A model in a few lines: what it is, whether it drafts, whether it fits."""
 
-from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QPainter
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.values.models import MemorySum, ModelCard
-from app.window.controls.chart import Chart
+from app.window.controls.chart import Part, ShareBar
 from app.window.controls.icons import Sign
 from app.window.controls.labels import ShortLabel, label, paragraph, say, set_role, tabular
 from mlx_engine.values.model_description import TensorGroup
 from mlx_engine.values.words import size_words
 
-BAR_HEIGHT = 6
 
-
-class MemoryBar(Chart):
+def memory_parts(memory: MemorySum) -> tuple[Part, ...]:
     """Weights solid, caches paler; in the warning colour where it is tight or too much."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.setAccessibleName("Memory")
-        self._memory: MemorySum | None = None
-
-    def show_memory(self, memory: MemorySum | None) -> None:
-        """Show this sum."""
-        self._memory = memory
-        self.refresh()
-
-    def words(self) -> str:
-        """The sum in words."""
-        return self._memory.words if self._memory is not None else ""
-
-    def height_wanted(self) -> int:
-        """Only the bar."""
-        return BAR_HEIGHT
-
-    def draw(self, painter: QPainter) -> None:
-        """Track, weights, caches."""
-        track = QRectF(0, 0, self.width(), BAR_HEIGHT)
-        painter.setBrush(self.colour("line"))
-        painter.drawRoundedRect(track, BAR_HEIGHT / 2, BAR_HEIGHT / 2)
-        if self._memory is None or not self._memory.usable:
-            return
-        colours = {"fits": "accent", "tight": "warning"}
-        colour = colours.get(self._memory.fit, "error")
-        needed = self._memory.weights + self._memory.short_cache
-        scale = self.width() / max(self._memory.usable, needed)
-        both = QRectF(0, 0, needed * scale, BAR_HEIGHT)
-        painter.setBrush(self.colour(colour, 0.5))
-        painter.drawRoundedRect(both, BAR_HEIGHT / 2, BAR_HEIGHT / 2)
-        painter.setBrush(self.colour(colour))
-        both.setWidth(max(BAR_HEIGHT, self._memory.weights * scale))
-        painter.drawRoundedRect(both, BAR_HEIGHT / 2, BAR_HEIGHT / 2)
+    if not memory.usable:
+        return ()
+    colour = {"fits": "accent", "tight": "warning"}.get(memory.fit, "error")
+    needed = memory.weights + memory.short_cache
+    most = max(memory.usable, needed)
+    return Part(needed / most, colour, 0.5), Part(memory.weights / most, colour)
 
 
 class ModelFacts(QWidget):
@@ -65,7 +32,7 @@ class ModelFacts(QWidget):
         self._what = paragraph("", "muted")
         self._heads_sign = Sign("close")
         self._heads = paragraph("", "note")
-        self._bar = MemoryBar()
+        self._bar = ShareBar("Memory")
         self._memory = paragraph("", "muted")
         self._notes = paragraph("", "muted")
         self._toggle = QPushButton()
@@ -102,7 +69,8 @@ class ModelFacts(QWidget):
         else:
             self._heads_sign.show_sign("close", "muted")
         memory = facts.memory if facts else None
-        self._bar.show_memory(memory)
+        if memory is not None:
+            self._bar.show_parts(memory.words, *memory_parts(memory))
         self._bar.setVisible(memory is not None)
         say(self._memory, memory.words if memory else "")
         set_role(self._memory, "problem" if memory and memory.fit == "too-large" else "muted")

@@ -4,9 +4,10 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QPushButton
 
-from app.window.compare.compare_pane import ComparedText, ComparePane, SpeedBar
+from app.window.compare.compare_pane import ComparedText, ComparePane
 from app.window.compare.compare_view import CompareView
 from app.window.composer.message_box import MessageBox
+from app.window.controls.chart import ShareBar
 from mlx_engine.values.stats import GenerationStats
 
 ON = GenerationStats(
@@ -158,9 +159,9 @@ def test_speeds_are_seen_beside_each_other(view, wear):
     assert "40.0 tok/s" in words(view)
     finish(view)
     assert "1.87×" in words(view)
-    bars = {bar.accessibleName(): bar for bar in view.findChildren(SpeedBar)}
-    assert bars["Drafting on: speed"]._share == 1
-    assert bars["Drafting off: speed"]._share == pytest.approx(22.1 / 41.3)
+    bars = {bar.accessibleName(): bar for bar in view.findChildren(ShareBar)}
+    assert bars["Drafting on: speed"]._parts[0].share == 1
+    assert bars["Drafting off: speed"]._parts[0].share == pytest.approx(22.1 / 41.3)
     assert bars["Drafting off: speed"].accessibleDescription() == "22.1 tok/s"
     wear("dark", 1.5)
     assert not view.grab().isNull()

@@ -6,6 +6,7 @@ from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QLabel
 
 from app.window.drafting.charts import (
+    BAR,
     ROW,
     AnswerLine,
     CostCurve,
@@ -79,3 +80,17 @@ def test_view_and_strip_show_a_history(qtbot, theme):
     assert any("10 of 15 drafted" in label.text() for label in view.findChildren(QLabel))
     assert "67 %" in strip.accessibleDescription()
     assert "41.0 tok/s" in strip.accessibleDescription()
+
+
+@pytest.mark.parametrize("width", [120, 254, 600])
+@pytest.mark.parametrize("kind", FILLED)
+def test_words_are_never_cut_off(qtbot, wear, kind, width):
+    wear("light", 1.5)
+    chart = kind()
+    qtbot.addWidget(chart)
+    chart.resize(width, 10)
+    chart.show()
+    assert chart.height() >= chart.words_height(width)
+    FILLED[kind](chart)
+    if kind is StageBar:
+        assert chart.height() >= BAR + chart.words_height(width)

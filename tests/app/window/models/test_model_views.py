@@ -9,13 +9,14 @@ from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton, QToolButton, QWidget
 
 from app.values.models import DownloadFigures, FoundModel, MemorySum, ModelCard
+from app.window.controls.chart import ShareBar
 from app.window.layers import DropOverlay, DropPlan
 from app.window.models.downloads import DownloadRow, DownloadWishes, progress_in_words
 from app.window.models.first_run_view import FirstRunView
 from app.window.models.library_list import LibraryList
 from app.window.models.library_view import LibraryView
 from app.window.models.model_card_view import ModelCardView
-from app.window.models.model_facts import MemoryBar
+from app.window.models.model_facts import memory_parts
 from mlx_engine.values.model_description import TensorGroup
 
 GB = 10**9
@@ -97,11 +98,11 @@ def test_storage_on_demand(add, theme):
 
 
 def test_the_memory_bar_warns_by_colour(add, theme):
-    bar = add(MemoryBar())
+    bar = add(ShareBar("Memory"))
     bar.resize(200, 6)
 
     def first_pixel(memory):
-        bar.show_memory(memory)
+        bar.show_parts(memory.words, *memory_parts(memory))
         return bar.grab().toImage().pixelColor(3, 3)
 
     assert first_pixel(FITS) == QColor(theme.accent)
