@@ -1,7 +1,6 @@
 """Joins the session panel with the settings of the chat on show, the presets and the defaults."""
 
 from dataclasses import replace
-from typing import cast
 
 from PySide6.QtCore import QObject
 
@@ -17,7 +16,7 @@ from app.window.session_panel.abilities import ModelAbilities, SourceAbility
 from app.window.session_panel.session_panel import SessionPanel
 from app.worker.replies import DraftOutputInUse
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.options import MAX_DEPTH, DraftOutput, LoadOptions, Numerics
+from mlx_engine.values.options import MAX_DEPTH, DraftOutput, LoadOptions
 
 NO_HEADS = "This model has no MTP heads."
 NO_DRAFT_MODEL = "Choose a small one of the same family below."
@@ -73,13 +72,7 @@ class SessionController(QObject):
         self._panel, self._chats, self._models = panel, chats, models
         self._figures, self._settings, self._machine = figures, settings, machine
         self._outputs: dict[str, DraftOutput | None] = {}
-        panel.system.changed.connect(lambda text: self._change(system=text))
-        panel.draft.changed.connect(lambda draft: self._change(draft=draft))
-        panel.sampling.sampling_changed.connect(lambda sampling: self._change(sampling=sampling))
-        panel.sampling.generation_changed.connect(lambda options: self._change(generation=options))
-        panel.draft.numerics_changed.connect(self._change_numerics)
-        panel.draft.draft_model_changed.connect(self._change_draft_model)
-        panel.thinking.changed.connect(lambda thinking: self._change(thinking=thinking))
+        panel.fields.changed.connect(lambda changes: self._change(**changes))
         panel.presets.chosen.connect(self._use_preset)
         panel.presets.saved.connect(self._save_preset)
         panel.presets.deleted.connect(self._delete_preset)
@@ -97,7 +90,7 @@ class SessionController(QObject):
 
     def show_now(self) -> None:
         """After a round or an answer: what drafting did in it."""
-        self._panel.show_drafting(self._figures.history.state)
+        self._panel.fields.draft.show_now(self._figures.history.state)
 
     def _take_output(self, reply: DraftOutputInUse) -> None:
         """The output head that a chat's drafts go through; the panel shows that of its chat."""
@@ -105,29 +98,19 @@ class SessionController(QObject):
         self._show_output()
 
     def _show_output(self) -> None:
-        self._panel.show_output(self._outputs.get(str(self._chats.chat.chat_id)))
+        self._panel.fields.draft.show_output(self._outputs.get(str(self._chats.chat.chat_id)))
 
     def _change(self, **changes: object) -> None:
         settings = self._chats.chat.settings
         self._chats.change_settings(replace(settings, **changes))  # type: ignore[arg-type]
 
-    def _change_draft_model(self, place: str) -> None:
-        """Loads the model anew, with this one beside it; one that does not fit is a reason."""
-        load = self._chats.chat.settings.load
-        wanted = replace(load, draft_model=place or None, draft_misfit="plain")
-        self._change(load=wanted)
-
-    def _change_numerics(self, numerics: str) -> None:
-        load = self._chats.chat.settings.load
-        self._change(load=replace(load, numerics=cast(Numerics, numerics)))
-
     def _show_settings(self, settings: ChatSettings) -> None:
-        self._panel.show_settings(settings)
+        self._panel.fields.show_settings(settings)
         self._show_presets()
 
     def _show_chat(self) -> None:
         stats = self._chats.last_stats
-        self._panel.show_last_seed(stats.seed if stats else None)
+        self._panel.fields.sampling.show_last_seed(stats.seed if stats else None)
         self._show_output()
 
     @property
@@ -181,4 +164,4 @@ class SessionController(QObject):
         current = presets.get(settings.preset or "")
         is_changed = current is not None and as_preset(current) != as_preset(settings)
         name = None if current is None else settings.preset
-        self._panel.show_presets(tuple(presets), name, is_changed)
+        self._panel.presets.show_presets(tuple(presets), name, is_changed)

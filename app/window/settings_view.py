@@ -1,29 +1,19 @@
 """The settings page: how the window looks, and what a new chat begins with."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtWidgets import (
-    QFrame,
-    QGridLayout,
-    QHBoxLayout,
-    QLabel,
-    QPushButton,
-    QScrollArea,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtCore import QEvent, Signal
+from PySide6.QtWidgets import QGridLayout, QPushButton, QWidget
 
 from app.values.app_settings import AppSettings
 from app.values.chat_settings import ChatSettings, as_preset
 from app.window.controls.choices import Option, Segments, Tick
 from app.window.controls.fields import TextField
 from app.window.controls.labels import label, paragraph, tabular
+from app.window.controls.layouts import STRETCH, Wide, centred, column, row, scrolled
 from app.window.look import look
-from app.window.session_panel.draft_group import DraftGroup
-from app.window.session_panel.sampling_group import SamplingGroup
-from app.window.session_panel.thinking_field import ThinkingField
-from mlx_engine.values.options import Numerics
+from app.window.session_panel.chat_fields import ChatFields
 
 COLOURS = (Option("system", "As the system"), Option("light", "Light"), Option("dark", "Dark"))
 
@@ -39,9 +29,11 @@ class AppearanceSection(QWidget):
         self._shown = AppSettings()
         self._colours = Segments("Colours")
         self._colours.show_options(COLOURS)
+        self.setFocusProxy(self._colours)
         self._size = label()
         tabular(self._size)
-        self.setFocusProxy(self._colours)
+        steps = (("Smaller", -1), ("Larger", 1), ("Normal", 0))
+        sizes = row(*(self._step(*step) for step in steps), self._size, STRETCH, spacing=8)
         self._drafted = Tick("Tint drafted words by the depth that drafted them")
         self._motion = Tick("Reduce motion: panels appear at once")
         grid = QGridLayout(self)
@@ -49,8 +41,10 @@ class AppearanceSection(QWidget):
         grid.setHorizontalSpacing(16)
         grid.setVerticalSpacing(12)
         grid.setColumnStretch(1, 1)
-        _add_row(grid, 0, "Colours", self._colours)
-        _add_row(grid, 1, "Text size", self._size_row())
+        grid.addWidget(label("Colours"), 0, 0)
+        grid.addWidget(self._colours, 0, 1)
+        grid.addWidget(label("Text size"), 1, 0)
+        grid.addLayout(sizes, 1, 1)
         grid.addWidget(self._drafted, 2, 1)
         grid.addWidget(self._motion, 3, 1)
         self._colours.chosen.connect(lambda value: self._take(theme=value))
@@ -58,19 +52,11 @@ class AppearanceSection(QWidget):
         self._motion.clicked.connect(lambda is_on: self._take(reduce_motion=is_on))
         self.show_appearance(self._shown)
 
-    def _size_row(self) -> QWidget:
-        row = QWidget()
-        line = QHBoxLayout(row)
-        line.setContentsMargins(0, 0, 0, 0)
-        line.setSpacing(8)
-        for words, step in (("Smaller", -1), ("Larger", 1), ("Normal", 0)):
-            button = QPushButton(words)
-            button.setAccessibleName(f"{words} text" if step else "Normal text size")
-            button.clicked.connect(lambda _=False, step=step: self.zoom_wanted.emit(step))
-            line.addWidget(button)
-        line.addWidget(self._size)
-        line.addStretch(1)
-        return row
+    def _step(self, words: str, step: int) -> QPushButton:
+        button = QPushButton(words)
+        button.setAccessibleName(f"{words} text" if step else "Normal text size")
+        button.clicked.connect(lambda: self.zoom_wanted.emit(step))
+        return button
 
     def show_appearance(self, settings: AppSettings) -> None:
         """Show what holds now; nothing is emitted."""
@@ -84,12 +70,6 @@ class AppearanceSection(QWidget):
     def _take(self, **changes: object) -> None:
         self._shown = replace(self._shown, **changes)  # type: ignore[arg-type]
         self.changed.emit(self._shown)
-
-
-def _add_row(grid: QGridLayout, row: int, name: str, widget: QWidget) -> None:
-    words: QLabel = label(name)
-    grid.addWidget(words, row, 0)
-    grid.addWidget(widget, row, 1)
 
 
 EXPLANATION = (
@@ -106,46 +86,26 @@ class NewChatSection(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._shown = ChatSettings()
-        self._system = TextField("System prompt of new chats", 4, "How to answer in every new chat")
-        self._thinking = ThinkingField()
-        self._draft = DraftGroup(shows_effect=False)
-        self._sampling = SamplingGroup()
+        system = TextField("System prompt of new chats", 4, "How to answer in every new chat")
+        self._fields = fields = ChatFields(system, of_chat=False)
+        fields.changed.connect(self._take)
         self._reset = QPushButton("Back to Headstart's own defaults")
-        last = QHBoxLayout()
-        last.addWidget(self._reset)
-        last.addStretch(1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(12)
-        column.addWidget(paragraph(EXPLANATION, "muted"))
-        for part in (self._system, self._thinking, self._draft, self._sampling):
-            column.addWidget(part)
-        column.addLayout(last)
-        self._system.changed.connect(lambda text: self._take(system=text))
-        self._thinking.changed.connect(lambda thinking: self._take(thinking=thinking))
-        self._draft.changed.connect(lambda draft: self._take(draft=draft))
-        self._draft.numerics_changed.connect(self._take_numerics)
-        self._sampling.sampling_changed.connect(lambda options: self._take(sampling=options))
-        self._sampling.generation_changed.connect(lambda options: self._take(generation=options))
         self._reset.clicked.connect(self._take_own)
+        controls = (system, fields.thinking, fields.draft, fields.sampling)
+        last = row(self._reset, STRETCH)
+        column(paragraph(EXPLANATION, "muted"), *controls, last, of=self, spacing=12)
         self.show_settings(self._shown)
 
     def show_settings(self, settings: ChatSettings) -> None:
         """Show what new chats begin with now; nothing is emitted."""
         self._shown = settings
-        self._system.show_text(settings.system)
-        self._thinking.show_thinking(settings.thinking)
-        self._draft.show_settings(settings.draft, settings.load.numerics)
-        self._sampling.show_settings(settings.sampling, settings.generation)
+        self._fields.show_settings(settings)
         self._reset.setEnabled(as_preset(settings) != ChatSettings())
 
-    def _take(self, **changes: object) -> None:
+    def _take(self, changes: Mapping[str, object]) -> None:
         self._shown = replace(self._shown, **changes)  # type: ignore[arg-type]
         self._reset.setEnabled(as_preset(self._shown) != ChatSettings())
         self.changed.emit(self._shown)
-
-    def _take_numerics(self, numerics: Numerics) -> None:
-        self._take(load=replace(self._shown.load, numerics=numerics))
 
     def _take_own(self) -> None:
         self.show_settings(ChatSettings())
@@ -162,47 +122,23 @@ class SettingsView(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.setAccessibleName("Settings")
-        self.appearance = AppearanceSection()
-        self.new_chat = NewChatSection()
-        self._lines = QWidget()
-        self._sections = QVBoxLayout(self._lines)
-        self._sections.setContentsMargins(24, 0, 24, 24)
-        self._sections.setSpacing(12)
-        self._sections.addStretch(1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(8)
-        column.addWidget(self._scrolled(), 1)
-        self.add_section("Appearance", self.appearance)
-        self.add_section("New chats", self.new_chat)
+        self.appearance, self.new_chat = AppearanceSection(), NewChatSection()
         self.setFocusProxy(self.appearance)
+        self._lines = QWidget()
+        sections = column(of=self._lines, margins=(24, 0, 24, 24), spacing=12)
+        for title, section in (("Appearance", self.appearance), ("New chats", self.new_chat)):
+            section.setAccessibleName(title)
+            sections.addSpacing(8)
+            sections.addWidget(label(title, "heading"))
+            sections.addWidget(section)
+        sections.addStretch(1)
+        body = QWidget()
+        body.setLayout(centred(self._lines))
+        column(Wide(scrolled(body)), of=self)
         self._fit()
 
     def _fit(self) -> None:
         self._lines.setMaximumWidth(round(WIDEST * look().zoom))
-
-    def _scrolled(self) -> QScrollArea:
-        """The lines, no wider than reads well."""
-        body = QWidget()
-        row = QHBoxLayout(body)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.addStretch(1)
-        row.addWidget(self._lines, 100)
-        row.addStretch(1)
-        scroll = QScrollArea()
-        scroll.setWidgetResizable(True)
-        scroll.setFrameShape(QFrame.Shape.NoFrame)
-        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        scroll.setWidget(body)
-        return scroll
-
-    def add_section(self, title: str, section: QWidget) -> None:
-        """One more at the end, such as the models' folders."""
-        section.setAccessibleName(title)
-        at = self._sections.count() - 1
-        self._sections.insertSpacing(at, 8)
-        self._sections.insertWidget(at + 1, label(title, "heading"))
-        self._sections.insertWidget(at + 2, section)
 
     # Qt
 

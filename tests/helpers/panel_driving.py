@@ -37,18 +37,15 @@ def shown_words(panel):
     return [label.text() for label in panel.findChildren(QLabel) if not label.isHidden()]
 
 
-def signals(panel):
-    """What the user changed, each under a name of its own."""
-    return {
-        "system_changed": panel.system.changed,
-        "draft_changed": panel.draft.changed,
-        "sampling_changed": panel.sampling.sampling_changed,
-        "generation_changed": panel.sampling.generation_changed,
-        "numerics_changed": panel.draft.numerics_changed,
-        "draft_model_changed": panel.draft.draft_model_changed,
-        "thinking_changed": panel.thinking.changed,
-        "preset_chosen": panel.presets.chosen,
-        "preset_saved": panel.presets.saved,
-        "preset_deleted": panel.presets.deleted,
-        "defaults_wanted": panel.presets.defaults_wanted,
-    }
+def told(panel):
+    """A list that grows by what the user changes: a field of ChatSettings, or what a preset is
+    wanted for, and its value.
+    """
+    said = []
+    panel.fields.changed.connect(lambda changes: said.extend(changes.items()))
+    presets = panel.presets
+    presets.chosen.connect(lambda name: said.append(("preset chosen", name)))
+    presets.saved.connect(lambda name: said.append(("preset saved", name)))
+    presets.deleted.connect(lambda name: said.append(("preset deleted", name)))
+    presets.defaults_wanted.connect(lambda: said.append("defaults wanted"))
+    return said

@@ -50,7 +50,7 @@ def main() -> None:
         began = time.thread_time()
         history.add(a_round(3 * tick + n) for n in range(3))
         strip.show_figures(history, StripFigures(40.0, 3000 + tick, 32_768))
-        panel.show_drafting(history.state)
+        panel.fields.draft.show_now(history.state)
         view.show_history(history)
         application.processEvents()
         times.append(1000 * (time.thread_time() - began))

@@ -2,40 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from PySide6.QtCore import QEvent, QMimeData, Qt, QTimer, Signal
 from PySide6.QtGui import QFocusEvent, QKeyEvent
-from PySide6.QtWidgets import QGridLayout, QLineEdit, QPlainTextEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QLineEdit, QPlainTextEdit, QWidget
 
 from app.window.controls.labels import label, paragraph, restyle, say, tabular
+from app.window.controls.layouts import column
+from mlx_engine.values.errors import BadOption
 
-SETTLED_MS = 300
-"""A number counts once nothing was typed for so long, or the field was left."""
-
-
-MOST_DIGITS = 20
-"""Enough for any seed."""
-
-
-@dataclass(frozen=True, slots=True)
-class NumberKind:
-    """How a number is read and stepped.
-
-    off: the word an empty field shows, None when it may not be empty. neutral: what empty means.
-    """
-
-    read: Callable[[str], int | float]
-    step: float
-    off: str | None = None
-    neutral: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Typed:
-    """What a field holds; `number` None with is_number True is an empty field."""
-
-    number: float | None
-    is_number: bool
+T = TypeVar("T")
 
 
 def asks_for_escape(event: QEvent) -> bool:
@@ -72,6 +49,72 @@ class SearchField(QLineEdit):
             super().keyPressEvent(event)
 
 
+SETTLED_MS = 300
+"""A value counts once nothing was typed for so long, or the field was left."""
+
+
+class Field(QWidget):
+    """Something to type into, and what is wrong with it; subclasses send it off in `settle`."""
+
+    def __init__(self, edit: QLineEdit | QPlainTextEdit) -> None:
+        super().__init__()
+        self.pending = QTimer(self, singleShot=True, interval=SETTLED_MS)
+        self.pending.timeout.connect(self.settle)
+        self.problem = paragraph("", "problem")
+        self._edited = edit
+        self.show_problem("")
+
+    def show_problem(self, words: str) -> None:
+        """Say what is wrong with the value, "" for nothing."""
+        say(self.problem, words)
+        self._edited.setProperty("bad", bool(words))
+        restyle(self._edited)
+
+    def tried(self, make: Callable[[], T]) -> T | None:
+        """What is made of the value; None for a BadOption, which the field says."""
+        try:
+            made = make()
+        except BadOption as problem:
+            self.show_problem(str(problem))
+            return None
+        self.show_problem("")
+        return made
+
+    def leave(self) -> None:
+        """The focus went elsewhere: what was typed counts now."""
+        if self.pending.isActive():
+            self.settle()
+
+    def settle(self) -> None:
+        """Nothing more is typed for now."""
+        self.pending.stop()
+
+
+MOST_DIGITS = 20
+"""Enough for any seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumberKind:
+    """How a number is read and stepped.
+
+    off: the word an empty field shows, None when it may not be empty. neutral: what empty means.
+    """
+
+    read: Callable[[str], int | float]
+    step: float
+    off: str | None = None
+    neutral: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """What a field holds; `number` None with is_number True is an empty field."""
+
+    number: float | None
+    is_number: bool
+
+
 class NumberEdit(QLineEdit):
     """Signal `stepped`(int): the user pressed Up (1) or Down (-1)."""
 
@@ -88,67 +131,61 @@ class NumberEdit(QLineEdit):
             super().keyPressEvent(event)
 
 
-class NumberField(QWidget):
+class NumberField(Field):
     """Signal `changed`(int | float | None): a number to try; an empty field is the neutral one."""
 
     changed = Signal(object)
 
     def __init__(self, name: str, kind: NumberKind, what: str = "") -> None:
-        super().__init__()
-        self._kind = kind
-        self._pending = QTimer(self)
-        self._pending.setSingleShot(True)
-        self._pending.setInterval(SETTLED_MS)
-        self._pending.timeout.connect(self._settle)
-        self._name = label(name)
-        self._edit = NumberEdit()
+        edit = NumberEdit()
+        super().__init__(edit)
+        self._edit, self._kind = edit, kind
         self._edit.setAccessibleName(name)
         self._edit.setAccessibleDescription(what)
         self._edit.setToolTip(what)
-        self._name.setToolTip(what)
-        self._name.setBuddy(self._edit)
         self._edit.setMaxLength(MOST_DIGITS)
         self._edit.setAlignment(Qt.AlignmentFlag.AlignRight)
         self._edit.setPlaceholderText(kind.off or "")
         tabular(self._edit)
-        self._problem = paragraph("", "problem")
+        heading = label(name)
+        heading.setToolTip(what)
+        heading.setBuddy(self._edit)
         grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setSpacing(4)
-        grid.addWidget(self._name, 0, 0)
+        grid.addWidget(heading, 0, 0)
         grid.addWidget(self._edit, 0, 1)
-        grid.addWidget(self._problem, 1, 0, 1, 2)
+        grid.addWidget(self.problem, 1, 0, 1, 2)
         grid.setColumnStretch(0, 3)
         grid.setColumnStretch(1, 2)
-        self._edit.textEdited.connect(lambda _: self._pending.start())
-        self._edit.editingFinished.connect(self._leave)
+        self._edit.textEdited.connect(lambda _: self.pending.start())
+        self._edit.editingFinished.connect(self.leave)
         self._edit.stepped.connect(self._step)
-        self.show_problem("")
 
     def show_number(self, number: float | None) -> None:
         """Show a number, None as an empty field; nothing is emitted."""
-        self._pending.stop()
+        self.pending.stop()
         if self._typed() != Typed(number, True):
             is_off = self._kind.off is not None and number == self._kind.neutral
             self._edit.setText("" if number is None or is_off else number_text(number))
         self.show_problem("")
-
-    def show_problem(self, words: str) -> None:
-        """Say what is wrong with the number, "" for nothing."""
-        say(self._problem, words)
-        self._edit.setProperty("bad", bool(words))
-        restyle(self._edit)
-
-    def problem(self) -> str:
-        """What is said to be wrong."""
-        return self._problem.text()
 
     def forbid(self, why: str) -> None:
         """Disable it with a reason, "" enables it."""
         self._edit.setEnabled(not why)
         self._edit.setToolTip(why or self._edit.accessibleDescription())
 
-    def _typed(self) -> "Typed":
+    def settle(self) -> None:
+        """A number is tried, anything else is a mistake."""
+        super().settle()
+        typed = self._typed()
+        if typed.is_number:
+            self.changed.emit(typed.number)
+        else:
+            text = self._edit.text().strip()
+            self.show_problem(f"“{text}” is not a number." if text else "A number is needed here.")
+
+    def _typed(self) -> Typed:
         text = self._edit.text().strip()
         if not text:
             return Typed(self._kind.neutral, self._kind.off is not None)
@@ -157,19 +194,6 @@ class NumberField(QWidget):
         except ValueError:
             return Typed(None, False)
 
-    def _leave(self) -> None:
-        if self._pending.isActive():
-            self._settle()
-
-    def _settle(self) -> None:
-        self._pending.stop()
-        typed = self._typed()
-        if typed.is_number:
-            self.changed.emit(typed.number)
-        else:
-            text = self._edit.text().strip()
-            self.show_problem(f"“{text}” is not a number." if text else "A number is needed here.")
-
     def _step(self, direction: int) -> None:
         typed = self._typed()
         if not typed.is_number or not self._edit.isEnabled():
@@ -177,7 +201,7 @@ class NumberField(QWidget):
         number = (typed.number or 0) + direction * self._kind.step
         exact = number if isinstance(number, int) else round(number, 6)
         self._edit.setText(number_text(exact))
-        self._settle()
+        self.settle()
 
 
 def number_text(number: float) -> str:
@@ -189,6 +213,7 @@ def number_text(number: float) -> str:
 
 LONGEST = 20_000
 """Characters a paste may make it; laying out more would freeze the window."""
+TOO_LONG = f"That text is too long for this field: {LONGEST:,} characters at most."
 
 
 class Lines(QPlainTextEdit):
@@ -236,35 +261,23 @@ class Lines(QPlainTextEdit):
         self.left.emit()
 
 
-TOO_LONG = f"That text is too long for this field: {LONGEST:,} characters at most."
-
-
-class TextField(QWidget):
+class TextField(Field):
     """Signal `changed`(str): text to try, once typing paused or the field was left."""
 
     changed = Signal(str)
 
     def __init__(self, name: str, lines: int, hint: str = "", shows_name: bool = True) -> None:
-        super().__init__()
-        self._pending = QTimer(self)
-        self._pending.setSingleShot(True)
-        self._pending.setInterval(SETTLED_MS)
-        self._pending.timeout.connect(self._settle)
-        self._edit = Lines(lines)
+        edit = Lines(lines)
+        super().__init__(edit)
+        self._edit = edit
         self._edit.setAccessibleName(name)
         self._edit.setPlaceholderText(hint)
-        self._problem = paragraph("", "problem")
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(4)
         heading = label(name)
         heading.setVisible(shows_name)
-        for widget in (heading, self._edit, self._problem):
-            column.addWidget(widget)
-        self._edit.textChanged.connect(self._pending.start)
-        self._edit.left.connect(self._leave)
+        column(heading, self._edit, self.problem, of=self, spacing=4)
+        self._edit.textChanged.connect(self.pending.start)
+        self._edit.left.connect(self.leave)
         self._edit.refused.connect(lambda: self.show_problem(TOO_LONG))
-        self.show_problem("")
 
     def text(self) -> str:
         """What is typed."""
@@ -274,23 +287,10 @@ class TextField(QWidget):
         """Show a text; nothing is emitted."""
         if text != self.text():
             self._edit.setPlainText(text)
-        self._pending.stop()
+        self.pending.stop()
         self.show_problem("")
 
-    def show_problem(self, words: str) -> None:
-        """Say what is wrong with the text, "" for nothing."""
-        say(self._problem, words)
-        self._edit.setProperty("bad", bool(words))
-        restyle(self._edit)
-
-    def problem(self) -> str:
-        """What is said to be wrong."""
-        return self._problem.text()
-
-    def _leave(self) -> None:
-        if self._pending.isActive():
-            self._settle()
-
-    def _settle(self) -> None:
-        self._pending.stop()
+    def settle(self) -> None:
+        """Any text is tried."""
+        super().settle()
         self.changed.emit(self.text())

@@ -1,9 +1,10 @@
 """A group of controls under a heading that folds it away."""
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QLayout, QSizePolicy, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSizePolicy, QToolButton, QWidget
 
 from app.window.controls.icons import icon
+from app.window.controls.layouts import Item, add, column
 from app.window.motion import fade_in
 
 
@@ -27,14 +28,8 @@ class Group(QWidget):
         self._heading.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self._heading.toggled.connect(self._fold)
         self._body = QWidget()
-        self._column = QVBoxLayout(self._body)
-        self._column.setContentsMargins(0, 4, 0, 8)
-        self._column.setSpacing(8)
-        outer = QVBoxLayout(self)
-        outer.setContentsMargins(0, 0, 0, 0)
-        outer.setSpacing(0)
-        outer.addWidget(self._heading)
-        outer.addWidget(self._body)
+        self._column = column(of=self._body, margins=(0, 4, 0, 8), spacing=8)
+        column(self._heading, self._body, of=self, spacing=0)
         self._heading.setChecked(is_open)
         self._fold(is_open)
 
@@ -52,13 +47,10 @@ class Group(QWidget):
         """Unfold or fold away."""
         self._heading.setChecked(is_open)
 
-    def add(self, widget: QWidget) -> None:
-        """Put a control at the end."""
-        self._column.addWidget(widget)
-
-    def add_row(self, row: QLayout) -> None:
-        """Put controls side by side at the end."""
-        self._column.addLayout(row)
+    def add(self, *items: Item) -> None:
+        """Put controls at the end."""
+        for item in items:
+            add(self._column, item)
 
     def _fold(self, is_open: bool) -> None:
         self._body.setVisible(is_open)

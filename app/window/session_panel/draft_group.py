@@ -5,29 +5,22 @@ from dataclasses import replace
 from typing import get_args
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import (
-    QFileDialog,
-    QHBoxLayout,
-    QLineEdit,
-    QMenu,
-    QPushButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QFileDialog, QLineEdit, QMenu, QPushButton, QWidget
 
 from app.window.controls.choices import DropDown, Option, Segments
 from app.window.controls.fields import NumberField, NumberKind
 from app.window.controls.group import Group
-from app.window.controls.labels import label, paragraph, say
+from app.window.controls.labels import paragraph, say
+from app.window.controls.layouts import Wide, named, row
 from app.window.drafting.round_history import DraftingState
 from app.window.session_panel.abilities import ModelAbilities, in_effect
-from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import (
     DRAFT_VOCABULARY,
     MAX_DEPTH,
     DraftOptions,
     DraftOutput,
     DraftSourceName,
+    LoadOptions,
     Numerics,
 )
 
@@ -55,11 +48,7 @@ class DraftModelField(QWidget):
         menu.addSeparator()
         menu.addAction("None", lambda: self._take(""))
         self._choose.setMenu(menu)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(8)
-        row.addWidget(self._edit, 1)
-        row.addWidget(self._choose)
+        row(Wide(self._edit), self._choose, of=self, spacing=8)
         self._edit.editingFinished.connect(lambda: self._take(self._edit.text().strip()))
 
     def show_place(self, place: str) -> None:
@@ -94,54 +83,6 @@ OUTPUTS = (
 VOCABULARY_STEP = 1024
 
 
-class OutputField(QWidget):
-    """Signals: `output_chosen`(str), `vocabulary_chosen`(int)."""
-
-    output_chosen = Signal(str)
-    vocabulary_chosen = Signal(object)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._wanted: DraftOutput = "full"
-        self._in_effect: DraftOutput | None = None
-        self._output = DropDown("Output head for drafts")
-        self._note = paragraph("", "muted")
-        self._vocabulary = NumberField(
-            "Tokens",
-            NumberKind(int, VOCABULARY_STEP, off=str(DRAFT_VOCABULARY), neutral=DRAFT_VOCABULARY),
-            "How many of the most frequent tokens can be drafted, beside those of the chat",
-        )
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(4)
-        column.addWidget(label("Output head for drafts", "muted"))
-        column.addWidget(self._output)
-        column.addWidget(self._note)
-        column.addWidget(self._vocabulary)
-        self._output.chosen.connect(self.output_chosen)
-        self._vocabulary.changed.connect(self.vocabulary_chosen)
-
-    def show_draft(self, draft: DraftOptions) -> None:
-        """Show what is wanted; nothing is emitted."""
-        self._wanted = draft.output
-        self._output.show_options(OUTPUTS, draft.output)
-        self._vocabulary.setVisible(draft.output == "frequent")
-        self._vocabulary.show_number(draft.vocabulary)
-        self._say_effect()
-
-    def show_in_effect(self, output: DraftOutput | None) -> None:
-        """Show what drafts go through now, None where that is not known."""
-        self._in_effect = output
-        self._say_effect()
-
-    def show_problem(self, words: str) -> None:
-        """Say what is wrong with the number of tokens, "" for nothing."""
-        self._vocabulary.show_problem(words)
-
-    def _say_effect(self) -> None:
-        say(self._note, output_note(self._wanted, self._in_effect))
-
-
 def output_note(wanted: DraftOutput, in_effect: DraftOutput | None) -> str:
     """What is in effect where it is not what is set."""
     if in_effect is None or in_effect == wanted:
@@ -163,66 +104,71 @@ NUMERICS = (Option("exact", "Exact"), Option("fast", "Fast"))
 
 
 class DraftGroup(Group):
-    """Signals: `changed`(DraftOptions), `numerics_changed`(str), `draft_model_changed`(str): a path
-    or hub id, "" for none.
-    """
+    """Signal `changed`(dict): `draft` or `load` of ChatSettings as the user wants it."""
 
     changed = Signal(object)
-    numerics_changed = Signal(str)
-    draft_model_changed = Signal(str)
 
-    def __init__(self, shows_effect: bool = True) -> None:
-        """shows_effect: False where the settings are of no chat that could draft."""
+    def __init__(self, of_chat: bool = True) -> None:
+        """of_chat: False where the settings are of no chat that could draft."""
         super().__init__("Drafting")
-        self._draft = DraftOptions()
-        self._numerics: Numerics = "exact"
+        self._draft, self._load = DraftOptions(), LoadOptions()
         self._abilities: ModelAbilities | None = None
         self._now: DraftingState = None
+        self._output_in_effect: DraftOutput | None = None
         self._effect = paragraph("", "effect")
         self._effect.setAccessibleName("In effect")
         self._source = DropDown("Draft source")
         self._why = paragraph("", "warning")
         self._others = paragraph("", "muted")
+        self._model = DraftModelField()
         self._depth = Segments("Depth")
         self._probability = NumberField(
             "Minimum probability",
             NumberKind(float, 0.05, off="off", neutral=0.0),
             "A draft ends before the first token its source finds less likely than this",
         )
-        self._model = DraftModelField()
-        self._output = OutputField()
+        self._output = DropDown("Output head for drafts")
+        self._output_note = paragraph("", "muted")
+        self._vocabulary = NumberField(
+            "Tokens",
+            NumberKind(int, VOCABULARY_STEP, off=str(DRAFT_VOCABULARY), neutral=DRAFT_VOCABULARY),
+            "How many of the most frequent tokens can be drafted, beside those of the chat",
+        )
         self._rule = Segments("Draft rule")
-        self._numbers = Segments("Numerics")
-        self._numbers_note = paragraph("", "muted")
-        self._rule.show_options(RULES)
-        self._numbers.show_options(NUMERICS)
-        effect = named("In effect", self._effect)
-        effect.setVisible(shows_effect)
-        self.add(effect)
+        self._numerics = Segments("Numerics")
+        self._numerics_note = paragraph("", "muted")
+        self._outputs = named(
+            "Output head for drafts", self._output, self._output_note, self._vocabulary
+        )
+        if of_chat:
+            self.add(named("In effect", self._effect))
         self.add(named("Source", self._source, self._why, self._others))
-        self._model_row = named("Draft model", self._model)
-        self._model_row.setVisible(shows_effect)
-        self.add(self._model_row)
-        self.add(named("Depth", self._depth))
-        self.add(self._probability)
-        self.add(self._output)
-        self.add(named("Rule", self._rule))
-        self.add(named("Numerics", self._numbers, self._numbers_note))
-        self._source.chosen.connect(lambda value: self._try("source", value))
-        self._depth.chosen.connect(lambda value: self._try("depth", _depth(value)))
-        self._probability.changed.connect(lambda value: self._try("min_probability", value))
-        self._rule.chosen.connect(lambda value: self._try("rule", value))
-        self._output.output_chosen.connect(lambda value: self._try("output", value))
-        self._output.vocabulary_chosen.connect(self._try_vocabulary)
-        self._model.changed.connect(self.draft_model_changed)
-        self._numbers.chosen.connect(self._choose_numerics)
+        if of_chat:
+            self.add(named("Draft model", self._model))
+        self.add(named("Depth", self._depth), self._probability, self._outputs)
+        self.add(named("Rule", self._rule), named("Numerics", self._numerics, self._numerics_note))
+        self._source.chosen.connect(lambda value: self._take(source=value))
+        self._depth.chosen.connect(lambda value: self._take(depth=_depth(value)))
+        self._rule.chosen.connect(lambda value: self._take(rule=value))
+        self._output.chosen.connect(lambda value: self._take(output=value))
+        self._probability.changed.connect(
+            lambda value: self._try(self._probability, min_probability=value)
+        )
+        self._vocabulary.changed.connect(
+            lambda value: self._try(self._vocabulary, vocabulary=value or 0)
+        )
+        self._numerics.chosen.connect(lambda value: self._take_load(numerics=value))
+        self._model.changed.connect(
+            lambda place: self._take_load(draft_model=place or None, draft_misfit="plain")
+        )
         self._refresh()
 
-    def show_settings(self, draft: DraftOptions, numerics: Numerics, draft_model: str = "") -> None:
+    def show_settings(self, draft: DraftOptions, load: LoadOptions) -> None:
         """Show a chat's settings; nothing is emitted."""
-        self._draft, self._numerics = draft, numerics
-        self._model.show_place(draft_model)
+        self._draft, self._load = draft, load
+        self._model.show_place(str(load.draft_model or ""))
         self._probability.show_number(draft.min_probability)
+        self._vocabulary.show_number(draft.vocabulary)
         self._refresh()
 
     def show_abilities(self, abilities: ModelAbilities | None) -> None:
@@ -231,38 +177,31 @@ class DraftGroup(Group):
         self._refresh()
 
     def show_now(self, now: DraftingState) -> None:
-        """Show the newest round."""
+        """Show what drafting did in the newest round, None before the first one."""
         self._now = now
         self._say_effect()
 
     def show_output(self, output: DraftOutput | None) -> None:
         """Show the output head that drafts go through now, None where that is not known."""
-        self._output.show_in_effect(output)
-
-    def _try(self, name: str, value: object) -> None:
-        """Take one new value, or say what is wrong with it."""
-        try:
-            self._draft = replace(self._draft, **{name: value})  # type: ignore[arg-type]
-        except BadOption as problem:
-            self._probability.show_problem(str(problem))
-            return
-        self._probability.show_problem("")
+        self._output_in_effect = output
         self._refresh()
-        self.changed.emit(self._draft)
 
-    def _try_vocabulary(self, value: int | None) -> None:
-        try:
-            self._draft = replace(self._draft, vocabulary=value or 0)
-        except BadOption as problem:
-            self._output.show_problem(str(problem))
-            return
-        self._output.show_problem("")
-        self.changed.emit(self._draft)
+    def _try(self, field: NumberField, **changes: object) -> None:
+        """Take a number, or say what is wrong with it."""
+        draft = field.tried(lambda: replace(self._draft, **changes))  # type: ignore[arg-type]
+        if draft is not None:
+            self._draft = draft
+            self._refresh()
+            self.changed.emit({"draft": draft})
 
-    def _choose_numerics(self, value: str) -> None:
-        self._numerics = "fast" if value == "fast" else "exact"
+    def _take(self, **changes: object) -> None:
+        self._try(self._probability, **changes)
+
+    def _take_load(self, **changes: object) -> None:
+        """The model is loaded anew; a draft model that does not fit is a reason, no failure."""
+        self._load = replace(self._load, **changes)  # type: ignore[arg-type]
         self._refresh()
-        self.numerics_changed.emit(value)
+        self.changed.emit({"load": self._load})
 
     def _refresh(self) -> None:
         """Every control from the settings, with reasons where it cannot be used."""
@@ -271,8 +210,10 @@ class DraftGroup(Group):
         self._source.show_options(sources, self._draft.source)
         say(self._others, why_others_not(sources, self._draft.source))
         say(self._why, ability.why_not if ability and self._draft.source != "none" else "")
-        self._output.setVisible("mtp" in self._draft.source)
-        self._output.show_draft(self._draft)
+        self._outputs.setVisible("mtp" in self._draft.source)
+        self._output.show_options(OUTPUTS, self._draft.output)
+        self._vocabulary.setVisible(self._draft.output == "frequent")
+        say(self._output_note, output_note(self._draft.output, self._output_in_effect))
         cannot = self._cannot()
         deepest = ability.max_depth if ability and not ability.why_not else MAX_DEPTH
         if isinstance(self._draft.depth, int):
@@ -283,8 +224,8 @@ class DraftGroup(Group):
         self._probability.forbid(cannot)
         rules = [replace(option, why_not=cannot) for option in RULES]
         self._rule.show_options(rules, self._draft.rule)
-        self._numbers.show_options(NUMERICS, self._numerics)
-        say(self._numbers_note, numerics_note(self._numerics, self._abilities))
+        self._numerics.show_options(NUMERICS, self._load.numerics)
+        say(self._numerics_note, numerics_note(self._load.numerics, self._abilities))
         self._say_effect()
 
     def _cannot(self) -> str:
@@ -333,18 +274,6 @@ def numerics_note(wanted: Numerics, abilities: ModelAbilities | None) -> str:
     if abilities.numerics_why:
         return f"In effect: {abilities.numerics}. {abilities.numerics_why}"
     return f"In effect: {abilities.numerics}, until the model is loaded again."
-
-
-def named(name: str, *widgets: QWidget) -> QWidget:
-    """Controls under a small heading."""
-    block = QWidget()
-    column = QVBoxLayout(block)
-    column.setContentsMargins(0, 0, 0, 0)
-    column.setSpacing(4)
-    column.addWidget(label(name, "muted"))
-    for widget in widgets:
-        column.addWidget(widget)
-    return block
 
 
 def _depth(value: str) -> int | str:

@@ -2,14 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QPushButton, QWidget
 
-from app.window.controls.fields import NumberField, NumberKind, TextField
+from app.window.controls.fields import Field, NumberField, NumberKind, TextField
 from app.window.controls.group import Group
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import paragraph, say
+from app.window.controls.layouts import Wide, column, row
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import GenerationOptions, SamplingOptions
 
@@ -47,11 +49,6 @@ def logit_bias_text(biases: Mapping[int, float]) -> str:
     return "\n".join(f"{token}: {repr(bias).removesuffix('.0')}" for token, bias in biases.items())
 
 
-def says_stop(text: str, stop: tuple[str, ...]) -> bool:
-    """Whether a text that is being typed already means these stop strings."""
-    return read_stop(text) == stop
-
-
 def says_logit_bias(text: str, biases: Mapping[int, float]) -> bool:
     """Whether a text that is being typed already means these biases."""
     try:
@@ -87,29 +84,22 @@ class SeedField(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._last: int | None = None
-        self._number = NumberField(
-            "Seed", NumberKind(int, 1, "fresh"), "The same seed and settings give the same words"
-        )
+        kind = NumberKind(int, 1, "fresh")
+        self.number = NumberField("Seed", kind, "The same seed and settings give the same words")
         self._lock = IconButton("unlock", "")
         self._lock.setCheckable(True)
         self._note = paragraph("", "muted")
-        row = QHBoxLayout()
-        row.setSpacing(4)
-        row.addWidget(self._number, 1)
-        row.addWidget(self._lock, 0, Qt.AlignmentFlag.AlignTop)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(2)
-        column.addLayout(row)
-        column.addWidget(self._note)
-        self._number.changed.connect(self.changed)
+        line = row(Wide(self.number), self._lock, spacing=4)
+        line.setAlignment(self._lock, Qt.AlignmentFlag.AlignTop)
+        column(line, self._note, of=self, spacing=2)
+        self.number.changed.connect(self.changed)
         self._lock.clicked.connect(self._toggle)
         self.show_seed(None)
 
     def show_seed(self, seed: int | None) -> None:
         """Show a locked seed, None for fresh; nothing is emitted."""
         is_locked = seed is not None
-        self._number.show_number(seed)
+        self.number.show_number(seed)
         self._lock.setChecked(is_locked)
         words = "Locked: draw a fresh seed for each answer" if is_locked else "Lock the seed"
         self._lock.show_icon("lock" if is_locked else "unlock", words)
@@ -119,10 +109,6 @@ class SeedField(QWidget):
         """The seed of the newest answer."""
         self._last = seed
         self._say_last(self._lock.isChecked())
-
-    def show_problem(self, words: str) -> None:
-        """Say what is wrong with the seed."""
-        self._number.show_problem(words)
 
     def _toggle(self, is_locked: bool) -> None:
         last = FIRST if self._last is None else self._last
@@ -174,18 +160,17 @@ ROWS = (
 
 
 class SamplingGroup(Group):
-    """Signals: `sampling_changed`(SamplingOptions), `generation_changed`(GenerationOptions)."""
+    """Signal `changed`(dict): `sampling` or `generation` of ChatSettings as the user wants it."""
 
-    sampling_changed = Signal(object)
-    generation_changed = Signal(object)
+    changed = Signal(object)
 
     def __init__(self) -> None:
         super().__init__("Sampling", is_open=False)
         self._sampling = SamplingOptions()
         self._generation = GenerationOptions()
         self._recommended: SamplingOptions | None = None
-        self._numbers: Mapping[str, NumberField] = {
-            row.name: NumberField(row.words, row.kind, row.what) for row in ROWS
+        self._numbers = {
+            number.name: NumberField(number.words, number.kind, number.what) for number in ROWS
         }
         self._seed = SeedField()
         self._limit = NumberField(
@@ -194,14 +179,13 @@ class SamplingGroup(Group):
         self._stop = TextField("Stop strings", 2, "One a line; \\n is a newline")
         self._bias = TextField("Logit bias", 2, "Token id: bias, one a line")
         self._own = QPushButton("Use the model's recommendation")
+        self.add(*self._numbers.values(), self._seed, self._limit, self._stop, self._bias)
+        self.add(self._own)
         for name, field in self._numbers.items():
-            self.add(field)
             field.changed.connect(lambda value, name=name: self._try_number(name, value))
-        for widget in (self._seed, self._limit, self._stop, self._bias, self._own):
-            self.add(widget)
-        self._seed.changed.connect(self._try_seed)
+        self._seed.changed.connect(lambda seed: self._try_sampling(self._seed.number, seed=seed))
         self._limit.changed.connect(self._try_limit)
-        self._stop.changed.connect(self._try_stop)
+        self._stop.changed.connect(self._take_stop)
         self._bias.changed.connect(self._try_bias)
         self._own.clicked.connect(self._take_recommended)
         self.show_settings(self._sampling, self._generation)
@@ -209,20 +193,11 @@ class SamplingGroup(Group):
     def show_settings(self, sampling: SamplingOptions, generation: GenerationOptions) -> None:
         """Show a chat's settings; nothing is emitted."""
         self._sampling, self._generation = sampling, generation
-        values = {
-            "temperature": sampling.temperature,
-            "top_k": sampling.top_k,
-            "top_p": sampling.top_p,
-            "min_p": sampling.min_p,
-            "repetition_penalty": sampling.repetition_penalty,
-            "presence_penalty": sampling.presence_penalty,
-            "frequency_penalty": sampling.frequency_penalty,
-        }
         for name, field in self._numbers.items():
-            field.show_number(values[name])
+            field.show_number(attrgetter(name)(sampling))
         self._seed.show_seed(sampling.seed)
         self._limit.show_number(generation.max_tokens)
-        if not says_stop(self._stop.text(), generation.stop):
+        if read_stop(self._stop.text()) != generation.stop:
             self._stop.show_text(stop_text(generation.stop))
         if not says_logit_bias(self._bias.text(), sampling.logit_bias):
             self._bias.show_text(logit_bias_text(sampling.logit_bias))
@@ -238,55 +213,41 @@ class SamplingGroup(Group):
         self._seed.show_last(seed)
 
     def _try_number(self, name: str, value: object) -> None:
-        try:
-            sampling = replace(self._sampling, **{name: value})  # type: ignore[arg-type]
-        except BadOption as problem:
-            self._numbers[name].show_problem(str(problem))
-            return
-        self._numbers[name].show_problem("")
-        self._take(sampling)
-
-    def _try_seed(self, seed: int | None) -> None:
-        try:
-            sampling = replace(self._sampling, seed=seed)
-        except BadOption as problem:
-            self._seed.show_problem(str(problem))
-            return
-        self._seed.show_seed(seed)
-        self._take(sampling)
+        self._try_sampling(self._numbers[name], **{name: value})
 
     def _try_bias(self, text: str) -> None:
-        try:
-            sampling = replace(self._sampling, logit_bias=read_logit_bias(text))
-        except BadOption as problem:
-            self._bias.show_problem(str(problem))
-            return
-        self._bias.show_problem("")
-        self._take(sampling)
+        biases = self._bias.tried(lambda: read_logit_bias(text))
+        if biases is not None:
+            self._try_sampling(self._bias, logit_bias=biases)
+
+    def _try_sampling(self, field: Field, **changes: object) -> None:
+        sampling = field.tried(lambda: replace(self._sampling, **changes))  # type: ignore[arg-type]
+        if sampling is not None:
+            self._take_sampling(sampling)
 
     def _try_limit(self, limit: int | None) -> None:
-        try:
-            self._generation = replace(self._generation, max_tokens=limit)
-        except BadOption as problem:
-            self._limit.show_problem(str(problem))
-            return
-        self._limit.show_problem("")
-        self.generation_changed.emit(self._generation)
+        generation = self._limit.tried(lambda: replace(self._generation, max_tokens=limit))
+        if generation is not None:
+            self._take_generation(generation)
 
-    def _try_stop(self, text: str) -> None:
-        self._generation = replace(self._generation, stop=read_stop(text))
-        self.generation_changed.emit(self._generation)
+    def _take_stop(self, text: str) -> None:
+        self._take_generation(replace(self._generation, stop=read_stop(text)))
 
-    def _take(self, sampling: SamplingOptions) -> None:
+    def _take_generation(self, generation: GenerationOptions) -> None:
+        self._generation = generation
+        self.changed.emit({"generation": generation})
+
+    def _take_sampling(self, sampling: SamplingOptions) -> None:
         self._sampling = sampling
+        self._seed.show_seed(sampling.seed)
         self._allow_recommended()
-        self.sampling_changed.emit(sampling)
+        self.changed.emit({"sampling": sampling})
 
     def _take_recommended(self) -> None:
         if self._recommended is not None:
             sampling = replace(self._recommended, seed=self._sampling.seed)
             self.show_settings(sampling, self._generation)
-            self._take(sampling)
+            self._take_sampling(sampling)
 
     def _allow_recommended(self) -> None:
         """Only where it would change something; a locked seed stays."""

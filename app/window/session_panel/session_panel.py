@@ -1,33 +1,108 @@
-"""The panel at the right of the window: everything one chat answers with."""
+"""The panel at the right of the window: everything one chat answers with, and its presets."""
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtCore import QSize, Signal
+from PySide6.QtWidgets import QFrame, QLineEdit, QPushButton, QWidget
 
-from app.values.chat_settings import ChatSettings
 from app.values.models import ModelCard
+from app.window.controls.choices import DropDown, Option
 from app.window.controls.fields import TextField
 from app.window.controls.group import Group
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import label
-from app.window.drafting.round_history import DraftingState
+from app.window.controls.layouts import STRETCH, Wide, column, row, scrolled
 from app.window.look import look
 from app.window.models.model_facts import ModelFacts
 from app.window.session_panel.abilities import ModelAbilities
-from app.window.session_panel.draft_group import DraftGroup
-from app.window.session_panel.presets_group import PresetsGroup
-from app.window.session_panel.sampling_group import SamplingGroup
-from app.window.session_panel.thinking_field import ThinkingField
-from mlx_engine.values.options import DraftOutput
+from app.window.session_panel.chat_fields import ChatFields
 
 WIDTH = 288
 """Pixels at a zoom of 1."""
 
+LONGEST_NAME = 60
+LONGEST_ON_A_BUTTON = 16
+
+
+class PresetsGroup(Group):
+    """Signals: `chosen`(name), `saved`(name), `deleted`(name), `defaults_wanted`."""
+
+    chosen = Signal(str)
+    saved = Signal(str)
+    deleted = Signal(str)
+    defaults_wanted = Signal()
+
+    def __init__(self) -> None:
+        super().__init__("Presets", is_open=False)
+        self._names: tuple[str, ...] = ()
+        self._current: str | None = None
+        self._choice = DropDown("Preset")
+        self._delete = IconButton("delete", "Delete this preset")
+        self._name = QLineEdit()
+        self._name.setAccessibleName("Name of a new preset")
+        self._name.setPlaceholderText("Name")
+        self._name.setMaxLength(LONGEST_NAME)
+        self._save = QPushButton("Save as")
+        self._update = QPushButton()
+        self._defaults = QPushButton("Make these the defaults")
+        self._defaults.setToolTip("New chats begin with the settings of this one")
+        self.add(
+            row(Wide(self._choice), self._delete),
+            self._update,
+            row(Wide(self._name), self._save),
+            self._defaults,
+        )
+        self._choice.chosen.connect(self._choose)
+        self._delete.clicked.connect(lambda: self.deleted.emit(self._choice.currentData()))
+        self._name.textChanged.connect(self._allow)
+        self._name.returnPressed.connect(self._save_as)
+        self._save.clicked.connect(self._save_as)
+        self._update.clicked.connect(lambda: self.saved.emit(self._current))
+        self._defaults.clicked.connect(self.defaults_wanted)
+        self.show_presets(())
+
+    def show_presets(
+        self, names: Sequence[str], current: str | None = None, is_changed: bool = False
+    ) -> None:
+        """Show these, with the one the chat began with, None when there is none.
+
+        is_changed: the chat's settings are no longer those of `current`.
+        """
+        self._names, self._current = tuple(names), current
+        changed = current if is_changed else None
+        options = [Option(n, f"{n} (changed)" if n == changed else n) for n in names]
+        self._choice.show_options(options, current)
+        self._update.setVisible(changed is not None)
+        self._update.setText(f"Save the changes to “{shortened(changed or '')}”")
+        self._choice.setEnabled(bool(names))
+        self._choice.setPlaceholderText("Choose a preset" if names else "No presets yet")
+        self._allow()
+
+    def _choose(self, name: str) -> None:
+        self._allow()
+        self.chosen.emit(name)
+
+    def _save_as(self) -> None:
+        name = self._name.text().strip()
+        if name:
+            self._name.clear()
+            self.saved.emit(name)
+
+    def _allow(self) -> None:
+        name = self._name.text().strip()
+        self._save.setEnabled(bool(name))
+        self._save.setText("Replace" if name in self._names else "Save as")
+        self._delete.setEnabled(self._choice.currentIndex() >= 0)
+
+
+def shortened(name: str) -> str:
+    """A name that fits on a button."""
+    return name if len(name) <= LONGEST_ON_A_BUTTON else f"{name[: LONGEST_ON_A_BUTTON - 1]}…"
+
 
 class SessionPanel(QFrame):
-    """Shows one chat's settings; `system`, `thinking`, `draft`, `sampling` and `presets` say what
-    the user changed in them.
+    """Shows one chat's settings in `fields` and the `presets` there are, which say what the user
+    wants of them.
 
     Signals: `fold_wanted`; `groups_folded` (titles of the groups that are folded away now).
     """
@@ -39,95 +114,38 @@ class SessionPanel(QFrame):
         super().__init__()
         self.setProperty("role", "side")
         self.setAccessibleName("Session")
-        self._fold = IconButton("panel", "Hide this panel")
+        fold = IconButton("panel", "Hide this panel")
+        fold.clicked.connect(self.fold_wanted)
+        system = TextField("System prompt", 5, "How to answer in this chat", False)
+        self.fields, self.presets = ChatFields(system, of_chat=True), PresetsGroup()
         self._facts = ModelFacts()
-        self._model = Group("Model")
-        self.thinking = ThinkingField()
-        self._model.add(self._facts)
-        self._model.add(self.thinking)
-        self.system = TextField("System prompt", 5, "How to answer in this chat", False)
-        self._system_group = Group("System prompt")
-        self._system_group.add(self.system)
-        self.draft = DraftGroup()
-        self.sampling = SamplingGroup()
-        self.presets = PresetsGroup()
-        self._lay_out()
-        self._connect()
-
-    def _groups(self) -> tuple[Group, ...]:
-        return (self._model, self.draft, self.sampling, self._system_group, self.presets)
-
-    def _lay_out(self) -> None:
-        top = QHBoxLayout()
-        top.setContentsMargins(16, 8, 8, 4)
-        top.addWidget(label("Session", "heading"), 1)
-        top.addWidget(self._fold)
-        body = QWidget()
-        body.setProperty("role", "side")
-        groups = QVBoxLayout(body)
-        groups.setContentsMargins(12, 0, 16, 16)
-        groups.setSpacing(4)
-        for group in self._groups():
-            groups.addWidget(group)
-        groups.addStretch(1)
-        scroll = QScrollArea()
-        scroll.setProperty("role", "side")
-        scroll.setFrameShape(QFrame.Shape.NoFrame)
-        scroll.setWidgetResizable(True)
-        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        scroll.setWidget(body)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addLayout(top)
-        column.addWidget(scroll, 1)
-
-    def _connect(self) -> None:
-        self._fold.clicked.connect(self.fold_wanted)
-        for group in self._groups():
+        model, prompt = Group("Model"), Group("System prompt")
+        model.add(self._facts, self.fields.thinking)
+        prompt.add(system)
+        self._groups = (model, self.fields.draft, self.fields.sampling, prompt, self.presets)
+        for group in self._groups:
             group.folded.connect(lambda _: self.groups_folded.emit(self.folded_groups()))
+        body = QWidget()
+        column(*self._groups, STRETCH, of=body, margins=(12, 0, 16, 16), spacing=4)
+        top = row(Wide(label("Session", "heading")), fold, margins=(16, 8, 8, 4))
+        column(top, Wide(scrolled(body, "side")), of=self, spacing=0)
 
     def folded_groups(self) -> tuple[str, ...]:
         """Titles of the groups that are folded away."""
-        return tuple(group.title for group in self._groups() if not group.is_open)
+        return tuple(group.title for group in self._groups if not group.is_open)
 
     def fold_groups(self, titles: Sequence[str]) -> None:
         """Fold these away, and show the others."""
-        for group in self._groups():
+        for group in self._groups:
             group.open(group.title not in titles)
-
-    def show_settings(self, settings: ChatSettings) -> None:
-        """Show a chat's settings; nothing is emitted."""
-        self.system.show_text(settings.system)
-        self.thinking.show_thinking(settings.thinking)
-        load = settings.load
-        self.draft.show_settings(settings.draft, load.numerics, str(load.draft_model or ""))
-        self.sampling.show_settings(settings.sampling, settings.generation)
 
     def show_model(self, facts: ModelCard | None, abilities: ModelAbilities | None) -> None:
         """Show the model in use and what it can be asked for; None for no model."""
         self._facts.show_facts(facts)
-        self.thinking.setVisible(abilities is not None and abilities.can_switch_thinking)
-        self.draft.show_abilities(abilities)
-        self.sampling.show_recommended(abilities.recommended if abilities else None)
-
-    def show_drafting(self, now: DraftingState) -> None:
-        """Show what drafting did in the newest round, None before the first one."""
-        self.draft.show_now(now)
-
-    def show_output(self, output: DraftOutput | None) -> None:
-        """Show the output head that drafts go through, None where that is not known."""
-        self.draft.show_output(output)
-
-    def show_last_seed(self, seed: int | None) -> None:
-        """Show the seed of the newest answer."""
-        self.sampling.show_last_seed(seed)
-
-    def show_presets(
-        self, names: Sequence[str], current: str | None = None, is_changed: bool = False
-    ) -> None:
-        """Show the presets there are, the one in use, and whether the chat has left it."""
-        self.presets.show_presets(names, current, is_changed)
+        fields = self.fields
+        fields.thinking.setVisible(abilities is not None and abilities.can_switch_thinking)
+        fields.draft.show_abilities(abilities)
+        fields.sampling.show_recommended(abilities.recommended if abilities else None)
 
     # Qt
 

@@ -118,8 +118,8 @@ def test_settings_stay_in_their_chat(driven: Driven, source: ScriptedModels) -> 
     chats = driven.app.chats
     driven.ask("One")
     first = chats.chat.chat_id
-    driven.widgets.session.draft.changed.emit(DraftOptions(depth=5))
-    driven.widgets.session.system.changed.emit("Be brief.")
+    driven.widgets.session.fields.changed.emit({"draft": DraftOptions(depth=5)})
+    driven.widgets.session.fields.changed.emit({"system": "Be brief."})
     driven.app.begin_chat()
     assert chats.chat.settings.draft == DraftOptions()
     assert chats.chat.settings.system == ""
@@ -136,7 +136,7 @@ def test_settings_reach_an_answer_that_runs(driven: Driven, source: ScriptedMode
     say_next(source, SLOW)
     driven.send("Go")
     driven.until(lambda: bool(driven.app.figures.history.tokens_per_pass_over_time))
-    driven.widgets.session.draft.changed.emit(DraftOptions(depth=1))
+    driven.widgets.session.fields.changed.emit({"draft": DraftOptions(depth=1)})
     session = source.engines["None"].sessions[-1]
     driven.until(lambda: session.draft.depth == 1)
     assert driven.app.chats.running is not None

@@ -61,7 +61,7 @@ def test_deleting_can_be_undone(driven: Driven) -> None:
 
 def test_what_is_in_effect_is_said_of_the_chat_on_show(driven: Driven) -> None:
     chat(driven, "Drafted")
-    driven.widgets.session.draft.changed.emit(DraftOptions(depth=2))
+    driven.widgets.session.fields.changed.emit({"draft": DraftOptions(depth=2)})
     assert "Pinned: 2." in in_effect(driven)
     driven.app.begin_chat()
     assert "Pinned" not in in_effect(driven)

@@ -131,7 +131,7 @@ def test_texts_are_attached_and_sent_with_the_message(driven: Driven, tmp_path: 
 
 
 def test_other_numerics_load_the_model_anew(driven: Driven, source: ScriptedModels) -> None:
-    driven.widgets.session.draft.numerics_changed.emit("fast")
+    driven.widgets.session.fields.changed.emit({"load": LoadOptions(numerics="fast")})
     fast = LoadModel(None, None, LoadOptions(numerics="fast"))
     driven.until(lambda: driven.app.models.in_use == fast)
     assert source.loaded == ["None", "None"]

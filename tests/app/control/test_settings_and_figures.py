@@ -50,7 +50,7 @@ def test_a_preset_follows_its_chat(qapp: QApplication, qtbot: QtBot, tmp_path: P
         assert number is not None
         panel.presets.saved.emit("Mine")
         assert chats.chat.settings.preset == "Mine"
-        panel.sampling.sampling_changed.emit(SamplingOptions(temperature=0.1))
+        panel.fields.changed.emit({"sampling": SamplingOptions(temperature=0.1)})
         save = next(b for b in panel.findChildren(QPushButton) if "Save the changes" in b.text())
         assert not save.isHidden()
         driven.app.begin_chat()

@@ -114,7 +114,7 @@ def test_arrow_keys_walk_the_segments(qtbot: QtBot, widgets: Widgets) -> None:
     panel = widgets.session
     assert isinstance(panel, SessionPanel)
     heard: list[object] = []
-    panel.draft.changed.connect(lambda draft: heard.append(draft.depth))
+    panel.fields.changed.connect(lambda changes: heard.append(changes["draft"].depth))
     auto = next(b for b in panel.findChildren(QToolButton) if b.accessibleName() == "Depth: Auto")
     auto.setFocus()
     qtbot.keyClick(auto, Qt.Key.Key_Right)

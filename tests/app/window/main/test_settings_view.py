@@ -70,9 +70,3 @@ def test_a_ticked_box_is_painted_in_both_schemes(qtbot, theme):
     plain = tick.grab().toImage()
     tick.setChecked(True)
     assert tick.grab().toImage() != plain
-
-
-def test_more_sections_can_be_added(view):
-    view.add_section("Models", QLabel("folders"))
-    headings = [w.text() for w in view.findChildren(QLabel) if w.property("role") == "heading"]
-    assert headings == ["Appearance", "New chats", "Models"]

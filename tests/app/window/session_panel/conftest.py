@@ -18,9 +18,6 @@ def panel(qtbot):
 
 @pytest.fixture
 def heard(panel):
-    from panel_driving import signals
+    from panel_driving import told
 
-    said = []
-    for name, signal in signals(panel).items():
-        signal.connect(lambda *values, name=name: said.append((name, *values)))
-    return said
+    return told(panel)

@@ -7,27 +7,27 @@ from PySide6.QtWidgets import QPushButton, QToolButton
 
 from app.values.chat_settings import ChatSettings
 from app.window.controls.choices import DropDown
-from app.window.session_panel.thinking_field import ThinkingField
+from app.window.session_panel.chat_fields import ThinkingField
 from mlx_engine.values.options import SamplingOptions
 
 
 def test_the_lock_takes_the_last_seed_and_lets_it_go(panel, heard):
-    panel.show_last_seed(816233)
+    panel.fields.sampling.show_last_seed(816233)
     find(panel, QToolButton, "Lock the seed").click()
     find(panel, QToolButton, "Locked: draw a fresh seed for each answer").click()
     assert [sampling.seed for _, sampling in heard] == [816233, None]
 
 
 def test_the_models_recommendation_keeps_a_locked_seed(panel, heard):
-    panel.show_settings(FULL)
+    panel.fields.show_settings(FULL)
     button = next(b for b in panel.findChildren(QPushButton) if "recommendation" in b.text())
     button.click()
-    assert heard == [("sampling_changed", SamplingOptions(0.6, top_k=20, seed=99))]
+    assert heard == [("sampling", SamplingOptions(0.6, top_k=20, seed=99))]
     assert not button.isEnabled()
 
 
 def test_presets(qtbot, panel, heard):
-    panel.show_presets(["Code", "Prose"])
+    panel.presets.show_presets(["Code", "Prose"])
     delete = find(panel, QToolButton, "Delete this preset")
     assert not delete.isEnabled()
     choice = find(panel, DropDown, "Preset")
@@ -38,23 +38,23 @@ def test_presets(qtbot, panel, heard):
     type_into(qtbot, panel, "Name of a new preset", "   ")
     next(b for b in panel.findChildren(QPushButton) if "defaults" in b.text()).click()
     assert heard == [
-        ("preset_chosen", "Prose"),
-        ("preset_deleted", "Prose"),
-        ("preset_saved", "Mine"),
-        ("defaults_wanted",),
+        ("preset chosen", "Prose"),
+        ("preset deleted", "Prose"),
+        ("preset saved", "Mine"),
+        "defaults wanted",
     ]
 
 
 def test_a_preset_stays_named_after_a_change_by_hand(panel, heard):
-    panel.show_presets(["Code", "Prose"], "Code", is_changed=True)
+    panel.presets.show_presets(["Code", "Prose"], "Code", is_changed=True)
     choice = find(panel, DropDown, "Preset")
     assert choice.currentText() == "Code (changed)"
     assert choice.currentData() == "Code"
     save = next(b for b in panel.findChildren(QPushButton) if "Save the changes" in b.text())
     assert not save.isHidden()
     save.click()
-    assert heard == [("preset_saved", "Code")]
-    panel.show_presets(["Code", "Prose"], "Code")
+    assert heard == [("preset saved", "Code")]
+    panel.presets.show_presets(["Code", "Prose"], "Code")
     assert (choice.currentText(), save.isHidden()) == ("Code", True)
 
 
@@ -65,6 +65,6 @@ def test_thinking_is_offered_where_the_template_knows_it(panel, heard):
     assert not switch.isHidden()
     find(panel, QToolButton, "Thinking: Off").click()
     find(panel, QToolButton, "Thinking: Model's way").click()
-    assert heard == [("thinking_changed", False), ("thinking_changed", None)]
-    panel.show_settings(ChatSettings(thinking=True))
+    assert heard == [("thinking", False), ("thinking", None)]
+    panel.fields.show_settings(ChatSettings(thinking=True))
     assert find(panel, QToolButton, "Thinking: On").isChecked()

@@ -27,18 +27,18 @@ from mlx_engine.values.options import (
 
 def test_showing_settings_says_nothing(qtbot, panel, heard, wear):
     for settings in (FULL, ChatSettings(), FULL):
-        panel.show_settings(settings)
+        panel.fields.show_settings(settings)
     panel.show_model(None, CANNOT)
-    panel.show_drafting(DraftingNow(2))
-    panel.show_presets(["Code", "Prose"], "Prose")
-    panel.show_last_seed(5)
+    panel.fields.draft.show_now(DraftingNow(2))
+    panel.presets.show_presets(["Code", "Prose"], "Prose")
+    panel.fields.sampling.show_last_seed(5)
     wear("dark", 1.4)
     qtbot.wait(350)
     assert heard == []
 
 
 def test_what_is_shown_is_what_was_given(panel):
-    panel.show_settings(FULL)
+    panel.fields.show_settings(FULL)
     texts = {w.accessibleName(): w.text() for w in panel.findChildren(QLineEdit)}
     assert texts["Temperature"] == "0.3"
     assert texts["Top k"] == "40"
@@ -53,10 +53,10 @@ def test_what_is_shown_is_what_was_given(panel):
 
 
 def test_one_change_changes_one_thing(qtbot, panel, heard):
-    panel.show_settings(FULL)
+    panel.fields.show_settings(FULL)
     type_into(qtbot, panel, "Top p", "0.5")
     (name, sampling), *rest = heard
-    assert name == "sampling_changed"
+    assert name == "sampling"
     assert sampling.top_p == 0.5
     assert sampling.logit_bias == {17: -5.0}
     assert sampling.seed == 99
@@ -64,11 +64,11 @@ def test_one_change_changes_one_thing(qtbot, panel, heard):
 
 
 def test_an_empty_field_is_off(qtbot, panel, heard):
-    panel.show_settings(FULL)
+    panel.fields.show_settings(FULL)
     type_into(qtbot, panel, "Top p", "")
     type_into(qtbot, panel, "Max tokens", "")
     assert heard[0][1].top_p == 1.0
-    assert heard[1] == ("generation_changed", GenerationOptions(None, ("END", "\n\n")))
+    assert heard[1] == ("generation", GenerationOptions(None, ("END", "\n\n")))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_mistakes_are_shown_and_not_sent(qtbot, panel, heard, field, text, words
     type_into(qtbot, panel, field, text)
     assert heard == []
     assert any(words in shown for shown in shown_words(panel))
-    panel.show_settings(ChatSettings())
+    panel.fields.show_settings(ChatSettings())
     assert not any(words in shown for shown in shown_words(panel))
 
 
@@ -97,7 +97,7 @@ def test_a_mistake_in_one_field_does_not_hold_up_another(qtbot, panel, heard):
     type_into(qtbot, panel, "Temperature", "11")
     type_into(qtbot, panel, "Top k", "5")
     assert [(name, value.top_k, value.temperature) for name, value in heard] == [
-        ("sampling_changed", 5, 0.7)
+        ("sampling", 5, 0.7)
     ]
 
 
@@ -114,19 +114,19 @@ def test_arrows_step(qtbot, panel, heard):
 def test_typing_settles_without_return(qtbot, panel):
     field = find(panel, QLineEdit, "Temperature")
     field.selectAll()
-    with qtbot.waitSignal(panel.sampling.sampling_changed) as got:
+    with qtbot.waitSignal(panel.fields.sampling.changed) as got:
         qtbot.keyClicks(field, "0.15")
-    assert got.args[0].temperature == 0.15
+    assert got.args[0]["sampling"].temperature == 0.15
 
 
 def test_the_system_prompt_settles_and_leaving_is_enough(qtbot, panel, heard):
     editor = find(panel, QPlainTextEdit, "System prompt")
-    with qtbot.waitSignal(panel.system.changed) as got:
+    with qtbot.waitSignal(panel.fields.system.changed) as got:
         editor.setPlainText("Be kind.")
     assert got.args == ["Be kind."]
     qtbot.keyClicks(editor, "!")
     editor.left.emit()
-    assert heard[-1] == ("system_changed", "!Be kind.")
+    assert heard[-1] == ("system", "!Be kind.")
 
 
 def test_a_paste_too_long_for_a_field_is_refused_in_words(panel):
@@ -140,7 +140,7 @@ def test_a_paste_too_long_for_a_field_is_refused_in_words(panel):
 
 def test_text_of_one_chat_never_reaches_the_next(qtbot, panel, heard):
     find(panel, QPlainTextEdit, "System prompt").setPlainText("Half a sen")
-    panel.show_settings(ChatSettings(system="Another chat"))
+    panel.fields.show_settings(ChatSettings(system="Another chat"))
     qtbot.wait(350)
     assert heard == []
 
@@ -151,10 +151,9 @@ def test_an_echo_of_what_was_typed_does_not_disturb_the_typing(panel):
 
     def echo(**changes):
         settings[0] = dataclasses.replace(settings[0], **changes)
-        panel.show_settings(settings[0])
+        panel.fields.show_settings(settings[0])
 
-    panel.sampling.generation_changed.connect(lambda options: echo(generation=options))
-    panel.sampling.sampling_changed.connect(lambda options: echo(sampling=options))
+    panel.fields.changed.connect(lambda changes: echo(**changes))
     for name, text in (("Stop strings", "END\n"), ("Logit bias", "17: -5.50\n")):
         editor = find(panel, QPlainTextEdit, name)
         editor.setPlainText(text)
@@ -165,7 +164,7 @@ def test_an_echo_of_what_was_typed_does_not_disturb_the_typing(panel):
 
 
 def test_depths_of_this_model(panel, qtbot, heard):
-    panel.show_settings(ChatSettings())
+    panel.fields.show_settings(ChatSettings())
     names = [b.accessibleName() for b in panel.findChildren(QToolButton) if not b.isHidden()]
     assert "Depth: 3" in names
     assert "Depth: 4" not in names
@@ -176,7 +175,7 @@ def test_depths_of_this_model(panel, qtbot, heard):
 
 def test_what_the_model_cannot_do_is_disabled_with_the_reason(panel):
     panel.show_model(None, CANNOT)
-    panel.show_settings(ChatSettings())
+    panel.fields.show_settings(ChatSettings())
     controls = [
         find(panel, QToolButton, "Depth: Auto"),
         find(panel, QToolButton, "Draft rule: Greedy"),
@@ -197,14 +196,14 @@ def test_switching_the_source(panel, heard):
     row = source.findData("none")
     source.setCurrentIndex(row)
     source.activated.emit(row)
-    assert heard == [("draft_changed", DraftOptions(source="none"))]
+    assert heard == [("draft", DraftOptions(source="none"))]
     assert not find(panel, QToolButton, "Depth: Auto").isEnabled()
 
 
 def test_numerics(panel, heard):
-    panel.show_settings(ChatSettings())
+    panel.fields.show_settings(ChatSettings())
     find(panel, QToolButton, "Numerics: Fast").click()
-    assert heard == [("numerics_changed", "fast")]
+    assert heard == [("load", LoadOptions(numerics="fast"))]
     assert "In effect: exact, until the model is loaded again." in shown_words(panel)
 
 
@@ -224,7 +223,7 @@ def test_it_can_be_drawn(qtbot, wear, scheme, zoom):
     qtbot.addWidget(frame)
     panel = SessionPanel()
     panel.setParent(frame)
-    panel.show_settings(FULL)
+    panel.fields.show_settings(FULL)
     assert not frame.grab().isNull()
 
 
@@ -232,14 +231,17 @@ def test_a_draft_model_is_named_once_it_is_typed(qtbot, panel, heard):
     type_into(qtbot, panel, "Draft model", " org/small ")
     type_into(qtbot, panel, "Draft model", "org/small")
     type_into(qtbot, panel, "Draft model", "")
-    assert heard == [("draft_model_changed", "org/small"), ("draft_model_changed", "")]
+    assert heard == [
+        ("load", LoadOptions(draft_model="org/small", draft_misfit="plain")),
+        ("load", LoadOptions(draft_misfit="plain")),
+    ]
 
 
 def test_the_output_head_is_chosen_where_mtp_heads_draft(panel, heard):
     output = find(panel, DropDown, "Output head for drafts")
     output.activated.emit(output.findData("4-bit"))
-    assert heard == [("draft_changed", DraftOptions(output="4-bit"))]
-    panel.show_settings(ChatSettings(draft=DraftOptions("prompt-lookup")))
+    assert heard == [("draft", DraftOptions(output="4-bit"))]
+    panel.fields.show_settings(ChatSettings(draft=DraftOptions("prompt-lookup")))
     assert not output.isVisibleTo(panel)
 
 
