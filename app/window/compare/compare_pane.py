@@ -1,6 +1,6 @@
 """One side of a comparison: its speed, its figures and its text."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QTextCharFormat, QTextCursor
