@@ -166,8 +166,11 @@ class _Cursor:
         start = self._pass(nbytes)
         return int.from_bytes(self._data[start : self.offset], "little")
 
-    def text(self, most: int | None = None) -> str:
-        """A length and that many bytes of UTF-8; most: bytes allowed."""
+    def text(self, most: int | None = None, *, exact: bool = True) -> str:
+        """A length and that many bytes of UTF-8; most: bytes allowed.
+
+        What is no UTF-8 is refused where exact, else it becomes U+FFFD.
+        """
         length = self.whole(8)
         if length > self.left:
             self.refuse(f"a text of {length} bytes where {self.left} are left")
@@ -175,22 +178,22 @@ class _Cursor:
             self.refuse(f"a name of {length} bytes, more than {most}")
         start, self.offset = self.offset, self.offset + length
         try:
-            return self._data[start : self.offset].decode()
+            return self._data[start : self.offset].decode(errors="strict" if exact else "replace")
         except UnicodeDecodeError:
             self.refuse("a text that is not UTF-8")
 
-    def value(self, depth: int = 0) -> object:
-        """The number of a type, and a value of that type."""
+    def value(self, *, exact: bool) -> object:
+        """The number of a type, and a value of that type; exact: as for `text`."""
         kind = self.whole(4)
         if kind == _TEXT:
-            return self.text()
+            return self.text(exact=exact)
         if kind == _FLAG:
             byte = self.whole(1)
             if byte > 1:
                 self.refuse(f"{byte} where 0 or 1 belongs")
             return byte == 1
         if kind == _ARRAY:
-            return self._array(depth)
+            return self._array(0, exact=exact)
         if kind not in _NUMBERS:
             self.refuse(f"a value of the unknown type {kind}")
         dtype = np.dtype(_NUMBERS[kind])
@@ -204,7 +207,7 @@ class _Cursor:
         self.offset += nbytes
         return start
 
-    def _array(self, depth: int) -> NDArray[np.generic] | Sequence[object]:
+    def _array(self, depth: int, *, exact: bool) -> NDArray[np.generic] | Sequence[object]:
         """Numbers are a view of the file, so even a large array of them costs nothing."""
         kind, count = self.whole(4), self.whole(8)
         if kind in _NUMBERS or kind == _FLAG:
@@ -218,10 +221,10 @@ class _Cursor:
             self.refuse(f"an array of {count} items where {self.left} bytes are left")
         self._strings_left -= count
         if kind == _TEXT:
-            return [self.text() for _ in range(count)]
+            return [self.text(exact=exact) for _ in range(count)]
         if depth == _DEEPEST:
             self.refuse(f"arrays inside arrays, more than {_DEEPEST} deep")
-        return [self._array(depth + 1) for _ in range(count)]
+        return [self._array(depth + 1, exact=exact) for _ in range(count)]
 
 
 def _check_opening(path: Path, data: mmap, cursor: _Cursor) -> None:
@@ -241,12 +244,13 @@ def _check_opening(path: Path, data: mmap, cursor: _Cursor) -> None:
 
 
 def _metadata(cursor: _Cursor, count: int) -> dict[str, object]:
+    """A name or a licence that is no UTF-8 harms nothing; a token would be another one."""
     metadata: dict[str, object] = {}
     for _ in range(count):
         key = cursor.text()
         if key in metadata:
             cursor.refuse(f"the metadata key {_shown(key)} is there twice")
-        metadata[key] = cursor.value()
+        metadata[key] = cursor.value(exact=key.startswith("tokenizer."))
     return metadata
 
 

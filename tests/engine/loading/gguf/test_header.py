@@ -87,7 +87,10 @@ def array(kind: int, count: int) -> RawValue:
         (gguf_bytes({"a": 1}, [F32], tensor_count=2), "byte .*a tensor is named"),
         (gguf_bytes({b"\xff": 1}), "byte .*not UTF-8"),
         (gguf_bytes({"a": RawValue(struct.pack("<IQ", 8, 2**63))}), "text of 92233720368"),
-        (gguf_bytes({"a": RawValue(struct.pack("<IQ2s", 8, 2, b"\xc3\x28"))}), "not UTF-8"),
+        (
+            gguf_bytes({"tokenizer.a": RawValue(struct.pack("<IQ2s", 8, 2, b"\xc3\x28"))}),
+            "not UTF-8",
+        ),
         (gguf_bytes({"a": RawValue(struct.pack("<I", 13))}), "unknown type 13"),
         (gguf_bytes({"a": array(4, 2**63)}), "array of 9223372036854775808 numbers"),
         (gguf_bytes({"a": array(8, 2**63)}), "array of 9223372036854775808 items"),
@@ -217,3 +220,16 @@ def test_overwritten_bytes(changes: dict[int, int]) -> None:
 def test_wild_numbers_anywhere(place: int, number: int) -> None:
     wild = SAMPLE[:place] + struct.pack("<Q", number) + SAMPLE[place + 8 :]
     survives(wild)
+
+
+def test_a_name_that_is_no_utf_8_harms_nothing(tmp_path: Path) -> None:
+    """As in files whose author or licence was written in Latin-1."""
+    latin = "Müller".encode("latin-1")
+    text = struct.pack("<IQ", 8, len(latin)) + latin
+    several = struct.pack("<IIQQ", 9, 8, 1, len(latin)) + latin
+    path = tmp_path / "m.gguf"
+    path.write_bytes(
+        gguf_bytes({"general.author": RawValue(text), "general.tags": RawValue(several)})
+    )
+    metadata = read_gguf_header(path).metadata
+    assert metadata == {"general.author": "M\ufffdller", "general.tags": ["M\ufffdller"]}
