@@ -261,7 +261,8 @@ class App(QObject):
 
     def _show_progress(self, progress: LoadProgress) -> None:
         name = model_name(progress.path)
-        self.widgets.head.show_loading(name, progress.done, progress.total)
+        verb = "Downloading" if progress.fetches else "Loading"
+        self.widgets.head.show_loading(name, progress.done, progress.total, verb)
 
     def _use_built_in(self) -> None:
         """Load it, unless it is there already; then type."""

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import (
 from app.window.composer.composer import Composer
 from app.window.controls.icons import IconButton, icon
 from app.window.controls.labels import ShortLabel, paragraph, set_role
+from app.window.models.downloads import bytes_of
 from app.window.models.first_run_view import FirstRunView
 from app.window.motion import fade_in
 from app.window.transcript.transcript_view import TranscriptView
@@ -69,10 +70,11 @@ class HeadBar(QFrame):
         self._detail.show_text(model_in_words(model) if model else "Open or drop one to begin.")
         self._show_loading(False)
 
-    def show_loading(self, name: str, done: int, total: int) -> None:
+    def show_loading(self, name: str, done: int, total: int, verb: str = "Loading") -> None:
         """A load that runs; total 0 while files are only looked at."""
         self._model.setText(name)
-        self._detail.show_text("Loading" if total else "Looking at the files")
+        how_much = f"{verb} · {bytes_of(done, total)}"
+        self._detail.show_text(how_much if total else "Looking at the files")
         self._progress.setRange(0, STEPS if total else 0)
         self._progress.setValue(STEPS * done // total if total else 0)
         self._show_loading(True)

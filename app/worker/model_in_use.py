@@ -42,9 +42,12 @@ class ModelSource:
 
         return mlx_engine.inspect(request.path, heads=request.heads)
 
-    def load(self, request: LoadModel, on_progress: Progress, stop: Stop) -> "Engine":
-        """All of it, bound to the calling thread; on_progress gets bytes done and in all. Raises
-        EngineError, LoadStopped when stop(), asked several times a second, says so.
+    def load(
+        self, request: LoadModel, on_progress: Progress, on_download: Progress, stop: Stop
+    ) -> "Engine":
+        """All of it, bound to the calling thread; on_progress gets bytes done and in all,
+        on_download those that come from the hub. Raises EngineError, LoadStopped when stop(), asked
+        several times a second, says so.
         """
         import mlx_engine
 
@@ -53,6 +56,7 @@ class ModelSource:
             heads=request.heads,
             options=request.options,
             on_progress=on_progress,
+            on_download=on_download,
             stop=stop,
             kernel_verdict=self._kernel_verdict,
         )
@@ -169,8 +173,8 @@ class ModelInUse:
             if self._is_unwanted():
                 raise LoadStopped(f"{request.path}: loading was stopped.")
             self._make_room(description)
-            progress = partial(self._tell, request.path, Pace())
-            engine = self._source.load(request, progress, self._is_unwanted)
+            read, fetched = (partial(self._tell, request.path, Pace(), f) for f in (False, True))
+            engine = self._source.load(request, read, fetched, self._is_unwanted)
         except LoadStopped:
             self._reply(LoadCancelled(request.path))
         except Exception as error:
@@ -202,9 +206,9 @@ class ModelInUse:
         words = f"{old.name} was closed first: it and {new.name} do not fit into memory together."
         self._reply(ModelUnloaded(words))
 
-    def _tell(self, path: str | None, pace: Pace, done: int, total: int) -> None:
+    def _tell(self, path: str | None, pace: Pace, fetches: bool, done: int, total: int) -> None:
         if pace.is_due() or done >= total:
-            self._reply(LoadProgress(path, done, total))
+            self._reply(LoadProgress(path, done, total, fetches))
 
     def _is_unwanted(self) -> bool:
         """Whether the load that runs was cancelled; what else cannot wait is done here."""

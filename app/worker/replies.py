@@ -27,11 +27,15 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class LoadProgress:
-    """Bytes of the weights read so far; total 0 while files are only looked at."""
+    """Bytes of the weights read so far; total 0 while files are only looked at.
+
+    fetches: they come from the hub, such as a draft model that was named by its id.
+    """
 
     path: str | None
     done: int
     total: int
+    fetches: bool = False
 
 
 @dataclass(frozen=True, slots=True)

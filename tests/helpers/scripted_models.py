@@ -56,12 +56,16 @@ class Doubting(WorkerEngine):
 
 @dataclass(slots=True)
 class ScriptedModels(ModelSource):
-    """A ModelSource. broken: path -> what a load raises after half of the bytes."""
+    """A ModelSource. broken: path -> what a load raises after half of the bytes.
+
+    fetched_bytes: what a draft model brings from the hub in slices, after the model.
+    """
 
     engines: dict[str, ScriptedEngine] = field(default_factory=dict)
     broken: dict[str, Exception] = field(default_factory=dict)
     slices: int = 4
     pause_s: float = 0.0
+    fetched_bytes: int = 0
     loaded: list[str] = field(default_factory=list)
     before_inspect: Callable[[], None] = lambda: None
     before_load: Callable[[], None] = lambda: None
@@ -73,7 +77,9 @@ class ScriptedModels(ModelSource):
             raise ModelNotFound(f"{path}: no such file or folder.")
         return self.engines[path].description
 
-    def load(self, request: LoadModel, on_progress: Progress, stop: Stop) -> ScriptedEngine:
+    def load(
+        self, request: LoadModel, on_progress: Progress, on_download: Progress, stop: Stop
+    ) -> ScriptedEngine:
         path = str(request.path)
         size = self.engines[path].description.nbytes
         self.before_load()
@@ -84,6 +90,11 @@ class ScriptedModels(ModelSource):
             time.sleep(self.pause_s)
             if path in self.broken and step >= self.slices // 2:
                 raise self.broken[path]
+        for step in range(self.slices + 1 if self.fetched_bytes else 0):
+            on_download(self.fetched_bytes * step // self.slices, self.fetched_bytes)
+            if stop():
+                raise LoadStopped(f"{path}: loading was stopped.")
+            time.sleep(self.pause_s)
         self.loaded.append(path)
         return self.engines[path]
 

@@ -12,6 +12,7 @@ from scripted_models import MISFIT, Doubting, ScriptedModels, WorkerEngine, desc
 from windows import Driven, running, scripted
 
 from app.control.library import BUILT_IN
+from app.window.controls.labels import ShortLabel
 from app.worker.replies import DraftOutputInUse
 from app.worker.requests import LoadModel
 from mlx_engine.values.errors import BadModelFile
@@ -89,6 +90,25 @@ def test_a_load_that_fails_leaves_the_model_in_use(
     assert driven.app.models.model_name == "Pocket model"
     driven.widgets.card.closed.emit()
     assert driven.ask("Still there?") == "You said: Still there?"
+
+
+def test_a_draft_model_that_is_fetched_shows_how_much_of_it_is_here(
+    driven: Driven, source: ScriptedModels, model: Path
+) -> None:
+    source.fetched_bytes, source.pause_s = 2 * 10**9, 0.05
+    driven.app.models.load_path(str(model))
+    seen: set[str] = set()
+
+    def says_so() -> bool:
+        labels = driven.widgets.head.findChildren(ShortLabel)
+        seen.update(label.whole_text() for label in labels)
+        return any(text.startswith("Downloading · ") for text in seen)
+
+    driven.until(says_so)
+    assert any(text.startswith("Loading · ") for text in seen)
+    driven.widgets.head.cancel_wanted.emit()
+    driven.until(lambda: driven.app.models.loading is None)
+    assert driven.app.models.model_name == "Pocket model"
 
 
 def test_a_load_can_be_cancelled(driven: Driven, source: ScriptedModels, model: Path) -> None:

@@ -55,6 +55,20 @@ def test_progress_grows_to_the_size_of_the_model() -> None:
     assert (steps[-1].done, steps[-1].total) == (20 * GB, 20 * GB)
 
 
+def test_what_comes_from_the_hub_is_told_apart_and_can_be_stopped() -> None:
+    source = two_models()
+    source.fetched_bytes, source.pause_s = 3 * GB, 0.05
+    with served(source) as room:
+        room.put(LoadModel("new"))
+        room.until(lambda value: isinstance(value, LoadProgress) and value.fetches)
+        room.put(CancelLoad())
+        assert isinstance(outcome(room, "new"), LoadCancelled)
+    steps = [value for value in room.replies if isinstance(value, LoadProgress) and value.fetches]
+    assert {step.total for step in steps} == {3 * GB}
+    assert steps[-1].done < 3 * GB
+    assert source.loaded == []
+
+
 def test_another_model_takes_over_once_it_is_loaded() -> None:
     source = two_models()
     with served(source) as room:

@@ -141,9 +141,11 @@ def test_loading_again_replaces_the_model(room: Served) -> None:
 
 def test_a_load_is_cancelled_between_slices_of_weights() -> None:
     class Cancelled(ModelSource):
-        def load(self, request: LoadModel, on_progress: Progress, stop: Stop) -> "Engine":
+        def load(
+            self, request: LoadModel, on_progress: Progress, on_download: Progress, stop: Stop
+        ) -> "Engine":
             room.put(CancelLoad())
-            return super().load(request, on_progress, stop)
+            return super().load(request, on_progress, on_download, stop)
 
     with served(Cancelled()) as room:
         room.put(LoadModel(None))
