@@ -18,6 +18,14 @@ has the tokens of another.
 mlx-lm has such a list too, inside a function of a module that imports transformers.
 """
 
+CHANNELS = ("<|start|>", "<|channel|>", "<|message|>")
+"""Tokens of gpt-oss's messages, `<|start|>role<|channel|>name<|message|>text<|end|>`: an answer is
+the text of channel "final", that of every other is thinking
+(https://github.com/openai/harmony, docs/format.md).
+"""
+BETWEEN = "\n\n"
+"""Between two messages of one channel."""
+
 
 class StreamingText:
     """One answer being written.
@@ -27,7 +35,8 @@ class StreamingText:
     is emitted. thinking_open: the prompt ended inside a think block. split_thinking: a marker of
     thinking at the beginning of an answer and the one that closes it switch the channel and are not
     shown, nor is white space right after them; it does not matter whether they come as tokens of
-    their own or are spelled out. Anywhere else they are text. Special tokens are never shown.
+    their own or are spelled out. Anywhere else they are text. Special tokens are never shown. In a
+    vocabulary with CHANNELS these tokens do the same instead, as often as they come.
 
     What is emitted does not depend on how tokens are grouped in time. Without markers and stop
     strings the pieces joined are `tokenizer.decode(all)`, except that SentencePiece byte tokens are
@@ -43,7 +52,11 @@ class StreamingText:
     ) -> None:
         self._tokenizer = tokenizer
         self._stop = stop
-        self._markers = _markers_of(tokenizer) if split_thinking else None
+        self._has_channels = split_thinking and all(map(tokenizer.has_token, CHANNELS))
+        self._header: str | None = None
+        self._markers = (
+            _markers_of(tokenizer) if split_thinking and not self._has_channels else None
+        )
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self._before: int | None = None
         self._held = ""
@@ -65,18 +78,40 @@ class StreamingText:
 
     def add(self, token: int, depth: int = 0) -> list[TextPiece]:
         """What `token` makes final, labelled with its draft depth; nothing once a stop was hit."""
-        special = token in self._tokenizer.special_ids
-        if self.hit_stop or (special and not self._may_switch(self._tokenizer.token_text(token))):
+        if self.hit_stop:
             return []
+        if token in self._tokenizer.special_ids:
+            text = self._tokenizer.token_text(token)
+            if self._has_channels and text in CHANNELS:
+                return self._go_through_header(text)
+            if not self._may_switch(text):
+                return []
         data = self._tokenizer.token_bytes.of_token(token, self._before)
         self._before = token
-        return self._read(self._utf8.decode(data), depth, last=False)
+        characters = self._utf8.decode(data)
+        if self._header is not None:
+            self._header += characters
+            return []
+        return self._read(characters, depth, last=False)
 
     def finish(self) -> list[TextPiece]:
         """What was held back; an incomplete character becomes U+FFFD."""
         if self.hit_stop:
             return []
         return self._read(self._utf8.decode(b"", final=True), 0, last=True)
+
+    def _go_through_header(self, token: str) -> list[TextPiece]:
+        """From the end of one message to the text of the next."""
+        if token != CHANNELS[-1]:
+            self._header = ""
+            return self._read(self._utf8.decode(b"", final=True), 0, last=True)
+        is_answer = self._header in (None, "", "final", "assistant")
+        self._header, self._after_marker = None, True
+        self._channel = "answer" if is_answer else "thinking"
+        if not self._shown[self._channel]:
+            return []
+        self._shown[self._channel].append(BETWEEN)
+        return [TextPiece(BETWEEN, self._channel)]
 
     def _read(self, characters: str, depth: int, last: bool) -> list[TextPiece]:
         pieces: list[TextPiece] = []

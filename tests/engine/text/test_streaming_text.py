@@ -139,6 +139,46 @@ def test_thinking_is_marked_as_the_vocabulary_has_it(
     assert shown(pieces, "answer") == "dog</think>" == stream.text
 
 
+HARMONY = ["<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|return|>"]
+WORDS = ["assistant", "analysis", "final", "commentary", "Let", " me", " Hi", "!", "<think>", "é"]
+
+
+ANALYSIS = ["<|channel|>", "analysis", "<|message|>"]
+FINAL = ["<|channel|>", "final", "<|message|>"]
+NEXT = ["<|end|>", "<|start|>", "assistant"]
+
+
+@pytest.mark.parametrize(
+    ("said", "thinking", "answer"),
+    [
+        ([*ANALYSIS, "Let", " me", *NEXT, *FINAL, "Let", "!", "<|return|>"], "Let me", "Let!"),
+        ([*FINAL, "Let", "<think>", "!", "<|return|>"], "", "Let<think>!"),
+        (
+            [*ANALYSIS, "Let", *NEXT, "<|channel|>", "commentary", "<|message|>", "!"],
+            "Let\n\n!",
+            "",
+        ),
+        ([*ANALYSIS, "Let", *NEXT, "<|message|>", " Hi"], "Let", "Hi"),
+        (["Let", "!", "<|return|>"], "", "Let!"),
+        ([*ANALYSIS[:2]], "", ""),
+        ([*FINAL, "Let", *NEXT, *FINAL, "!"], "", "Let\n\n!"),
+    ],
+)
+def test_channels_of_gpt_oss(said: list[str], thinking: str, answer: str) -> None:
+    words = [*HARMONY, *WORDS]
+    core = tokenizers.Tokenizer(models.BPE({word: i for i, word in enumerate(words)}, []))
+    core.add_special_tokens(HARMONY)
+    core.decoder = decoders.Fuse()
+    tokenizer = Tokenizer(core)
+    stream = StreamingText(tokenizer)
+    pieces = run(stream, [words.index(word) for word in said])
+    assert (stream.thinking, stream.text) == (thinking, answer)
+    assert (shown(pieces, "thinking"), shown(pieces, "answer")) == (thinking, answer)
+    raw = StreamingText(tokenizer, split_thinking=False)
+    run(raw, [words.index(word) for word in said])
+    assert raw.text == "".join(word for word in said if word not in HARMONY)
+
+
 def test_prompt_that_ends_in_an_open_block(tokenizer: Tokenizer) -> None:
     stream = StreamingText(tokenizer, thinking_open=True)
     run(stream, tokenizer.encode("fox</think> dog"))
