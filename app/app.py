@@ -232,8 +232,10 @@ class App(QObject):
             case AnswerEvents() | AnswerFailed() | AnswerWithdrawn():
                 if not self.compare.take(reply):
                     self.answers.take(reply)
-            case WorkerFailed():
-                self.mistakes.report(reply.problem.words, reply.problem.details)
+            case WorkerFailed(problem) if problem.kind == "known":
+                self._tell(problem.words)
+            case WorkerFailed(problem):
+                self.mistakes.report(problem.words, problem.details)
             case _:
                 self.models.take(reply)
 

@@ -60,7 +60,10 @@ NOTHING = AnswerSoFar()
 
 
 class RunningAnswer:
-    """The answer `message_id` of a chat; times are seconds of one clock."""
+    """The answer `message_id` of a chat; times are seconds of one clock.
+
+    is_reading: `progress` is of now; in mid-answer it is a draft model's that begins.
+    """
 
     def __init__(self, chat_id: int, message_id: int, before: AnswerSoFar = NOTHING) -> None:
         """before: what there is of an answer that goes on."""
@@ -69,8 +72,10 @@ class RunningAnswer:
         self.answer = Words(before.text, list(before.spans))
         self.thinking = Words(before.thinking)
         self.progress: PromptProgress | None = None
+        self.is_reading = True
         self.finished: GenerationFinished | None = None
-        self.tokens = 0
+        self._tokens = 0
+        self._prompt_tokens: int | None = None
         self._thought_before = before.thinking_seconds
         self._thought_from: float | None = None
         self._thought_until: float | None = None
@@ -84,7 +89,9 @@ class RunningAnswer:
         for event in events:
             match event:
                 case PromptProgress():
-                    self.progress = event
+                    self.progress, self.is_reading = event, True
+                    if self._first_round_at is None:
+                        self._prompt_tokens = event.done
                 case TextPiece():
                     self._add(event, now)
                     pieces.append(event)
@@ -113,8 +120,9 @@ class RunningAnswer:
         if self._first_round_at is None:
             self._first_round_at = now
         else:
-            self.tokens += stats.emitted
+            self._tokens += stats.emitted
         self._last_round_at = now
+        self.is_reading = False
 
     def _finish(self, finished: GenerationFinished, now: float) -> None:
         self._end_thinking(now)
@@ -134,9 +142,9 @@ class RunningAnswer:
         return AnswerSoFar(self.answer.text, self.thinking.text, spans, self.thinking_seconds)
 
     @property
-    def speaks_not_yet(self) -> bool:
-        """Whether the prompt is still being read."""
-        return self._first_round_at is None
+    def context_used(self) -> int | None:
+        """Tokens of the conversation so far, None before any was read."""
+        return None if self._prompt_tokens is None else self._prompt_tokens + self._tokens
 
     @property
     def thinking_seconds(self) -> float | None:
@@ -152,10 +160,10 @@ class RunningAnswer:
         """Speed so far; the engine's own figure once it is finished."""
         if self.finished is not None:
             return self.finished.stats.tokens_per_second
-        if self._first_round_at is None or self._last_round_at is None or not self.tokens:
+        if self._first_round_at is None or self._last_round_at is None or not self._tokens:
             return None
         seconds = self._last_round_at - self._first_round_at
-        return self.tokens / seconds if seconds > 0 else None
+        return self._tokens / seconds if seconds > 0 else None
 
 
 TICK_MS = 500

@@ -121,15 +121,13 @@ class LiveFigures(QObject):
     def _figures(self) -> StripFigures:
         running, last = self._running, self._last
         progress = running.progress if running else None
-        used = None
-        if running is not None and progress is not None:
-            used = progress.done + running.tokens
-        elif last is not None:
+        used = running.context_used if running else None
+        if used is None and last is not None:
             used = last.prompt_tokens + last.generated_tokens
         speed = running.tokens_per_second if running else None
         if speed is None and last is not None:
             speed = last.tokens_per_second
-        is_reading = running is not None and running.speaks_not_yet
+        is_reading = running is not None and running.is_reading
         return StripFigures(
             tokens_per_second=speed,
             context_used=used,

@@ -26,6 +26,7 @@ from mlx_engine.values.conversation import (
     RoundFinished,
     TextPiece,
 )
+from mlx_engine.values.errors import OutOfMemory
 from mlx_engine.values.options import DraftOutput
 
 if TYPE_CHECKING:
@@ -140,6 +141,8 @@ class Answering:
             problem = problem_of(error)
             if problem.kind == "bug":
                 chats.forget(question.chat_id)  # nobody knows what state it is in: read it anew
+            elif problem.code == OutOfMemory.__name__:
+                chats.forget_all()
             self._reply(AnswerFailed(question.chat_id, question.message_id, problem))
 
     def _send(self, question: Ask, batch: tuple[Event, ...]) -> None:

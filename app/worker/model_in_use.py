@@ -119,6 +119,11 @@ class KeptChats:
         self._sessions.pop(chat_id, None)
         self._thinking.pop(chat_id, None)
 
+    def forget_all(self) -> None:
+        """Free every cache: memory ran out."""
+        for chat_id in self.ids:
+            self.forget(chat_id)
+
     def trim(self) -> None:
         """Drop the oldest chats until the rest is within the budget."""
         while len(self._sessions) > 1 and (

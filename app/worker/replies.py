@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Literal
 
 from mlx_engine.values.conversation import Event
-from mlx_engine.values.errors import EngineError
+from mlx_engine.values.errors import EngineError, OutOfMemory, is_out_of_memory
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import DraftOutput
 
@@ -151,11 +151,19 @@ Reply = (
 )
 
 
+MEMORY_FULL = (
+    "Memory ran out. What was answered so far is kept. Close other programs, begin a new chat, or "
+    "take a smaller or more strongly quantised model, then try again."
+)
+
+
 def problem_of(error: Exception) -> Problem:
     """Known when the engine says in words what to do, else a bug with its traceback."""
     code = type(error).__name__
     if isinstance(error, EngineError):
         return Problem("known", code, str(error))
+    if is_out_of_memory(error):
+        return Problem("known", OutOfMemory.__name__, MEMORY_FULL)
     words = f"Headstart made a mistake ({code}: {error}). What was answered so far is kept."
     return Problem("bug", code, words, "".join(traceback.format_exception(error)))
 

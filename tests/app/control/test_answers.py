@@ -58,12 +58,18 @@ def test_thinking_is_kept_apart_and_timed() -> None:
 def test_speed_counts_from_the_first_round_on() -> None:
     answer = RunningAnswer(1, 2)
     answer.take([PromptProgress(5, 5)], now=0.0)
-    assert answer.speaks_not_yet
+    assert answer.is_reading
     answer.take([round_of(3)], now=10.0)
     assert answer.tokens_per_second is None
     answer.take([round_of(3), round_of(3)], now=12.0)
     assert answer.tokens_per_second == 3.0
-    assert not answer.speaks_not_yet
+    assert not answer.is_reading
+    assert answer.context_used == 11
+    answer.take([PromptProgress(4, 9)], now=12.5)
+    assert answer.is_reading
+    assert answer.context_used == 11, "a draft model reads what was said"
+    answer.take([round_of(0)], now=12.6)
+    assert not answer.is_reading
     stats = GenerationStats(tokens_per_second=41.0)
     answer.take([GenerationFinished("end", stats, "")], now=13.0)
     assert answer.tokens_per_second == 41.0

@@ -9,10 +9,13 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
-from scripted_models import ScriptedModels, WorkerEngine, described
+from scripted_models import ScriptedCosts, ScriptedModels, WorkerEngine, described
 from windows import Driven, running, scripted
 
 from app.window.layers import CrashBox
+from app.window.transcript.prose_segment import ProseSegment
+from app.worker.model_in_use import Stop
+from mlx_engine.values.errors import OutOfMemory
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 POCKET = Path(__file__).parents[3] / "assets" / "pocket_model"
@@ -31,6 +34,13 @@ def driven(
 ) -> Iterator[Driven]:
     with running(qapp, qtbot, tmp_path, source) as one:
         yield one
+
+
+class Full(WorkerEngine):
+    """Has no memory left for wide passes."""
+
+    def measure_costs(self, stop: Stop) -> ScriptedCosts | None:
+        raise RuntimeError("[metal::malloc] Attempting to allocate 99 bytes. Insufficient Memory")
 
 
 def card_says(driven: Driven) -> str:
@@ -93,6 +103,34 @@ def test_a_bug_in_an_answer_has_details_to_copy_and_is_in_the_log(
     box.accept()
     assert "KeyError: 'lost'" in (tmp_path / "logs" / "headstart.log").read_text()
     assert driven.ask("And now?") == "You said: And now?"
+
+
+def test_full_memory_in_an_answer_is_told_and_the_chat_goes_on(
+    driven: Driven, source: ScriptedModels
+) -> None:
+    words = "Memory ran out while answering; the conversation is kept. Begin a new chat."
+    source.engines["None"].answers.append(Answer("Half of it", error=OutOfMemory(words)))
+    driven.send("Why?")
+    driven.until(lambda: driven.app.chats.chat.last_answer is not None)
+    driven.until_answered()
+    answer = driven.app.chats.chat.last_answer
+    assert answer is not None
+    assert (answer.text, answer.problem, answer.interrupted) == ("Half of it", words, True)
+    notices = driven.widgets.transcript.findChildren(ProseSegment)
+    assert words in [n.toPlainText() for n in notices if n.accessibleName() == "Why it ended"]
+    assert driven.widgets.window.findChild(CrashBox) is None
+    driven.app.chats.continue_answer()
+    driven.until_answered()
+    driven.until(lambda: driven.app.chats.chat.last_answer.problem == "")
+
+
+def test_full_memory_outside_of_answers_is_a_notice(driven: Driven, source: ScriptedModels) -> None:
+    full = Full(description=described("Large", 10**9))
+    source.engines[str(POCKET)] = full
+    driven.app.models.load_path(str(POCKET))
+    driven.until(lambda: "Memory ran out" in driven.widgets.notice.words())
+    assert driven.widgets.window.findChild(CrashBox) is None
+    assert driven.ask("Still there?") == "You said: Still there?"
 
 
 def test_a_bug_outside_of_answers_opens_the_crash_box(

@@ -1,5 +1,6 @@
 """Answers of the engine's loop: stop, change, continue, fail, and go on."""
 
+import pytest
 from scripted_engine import Answer, ScriptedEngine
 from scripted_models import ScriptedModels, WorkerEngine
 from served import ask, served
@@ -26,7 +27,7 @@ from app.worker.requests import (
     StopAnswer,
 )
 from mlx_engine.values.conversation import GenerationFinished, Message, RoundFinished
-from mlx_engine.values.errors import NumericsError
+from mlx_engine.values.errors import NumericsError, OutOfMemory
 from mlx_engine.values.options import DraftOptions
 
 LONG = " ".join(["word"] * 3000)
@@ -168,6 +169,30 @@ def test_an_error_with_words_keeps_the_text_and_the_thread() -> None:
         assert room.text("answer") == half
         room.put(ask("Why?", message_id="again"))
         assert room.until_answered("again").text == "Well."
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OutOfMemory("Memory ran out while answering; the conversation is kept. Close others."),
+        RuntimeError("[metal::malloc] Unable to allocate 8589934592 bytes."),
+    ],
+)
+def test_full_memory_is_told_keeps_the_text_and_frees_every_chat(error: Exception) -> None:
+    half = "one two three four five six seven eight nine"
+    source = models(Answer("Fine."), Answer(half, error=error), Answer("Well."), Answer("Good."))
+    with served(source) as room:
+        room.put(LoadModel("m"), ask("Who?", "other", "first"), ask("Why?"))
+        failed = room.until_a(AnswerFailed)
+        assert isinstance(failed, AnswerFailed)
+        assert (failed.problem.kind, failed.problem.code) == ("known", "OutOfMemory")
+        assert "Memory ran out" in failed.problem.words
+        assert "kept" in failed.problem.words and "Close" in failed.problem.words
+        assert room.text("answer") == half
+        room.put(ask("Why?", message_id="again"), ask("Who?", "other", "second"))
+        assert room.until_answered("again").text == "Well."
+        assert room.until_answered("second").text == "Good."
+    assert len(engine_of(source).sessions) == 4
 
 
 def test_a_bug_is_reported_with_its_traceback_and_the_chat_starts_anew() -> None:
