@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
+from metal_kernels.stock import MLX, Stock
 from mlx_engine.cache.attention import KeysValues, Mask, RowsCache, causal_mask
 from mlx_engine.cache.contract import LayerSnapshot
 
@@ -40,9 +41,10 @@ class WindowCache(RowsCache):
     stay under those of window + STEP + SLACK rows and one block.
     """
 
-    def __init__(self, window: int) -> None:
+    def __init__(self, window: int, stock: Stock = MLX) -> None:
         super().__init__()
         self.window = window
+        self._stock = stock
         self.first = 0
         self._copy: KeysValues | None = None
 
@@ -111,7 +113,7 @@ class WindowCache(RowsCache):
         begin = self._begin()
         kept = self._kept(begin)
         # contiguous: a plain slice would keep the whole buffer alive
-        self._copy = KeysValues(*(mx.contiguous(rows) for rows in kept)) if kept else None
+        self._copy = KeysValues(*(self._stock.contiguous(rows) for rows in kept)) if kept else None
         return WindowSnapshot(self._length, begin, self._copy)
 
     def restore(self, snapshot: LayerSnapshot) -> None:

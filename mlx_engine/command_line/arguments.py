@@ -32,6 +32,7 @@ BENCH_EXAMPLES = """examples:
   headstart bench                                  the built-in model
   headstart bench model/ --quick --only drafting,acceptance
   headstart bench model/ --json | jq .drafting
+  headstart bench --dry-run model/config.json      launches, types, bytes: nothing is computed
 
 Drafted text is compared with plain text first: where they differ, nothing is timed.
 exit status: 0 when they agree, 1 when they do not
@@ -248,6 +249,11 @@ def _add_inspect(parser: argparse.ArgumentParser) -> None:
 
 def _add_bench(parser: argparse.ArgumentParser) -> None:
     _add_model(parser)
+    parser.add_argument(
+        "--dry-run",
+        metavar="CONFIG",
+        help="what a Mac would be asked for by the model of this config.json; computes nothing",
+    )
     parser.add_argument("--quick", action="store_true", help="less of everything")
     parser.add_argument(
         "--only",

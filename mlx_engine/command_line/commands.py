@@ -173,6 +173,8 @@ def bench(arguments: Namespace, outside: Outside) -> int:
     from mlx_engine.bench.report import Plan, quick_plan
     from mlx_engine.bench.run_bench import run_bench
 
+    if arguments.dry_run is not None:
+        return _dry_run(arguments, outside)
     screen = make_screen(outside.stdout, outside.stderr, plain=False)
     plan = quick_plan(arguments.only) if arguments.quick else Plan(arguments.only)
     try:
@@ -187,6 +189,22 @@ def bench(arguments: Namespace, outside: Outside) -> int:
     if arguments.json:
         print(report.as_json(), file=outside.stdout)
     return 0 if report.agreement.is_green else 1
+
+
+def _dry_run(arguments: Namespace, outside: Outside) -> int:
+    """Print a table of every way of storing the model, or with --json a line of each."""
+    from mlx_engine.bench.dry_run import FORMATS, dry_run, read_config, table_of
+
+    config = read_config(arguments.dry_run)
+    runs = [dry_run(config, form) for form in FORMATS]
+    if arguments.json:
+        for run in runs:
+            print(json.dumps(asdict(run)), file=outside.stdout)
+        return 0
+    console = make_screen(outside.stdout, outside.stderr, plain=False).answers
+    console.width = max(console.width, WIDEST)
+    console.print(table_of(runs))
+    return 0
 
 
 STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}

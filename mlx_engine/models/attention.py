@@ -141,6 +141,7 @@ class Attention:
         self._rotate = Rotation(spec.rope, part.kernels.stock) if spec.rope is not None else None
         sinks = part.vector("sinks", self.dtype) if spec.sinks else None
         self._attend = attend_of(part.kernels, spec, sinks)
+        self._stock = part.kernels.stock
 
     @property
     def dtype(self) -> mx.Dtype:
@@ -150,7 +151,7 @@ class Attention:
     def make_cache(self) -> LayerCache:
         """An empty one."""
         window = self._spec.window
-        return AttentionCache() if window is None else WindowCache(window)
+        return AttentionCache() if window is None else WindowCache(window, self._stock)
 
     def __call__(self, x: mx.array, cache: LayerCache, masks: Masks) -> mx.array:
         """Normed hidden states [1, T, H] -> [1, T, H]."""

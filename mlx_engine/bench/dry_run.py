@@ -1,0 +1,376 @@
+"""A model at its published sizes, as on a Mac, from its config alone; nothing is computed.
+
+Weights are arrays that nobody evaluates, stored as an MLX folder of four bits or a GGUF has them.
+A prompt is read, then follow a plain round, a round of three drafts, a further chunk of the prompt
+and the rows of the check of heads; what each would ask of the GPU is told: launches by kind, casts,
+copies, sorts, element types, the largest array in between, and matrices unpacked whole.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+from time import perf_counter
+from typing import Literal, NamedTuple
+
+import mlx.core as mx
+from rich.table import Table
+
+from metal_kernels.choice import Kernels, Work, chip_of
+from mlx_engine.bench.lazy_graph import CAST, COPIES, SORTS, Operations, StandIn, operations_of
+from mlx_engine.cache.attention import AttentionCache
+from mlx_engine.decoding.round import verify
+from mlx_engine.decoding.sequence import TokenSequence
+from mlx_engine.drafting.contract import NoDraft, Proposal, Rows
+from mlx_engine.drafting.mtp import HeadMemory, MtpDraft
+from mlx_engine.loading.arrays import cast_floats
+from mlx_engine.loading.find import read_json_object
+from mlx_engine.loading.gguf.header import GgufTensor, block_types
+from mlx_engine.loading.gguf.part import Placement, kept_in_blocks, parts_of
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.decoder import Decoder, build_decoder
+from mlx_engine.models.norm_shift import is_shifted
+from mlx_engine.models.registry import FAMILIES
+from mlx_engine.models.specs import Delta, Experts, ModelSpec, Shape
+from mlx_engine.models.weights import WeightTable
+from mlx_engine.sampling.sampler import Sampler
+from mlx_engine.values.errors import UnsupportedModel
+from mlx_engine.values.options import DraftOptions, SamplingOptions
+from mlx_engine.values.words import size_words
+
+Format = Literal["mlx-4bit", "Q4_K_M", "Q6_K"]
+FORMATS: tuple[Format, ...] = ("mlx-4bit", "Q4_K_M", "Q6_K")
+
+PROMPT = 4100
+"""Tokens read before: within a step of the caches' growth, so that a round does not grow them."""
+
+CHUNK, CHECKED, DEPTH = 512, 64, 3
+CHIP = chip_of("applegpu_g16s", "Apple M4 Max")
+_DTYPES = {
+    "U8": mx.uint8,
+    "U32": mx.uint32,
+    "F16": mx.float16,
+    "BF16": mx.bfloat16,
+    "F32": mx.float32,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One thing a model does.
+
+    launches: of the GPU, views not counted. kinds: the same by name. wide: products of float32 that
+    are not expected. largest: the largest array made, in words; largest_bytes: its size. unpacked:
+    matrices unpacked whole. build_ms: of Python, with the tracing.
+    """
+
+    launches: int
+    casts: int
+    copies: int
+    sorts: int
+    kinds: dict[str, int]
+    wide: tuple[str, ...]
+    largest: str
+    largest_bytes: int
+    unpacked: tuple[str, ...]
+    build_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """told_bytes: what a description says a token costs in the trunk's caches; cached_bytes: what
+    the graph writes. cache_bytes: of all caches after PROMPT tokens. hidden: the element type of
+    hidden states. phases: by name.
+    """
+
+    model_type: str
+    format: str
+    weight_bytes: int
+    hidden: str
+    told_bytes: int
+    cached_bytes: int
+    cache_bytes: int
+    phases: dict[str, Phase]
+
+
+def read_config(path: str | Path) -> Mapping[str, object]:
+    """Of a folder, or a config.json itself. Raises EngineError."""
+    place = Path(path)
+    return read_json_object(place / "config.json" if place.is_dir() else place)
+
+
+def table_of(runs: Sequence[DryRun]) -> Table:
+    """A row for each thing a model does in each format."""
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for header in ("format", "weights", "type", "a token's cache", "phase", "launches"):
+        table.add_column(header, justify="right" if header == "launches" else "left")
+    for header in ("casts", "copies", "sorts", "unpacked", "ms to build", "largest array"):
+        table.add_column(header, justify="left" if header == "largest array" else "right")
+    for run in runs:
+        cells = [run.format, size_words(run.weight_bytes), run.hidden, f"{run.cached_bytes:,} B"]
+        if run.cached_bytes != run.told_bytes:
+            cells[-1] += f", told {run.told_bytes:,}"
+        for name, phase in run.phases.items():
+            counts = (phase.launches, phase.casts, phase.copies, phase.sorts, len(phase.unpacked))
+            table.add_row(
+                *cells,
+                name,
+                *(f"{count:,}" for count in counts),
+                f"{phase.build_ms:.0f}",
+                f"{size_words(phase.largest_bytes)}: {phase.largest}",
+            )
+            cells = [""] * len(cells)
+    return table
+
+
+def dry_run(config: Mapping[str, object], form: Format, *, layers: int | None = None) -> DryRun:
+    """layers: fewer than the config has, for a quick look. Raises EngineError."""
+    fields = ConfigFields(config, "config.json")
+    kind = next((kind for kind in fields.model_types if kind in FAMILIES), None)
+    if kind is None:
+        raise UnsupportedModel(
+            f"{', '.join(fields.model_types)}: a dry run is for families on our own layers."
+        )
+    family = FAMILIES[kind](kind)
+    spec = family.read(fields)
+    few = spec if layers is None else replace(spec, blocks=spec.blocks[:layers])
+    return _DryRun(few, form, kind, is_shifted_family=family.norms != "w").report()
+
+
+class _Model(NamedTuple):
+    """Built of inputs of a graph, after PROMPT tokens."""
+
+    decoder: Decoder
+    sequence: TokenSequence
+
+
+class _DryRun:
+    def __init__(
+        self, spec: ModelSpec, form: Format, model_type: str, *, is_shifted_family: bool
+    ) -> None:
+        self._spec, self._form, self._model_type = spec, form, model_type
+        self._stand_in = StandIn()
+        self._kernels = Kernels(self._stand_in, chip=CHIP, stock=self._stand_in)
+        every = len(spec.blocks) + (len(spec.heads.blocks) if spec.heads else 0)
+        present = [f"layers.{n}.{name}" for n in range(every) for name in _PRESENT]
+        stored = _Weights(spec, form, self._kernels, is_shifted_family=is_shifted_family)
+        self._trunk = stored.arrays(spec.tensors(present))
+        self._heads = stored.arrays(spec.head_tensors(present))
+        self._hidden, self._cached, self._cache_bytes = "", 0, 0
+
+    def report(self) -> DryRun:
+        phases = {
+            "plain round": self._phase(self._round),
+            "chunk": self._phase(self._chunk),
+            "scored rows": self._phase(self._scored),
+        }
+        if self._heads:
+            phases["drafted round"] = self._phase(lambda model: self._round(model, DEPTH))
+        arrays = (*self._trunk.values(), *self._heads.values())
+        return DryRun(
+            model_type=self._model_type,
+            format=self._form,
+            weight_bytes=sum(array.nbytes for array in arrays),
+            hidden=self._hidden,
+            told_bytes=self._spec.cache.values * 2,
+            cached_bytes=self._cached,
+            cache_bytes=self._cache_bytes,
+            phases=phases,
+        )
+
+    def _phase(self, do: Callable[[_Model], Sequence[mx.array]]) -> Phase:
+        """What `do` adds to reading a prompt."""
+        arrays, taken_ms, unpacked = [*self._trunk.values(), *self._heads.values()], 0.0, [0]
+
+        def before(*given: mx.array) -> Sequence[mx.array]:
+            return self._after_prompt(given)[1]
+
+        def after(*given: mx.array) -> Sequence[mx.array]:
+            nonlocal taken_ms
+            model, outputs = self._after_prompt(given)
+            unpacked[0] = len(self._stand_in.unpacked)
+            started = perf_counter()
+            made = do(model)
+            taken_ms = 1000 * (perf_counter() - started)
+            return (*outputs, *made)
+
+        first = operations_of(before, arrays, self._stand_in)
+        new = operations_of(after, arrays, self._stand_in).less(first)
+        whole = [made for made in self._stand_in.unpacked[unpacked[0] :] if made.is_matrix]
+        node, largest = new.largest
+        return Phase(
+            launches=new.total(),
+            casts=new.labelled(CAST),
+            copies=new.labelled(*COPIES),
+            sorts=new.labelled(*SORTS),
+            kinds=new.kinds,
+            wide=self._wide(new),
+            largest=f"{node.label} {largest.words}",
+            largest_bytes=largest.nbytes,
+            unpacked=tuple(made.words for made in whole),
+            build_ms=taken_ms,
+        )
+
+    def _after_prompt(self, given: Sequence[mx.array]) -> tuple[_Model, list[mx.array]]:
+        trunk = dict(zip(self._trunk, given, strict=False))
+        heads = dict(zip(self._heads, given[len(trunk) :], strict=True))
+        tables = [
+            WeightTable(
+                cast_floats(part, metal=True), "config.json", kernels=self._kernels, metal=True
+            )
+            for part in (trunk, heads)
+        ]
+        decoder = build_decoder(self._spec, tables[0], tables[1] if heads else None)
+        every = (decoder, *decoder.later_heads)
+        source = MtpDraft(every, DraftOptions(depth=DEPTH)) if heads else NoDraft()
+        sequence = TokenSequence(decoder, source)
+        tokens = [0] * PROMPT
+        hidden = decoder.forward(mx.array([tokens]), sequence.caches)
+        sequence.caches.keep(PROMPT)
+        last = [0] * (DEPTH + 1)  # as if a draft had been accepted: rows that the heads read next
+        source.observe(mx.array(last), hidden[:, -len(last) :])
+        self._hidden = str(hidden.dtype).removeprefix("mlx.core.")
+        shown = [cache for cache in sequence.caches.layers if isinstance(cache, AttentionCache)]
+        self._cached = sum(part.nbytes for cache in shown for part in cache.shown()) // PROMPT
+        self._cache_bytes = sequence.caches.nbytes
+        ready = (array for table in tables for array in table.handed_out)
+        return _Model(decoder, sequence), [hidden, *sequence.caches.arrays(), *ready]
+
+    def _round(self, model: _Model, depth: int = 0) -> Sequence[mx.array]:
+        """Of a greedy answer, whose tokens a kernel may choose without logits."""
+        sequence = model.sequence
+        sampler = Sampler(SamplingOptions(temperature=0), model.decoder.vocabulary, 1)
+        wanted = Proposal(depth, 0, PROMPT)
+        draft = sequence.source.propose(wanted, sampler)
+        verified = verify(sequence, wanted, draft.tokens, sampler)
+        sequence.caches.keep(depth + 1)
+        outputs = [draft.tokens, verified.picked, verified.finite, verified.hidden]
+        return [*outputs, *sequence.caches.arrays(), *sequence.source.arrays()]
+
+    def _chunk(self, model: _Model) -> Sequence[mx.array]:
+        """Of a prompt, by trunk and heads."""
+        decoder, caches = model.decoder, model.sequence.caches
+        tokens = mx.zeros((1, CHUNK), mx.int32)
+        hidden = decoder.forward(tokens, caches)
+        caches.keep(CHUNK)
+        made = [hidden, *caches.arrays()]
+        for head in (decoder, *decoder.later_heads) if self._heads else ():
+            memory = HeadMemory(head)
+            memory.waiting.append(Rows(tokens[0], hidden))
+            memory.read()
+            made += memory.caches.arrays()
+        return made
+
+    def _scored(self, model: _Model) -> Sequence[mx.array]:
+        """Logits of so many rows as the check of heads reads, of trunk and first head."""
+        decoder = model.decoder
+        hidden = mx.zeros((1, CHECKED, decoder.hidden_size), self._dtype)
+        made = [decoder.logits(hidden)]
+        return [*made, decoder.mtp_logits(hidden)] if self._heads else made
+
+    @property
+    def _dtype(self) -> mx.Dtype:
+        return {"float16": mx.float16, "bfloat16": mx.bfloat16}.get(self._hidden, mx.float32)
+
+    def _wide(self, found: Operations) -> tuple[str, ...]:
+        """Products of float32 but those of routers and logits."""
+        counts = {
+            block.feed.count for block in self._spec.blocks if isinstance(block.feed, Experts)
+        }
+        expected = {self._spec.vocabulary, *counts}
+        wide = Counter[str]()
+        for node, count in found.items():
+            made = node.outputs[0]
+            if (
+                node.label in _PRODUCTS
+                and made.dtype == mx.float32
+                and made.shape[-1] not in expected
+            ):
+                wide[f"{node.label} {made.words}"] += count
+        return tuple(f"{count} x {words}" for words, count in wide.items())
+
+
+_PRODUCTS = ("Matmul", "AddMM", "QuantizedMatmul", "GatherQMM", "GatherMM", "attention")
+_PRESENT = ("self_attn.embed_q.weight", "join.weight")
+"""Names that say which form of a tensor is there, and that a head is."""
+
+
+class _Weights:
+    """Arrays of zeros that nobody computes, stored as files of one kind do."""
+
+    def __init__(
+        self, spec: ModelSpec, form: Format, kernels: Kernels, *, is_shifted_family: bool
+    ) -> None:
+        self._spec, self._form, self._kernels = spec, form, kernels
+        self._types = {kind.name: kind for kind in block_types().values()}
+        self._is_shifted = is_shifted_family
+
+    def arrays(self, shapes: Mapping[str, Shape]) -> dict[str, mx.array]:
+        """As loading hands them to a table."""
+        make = self._folder if self._form == "mlx-4bit" else self._gguf
+        return {key: array for name, shape in shapes.items() for key, array in make(name, shape)}
+
+    def _folder(self, name: str, shape: Shape) -> Iterator[tuple[str, mx.array]]:
+        """Matrices of 4 bits in groups of 64, the rest in bfloat16."""
+        *lead, inputs = shape
+        if not _is_matrix(name, shape) or name.endswith(_ROUTERS) or inputs % 64:
+            is_wide = name.endswith(_FLOAT32) or (self._is_shifted and is_shifted(name))
+            dtype = mx.float32 if is_wide else mx.bfloat16
+            yield name, mx.zeros(shape, dtype)
+            return
+        base = name.removesuffix(".weight")
+        yield name, mx.zeros((*lead, inputs // 8), mx.uint32)
+        for part in ("scales", "biases"):
+            yield f"{base}.{part}", mx.zeros((*lead, inputs // 64), mx.bfloat16)
+
+    def _gguf(self, name: str, shape: Shape) -> Iterator[tuple[str, mx.array]]:
+        """As llama.cpp's quantisation of that name mixes types."""
+        kind = self._types[self._type_of(name, shape)]
+        heads, place = self._reordered(name), Placement(name)
+        if heads:
+            place = replace(place, column_heads=tuple(range(heads)))
+        nbytes = prod(shape) // kind.elements * kind.nbytes
+        stored = GgufTensor(name, kind, shape, nbytes, Path("model.gguf"), 0)
+        parts = {part.name: part for part in parts_of(stored, place, None)}
+
+        def is_read(form: str, outputs: int, inputs: int) -> bool:
+            return 1 in self._kernels.rows("products", Work(form.lower(), outputs, inputs))
+
+        for key, part in kept_in_blocks(parts, is_read).items():
+            yield key, mx.zeros(part.shape, _DTYPES[part.dtype])
+
+    def _reordered(self, name: str) -> int:
+        """Heads whose columns a GGUF of Qwen3.5 has in another order."""
+        mixers = (block.mixer for block in self._spec.blocks)
+        delta = next((mixer for mixer in mixers if isinstance(mixer, Delta)), None)
+        if delta is None or not name.endswith("linear_attn.out_proj.weight"):
+            return 0
+        return delta.value_heads if delta.value_heads > delta.key_heads else 0
+
+    def _type_of(self, name: str, shape: Shape) -> str:
+        if not _is_matrix(name, shape) or name.endswith(_ROUTERS):
+            return "F32"
+        wanted = "Q6_K"
+        if self._form == "Q4_K_M" and not self._has_more_bits(name):
+            wanted = "Q4_K"
+        short = {"Q6_K": "Q8_0", "Q4_K": "Q5_0"}
+        return short[wanted] if shape[-1] % 256 else wanted
+
+    def _has_more_bits(self, name: str) -> bool:
+        """By llama.cpp's llama-quant.cpp: the output, and values and the last product in some."""
+        if name == "lm_head.weight" or (name == "embed_tokens.weight" and self._spec.tied):
+            return True
+        if not name.endswith(("v_proj.weight", "down_proj.weight")):
+            return False
+        count, layer = len(self._spec.blocks), int(name.split(".")[1])
+        eighth = count // 8
+        return layer < eighth or layer >= 7 * eighth or (layer - eighth) % 3 == 2
+
+
+_ROUTERS = ("mlp.gate.weight", "shared_expert_gate.weight")
+_FLOAT32 = ("A_log", "e_score_correction_bias")
+
+
+def _is_matrix(name: str, shape: Shape) -> bool:
+    return name.endswith(".weight") and len(shape) > 1 and "conv1d" not in name

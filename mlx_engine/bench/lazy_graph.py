@@ -1,0 +1,237 @@
+"""What MLX would be asked for, without asking: the operations of a lazy graph, as on a Mac.
+
+`mx.export_function` tells every primitive of a graph with shapes and element types and computes
+nothing; it refuses to evaluate while it traces. MLX merges operations that are alike there, so a
+cast that is made twice of one array counts once. What is one launch on a GPU and many operations
+written out on a CPU (our kernels, MLX's fused operations) stands in the graph as one node.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, NamedTuple
+
+import mlx.core as mx
+
+from metal_kernels.kernel import Call, Source
+from metal_kernels.stock import MLX
+from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, block_values
+
+_FREE = {
+    *("AsStrided", "Broadcast", "Copy", "ExpandDims", "Flatten", "Full", "Reshape", "Slice"),
+    *("Split", "Squeeze", "StopGradient", "Transpose", "Unflatten", "View"),
+}
+"""Views, and zeros that stand for what a stand-in makes."""
+
+_IN_PLACE = {"SliceUpdate", "DynamicSliceUpdate"}
+"""Written to a buffer that nobody else holds."""
+
+CAST, COPIES = "AsType", ("contiguous", "Concatenate")
+SORTS = ("ArgSort", "ArgPartition", "Sort", "Partition")
+UNPACK = "dequantise"
+
+_MATRIX = 2**22
+"""Elements from which on something unpacked is no longer some rows of an embedding."""
+
+
+class Array(NamedTuple):
+    """Shape and element type."""
+
+    shape: tuple[int, ...]
+    dtype: mx.Dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Of its elements."""
+        return prod(self.shape) * self.dtype.size
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether it is more than some rows of one."""
+        return prod(self.shape) >= _MATRIX
+
+    @property
+    def words(self) -> str:
+        """For a table: "[4, 128] float32"."""
+        return f"{list(self.shape)} {str(self.dtype).removeprefix('mlx.core.')}"
+
+
+class Node(NamedTuple):
+    """One operation: MLX's name of a primitive, a kernel's, or of a fused operation."""
+
+    label: str
+    inputs: tuple[Array, ...]
+    outputs: tuple[Array, ...]
+
+
+class Operations(Counter[Node]):
+    """Nodes that cost a launch, and how often each occurs."""
+
+    @property
+    def launches(self) -> int:
+        """All of them."""
+        return self.total()
+
+    def labelled(self, *labels: str) -> int:
+        """Those of these names."""
+        return sum(count for node, count in self.items() if node.label in labels)
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """By name, the most frequent first."""
+        counts: Counter[str] = Counter()
+        for node, count in self.items():
+            counts[node.label] += count
+        return dict(counts.most_common())
+
+    @property
+    def largest(self) -> tuple[Node, Array]:
+        """The largest array that is made anew, and what makes it."""
+        made = ((node, out) for node in self for out in node.outputs if node.label not in _IN_PLACE)
+        return max(made, key=lambda pair: pair[1].nbytes)
+
+    def less(self, before: "Operations") -> "Operations":
+        """What is new since `before`."""
+        return Operations(self - before)
+
+
+@dataclass
+class StandIn:
+    """A launcher, and MLX's fused operations, whose calls are one node each.
+
+    unpacked: matrices unpacked so far, in the order of calls.
+    """
+
+    unpacked: list[Array] = field(default_factory=list)
+    _labels: list[str] = field(default_factory=list)
+
+    def run(self, source: Source, call: Call) -> tuple[mx.array, ...]:
+        """A kernel's call as one node."""
+        made = [Array(output.shape, output.dtype) for output in call.outputs]
+        return self._node(source.name, made, call.inputs)
+
+    def rms_norm(self, x: mx.array, weight: mx.array | None, eps: float) -> mx.array:
+        """As MLX does: both in the wider type."""
+        del eps
+        if weight is None:
+            return self._like("rms_norm", x, x)
+        wide = mx.result_type(x, weight)
+        return self._like("rms_norm", x.astype(wide), weight.astype(wide))
+
+    def rope(
+        self,
+        x: mx.array,
+        width: int,
+        *,
+        interleaved: bool,
+        base: float | None,
+        offset: int,
+        periods: mx.array | None,
+    ) -> mx.array:
+        """One launch, and a copy first where only a part of a head is rotated."""
+        del interleaved, base, offset
+        whole = x if width == x.shape[-1] else self.contiguous(x)
+        return self._like("rope", whole, *([] if periods is None else [periods]))
+
+    def attention(
+        self,
+        queries: mx.array,
+        keys: mx.array,
+        values: mx.array,
+        *,
+        scale: float,
+        mask: mx.array | str | None,
+        sinks: mx.array | None = None,
+    ) -> mx.array:
+        """One launch where Metal has a kernel it judges fast, else written out as there."""
+        if not is_fused(Array(queries.shape, queries.dtype), keys.shape, values.shape[-1]):
+            return MLX.attention(queries, keys, values, scale=scale, mask=mask, sinks=sinks)
+        extra = [array for array in (mask, sinks) if isinstance(array, mx.array)]
+        made = Array((*queries.shape[:-1], values.shape[-1]), queries.dtype)
+        return self._node("attention", [made], [queries, keys, values, *extra])[0]
+
+    def delta_rule(
+        self,
+        queries: mx.array,
+        keys: mx.array,
+        values: mx.array,
+        decay: mx.array,
+        beta: mx.array,
+        state: mx.array,
+    ) -> tuple[mx.array, mx.array]:
+        """One launch."""
+        made = [Array(values.shape, queries.dtype), Array(state.shape, state.dtype)]
+        inputs = [queries, keys, values, decay, beta, state]
+        outputs, after = self._node("delta_rule", made, inputs)
+        return outputs, after
+
+    def contiguous(self, x: mx.array) -> mx.array:
+        """Taken to copy."""
+        return self._like("contiguous", x)
+
+    def dequantise(
+        self, parts: tuple[mx.array, ...], group_size: int, bits: int, mode: str, dtype: mx.Dtype
+    ) -> mx.array:
+        """One launch."""
+        del group_size
+        *lead, width = parts[0].shape
+        inputs = block_values(mode, width) if mode in BLOCK_FORMS else width * 32 // bits
+        made = Array((*lead, inputs), dtype)
+        self.unpacked.append(made)
+        return self._node(UNPACK, [made], parts)[0]
+
+    def _like(self, label: str, *inputs: mx.array) -> mx.array:
+        return self._node(label, [Array(inputs[0].shape, inputs[0].dtype)], inputs)[0]
+
+    def _node(
+        self, label: str, outputs: Sequence[Array], inputs: Sequence[mx.array]
+    ) -> tuple[mx.array, ...]:
+        """The label travels as a number beside the inputs."""
+        if label not in self._labels:
+            self._labels.append(label)
+        blank = [mx.zeros(made.shape, made.dtype) for made in outputs]
+        number = mx.array(self._labels.index(label), dtype=mx.int64)
+        return tuple(mx.depends(blank, [*inputs, number]))
+
+    def label_of(self, number: int) -> str:
+        """What `_node` gave this number."""
+        return self._labels[number]
+
+
+def is_fused(queries: Array, keys: tuple[int, ...], value_size: int) -> bool:
+    """Whether MLX 0.32 attends in one launch on Metal, or by products with all scores between.
+
+    By its scaled_dot_product_attention.cpp, for GPUs without neural accelerators.
+    """
+    _, heads, rows, size = queries.shape
+    if rows <= 8:
+        takes = size == value_size and size in (64, 96, 128, 256)
+        takes = takes or (size, value_size) == (192, 128)
+        return takes and rows <= keys[2] and rows * (heads // keys[1]) <= 32
+    return size == value_size and size in (64, 72, 80, 96, 128)
+
+
+def operations_of(
+    build: Callable[..., Sequence[mx.array]], inputs: Sequence[mx.array], stand_in: StandIn
+) -> Operations:
+    """Of everything between the inputs, which are never computed, and what `build` makes of them.
+
+    ValueError where `build` evaluates something.
+    """
+    rows: list[dict[str, Any]] = []
+    mx.export_function(rows.append, lambda *given: list(build(*given)), *inputs)
+    constants = {name: made for row in rows for name, made in row.get("constants", ())}
+    found = Operations()
+    for row in rows:
+        label, taken = row.get("name"), row.get("inputs", ())
+        if row["type"] != "primitive" or label in _FREE:
+            continue
+        if label == "Depends":
+            label, taken = stand_in.label_of(int(constants[taken[-1][0]].item())), taken[:-1]
+        found[Node(str(label), _arrays(taken), _arrays(row["outputs"]))] += 1
+    return found
+
+
+def _arrays(told: Sequence[tuple[str, tuple[int, ...], mx.Dtype]]) -> tuple[Array, ...]:
+    return tuple(Array(shape, dtype) for _, shape, dtype in told)
