@@ -42,7 +42,7 @@ class Decoder:
             DecoderBlock(block, part.below(f"layers.{number}"), spec)
             for number, block in enumerate(spec.blocks)
         ]
-        dtype = matrix.dtype if matrix.mode == "dense" else self._blocks[0].dtype
+        dtype = min((block.dtype for block in self._blocks), key=lambda one: one.size)
         stock = trunk.kernels.stock
         self._rows = Embedding(matrix, dtype, stock=stock)
         self._embedding = Embedding(matrix, dtype, spec.embed_scale, stock)

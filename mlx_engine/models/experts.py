@@ -43,7 +43,7 @@ class ExpertLinear:
     def __call__(self, x: mx.array, chosen: mx.array, *, in_order: bool) -> mx.array:
         """Multiply; in_order: `chosen` never decreases."""
         made = self._product(x, chosen, in_order=in_order)
-        return made if self.biases is None else made + self.biases[chosen]
+        return made if self.biases is None else made + self.biases[chosen].astype(x.dtype)
 
     def _product(self, x: mx.array, chosen: mx.array, *, in_order: bool) -> mx.array:
         if self.few_rows is not None and len(x) in self.few_rows.counts:
@@ -66,7 +66,7 @@ class ExpertLinear:
                 mode=stack.mode,
                 sorted_indices=in_order,
             )
-        return made.squeeze(-2)
+        return made.squeeze(-2).astype(x.dtype)
 
 
 class Choice(NamedTuple):
@@ -129,14 +129,18 @@ class ExpertFeedForward:
     def read(part: Part, spec: specs.Experts) -> "ExpertFeedForward":
         """{gate,switch_mlp,shared_expert,shared_expert_gate} of a part."""
         stacks, shared = part.below("switch_mlp"), part.below("shared_expert")
+        router, down = Router(spec, part), ExpertLinear.read(stacks, "down_proj")
+        dtype = down.matrices.dtype  # GGUF files have the shared expert's gate in float32
         return ExpertFeedForward(
-            router=Router(spec, part),
+            router=router,
             gate=ExpertLinear.read(stacks, "gate_proj"),
             up=ExpertLinear.read(stacks, "up_proj"),
-            down=ExpertLinear.read(stacks, "down_proj"),
+            down=down,
             join=gate_of(spec.feed),
             shared=GatedFeedForward.read(shared, spec.shared) if spec.shared else None,
-            shared_gate=Linear.read(part, "shared_expert_gate") if spec.shared_gate else None,
+            shared_gate=Linear.read(part, "shared_expert_gate", dtype)
+            if spec.shared_gate
+            else None,
         )
 
     def __call__(self, x: mx.array) -> mx.array:

@@ -18,6 +18,8 @@ from mlx_engine.models.weights import Part
 class Linear:
     """x [..., K] -> [..., N] by a matrix in whatever form the file has it, and a bias.
 
+    The result has x's element type, so that a matrix of floats among packed ones (GGUF files have
+    routers and gates so) does not make all that follows float32.
     few_rows: the kernel for passes of few rows, None for stock MLX throughout. adding: the one for
     product and bias together.
     """
@@ -56,6 +58,9 @@ class Linear:
     def _product(self, x: mx.array) -> mx.array:
         if self.few_rows is not None and self.few_rows.takes(x):
             return self.few_rows.product(x)
+        return self._stock_product(x).astype(x.dtype)
+
+    def _stock_product(self, x: mx.array) -> mx.array:
         matrix = self.matrix
         if matrix.mode == "dense":
             return x @ matrix.weight.T
@@ -107,7 +112,10 @@ class Embedding:
     def __call__(self, tokens: mx.array) -> mx.array:
         """Look up."""
         rows = rows_of(self.matrix, tokens)
-        values = rows.weight if rows.mode == "dense" else values_of(rows, self.dtype, self.stock)
+        is_dense = rows.mode == "dense"
+        values = (
+            rows.weight.astype(self.dtype) if is_dense else values_of(rows, self.dtype, self.stock)
+        )
         return values if self.scale == 1.0 else values * self.scale
 
 
