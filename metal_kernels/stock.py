@@ -4,11 +4,15 @@ Layers call them through here, so that a dry run (mlx_engine/bench/dry_run.py) c
 a graph in the place of each and see on any machine what a Mac would be asked for.
 """
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, cast
 
 import mlx.core as mx
 
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
+
+Elementwise = Callable[..., mx.array]
+"""Of arrays of one shape, or that are broadcast to one; each element follows from its own."""
 
 
 class Stock(Protocol):
@@ -60,9 +64,15 @@ class Stock(Protocol):
     ) -> mx.array:
         """The numbers of packed rows: weight, scales, biases; or of a GGUF's blocks, by mode."""
 
+    def elementwise(self, formula: Elementwise) -> Elementwise:
+        """The same in one launch, for any number of rows."""
+
 
 class MlxStock:
     """MLX itself."""
+
+    def __init__(self) -> None:
+        self._compiled: dict[Elementwise, Elementwise] = {}
 
     def rms_norm(self, x: mx.array, weight: mx.array | None, eps: float) -> mx.array:
         """By mx.fast."""
@@ -137,6 +147,14 @@ class MlxStock:
             mode=mode,
             dtype=dtype,
         )
+
+    def elementwise(self, formula: Elementwise) -> Elementwise:
+        """Compiled for a GPU, once for all layers; a CPU takes seconds to compile one."""
+        if not mx.metal.is_available():
+            return formula
+        if formula not in self._compiled:
+            self._compiled[formula] = cast(Elementwise, mx.compile(formula, shapeless=True))
+        return self._compiled[formula]
 
 
 MLX = MlxStock()

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import mlx.core as mx
 
 from metal_kernels.kernel import Call, Source
-from metal_kernels.stock import MLX
+from metal_kernels.stock import MLX, Elementwise
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, block_values
 
 _FREE = {
@@ -180,6 +180,15 @@ class StandIn:
         made = Array((*lead, inputs), dtype)
         self.unpacked.append(made)
         return self._node(UNPACK, [made], parts)[0]
+
+    def elementwise(self, formula: Elementwise) -> Elementwise:
+        """One launch."""
+
+        def run(*inputs: mx.array) -> mx.array:
+            made = formula(*inputs)  # of which only shape and type are used
+            return self._node("elementwise", [Array(made.shape, made.dtype)], inputs)[0]
+
+        return run
 
     def _like(self, label: str, *inputs: mx.array) -> mx.array:
         return self._node(label, [Array(inputs[0].shape, inputs[0].dtype)], inputs)[0]

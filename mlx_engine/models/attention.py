@@ -182,7 +182,7 @@ class Attention:
         if self._gate is not None:
             gate = self._gate(x)[..., None]
         if gate is not None:
-            attended = attended * mx.sigmoid(gate)
+            attended = self._stock.elementwise(_gated)(attended, gate)
         return attended.reshape(1, rows, spec.heads * spec.value_dim)
 
     def _by_head(self, x: mx.array, heads: int, norm: Norm | None) -> mx.array:
@@ -193,3 +193,7 @@ class Attention:
         if norm is not None and self._spec.qk_norm == "head":
             apart = norm(apart)
         return apart.transpose(0, 2, 1, 3)
+
+
+def _gated(attended: mx.array, gate: mx.array) -> mx.array:
+    return attended * mx.sigmoid(gate)

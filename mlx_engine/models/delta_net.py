@@ -72,12 +72,11 @@ class DeltaNet:
     def _recurred(self, x: mx.array, cache: LayerCache) -> mx.array:
         """[1, T, H] -> what the output projection takes."""
         assert isinstance(cache, RecurrentCache)
-        gate = silu(self._in_gate(x).astype(mx.float32))
+        gate = self._in_gate(x)
         projected = Projected(self._in_qkv(x), self._in_decay(x), self._in_beta(x))
         queries, steps, convolved = self._inputs(projected, cache.window)
         outputs = self._head_norm(cache.run(queries, steps, convolved))
-        gated = outputs.reshape(gate.shape) * gate
-        return gated.astype(x.dtype)
+        return self._stock.elementwise(_through_gate)(outputs.reshape(gate.shape), gate)
 
 
 class RecurrentInputs(NamedTuple):
@@ -167,3 +166,8 @@ def recurrent_inputs(kernels: Kernels, fixed: Fixed) -> MakeInputs:
     if served is None:
         return stock
     return FewRowInputs(fixed, served, mx.array([0], dtype=mx.int32), stock)
+
+
+def _through_gate(outputs: mx.array, gate: mx.array) -> mx.array:
+    """Float32 times silu of what decides the result's type."""
+    return (outputs * silu(gate.astype(mx.float32))).astype(gate.dtype)

@@ -6,11 +6,14 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from metal_kernels.choice import Kernels
+from metal_kernels.stock import Stock
 from mlx_engine.models import specs
 from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.layers import Gate, GatedFeedForward, Linear, gate_of
 from mlx_engine.models.matrix import Matrix
 from mlx_engine.models.weights import Part
+
+_STACKS = ("gate", "up", "down")
 
 SORTED_FROM_ROWS = 32
 """Rows from which on they are sorted by expert, so that a GPU reads every expert once."""
@@ -124,19 +127,22 @@ class ExpertFeedForward:
     join: Gate
     shared: GatedFeedForward | None
     shared_gate: Linear | None
+    stock: Stock
 
     @staticmethod
     def read(part: Part, spec: specs.Experts) -> "ExpertFeedForward":
         """{gate,switch_mlp,shared_expert,shared_expert_gate} of a part."""
         stacks, shared = part.below("switch_mlp"), part.below("shared_expert")
-        router, down = Router(spec, part), ExpertLinear.read(stacks, "down_proj")
+        router = Router(spec, part)
+        gate, up, down = (ExpertLinear.read(stacks, f"{name}_proj") for name in _STACKS)
         dtype = down.matrices.dtype  # GGUF files have the shared expert's gate in float32
         return ExpertFeedForward(
             router=router,
-            gate=ExpertLinear.read(stacks, "gate_proj"),
-            up=ExpertLinear.read(stacks, "up_proj"),
+            gate=gate,
+            up=up,
             down=down,
-            join=gate_of(spec.feed),
+            join=gate_of(spec.feed, part.kernels.stock),
+            stock=part.kernels.stock,
             shared=GatedFeedForward.read(shared, spec.shared) if spec.shared else None,
             shared_gate=Linear.read(part, "shared_expert_gate", dtype)
             if spec.shared_gate
@@ -148,13 +154,15 @@ class ExpertFeedForward:
         rows = x.reshape(-1, x.shape[-1])
         choice = self.router(rows)
         asked = self._ask_sorted if len(rows) >= SORTED_FROM_ROWS else self._ask
-        answers = asked(rows, choice.experts) * choice.weights[..., None].astype(x.dtype)
-        made = answers.sum(axis=-2)
+        answers = asked(rows, choice.experts)
+        made = self.stock.elementwise(_weighted)(answers, choice.weights).sum(axis=-2)
         if self.shared is not None:
             shared = self.shared(rows)
-            if self.shared_gate is not None:
-                shared = mx.sigmoid(self.shared_gate(rows)) * shared
-            made = made + shared
+            if self.shared_gate is None:
+                made = made + shared
+            else:
+                gate = self.shared_gate(rows)
+                made = self.stock.elementwise(_with_shared)(made, gate, shared)
         return made.reshape(x.shape)
 
     def onto(self, residual: mx.array, x: mx.array) -> mx.array:
@@ -177,3 +185,13 @@ class ExpertFeedForward:
         gate = self.gate(x, chosen, in_order=in_order)
         inner = self.join(gate, self.up(x, chosen, in_order=in_order))
         return self.down(inner, chosen, in_order=in_order)
+
+
+def _weighted(answers: mx.array, weights: mx.array) -> mx.array:
+    """[R, n, H] times [R, n], rounded to the answers' type first."""
+    return answers * weights[..., None].astype(answers.dtype)
+
+
+def _with_shared(made: mx.array, gate: mx.array, shared: mx.array) -> mx.array:
+    """[R, H], the second [R, 1]."""
+    return made + mx.sigmoid(gate) * shared

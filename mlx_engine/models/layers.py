@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import mlx.core as mx
 
@@ -10,7 +11,7 @@ from metal_kernels.choice import Kernels
 from metal_kernels.stock import MLX, Stock
 from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.matrix import Matrix, rows_of, values_of
-from mlx_engine.models.specs import FeedForward, Rope
+from mlx_engine.models.specs import Activation, FeedForward, Rope
 from mlx_engine.models.weights import Part
 
 
@@ -218,13 +219,14 @@ class GateUp:
 
     both: Linear
     few_rows: FewRows | None
+    join: Gate
 
     def __call__(self, x: mx.array) -> mx.array:
         """[..., K] -> [..., N]."""
         if self.few_rows is not None and self.few_rows.takes(x):
             return self.few_rows.gate_up(x)
         gate, up = mx.split(self.both(x), 2, axis=-1)
-        return silu(gate) * up
+        return self.join(gate, up)
 
 
 def _read_gated(part: Part, spec: FeedForward) -> GateAndUp | GateUp:
@@ -233,17 +235,22 @@ def _read_gated(part: Part, spec: FeedForward) -> GateAndUp | GateUp:
         joined = part.joined(("gate_proj", "up_proj"))
         if joined is not None:
             few_rows = FewRows.of(joined, part.kernels, "gate-up")
-            return GateUp(Linear.of(joined, part.kernels), few_rows)
+            join = gate_of(spec, part.kernels.stock)
+            return GateUp(Linear.of(joined, part.kernels), few_rows, join)
     gate, up = Linear.read(part, "gate_proj"), Linear.read(part, "up_proj")
-    return GateAndUp(gate, up, gate_of(spec))
+    return GateAndUp(gate, up, gate_of(spec, part.kernels.stock))
 
 
-def gate_of(spec: FeedForward) -> Gate:
+def gate_of(spec: FeedForward, stock: Stock) -> Gate:
     """The description's f(gate, up)."""
-    limit = spec.limit
-    if spec.activation == "oai":
+    return stock.elementwise(_gate(spec.activation, spec.limit))
+
+
+@cache
+def _gate(activation: Activation, limit: float) -> Gate:
+    if activation == "oai":
         return lambda gate, up: _oai(gate, up, limit)
-    activate = silu if spec.activation == "silu" else gelu_tanh
+    activate = silu if activation == "silu" else gelu_tanh
     if not limit:
         return lambda gate, up: activate(gate) * up
     return lambda gate, up: mx.minimum(activate(gate), limit) * mx.clip(up, -limit, limit)
