@@ -13,85 +13,45 @@ from markdown_it.token import Token
 
 from app.window.transcript.latex import latex_html
 
-OPENERS = {"\\(": ("\\)", "math_inline"), "\\[": ("\\]", "math_display")}
+INLINE_MATHS = re.compile(
+    r"\$\$(?P<a>.+?)\$\$|\\\[(?P<b>.+?)\\\]|\\\((.+?)\\\)|\$(?!\s)((?:\\.|[^\\$])+?)(?<!\s)\$(?!\d)",
+    re.DOTALL,
+)
+"""Of its own line in `a` and `b`. Pandoc's rule for $: no space inside either, no digit after."""
 
-
-def with_maths(markdown: MarkdownIt) -> MarkdownIt:
-    """Add the rules; they make tokens math_inline and math_display with the LaTeX as content."""
-    markdown.inline.ruler.before("escape", "maths", _inline_maths)
-    markdown.block.ruler.before(
-        "fence", "maths", _block_maths, {"alt": ["paragraph", "reference", "blockquote", "list"]}
-    )
-    return markdown
+BLOCK_MATHS = re.compile(
+    r"\s*(?:\$\$((?:(?!\$\$|\n\s*\n).)+)\$\$|\\\[((?:(?!\\\]|\n\s*\n).)+)\\\])[ \t]*(?:\n|$)",
+    re.DOTALL,
+)
 
 
 def _inline_maths(state: StateInline, silent: bool) -> bool:
-    source, start = state.src, state.pos
-    if source.startswith("$$", start):
-        return _push(state, silent, start + 2, "$$", "math_display")
-    if source[start] == "$":
-        return _dollars(state, silent)
-    closer = OPENERS.get(source[start : start + 2])
-    return closer is not None and _push(state, silent, start + 2, *closer)
-
-
-def _dollars(state: StateInline, silent: bool) -> bool:
-    """Pandoc: no space inside either $, and no digit right after the closing one."""
-    source, start = state.src, state.pos
-    if start + 1 >= state.posMax or source[start + 1].isspace():
-        return False
-    end = source.find("$", start + 1, state.posMax)
-    while end >= 0 and _escaped(source, end):
-        end = source.find("$", end + 1, state.posMax)
-    if end < 0 or source[end - 1].isspace() or source[end + 1 : end + 2].isdigit():
-        return False
-    return _push(state, silent, start + 1, "$", "math_inline", end)
-
-
-def _push(
-    state: StateInline, silent: bool, start: int, closer: str, kind: str, end: int | None = None
-) -> bool:
-    if end is None:
-        end = state.src.find(closer, start, state.posMax)
-    if end <= start or not state.src[start:end].strip():
+    found = INLINE_MATHS.match(state.src, state.pos, state.posMax)
+    if found is None or found.lastindex is None or not found[found.lastindex].strip():
         return False
     if not silent:
-        token = state.push(kind, "", 0)
-        token.content = state.src[start:end]
-    state.pos = end + len(closer)
+        token = state.push("math_display" if found.lastgroup else "math_inline", "", 0)
+        token.content = found[found.lastindex]
+    state.pos = found.end()
     return True
-
-
-def _escaped(source: str, at: int) -> bool:
-    before = source[:at]
-    return (len(before) - len(before.rstrip("\\"))) % 2 == 1
 
 
 def _block_maths(state: StateBlock, line: int, last: int, silent: bool) -> bool:
     """A paragraph that begins with $$ or \\[ and has its end, maybe lines later."""
-    if state.is_code_block(line):
-        return False
     start = state.bMarks[line] + state.tShift[line]
-    closer = {"$$": "$$", "\\[": "\\]"}.get(state.src[start : start + 2])
-    if closer is None:
+    if state.is_code_block(line) or state.src[start : start + 2] not in ("$$", "\\["):
         return False
-    for below in range(line, last):
-        first = start + 2 if below == line else state.bMarks[below]
-        if below > line and state.isEmpty(below):
-            return False
-        end = state.src.find(closer, first, state.eMarks[below])
-        if end < 0:
-            continue
-        if state.src[end + 2 : state.eMarks[below]].strip():
-            return False
-        if not silent:
-            token = state.push("math_display", "", 0)
-            token.block = True
-            token.content = state.getLines(line, below + 1, state.blkIndent, False).strip()[2:-2]
-            token.map = [line, below + 1]
-        state.line = below + 1
-        return True
-    return False
+    found = BLOCK_MATHS.match(state.getLines(line, last, state.blkIndent, False))
+    if found is None:
+        return False
+    below = line + found[0].count("\n", 0, -1) + 1
+    if not silent:
+        token = state.push("math_display", "", 0)
+        token.block = True
+        token.content = found[1] or found[2]
+        token.map = [line, below]
+    state.line = below
+    return True
 
 
 BARE_ADDRESS = re.compile(r"https?://[^\s<>\"'`]*[^\s<>\"'`.,;:!?)\]}*_]")
@@ -112,9 +72,15 @@ FIXED = {
 
 @cache
 def parser() -> MarkdownIt:
-    """A parser without raw HTML, with tables, strikethrough and maths; slow to make."""
-    markdown = MarkdownIt("commonmark", {"html": False})
-    return with_maths(markdown.enable(["table", "strikethrough"]))
+    """A parser without raw HTML, with tables, strikethrough and maths (as tokens math_inline and
+    math_display with the LaTeX as content); slow to make.
+    """
+    markdown = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    markdown.inline.ruler.before("escape", "maths", _inline_maths)
+    markdown.block.ruler.before(
+        "fence", "maths", _block_maths, {"alt": ["paragraph", "reference", "blockquote", "list"]}
+    )
+    return markdown
 
 
 def markdown_html(source: str, definitions: str = "") -> str:
