@@ -127,16 +127,23 @@ def spans_of(pieces: Iterable[TextPiece], at: int) -> Iterator[DraftedSpan]:
         at = end
 
 
-def within(spans: Sequence[DraftedSpan], start: int, end: int) -> list[DraftedSpan]:
-    """The spans that touch start to end, counted from `start`; sorted spans in, sorted out."""
+def within(
+    spans: Sequence[DraftedSpan], start: int, end: int, before: int = 0
+) -> list[DraftedSpan]:
+    """The spans that touch start to end, counted from `before` characters ahead of `start`.
+
+    Sorted spans in, sorted out.
+    """
     first = bisect_right(spans, start, key=lambda span: span.end)
     found = []
     for index in range(first, len(spans)):
         span = spans[index]
         if span.start >= end:
             break
-        inside = span._replace(start=max(span.start - start, 0), end=span.end - start)
-        found.append(inside)
+        first_inside = max(span.start, start)
+        found.append(
+            span._replace(start=first_inside - start + before, end=span.end - start + before)
+        )
     return found
 
 

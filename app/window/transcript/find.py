@@ -9,6 +9,7 @@ from typing import NamedTuple
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QTextCharFormat, QTextCursor
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QTextEdit
+from shiboken6 import isValid
 
 from app.window.controls.fields import SearchField, asks_for_escape
 from app.window.controls.icons import IconButton
@@ -179,7 +180,7 @@ class ChatSearch(QObject):
                 widget.setExtraSelections(these)
             marked += selections
         for widget in self._marked:
-            if widget not in marked:
+            if isValid(widget) and widget not in marked:
                 widget.setExtraSelections([])
         self._marked = marked
 

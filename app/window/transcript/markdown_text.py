@@ -19,8 +19,11 @@ INLINE_MATHS = re.compile(
 )
 """Of its own line in `a` and `b`. Pandoc's rule for $: no space inside either, no digit after."""
 
+ROWS = r"(?:(?!\n[ \t]*\n).)"
+"""A character of a formula, which has no blank line."""
 BLOCK_MATHS = re.compile(
-    r"\s*(?:\$\$((?:(?!\$\$|\n\s*\n).)+)\$\$|\\\[((?:(?!\\\]|\n\s*\n).)+)\\\])[ \t]*(?:\n|$)",
+    rf"\s*(?:\$\$((?:(?!\$\$){ROWS})+)\$\$|\\\[((?:(?!\\\]){ROWS})+)\\\]"
+    rf"|(\\begin\{{((?:equation|align|gather|multline)\*?)\}}{ROWS}+?\\end\{{\4\}}))[ \t]*(?:\n|$)",
     re.DOTALL,
 )
 
@@ -37,9 +40,9 @@ def _inline_maths(state: StateInline, silent: bool) -> bool:
 
 
 def _block_maths(state: StateBlock, line: int, last: int, silent: bool) -> bool:
-    """A paragraph that begins with $$ or \\[ and has its end, maybe lines later."""
+    """A paragraph that begins with $$, \\[ or \\begin and has its end, maybe lines later."""
     start = state.bMarks[line] + state.tShift[line]
-    if state.is_code_block(line) or state.src[start : start + 2] not in ("$$", "\\["):
+    if state.is_code_block(line) or state.src[start : start + 2] not in ("$$", "\\[", "\\b"):
         return False
     found = BLOCK_MATHS.match(state.getLines(line, last, state.blkIndent, False))
     if found is None:
@@ -48,13 +51,16 @@ def _block_maths(state: StateBlock, line: int, last: int, silent: bool) -> bool:
     if not silent:
         token = state.push("math_display", "", 0)
         token.block = True
-        token.content = found[1] or found[2]
+        token.content = found[1] or found[2] or found[3]
         token.map = [line, below]
     state.line = below
     return True
 
 
-BARE_ADDRESS = re.compile(r"https?://[^\s<>\"'`]*[^\s<>\"'`.,;:!?)\]}*_]")
+BARE_ADDRESS = re.compile(
+    r"https?://(?:\([^\s<>\"'`()]*\)|[^\s<>\"'`()])*(?:\([^\s<>\"'`()]*\)|[^\s<>\"'`()\[\]{}.,;:!?*_])"
+)
+RAISED_OR_LOWERED = re.compile(r"&lt;(su[bp])&gt;(.*?)&lt;/\1&gt;")
 LINE_BREAK = re.compile(r"&lt;br\s*/?&gt;", re.IGNORECASE)
 TASK = re.compile(r"\[([ xX])\]\s")
 SAFE_LINK = ("http://", "https://", "mailto:")
@@ -70,12 +76,18 @@ FIXED = {
 """Token type -> HTML, where that is not the token's tag and nothing else."""
 
 
+DEEPEST = 100
+"""Lists and quotes nested deeper are left out by the parser."""
+
+
 @cache
 def parser() -> MarkdownIt:
     """A parser without raw HTML, with tables, strikethrough and maths (as tokens math_inline and
     math_display with the LaTeX as content); slow to make.
     """
-    markdown = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    markdown = MarkdownIt("commonmark", {"html": False, "maxNesting": DEEPEST}).enable(
+        ["table", "strikethrough"]
+    )
     markdown.inline.ruler.before("escape", "maths", _inline_maths)
     markdown.block.ruler.before(
         "fence", "maths", _block_maths, {"alt": ["paragraph", "reference", "blockquote", "list"]}
@@ -118,9 +130,12 @@ class _HtmlWriter:
         return _leaf(token) if token.nesting == 0 else _tag(token)
 
     def _text(self, content: str) -> str:
-        """Escaped text; a bare web address becomes a link, <br> in a cell a line break."""
+        """Escaped text; bare web addresses become links, <sub> and <sup> what they say, <br> in a
+        cell a line break.
+        """
         linked = "://" in content and not self._in_link
         shown = _with_links(content) if linked else escape(content)
+        shown = RAISED_OR_LOWERED.sub(r"<\1>\2</\1>", shown)
         return LINE_BREAK.sub("<br>", shown) if self._in_cell else shown
 
     def _cell(self, token: Token) -> str:
@@ -137,7 +152,7 @@ def _leaf(token: Token) -> str:
     kind = token.type
     if kind in ("fence", "code_block"):
         code = token.content.removesuffix("\n")
-        return f"<pre>{escape(code)}</pre>" if code.strip() else ""
+        return f"<pre>{escape(code).replace(chr(10), '<br>')}</pre>" if code.strip() else ""
     if kind == "code_inline":
         return f"<code>{escape(token.content)}</code>"
     if kind == "math_inline":

@@ -190,6 +190,6 @@ def searched_text(message: ShownMessage) -> tuple[str, ...]:
         if segment.kind == "code":
             found.append(segment.code)
         else:
-            document.setHtml(markdown_html(segment.source, definitions))
+            document.setHtml(markdown_html(segment.markdown, definitions))
             found.append(document.toPlainText())
     return tuple(found)

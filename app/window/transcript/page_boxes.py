@@ -182,11 +182,12 @@ def quote_bars(blocks: Iterable[PlacedBlock]) -> Iterator[QRectF]:
     """A bar for each level of each quoted paragraph, without gaps between paragraphs."""
     for block, corner in blocks:
         levels = min(_levels(block), _levels(block.next()) or _levels(block))
-        height = block.layout().boundingRect().height()
+        lines = block.layout().boundingRect()
         gap = block.blockFormat().bottomMargin()
         for level in range(_levels(block)):
             joined = gap if level < levels and _levels(block.next()) else 0
-            yield QRectF(QUOTE_STEP * level, corner.y(), BAR, height + joined)
+            left = corner.x() + lines.x() - QUOTE_STEP * (_levels(block) - level)
+            yield QRectF(left, corner.y(), BAR, lines.height() + joined)
 
 
 def code_boxes(blocks: Iterable[PlacedBlock], family: str) -> Iterator[QRectF]:

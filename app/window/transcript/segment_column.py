@@ -80,21 +80,21 @@ class SegmentColumn(QWidget):
         return any(isinstance(w, CodeSegment) != (s.kind == "code") for w, s in shown)
 
     def _show(self, widget: ProseSegment | CodeSegment, segment: Segment, definitions: str) -> None:
-        spans = within(self._spans, segment.start, segment.end)
+        spans = within(self._spans, segment.start, segment.end, len(segment.head))
         if isinstance(widget, CodeSegment):
             widget.show_segment(segment, spans)
             return
         if segment.closed:
-            source, html = segment.source, markdown_html(segment.source, definitions)
+            source, html = segment.markdown, markdown_html(segment.markdown, definitions)
         else:
-            source = settled(segment.source)
-            html = self._growing_html(source)
+            source = settled(segment.markdown)
+            html = self._growing_html(source, len(segment.head))
         widget.show_html(html, source, spans)
         widget.setVisible(bool(source.strip()))
 
-    def _growing_html(self, source: str) -> str:
-        """Of the last segment; what of it stays as it is is rendered once."""
-        beginning = source[: self._stream.settled]
+    def _growing_html(self, source: str, head: int) -> str:
+        """Of the last segment; what of it stays as it is is rendered once. head: its length."""
+        beginning = source[: self._stream.settled and self._stream.settled + head]
         if beginning != self._beginning.source:
             self._beginning = Rendered(beginning, markdown_html(beginning))
         return self._beginning.html + markdown_html(source[len(beginning) :])

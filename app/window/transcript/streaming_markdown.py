@@ -1,7 +1,7 @@
 """Splits markdown into segments while it arrives, never looking at a finished segment again."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Kind = Literal["prose", "code"]
@@ -36,18 +36,24 @@ def opening_fence(line: str) -> Fence | None:
 class Segment:
     """`source` is the markdown from offset `start` of the answer on, fence lines included.
 
-    closed: nothing will be added to it any more.
+    closed: nothing will be added to it any more. head: of the table it goes on with, or "".
     """
 
     kind: Kind
     start: int
     source: str
     closed: bool
+    head: str = ""
 
     @property
     def end(self) -> int:
         """Offset in the answer where the next segment begins."""
         return self.start + len(self.source)
+
+    @property
+    def markdown(self) -> str:
+        """What is rendered of prose."""
+        return self.head + self.source
 
     @property
     def language(self) -> str:
@@ -100,10 +106,13 @@ def _open_bold(line: str) -> bool:
 LIMIT = 2048
 """Characters after which a prose segment ends at the next blank line outside fences and lists."""
 LIST_LIMIT = 2 * LIMIT
-"""From here on a segment also ends before an item of a top-level list."""
+"""From here on a segment also ends before an item of a top-level list, and in a table, which goes
+on in the next one under its head again.
+"""
 LINE_LIMIT = 4 * LIMIT
-"""From here on it ends anywhere: a paragraph or table that long is broken output."""
+"""From here on it ends anywhere: a paragraph that long is broken output."""
 
+TABLE_RULE = re.compile(r"\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
 LIST_ITEM = re.compile(r"(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
 INNER_FENCE = re.compile(
     r"([ \t>]+|(?:[ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]+)+)(`{3,}|~{3,})([^`\n]*)$"
@@ -123,7 +132,7 @@ class StreamingMarkdown:
         self.segments: list[Segment] = []
         self._begin("prose", 0)
 
-    def _begin(self, kind: Kind, start: int, fence: Fence | None = None) -> None:
+    def _begin(self, kind: Kind, start: int, fence: Fence | None = None, head: str = "") -> None:
         self._kind: Kind = kind
         self._start = start
         self._fence = fence
@@ -131,7 +140,8 @@ class StreamingMarkdown:
         self._inner_prefix = ""
         self._in_list = False
         self._after_blank = False
-        self._text = ""
+        self._last_line = self._text = ""
+        self._head = self._table = head
         self._judged = 0
         self.settled = 0
 
@@ -147,15 +157,15 @@ class StreamingMarkdown:
         self._text += text
         self._split_lines()
         if self._text:
-            self.segments.append(Segment(self._kind, self._start, self._text, closed=False))
+            self.segments.append(self._segment(self._text, closed=False))
         return first
 
     def finish(self) -> int:
         """Close the last segment; the index of the first that changed."""
         if not self.segments or self.segments[-1].closed:
             return len(self.segments)
-        last = self.segments.pop()
-        self.segments.append(Segment(last.kind, last.start, last.source, closed=True))
+        last = replace(self.segments.pop(), closed=True)
+        self.segments.append(last)
         self._begin("prose", last.end)
         return len(self.segments) - 1
 
@@ -172,12 +182,17 @@ class StreamingMarkdown:
             else:
                 self._judge_prose(self._text[self._judged : end])
 
-    def _cut(self, at: int, kind: Kind = "prose", fence: Fence | None = None) -> None:
+    def _segment(self, source: str, closed: bool) -> Segment:
+        return Segment(self._kind, self._start, source, closed, self._head)
+
+    def _cut(
+        self, at: int, kind: Kind = "prose", fence: Fence | None = None, head: str = ""
+    ) -> None:
         """End the segment before offset `at` of its text; the rest begins the next one."""
         rest = self._text[at:]
         if at:
-            self.segments.append(Segment(self._kind, self._start, self._text[:at], closed=True))
-        self._begin(kind, self._start + at, fence)
+            self.segments.append(self._segment(self._text[:at], closed=True))
+        self._begin(kind, self._start + at, fence, head)
         self._text = rest
 
     def _judge_code(self, line: str) -> None:
@@ -199,7 +214,7 @@ class StreamingMarkdown:
             self._judged = len(line)
             return
         if self._ends_before(line):
-            self._cut(self._judged)
+            self._cut(self._judged, head=self._table)
         elif self._after_blank and _is_top(line) and not LIST_ITEM.match(line):
             self.settled = self._judged
         self._notice(line)
@@ -224,7 +239,7 @@ class StreamingMarkdown:
         item = LIST_ITEM.match(line) is not None
         return (
             (self._after_blank and top and not item)
-            or (size >= LIST_LIMIT and top and (item or self._after_blank))
+            or (size >= LIST_LIMIT and top and (item or self._after_blank or bool(self._table)))
             or size + len(line) > LINE_LIMIT
         )
 
@@ -232,6 +247,11 @@ class StreamingMarkdown:
         """Remember what a prose line says about the lines after it."""
         self._judged += len(line)
         self._after_blank = not line.strip()
+        if TABLE_RULE.match(line) and "|" in self._last_line and _is_top(self._last_line):
+            self._table = self._last_line + line
+        elif "|" not in line:
+            self._table = ""
+        self._last_line = line
         if LIST_ITEM.match(line):
             self._in_list = True
         elif not self._after_blank and line[0] not in " \t":

@@ -97,6 +97,7 @@ def test_spans_within_a_segment():
     spans = [DraftedSpan(0, 4, 1), DraftedSpan(8, 12, 2), DraftedSpan(20, 24, 3)]
     assert within(spans, 10, 20) == [DraftedSpan(0, 2, 2)]
     assert within(spans, 4, 8) == []
+    assert within(spans, 10, 20, 5) == [DraftedSpan(5, 7, 2)]
 
 
 @given(st.text(alphabet="a🙂é", max_size=20), st.data())

@@ -16,6 +16,8 @@ from shown_transcript import (
 from app.start.asset_files import asset_path
 from app.values.chats import DraftedSpan
 from app.window.transcript.code_segment import CodeSegment
+from app.window.transcript.page_boxes import placed, quote_bars
+from app.window.transcript.reader import QUOTE_STEP
 from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.user_bubble import UserBubble
 from mlx_engine.values.conversation import TextPiece
@@ -137,6 +139,17 @@ def test_broken_markdown_is_shown(view, text):
     view.append_pieces(1, [TextPiece(text[40:])])
     view.finish(ShownMessage(1, "assistant", text))
     settle()
+
+
+def test_code_in_a_list_is_one_block_and_a_quote_has_its_bar_beside_it(view):
+    show(view, ShownMessage(1, "assistant", "1. x\n   ```\n   a\n\n   b\n   ```\n\n   > q\n"))
+    prose = of(view, 1).texts()[0]
+    assert prose.text().split("\n") == ["x", "a", "", "b", "q"]
+    assert prose.document().blockCount() == 3
+    blocks = list(placed(prose.document()))
+    (bar,) = quote_bars(blocks)
+    text = blocks[-1].block.layout().lineAt(0).x()
+    assert 0 < text - bar.x() <= QUOTE_STEP
 
 
 def test_nothing_is_loaded(view):

@@ -74,6 +74,7 @@ def test_money_is_not_maths(html, text):
         ("$$x$$", "<i>x</i>"),
         ("\\[\nx\n\\]", "<i>x</i>"),
         ("- \\[x\\]", "<i>x</i>"),
+        ("so\n\\begin{align*}\na\n\\end{align*}\n\nand", "<i>a</i>"),
         ("so:\n$$\na = b \\\\\nc = d\n$$\nand", "<br><i>c</i>"),
     ],
 )
@@ -81,6 +82,27 @@ def test_maths_is_found(html, text, shown):
     found = html(text)
     assert shown in found
     assert "$" not in found and "\\" not in found
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["https://x.org/wiki/Python_(language)", "https://x.org/a(b)c", "https://x.org/a_b/?q=1#d-e"],
+)
+def test_an_address_ends_where_it_ends(html, address):
+    for text in ("{}", "see {}.", "({})", "**{}**", "[{}]", "a {}, b"):
+        assert f'<a href="{address}">{address}</a>' in html(text.format(address))
+
+
+def test_nothing_nested_is_lost(html):
+    shown = html(
+        "".join("  " * depth + f"- level{depth}\n" for depth in range(40)) + "\n> " * 20 + "q"
+    )
+    assert all(f"level{depth}" in shown for depth in range(40)) and shown.count("q</p>") == 1
+
+
+def test_raised_and_lowered_letters(html):
+    assert "H<sub>2</sub>O" in html("H<sub>2</sub>O")
+    assert "&lt;sub&gt;2" in html("H<sub>2") and "&lt;sub&gt;" in html("`<sub>2</sub>`")
 
 
 def test_tables(html):

@@ -180,6 +180,17 @@ def test_long_lists_are_split_before_an_item():
     assert all(source[0].isdigit() for _, source in found)
 
 
+def test_a_long_table_goes_on_under_its_head():
+    head = "| a | b |\n|---|--:|\n"
+    rows = "".join(f"| row {number} | {number} |\n" for number in range(3000))
+    segments = streamed(["words\n\n" + head + rows + "\nafter\n"]).segments
+    assert len(segments) > 3
+    html = "".join(markdown_html(segment.markdown) for segment in segments)
+    assert html.count("<td ") == 2 * 3000 and html.count("</th>") == 2 * html.count("<table")
+    assert "|" not in html and "<p>after</p>" in html
+    assert [segment.head for segment in segments] == ["", *[head] * (len(segments) - 1)]
+
+
 def test_one_endless_line_is_cut():
     found = streamed(["ab" * 200_000]).segments
     assert max(len(segment.source) for segment in found) <= LINE_LIMIT

@@ -196,6 +196,23 @@ def test_a_message_made_while_text_is_sought_is_marked(view, qtbot):
     assert of(view, 25).texts()[0].extraSelections()
 
 
+def test_marked_text_may_go_while_it_is_sought(view, qtbot):
+    view.add_message(LIVE)
+    stream(view, "a needle here, ")
+    view.open_find()
+    qtbot.keyClicks(view.find_bar.field, "needle")
+    settle()
+    view.finish(ShownMessage(1, "assistant", "a needle there"))
+    qtbot.wait(20)
+    assert view.find_bar.count.text() == "1 of 1"
+    view.show_messages([ShownMessage(2, "assistant", "no such word")])
+    qtbot.wait(20)
+    view.open_find()
+    qtbot.wait(20)
+    assert view.find_bar.count.text() == "no match"
+    view.close_find()
+
+
 def test_another_branch(view):
     show(view, ShownMessage(1, "user", "hi"), ShownMessage(2, "assistant", "yes"))
     view.column.replace_from(
