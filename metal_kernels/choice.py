@@ -170,7 +170,7 @@ class Kernels:
     stock: MLX's own operations. trusted: trials that were passed here, the others wait for theirs
     and stock MLX does their work; None where all are trusted. asked: all work that layers have
     asked for so far, to tell in the end which kernels a model uses. changes: how often what is in
-    use has changed.
+    use has changed. try_now: runs the trial of some work.
     """
 
     launcher: Launcher | None
@@ -182,6 +182,7 @@ class Kernels:
     trusted: frozenset[str] | None = None
     asked: dict[KernelName, set[Work]] = field(default_factory=dict)
     changes: int = 0
+    try_now: Callable[[KernelName, Work], None] | None = None
 
     def has(self, name: KernelName) -> bool:
         """Whether the kernel is there for some work."""
@@ -192,9 +193,20 @@ class Kernels:
 
         With exact numerics all or none: the count must not decide.
         """
-        if self.launcher is None or self.why_off(name, work) or self.is_pending(name, work):
+        if self.is_pending(name, work) or not self.may_serve(name, work):
             return NO_ROWS
         return self._wanted(name, work)
+
+    def rows_now(self, name: KernelName, work: Work) -> frozenset[int]:
+        """The same for work that stock MLX cannot do: a trial that is pending is run at once."""
+        if self.try_now and self.is_pending(name, work) and self.may_serve(name, work):
+            self.try_now(name, work)
+        return self.rows(name, work)
+
+    def may_serve(self, name: KernelName, work: Work) -> bool:
+        """Whether the kernel does this work, now or once it was tried."""
+        is_there = self.launcher is not None and not self.why_off(name, work)
+        return is_there and bool(self._wanted(name, work))
 
     def served(self, name: KernelName, work: Work, *, whole: bool = False) -> "Served | None":
         """The counts as they are now and later; None where the kernel will never do this work.
@@ -204,8 +216,8 @@ class Kernels:
         if self.launcher is None or name in self.off:
             return None
         self.asked.setdefault(name, set()).add(work)
-        is_there = not self.why_off(name, work) and self._wanted(name, work)
-        return Served(self, self.launcher, name, work, whole) if is_there else None
+        may_serve = self.may_serve(name, work)
+        return Served(self, self.launcher, name, work, whole) if may_serve else None
 
     def launcher_of(self, name: KernelName, work: Work) -> Launcher | None:
         """Of a kernel that serves all counts of rows or none, as of now; None for none."""

@@ -1,7 +1,8 @@
 """The one list of kernels to try: for `headstart doctor`, for a first load, and for tests."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import mlx.core as mx
 
@@ -37,6 +38,9 @@ class Trial:
         return trial_name(self.kernel, self.checked)
 
 
+WHOLE = 512
+"""Trials are as wide as a model's matrix, up to the next whole block and group of every format."""
+
 FORMS = (*(f"affine{bits}" for bits in (2, 3, 4, 5, 6, 8)), "mxfp4", "nvfp4", "dense")
 COMMON = ("affine4", "affine8", "dense")
 
@@ -65,3 +69,17 @@ def _trials() -> Iterator[Trial]:
 
 
 TRIALS = tuple(_trials())
+
+_CASES: Mapping[KernelName, Callable[[Work, mx.Dtype, int], Case]] = MappingProxyType(
+    {one.kernel: one.make for one in TRIALS}
+)
+OUTPUTS, KEYS = 46, 150
+"""Of a trial: few, so that it takes no time, and no whole number of what a SIMD-group takes."""
+
+
+def trial_of(kernel: KernelName, work: Work) -> Trial:
+    """A check of the kernel for a model's own work, at its width."""
+    wide = -(-work.inputs // WHOLE) * WHOLE if work.form else work.inputs
+    outputs = OUTPUTS if work.form else KEYS if kernel == "attention" else work.outputs
+    small = Work(work.form, min(outputs, 512), wide)
+    return Trial(kernel, small, (), _CASES[kernel])

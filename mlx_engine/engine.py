@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from operator import index
 from pathlib import Path
+from time import perf_counter
 from weakref import WeakSet
 
 import mlx.core as mx
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from metal_kernels.choice import Work
 from mlx_engine.built_in_model import built_in_model
 from mlx_engine.check_model import with_head_check, with_numerics
+from mlx_engine.chores import Chores
 from mlx_engine.decoding.answer import raw_answer
 from mlx_engine.decoding.opening import ModelParts, Settings
 from mlx_engine.decoding.session import Session
@@ -24,6 +26,7 @@ from mlx_engine.drafting.mtp import teacher_forced
 from mlx_engine.drafting.output_head import OutputShelf
 from mlx_engine.drafting.sources import DraftKit, SmallModel
 from mlx_engine.kernel_choice.kernels_here import kernel_states, kernels_here, launcher_here
+from mlx_engine.kernel_choice.verdict import Verdict, verdict_here
 from mlx_engine.loading.find import FromHub
 from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.sampling.position_noise import noise_by
@@ -41,6 +44,9 @@ CHUNK_ON_METAL = 512
 CHUNK_ON_CPU = 32
 """Prompt tokens between two looks at the stop flag: about a tenth of a second either way."""
 
+A_LITTLE_S = 0.5
+"""Seconds behind an answer for what need not stand in front of one."""
+
 
 def open_engine(
     path: str | Path | None,
@@ -51,14 +57,17 @@ def open_engine(
     on_download: Callable[[int, int], None] | None = None,
 ) -> "Engine":
     """Load a model, its kernels by `kernel_verdict`, and check its numerics. Raises EngineError."""
-    kernels = kernels_here(launcher_here(), options.numerics, kernel_verdict)
+    launcher = launcher_here()
+    verdict = None if launcher is None else verdict_here(kernel_verdict)
+    kernels = kernels_here(launcher, options.numerics, verdict)
     hub = FromHub(None, on_download or on_progress, stop)
     model = load_model(path, options, built_in_model(), on_progress, stop, kernels, hub)
     if options.draft_model is None:
-        return Engine(model, options)
+        return Engine(model, options, None, verdict)
     from mlx_engine.loading.draft_model import open_draft_model  # with every kind of drafter
 
-    return Engine(model, options, open_draft_model(options.draft_model, options, model, hub))
+    small = open_draft_model(options.draft_model, options, model, hub)
+    return Engine(model, options, small, verdict)
 
 
 class Engine:
@@ -67,14 +76,20 @@ class Engine:
     """
 
     def __init__(
-        self, model: LoadedModel, options: LoadOptions, small: SmallModel | None = None
+        self,
+        model: LoadedModel,
+        options: LoadOptions,
+        small: SmallModel | None = None,
+        verdict: Verdict | None = None,
     ) -> None:
+        """verdict: what is known of the model's kernels on this machine; None: they are sound."""
         self._thread = threading.get_ident()
         self._is_closed = False
         self._sessions = WeakSet[Session]()
         self._model = model
         limit = options.context_length or model.description.context_length
         self._meter = CostMeter(model.adapter, model.read_heads)
+        self._chores = Chores(model, verdict)
         self._parts = ModelParts(
             adapter=model.adapter,
             tokenizer=model.tokenizer,
@@ -92,6 +107,7 @@ class Engine:
             ),
             chunk=CHUNK_ON_METAL if mx.metal.is_available() else CHUNK_ON_CPU,
             noise=noise_by(model.kernels.launcher_of("noise", Work("", model.adapter.vocabulary))),
+            after_answer=self._after_answer,
         )
         self.description = replace(
             with_numerics(model, options.numerics),
@@ -121,6 +137,7 @@ class Engine:
     def pass_costs(self) -> PassCosts:
         """Milliseconds of a pass of 1 to 9 rows, and of the heads, measured at the first call."""
         self._check()
+        self._do_chores(lambda: False)
         self._meter.use_heads()
         costs = self._meter.measure()
         assert costs is not None
@@ -129,11 +146,28 @@ class Engine:
     def measure_costs(self, stop: Callable[[], bool]) -> PassCosts | None:
         """The same, until stop(), asked before every pass; None then, and the next call goes on.
 
+        First kernels that were never tried on this machine are; the description then tells more.
         Heads that nothing has used yet are left alone, their cost presumed. Answers in between
         begin with presumed costs.
         """
         self._check()
-        return self._meter.measure(stop)
+        return self._meter.measure(stop) if self._do_chores(stop) else None
+
+    def _do_chores(self, stop: Callable[[], bool]) -> bool:
+        """Whether all are done."""
+        is_done = self._chores.go_on(stop)
+        if self._chores.news:
+            self.description = self._chores.told(self.description)
+        return is_done
+
+    def _after_answer(self) -> None:
+        """What would make an answer wait is done behind one, a little at a time."""
+        if self._is_closed:
+            return
+        end = perf_counter() + A_LITTLE_S
+        is_done = self._do_chores(lambda: perf_counter() > end)
+        if is_done and self._meter.is_wanted:
+            self._meter.measure(lambda: perf_counter() > end)
 
     def session(
         self,
@@ -179,6 +213,7 @@ class Engine:
         answer = raw_answer(self._parts, settings, tokens, self._generated)
         deque(answer.events(), maxlen=0)
         finished = answer.finished()
+        self._after_answer()
         return Generation(finished.text, tuple(answer.tokens), finished.stats, finished.reason)
 
     def tokenize(self, text: str, add_special: bool = False) -> list[int]:
@@ -222,6 +257,7 @@ class Engine:
         del self._model
         del self._parts
         del self._meter
+        del self._chores
         del self._generated
         mx.clear_cache()
 

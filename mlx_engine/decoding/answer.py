@@ -58,11 +58,15 @@ class Limits:
 
 @dataclass(slots=True)
 class Tally:
-    """Adds rounds up; seconds are time spent in the engine, not in whoever reads events."""
+    """Adds rounds up; seconds are time spent in the engine, not in whoever reads events.
+
+    waited_seconds: before the prompt was begun.
+    """
 
     seed: int
     prompt_tokens: int = 0
     reused_tokens: int = 0
+    waited_seconds: float = 0.0
     prompt_seconds: float = 0.0
     decode_seconds: float = 0.0
     first_token_seconds: float = 0.0
@@ -73,7 +77,7 @@ class Tally:
         """One round more, and what it took."""
         self.decode_seconds += seconds
         if not self.rounds:
-            self.first_token_seconds = self.prompt_seconds + seconds
+            self.first_token_seconds = self.waited_seconds + self.prompt_seconds + seconds
         self.rounds.append(stats)
 
     def stats(self) -> GenerationStats:
@@ -277,16 +281,20 @@ def open_answer(
     stopped: Callable[[], bool] = lambda: False,
 ) -> Answer:
     """An answer that has not begun, to an opening that fits the context."""
-    drafting.begin(sequence, settings.draft)
+    began = perf_counter()
+    drafting.begin(sequence, settings.draft)  # may read heads, and try them
+    waited = perf_counter() - began
     generation = settings.generation
     limits = Limits(
         end_ids=frozenset() if generation.ignore_eos else parts.tokenizer.end_ids,
         max_tokens=generation.max_tokens,
         context_length=parts.context_length,
     )
-    return Answer(
+    answer = Answer(
         sequence, drafting, opening, limits, text, settings, parts.chunk, parts.noise, stopped
     )
+    answer.tally.waited_seconds = waited
+    return answer
 
 
 def raw_answer(

@@ -28,7 +28,7 @@ class ModelParts:
 
     stop: strings that end an answer in this template's format. drafting: what there is to draft
     with. chunk: prompt tokens read between two looks at the stop flag. noise: makes what is added
-    to logits.
+    to logits. after_answer: called when an answer is complete and was handed out.
     """
 
     adapter: Adapter
@@ -39,6 +39,7 @@ class ModelParts:
     drafting: DraftKit
     chunk: int
     noise: NoiseOfKeys = plain_noise
+    after_answer: Callable[[], None] = lambda: None
 
 
 @dataclass(slots=True)

@@ -40,6 +40,7 @@ class Session:
         self._sequence = TokenSequence(model.adapter)
         self._drafting = Drafting(model.drafting, learned)
         self._check = check
+        self._after_answer = model.after_answer
         self._messages: list[Message] = []
         self._stop = threading.Event()
         self._is_busy = False
@@ -122,6 +123,7 @@ class Session:
         del self._model
         del self._sequence
         del self._drafting
+        self._after_answer = lambda: None
 
     # answering
 
@@ -257,7 +259,12 @@ class Session:
         """From now on `stop` means this answer, also before its first event is asked for."""
         if not self._is_busy:
             self._stop.clear()
-        return events
+        return self._and_after(events)
+
+    def _and_after(self, events: Iterator[Event]) -> Iterator[Event]:
+        yield from events
+        if not self._is_busy:
+            self._after_answer()
 
     def _require_idle(self) -> None:
         if self._is_busy:

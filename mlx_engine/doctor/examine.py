@@ -19,8 +19,9 @@ from mlx_engine.doctor.machine import (
     check_python,
     this_machine,
 )
-from mlx_engine.kernel_choice.kernels_here import Tried, launcher_here, try_all, verdict_of
-from mlx_engine.kernel_choice.verdict import circumstances, write_verdict
+from mlx_engine.kernel_choice.kernels_here import launcher_here, try_all
+from mlx_engine.kernel_choice.try_kernels import Tried
+from mlx_engine.kernel_choice.verdict import verdict_here
 from mlx_engine.values.conversation import Generation
 from mlx_engine.values.errors import EngineError
 from mlx_engine.values.options import DraftOptions, SamplingOptions
@@ -84,10 +85,16 @@ def check_kernels(
         yield Finding("kernels", "ok", words)
         return
     tried = []
-    for one in try_all(launcher, every, timed=timed):
+    verdict = verdict_here(kernel_verdict)
+    for one in try_all(launcher, verdict, every, timed=timed):
         tried.append(one)
         yield _finding(one)
-    yield _remembered(tried, kernel_verdict)
+    wrong = sum(bool(one.wrong) for one in tried)
+    words = f"{len(tried) - wrong} of {len(tried)} right on this GPU"
+    is_kept = verdict.write()
+    kept = "remembered in" if is_kept else "not remembered: nothing can be written to"
+    state: State = "ok" if is_kept and not wrong else "warn"
+    yield Finding("kernels", state, f"{words}; {kept} {verdict.file}")
 
 
 def _finding(one: Tried) -> Finding:
@@ -106,19 +113,6 @@ def _speed(measured: Measured) -> str:
     if len(rows) == MOST_ROWS:
         return f"{size}: faster than stock MLX throughout"
     return f"{size}: faster than stock MLX at {', '.join(str(row) for row in rows)} rows"
-
-
-def _remembered(tried: list[Tried], file: Path | None) -> Finding:
-    wrong = sum(bool(one.wrong) for one in tried)
-    words = f"{len(tried) - wrong} of {len(tried)} right on this GPU"
-    state: State = "warn" if wrong else "ok"
-    if file is None:
-        return Finding("kernels", state, f"{words}; not remembered, each load checks them anew")
-    try:
-        write_verdict(file, verdict_of(tried), circumstances())
-    except OSError as error:
-        return Finding("kernels", "warn", f"{words}; not remembered: {error}")
-    return Finding("kernels", state, f"{words}; remembered in {file}")
 
 
 def check_rows() -> Iterator[Finding]:

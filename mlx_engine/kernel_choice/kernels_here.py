@@ -1,32 +1,16 @@
-"""The kernels a load may use on this machine, by the stored verdict or by a quick check."""
+"""The kernels a load may use on this machine: those known to be sound, others once tried."""
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.choice import KERNELS, NO_KERNELS, KernelName, Kernels, Measured, this_chip
+from metal_kernels.choice import KERNELS, NO_KERNELS, KernelName, Kernels, Work, this_chip
 from metal_kernels.kernel import Launcher, MetalLauncher
-from metal_kernels.trials import TRIALS, Trial
-from mlx_engine.kernel_choice.try_kernels import FEWER, check, faster
-from mlx_engine.kernel_choice.verdict import (
-    Circumstances,
-    Verdict,
-    circumstances,
-    read_verdict,
-    write_verdict,
-)
+from metal_kernels.trials import TRIALS, Trial, trial_of
+from mlx_engine.kernel_choice.try_kernels import FEWER, Tried, check, faster
+from mlx_engine.kernel_choice.verdict import Verdict, typed
 from mlx_engine.values.model_description import KernelState
 from mlx_engine.values.options import Numerics
-
-
-class Tried(NamedTuple):
-    """A kernel that was checked: what is wrong, "" for nothing; and what was timed, if it was."""
-
-    trial: Trial
-    wrong: str
-    measured: tuple[Measured, ...] = ()
 
 
 def launcher_here() -> Launcher | None:
@@ -34,59 +18,110 @@ def launcher_here() -> Launcher | None:
     return MetalLauncher() if mx.metal.is_available() else None
 
 
-def try_all(
-    launcher: Launcher, trials: Iterable[Trial] = TRIALS, *, timed: bool
-) -> Iterator[Tried]:
-    """Check every kernel, and time those that are right if `timed`, one by one."""
-    dtype = mx.bfloat16 if mx.metal.is_available() else mx.float32
-    for trial in trials:
-        wrong = check(trial, launcher, dtype, FEWER if timed else FEWER[:1])
-        works = trial.timed if timed and not wrong else ()
-        measured = tuple(faster(trial, work, launcher, dtype) for work in works)
-        yield Tried(trial, wrong, measured)
+def kernels_here(launcher: Launcher | None, numerics: Numerics, verdict: Verdict | None) -> Kernels:
+    """Stock MLX without a launcher; else all that `verdict` does not know to be wrong.
 
-
-def verdict_of(tried: Iterable[Tried]) -> Verdict:
-    """A kernel is off as soon as it is wrong with one format."""
-    off: dict[str, str] = {}
-    measured: dict[KernelName, tuple[Measured, ...]] = {}
-    for one in tried:
-        name = one.trial.kernel
-        if one.wrong:
-            off.setdefault(name, f"on this GPU {one.trial.words} is wrong: {one.wrong}")
-        measured[name] = measured.get(name, ()) + one.measured
-    return Verdict(off, measured)
-
-
-def kernels_here(
-    launcher: Launcher | None,
-    numerics: Numerics,
-    stored: Path | None,
-    trials: Iterable[Trial] = TRIALS,
-) -> Kernels:
-    """Stock MLX without a launcher. stored: where the verdict lies, or is to be put."""
-    if launcher is None:
+    Nothing is used before it was tried with the types of the model (see TrialsOfModel), but what
+    stock MLX cannot do at all is tried when the model asks for it, with bfloat16.
+    """
+    if launcher is None or verdict is None:
         return NO_KERNELS
-    here = circumstances()
-    verdict = None if stored is None else read_verdict(stored, here)
-    if verdict is None:
-        verdict = verdict_of(try_all(launcher, trials, timed=False))
-        if stored is not None:
-            _remember(stored, verdict, here)
-    is_exact = numerics == "exact"
-    return Kernels(launcher, is_exact, this_chip(), verdict.off, verdict.measured)
+    kernels = Kernels(
+        launcher, numerics != "fast", this_chip(), verdict.off(), verdict.measured, trusted=NONE_YET
+    )
+    dtype = mx.bfloat16 if mx.metal.is_available() else mx.float32
+
+    def try_now(name: KernelName, work: Work) -> None:
+        TrialsOfModel(kernels, verdict, dtype).run(trial_of(name, work))
+
+    kernels.try_now = try_now
+    return kernels
 
 
-def _remember(file: Path, verdict: Verdict, here: Circumstances) -> None:
+NONE_YET = frozenset[str]()
+
+
+class TrialsOfModel:
+    """What a loaded model's layers asked for, tried with its own types at its own widths.
+
+    dtype: of its activations. Kernels that pass are used from the next pass on.
+    """
+
+    def __init__(self, kernels: Kernels, verdict: Verdict, dtype: mx.Dtype) -> None:
+        self._kernels, self._verdict, self._dtype = kernels, verdict, dtype
+        kernels.trust(verdict.sound(dtype))
+
+    def pending(self) -> list[Trial]:
+        """Those that nobody has run yet, one a kernel and format, the widest matrix of each."""
+        kernels, found = self._kernels, dict[str, Trial]()
+        for name in KERNELS:
+            for work in sorted(kernels.asked.get(name, ()), key=lambda work: work.inputs):
+                if kernels.may_serve(name, work):
+                    trial = trial_of(name, work)
+                    found[trial.words] = trial
+        return [one for one in found.values() if self._name(one) not in self._verdict.tried]
+
+    def steps(self) -> Iterator[Tried]:
+        """Try them one by one."""
+        yield from map(self.run, self.pending())
+
+    def run(self, trial: Trial) -> Tried:
+        """Try one that may have been tried before."""
+        assert self._kernels.launcher is not None
+        name, words = self._name(trial), trial.words
+        if name not in self._verdict.tried:
+            tried = remembered(trial, self._kernels.launcher, self._dtype, self._verdict)
+        else:
+            tried = Tried(trial, self._verdict.tried[name])
+        if tried.wrong:
+            self._kernels.switch_off(words, f"on this GPU {words} is wrong: {tried.wrong}")
+        else:
+            self._kernels.trust([words])
+        return tried
+
+    def _name(self, trial: Trial) -> str:
+        return typed(trial.words, self._dtype)
+
+
+def remembered(
+    trial: Trial, launcher: Launcher, dtype: mx.Dtype, verdict: Verdict, *, timed: bool = False
+) -> Tried:
+    """Check a kernel, and time it if it is right and `timed`; the verdict knows throughout."""
+    verdict.begin(typed(trial.words, dtype))
+    wrong: str | None = None
     try:
-        write_verdict(file, verdict, here)
-    except OSError:
-        return  # the next load checks again
+        tried = check(trial, launcher, dtype, FEWER if timed else FEWER[:1])
+        works = trial.timed if timed and not tried.wrong else ()
+        measured = tuple(faster(trial, work, launcher, dtype) for work in works)
+        wrong = tried.wrong if tried.is_lasting else None
+    finally:  # whoever interrupts it, it did not end the program
+        verdict.end(wrong)
+    return tried._replace(measured=measured)
+
+
+def try_all(
+    launcher: Launcher, verdict: Verdict, trials: Iterable[Trial] = TRIALS, *, timed: bool
+) -> Iterator[Tried]:
+    """Every kernel anew, whatever the verdict says by now."""
+    dtype = mx.bfloat16 if mx.metal.is_available() else mx.float32
+    found: dict[KernelName, list[Tried]] = {}
+    for trial in trials:
+        verdict.tried.pop(typed(trial.words, dtype), None)
+        tried = remembered(trial, launcher, dtype, verdict, timed=timed)
+        found.setdefault(trial.kernel, []).append(tried)
+        yield tried
+    for name, its in found.items():
+        verdict.note_speed(name, (measured for one in its for measured in one.measured))
 
 
 def kernel_states(kernels: Kernels) -> tuple[KernelState, ...]:
     """Every kernel: used by the model that was built with these kernels, or why not."""
     return tuple(
-        KernelState(name, kernel.words, kernels.why_unused(name))
-        for name, kernel in KERNELS.items()
+        KernelState(name, _words(name, kernels), kernels.why_unused(name)) for name in KERNELS
     )
+
+
+def _words(name: KernelName, kernels: Kernels) -> str:
+    """What it does; where it is in use, formats that it is not used for."""
+    why = () if kernels.why_unused(name) else kernels.formats_off(name)
+    return "; ".join((KERNELS[name].words, *why))

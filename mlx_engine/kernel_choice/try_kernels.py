@@ -36,12 +36,25 @@ class Timed(NamedTuple):
     stock: float
 
 
-def check(trial: Trial, launcher: Launcher, dtype: mx.Dtype, fewer: Sequence[int] = FEWER) -> str:
-    """What is wrong with a kernel here, "" for nothing; every count of rows is built anew."""
+class Tried(NamedTuple):
+    """A kernel that was checked: what is wrong, "" for nothing; and what was timed, if it was.
+
+    is_lasting: what is wrong will be wrong the next time too; whatever is raised may have passed
+    by then (memory that was full, another program).
+    """
+
+    trial: Trial
+    wrong: str = ""
+    is_lasting: bool = True
+    measured: tuple[Measured, ...] = ()
+
+
+def check(trial: Trial, launcher: Launcher, dtype: mx.Dtype, fewer: Sequence[int] = FEWER) -> Tried:
+    """Beside its reference, and rows beside fewer of them; every count of rows is built anew."""
     try:
-        return _check(trial.make(trial.checked, dtype, 1), launcher, fewer)
+        return Tried(trial, _check(trial.make(trial.checked, dtype, 1), launcher, fewer))
     except Exception as error:
-        return f"it does not run ({ascii(error)[:160]})"
+        return Tried(trial, f"it does not run ({ascii(error)[:160]})", is_lasting=False)
 
 
 def _check(case: Case, launcher: Launcher, fewer: Sequence[int]) -> str:

@@ -1,22 +1,19 @@
-"""What was found out about the kernels on this machine, as a small JSON file."""
+"""What was found out on this machine, remembered from one load to the next in a small JSON file."""
 
 import hashlib
 import json
 import platform
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
 
 import metal_kernels
 from metal_kernels.choice import ALL_ROWS, KERNELS, KernelName, Measured, Work, this_chip
 
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """off: why a kernel is not used. measured: what was timed, nothing after a quick check."""
-
-    off: Mapping[str, str] = field(default_factory=dict)
-    measured: Mapping[KernelName, tuple[Measured, ...]] = field(default_factory=dict)
+DIED = "the program ended while it was tried"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,53 +40,124 @@ def circumstances() -> Circumstances:
     )
 
 
-def write_verdict(file: Path, verdict: Verdict, here: Circumstances) -> None:
-    """Whole or not at all. Raises OSError."""
-    kernels = {
-        name: {
-            "off": verdict.off.get(name, ""),
-            "measured": [
-                {**one.work._asdict(), "rows": sorted(one.rows)}
-                for one in verdict.measured.get(name, ())
-            ],
+def verdict_here(file: Path | None = None) -> "Verdict":
+    """That of this machine; where no file is named, the one of the program on a Mac."""
+    caches = Path.home() / "Library" / "Caches"  # as Apple's File System Programming Guide has it
+    return Verdict(file or caches / "Headstart" / "kernels.json", circumstances())
+
+
+def typed(trial: str, dtype: mx.Dtype) -> str:
+    """A trial with the type of its activations: "products affine4 bfloat16"."""
+    return f"{trial} {str(dtype).removeprefix('mlx.core.')}"
+
+
+class Verdict:
+    """What was found by trials and by the clock.
+
+    tried: by typed trial, what is wrong, "" for nothing. measured: what `headstart doctor` timed.
+    rows: by model, what was found of its rows (check_model.py).
+
+    A trial is written down before it begins: one that ends the program is not begun again. file:
+    None for this process alone; one that is damaged, or for other circumstances, counts for
+    nothing, and one that cannot be written is no obstacle.
+    """
+
+    def __init__(self, file: Path | None, here: Circumstances) -> None:
+        self.file, self._here = file, here
+        self.tried: dict[str, str] = {}
+        self.measured: dict[KernelName, tuple[Measured, ...]] = {}
+        self.rows: dict[str, str] = {}
+        self._trying = ""
+        if file is not None:
+            self._read(file)
+
+    def off(self) -> dict[str, str]:
+        """Why a trial's kernel is not used, by the trial without its type: wrong in one, in all."""
+        found = {name.rpartition(" ")[0]: why for name, why in self.tried.items() if why}
+        return {trial: f"on this GPU {trial} is wrong: {why}" for trial, why in found.items()}
+
+    def sound(self, dtype: mx.Dtype) -> frozenset[str]:
+        """Trials passed with activations of this type."""
+        end = typed("", dtype)
+        return frozenset(
+            name.removesuffix(end)
+            for name, why in self.tried.items()
+            if not why and name.endswith(end)
+        )
+
+    def begin(self, name: str) -> None:
+        """A typed trial is about to run."""
+        self._trying = name
+        self.write()
+
+    def end(self, wrong: str | None) -> None:
+        """It has run; None: whether it is wrong will be asked again."""
+        if wrong is not None:
+            self.tried[self._trying] = wrong
+        self._trying = ""
+        self.write()
+
+    def note_rows(self, model: str, found: str) -> None:
+        """Remember what was found of a model's rows."""
+        self.rows[model] = found
+        self.write()
+
+    def note_speed(self, name: KernelName, measured: Iterable[Measured]) -> None:
+        """Remember what was timed, in the place of what was before."""
+        self.measured[name] = tuple(measured)
+
+    def write(self) -> bool:
+        """Whole or not at all; whether there is a file now."""
+        if self.file is None:
+            return False
+        content = {
+            **asdict(self._here),
+            "tried": self.tried,
+            "trying": self._trying,
+            "rows": self.rows,
+            "measured": {
+                name: [{**one.work._asdict(), "rows": sorted(one.rows)} for one in found]
+                for name, found in self.measured.items()
+            },
         }
-        for name in KERNELS
-    }
-    file.parent.mkdir(parents=True, exist_ok=True)
-    fresh = file.with_suffix(".new")
-    content = {**_as_json(here), "kernels": kernels}
-    fresh.write_text(json.dumps(content, indent=1), encoding="utf-8")
-    fresh.replace(file)
+        fresh = self.file.with_suffix(".new")
+        try:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            fresh.write_text(json.dumps(content, indent=1), encoding="utf-8")
+            fresh.replace(self.file)
+        except OSError:
+            return False
+        return True
+
+    def _read(self, file: Path) -> None:
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+            here = asdict(self._here)
+            if {name: content[name] for name in here} != here:
+                return
+            tried, rows = _words(content["tried"]), _words(content["rows"])
+            trying, measured = str(content["trying"]), _measured(content["measured"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return
+        self.tried, self.rows, self.measured = tried, rows, measured
+        if trying:
+            self.tried[trying] = DIED
 
 
-def read_verdict(file: Path, here: Circumstances) -> Verdict | None:
-    """None where there is none, or it is damaged, or for other circumstances."""
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-        if {name: content[name] for name in _as_json(here)} != _as_json(here):
-            return None
-        kernels = {name: content["kernels"][name] for name in KERNELS}
-        off: dict[str, str] = {
-            name: str(kernel["off"]) for name, kernel in kernels.items() if kernel["off"]
-        }
-        measured = {
-            name: tuple(_measured(one) for one in kernel["measured"])
-            for name, kernel in kernels.items()
-            if kernel["measured"]
-        }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
-    return Verdict(off, measured)
+def _words(stored: Mapping[Any, Any]) -> dict[str, str]:
+    if not all(isinstance(word, str) for pair in stored.items() for word in pair):
+        raise TypeError("names and reasons are words")
+    return dict(stored)
 
 
-def _measured(stored: Mapping[str, object]) -> Measured:
+def _measured(stored: Mapping[str, Any]) -> dict[KernelName, tuple[Measured, ...]]:
+    return {name: tuple(_one(work) for work in stored[name]) for name in KERNELS if name in stored}
+
+
+def _one(stored: Mapping[str, object]) -> Measured:
     form, outputs, inputs, rows = (stored[key] for key in ("form", "outputs", "inputs", "rows"))
     if not isinstance(form, str) or not isinstance(outputs, int) or not isinstance(inputs, int):
         raise TypeError("sizes are numbers")
     if not isinstance(rows, list) or not ALL_ROWS.issuperset(rows) or min(outputs, inputs) < 0:
         raise ValueError("rows are 1 to 9")
     return Measured(Work(form, outputs, inputs), frozenset(rows))
-
-
-def _as_json(here: Circumstances) -> dict[str, str]:
-    return {"chip": here.chip, "system": here.system, "mlx": here.mlx, "sources": here.sources}

@@ -135,7 +135,7 @@ def _as_kernels_read(headers: ModelHeaders, kernels: Kernels) -> ModelHeaders:
         return headers
 
     def is_read(kind: str, outputs: int, inputs: int) -> bool:
-        return 1 in kernels.rows("products", Work(kind.lower(), outputs, inputs))
+        return 1 in kernels.rows_now("products", Work(kind.lower(), outputs, inputs))
 
     return keep_blocks(headers, is_read)
 

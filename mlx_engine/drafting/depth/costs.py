@@ -58,7 +58,8 @@ class CostMeter:
     """Times target passes of 1 to MAX_DEPTH + 1 rows and head passes, output head included.
 
     It may be left between two passes and taken up again. read_heads: brings the heads into memory;
-    before `use_heads` they are not touched, and their cost is presumed.
+    before `use_heads` they are not touched, and their cost is presumed. is_wanted: somebody has
+    asked for costs.
     """
 
     def __init__(self, adapter: Adapter, read_heads: Callable[[], None]) -> None:
@@ -67,18 +68,17 @@ class CostMeter:
         self._verify_ms = [float("inf")] * (MAX_DEPTH + 1)
         self._heads_are_read = False
         self._passes: Iterator[None] = self._timed()
-        self._is_begun = False
+        self.is_wanted = False
         self._costs: PassCosts | None = None
 
     def measure(self, stop: Callable[[], bool] = lambda: False) -> PassCosts | None:
         """Go on measuring; None when stop(), asked before every pass, ended it too early."""
-        self._is_begun = True
         while self._costs is None:
             if stop():
                 return None
             if next(self._passes, self) is self:
                 presumed = PRESUMED.draft_ms * self._verify_ms[0] if self._adapter.mtp_depth else 0
-                self._costs = PassCosts(tuple(self._verify_ms), presumed)
+                self._costs = self._with_heads(PassCosts(tuple(self._verify_ms), presumed))
         return self._costs
 
     def use_heads(self) -> None:
@@ -87,18 +87,19 @@ class CostMeter:
             return
         self._read_heads()
         self._heads_are_read = True
-        costs = self.costs_now()
-        if costs is not PRESUMED:
-            first, *later = self._head_passes()
-            self._costs = costs._replace(draft_ms=first, later_ms=tuple(later))
+        if self._costs is not None:
+            self._costs = self._with_heads(self._costs)
 
     def costs_now(self) -> PassCosts:
-        """What was measured; presumed while a measurement waits to go on; else measured now."""
-        if self._is_begun and self._costs is None:
-            return PRESUMED
-        costs = self.measure()
-        assert costs is not None
-        return costs
+        """What was measured by now, presumed before that: no answer waits for a measurement."""
+        self.is_wanted = True
+        return PRESUMED if self._costs is None else self._costs
+
+    def _with_heads(self, costs: PassCosts) -> PassCosts:
+        if not self._heads_are_read:
+            return costs
+        first, *later = self._head_passes()
+        return costs._replace(draft_ms=first, later_ms=tuple(later))
 
     def _timed(self) -> Iterator[None]:
         """Every pass of the measurement, one by one."""

@@ -29,7 +29,7 @@ from mlx_engine.doctor.machine import (
     check_python,
     this_machine,
 )
-from mlx_engine.kernel_choice.verdict import circumstances, read_verdict
+from mlx_engine.kernel_choice.verdict import verdict_here
 from mlx_engine.values.errors import ModelNotFound
 
 MAC = Machine("Metal", "Apple M4 Max", 64 * 10**9, 48 * 10**9)
@@ -128,4 +128,4 @@ def test_kernels_are_told_honestly(tmp_path: Path) -> None:
     found = list(check_kernels(EmulatorLauncher(check=False), file, noise, timed=False))
     assert [one.name for one in found] == ["noise", "kernels"]
     assert "1 of 1 right" in found[-1].words
-    assert read_verdict(file, circumstances()) is not None
+    assert verdict_here(file).tried == {"noise float32": ""}

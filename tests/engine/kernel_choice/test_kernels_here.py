@@ -1,6 +1,8 @@
 """Kernels are tried, a wrong one is switched off with a reason, and what is known is remembered."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +20,7 @@ from metal_kernels.choice import (
     Chip,
     Kernels,
     Measured,
+    Served,
     Work,
     chip_of,
 )
@@ -26,15 +29,16 @@ from metal_kernels.trial_cases import Case
 from metal_kernels.trials import TRIALS, Trial
 from mlx_engine.check_model import rows_differ
 from mlx_engine.doctor.examine import check_kernels
-from mlx_engine.kernel_choice.kernels_here import kernel_states, kernels_here, try_all, verdict_of
+from mlx_engine.kernel_choice.kernels_here import (
+    TrialsOfModel,
+    kernel_states,
+    kernels_here,
+    remembered,
+)
 from mlx_engine.kernel_choice.try_kernels import check, faster
-from mlx_engine.kernel_choice.verdict import Verdict, circumstances, read_verdict, write_verdict
+from mlx_engine.kernel_choice.verdict import DIED, Circumstances, Verdict, circumstances
 
 HERE = circumstances()
-FOUND = Verdict(
-    {"experts": "it is wrong"},
-    {"products": (Measured(Work("affine4", 512, 256), frozenset({6, 7, 8, 9})),)},
-)
 FEW = tuple(t for t in TRIALS if t.words in ("products affine4", "delta 128", "noise"))
 
 
@@ -64,7 +68,7 @@ def trial(words: str) -> Trial:
 
 @pytest.mark.parametrize("one", TRIALS, ids=lambda one: one.words)
 def test_every_kernel_passes_its_own_check(one: Trial) -> None:
-    assert check(one, kernel_launcher(check=False), mx.float32) == ""
+    assert check(one, kernel_launcher(check=False), mx.float32).wrong == ""
 
 
 def test_every_kernel_is_tried() -> None:
@@ -83,60 +87,162 @@ def test_every_kernel_is_tried() -> None:
     ],
 )
 def test_a_wrong_kernel_is_seen(words: str, tampering: tuple[str, str, str], said: str) -> None:
-    assert said in check(trial(words), Tampering(*tampering), mx.float32)
+    tried = check(trial(words), Tampering(*tampering), mx.float32)
+    assert said in tried.wrong
+    assert tried.is_lasting == ("does not run" not in tried.wrong)
 
 
-def test_a_wrong_kernel_is_switched_off_with_a_reason() -> None:
-    launcher = Tampering("few_row_matvec", "T(all)", "T(all * 1.01f)")
-    verdict = verdict_of(try_all(launcher, FEW, timed=False))
-    assert set(verdict.off) == {"products"}
-    kernels = Kernels(launcher, off=verdict.off)
-    assert kernels.rows("products", Work("affine4", 64, 64)) == frozenset()
-    assert kernels.rows("delta", Work("", 64, 64)) == ALL_ROWS
+def asking(kernels: Kernels) -> dict[str, Served]:
+    """Layers of a model with two formats of matrices and recurrent states."""
+    works = {"products affine4": Work("affine4", 96, 192), "products q2_k": Work("q2_k", 64, 256)}
+    served = {name: kernels.served("products", work) for name, work in works.items()}
+    served["delta 64"] = kernels.served("delta", Work("", 64, 64), whole=True)
+    assert all(one is not None for one in served.values())
+    return {name: one for name, one in served.items() if one is not None}
+
+
+def test_a_format_that_is_wrong_is_switched_off_alone() -> None:
+    launcher = Tampering("few_row_matvec_q2_k", "T(all)", "T(all * 1.01f)")
+    verdict = Verdict(None, HERE)
+    kernels = kernels_here(launcher, "exact", verdict)
+    served = asking(kernels)
+    trials = TrialsOfModel(kernels, verdict, mx.float32)
+    assert {name for name, one in served.items() if 1 in one} == set()
+    assert "waits to be tried" in kernels.why_unused("delta")
+    assert [one.trial.words for one in trials.steps()] == list(served)
+    assert {name for name, one in served.items() if 1 in one} == {"products affine4", "delta 64"}
     (state,) = (one for one in kernel_states(kernels) if one.name == "products")
-    assert not state.in_use
-    assert "products affine4 is wrong" in state.why_not
+    assert state.in_use
+    assert "not products q2_k: on this GPU products q2_k is wrong: it lies" in state.words
+    again = kernels_here(launcher, "exact", verdict)
+    assert again.served("products", Work("q2_k", 64, 256)) is None
+    assert "q2_k is wrong" in again.why_unused("products")
 
 
-def test_a_verdict_is_remembered(tmp_path: Path) -> None:
+def test_a_trial_is_as_wide_as_the_models_matrix() -> None:
+    kernels = Kernels(EmulatorLauncher(check=False), trusted=frozenset())
+    for width in (32, 5000, 704):
+        kernels.served("products", Work("affine4", 96, width))
+    kernels.served("attention", Work("", 128, 128))
+    verdict = Verdict(None, HERE)
+    checked = [one.checked for one in TrialsOfModel(kernels, verdict, mx.float32).pending()]
+    assert checked == [Work("affine4", 46, 5120), Work("", 150, 128)]
+
+
+def test_what_is_sound_is_remembered_by_type(tmp_path: Path) -> None:
     file = tmp_path / "cache" / "kernels.json"
     launcher = Tampering(*SOUND)
-    first = kernels_here(launcher, "exact", file, FEW)
-    assert launcher.names
-    tried = len(launcher.names)
-    again = kernels_here(launcher, "fast", file, FEW)
-    assert len(launcher.names) == tried
-    assert (first.off, first.exact, again.exact) == ({}, True, False)
-    write_verdict(file, FOUND, HERE)
-    assert read_verdict(file, HERE) == FOUND
+    kernels = kernels_here(launcher, "exact", Verdict(file, HERE))
+    asking(kernels)
+    assert len(list(TrialsOfModel(kernels, Verdict(file, HERE), mx.float32).steps())) == 3
+    ran = len(launcher.names)
+    again = kernels_here(launcher, "fast", Verdict(file, HERE))
+    served = again.served("products", Work("q2_k", 96, 256))
+    trials = TrialsOfModel(again, Verdict(file, HERE), mx.float32)
+    assert served is not None
+    assert (1 in served, trials.pending(), len(launcher.names)) == (True, [], ran)
+    half = TrialsOfModel(again, Verdict(file, HERE), mx.float16).pending()
+    assert [one.words for one in half] == ["products q2_k"]
+
+
+def test_what_stock_cannot_do_is_tried_when_it_is_asked_for() -> None:
+    launcher = Tampering(*SOUND)
+    kernels = kernels_here(launcher, "exact", Verdict(None, HERE))
+    assert kernels.rows("products", Work("q6_k", 64, 256)) == set()
+    assert not launcher.names
+    assert kernels.rows_now("products", Work("q6_k", 64, 256)) == ALL_ROWS
+    assert set(launcher.names) == {"few_row_matvec_q6_k"}
+
+
+def test_what_may_pass_is_asked_again(tmp_path: Path) -> None:
+    """Memory that was full, say: off until the next load."""
+    file = tmp_path / "kernels.json"
+    broken = Tampering("few_row_matvec", "y[", "no_such_name[")
+    for launcher, rows in ((broken, False), (Tampering(*SOUND), True)):
+        verdict = Verdict(file, HERE)
+        kernels = kernels_here(launcher, "exact", verdict)
+        served = asking(kernels)
+        list(TrialsOfModel(kernels, verdict, mx.float32).steps())
+        assert (1 in served["products affine4"]) == rows
+    assert "does not run" not in file.read_text()
+
+
+def test_a_trial_that_ends_the_program_is_not_begun_again(tmp_path: Path) -> None:
+    file = tmp_path / "kernels.json"
+    script = (
+        "import os, sys, pathlib, mlx.core as mx\n"
+        "from metal_kernels.choice import Work\n"
+        "from mlx_engine.kernel_choice.kernels_here import TrialsOfModel, kernels_here\n"
+        "from mlx_engine.kernel_choice.verdict import verdict_here\n"
+        "class Deadly:\n"
+        "    def run(self, source, call): os._exit(9)\n"
+        "verdict = verdict_here(pathlib.Path(sys.argv[1]))\n"
+        "kernels = kernels_here(Deadly(), 'exact', verdict)\n"
+        "kernels.served('products', Work('affine4', 64, 64))\n"
+        "list(TrialsOfModel(kernels, verdict, mx.float32).steps())\n"
+    )
+    ended = [
+        subprocess.run([sys.executable, "-c", script, str(file)], check=False).returncode
+        for _ in range(2)
+    ]
+    assert ended == [9, 0]
+    off = Verdict(file, HERE).off()
+    assert off == {
+        "products affine4": f"on this GPU products affine4 is wrong: {DIED}",
+    }
+
+
+def test_an_interrupted_trial_is_begun_again(tmp_path: Path) -> None:
+    class Interrupting:
+        def run(self, source: Source, call: Call) -> tuple[mx.array, ...]:
+            raise KeyboardInterrupt
+
+    verdict = Verdict(tmp_path / "kernels.json", HERE)
+    with pytest.raises(KeyboardInterrupt):
+        remembered(trial("noise"), Interrupting(), mx.float32, verdict)
+    assert Verdict(tmp_path / "kernels.json", HERE).tried == {}
+
+
+def filled(file: Path, here: Circumstances = HERE) -> Verdict:
+    verdict = Verdict(file, here)
+    verdict.begin("experts affine4 float32")
+    verdict.end("it is wrong")
+    verdict.note_rows("a model", "exact")
+    verdict.note_speed("products", [Measured(Work("affine4", 512, 256), frozenset({6, 7, 8, 9}))])
+    assert verdict.write()
+    return verdict
 
 
 def test_an_old_or_damaged_verdict_counts_for_nothing(tmp_path: Path) -> None:
     file = tmp_path / "kernels.json"
-    assert read_verdict(file, HERE) is None
+    assert Verdict(file, HERE).tried == {}
     for other in (replace(HERE, mlx="0.1"), replace(HERE, sources="x"), replace(HERE, chip="M9")):
-        write_verdict(file, FOUND, other)
-        assert read_verdict(file, HERE) is None
-    write_verdict(file, FOUND, HERE)
+        filled(file, other)
+        assert Verdict(file, HERE).tried == {}
+    wanted = filled(file)
+    read = Verdict(file, HERE)
+    assert (read.tried, read.rows, read.measured) == (wanted.tried, wanted.rows, wanted.measured)
     sound = json.loads(file.read_text())
-    wrong_rows = {**sound, "kernels": {**sound["kernels"], "products": {"off": "", "measured": [
-        {"form": "affine4", "outputs": 1, "inputs": 1, "rows": [99]}]}}}  # fmt: skip
-    without = {**sound, "kernels": {}}
-    for text in ("", "[]", "{", "null", json.dumps(wrong_rows), json.dumps(without), "\udcff"):
+    size = {"form": "affine4", "outputs": 1, "inputs": 1, "rows": [99]}
+    wrong_rows = {**sound, "measured": {"products": [size]}}
+    without = {name: value for name, value in sound.items() if name != "tried"}
+    wrong_words = {**sound, "tried": {"products affine4 float32": 1}}
+    damaged = [json.dumps(one) for one in (wrong_rows, without, wrong_words)]
+    for text in ("", "[]", "{", "null", *damaged, "\udcff"):
         file.write_bytes(text.encode("utf-8", "surrogateescape"))
-        assert read_verdict(file, HERE) is None, text
-    launcher = Tampering(*SOUND)
-    assert kernels_here(launcher, "exact", file, FEW).off == {}
-    assert launcher.names
-    assert read_verdict(file, HERE) is not None
+        assert Verdict(file, HERE).tried == {}, text
+    assert filled(file).write()
 
 
 def test_a_place_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
     file = tmp_path / "taken" / "kernels.json"
     file.parent.write_text("a file where a folder belongs")
-    launcher = Tampering(*SOUND)
-    assert kernels_here(launcher, "exact", file, FEW).launcher is launcher
-    last = list(check_kernels(launcher, file, FEW, timed=False))[-1]
+    verdict = Verdict(file, HERE)
+    kernels = kernels_here(Tampering(*SOUND), "exact", verdict)
+    served = asking(kernels)
+    list(TrialsOfModel(kernels, verdict, mx.float32).steps())
+    assert all(1 in one for one in served.values())
+    last = list(check_kernels(Tampering(*SOUND), file, FEW, timed=False))[-1]
     assert (last.state, "not remembered" in last.words) == ("warn", True)
 
 

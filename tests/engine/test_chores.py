@@ -1,0 +1,139 @@
+"""Nothing that can wait stands before the first answer: kernels are tried and costs timed behind it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import mlx.core as mx
+import pytest
+from kernel_launchers import CountingLauncher
+from metal_emulator import EmulatorLauncher
+from tiny_qwen3_5 import write_tiny_qwen3_5
+
+from metal_kernels.choice import Work
+from mlx_engine.drafting.depth.costs import CostMeter, PassCosts
+from mlx_engine.engine import Engine
+from mlx_engine.kernel_choice.kernels_here import TrialsOfModel, kernels_here, try_all
+from mlx_engine.kernel_choice.verdict import Verdict, circumstances
+from mlx_engine.loading.load import load_model
+from mlx_engine.values.conversation import GenerationFinished
+from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions, SamplingOptions
+
+OPTIONS = LoadOptions(check_heads=False)
+PIPELINES_OF_ALL, PIPELINES_OF_ONE = 77, 16
+SHORT = GenerationOptions(3, ignore_eos=True)
+GREEDY = SamplingOptions(temperature=0)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Dense and packed matrices, attention and recurrence, an MTP head; heads of 32."""
+    path = tmp_path_factory.mktemp("tiny") / "model"
+    return write_tiny_qwen3_5(path, layout="mlx", bits=4, layers=4)
+
+
+@pytest.fixture
+def launcher() -> CountingLauncher:
+    return CountingLauncher(EmulatorLauncher(check=False))
+
+
+@pytest.fixture
+def engine(folder: Path, launcher: CountingLauncher) -> Iterator[Engine]:
+    opened = open_on(folder, launcher, Verdict(None, circumstances()))
+    yield opened
+    opened.close()
+
+
+def open_on(folder: Path, launcher: CountingLauncher, verdict: Verdict) -> Engine:
+    kernels = kernels_here(launcher, "exact", verdict)
+    return Engine(load_model(folder, OPTIONS, folder, kernels=kernels), OPTIONS, None, verdict)
+
+
+def in_use(engine: Engine) -> set[str]:
+    return {state.name for state in engine.description.kernels if state.in_use}
+
+
+def test_the_first_answer_waits_for_no_trial(engine: Engine, launcher: CountingLauncher) -> None:
+    session = engine.session(sampling=GREEDY, draft=DraftOptions(depth=2), generation=SHORT)
+    for event in session.send("a"):
+        assert launcher.pipelines == set()
+        is_last = isinstance(event, GenerationFinished)
+    assert is_last
+    assert launcher.pipelines
+    assert engine.measure_costs(lambda: False) is not None
+    assert in_use(engine) >= {"products", "delta", "delta-inputs"}
+    before = len(launcher.pipelines)
+    texts = [
+        engine.generate("ab", 5, GREEDY, DraftOptions(depth=depth), ignore_eos=True).tokens
+        for depth in (0, 2)
+    ]
+    assert texts[0] == texts[1]
+    assert len(launcher.pipelines) > before  # the answer ran on them
+
+
+def test_only_what_the_model_uses_is_compiled(folder: Path) -> None:
+    """And nothing at all at the next load."""
+    every, own, again = (CountingLauncher(EmulatorLauncher(check=False)) for _ in range(3))
+    here = circumstances()
+    list(try_all(every, Verdict(None, here), timed=False))
+    verdict = Verdict(None, here)
+    model = load_model(folder, OPTIONS, folder, kernels=kernels_here(own, "exact", verdict))
+    trials = TrialsOfModel(model.kernels, verdict, mx.float32)
+    assert len(list(trials.steps())) == 7
+    assert (len(every.pipelines), len(own.pipelines)) == (PIPELINES_OF_ALL, PIPELINES_OF_ONE)
+    model = load_model(folder, OPTIONS, folder, kernels=kernels_here(again, "exact", verdict))
+    assert not TrialsOfModel(model.kernels, verdict, mx.float32).pending()
+    assert 1 in model.kernels.rows("delta", Work("", 32, 32))
+    assert not again.pipelines
+
+
+def test_no_answer_waits_for_the_clock(
+    folder: Path, launcher: CountingLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """28 passes are timed behind the first answer, in the time there is."""
+    asked: list[bool] = []
+    real = CostMeter.measure
+
+    def measure(self: CostMeter, stop: object = None) -> PassCosts | None:
+        asked.append(done)
+        return real(self)
+
+    monkeypatch.setattr(CostMeter, "measure", measure)
+    engine = Engine(load_model(folder, OPTIONS, folder), OPTIONS)
+    session = engine.session(sampling=GREEDY, generation=SHORT)
+    done = False
+    for event in session.send("a"):
+        done = isinstance(event, GenerationFinished)
+    assert asked == [True]
+    engine.close()
+
+
+def test_time_to_the_first_token_includes_reading_the_heads(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(load_model(folder, OPTIONS, folder), OPTIONS)
+    now = [0.0]
+    monkeypatch.setattr("mlx_engine.decoding.answer.perf_counter", lambda: now[0])
+    read = CostMeter.use_heads
+
+    def slowly(self: CostMeter) -> None:
+        now[0] += 5.0
+        read(self)
+
+    monkeypatch.setattr(CostMeter, "use_heads", slowly)
+    made = engine.generate("a", 2, GREEDY, DraftOptions(depth=1), ignore_eos=True)
+    assert made.stats.time_to_first_token_s >= 5.0
+    engine.close()
+
+
+def test_a_chore_is_left_and_taken_up_again(engine: Engine) -> None:
+    left = [3]
+
+    def stop() -> bool:
+        left[0] -= 1
+        return left[0] < 0
+
+    assert engine.measure_costs(stop) is None
+    some = in_use(engine)
+    assert some
+    assert engine.measure_costs(lambda: False) is not None
+    assert in_use(engine) > some
