@@ -5,10 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
-from windows import folders_in
+from windows import close, folders_in
 
 from app.app import App
 from app.values.chats import StoredMessage
@@ -26,15 +25,6 @@ def apps(qapp: QApplication, tmp_path: Path) -> Iterator[list[App]]:
     yield made
     for app in made:
         close(app)
-
-
-def close(app: App) -> None:
-    app.close()
-    window = app.widgets.window
-    window.close()
-    window.deleteLater()
-    app.deleteLater()
-    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 
 
 def start(apps: list[App], qapp: QApplication, tmp_path: Path, qtbot: QtBot) -> App:

@@ -81,9 +81,15 @@ def running(
         driven.until_loaded()
         yield driven
     finally:
-        app.close()
-        window = app.widgets.window
-        window.close()
-        window.deleteLater()
-        app.deleteLater()
-        QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        close(app)
+
+
+def close(app: App) -> None:
+    """All of it, the engine's thread first: Qt aborts when a running thread is destroyed."""
+    app.close()
+    assert app.worker.wait(PATIENCE_MS)
+    window = app.widgets.window
+    window.close()
+    window.deleteLater()
+    app.deleteLater()
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
