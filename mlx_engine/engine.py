@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from operator import index
 from pathlib import Path
@@ -38,6 +38,7 @@ from mlx_engine.values.options import (
     GenerationOptions,
     LoadOptions,
     SamplingOptions,
+    TemplateValue,
 )
 
 CHUNK_ON_METAL = 512
@@ -113,6 +114,7 @@ class Engine:
             with_numerics(model, options.numerics),
             context_length=self._parts.context_length,
             can_switch_thinking=self._parts.template.can_switch_thinking,
+            template_arguments=self._parts.template.arguments,
             kernels=kernel_states(model.kernels),
         )
         self._checks_heads = options.check_heads and model.adapter.mtp_depth > 0
@@ -176,15 +178,25 @@ class Engine:
         draft: DraftOptions | None = None,
         generation: GenerationOptions | None = None,
         thinking: bool | None = None,
+        template_arguments: Mapping[str, TemplateValue] | None = None,
     ) -> Session:
-        """A new conversation; what is not given is what the model recommends."""
+        """A new conversation; what is not given is what the model recommends.
+
+        template_arguments: variables of the chat template by name, such as "preserve_thinking" or
+        "reasoning_effort"; the description lists those that it asks for. thinking: short for the
+        one named "enable_thinking". Raises BadOption.
+        """
         self._check()
+        arguments = dict(template_arguments or {})
+        if thinking is not None:
+            arguments["enable_thinking"] = thinking
+        self._parts.template.check_arguments(arguments)
         settings = Settings(
             sampling=sampling or self.description.sampling,
             draft=draft or DraftOptions(),
             generation=generation or GenerationOptions(),
             system=system,
-            thinking=thinking,
+            template_arguments=arguments,
         )
         session = Session(self._parts, settings, self._fresh_learned(), self._check)
         self._sessions.add(session)

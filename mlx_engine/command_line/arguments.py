@@ -225,6 +225,13 @@ def _add_chat(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         help="let the model think first, or not (default: as its template has it)",
     )
+    parser.add_argument(
+        "--template-argument",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="for the chat template, such as preserve_thinking=true; may be repeated",
+    )
     parser.add_argument("--once", metavar="QUESTION", help="answer this one and leave")
     parser.add_argument("--plain", action="store_true", help="no colours, no line editing")
     _add_drafting(parser)

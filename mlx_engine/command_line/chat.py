@@ -5,7 +5,12 @@ from collections.abc import Iterable, Iterator
 from typing import TextIO
 
 from mlx_engine.command_line.conversation import Chat, run_command
-from mlx_engine.command_line.options import draft_options, generation_options, sampling_options
+from mlx_engine.command_line.options import (
+    draft_options,
+    generation_options,
+    sampling_options,
+    template_arguments,
+)
 from mlx_engine.command_line.outside import Outside, opened_model
 from mlx_engine.command_line.screen import PROMPT_MARK, make_screen
 from mlx_engine.values.errors import BadPrompt
@@ -22,8 +27,9 @@ def chat(arguments: Namespace, outside: Outside) -> int:
             draft=draft_options(arguments),
             generation=limits,
             thinking=arguments.thinking,
+            template_arguments=template_arguments(arguments.template_argument),
         )
-        chat = Chat(engine, session, limits, arguments.thinking, screen, outside.backend())
+        chat = Chat(engine, session, limits, screen, outside.backend())
         chat.greet()
         if arguments.once is not None:
             return 0 if chat.send(arguments.once) else 2

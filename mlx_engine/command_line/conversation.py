@@ -21,6 +21,7 @@ from mlx_engine.command_line.options import (
     change_sampling,
     draft_words,
     sampling_words,
+    template_arguments,
 )
 from mlx_engine.command_line.screen import WARNING, Screen, show_answer
 from mlx_engine.values.conversation import Event
@@ -69,7 +70,6 @@ class Chat:
     engine: "Engine"
     session: "Session"
     generation: GenerationOptions
-    thinking: bool | None
     screen: Screen
     backend: str
     is_open: bool = True
@@ -92,7 +92,11 @@ class Chat:
         """A new conversation with the settings of this one."""
         old = self.session
         self.session = self.engine.session(
-            old.system, old.sampling, old.draft, self.generation, self.thinking
+            old.system,
+            old.sampling,
+            old.draft,
+            self.generation,
+            template_arguments=old.template_arguments,
         )
 
     def greet(self) -> None:
@@ -162,6 +166,17 @@ def _system(chat: Chat, rest: str) -> None:
     if rest:
         chat.session.system = None if rest == "off" else rest
     chat.screen.note(f"System prompt: {chat.session.system or 'none'}")
+
+
+def _template(chat: Chat, rest: str) -> None:
+    session = chat.session
+    if rest:
+        session.template_arguments = dict(session.template_arguments) | template_arguments(
+            rest.split()
+        )
+    asked = ", ".join(chat.engine.description.template_arguments) or "none"
+    given = [f"{name}={json.dumps(value)}" for name, value in session.template_arguments.items()]
+    chat.screen.note(f"Template: {' '.join(given) or 'as it is'} (it asks for: {asked})")
 
 
 def _draft(chat: Chat, rest: str) -> None:
@@ -258,6 +273,9 @@ def _quit(chat: Chat, _rest: str) -> None:
 COMMANDS = {
     "help": ChatCommand("", "this list", _help),
     "system": ChatCommand("[TEXT | off]", "show or set the system prompt", _system),
+    "template": ChatCommand(
+        "[NAME=VALUE ...]", "show or set arguments of the chat template", _template
+    ),
     "draft": ChatCommand(
         "[SOURCE] [DEPTH | auto | off] [KEY=VALUE]", "show or set the drafting", _draft
     ),

@@ -1,5 +1,6 @@
 """Options from words: flags of a command, key=value of a chat, and the frozen options they make."""
 
+import json
 import re
 from argparse import Namespace
 from collections.abc import Callable, Iterable
@@ -14,6 +15,7 @@ from mlx_engine.values.options import (
     GenerationOptions,
     LoadOptions,
     SamplingOptions,
+    TemplateValue,
 )
 
 if TYPE_CHECKING:
@@ -107,6 +109,20 @@ def change_draft(base: DraftOptions, words: Iterable[str]) -> DraftOptions:
                 "key=value."
             )
     return base
+
+
+def template_arguments(words: Iterable[str]) -> dict[str, TemplateValue]:
+    """From "preserve_thinking=true", "reasoning_effort=low": a value of JSON, else a text."""
+    given: dict[str, TemplateValue] = {}
+    for word in words:
+        name, sign, text = word.partition("=")
+        if not sign:
+            raise BadOption(f"{word!r} is not possible: write NAME=VALUE.")
+        try:
+            given[name.strip()] = json.loads(text)
+        except ValueError:
+            given[name.strip()] = text
+    return given
 
 
 def _draft_value(key: str, text: str) -> Any:

@@ -1,6 +1,6 @@
 """What an answer begins with: a loaded model, a chat's settings, and the prompt it goes on from."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -14,7 +14,12 @@ from mlx_engine.sampling.position_noise import NoiseOfKeys, plain_noise
 from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.conversation import Message, PromptProgress
-from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
+from mlx_engine.values.options import (
+    DraftOptions,
+    GenerationOptions,
+    SamplingOptions,
+    TemplateValue,
+)
 
 LONGEST_LEAD_IN = 24
 """Tokens a template may put before an answer ("<|im_start|>assistant\\n<think>\\n")."""
@@ -50,7 +55,7 @@ class Settings:
     draft: DraftOptions = field(default_factory=DraftOptions)
     generation: GenerationOptions = field(default_factory=GenerationOptions)
     system: str | None = None
-    thinking: bool | None = None
+    template_arguments: Mapping[str, TemplateValue] = field(default_factory=dict)
 
 
 class Opening(NamedTuple):

@@ -1,7 +1,7 @@
 """One conversation: messages in, events out; settings may change while it answers."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from mlx_engine.decoding.answer import Tally, open_answer
@@ -18,6 +18,7 @@ from mlx_engine.values.options import (
     DraftOutput,
     GenerationOptions,
     SamplingOptions,
+    TemplateValue,
 )
 from mlx_engine.values.stats import GenerationStats
 
@@ -86,6 +87,19 @@ class Session:
     @generation.setter
     def generation(self, options: GenerationOptions) -> None:
         self._settings.generation = options
+
+    @property
+    def template_arguments(self) -> Mapping[str, TemplateValue]:
+        """What the chat template is given beside the messages; a change takes effect as one of
+        `system` does. Raises BadOption for names and values that cannot be.
+        """
+        return self._settings.template_arguments
+
+    @template_arguments.setter
+    def template_arguments(self, arguments: Mapping[str, TemplateValue]) -> None:
+        self._model.template.check_arguments(arguments)
+        self._settings.template_arguments = dict(arguments)
+        self._continues_at = None
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -227,7 +241,7 @@ class Session:
             self._model.tokenizer,
             [*system, *messages],
             add_generation_prompt=not continues,
-            thinking=self._settings.thinking,
+            arguments=self._settings.template_arguments,
             continue_last=continues,
         )
         if not prompt.tokens:

@@ -5,18 +5,22 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
-from types import CodeType
+from types import CodeType, MappingProxyType
 
 from jinja2 import Template
 from jinja2.exceptions import TemplateError
+from jinja2.meta import find_undeclared_variables
 
 from mlx_engine.text.streaming_text import THINKING_MARKERS
 from mlx_engine.text.template_sandbox import TemplateSandbox
 from mlx_engine.text.tokenizer import CONFIG, Tokenizer, named_special_tokens, read_object
 from mlx_engine.values.conversation import Message
-from mlx_engine.values.errors import BadChatTemplate, BadPrompt
+from mlx_engine.values.errors import BadChatTemplate, BadOption, BadPrompt
+from mlx_engine.values.options import TemplateValue
 
 LONGEST_SOURCE = 128 * 1024
+NO_ARGUMENTS: Mapping[str, TemplateValue] = MappingProxyType({})
+_SPECIAL_TOKENS = ("bos_token", "eos_token", "pad_token", "unk_token", "opening")
 PLAIN_SOURCE = (
     "{{ opening }}"
     "{% for message in messages %}{{ message.role | capitalize }}: {{ message.content }}\n\n"
@@ -66,28 +70,57 @@ class ChatTemplate:
 
     @property
     def can_switch_thinking(self) -> bool:
-        """Whether `thinking` changes what `render` makes: the template asks for its variable."""
+        """Whether the argument `enable_thinking` changes what `render` makes."""
         return "enable_thinking" in self.source
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Names of the arguments that the template asks for, such as "preserve_thinking"."""
+        asked = find_undeclared_variables(TemplateSandbox().parse(self.source))
+        return tuple(sorted(asked - self._own_names()))
+
+    def check_arguments(self, arguments: Mapping[str, TemplateValue]) -> None:
+        """BadOption for names that are the engine's own, and for values no setting has.
+
+        Names that the template does not ask for are no mistake: another model's may.
+        """
+        for name, value in arguments.items():
+            if name in self._own_names() or not name.isidentifier():
+                raise BadOption(
+                    f"template_arguments: {name!r} cannot be set. This model's template asks for"
+                    f" {', '.join(self.arguments) or 'no arguments'}."
+                )
+            if not isinstance(value, TemplateValue):
+                raise BadOption(
+                    f"template_arguments: {name}={ascii(value)[:60]} is not possible: use a text,"
+                    " a number, True, False or None."
+                )
+
+    def _own_names(self) -> set[str]:
+        """What the engine fills in."""
+        functions = {*TemplateSandbox().globals, "raise_exception", "strftime_now"}
+        filled = {"messages", "tools", "documents", "add_generation_prompt"}
+        return filled | functions | self._special_tokens.keys() | set(_SPECIAL_TOKENS)
 
     def render(
         self,
         messages: Sequence[Message],
         *,
         add_generation_prompt: bool,
-        thinking: bool | None = None,
+        arguments: Mapping[str, TemplateValue] = NO_ARGUMENTS,
         continue_last: bool = False,
     ) -> str:
         """The prompt for `messages`.
 
-        thinking: the template's `enable_thinking`, None to leave it to the template. continue_last:
-        the prompt ends inside the last message, which must be the assistant's: after its text or,
-        when it has none, after its thinking. BadPrompt when there is nothing to render,
-        BadChatTemplate when the template fails, refuses the messages or passes its limits.
+        arguments: variables of the template, such as `enable_thinking`. continue_last: the prompt
+        ends inside the last message, which must be the assistant's: after its text or, when it has
+        none, after its thinking. BadPrompt when there is nothing to render, BadChatTemplate when
+        the template fails, refuses the messages or passes its limits.
         """
         if not messages:
             raise BadPrompt("There are no messages: write something first.")
         if not continue_last:
-            return self._run(messages, add_generation_prompt, thinking)
+            return self._run(messages, add_generation_prompt, arguments)
         last = messages[-1]
         if last.role != "assistant":
             raise BadPrompt("Only an answer can be continued: the last message is not one.")
@@ -96,7 +129,7 @@ class ChatTemplate:
             marked = Message(last.role, last.text + end, last.thinking)
         else:
             marked = Message(last.role, last.text, last.thinking + end)
-        whole = self._run([*messages[:-1], marked], False, thinking)
+        whole = self._run([*messages[:-1], marked], False, arguments)
         if end not in whole:
             raise BadChatTemplate(
                 f"{self.origin}: the chat template leaves out the answer that is to be continued:"
@@ -105,7 +138,10 @@ class ChatTemplate:
         return whole[: whole.rindex(end)].replace(end, "")
 
     def _run(
-        self, messages: Sequence[Message], add_generation_prompt: bool, thinking: bool | None
+        self,
+        messages: Sequence[Message],
+        add_generation_prompt: bool,
+        arguments: Mapping[str, TemplateValue],
     ) -> str:
         size = len(self.source) + sum(map(len, _texts(messages)))
         sandbox = TemplateSandbox(
@@ -115,14 +151,13 @@ class ChatTemplate:
         )
         sandbox.globals |= {"raise_exception": _refuse, "strftime_now": self._strftime_now}
         variables: dict[str, object] = {
+            **arguments,
             **self._special_tokens,
             "messages": [_fields(message) for message in messages],
             "tools": None,
             "documents": None,
             "add_generation_prompt": add_generation_prompt,
         }
-        if thinking is not None:
-            variables["enable_thinking"] = thinking
         try:
             template = Template.from_code(sandbox, self._code, sandbox.globals)
             return "".join(template.generate(variables))
@@ -231,7 +266,7 @@ def tokenize_chat(
     messages: Sequence[Message],
     *,
     add_generation_prompt: bool = True,
-    thinking: bool | None = None,
+    arguments: Mapping[str, TemplateValue] = NO_ARGUMENTS,
     continue_last: bool = False,
 ) -> ChatPrompt:
     """Renders and encodes `messages`; raises what `ChatTemplate.render` and `encode` raise.
@@ -251,7 +286,7 @@ def tokenize_chat(
     rendered = template.render(
         marked,
         add_generation_prompt=add_generation_prompt,
-        thinking=thinking,
+        arguments=arguments,
         continue_last=continue_last,
     )
     parts = rendered.split(cut)

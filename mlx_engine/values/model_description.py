@@ -61,10 +61,11 @@ class ModelDescription:
     active_parameters: those one token passes through, where that is not all of them.
     Of a loaded model bytes are those of this machine, of one inspected those of a Mac with Metal;
     without_metal: those elsewhere, where they differ and are known from headers.
-    sampling: what the model's own generation_config recommends. can_switch_thinking: its chat
-    template lets a conversation switch thinking on or off; known once it is loaded, like kernels:
-    all of ours, used or not. repack_cache: in words, where repacked weights are kept and
-    whether they came from there; None for nowhere.
+    sampling: what the model's own generation_config recommends. Known once it is loaded:
+    can_switch_thinking, whether its chat template lets a conversation switch thinking on or off;
+    template_arguments, all that the template asks for; kernels, all of ours, used or not.
+    repack_cache: in words, where repacked weights are kept and whether they came from there; None
+    for nowhere.
     """
 
     name: str
@@ -86,6 +87,7 @@ class ModelDescription:
     numerics: Numerics = "exact"
     declined: tuple[Reason, ...] = ()
     can_switch_thinking: bool = False
+    template_arguments: tuple[str, ...] = ()
     active_parameters: int | None = None
     repack_cache: str | None = None
     without_metal: Footprint | None = None

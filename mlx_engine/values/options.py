@@ -16,6 +16,7 @@ DraftOutput = Literal["full", "4-bit", "3-bit", "frequent", "auto"]
 Misfit = Literal["refuse", "plain"]
 DraftRule = Literal["shared-noise", "greedy"]
 HeadBits = Literal[4, 8]
+TemplateValue = bool | int | float | str | None
 MAX_DEPTH = 8
 DRAFT_VOCABULARY = 32768
 

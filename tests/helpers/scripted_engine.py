@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mlx_engine.values.conversation import (
@@ -17,7 +17,13 @@ from mlx_engine.values.conversation import (
 )
 from mlx_engine.values.errors import BadPrompt, EngineError, EngineMisuse, Reason
 from mlx_engine.values.model_description import ModelDescription, TensorGroup
-from mlx_engine.values.options import DraftOptions, DraftOutput, GenerationOptions, SamplingOptions
+from mlx_engine.values.options import (
+    DraftOptions,
+    DraftOutput,
+    GenerationOptions,
+    SamplingOptions,
+    TemplateValue,
+)
 from mlx_engine.values.stats import GenerationStats, RoundStats, count_by_depth
 
 AUTOMATIC_DEPTH = 3
@@ -77,6 +83,7 @@ class ScriptedSession:
     draft: DraftOptions
     generation: GenerationOptions
     thinking: bool | None = None
+    template_arguments: Mapping[str, TemplateValue] = field(default_factory=dict)
     stats: GenerationStats = field(default_factory=GenerationStats)
     turns: list[Message] = field(default_factory=list)
     stop_asked: bool = False
@@ -200,6 +207,7 @@ class ScriptedEngine:
         draft: DraftOptions | None = None,
         generation: GenerationOptions | None = None,
         thinking: bool | None = None,
+        template_arguments: Mapping[str, TemplateValue] | None = None,
     ) -> ScriptedSession:
         made = ScriptedSession(
             self,
@@ -208,6 +216,7 @@ class ScriptedEngine:
             draft or DraftOptions(),
             generation or GenerationOptions(),
             thinking,
+            template_arguments or {},
         )
         self.sessions.append(made)
         return made

@@ -79,13 +79,17 @@ def test_declined_paths_are_listed(outside: FakeOutside) -> None:
 
 
 def test_settings_reach_the_session(outside: FakeOutside) -> None:
-    words = "chat m.gguf --system Hm --depth 2 --temperature 0 --max-tokens 5 --no-thinking"
+    words = (
+        "chat m.gguf --system Hm --depth 2 --temperature 0 --max-tokens 5 --no-thinking "
+        "--template-argument preserve_thinking=true --template-argument reasoning_effort=low"
+    )
     outside.run(*words.split())
     session = outside.engine.sessions[0]
     assert outside.asked[0][0] == "m.gguf"
     assert (session.system, session.draft) == ("Hm", DraftOptions(depth=2))
     assert (session.sampling.temperature, session.sampling.top_k) == (0.0, 20)
     assert (session.generation.max_tokens, session.thinking) == (5, False)
+    assert session.template_arguments == {"preserve_thinking": True, "reasoning_effort": "low"}
 
 
 def test_once_answers_and_leaves(outside: FakeOutside) -> None:

@@ -79,7 +79,9 @@ def test_thinking_cannot_close_its_own_block(tokenizer: Tokenizer) -> None:
 def test_where_the_answer_begins(tokenizer: Tokenizer) -> None:
     ask, qwen = [Message("user", "a <think>")], TEMPLATES["q"]
     assert tokenize_chat(qwen, tokenizer, ask).thinking_open
-    assert not tokenize_chat(qwen, tokenizer, ask, thinking=False).thinking_open
+    assert not tokenize_chat(
+        qwen, tokenizer, ask, arguments={"enable_thinking": False}
+    ).thinking_open
     assert not tokenize_chat(TEMPLATES["c"], tokenizer, ask).thinking_open
     for last, is_open in (
         (Message("assistant", "", "hm"), True),

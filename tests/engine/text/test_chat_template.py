@@ -11,7 +11,8 @@ from tiny_tokenizer import make_tiny_tokenizer
 
 from mlx_engine.text.chat_template import ChatTemplate, fallback_template, opens_thinking
 from mlx_engine.values.conversation import Message
-from mlx_engine.values.errors import BadChatTemplate, BadPrompt
+from mlx_engine.values.errors import BadChatTemplate, BadOption, BadPrompt
+from mlx_engine.values.options import TemplateValue
 
 TOKENS = {"bos_token": "<|endoftext|>", "eos_token": "<|im_end|>"}
 ASK = [Message("user", "Who jumps?")]
@@ -58,7 +59,7 @@ def test_text_is_that_of_transformers(
         **options,
     )
     template = ChatTemplate(source, TOKENS, "test")
-    assert template.render(messages, add_generation_prompt=prompt, thinking=thinking) == expected
+    assert template.render(messages, add_generation_prompt=prompt, arguments=options) == expected
 
 
 @pytest.mark.parametrize("source", [CHATML, QWEN, LLAMA, MISTRAL])
@@ -117,8 +118,61 @@ def test_thinking_of_a_template() -> None:
     always = ChatTemplate("{{ messages[0].content }}<think>", {}, "x")
     assert not always.can_switch_thinking
     opened = qwen.render(ASK, add_generation_prompt=True)
-    closed = qwen.render(ASK, add_generation_prompt=True, thinking=False)
+    closed = qwen.render(ASK, add_generation_prompt=True, arguments={"enable_thinking": False})
     assert opens_thinking(opened) and not opens_thinking(closed)
+
+
+PRESERVING = (
+    "{{ bos_token }}{% set ns = namespace(last=0) %}"
+    "{% for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}"
+    "{% endfor %}{% for m in messages %}"
+    "{% set thought = m.reasoning_content if m.reasoning_content is string else '' %}"
+    "{% set kept = preserve_thinking is defined and preserve_thinking is true %}"
+    "{{ m.role }}: {% if thought and (kept or loop.index0 > ns.last) %}<{{ thought }}>{% endif %}"
+    "{{ m.content }}\n{% endfor %}effort {{ reasoning_effort | default('medium') }}"
+)
+"""As Qwen3.6 and gpt-oss have such arguments."""
+THOUGHT = [Message("user", "a"), Message("assistant", "b", "hm"), Message("user", "c")]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"preserve_thinking": True},
+        {"preserve_thinking": False, "reasoning_effort": "high"},
+        {"reasoning_effort": 3, "of_another_model": "x"},
+    ],
+)
+def test_arguments_are_those_of_transformers(
+    truth: transformers.PreTrainedTokenizerFast, arguments: dict[str, TemplateValue]
+) -> None:
+    template = ChatTemplate(PRESERVING, TOKENS, "x")
+    template.check_arguments(arguments)
+    wanted = truth.apply_chat_template(
+        as_dicts(THOUGHT), chat_template=PRESERVING, tokenize=False, **arguments
+    )
+    assert template.render(THOUGHT, add_generation_prompt=False, arguments=arguments) == wanted
+    assert ("<hm>" in wanted) == (arguments.get("preserve_thinking") is True)
+
+
+def test_a_template_tells_what_it_asks_for() -> None:
+    template = ChatTemplate(PRESERVING, TOKENS, "x")
+    assert template.arguments == ("preserve_thinking", "reasoning_effort")
+    assert fallback_template("<s>").arguments == ()
+    for name in (
+        "messages",
+        "bos_token",
+        "eos_token",
+        "raise_exception",
+        "range",
+        "a b",
+        "opening",
+    ):
+        with pytest.raises(BadOption, match=r"cannot be set.*preserve_thinking, reasoning_effort"):
+            template.check_arguments({name: "x"})
+    with pytest.raises(BadOption, match="use a text"):
+        template.check_arguments({"reasoning_effort": ["low"]})  # type: ignore[dict-item]
 
 
 def test_dates_come_from_the_clock() -> None:
