@@ -107,7 +107,7 @@ def _show(model: ModelDescription, screen: Screen) -> None:
             str(group.tensors),
             count_words(group.parameters),
             _size(group),
-            Text(harmless(group.storage)),
+            Text(harmless(group.words)),
         )
     screen.answers.print(Text(harmless(model.name), style="bold"), soft_wrap=True)
     screen.answers.print(facts)

@@ -1,6 +1,6 @@
 """Headers of a model -> its ModelDescription, without MLX and before any weight is read."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -19,6 +19,7 @@ from mlx_engine.loading.headers import ModelHeaders, keep_blocks, read_headers
 from mlx_engine.loading.safetensors import BYTES_OF, TensorInfo
 from mlx_engine.models.family import Figures
 from mlx_engine.models.specs import Shape
+from mlx_engine.models.tensor_names import why_skipped
 from mlx_engine.values.errors import BadModelFile, BadOption, Reason
 from mlx_engine.values.model_description import Footprint, ModelDescription, TensorGroup
 from mlx_engine.values.options import LoadOptions, SamplingOptions
@@ -34,7 +35,6 @@ _ORDER = (
     "output head",
     "other",
     "MTP head",
-    "skipped",
 )
 _STATE_BYTES = 4  # recurrent states are float32 everywhere
 _WORDS_PER_SCALE = {2: 16, 4: 32, 8: 32}
@@ -67,7 +67,7 @@ def describe(
         weight
         for name, members in weights.items()
         for weight in members
-        if name != "skipped" and (name != "MTP head" or headers.heads.tensors)
+        if name != "MTP head" or headers.heads.tensors
     ]
     recommended = _recommended(headers)
     heads = _count_heads(headers.heads.tensors)
@@ -85,7 +85,10 @@ def describe(
         context_length=_context(figures, options),
         mtp_heads=heads,
         mtp=headers.heads.why_not,
-        groups=tuple(_group(name, weights[name]) for name in _ORDER if weights.get(name)),
+        groups=(
+            *(_group(name, weights[name]) for name in _ORDER if weights.get(name)),
+            *_skipped_groups(headers.parts.skipped),
+        ),
         cache_bytes_per_token=caches.values * element_bytes,
         state_bytes=caches.state_elements * _STATE_BYTES + caches.window_elements * element_bytes,
         sampling=recommended.sampling,
@@ -101,7 +104,7 @@ def _active(weights: Mapping[str, list[_Weight]], figures: Figures) -> int | Non
     """Of the trunk: a token leaves out the experts it is not sent to."""
     if figures.asked_experts == 1:
         return None
-    trunk = [w for name in weights if name not in ("skipped", "MTP head") for w in weights[name]]
+    trunk = [weight for name in weights if name != "MTP head" for weight in weights[name]]
     experts = sum(weight.parameters for weight in weights.get("experts", ()))
     resting = experts * (1 - figures.asked_experts)
     return sum(weight.parameters for weight in trunk) - round(resting)
@@ -113,7 +116,7 @@ def _count_heads(tensors: Iterable[str]) -> int:
 
 
 def _weights_by_group(headers: ModelHeaders, element_bytes: int) -> dict[str, list[_Weight]]:
-    """Weights of the trunk by role; usable heads, else those in the shards; what is skipped."""
+    """Weights of the trunk by role; usable heads, else those in the shards."""
     origin = str(headers.files.config)
     trunk = _as_loaded(headers.parts.trunk, element_bytes)
     wanted = headers.family.trunk_shapes(headers.config, trunk, origin)
@@ -126,8 +129,16 @@ def _weights_by_group(headers: ModelHeaders, element_bytes: int) -> dict[str, li
     head = headers.heads.tensors or headers.parts.head
     head_shapes = headers.family.head_shapes(headers.config, head, origin)
     groups["MTP head"] = _weights(_as_loaded(head, element_bytes), head_shapes)
-    groups["skipped"] = _weights(headers.parts.skipped, {})
     return groups
+
+
+def _skipped_groups(skipped: Mapping[str, TensorInfo]) -> Iterator[TensorGroup]:
+    """What is not loaded, a group for each reason."""
+    reasons: dict[str, dict[str, TensorInfo]] = {}
+    for name, tensor in skipped.items():
+        reasons.setdefault(why_skipped(name), {})[name] = tensor
+    for why_not, tensors in sorted(reasons.items()):
+        yield replace(_group("skipped", _weights(tensors, {})), why_not=why_not)
 
 
 def _packed_shapes(

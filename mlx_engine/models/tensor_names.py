@@ -21,9 +21,8 @@ Renames = Mapping[str, str]
 
 # Longest first: the first that fits is taken off.
 _WRAPPERS = ("model.language_model.", "language_model.model.", "language_model.", "model.")
-_NO_TEXT = re.compile(
-    r"(model\.)?(visual|vision_tower|vision_model|multi_modal_projector|vision_embed_tokens)\."
-)
+_PICTURES = re.compile(r"(model\.)?(visual|vision_\w+|multi_modal_projector|embed_vision)\.")
+_SOUND = re.compile(r"(model\.)?(audio|audio_\w+|speech_\w+|embed_audio)\.")
 _BUFFER = "rotary_emb.inv_freq"
 _LAYER = re.compile(r"layers\.(\d{1,6})\.(.+)")
 _HEAD = re.compile(
@@ -80,7 +79,7 @@ class TensorNames:
         parts: Parts[T] = Parts({}, {}, {})
         for name, tensor in raw.items():
             bare, layers = _bare(name), len(spec.blocks)
-            if _NO_TEXT.match(name) or name.endswith(_BUFFER):
+            if _PICTURES.match(name) or _SOUND.match(name) or name.endswith(_BUFFER):
                 parts.skipped[name] = tensor
             elif self._is_head(bare, layers):
                 self._put_head(parts, name, tensor, spec, origin)
@@ -178,6 +177,19 @@ def group_of(name: str) -> str:
     if name.endswith("norm.weight"):
         return "norms"
     return next((words for part, words in _GROUPS if f".{part}." in name), "other")
+
+
+def why_skipped(name: str) -> str:
+    """Why `split` left out a tensor of this name of a file, in words for the user."""
+    if _PICTURES.match(name):
+        return "for pictures, which are not read"
+    if _SOUND.match(name):
+        return "for sound, which is not heard"
+    if name.endswith(_BUFFER):
+        return "computed from the config"
+    if _bare(name).startswith("lm_head."):
+        return "a copy of the embedding"
+    return "more MTP heads than are run"
 
 
 def renamed(name: str, renames: Renames) -> str:

@@ -27,7 +27,8 @@ class KernelState:
 class TensorGroup:
     """Tensors of one role: how many, how they are stored ("8-bit affine, groups of 64"), bytes.
 
-    file_nbytes: bytes in the file, None when they are loaded as they lie there.
+    file_nbytes: bytes in the file, None when they are loaded as they lie there. why_not: why those
+    of a group "skipped" are not loaded, "" for others.
     """
 
     name: str
@@ -36,6 +37,12 @@ class TensorGroup:
     parameters: int
     nbytes: int
     file_nbytes: int | None = None
+    why_not: str = ""
+
+    @property
+    def words(self) -> str:
+        """How they are stored, or why they are not loaded."""
+        return f"not loaded: {self.why_not}" if self.why_not else self.storage
 
 
 @dataclass(frozen=True, slots=True)

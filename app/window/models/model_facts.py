@@ -123,7 +123,7 @@ def storage_table(groups: tuple[TensorGroup, ...]) -> QWidget:
         grid.addWidget(name, row, 0, Qt.AlignmentFlag.AlignTop)
         storage = ShortLabel()
         storage.setProperty("role", "muted")
-        storage.show_text(group.storage)
+        storage.show_text(group.words)
         grid.addWidget(storage, row, 1)
         grid.addWidget(size, row, 2, Qt.AlignmentFlag.AlignTop)
     return table

@@ -100,11 +100,16 @@ def test_heads_that_cannot_be_used_are_shown_but_not_counted(tmp_path: Path) -> 
 def test_what_is_skipped_is_listed(tmp_path: Path) -> None:
     folder = write_tiny_qwen3_5(tmp_path / "m")
     vision = {"model.visual.patch.weight": mx.zeros((2, 3)), "lm_head.weight": mx.zeros((300, 64))}
+    vision |= {f"{name}.weight": mx.zeros((5,)) for name in ("audio_tower.x", "embed_audio.y")}
     mx.save_safetensors(str(folder / "model-vision.safetensors"), vision)
     d = inspect_model(folder, tmp_path)
-    skipped = d.groups[-1]
-    assert (skipped.name, skipped.tensors, skipped.nbytes) == ("skipped", 2, 4 * (6 + 300 * 64))
-    assert d.nbytes == sum(group.nbytes for group in d.groups[:-1])
+    skipped = [group for group in d.groups if group.name == "skipped"]
+    assert [(group.tensors, group.nbytes, group.words) for group in skipped] == [
+        (1, 4 * 300 * 64, "not loaded: a copy of the embedding"),
+        (1, 24, "not loaded: for pictures, which are not read"),
+        (2, 4 * 10, "not loaded: for sound, which is not heard"),
+    ]
+    assert d.nbytes == sum(group.nbytes for group in d.groups if not group.why_not)
 
 
 @pytest.mark.parametrize(
