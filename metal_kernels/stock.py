@@ -159,3 +159,29 @@ class MlxStock:
 
 MLX = MlxStock()
 """Used wherever nobody asks for another."""
+
+
+def attends_in_one_launch(queries: tuple[int, ...], keys: tuple[int, ...], value_size: int) -> bool:
+    """Whether MLX 0.32 has a kernel for it on Metal, by its scaled_dot_product_attention.cpp.
+
+    Else products with all scores between them, [heads, T, L]. queries [1, heads, T, size], keys
+    [1, kv heads, L, size]. GPUs with neural accelerators have a few kernels more.
+    """
+    _, heads, rows, size = queries
+    if rows > 8:
+        return size == value_size and size in (64, 72, 80, 96, 128)
+    is_alike = size == value_size and size in (64, 96, 128, 256)
+    takes = is_alike or (size, value_size) == (192, 128)
+    return takes and rows <= keys[2] and rows * (heads // keys[1]) <= 32
+
+
+SCORES_BYTES = 256 * 2**20
+"""Of the scores that attention makes at once where it has no kernel; several such arrays live at
+a time.
+"""
+
+
+def tiles(rows: int, bytes_a_row: int) -> list[slice]:
+    """Runs of rows, of 32 or more, whose scores stay within SCORES_BYTES where they can."""
+    count = max(32, SCORES_BYTES // bytes_a_row // 32 * 32)
+    return [slice(start, min(start + count, rows)) for start in range(0, rows, count)]

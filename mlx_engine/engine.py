@@ -18,7 +18,7 @@ from mlx_engine.built_in_model import built_in_model
 from mlx_engine.check_model import with_head_check, with_numerics
 from mlx_engine.chores import Chores
 from mlx_engine.decoding.answer import raw_answer
-from mlx_engine.decoding.opening import ModelParts, Settings
+from mlx_engine.decoding.opening import ModelParts, Settings, chunk_rows
 from mlx_engine.decoding.session import Session
 from mlx_engine.drafting.depth.choice import Learned
 from mlx_engine.drafting.depth.costs import CostMeter, PassCosts
@@ -40,10 +40,6 @@ from mlx_engine.values.options import (
     SamplingOptions,
     TemplateValue,
 )
-
-CHUNK_ON_METAL = 512
-CHUNK_ON_CPU = 32
-"""Prompt tokens between two looks at the stop flag: about a tenth of a second either way."""
 
 A_LITTLE_S = 0.5
 """Seconds behind an answer for what need not stand in front of one."""
@@ -88,6 +84,7 @@ class Engine:
         self._is_closed = False
         self._sessions = WeakSet[Session]()
         self._model = model
+        told = model.description
         limit = options.context_length or model.description.context_length
         self._meter = CostMeter(model.adapter, model.read_heads)
         self._chores = Chores(model, verdict)
@@ -106,7 +103,7 @@ class Engine:
                     model.adapter, model.tokenizer.special_ids, model.tokenizer.encode_plain
                 ),
             ),
-            chunk=CHUNK_ON_METAL if mx.metal.is_available() else CHUNK_ON_CPU,
+            chunk=chunk_rows(told.nbytes, told.active_parameters or told.parameters, _gpu_bytes()),
             noise=noise_by(model.kernels.launcher_of("noise", Work("", model.adapter.vocabulary))),
             after_answer=self._after_answer,
         )
@@ -317,3 +314,10 @@ class Engine:
                 "An engine belongs to the thread that loaded it: call it from there "
                 "(Session.stop alone may be called from anywhere)."
             )
+
+
+def _gpu_bytes() -> int:
+    """What the GPU may hold, 0 without Metal."""
+    if not mx.metal.is_available():
+        return 0
+    return int(mx.device_info()["max_recommended_working_set_size"])

@@ -20,6 +20,7 @@ from rich.table import Table
 from metal_kernels.choice import Kernels, Work, chip_of
 from mlx_engine.bench.lazy_graph import CAST, COPIES, SORTS, Operations, StandIn, operations_of
 from mlx_engine.cache.attention import AttentionCache
+from mlx_engine.decoding.opening import LONGEST_CHUNK
 from mlx_engine.decoding.round import verify
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.drafting.contract import NoDraft, Proposal, Rows
@@ -45,7 +46,7 @@ FORMATS: tuple[Format, ...] = ("mlx-4bit", "Q4_K_M", "Q6_K")
 PROMPT = 4100
 """Tokens read before: within a step of the caches' growth, so that a round does not grow them."""
 
-CHUNK, CHECKED, DEPTH = 512, 64, 3
+CHECKED, DEPTH = 64, 3
 CHIP = chip_of("applegpu_g16s", "Apple M4 Max")
 _DTYPES = {
     "U8": mx.uint8,
@@ -251,9 +252,9 @@ class _DryRun:
     def _chunk(self, model: _Model) -> Sequence[mx.array]:
         """Of a prompt, by trunk and heads."""
         decoder, caches = model.decoder, model.sequence.caches
-        tokens = mx.zeros((1, CHUNK), mx.int32)
+        tokens = mx.zeros((1, LONGEST_CHUNK), mx.int32)
         hidden = decoder.forward(tokens, caches)
-        caches.keep(CHUNK)
+        caches.keep(LONGEST_CHUNK)
         made = [hidden, *caches.arrays()]
         for head in (decoder, *decoder.later_heads) if self._heads else ():
             memory = HeadMemory(head)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import mlx.core as mx
 
 from metal_kernels.kernel import Call, Source
-from metal_kernels.stock import MLX, Elementwise
+from metal_kernels.stock import MLX, Elementwise, attends_in_one_launch
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, block_values
 
 _FREE = {
@@ -31,8 +31,8 @@ CAST, COPIES = "AsType", ("contiguous", "Concatenate")
 SORTS = ("ArgSort", "ArgPartition", "Sort", "Partition")
 UNPACK = "dequantise"
 
-_MATRIX = 2**22
-"""Elements from which on something unpacked is no longer some rows of an embedding."""
+_MATRIX = 2**18
+"""Elements from which on unpacking is worth a word."""
 
 
 class Array(NamedTuple):
@@ -48,8 +48,8 @@ class Array(NamedTuple):
 
     @property
     def is_matrix(self) -> bool:
-        """Whether it is more than some rows of one."""
-        return prod(self.shape) >= _MATRIX
+        """Whether it is no rows of an embedding [1, T, H], and not small."""
+        return self.shape[0] != 1 and prod(self.shape) >= _MATRIX
 
     @property
     def words(self) -> str:
@@ -145,7 +145,7 @@ class StandIn:
         sinks: mx.array | None = None,
     ) -> mx.array:
         """One launch where Metal has a kernel it judges fast, else written out as there."""
-        if not is_fused(Array(queries.shape, queries.dtype), keys.shape, values.shape[-1]):
+        if not attends_in_one_launch(queries.shape, keys.shape, values.shape[-1]):
             return MLX.attention(queries, keys, values, scale=scale, mask=mask, sinks=sinks)
         extra = [array for array in (mask, sinks) if isinstance(array, mx.array)]
         made = Array((*queries.shape[:-1], values.shape[-1]), queries.dtype)
@@ -206,19 +206,6 @@ class StandIn:
     def label_of(self, number: int) -> str:
         """What `_node` gave this number."""
         return self._labels[number]
-
-
-def is_fused(queries: Array, keys: tuple[int, ...], value_size: int) -> bool:
-    """Whether MLX 0.32 attends in one launch on Metal, or by products with all scores between.
-
-    By its scaled_dot_product_attention.cpp, for GPUs without neural accelerators.
-    """
-    _, heads, rows, size = queries.shape
-    if rows <= 8:
-        takes = size == value_size and size in (64, 96, 128, 256)
-        takes = takes or (size, value_size) == (192, 128)
-        return takes and rows <= keys[2] and rows * (heads // keys[1]) <= 32
-    return size == value_size and size in (64, 72, 80, 96, 128)
 
 
 def operations_of(

@@ -8,8 +8,8 @@ import mlx.core as mx
 from metal_kernels.choice import Kernels, Served, Work
 from metal_kernels.few_query_attention import Place, few_query_attention
 from metal_kernels.key_value_formats import dense_cache
-from metal_kernels.stock import MLX, Stock
-from mlx_engine.cache.attention import AttentionCache, Mask
+from metal_kernels.stock import MLX, Stock, attends_in_one_launch, tiles
+from mlx_engine.cache.attention import AttentionCache, KeysValues, Mask
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.models import specs
@@ -68,9 +68,24 @@ class StockAttention:
         cache: KeyValueCache,
         masks: Masks,
     ) -> mx.array:
-        """Causal, within the cache's window."""
+        """Causal, within the cache's window; a prompt row by row where scores would be large."""
         mask = masks.of(cache, queries.shape[2])
         seen = cache.write(keys, values)
+        _, heads, rows, _ = queries.shape
+        if attends_in_one_launch(queries.shape, seen.keys.shape, seen.values.shape[-1]):
+            return self._of_rows(slice(0, rows), queries, seen, mask)
+        a_row = heads * seen.keys.shape[2] * queries.dtype.size
+        parts = [self._of_rows(part, queries, seen, mask) for part in tiles(rows, a_row)]
+        return parts[0] if len(parts) == 1 else mx.concatenate(parts, axis=2)
+
+    def _of_rows(self, part: slice, queries: mx.array, seen: KeysValues, mask: Mask) -> mx.array:
+        """Some rows of a block; what comes after them is left out."""
+        after = queries.shape[2] - part.stop
+        if part.start or after:
+            end = seen.keys.shape[2] - after
+            queries = queries[:, :, part]
+            seen = KeysValues(seen.keys[:, :, :end], seen.values[:, :, :end])
+            mask = mask[part, :end] if isinstance(mask, mx.array) else mask
         return self.stock.attention(
             queries, seen.keys, seen.values, scale=self.scale, mask=mask, sinks=self.sinks
         )

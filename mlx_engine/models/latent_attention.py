@@ -7,10 +7,11 @@ whether it was drafted.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.stock import MLX, Stock
+from metal_kernels.stock import MLX, Stock, tiles
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.models import specs
@@ -57,6 +58,18 @@ class HeadMatrices:
             )
         values = stack.weight if stack.mode == "dense" else values_of(stack, x.dtype, self.stock)
         return x @ (values.swapaxes(-1, -2) if transpose else values)
+
+
+class _Block(NamedTuple):
+    """Rows that attend: their queries, unrotated and rotated [1, heads, T, ...], the latter scaled;
+    keys and values for the former, and `turned`, the rotated keys of all tokens [1, 1, L, ...].
+    """
+
+    straight: mx.array
+    rotated: mx.array
+    keys: mx.array
+    values: mx.array
+    turned: mx.array
 
 
 class LatentAttention:
@@ -112,17 +125,21 @@ class LatentAttention:
         straight, rotated = mx.split(self._by_head(x), [spec.nope], axis=-1)
         latent, key = mx.split(self._to_latent(x)[:, None], [spec.kv_rank], axis=-1)
         latents, keys = cache.write(self._latent_norm(latent), self._rotate(key, position))
-        scores = (self._rotate(rotated, position) * spec.scale) @ keys.swapaxes(-1, -2)
-        if rows > 1:
-            seen = mx.arange(position + rows)[None] <= mx.arange(position, position + rows)[:, None]
-            scores = mx.where(seen, scores, mx.finfo(scores.dtype).min)
+        rotated = self._rotate(rotated, position) * spec.scale
         if rows <= ABSORBED_ROWS:
-            absorbed = self._unpack_keys.back(straight)
-            heads = self._unpack_values(self._softmax(absorbed, latents, latents, scores))
+            absorbed = _Block(self._unpack_keys.back(straight), rotated, latents, latents, keys)
+            heads = self._unpack_values(self._by_tiles(absorbed))
         else:
-            unpacked = self._unpack_keys(latents)
-            heads = self._softmax(straight, unpacked, self._unpack_values(latents), scores)
+            unpacked, values = self._unpack_keys(latents), self._unpack_values(latents)
+            heads = self._by_tiles(_Block(straight, rotated, unpacked, values, keys))
         return heads.swapaxes(1, 2).reshape(1, rows, spec.heads * spec.value_dim)
+
+    def _by_tiles(self, block: _Block) -> mx.array:
+        """Row by row where the scores of all would be large."""
+        _, heads, rows, _ = block.rotated.shape
+        a_row = heads * block.turned.shape[2] * block.rotated.dtype.size
+        parts = [self._softmax(block, part) for part in tiles(rows, a_row)]
+        return parts[0] if len(parts) == 1 else mx.concatenate(parts, axis=2)
 
     def _by_head(self, x: mx.array) -> mx.array:
         """Queries [1, heads, T, nope + rotated]."""
@@ -130,8 +147,14 @@ class LatentAttention:
             x = self._query_norm(self._to_query_latent(x))
         return self._queries(x).reshape(1, x.shape[1], self._spec.heads, -1).swapaxes(1, 2)
 
-    def _softmax(
-        self, queries: mx.array, keys: mx.array, values: mx.array, added: mx.array
-    ) -> mx.array:
-        """Attention with `added` to its scores."""
-        return self._stock.attention(queries, keys, values, scale=self._spec.scale, mask=added)
+    def _softmax(self, block: _Block, part: slice) -> mx.array:
+        """Attention of some rows, whose scores are sums of two products."""
+        rows, before = block.rotated.shape[2], block.turned.shape[2] - block.rotated.shape[2]
+        end = before + part.stop
+        straight, rotated = block.straight[:, :, part], block.rotated[:, :, part]
+        added = rotated @ block.turned[:, :, :end].swapaxes(-1, -2)
+        if rows > 1:
+            seen = mx.arange(end)[None] <= mx.arange(before + part.start, end)[:, None]
+            added = mx.where(seen, added, mx.finfo(added.dtype).min)
+        keys, values = block.keys[:, :, :end], block.values[:, :, :end]
+        return self._stock.attention(straight, keys, values, scale=self._spec.scale, mask=added)

@@ -9,6 +9,7 @@ import pytest
 from kernel_models import every_kernel
 from metal_emulator import EmulatorLauncher
 
+from metal_kernels import stock
 from metal_kernels.choice import NO_KERNELS, Kernels
 from mlx_engine.models import latent_attention
 from mlx_engine.models.attention import Masks
@@ -142,7 +143,7 @@ def relative(found: np.ndarray, wanted: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("name", ATTENTIONS)
-def test_attention(name: str) -> None:
+def test_attention(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spec, x = ATTENTIONS[name], hidden_states()
     shapes = spec.tensors(HIDDEN)
     values = drawn(shapes)
@@ -155,6 +156,8 @@ def test_attention(name: str) -> None:
     alone = run(mixer, x, [11] + [1] * (ROWS - 12))
     together = run(mixer, x, [11] + [9] * 3)
     assert np.array_equal(alone, together)
+    monkeypatch.setattr(stock, "SCORES_BYTES", 1)
+    assert relative(run(mixer, x, [5]), wanted) < 1e-5  # 40 rows, 32 and 8 at a time
 
 
 def mixer_part(
@@ -179,6 +182,8 @@ def test_latent_attention(name: str, form: str, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(latent_attention, "ABSORBED_ROWS", absorbed)
         assert relative(run(mixer, x, []), wanted) < 1e-5
         assert relative(run(mixer, x, [11, 1, 9, 1, 1, 5]), wanted) < 1e-5
+    monkeypatch.setattr(stock, "SCORES_BYTES", 1)
+    assert relative(run(mixer, x, [5]), wanted) < 1e-5  # 40 rows, 32 and 8 at a time
     monkeypatch.undo()
     alone = run(mixer, x, [11] + [1] * (ROWS - 12))
     assert np.array_equal(alone, run(mixer, x, [11] + [9] * 3))
