@@ -1,7 +1,9 @@
 """A model from its description: embedding, blocks, a norm, an output head, and its MTP heads."""
 
 from collections.abc import Sequence
+from copy import copy
 from functools import partial
+from typing import NamedTuple
 
 import mlx.core as mx
 
@@ -38,10 +40,7 @@ class Decoder:
         matrix = part.matrix("embed_tokens")
         self._spec = spec
         self._norm = Norm.read(part, "norm", spec.eps)
-        self._blocks = [
-            DecoderBlock(block, part.below(f"layers.{number}"), spec)
-            for number, block in enumerate(spec.blocks)
-        ]
+        self._blocks, self._kinds = _read_blocks(spec, part)
         dtype = min((block.dtype for block in self._blocks), key=lambda one: one.size)
         stock = trunk.kernels.stock
         self._rows = Embedding(matrix, dtype, stock=stock)
@@ -94,6 +93,12 @@ class Decoder:
     def output_rows(self) -> FewRows | None:
         """The output head for choosing without logits."""
         return self._picks
+
+    def one_of_each_kind(self) -> "Decoder":
+        """The same with one block of every description and stored form, to look at rows with."""
+        few = copy(self)
+        few._blocks = self._kinds
+        return few
 
     def make_caches(self) -> LayerCaches:
         """Empty caches for the trunk."""
@@ -157,6 +162,28 @@ class Decoder:
     def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
         """The first head's states through its output head or another, float32 [1, T, V]."""
         return self._heads[0].mtp_logits(hidden, output)
+
+
+class _Blocks(NamedTuple):
+    """All, and the first of every kind."""
+
+    every: list[DecoderBlock]
+    kinds: list[DecoderBlock]
+
+
+def _read_blocks(spec: specs.ModelSpec, part: Part) -> _Blocks:
+    blocks: list[DecoderBlock] = []
+    kinds: list[DecoderBlock] = []
+    seen: list[tuple[specs.Block, list[tuple[mx.Dtype, tuple[int, ...]]]]] = []
+    for number, block in enumerate(spec.blocks):
+        before = len(part.table.handed_out)
+        made = DecoderBlock(block, part.below(f"layers.{number}"), spec)
+        forms = [(array.dtype, array.shape) for array in part.table.handed_out[before:]]
+        blocks.append(made)
+        if (block, forms) not in seen:
+            seen.append((block, forms))
+            kinds.append(made)
+    return _Blocks(blocks, kinds)
 
 
 def _head_parts(every: Part) -> list[Part]:

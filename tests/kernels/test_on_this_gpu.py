@@ -6,7 +6,7 @@ from kernel_models import Kind, every_kernel, kernel_model
 
 from metal_kernels.kernel import MetalLauncher
 from metal_kernels.trials import TRIALS, Trial
-from mlx_engine.check_model import rows_are_exact
+from mlx_engine.check_model import compare_rows
 from mlx_engine.kernel_choice.try_kernels import check
 
 if not mx.metal.is_available():
@@ -25,4 +25,4 @@ def test_a_model(kind: Kind) -> None:
     tokens = mx.array([[5, 1, 30, 17, 2]])
     logits = [model.logits(model.forward(tokens, model.make_caches())) for model in (mine, plain)]
     assert mx.allclose(*logits, rtol=1e-3, atol=1e-3).item()
-    assert rows_are_exact(mine)
+    assert set(compare_rows(mine, 10_000)) == {""}

@@ -14,7 +14,7 @@ from plain_run import CyclingDepth, run
 from metal_kernels.choice import KERNELS, MOST_ROWS
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.recurrent import RecurrentCache
-from mlx_engine.check_model import rows_are_exact
+from mlx_engine.check_model import compare_rows
 from mlx_engine.drafting.contract import NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.models.decoder import Decoder
@@ -86,7 +86,7 @@ def test_a_row_is_itself_in_every_pass(pair: Pair) -> None:
     whole = read([PROMPT, rows])
     for cut in range(1, MOST_ROWS):
         assert mx.array_equal(read([PROMPT, rows[:cut], rows[cut:]]), whole).item(), cut
-    assert rows_are_exact(pair.mine)
+    assert set(compare_rows(pair.mine, 600)) == {""}
 
 
 @pytest.mark.parametrize("rows", [1, 8, 9])
