@@ -19,6 +19,7 @@ from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.loading.load import LoadedModel
 from mlx_engine.models.contract import Adapter
 from mlx_engine.models.decoder import Decoder
+from mlx_engine.teacher_forced import by_rows
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import Numerics
@@ -193,12 +194,16 @@ def measure_fit(adapter: Adapter, tokens: Sequence[int]) -> HeadFit:
     """Compare the first head's choices with the model's on at most MOST_TOKENS of these tokens."""
     read = mx.array([list(tokens)[:MOST_TOKENS]])
     hidden = adapter.forward(read, adapter.make_caches())
-    logits = adapter.logits(hidden)[0, 1:]
     states = adapter.mtp_forward(read[:, 1:], hidden[:, :-1], adapter.make_head_caches())
-    drafted = mx.argmax(adapter.mtp_logits(states)[0], axis=-1)
-    sure = np.array(mx.softmax(logits, axis=-1).max(axis=-1) >= SURE)[FIRST_ROWS:]
-    agreed = np.array(drafted == mx.argmax(logits, axis=-1))[FIRST_ROWS:]
-    return HeadFit(int(sure.sum()), int((sure & agreed).sum()))
+    said = by_rows(adapter.logits, hidden[:, 1 + FIRST_ROWS :])
+    drafted = by_rows(adapter.mtp_logits, states[:, FIRST_ROWS:])
+    judged, agreed = 0, 0
+    for model, head in zip(said, drafted, strict=True):
+        sure = np.array(mx.softmax(model, axis=-1).max(axis=-1) >= SURE)
+        agrees = np.array(mx.argmax(head, axis=-1) == mx.argmax(model, axis=-1))
+        judged += int(sure.sum())
+        agreed += int((sure & agrees).sum())
+    return HeadFit(judged, agreed)
 
 
 def misfit(fit: HeadFit, origin: str) -> Reason | None:

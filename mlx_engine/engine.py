@@ -3,6 +3,7 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from operator import index
 from pathlib import Path
@@ -18,11 +19,11 @@ from mlx_engine.built_in_model import built_in_model
 from mlx_engine.check_model import with_head_check, with_numerics
 from mlx_engine.chores import Chores
 from mlx_engine.decoding.answer import raw_answer
+from mlx_engine.decoding.device_memory import told_when_full
 from mlx_engine.decoding.opening import ModelParts, Settings, chunk_rows
 from mlx_engine.decoding.session import Session
 from mlx_engine.drafting.depth.choice import Learned
 from mlx_engine.drafting.depth.costs import CostMeter, PassCosts
-from mlx_engine.drafting.mtp import teacher_forced
 from mlx_engine.drafting.output_head import OutputShelf
 from mlx_engine.drafting.sources import DraftKit, SmallModel
 from mlx_engine.kernel_choice.kernels_here import kernel_states, kernels_here, launcher_here
@@ -30,9 +31,10 @@ from mlx_engine.kernel_choice.verdict import Verdict, verdict_here
 from mlx_engine.loading.find import FromHub
 from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.sampling.position_noise import noise_by
+from mlx_engine.teacher_forced import head_logits, hidden_states, trunk_logits
 from mlx_engine.text.chat_template import PLAIN_STOP, fallback_template
 from mlx_engine.values.conversation import Generation
-from mlx_engine.values.errors import BadPrompt, EngineMisuse, PromptTooLong
+from mlx_engine.values.errors import BadPrompt, EngineMisuse, OutOfMemory, PromptTooLong
 from mlx_engine.values.options import (
     DraftOptions,
     GenerationOptions,
@@ -118,6 +120,7 @@ class Engine:
         if options.heads is not None:
             self._use_heads()
         self._generated = self._fresh_learned()
+        self._parts.limits.hold()
 
     def _use_heads(self) -> None:
         """Bring the MTP heads into memory; the first time, check whether they fit."""
@@ -136,9 +139,10 @@ class Engine:
     def pass_costs(self) -> PassCosts:
         """Milliseconds of a pass of 1 to 9 rows, and of the heads, measured at the first call."""
         self._check()
-        self._do_chores(lambda: False)
-        self._meter.use_heads()
-        costs = self._meter.measure()
+        with told_when_full():
+            self._do_chores(lambda: False)
+            self._meter.use_heads()
+            costs = self._meter.measure()
         assert costs is not None
         return costs
 
@@ -150,7 +154,8 @@ class Engine:
         begin with presumed costs.
         """
         self._check()
-        return self._meter.measure(stop) if self._do_chores(stop) else None
+        with told_when_full():
+            return self._meter.measure(stop) if self._do_chores(stop) else None
 
     def _do_chores(self, stop: Callable[[], bool]) -> bool:
         """Whether all are done."""
@@ -164,9 +169,10 @@ class Engine:
         if self._is_closed:
             return
         end = perf_counter() + A_LITTLE_S
-        is_done = self._do_chores(lambda: perf_counter() > end)
-        if is_done and self._meter.is_wanted:
-            self._meter.measure(lambda: perf_counter() > end)
+        with suppress(OutOfMemory), told_when_full():  # the answer stands; it is tried again
+            is_done = self._do_chores(lambda: perf_counter() > end)
+            if is_done and self._meter.is_wanted:
+                self._meter.measure(lambda: perf_counter() > end)
 
     def session(
         self,
@@ -207,10 +213,13 @@ class Engine:
         draft: DraftOptions | None = None,
         stop: Sequence[str] = (),
         ignore_eos: bool = False,
+        should_stop: Callable[[], bool] = lambda: False,
     ) -> Generation:
         """Continue a raw prompt (text or token ids), without a chat template.
 
-        Text gets the begin token that its tokenizer adds; ids are taken as they are.
+        Text gets the begin token that its tokenizer adds; ids are taken as they are. should_stop:
+        asked before every round and every chunk of the prompt; what there is by then is returned,
+        with finish_reason "stopped".
         """
         self._check()
         settings = Settings(
@@ -219,7 +228,7 @@ class Engine:
             generation=GenerationOptions(max_tokens, tuple(stop), ignore_eos),
         )
         tokens = self._prompt(self.tokenize(prompt, True) if isinstance(prompt, str) else prompt)
-        answer = raw_answer(self._parts, settings, tokens, self._generated)
+        answer = raw_answer(self._parts, settings, tokens, self._generated, should_stop)
         deque(answer.events(), maxlen=0)
         finished = answer.finished()
         self._after_answer()
@@ -238,22 +247,26 @@ class Engine:
         return self._parts.tokenizer.decode(self._known(tokens), keep_special=True)
 
     def logits(self, tokens: Sequence[int]) -> NDArray[np.float32]:
-        """Teacher-forced logits [T, V]; row t scores token t+1. Raises BadPrompt."""
+        """Teacher-forced logits [T, V]; row t scores token t+1. Raises BadPrompt, OutOfMemory."""
         self._check()
-        hidden = self._hidden(self._prompt(tokens))
-        return np.array(self._parts.adapter.logits(hidden)[0])
+        parts, ids = self._parts, self._prompt(tokens)
+        with told_when_full():
+            hidden = hidden_states(parts.adapter, ids, parts.chunk)
+            return trunk_logits(parts.adapter, hidden)
 
     def draft_logits(self, tokens: Sequence[int]) -> NDArray[np.float32]:
         """What each head predicts, [heads, T-1, V]: row t of head h is for token t+2+h.
 
-        A head after the first counts tokens t+2 to t+1+h as drafted (drafting/mtp.py);
-        its last h rows lack them and are NaN. Raises BadPrompt.
+        A head after the first counts tokens t+2 to t+1+h as drafted (teacher_forced.py);
+        its last h rows lack them and are NaN. Raises BadPrompt, OutOfMemory.
         """
         self._check()
-        adapter, ids = self._parts.adapter, self._prompt(tokens)
-        if adapter.mtp_depth:
+        parts, ids = self._parts, self._prompt(tokens)
+        if parts.adapter.mtp_depth:
             self._model.read_heads()
-        return teacher_forced(adapter, mx.array(ids), self._hidden(ids))
+        with told_when_full():
+            hidden = hidden_states(parts.adapter, ids, parts.chunk)
+            return head_logits(parts.adapter, mx.array(ids), hidden)
 
     def close(self) -> None:
         """Let the model go; sessions of this engine then raise EngineMisuse. Again: no effect."""
@@ -261,6 +274,7 @@ class Engine:
             return
         self._check()
         self._is_closed = True
+        limits = self._parts.limits
         for session in self._sessions:
             session.let_go()
         del self._model
@@ -268,17 +282,7 @@ class Engine:
         del self._meter
         del self._chores
         del self._generated
-        mx.clear_cache()
-
-    def _hidden(self, tokens: list[int]) -> mx.array:
-        adapter, parts = self._parts.adapter, []
-        caches = adapter.make_caches()
-        for start in range(0, len(tokens), self._parts.chunk):
-            chunk = tokens[start : start + self._parts.chunk]
-            parts.append(adapter.forward(mx.array([chunk]), caches))
-            caches.keep(len(chunk))
-            mx.eval(parts[-1], caches.arrays())
-        return mx.concatenate(parts, axis=1)
+        limits.put_back()
 
     def _fresh_learned(self) -> Learned:
         return Learned(self._meter.costs_now, self._parts.drafting.small_share)

@@ -1,6 +1,7 @@
 """The commands that print and leave: generate, inspect, bench and doctor."""
 
 import json
+import threading
 from argparse import Namespace
 from dataclasses import asdict
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from mlx_engine.command_line.conversation import stopped_by_interrupt
 from mlx_engine.command_line.figures import status_line
 from mlx_engine.command_line.options import (
     draft_options,
@@ -25,7 +27,10 @@ from mlx_engine.values.words import count_words, size_words, token_words
 
 
 def generate(arguments: Namespace, outside: Outside) -> int:
-    """Print the continuation to stdout, its figures to stderr."""
+    """Print the continuation to stdout, its figures to stderr.
+
+    The first Ctrl-C ends it, and what there is by then is printed. Raises KeyboardInterrupt then.
+    """
     screen = make_screen(outside.stderr, outside.stderr, plain=False)
     prompt = arguments.prompt if arguments.prompt is not None else _read_prompt(outside)
     with opened_model(arguments, outside, screen) as engine:
@@ -33,18 +38,23 @@ def generate(arguments: Namespace, outside: Outside) -> int:
         why_not = engine.session(draft=draft).why_not_drafting
         if why_not is not None and draft.source != "none" and draft.depth != 0:
             screen.note(why_not.words, WARNING)
-        made = engine.generate(
-            prompt,
-            sampling=sampling_options(arguments, engine.description.sampling),
-            draft=draft,
-            **asdict(generation_options(arguments)),
-        )
+        stopped = threading.Event()
+        with stopped_by_interrupt(stopped.set):
+            made = engine.generate(
+                prompt,
+                sampling=sampling_options(arguments, engine.description.sampling),
+                draft=draft,
+                should_stop=stopped.is_set,
+                **asdict(generation_options(arguments)),
+            )
         if arguments.json:
             report = generation_report(engine.description.name, made)
             print(json.dumps(report), file=outside.stdout)
         else:
             print(made.text, file=outside.stdout)
             screen.note(status_line(made.stats))
+        if stopped.is_set():
+            raise KeyboardInterrupt
     return 0
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
+from mlx_engine.decoding.device_memory import told_when_full
 from mlx_engine.decoding.opening import ModelParts, Opening, Settings, prefill
 from mlx_engine.decoding.round import Round, run_round
 from mlx_engine.decoding.sequence import TokenSequence
@@ -163,16 +164,17 @@ class Answer:
             text.add(token)
 
     def events(self) -> Iterator[Event]:
-        """Progress, text and rounds. Raises NumericsError."""
+        """Progress, text and rounds. Raises NumericsError, OutOfMemory."""
         mx.reset_peak_memory()
-        yield from self._read_prompt()
-        while self._finish is None:
-            if self._stopped():
-                self._finish = "stopped"
-                break
-            yield from self._round()
-        yield from self._text.finish()
-        self.sequence.settle()
+        with told_when_full():
+            yield from self._read_prompt()
+            while self._finish is None:
+                if self._stopped():
+                    self._finish = "stopped"
+                    break
+                yield from self._round()
+            yield from self._text.finish()
+            self.sequence.settle()
         self.tally.peak_memory_bytes = mx.get_peak_memory()
 
     def finished(self) -> GenerationFinished:
@@ -280,9 +282,11 @@ def open_answer(
     text: StreamingText,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Answer:
-    """An answer that has not begun, to an opening that fits the context."""
+    """An answer that has not begun, to an opening that fits the context. Raises OutOfMemory."""
+    parts.limits.hold()
     began = perf_counter()
-    drafting.begin(sequence, settings.draft)  # may read heads, and try them
+    with told_when_full():
+        drafting.begin(sequence, settings.draft)  # may read heads, and try them
     waited = perf_counter() - began
     generation = settings.generation
     limits = Limits(
@@ -298,7 +302,11 @@ def open_answer(
 
 
 def raw_answer(
-    parts: ModelParts, settings: Settings, prompt: Sequence[int], learned: Learned
+    parts: ModelParts,
+    settings: Settings,
+    prompt: Sequence[int],
+    learned: Learned,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Answer:
     """The same in a conversation of its own, to a raw prompt that is not empty."""
     return open_answer(
@@ -308,4 +316,5 @@ def raw_answer(
         Drafting(parts.drafting, learned),
         Opening(tuple(prompt), len(prompt) - 1),
         StreamingText(parts.tokenizer, settings.generation.stop, split_thinking=False),
+        stopped,
     )

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
+from mlx_engine.decoding.device_memory import MemoryLimits
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.drafting.sources import DraftKit
 from mlx_engine.models.contract import Adapter
@@ -33,7 +34,8 @@ class ModelParts:
 
     stop: strings that end an answer in this template's format. drafting: what there is to draft
     with. chunk: prompt tokens read between two looks at the stop flag. noise: makes what is added
-    to logits. after_answer: called when an answer is complete and was handed out.
+    to logits. limits: in effect while it answers. after_answer: called when an answer is complete
+    and was handed out.
     """
 
     adapter: Adapter
@@ -44,6 +46,7 @@ class ModelParts:
     drafting: DraftKit
     chunk: int
     noise: NoiseOfKeys = plain_noise
+    limits: MemoryLimits = field(default_factory=MemoryLimits)
     after_answer: Callable[[], None] = lambda: None
 
 

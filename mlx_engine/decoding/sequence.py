@@ -6,6 +6,7 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from mlx_engine.cache.contract import CachesSnapshot
+from mlx_engine.decoding.device_memory import clear_by_tokens
 from mlx_engine.drafting.contract import DraftSource, NoDraft, SourceSnapshot
 from mlx_engine.models.contract import Adapter
 
@@ -46,6 +47,7 @@ class TokenSequence:
     def forget(self) -> None:
         """Drop everything, as after an error."""
         self._begin(NoDraft())
+        mx.clear_cache()
 
     def use(self, source: DraftSource) -> None:
         """Another source, new, from here on; one that reads hidden states has to begin anew."""
@@ -64,6 +66,7 @@ class TokenSequence:
         self.caches.keep(count)
         self.source.observe(mx.array(list(tokens), dtype=mx.int32), hidden[:, :count])
         self.tokens.extend(tokens)
+        clear_by_tokens(len(self.tokens) - count, len(self.tokens))
 
     def _tell(self, tokens: Sequence[int]) -> None:
         if tokens:

@@ -1,6 +1,7 @@
 """The engine's own methods: tokens, logits, raw generation and what it says of itself."""
 
 import math
+from itertools import chain, repeat
 
 import mlx.core as mx
 import numpy as np
@@ -67,6 +68,22 @@ def test_greedy_generation_follows_the_logits(engine):
     assert [*rows[2:-1].argmax(-1)] == list(made.tokens)
     assert made.finish_reason == "max-tokens"
     assert made.stats.generated_tokens == 10
+
+
+@pytest.mark.parametrize("depth", [0, 3])
+def test_a_generation_can_be_stopped(engine, depth):
+    """In the prompt, chunk by chunk, and between rounds; what there is by then is returned."""
+    draft = DraftOptions(depth=depth)
+    whole = engine.generate([1] * 100, 10, GREEDY, draft, ignore_eos=True)
+    for asked_before in (1, 3, 6, 8):
+        should_stop = chain([False] * asked_before, repeat(True)).__next__
+        made = engine.generate(
+            [1] * 100, 10, GREEDY, draft, ignore_eos=True, should_stop=should_stop
+        )
+        assert made.finish_reason == "stopped"
+        assert len(made.tokens) < len(whole.tokens)
+        assert made.tokens == whole.tokens[: len(made.tokens)]
+    assert made.tokens
 
 
 def test_without_heads(headless):

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mlx_engine.values.conversation import (
@@ -229,7 +229,9 @@ class ScriptedEngine:
         draft: DraftOptions | None = None,
         stop: Sequence[str] = (),
         ignore_eos: bool = False,
+        should_stop: Callable[[], bool] = lambda: False,
     ) -> Generation:
+        del should_stop
         limits = GenerationOptions(max_tokens, tuple(stop), ignore_eos)
         *_, last = self.session(None, sampling, draft, limits).send(prompt)
         assert isinstance(last, GenerationFinished)

@@ -76,7 +76,12 @@ class CostMeter:
         while self._costs is None:
             if stop():
                 return None
-            if next(self._passes, self) is self:
+            try:
+                is_over = next(self._passes, self) is self
+            except BaseException:
+                self._passes = self._timed()  # a generator that has raised is over
+                raise
+            if is_over:
                 presumed = PRESUMED.draft_ms * self._verify_ms[0] if self._adapter.mtp_depth else 0
                 self._costs = self._with_heads(PassCosts(tuple(self._verify_ms), presumed))
         return self._costs

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import fields, replace
@@ -13,6 +14,7 @@ from fake_outside import FakeOutside
 from scripted_engine import DESCRIPTION, NO_HEADS, ScriptedEngine
 
 from mlx_engine.doctor import Finding
+from mlx_engine.values.conversation import Generation
 from mlx_engine.values.errors import ModelNotFound, Reason
 from mlx_engine.values.model_description import Footprint, ModelDescription
 from mlx_engine.values.stats import GenerationStats
@@ -91,6 +93,22 @@ def test_generate_reads_stdin_and_prints_json(outside: FakeOutside) -> None:
     assert outside.err == ""
     limits = outside.engine.sessions[-1].generation
     assert (limits.stop, limits.ignore_eos) == (("z",), True)
+
+
+def test_control_c_ends_a_generation_and_prints_what_there_is(outside: FakeOutside) -> None:
+    class Interrupted(ScriptedEngine):
+        def generate(self, prompt: str, **kwargs: object) -> Generation:  # type: ignore[override]
+            should_stop = kwargs.pop("should_stop")
+            assert callable(should_stop)
+            assert not should_stop()
+            signal.raise_signal(signal.SIGINT)
+            assert should_stop()
+            return super().generate(prompt, **kwargs)  # type: ignore[arg-type]
+
+    outside.engine = Interrupted()
+    assert outside.run("generate", "--prompt", "Hello") == 130
+    assert outside.out == "You said: Hello\n"
+    assert outside.engine.closed
 
 
 def test_generate_needs_a_prompt(outside: FakeOutside) -> None:

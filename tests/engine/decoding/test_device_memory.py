@@ -1,0 +1,180 @@
+"""The device's memory is bounded while engines are open, cleared as tokens pass, told when full."""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import mlx.core as mx
+import pytest
+from session_runs import (
+    failing_engine,
+    goes_on_as_a_fresh_one,
+    listen,
+    session_of,
+    tiny_folder,
+)
+
+import mlx_engine
+from mlx_engine.cache.attention import AttentionCache
+from mlx_engine.cache.contract import LayerCaches
+from mlx_engine.decoding.device_memory import CLEAR_EVERY, MOST_CACHED, MemoryLimits
+from mlx_engine.decoding.sequence import TokenSequence
+from mlx_engine.values.conversation import Message
+from mlx_engine.values.errors import OutOfMemory
+from mlx_engine.values.options import SamplingOptions
+
+GB = 1024**3
+UNBOUNDED = 48 * GB
+WORDS_OF_MLX = [
+    "[METAL] Command buffer execution failed: Insufficient Memory "
+    "(00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
+    "[malloc_or_wait] Unable to allocate 1073741824 bytes.",
+    "[metal::malloc] Attempting to allocate 22548578304 bytes which is greater than the maximum "
+    "allowed buffer size of 14318469120 bytes.",
+]
+
+
+@dataclass
+class Device:
+    """MLX's limits as Metal has them."""
+
+    recommended: int = 40 * GB
+    cached: int = UNBOUNDED
+    wired: int = 0
+
+    def set_cache_limit(self, limit: int) -> int:
+        before, self.cached = self.cached, limit
+        return before
+
+    def set_wired_limit(self, limit: int) -> int:
+        if limit > self.recommended:
+            raise ValueError("larger than the maximum working set size is not allowed")
+        before, self.wired = self.wired, limit
+        return before
+
+
+@pytest.fixture
+def device(monkeypatch):
+    made = Device()
+    monkeypatch.setattr(mx.metal, "is_available", lambda: True)
+    monkeypatch.setattr(
+        mx, "device_info", lambda: {"max_recommended_working_set_size": made.recommended}
+    )
+    monkeypatch.setattr(mx, "set_cache_limit", made.set_cache_limit)
+    monkeypatch.setattr(mx, "set_wired_limit", made.set_wired_limit)
+    return made
+
+
+@pytest.mark.parametrize(("recommended", "cached"), [(11 * GB, 11 * GB // 16), (90 * GB, 2 * GB)])
+def test_limits_follow_the_device(device, recommended, cached):
+    device.recommended = recommended
+    limits = MemoryLimits()
+    limits.hold()
+    limits.hold()
+    assert (device.cached, device.wired) == (cached, recommended)
+    limits.put_back()
+    assert (device.cached, device.wired) == (UNBOUNDED, 0)
+
+
+def test_engines_come_and_go_in_any_order(device):
+    first, second = MemoryLimits(), MemoryLimits()
+    first.hold()
+    second.hold()
+    first.put_back()
+    assert (device.cached, device.wired) == (UNBOUNDED, 0)
+    second.hold()  # as before each answer
+    assert (device.cached, device.wired) == (MOST_CACHED, device.recommended)
+    second.put_back()
+    second.put_back()
+    assert (device.cached, device.wired) == (UNBOUNDED, 0)
+
+
+def test_stricter_limits_of_a_users_own_stay(device):
+    device.cached, device.wired = GB // 2, 10 * GB
+    limits = MemoryLimits()
+    limits.hold()
+    assert (device.cached, device.wired) == (GB // 2, 10 * GB)
+    limits.put_back()
+    assert (device.cached, device.wired) == (GB // 2, 10 * GB)
+
+
+def test_an_engine_holds_limits_until_it_is_closed(tmp_path, monkeypatch):
+    held = []
+    monkeypatch.setattr(MemoryLimits, "hold", lambda _: held.append("hold"))
+    monkeypatch.setattr(MemoryLimits, "put_back", lambda _: held.append("back"))
+    engine = mlx_engine.load(tiny_folder(tmp_path / "m"))
+    assert held == ["hold"]
+    listen(session := session_of(engine), session.send("hi"))
+    engine.generate([1, 2], 3)
+    assert held == ["hold"] * 3
+    engine.close()
+    engine.close()
+    assert held == ["hold"] * 3 + ["back"]
+
+
+@pytest.mark.parametrize("depth", [0, 3])
+def test_freed_buffers_are_given_back_as_tokens_pass(tmp_path, monkeypatch, depth):
+    engine = mlx_engine.load(tiny_folder(tmp_path / "m"))
+    session = session_of(engine, depth=depth, max_tokens=CLEAR_EVERY)
+    cleared = []
+    monkeypatch.setattr(mx, "clear_cache", lambda: cleared.append(len(session._sequence.tokens)))
+    said = listen(session, session.send("The quick brown fox " * 9))
+    read = said.finished.stats.prompt_tokens + said.finished.stats.generated_tokens
+    places = [length // CLEAR_EVERY for length in cleared]
+    assert places == [*range(1, 1 + (read - 1) // CLEAR_EVERY)]
+
+
+@pytest.mark.parametrize("words", WORDS_OF_MLX)
+@pytest.mark.parametrize("where", [0, 2, 5])
+def test_a_chat_outlives_full_memory(tmp_path, words, where):
+    """In the prompt's chunks (0) and in the rounds."""
+    engine, adapter = failing_engine(tiny_folder(tmp_path / "m"))
+    session = session_of(engine)
+    listen(session, session.send("before"))
+    adapter.faults = iter([*[None] * where, RuntimeError(words)])
+    with pytest.raises(OutOfMemory, match="Memory ran out") as caught:
+        listen(session, session.send("The quick brown fox"))
+    assert words in str(caught.value)
+    assert session.messages[2] == Message("user", "The quick brown fox")
+    assert session._sequence.caches.length == 0, "its memory is free again"
+    adapter.faults = iter(())
+    goes_on_as_a_fresh_one(engine, session)
+
+
+def test_full_memory_is_told_by_every_call(tmp_path):
+    engine, adapter = failing_engine(tiny_folder(tmp_path / "m"))
+    calls = (
+        lambda: engine.measure_costs(lambda: False),
+        lambda: engine.generate([1, 2, 3], 5),
+        lambda: engine.logits([1, 2, 3]),
+        lambda: engine.draft_logits([1, 2, 3]),
+        lambda: listen(session := session_of(engine), session.send("hi")),
+    )
+    for call in calls:
+        adapter.faults = iter([RuntimeError(WORDS_OF_MLX[0])])
+        with pytest.raises(OutOfMemory):
+            call()
+    adapter.faults = iter([RuntimeError("[matmul] Last dimension of first input must match")])
+    with pytest.raises(RuntimeError, match="matmul"):
+        engine.generate([1, 2, 3], 5)
+    assert engine.generate([1, 2, 3], 5, SamplingOptions(temperature=0)).tokens
+    assert max(engine.pass_costs.verify_ms) < float("inf"), "a measurement that failed begins anew"
+
+
+def test_4096_tokens_leave_no_outgrown_buffers_behind():
+    """With as much room for freed buffers as Metal gives by itself; all are MLX's own here."""
+    layers = [AttentionCache() for _ in range(2)]
+    caches = LayerCaches(layers)
+    adapter = SimpleNamespace(make_caches=lambda: caches)
+    sequence = TokenSequence(adapter)
+    before = mx.set_cache_limit(UNBOUNDED)
+    most = 0
+    for rows in [512] * 4 + [1] * 2048:
+        new = mx.zeros((1, 2, rows, 64))
+        for layer in layers:
+            layer.write(new, new)
+        sequence.commit([1] * rows, mx.zeros((1, rows, 8)))
+        sequence.settle()
+        most = max(most, mx.get_cache_memory())
+    mx.set_cache_limit(before)
+    assert len(sequence.tokens) == 4096
+    assert most < 1.5 * caches.nbytes
