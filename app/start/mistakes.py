@@ -6,6 +6,7 @@ import platform
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from types import TracebackType
@@ -27,6 +28,10 @@ class _LogFile(RotatingFileHandler):
         except OSError:
             return
         super().emit(record)
+
+    def close(self) -> None:
+        with suppress(OSError):  # what a full disk did not take is written once more
+            super().close()
 
     # logging
 

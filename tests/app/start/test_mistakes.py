@@ -59,6 +59,15 @@ def test_a_log_that_may_not_be_written_stops_nothing(mistakes: Mistakes) -> None
         mistakes.note("Again.")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is full here")
+def test_a_full_disk_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    (tmp_path / "headstart.log").symlink_to("/dev/full")
+    made = Mistakes(tmp_path)
+    end = made.catch_all()
+    made.note("Lost.")
+    end()
+
+
 def test_a_sudden_end_is_in_the_next_log(tmp_path: Path) -> None:
     root = Path(__file__).parents[3]
     crashed = subprocess.run(
