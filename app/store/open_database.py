@@ -21,7 +21,6 @@ from app.store.database import (
     begin_to_write,
     closed_on_error,
     connect,
-    connect_memory,
     known_errors,
     look_closer_file,
     pragma,
@@ -36,6 +35,7 @@ from app.store.schema import (
     index_opens,
     make_index_again,
     migrate,
+    new_in_memory,
     sound_columns,
 )
 from app.values.errors import StoreDamaged, StoreForeign, StoreReadOnly
@@ -59,10 +59,7 @@ def open_database(path: Path, steps: Sequence[Migration] = MIGRATIONS) -> Databa
 
 def open_in_memory(notice: str) -> Database:
     """A database that is gone when closed, for when open_database cannot; `notice` says so."""
-    connection = connect_memory()
-    path = Path(":memory:")
-    migrate(connection, path, MIGRATIONS)
-    return Database(connection, path, notices=(notice,))
+    return Database(new_in_memory(), Path(":memory:"), notices=(notice,))
 
 
 def _open(path: Path, steps: Sequence[Migration]) -> Database:

@@ -1,16 +1,21 @@
 """A damaged database: moved aside whole, and whatever rows it still gives taken over."""
 
+import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from app.store.database import connect, transaction
-from app.store.schema import Columns, sound_columns
+from app.store.schema import Columns, new_in_memory, sound_columns
 from app.store.words import storable
+
+PAGE_SIZE, PAGES, FREE_PAGES = slice(16, 18), slice(28, 32), slice(32, 40)
+"""Bytes of the header, big endian (sqlite.org/fileformat2.html, section 1.3)."""
 
 _LOST_CHATS = """INSERT INTO chat (id, title, created_at, updated_at, settings)
     SELECT chat, 'Recovered chat', min(created_at), max(created_at), '{}' FROM message
@@ -50,10 +55,14 @@ def salvage(aside: Path, path: Path) -> Saved:
 
     A message whose parent is lost follows the one before it in its chat.
     """
-    with closing(connect(path, "rwc")) as target, transaction(target):
+    with (
+        _grafted(aside) as graft,
+        closing(connect(path, "rwc")) as target,
+        transaction(target),
+    ):
         target.execute("PRAGMA defer_foreign_keys = ON")
         for table, columns in sound_columns().items():
-            for row in _sound_rows(aside, table, columns):
+            for row in _sound_rows((aside, graft), table, columns):
                 places = ", ".join("?" * len(row))
                 sql = f"INSERT OR IGNORE INTO {table} ({', '.join(row)}) VALUES ({places})"
                 target.execute(sql, list(row.values()))
@@ -66,14 +75,38 @@ def salvage(aside: Path, path: Path) -> Saved:
     return Saved(chats, messages)
 
 
-def _sound_rows(aside: Path, table: str, columns: Columns) -> Iterator[dict[str, Any]]:
-    """From both ends, each as far as it can be read; the same row may come twice.
+@contextmanager
+def _grafted(aside: Path) -> Iterator[Path]:
+    """A copy under the first page of a new database, for a file whose own is damaged, or that was
+    cut off. That page says how long the file is and where its tables begin: in all of ours at the
+    same pages. Where there is no room for it there is none.
+    """
+    graft = aside.with_name(aside.name + ".part")
+    try:
+        with suppress(OSError):
+            shutil.copyfile(aside, graft)
+            with closing(new_in_memory()) as new, graft.open("r+b") as file:
+                image = bytearray(new.serialize())
+                size = int.from_bytes(image[PAGE_SIZE])
+                image[PAGES] = (aside.stat().st_size // size).to_bytes(4)
+                image[FREE_PAGES] = bytes(8)
+                file.write(image[:size])
+        yield graft
+    finally:
+        graft.unlink(missing_ok=True)
+
+
+def _sound_rows(
+    places: tuple[Path, Path], table: str, columns: Columns
+) -> Iterator[dict[str, Any]]:
+    """From both ends of the first place, each as far as it can be read, and where damage showed
+    also of the second; the same row may come twice.
 
     A file of an older version lacks some of the columns.
     """
-    for order in ("ASC", "DESC"):
+    for place, order in product(places, ("ASC", "DESC")):
         try:
-            with closing(connect(aside, "ro")) as source:
+            with closing(connect(place, "ro")) as source:
                 there = {row["name"] for row in source.execute(f"PRAGMA table_info({table})")}
                 names = [name for name in columns if name in there]
                 sql = f"SELECT {', '.join(names)} FROM {table} NOT INDEXED ORDER BY id {order}"

@@ -144,14 +144,19 @@ TABLES = ("chat", "message")
 _TYPES: Mapping[str, tuple[type, ...]] = {"INTEGER": (int,), "REAL": (int, float), "TEXT": (str,)}
 
 
+def new_in_memory() -> sqlite3.Connection:
+    """A new database that is gone with its connection."""
+    connection = connect_memory()
+    migrate(connection, Path(":memory:"), MIGRATIONS)
+    return connection
+
+
 @cache
 def sound_columns() -> Mapping[str, Columns]:
     """Of each of TABLES, the columns that this version reads and writes, and what a sound row has
     in them.
     """
-    with closing(connect_memory()) as empty:
-        for step in MIGRATIONS:
-            step(empty)
+    with closing(new_in_memory()) as empty:
         return {table: _columns(empty, table) for table in TABLES}
 
 

@@ -96,6 +96,30 @@ def test_damaged_files_are_kept_aside(path: Path, damage: Callable[[bytes], byte
     check_replaced(path, open_store(path))
 
 
+@pytest.mark.parametrize(
+    ("damage", "chats", "messages"),
+    [
+        (lambda content: content[:16] + b"\xff" * 84 + content[100:], 40, 240),
+        (lambda content: b"SQLite format 4" + content[15:], 40, 240),
+        (lambda content: random.Random(2).randbytes(4096) + content[4096:], 40, 240),
+        (lambda content: bytes(4096) + content[4096:], 40, 240),
+        (lambda content: content[: len(content) // 2], 15, 80),
+        (lambda content: content[: len(content) // 2] + b"odd end", 15, 80),
+    ],
+    ids=["odd header", "odd magic", "random page", "zero page", "half", "half and more"],
+)
+def test_rows_are_saved_past_a_lost_first_page_and_from_a_file_cut_off(
+    path: Path, damage: Callable[[bytes], bytes], chats: int, messages: int
+) -> None:
+    path.write_bytes(damage(path.read_bytes()))
+    store = open_store(path)
+    kept = store.database.rows("SELECT count(*) AS n FROM message")[0]["n"]
+    assert chats <= len(store.chats.listed()) <= 40
+    assert messages <= kept <= 240
+    assert not list(path.parent.glob("*.part*"))
+    check_replaced(path, store)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_flipped_bytes_never_crash(path: Path, seed: int) -> None:
     chance = random.Random(seed)
