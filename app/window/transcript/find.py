@@ -2,9 +2,9 @@
 
 import re
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QTextCharFormat, QTextCursor
@@ -91,18 +91,12 @@ class Match:
     end: int
 
 
-class _Place(NamedTuple):
-    """A match: the index of its message, and its own among the matches of that message."""
-
-    message: int
-    match: int
-
-
 class ChatSearch(QObject):
     """The matches of one query, from the top, and which of them is current.
 
     Messages that are not made of widgets are searched as text; only that of the current match is
-    made. Signal `found`: more was counted, or another match is current.
+    made. number: of the current match, from 1; 0 for none. Signal `found`: more was counted, or
+    another match is current.
     """
 
     found = Signal()
@@ -113,8 +107,8 @@ class ChatSearch(QObject):
         self._make = make
         self._pattern: re.Pattern[str] | None = None
         self._views: list[MessageView] = []
-        self._counts: list[int] = []
-        self._place: _Place | None = None
+        self._totals: list[int] = []
+        self.number = 0
         self._marked: list[TextWidget] = []
         self._timer = QTimer(self, interval=0)
         self._timer.timeout.connect(self._count_some)
@@ -122,50 +116,40 @@ class ChatSearch(QObject):
     @property
     def total(self) -> int:
         """Matches found so far."""
-        return sum(self._counts)
+        return self._totals[-1] if self._totals else 0
 
     @property
     def is_whole(self) -> bool:
         """Whether all messages have been searched."""
-        return len(self._counts) == len(self._views)
-
-    @property
-    def number(self) -> int:
-        """Of the current match, from 1; 0 for none."""
-        place = self._place
-        return sum(self._counts[: place.message]) + place.match + 1 if place else 0
+        return len(self._totals) == len(self._views)
 
     @property
     def current(self) -> Match | None:
         """The current match; its message is made."""
-        if self._place is None:
+        if not self.number:
             return None
-        matches = self._matches(self._views[self._place.message])
-        return matches[self._place.match] if self._place.match < len(matches) else None
+        view = bisect_left(self._totals, self.number)
+        matches = self._matches(self._views[view])
+        index = self.number - 1 - (self._totals[view - 1] if view else 0)
+        return matches[index] if index < len(matches) else None
 
     def find(self, query: str, views: Iterable[MessageView]) -> None:
         """Look for `query`, upper and lower case alike; the same query keeps its current match."""
         pattern = re.compile(re.escape(query), re.IGNORECASE) if query else None
-        kept = self._place if pattern == self._pattern else None
+        kept = self.number if pattern == self._pattern else 0
         self._pattern, self._views = pattern, list(views) if query else []
-        self._counts, self._place = [], None
+        self._totals, self.number = [], 0
         self._count_some()
-        if kept is not None:
-            self._return_to(kept)
+        if kept:
+            self._count_to(kept)
+            if kept <= self.total:
+                self._go_to(kept)
 
     def step(self, by: int) -> None:
         """Make the next (1) or the previous (-1) match current, around the end."""
-        if self._place is None:
-            return
-        message, match = self._place
-        match += by
-        while not 0 <= match < self._counts[message]:
-            message += 1 if match >= 0 else -1
-            if message < 0 or message >= len(self._counts):
-                message = self._around(message)
-            match = 0 if by > 0 else self._counts[message] - 1
-        self._go_to(_Place(message, match))
-        self.found.emit()
+        if self.number:
+            self._count_to(self.number + by)
+            self._go_to((self.number + by - 1) % self.total + 1)
 
     def mark(self) -> None:
         """Show the matches in the widgets there are, the current one stronger."""
@@ -184,12 +168,6 @@ class ChatSearch(QObject):
                 widget.setExtraSelections([])
         self._marked = marked
 
-    def forget(self) -> None:
-        """Drop all messages, without touching them: they may be gone."""
-        self._timer.stop()
-        self._pattern, self._place = None, None
-        self._views, self._counts, self._marked = [], [], []
-
     def _count_some(self) -> None:
         end = time.monotonic() + SLICE_S
         while not self.is_whole and time.monotonic() < end:
@@ -200,32 +178,24 @@ class ChatSearch(QObject):
             self._timer.start()
         self.found.emit()
 
+    def _count_to(self, number: int) -> None:
+        """Until there is a match of this number; 0 is the last one of all."""
+        while not self.is_whole and not 0 < number <= self.total:
+            self._count_next()
+
     def _count_next(self) -> None:
         assert self._pattern
-        texts = self._views[len(self._counts)].searched()
-        self._counts.append(sum(len(self._pattern.findall(_spaced(text))) for text in texts))
-        if self._place is None and self._counts[-1]:
-            self._go_to(_Place(len(self._counts) - 1, 0))
+        view = self._views[len(self._totals)]
+        found = sum(len(self._pattern.findall(_spaced(text))) for text in view.searched())
+        self._totals.append(self.total + found)
+        if found and not self.number:
+            self._make(view)
+            self.number = 1
 
-    def _around(self, message: int) -> int:
-        """The message after the last one counted, or that at the other end."""
-        if message >= 0 and not self.is_whole:
-            self._count_next()
-            return message
-        while not self.is_whole:
-            self._count_next()
-        return message % len(self._views)
-
-    def _go_to(self, place: _Place) -> None:
-        self._make(self._views[place.message])
-        self._place = place
-
-    def _return_to(self, place: _Place) -> None:
-        while not self.is_whole and len(self._counts) <= place.message:
-            self._count_next()
-        if place.message < len(self._counts) and place.match < self._counts[place.message]:
-            self._go_to(place)
-            self.found.emit()
+    def _go_to(self, number: int) -> None:
+        self._make(self._views[bisect_left(self._totals, number)])
+        self.number = number
+        self.found.emit()
 
     def _matches(self, view: MessageView) -> list[Match]:
         """In the widgets of a message, none while it has none."""

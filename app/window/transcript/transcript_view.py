@@ -167,7 +167,8 @@ class TranscriptView(QWidget):
 
     def show_messages(self, messages: Iterable[ShownMessage]) -> None:
         """Show another chat, from its end; what is not near stays unmade until it is."""
-        self._forget_search()
+        self._search.find("", ())
+        self.find_bar.hide()
         self.column.show_messages(messages)
 
     def clear(self) -> None:
@@ -234,11 +235,6 @@ class TranscriptView(QWidget):
 
     def _last(self, role: Role) -> MessageView | None:
         return next((v for v in reversed(self.column.views) if v.message.role == role), None)
-
-    def _forget_search(self) -> None:
-        self._search.forget()
-        self._found = None
-        self.find_bar.hide()
 
     def _find(self, query: str) -> None:
         self._search.find(query, self.column.views)
