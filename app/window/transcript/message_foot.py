@@ -1,13 +1,15 @@
 """What stands under a message: the figures of an answer, and its buttons."""
 
-from PySide6.QtCore import QRect, QSize, Qt
-from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QAbstractButton, QHBoxLayout, QSizePolicy, QWidget
+from collections.abc import Sequence
+
+from PySide6.QtCore import QSize
+from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
 
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import label, tabular
 from app.window.look import look
-from app.window.transcript.reader import CopyButton
+from app.window.transcript.reader import CopyButton, QuietButton
 from app.window.transcript.shown_message import ShownMessage
 from mlx_engine.values.stats import GenerationStats
 
@@ -56,14 +58,12 @@ SEPARATOR = "  ·  "
 HEIGHT = 24
 
 
-class MessageFooter(QAbstractButton):
+class MessageFooter(QuietButton):
     """Shows as many figures as fit; the rest is in the tooltip. Emits `clicked`."""
 
     def __init__(self) -> None:
         super().__init__()
         self._figures: tuple[str, ...] = ()
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def show_stats(self, stats: GenerationStats) -> None:
@@ -75,38 +75,30 @@ class MessageFooter(QAbstractButton):
 
     def shown(self) -> str:
         """The figures that fit into the width of now."""
-        metrics, figures = QFontMetrics(look().small_font()), list(self._figures)
-        while len(figures) > 1 and self._width(metrics, figures) > self.width():
+        figures = list(self._figures)
+        while len(figures) > 1 and self._room(figures).width() > self.width():
             figures.pop()
         return SEPARATOR.join(figures)
 
-    @staticmethod
-    def _width(metrics: QFontMetrics, figures: list[str]) -> int:
-        return metrics.horizontalAdvance(SEPARATOR.join(figures)) + 4
+    def _room(self, figures: Sequence[str]) -> QSize:
+        metrics = QFontMetrics(look().small_font())
+        return QSize(metrics.horizontalAdvance(SEPARATOR.join(figures)) + 4, HEIGHT)
 
     # Qt
 
     def sizeHint(self) -> QSize:  # noqa: N802
         """All figures."""
-        return QSize(self._width(QFontMetrics(look().small_font()), list(self._figures)), HEIGHT)
+        return self._room(self._figures)
 
     def minimumSizeHint(self) -> QSize:  # noqa: N802
         """The first figure."""
-        return QSize(
-            self._width(QFontMetrics(look().small_font()), list(self._figures[:1])), HEIGHT
-        )
+        return self._room(self._figures[:1])
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002, N802
-        """Muted text, darker under the pointer, with a line around it for the keyboard."""
+        """The figures."""
         painter = QPainter(self)
         painter.setFont(look().small_font())
-        if self.hasFocus():
-            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            painter.setPen(QPen(look().colour("accent"), 1))
-            painter.drawRoundedRect(self.rect().toRectF().adjusted(0.5, 0.5, -0.5, -0.5), 4, 4)
-        painter.setPen(look().colour("text" if self.underMouse() else "muted"))
-        area = QRect(2, 0, self.width() - 2, self.height())
-        painter.drawText(area, Qt.AlignmentFlag.AlignVCenter, self.shown())
+        self.paint_words(painter, self.shown(), left=2)
 
 
 class MessageActions(QWidget):

@@ -1,11 +1,11 @@
 """What all parts of one transcript share: what its reader wants, the page's measures and style."""
 
-from PySide6.QtCore import QObject, Qt, QTimer, Signal
-from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QSizePolicy, QWidget
+from PySide6.QtCore import QObject, QRect, Qt, QTimer, Signal
+from PySide6.QtGui import QKeyEvent, QPainter, QPen
+from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
-from app.window.controls.icons import IconButton
-from app.window.look import Look, mixed
+from app.window.controls.icons import Colour, IconButton
+from app.window.look import Look, look, mixed
 
 TEXT_WIDTH = 760
 """Widest column of text, in pixels."""
@@ -100,6 +100,30 @@ class CopyButton(IconButton):
     def _say_copied(self) -> None:
         self.show_icon("check", "Copied")
         self._back.start()
+
+
+class QuietButton(QAbstractButton):
+    """Words to press: muted, darker under the pointer, with a line around them for the keyboard."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+
+    def colour(self) -> Colour:
+        """Of the words."""
+        return "text" if self.underMouse() else "muted"
+
+    def paint_words(self, painter: QPainter, words: str, left: int, inset: int = 0) -> None:
+        """Draw the words from x on; inset: of the line, from the upper and lower edge."""
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(look().colour(self.colour()))
+        area = QRect(left, 0, self.width() - left, self.height())
+        painter.drawText(area, Qt.AlignmentFlag.AlignVCenter, words)
+        if self.hasFocus():
+            line = self.rect().toRectF().adjusted(0.5, inset + 0.5, -0.5, -inset - 0.5)
+            painter.setPen(QPen(look().colour("accent"), 1))
+            painter.drawRoundedRect(line, 4, 4)
 
 
 def scrolls(event: QKeyEvent) -> bool:

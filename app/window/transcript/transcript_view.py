@@ -76,46 +76,43 @@ class DraftLegend(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self.setAccessibleName(f"{LEGEND_TITLE} 1 to {DEEPEST_TINT}: a deeper tint; {LEGEND_REST}")
 
-    @staticmethod
-    def samples() -> list[str]:
-        """The numbers on the samples."""
-        return [str(d) if d < DEEPEST_TINT else f"{d}+" for d in range(1, DEEPEST_TINT + 1)]
-
-    def _sample_width(self) -> int:
-        return QFontMetrics(look().small_font()).horizontalAdvance("4+") + 10
+    def _widths(self) -> list[int]:
+        """Of the words before the samples, of a sample, and of the words after them."""
+        metrics = QFontMetrics(look().small_font())
+        return [metrics.horizontalAdvance(text) for text in (LEGEND_TITLE, "4+", LEGEND_REST)]
 
     # Qt
 
     def sizeHint(self) -> QSize:  # noqa: N802
         """One line."""
-        metrics = QFontMetrics(look().small_font())
-        words = metrics.horizontalAdvance(LEGEND_TITLE) + metrics.horizontalAdvance(LEGEND_REST)
-        samples = DEEPEST_TINT * (self._sample_width() + 4)
-        return QSize(words + samples + 2 * SAMPLE_GAP, metrics.height() + 12)
+        title, sample, rest = self._widths()
+        samples = DEEPEST_TINT * (sample + 14)
+        height = QFontMetrics(look().small_font()).height()
+        return QSize(title + samples + rest + 2 * SAMPLE_GAP, height + 12)
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002, N802
         """Words, samples, words."""
-        painter = QPainter(self)
+        painter, now = QPainter(self), look()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        now = look()
         painter.setFont(now.small_font())
-        metrics = QFontMetrics(now.small_font())
-        middle = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft
-        box = QRectF(0, 0, metrics.horizontalAdvance(LEGEND_TITLE) + SAMPLE_GAP, self.height())
+        title, sample, _ = self._widths()
+        middle = Qt.AlignmentFlag.AlignVCenter
         painter.setPen(now.colour("muted"))
-        painter.drawText(box, middle, LEGEND_TITLE)
-        left, high = box.right(), metrics.height() + 2
-        for depth, words in enumerate(self.samples(), 1):
-            sample = QRectF(left, (self.height() - high) / 2, self._sample_width(), high)
+        painter.drawText(self.rect(), middle, LEGEND_TITLE)
+        rest = self.rect().adjusted(
+            title + 2 * SAMPLE_GAP + DEEPEST_TINT * (sample + 14) - 4, 0, 0, 0
+        )
+        painter.drawText(rest, middle, LEGEND_REST)
+        high = painter.fontMetrics().height() + 2
+        box = QRectF(title + SAMPLE_GAP, (self.height() - high) / 2, sample + 10, high)
+        for depth in range(1, DEEPEST_TINT + 1):
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(now.tint(depth))
-            painter.drawRoundedRect(sample, RADIUS, RADIUS)
+            painter.drawRoundedRect(box, RADIUS, RADIUS)
             painter.setPen(now.colour("text"))
-            painter.drawText(sample, Qt.AlignmentFlag.AlignCenter, words)
-            left = sample.right() + 4
-        painter.setPen(now.colour("muted"))
-        rest = QRectF(left + SAMPLE_GAP - 4, 0, self.width() - left, self.height())
-        painter.drawText(rest, middle, LEGEND_REST)
+            words = str(depth) if depth < DEEPEST_TINT else f"{depth}+"
+            painter.drawText(box, Qt.AlignmentFlag.AlignCenter, words)
+            box.translate(sample + 14, 0)
 
 
 EDGE = 12
