@@ -122,7 +122,7 @@ def shoot(
         app.processEvents()
     message = view.column.view(2)
     if drafted and message is not None and message.answer and message.answer.thinking:
-        message.answer.thinking.set_open(True)
+        message.answer.thinking.head.setChecked(True)
     for _ in range(20):
         app.processEvents()
     picture = view.grab()

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from app.window.transcript.drafted_spans import spans_of
 from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.reader import Reader, keeps_height
-from app.window.transcript.segment_column import SegmentColumn
+from app.window.transcript.segment_column import SegmentColumn, TextWidget
 from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.thinking import ThinkingSegment
 from mlx_engine.values.conversation import TextPiece
@@ -72,9 +72,9 @@ class AnswerView(QWidget):
             self._notice = self._make_notice(message)
             self._column.addWidget(self._notice)
 
-    def columns(self) -> list[SegmentColumn]:
+    def texts(self) -> list[TextWidget]:
         """What can be searched, from the top."""
-        return [*(self.thinking.columns() if self.thinking else []), self._prose]
+        return [*(self.thinking.texts() if self.thinking else []), *self._prose.texts()]
 
     def text(self) -> str:
         """The answer's markdown so far."""

@@ -15,10 +15,9 @@ from app.window.controls.fields import SearchField, asks_for_escape
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import label, tabular
 from app.window.look import look
-from app.window.transcript.code_segment import CodeText
 from app.window.transcript.drafted_spans import Tint, in_utf16
 from app.window.transcript.message_view import MessageView
-from app.window.transcript.prose_segment import ProseSegment
+from app.window.transcript.segment_column import TextWidget
 
 
 class FindBar(QFrame):
@@ -77,7 +76,6 @@ class FindBar(QFrame):
             super().keyPressEvent(event)
 
 
-TextWidget = ProseSegment | CodeText
 SLICE_S = 0.006
 """Counting gives way to everything else after so long."""
 

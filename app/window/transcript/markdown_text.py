@@ -1,9 +1,10 @@
 """Renders markdown as rich text for Qt, which can fetch nothing, and as plain text to copy."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from html import escape
+from itertools import count, repeat
 from typing import Any
 
 from markdown_it import MarkdownIt
@@ -47,13 +48,11 @@ def _block_maths(state: StateBlock, line: int, last: int, silent: bool) -> bool:
     found = BLOCK_MATHS.match(state.getLines(line, last, state.blkIndent, False))
     if found is None:
         return False
-    below = line + found[0].count("\n", 0, -1) + 1
     if not silent:
         token = state.push("math_display", "", 0)
         token.block = True
         token.content = found[1] or found[2] or found[3]
-        token.map = [line, below]
-    state.line = below
+    state.line = line + found[0].count("\n", 0, -1) + 1
     return True
 
 
@@ -236,9 +235,8 @@ class _PlainWriter:
 
     def __init__(self) -> None:
         self._parts: list[str] = []
-        self._lists: list[int | None] = []
+        self._lists: list[Iterator[str]] = []
         self._marker = ""
-        self._row: list[str] = []
         self._in_cell = False
 
     def text(self) -> str:
@@ -246,35 +244,28 @@ class _PlainWriter:
 
     def add(self, token: Token) -> None:
         kind = token.type
-        if kind in ("bullet_list_open", "ordered_list_open"):
-            self._lists.append(int(token.attrs.get("start", 1)) if kind[0] == "o" else None)
+        if kind == "bullet_list_open":
+            self._lists.append(repeat(BULLET))
+        elif kind == "ordered_list_open":
+            numbers = count(int(token.attrs.get("start", 1)))
+            self._lists.append(f"{number}. " for number in numbers)
         elif kind in ("bullet_list_close", "ordered_list_close"):
             self._lists.pop()
-            if not self._lists:
-                self._parts.append("\n")
+            self._parts.append("" if self._lists else "\n")
         elif kind == "list_item_open":
-            self._open_item()
-        elif kind == "tr_open":
-            self._row = []
+            self._marker = next(self._lists[-1])
         elif kind == "tr_close":
-            self._parts.append("\t".join(self._row) + "\n")
+            self._parts[-1] = "\n"
         elif kind == "table_close":
             self._parts.append("\n")
-        elif kind in ("td_open", "th_open"):
-            self._in_cell = True
+        elif token.tag in ("td", "th"):
+            self._in_cell = token.nesting > 0
         elif kind == "inline" and self._in_cell:
-            self._row.append(_plain_line(token.children or []))
-            self._in_cell = False
+            self._parts += [_plain_line(token.children or []), "\t"]
         elif kind == "inline":
             self._block(_plain_line(token.children or []))
         elif kind in ("fence", "code_block", "math_display"):
             self._block(token.content.strip("\n"))
-
-    def _open_item(self) -> None:
-        number = self._lists[-1]
-        self._marker = BULLET if number is None else f"{number}. "
-        if number is not None:
-            self._lists[-1] = number + 1
 
     def _block(self, text: str) -> None:
         indent = "  " * max(0, len(self._lists) - 1)

@@ -8,12 +8,10 @@ from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from app.window.look import look
 from app.window.transcript.answer_view import AnswerView
-from app.window.transcript.code_segment import CodeText
 from app.window.transcript.markdown_text import markdown_html, plain_text
 from app.window.transcript.message_foot import MessageActions, MessageFooter
-from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.reader import Reader, keeps_height
-from app.window.transcript.segment_column import link_definitions
+from app.window.transcript.segment_column import TextWidget, link_definitions
 from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.streaming_markdown import StreamingMarkdown
 from app.window.transcript.user_bubble import UserBubble, beginning_of
@@ -94,12 +92,11 @@ class MessageView(QWidget):
         self._show_state()
         return True
 
-    def texts(self) -> list[ProseSegment | CodeText]:
+    def texts(self) -> list[TextWidget]:
         """The widgets that hold its text and can be searched, from the top."""
         if isinstance(self._body, UserBubble):
             return [self._body.prose]
-        columns = self._body.columns() if self._body else []
-        return [text for column in columns for text in column.texts()]
+        return self._body.texts() if self._body else []
 
     def searched(self) -> Sequence[str]:
         """What `texts` hold, or will hold once they are made."""

@@ -18,6 +18,9 @@ from app.window.transcript.streaming_markdown import Segment, StreamingMarkdown,
 DEFINITION = re.compile(r"^ {0,3}\[[^\]\n]+\]:[ \t]*\S+.*$", re.MULTILINE)
 
 
+TextWidget = ProseSegment | CodeText
+
+
 class Rendered(NamedTuple):
     """Markdown and the HTML it became."""
 
@@ -61,7 +64,7 @@ class SegmentColumn(QWidget):
         definitions = link_definitions(self._stream.text)
         self._show_from(0 if definitions else first, definitions)
 
-    def texts(self) -> list[ProseSegment | CodeText]:
+    def texts(self) -> list[TextWidget]:
         """The widgets that hold text, from the top."""
         return [w if isinstance(w, ProseSegment) else w.lines for w in self._widgets]
 

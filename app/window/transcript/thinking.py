@@ -11,7 +11,7 @@ from app.window.controls.icons import paint_icon
 from app.window.look import look
 from app.window.motion import fade_in
 from app.window.transcript.reader import QuietButton, Reader, keeps_height
-from app.window.transcript.segment_column import SegmentColumn
+from app.window.transcript.segment_column import SegmentColumn, TextWidget
 
 HEIGHT = 28
 GAP = 6
@@ -69,10 +69,6 @@ class ThinkingSegment(QWidget):
         """Whether the thoughts are on show."""
         return self.head.isChecked()
 
-    def set_open(self, is_open: bool) -> None:
-        """Show or hide the thoughts."""
-        self.head.setChecked(is_open)
-
     def append(self, text: str, spans: Iterable[DraftedSpan] = ()) -> None:
         """Add text that continues; spans count from the beginning of all thoughts."""
         new = list(spans)
@@ -90,9 +86,9 @@ class ThinkingSegment(QWidget):
             self._seconds = seconds
         self._say()
 
-    def columns(self) -> list[SegmentColumn]:
+    def texts(self) -> list[TextWidget]:
         """What of it can be searched: nothing while it is closed."""
-        return [self._body] if self._body is not None and self.is_open else []
+        return self._body.texts() if self._body is not None and self.is_open else []
 
     def words(self) -> str:
         """What its line says."""

@@ -121,7 +121,7 @@ def test_the_model_of_another_chat(view: TranscriptView) -> None:
 def test_every_role_is_told(view: TranscriptView) -> None:
     show(view, ANSWER)
     buttons = {QAccessible.Role.Button, QAccessible.Role.CheckBox, QAccessible.Role.Link}
-    of(view, 1).answer.thinking.set_open(True)
+    of(view, 1).answer.thinking.head.setChecked(True)
     head = QAccessible.queryAccessibleInterface(of(view, 1).answer.thinking.head)
     assert head.role() in buttons
     assert head.state().checked == 1

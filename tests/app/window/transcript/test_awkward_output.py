@@ -19,7 +19,7 @@ def test_no_picture_style_or_frame_is_fetched(view: TranscriptView) -> None:
         f'<link rel="stylesheet" href="{place}">\n\n[![in a link]({place})]({place})\n'
     )
     show(view, ShownMessage(3, "assistant", source, source), ShownMessage(2, "user", source))
-    of(view, 3).answer.thinking.set_open(True)
+    of(view, 3).answer.thinking.head.setChecked(True)
     view.add_message(LIVE)
     stream(view, source)
     server.waitForNewConnection(300)

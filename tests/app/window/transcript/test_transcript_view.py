@@ -63,7 +63,7 @@ def test_thinking_opens_and_closes_for_the_reader_alone(view):
     stream(view, PARAGRAPH * 8, "thinking")
     thinking = of(view, 1).answer.thinking
     assert not thinking.is_open and thinking.words() == "Thinking…"
-    thinking.set_open(True)
+    thinking.head.setChecked(True)
     stream(view, PARAGRAPH, "thinking")
     view.finish_thinking(1, 4.2)
     settle()
@@ -94,7 +94,7 @@ def test_text_in_view_stays_where_it_is_when_something_above_grows(view, qtbot):
     settle()
     text = of(view, 3).texts()[0]
     before = text.mapTo(view, QPoint(0, 0)).y()
-    of(view, 2).answer.thinking.set_open(True)
+    of(view, 2).answer.thinking.head.setChecked(True)
     settle()
     assert text.mapTo(view, QPoint(0, 0)).y() == before
 
