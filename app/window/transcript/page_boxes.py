@@ -74,20 +74,11 @@ class TintBox(NamedTuple):
     depth: int
 
 
-class _Paragraph(NamedTuple):
-    """What the boxes of a block depend on; tints count from its beginning."""
-
-    text: str
-    corner: QPointF
-    lines: QRectF
-    tints: tuple[Tint, ...]
-
-
 class TintRects:
     """Boxes of a document that grows: paragraphs that stay as they are keep theirs."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, tuple[_Paragraph, list[TintBox]]] = {}
+        self._kept: dict[tuple[object, ...], list[TintBox]] = {}
 
     def boxes(self, blocks: Iterable[PlacedBlock], tints: Sequence[Tint]) -> list[TintBox]:
         """Boxes of those tints that lie in `blocks`; both in order, positions of the document.
@@ -97,8 +88,9 @@ class TintRects:
         kept, self._kept = self._kept, {}
         index = 0
         for placed_block in blocks:
-            start = placed_block.block.position()
-            end = start + placed_block.block.length()
+            block, corner = placed_block
+            start = block.position()
+            end = start + block.length()
             inside = []
             while index < len(tints) and tints[index].start < end:
                 tint = tints[index]
@@ -107,23 +99,17 @@ class TintRects:
                     break
                 index += 1
             if inside:
-                paragraph = _paragraph(placed_block, inside)
-                before = kept.get(start)
-                same = before is not None and before[0] == paragraph
-                found = before[1] if before and same else _boxes_in(placed_block, paragraph)
-                self._kept[start] = paragraph, found
-        return [box for _, found in self._kept.values() for box in found]
+                lines = block.layout().boundingRect().getRect()
+                paragraph = (block.text(), corner.toTuple(), lines, *inside)
+                self._kept[paragraph] = kept.get(paragraph) or _boxes_in(placed_block, inside)
+        return [box for found in self._kept.values() for box in found]
 
 
-def _paragraph(placed_block: PlacedBlock, tints: list[Tint]) -> _Paragraph:
-    block, corner = placed_block
-    return _Paragraph(block.text(), corner, block.layout().boundingRect(), tuple(tints))
-
-
-def _boxes_in(placed_block: PlacedBlock, paragraph: _Paragraph) -> list[TintBox]:
-    found = []
-    for tint in paragraph.tints:
-        first, last = _without_spaces(paragraph.text, tint.start, tint.end)
+def _boxes_in(placed_block: PlacedBlock, tints: Iterable[Tint]) -> list[TintBox]:
+    """Tints count from the beginning of the block."""
+    found, text = [], placed_block.block.text()
+    for tint in tints:
+        first, last = _without_spaces(text, tint.start, tint.end)
         if first < last:
             found += [TintBox(box, tint.depth) for box in boxes_of(placed_block, first, last)]
     return found
