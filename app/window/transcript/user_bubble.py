@@ -32,11 +32,11 @@ class UserBubble(QWidget):
         self._box = QRect()
         self.prose = ProseSegment(reader, parent=self)
         self.prose.setAccessibleName("Your message")
-        self._more = QPushButton(f"Show all of {_size(text)}", self)
+        self._more = QPushButton(f"Show all of {_size(len(text))}", self)
         self._more.setProperty("role", "quiet")
-        self._more.clicked.connect(lambda: self._show(MOST))
+        self._more.clicked.connect(lambda: self._show(is_whole=True))
         self.editor: BubbleEditor | None = None
-        self._show(SHORT)
+        self._show(is_whole=False)
 
     def edit(self) -> None:
         """Let the user change the text here; Escape gives up."""
@@ -75,15 +75,13 @@ class UserBubble(QWidget):
         self._box = QRect(left - PADDING_X, 0, needed + 2 * PADDING_X, height)
         self.setFixedHeight(height)
 
-    def _show(self, most: int) -> None:
-        """The beginning of the text, or up to MOST of it."""
-        shown = _beginning(self._text, most, SHORT_LINES if most == SHORT else most)
-        rest = self._text[len(shown) :]
-        self._is_cut = bool(rest) and most == SHORT
-        if self._is_cut:
-            shown = beginning_of(self._text)
-        elif rest:
-            shown += f"\n\n… {_size(rest)} more: Copy and Edit take all."
+    def _show(self, is_whole: bool) -> None:
+        """The text up to MOST of it, or its beginning."""
+        shown, rest = beginning_of(self._text), len(self._text) - MOST
+        self._is_cut = not is_whole and shown != self._text
+        if is_whole:
+            more = f"\n\n… {_size(rest)} more: Copy and Edit take all." if rest > 0 else ""
+            shown = self._text[:MOST] + more
         self.prose.show_html(_lines(shown), shown, ())
         self.fit(self._width)
 
@@ -170,14 +168,8 @@ class BubbleEditor(QWidget):
 
 def beginning_of(text: str) -> str:
     """What is shown of a text at first."""
-    shown = _beginning(text, SHORT, SHORT_LINES)
+    shown = "\n".join(text[:SHORT].split("\n", SHORT_LINES)[:SHORT_LINES])
     return shown if len(shown) == len(text) else shown + " …"
-
-
-def _beginning(text: str, characters: int, lines: int) -> str:
-    shown = text[:characters]
-    parts = shown.split("\n", lines)
-    return "\n".join(parts[:lines])
 
 
 def _lines(text: str) -> str:
@@ -186,8 +178,8 @@ def _lines(text: str) -> str:
     return "".join(f"<p {style}>{escape(line) or '<br>'}</p>" for line in text.split("\n"))
 
 
-def _size(text: str) -> str:
+def _size(letters: int) -> str:
     """ "2.0 MB" or "4,321 characters"."""
-    if len(text) < 20_000:
-        return f"{len(text):,} characters"
-    return f"{len(text) / 1e6:.1f} MB" if len(text) >= 1e6 else f"{len(text) / 1e3:.0f} kB"
+    if letters < 20_000:
+        return f"{letters:,} characters"
+    return f"{letters / 1e6:.1f} MB" if letters >= 1e6 else f"{letters / 1e3:.0f} kB"

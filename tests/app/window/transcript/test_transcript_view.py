@@ -134,7 +134,7 @@ def test_find(view, qtbot):
     )
     view.open_find()
     qtbot.keyClicks(view.find_bar.field, "NEEDLE")
-    assert view.find_bar.count.text() == "1 of 3"
+    qtbot.waitUntil(lambda: view.find_bar.count.text() == "1 of 3")
     qtbot.keyClick(view.find_bar.field, Qt.Key.Key_Return)
     qtbot.keyClick(view.find_bar.field, Qt.Key.Key_Return)
     settle()
@@ -145,7 +145,7 @@ def test_find(view, qtbot):
     qtbot.keyClick(view.find_bar.field, Qt.Key.Key_Return, Qt.KeyboardModifier.ShiftModifier)
     assert view.find_bar.count.text() == "2 of 3"
     qtbot.keyClicks(view.find_bar.field, "x")
-    assert view.find_bar.count.text() == "no match"
+    qtbot.waitUntil(lambda: view.find_bar.count.text() == "no match")
     qtbot.keyClick(view.find_bar.field, Qt.Key.Key_Escape)
     assert not view.find_bar.isVisible() and not code.extraSelections()
 
@@ -177,7 +177,8 @@ def test_find_goes_around_both_ends(view, qtbot):
     view.open_find()
     qtbot.keyClicks(view.find_bar.field, "needle")
     for number, step in ((1, -1), (2, 1), (1, 1), (2, 1), (1, -1), (2, 0)):
-        assert view.find_bar.count.text() == f"{number} of 2"
+        words = f"{number} of 2"
+        qtbot.waitUntil(lambda words=words: view.find_bar.count.text() == words)
         view.find_bar.step_wanted.emit(step)
     settle()
     assert of(view, 20).texts()[0].extraSelections()
