@@ -1,4 +1,4 @@
-"""GGUF's own blocks read as they lie in the file: Q6_K, Q3_K, Q2_K, IQ4_NL and IQ4_XS.
+"""GGUF's own blocks read as they lie in the file: Q6_K, Q3_K, Q2_K, IQ4_NL, IQ4_XS and IQ2.
 
 K-quants: 16 groups of 16 values a block of 256. A block's values come as two halves of 128, a half
 as four quarters of 32 whose bits share bytes. A unit is therefore four runs of eight, one of each
@@ -20,18 +20,22 @@ high ones the next: a unit is four runs of eight.
     IQ4_XS, 256 values in 136 bytes: half d, ushort high scales, low scales [4], nibbles [128]
         w = d * (scale - 32) * table[q], one 6-bit scale for 32 values
 
+IQ2_XS and IQ2_S, with values from a lattice, are in iq2_blocks.py.
+
 Layouts: ggml-common.h and the gguf package, whose bits the plain ops have too.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import mlx.core as mx
 
+from metal_kernels.weight_formats import iq2_blocks
 from metal_kernels.weight_formats.contract import WeightFormat
 
-BlockName = Literal["q6_k", "q3_k", "q2_k", "iq4_nl", "iq4_xs"]
+BlockName = Literal["q6_k", "q3_k", "q2_k", "iq4_nl", "iq4_xs", "iq2_xs", "iq2_s"]
 
 SHARED = """
 constant constexpr int RUNS = 4;
@@ -355,28 +359,59 @@ class _Block(NamedTuple):
     """nbytes: of 256 values. values: whole blocks uint8 [..., bytes] -> float32 [..., K]."""
 
     nbytes: int
-    header: str
+    header: Callable[[], str]
     values: Callable[[mx.array], mx.array]
+
+
+def _iq2_xs_header() -> str:
+    parts = (SHARED, iq2_blocks.lattice_constant("IQ2_XS"), iq2_blocks.SHARED, iq2_blocks.IQ2_XS)
+    return "".join(parts)
+
+
+def _iq2_s_header() -> str:
+    parts = (SHARED, iq2_blocks.lattice_constant("IQ2_S"), iq2_blocks.SHARED, iq2_blocks.IQ2_S)
+    return "".join(parts)
 
 
 _BLOCKS: Mapping[BlockName, _Block] = MappingProxyType(
     {
-        "q6_k": _Block(210, Q6_K, _q6_k),
-        "q3_k": _Block(110, Q3_K, _q3_k),
-        "q2_k": _Block(84, Q2_K, _q2_k),
-        "iq4_nl": _Block(144, IQ4_NL, _iq4_nl),
-        "iq4_xs": _Block(136, IQ4_XS, _iq4_xs),
+        "q6_k": _Block(210, lambda: Q6_K, _q6_k),
+        "q3_k": _Block(110, lambda: Q3_K, _q3_k),
+        "q2_k": _Block(84, lambda: Q2_K, _q2_k),
+        "iq4_nl": _Block(144, lambda: IQ4_NL, _iq4_nl),
+        "iq4_xs": _Block(136, lambda: IQ4_XS, _iq4_xs),
+        "iq2_xs": _Block(74, _iq2_xs_header, iq2_blocks.iq2_xs),
+        "iq2_s": _Block(82, _iq2_s_header, iq2_blocks.iq2_s),
     }
 )
 
 
-def _form(name: BlockName, block: _Block) -> WeightFormat:
-    return WeightFormat(name, ("w",), 32, block.header, (), lambda it: block.values(it[0]))
+@cache
+def _form(name: BlockName) -> WeightFormat:
+    block = _BLOCKS[name]
+    return WeightFormat(name, ("w",), 32, block.header(), (), lambda it: block.values(it[0]))
 
 
-BLOCK_FORMS: Mapping[str, WeightFormat] = MappingProxyType(
-    {name: _form(name, block) for name, block in _BLOCKS.items()}
-)
+class _Forms(Mapping[str, WeightFormat]):
+    """Made when first asked for: lattices come from the gguf package, which takes a while."""
+
+    def __getitem__(self, name: str) -> WeightFormat:
+        found = next((known for known in _BLOCKS if known == name), None)
+        if found is None:
+            raise KeyError(name)
+        return _form(found)
+
+    def __contains__(self, name: object) -> bool:
+        return name in _BLOCKS
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_BLOCKS)
+
+    def __len__(self) -> int:
+        return len(_BLOCKS)
+
+
+BLOCK_FORMS: Mapping[str, WeightFormat] = _Forms()
 """By name; each of one buffer, uint8 w [N, bytes of a row]."""
 
 _NBYTES: Mapping[str, int] = {name: block.nbytes for name, block in _BLOCKS.items()}

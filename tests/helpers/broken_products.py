@@ -38,6 +38,8 @@ SCENARIOS: dict[str, Scenario] = {
     "q2_k": blocks(BLOCK_FORMS["q2_k"], 84, 80, 82),
     "iq4_nl": blocks(BLOCK_FORMS["iq4_nl"], 18, 0),
     "iq4_xs": blocks(BLOCK_FORMS["iq4_xs"], 136, 0),
+    "iq2_xs": blocks(BLOCK_FORMS["iq2_xs"], 74, 0),
+    "iq2_s": blocks(BLOCK_FORMS["iq2_s"], 82, 0),
 }
 
 BROKEN = [
@@ -161,5 +163,11 @@ BROKEN = [
         "block + 8 + 16 * which",
         "block + 8 + 16 * (which ^ 1)",
         "numbers",
+    ),
+    Broken("iq2_xs", "no eighth sign", "(popcount(signs) & 1) << 7", "0", "numbers"),
+    Broken("iq2_xs", "scales swapped", "4 * half_of)) & 15", "4 - 4 * half_of)) & 15", "numbers"),
+    Broken("iq2_s", "high bits of an index lost", "& 3) << 8", "& 0) << 8", "numbers"),
+    Broken(
+        "iq2_s", "signs of the next run", "4 * which + run];\n  }", "4 * which];\n  }", "numbers"
     ),
 ]

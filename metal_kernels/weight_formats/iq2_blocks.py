@@ -1,0 +1,149 @@
+"""GGUF's IQ2_XS and IQ2_S blocks: eight values at a time from a lattice, signs and scales beside.
+
+An entry of the lattice is eight values, each 8, 25 or 43; a block has an index and eight signs for
+every eight of its 256 values, and a scale of four bits for every 16:
+
+    w = d * (scale + 1/2) / 4 * sign * value
+
+    IQ2_XS, 74 bytes: half d, [32] of 9 bits of index and 7 of signs, scales [8]; the eighth sign
+        makes the number of minuses even
+    IQ2_S, 82 bytes: half d, low bytes of the indices [32], signs [32], their two high bits [8],
+        scales [8]
+
+The lattices are the gguf package's, 512 and 1024 entries of two bits a value, and reach the kernels
+as constants. A unit is 32 values: four entries.
+"""
+
+from functools import cache
+from typing import Literal
+
+import mlx.core as mx
+
+VALUES = (8, 25, 43)
+
+SHARED = """
+constant float IQ2_VALUES[4] = {8.0f, 25.0f, 43.0f, 0.0f};
+
+struct Iq2Unit {
+  ushort entries[4];
+  uint signs[4];
+  float scale[2];
+};
+
+inline float iq2_scale(float d, uint both, int half_of) {
+  return d * (float((both >> (4 * half_of)) & 15) + 0.5f) * 0.25f;
+}
+
+inline int run_start(int unit, int run) {
+  return unit * 32 + run * 8;
+}
+
+inline float2 decode(thread const Iq2Unit& it, int run, thread float* q) {
+  UNROLL for (int i = 0; i < 8; i++) {
+    const float value = IQ2_VALUES[(it.entries[run] >> (2 * i)) & 3];
+    q[i] = ((it.signs[run] >> i) & 1) ? -value : value;
+  }
+  return float2(it.scale[run / 2], 0.0f);
+}
+
+#define FETCH(row, unit, K) fetch_iq2(w, row, unit, K)
+"""
+
+IQ2_XS = """
+template <typename W>
+Iq2Unit fetch_iq2(W w, int row, int unit, int K) {
+  Iq2Unit it;
+  W block = w + (size_t(row) * (K / 256) + unit / 8) * 74;
+  const int which = unit % 8;
+  UNROLL for (int run = 0; run < 4; run++) {
+    const uint both = ((const device ushort*)(block + 2))[4 * which + run];
+    const uint signs = both >> 9;
+    it.entries[run] = IQ2_LATTICE[both & 511];
+    it.signs[run] = signs | ((popcount(signs) & 1) << 7);
+  }
+  const float d = half_at(block);
+  UNROLL for (int half_of = 0; half_of < 2; half_of++) {
+    it.scale[half_of] = iq2_scale(d, block[66 + which], half_of);
+  }
+  return it;
+}
+"""
+
+IQ2_S = """
+template <typename W>
+Iq2Unit fetch_iq2(W w, int row, int unit, int K) {
+  Iq2Unit it;
+  W block = w + (size_t(row) * (K / 256) + unit / 8) * 82;
+  const int which = unit % 8;
+  const uint highs = block[66 + which];
+  UNROLL for (int run = 0; run < 4; run++) {
+    const uint low = block[2 + 4 * which + run];
+    it.entries[run] = IQ2_LATTICE[low | (((highs >> (2 * run)) & 3) << 8)];
+    it.signs[run] = block[34 + 4 * which + run];
+  }
+  const float d = half_at(block);
+  UNROLL for (int half_of = 0; half_of < 2; half_of++) {
+    it.scale[half_of] = iq2_scale(d, block[74 + which], half_of);
+  }
+  return it;
+}
+"""
+
+
+def lattice_constant(name: Literal["IQ2_XS", "IQ2_S"]) -> str:
+    """MSL: the entries, two bits a value, the first lowest."""
+    words = [str(word) for word in _entries(name)]
+    return f"\nconstant ushort IQ2_LATTICE[{len(words)}] = {{{', '.join(words)}}};\n"
+
+
+def iq2_xs(rows: mx.array) -> mx.array:
+    """uint8 [..., bytes] -> float32 [..., K]."""
+    blocks = rows.reshape(*rows.shape[:-1], -1, 74)
+    both = mx.contiguous(blocks[..., 2:66]).view(mx.uint16)
+    signs = both >> 9
+    parity = signs ^ (signs >> 4)
+    parity = parity ^ (parity >> 2)
+    signs = signs | (((parity ^ (parity >> 1)) & 1) << 7)
+    return _values("IQ2_XS", blocks, both & 511, signs, 66)
+
+
+def iq2_s(rows: mx.array) -> mx.array:
+    """The same."""
+    blocks = rows.reshape(*rows.shape[:-1], -1, 82)
+    low = blocks[..., 2:34].astype(mx.uint16)
+    highs = (blocks[..., 66:74, None] >> mx.array([0, 2, 4, 6], mx.uint8)) & 3
+    index = low | (highs.reshape(low.shape).astype(mx.uint16) << 8)
+    return _values("IQ2_S", blocks, index, blocks[..., 34:66].astype(mx.uint16), 74)
+
+
+def _values(
+    name: Literal["IQ2_XS", "IQ2_S"],
+    blocks: mx.array,
+    index: mx.array,
+    signs: mx.array,
+    scales_at: int,
+) -> mx.array:
+    """index, signs [..., blocks, 32] -> float32 [..., K]."""
+    values = _lattice(name)[index]
+    minus = (signs[..., None] >> mx.arange(8, dtype=mx.uint16)) & 1
+    signed = mx.where(minus == 1, -values, values)
+    both = blocks[..., scales_at : scales_at + 8, None]
+    steps = (both >> mx.array([0, 4], mx.uint8)) & 15
+    d = mx.contiguous(blocks[..., :2]).view(mx.float16).astype(mx.float32)
+    scales = d * (steps.reshape(*d.shape[:-1], 16).astype(mx.float32) + 0.5) * 0.25
+    runs = signed.astype(mx.float32).reshape(*scales.shape, 16)
+    return (scales[..., None] * runs).reshape(*blocks.shape[:-2], -1)
+
+
+def _lattice(name: Literal["IQ2_XS", "IQ2_S"]) -> mx.array:
+    """int8 [entries, 8]."""
+    codes = mx.array(_entries(name), mx.uint16)[:, None] >> (2 * mx.arange(8, dtype=mx.uint16))
+    return mx.array(VALUES, mx.int8)[codes & 3]
+
+
+@cache
+def _entries(name: Literal["IQ2_XS", "IQ2_S"]) -> tuple[int, ...]:
+    from gguf.quants import IQ2_S, IQ2_XS
+
+    told = bytes.fromhex((IQ2_XS if name == "IQ2_XS" else IQ2_S).grid_hex.decode())
+    return tuple(low | high << 8 for low, high in zip(told[::2], told[1::2], strict=True))
