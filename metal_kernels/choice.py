@@ -132,6 +132,11 @@ def _never(work: Work, chip: Chip) -> frozenset[int]:
     return NO_ROWS
 
 
+def _where_stock_cannot_read(work: Work, chip: Chip) -> frozenset[int]:
+    del chip
+    return ALL_ROWS if work.form in BLOCK_FORMS else NO_ROWS
+
+
 def _where_stock_reads_again(work: Work, chip: Chip) -> frozenset[int]:
     """Stock MLX reads packed weights once for up to 5 rows from M3 on, once a row before; what it
     computes a weight grows with the rows, most at 2 and 3 bits (issues 3839, 3852, PR 3764).
@@ -153,7 +158,7 @@ KERNELS: Mapping[KernelName, Kernel] = MappingProxyType(
         "delta-inputs": Kernel("what recurrent states read", False, _any_work, _always),
         "gate-up": Kernel("gate and up in one", False, _whole_units, _always),
         "product-add": Kernel("products onto the residual", False, _whole_units, _always),
-        "experts": Kernel("experts read once", False, _whole_units, _never),
+        "experts": Kernel("experts read once", False, _whole_units, _where_stock_cannot_read),
         "mtp-input": Kernel("the heads' input", False, _whole_units, _always),
         "pick": Kernel("choosing without logits", False, _whole_units, _always),
         "noise": Kernel("noise", False, _any_work, _never),

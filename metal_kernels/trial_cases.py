@@ -161,8 +161,8 @@ def experts_case(work: Work, dtype: mx.Dtype, seed: int) -> Case:
 
     def stock(x: mx.array) -> mx.array:
         experts, rows = chosen(x).astype(mx.uint32), x[:, None, None]
-        if it.mode == "dense":
-            weights = it.arrays[0].swapaxes(-1, -2)
+        if it.mode == "dense" or it.mode in BLOCK_FORMS:
+            weights = it.form.dequantise(it.arrays).astype(x.dtype).swapaxes(-1, -2)
             return mx.gather_mm(rows, weights, rhs_indices=experts).reshape(len(x), -1)
         made = mx.gather_qmm(
             rows,

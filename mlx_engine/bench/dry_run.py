@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import mlx.core as mx
 from rich.table import Table
 
-from metal_kernels.choice import Kernels, Work, chip_of
+from metal_kernels.choice import KernelName, Kernels, Work, chip_of
 from mlx_engine.bench.lazy_graph import CAST, COPIES, SORTS, Operations, StandIn, operations_of
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.decoding.opening import LONGEST_CHUNK
@@ -333,10 +333,11 @@ class _Weights:
             place = replace(place, column_heads=tuple(range(heads)))
         nbytes = prod(shape) // kind.elements * kind.nbytes
         stored = GgufTensor(name, kind, shape, nbytes, Path("model.gguf"), 0)
-        parts = {part.name: part for part in parts_of(stored, place, None)}
+        parts = {part.name: part for part in parts_of(stored, place, None, "BF16")}
 
-        def is_read(form: str, outputs: int, inputs: int) -> bool:
-            return 1 in self._kernels.rows("products", Work(form.lower(), outputs, inputs))
+        def is_read(form: str, shape: Shape) -> bool:
+            what: KernelName = "products" if len(shape) == 2 else "experts"
+            return 1 in self._kernels.rows(what, Work(form.lower(), *shape[-2:]))
 
         for key, part in kept_in_blocks(parts, is_read).items():
             yield key, mx.zeros(part.shape, _DTYPES[part.dtype])

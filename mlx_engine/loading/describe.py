@@ -216,7 +216,9 @@ def _weight(
         words = f"kept as {kind} blocks (our kernel)"
         size = prod(tensor.unpacked_shape)
         return _Weight(words, size, tensor.nbytes, True, tensor.file_nbytes)
-    if tensor.plan.becomes != "dense":
+    if tensor.plan.becomes == "unpacked":
+        words = f"{kind}, unpacked"
+    elif tensor.plan.becomes != "dense":
         words = f"{kind} as {tensor.plan.words}"
     return loaded._replace(storage=words, file_nbytes=tensor.file_nbytes)
 
@@ -333,9 +335,9 @@ def inspect_model(
     return replace(with_metal, without_metal=there)
 
 
-def _every_kernel(kind: str, outputs: int, inputs: int) -> bool:
+def _every_kernel(kind: str, shape: tuple[int, ...]) -> bool:
     """As where all are in use."""
-    del kind, outputs, inputs
+    del kind, shape
     return True
 
 

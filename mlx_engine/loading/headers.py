@@ -9,8 +9,7 @@ from mlx_engine.loading.find import ModelFiles, read_json_object
 from mlx_engine.loading.fp8 import fp8_reasons, join_fp8
 from mlx_engine.loading.gguf.header import GgufFile
 from mlx_engine.loading.gguf.model import check_trunk, read_gguf_model
-from mlx_engine.loading.gguf.part import IsRead, kept_in_blocks
-from mlx_engine.loading.gguf.rounded import rounding_reasons
+from mlx_engine.loading.gguf.part import IsRead, kept_in_blocks, unpacking_reasons
 from mlx_engine.loading.heads import HeadTensors, find_heads, without_repeats
 from mlx_engine.loading.safetensors import TensorInfo, merge_headers
 from mlx_engine.models.family import Family, Parts
@@ -99,7 +98,7 @@ def _read_gguf_headers(files: ModelFiles, heads: Path | None) -> ModelHeaders:
 def _rounded(
     trunk: Mapping[str, TensorInfo], heads: Mapping[str, TensorInfo]
 ) -> tuple[Reason, ...]:
-    return rounding_reasons((*trunk.values(), *heads.values()))
+    return unpacking_reasons((*trunk.values(), *heads.values()))
 
 
 def _assembled(parts: Parts[TensorInfo]) -> Parts[TensorInfo]:

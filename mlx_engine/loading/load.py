@@ -131,11 +131,10 @@ def read_text_parts(headers: ModelHeaders) -> TextParts:
 
 def _as_kernels_read(headers: ModelHeaders, kernels: Kernels) -> ModelHeaders:
     """Blocks of a GGUF stay where even a single row goes through a kernel that reads them."""
-    if not kernels.has("products"):
-        return headers
 
-    def is_read(kind: str, outputs: int, inputs: int) -> bool:
-        return 1 in kernels.rows_now("products", Work(kind.lower(), outputs, inputs))
+    def is_read(kind: str, shape: tuple[int, ...]) -> bool:
+        work = Work(kind.lower(), *shape[-2:])
+        return 1 in kernels.rows_now("products" if len(shape) == 2 else "experts", work)
 
     return keep_blocks(headers, is_read)
 

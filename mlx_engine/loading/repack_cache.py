@@ -14,7 +14,7 @@ from mlx_engine.loading.safetensors import TensorInfo, load_arrays, read_header
 from mlx_engine.values.errors import BadModelFile, Reason
 from mlx_engine.values.words import size_words
 
-_FORMAT = "headstart repacked 1"
+_FORMAT = "headstart repacked 2"
 """To be changed with anything that changes what is made of a file."""
 
 

@@ -6,11 +6,11 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from metal_kernels.choice import Kernels
-from metal_kernels.stock import Stock
+from metal_kernels.stock import MLX, Stock
 from mlx_engine.models import specs
 from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.layers import Gate, GatedFeedForward, Linear, gate_of
-from mlx_engine.models.matrix import Matrix
+from mlx_engine.models.matrix import Matrix, tiles_of
 from mlx_engine.models.weights import Part
 
 _STACKS = ("gate", "up", "down")
@@ -30,11 +30,13 @@ class ExpertLinear:
     matrices: Matrix
     few_rows: FewRows | None = None
     biases: mx.array | None = None
+    stock: Stock = MLX
 
     @staticmethod
     def of(matrices: Matrix, kernels: Kernels, biases: mx.array | None = None) -> "ExpertLinear":
         """By the kernel where there is one for this stack."""
-        return ExpertLinear(matrices, FewRows.of(matrices, kernels, "experts"), biases)
+        few_rows = FewRows.of(matrices, kernels, "experts")
+        return ExpertLinear(matrices, few_rows, biases, kernels.stock)
 
     @staticmethod
     def read(part: Part, name: str) -> "ExpertLinear":
@@ -53,9 +55,14 @@ class ExpertLinear:
             return self.few_rows.of_experts(x, chosen)
         stack, rows = self.matrices, x[..., None, :]
         if stack.scales is None:
-            made = mx.gather_mm(
-                rows, stack.weight.swapaxes(-1, -2), rhs_indices=chosen, sorted_indices=in_order
-            )
+            dense = stack.mode == "dense"
+            parts = [stack.weight] if dense else tiles_of(stack, x.dtype, self.stock)
+            columns = (part.swapaxes(-1, -2) for part in parts)
+            products = [
+                mx.gather_mm(rows, part, rhs_indices=chosen, sorted_indices=in_order)
+                for part in columns
+            ]
+            made = products[0] if dense else mx.concatenate(products, axis=-1)
         else:
             made = mx.gather_qmm(
                 rows,

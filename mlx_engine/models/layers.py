@@ -10,7 +10,7 @@ import mlx.core as mx
 from metal_kernels.choice import Kernels
 from metal_kernels.stock import MLX, Stock
 from mlx_engine.models.few_rows import FewRows
-from mlx_engine.models.matrix import Matrix, rows_of, values_of
+from mlx_engine.models.matrix import Matrix, rows_of, tiles_of, values_of
 from mlx_engine.models.specs import Activation, FeedForward, Rope
 from mlx_engine.models.weights import Part
 
@@ -66,7 +66,8 @@ class Linear:
         if matrix.mode == "dense":
             return x @ matrix.weight.T
         if matrix.scales is None:
-            return x @ values_of(matrix, x.dtype, self.stock).T
+            tiles = tiles_of(matrix, x.dtype, self.stock)
+            return mx.concatenate([x @ tile.T for tile in tiles], axis=-1)
         return mx.quantized_matmul(
             x,
             matrix.weight,

@@ -1,11 +1,17 @@
 """A matrix in any form a file has it in, and its values."""
 
+from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 import mlx.core as mx
 
 from metal_kernels.stock import MLX, Stock
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, BlockName, block_values
+
+TILE_VALUES = 2**24
+"""Of blocks that are unpacked for a product: 32 MB in 16 bits, so that even an output head of a
+billion weights is never unpacked as a whole.
+"""
 
 Packing = Literal["dense", "affine", "mxfp4", "mxfp8", "nvfp4"] | BlockName
 
@@ -49,6 +55,15 @@ def values_of(matrix: Matrix, dtype: mx.Dtype, stock: Stock = MLX) -> mx.array:
     stored = (matrix.weight, matrix.scales, matrix.biases)
     parts = tuple(part for part in stored if part is not None)
     return stock.dequantise(parts, matrix.group_size, matrix.bits, matrix.mode, dtype)
+
+
+def tiles_of(matrix: Matrix, dtype: mx.Dtype, stock: Stock = MLX) -> Iterator[mx.array]:
+    """The numbers of a matrix, some of its rows at a time; of a stack, those of each matrix."""
+    rows, each = matrix.weight.shape[-2], matrix.weight.size // matrix.weight.shape[-2]
+    step = max(32, TILE_VALUES // max(1, each * matrix.inputs // matrix.weight.shape[-1]))
+    for start in range(0, rows, step):
+        tile = matrix._replace(weight=matrix.weight[..., start : start + step, :])
+        yield values_of(tile, dtype, stock)
 
 
 def rows_of(matrix: Matrix, rows: mx.array) -> Matrix:

@@ -36,9 +36,9 @@ def _rows_of_heads(matrix: Matrix, heads: int, rows: slice) -> Matrix:
 
 
 def _blocks(weight: mx.array, shape: tuple[int, ...]) -> BlockName | None:
-    """Those of a GGUF in which uint8 [N, bytes of a row] is a matrix of this shape."""
-    is_matrix = weight.ndim == 2 and weight.shape[:-1] == shape[:-1] and weight.dtype == mx.uint8
-    return blocks_in(weight.shape[-1], shape[-1]) if is_matrix else None
+    """Those of a GGUF in which uint8 [..., N, bytes of a row] is a matrix or stack so shaped."""
+    fits = weight.shape[:-1] == shape[:-1] and weight.dtype == mx.uint8
+    return blocks_in(weight.shape[-1], shape[-1]) if fits else None
 
 
 class _Layout(NamedTuple):
@@ -178,7 +178,7 @@ class WeightTable:
         if f"{name}.scales" not in self._left:
             blocks = _blocks(weight, shape)
             if blocks is not None:
-                return Matrix(weight, None, None, 0, 0, blocks, self._computed(mx.float16))
+                return Matrix(weight, None, None, 0, 0, blocks, self._computed)
             self._require_shape(f"{name}.weight", weight, shape)
             self._require_floating(f"{name}.weight", weight)
             return Matrix(weight, None, None, 0, weight.dtype.size * 8, "dense")
@@ -187,11 +187,12 @@ class WeightTable:
         if f"{name}.biases" in self._left:
             return self._affine(name, weight, scales, layout)
         mode = self._microscaled_mode(name, scales, layout)
-        computed = self._computed(mx.bfloat16)
+        computed = self._computed
         return Matrix(weight, scales, None, layout.group_size, layout.bits, mode, computed)
 
-    def _computed(self, half: mx.Dtype) -> mx.Dtype:
-        return half if self._has_halves else mx.float32
+    @property
+    def _computed(self) -> mx.Dtype:
+        return mx.bfloat16 if self._has_halves else mx.float32
 
     def check_all_used(self) -> None:
         """BadModelFile naming the arrays nobody took."""

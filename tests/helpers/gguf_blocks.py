@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 
 import numpy as np
-from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+from gguf import GGMLQuantizationType
 from gguf.quants import dequantize
 from numpy.typing import NDArray
+
+from mlx_engine.loading.gguf.header import block_types
 
 Blocks = NDArray[np.uint8]
 HALVES = dict.fromkeys(("Q4_1", "Q5_1", "Q4_K", "Q5_K"), (0, 2)) | {
@@ -23,7 +25,7 @@ _OTHERWISE = ("Q8_K", "MXFP4", "NVFP4", "IQ1_M")
 
 def nbytes_of(name: str) -> int:
     """Of a block."""
-    return GGML_QUANT_SIZES[GGMLQuantizationType[name]][1]
+    return next(kind.nbytes for kind in block_types().values() if kind.name == name)
 
 
 def put_halves(
@@ -79,6 +81,13 @@ def values_of(blocks: Blocks, name: str) -> NDArray[np.float32]:
         raw = blocks.reshape(-1, 292)
         scale = np.ascontiguousarray(raw[:, :4]).view("<f4")
         return (raw[:, 4:260].view(np.int8) * scale).reshape(len(blocks), -1)
+    if name in ("Q1_0", "Q2_0"):  # as llama.cpp writes them, bits from the lowest on
+        raw, bits = blocks.reshape(-1, 18), 1 if name == "Q1_0" else 2
+        codes = raw[:, 2:, None] >> np.arange(0, 8, bits, dtype=np.uint8) & (2**bits - 1)
+        signed = codes.reshape(len(raw), -1).astype(np.float32)
+        signed = 2 * signed - 1 if name == "Q1_0" else signed - 1
+        halves = np.ascontiguousarray(raw[:, :2]).view("<f2").astype(np.float32)
+        return (signed * halves).reshape(len(blocks), -1)
     with np.errstate(all="ignore"):
         found: NDArray[np.float32] = dequantize(blocks, GGMLQuantizationType[name])
         return found

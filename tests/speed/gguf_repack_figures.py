@@ -3,10 +3,9 @@
 PYTHONPATH=.:tests/helpers python tests/speed/gguf_repack_figures.py [--wall] [type ...]
 
 GB of blocks in a second of CPU time (all threads together), or with --wall of time: memcpy,
-`gguf.dequantize` and our repacking of the same tensor, by turns, medians; float32 scales, as
-without Metal, then float16 ones, as with it. Errors with float32 scales against the package,
-relative to the RMS and to the greatest of the values, on random blocks and on edge blocks (every
-byte the same; scales of zero, tiny, large and negative).
+`gguf.dequantize` and our repacking of the same tensor, by turns, medians. Errors against
+the package, relative to the RMS and to the greatest of the values, on random blocks and on edge
+blocks (every byte the same; scales of zero, tiny, large and negative).
 """
 
 import statistics
@@ -28,9 +27,10 @@ from mlx_engine.loading.gguf.part import PLANS
 from mlx_engine.loading.gguf.weights import repack
 
 KINDS = {kind.name: kind for kind in block_types().values()}
-PACKED = [n for n, plan in PLANS.items() if plan.becomes != "dense" and n != "Q8_K"]
+NO_FORMULA = ("Q8_K", "Q1_0", "Q2_0")  # in the package
+PACKED = [n for n, plan in PLANS.items() if plan.group_size and n not in NO_FORMULA]
 FEWEST_MEGABYTES, MEGABYTES, ROUNDS = 4, 12, 5
-WAYS = ("memcpy", "dequantize", "float32", "float16")
+WAYS = ("memcpy", "dequantize", "ours")
 Clock = Callable[[], float]
 
 
@@ -55,7 +55,7 @@ def rows_of(kind: BlockType, nbytes: int, highest: int = 256) -> NDArray[np.uint
 def lost(kind: BlockType, blocks: NDArray[np.uint8]) -> Lost:
     """What MLX makes of our form, against the package's formula."""
     plan = PLANS[kind.name]
-    made = repack(blocks, kind, plan, np.float32)
+    made = repack(blocks, kind, plan)
     found = mx.dequantize(
         mx.array(made.weight),
         mx.array(made.scales),
@@ -85,14 +85,11 @@ def rate(work: Callable[[], object], nbytes: int, clock: Clock) -> float:
 def measure(kind: BlockType, blocks: NDArray[np.uint8], clock: Clock) -> dict[str, float]:
     """One round."""
     target = np.ones_like(blocks)
-    ours = {
-        kept.__name__: partial(repack, blocks, kind, PLANS[kind.name], kept)
-        for kept in (np.float32, np.float16)
-    }
     work = {
         "memcpy": partial(np.copyto, target, blocks),
         "dequantize": partial(dequantize, blocks, GGMLQuantizationType[kind.name]),
-    } | ours
+        "ours": partial(repack, blocks, kind, PLANS[kind.name]),
+    }
     return {way: rate(work[way], blocks.nbytes, clock) for way in WAYS}
 
 
@@ -102,14 +99,13 @@ def row(kind: BlockType, clock: Clock) -> str:
     blocks = rows_of(kind, (FEWEST_MEGABYTES if slow else MEGABYTES) * 10**6, 60)
     rounds = [measure(kind, blocks, clock) for _ in range(ROUNDS)]
     middle = {way: statistics.median(one[way] for one in rounds) for way in WAYS}
-    times = [f"{middle[way] / middle['dequantize']:.1f}x" for way in WAYS[2:]]
     errors = [lost(kind, rows_of(kind, 3 * 10**5)), lost(kind, edge_blocks(kind.name))]
     cells = [
         kind.name,
         PLANS[kind.name].words,
         *(error.words() for error in errors),
         *(f"{middle[way]:.3g}" for way in WAYS),
-        *times,
+        f"{middle['ours'] / middle['dequantize']:.1f}x",
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -119,8 +115,8 @@ def main(arguments: list[str]) -> None:
     clock = time.perf_counter if "--wall" in arguments else time.process_time
     names = [name for name in arguments if name != "--wall"] or PACKED
     print("| type | becomes | random: RMS / max error | edges | memcpy GB/s | dequantize |", end="")
-    print(" ours, float32 scales | float16 | times dequantize | float16 |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    print(" ours | times dequantize |")
+    print("|---|---|---|---|---|---|---|---|")
     for name in names:
         print(row(KINDS[name], clock), flush=True)
 

@@ -7,7 +7,7 @@ under published names that are still unread (part.py). Families know nothing of 
 - architecture, llama_like, nextn, qwen35: metadata to config, names to names, and rows or columns
   back in Hugging Face's order.
 - part: what each tensor becomes. blocks and lattice open blocks, bits moves their codes into MLX's
-  order, rounded fits to 8 bits what MLX cannot hold, weights does it for whole tensors and files.
+  order, weights does it for whole tensors and files.
 
 | architecture | model | heads |
 |---|---|---|
@@ -18,8 +18,9 @@ under published names that are still unread (part.py). Families know nothing of 
 | llama | Llama, Mistral, Mixtral | |
 | qwen2, qwen3, qwen3moe, gemma3, gpt-oss | of the same names | |
 
-All block types open but Q8_1 and Q1_0. Q2_K, Q6_K, Q8_K, IQ2_XS and IQ2_S, whose groups of 16 MLX
-does not have, are rounded to 8 bits (0.2 to 0.5 % of the values' RMS), unless a kernel of ours
-reads the block as it is (Q6_K, Q3_K, Q2_K, IQ4_NL, IQ4_XS). All others keep their values bit for
-bit where scales are float32, and to 2^-11 where they are float16, as with Metal.
+All block types open but Q8_1, and none is rounded: with float32 scales values are the file's bit
+for bit (Q8_K's to 2^-24). With Metal scales are bfloat16 as activations are, float16 where all
+matrices of the file are. Q6_K, Q3_K, Q2_K, IQ4_NL, IQ4_XS, IQ2_XS and IQ2_S stay as they lie in the
+file where our kernels read them, in matrices and in stacks of experts; elsewhere IQ4 and Q3_K
+become 8 bits a weight, the rest, whose groups of 16 MLX does not have, plain floats.
 """

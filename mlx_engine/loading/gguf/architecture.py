@@ -141,7 +141,7 @@ class Architecture:
             "max_position_embeddings": count("context_length"),
             "tie_word_embeddings": "output.weight" not in self._file.tensors,
             "num_nextn_predict_layers": count("nextn_predict_layers", 0),
-            "dtype": "float16",
+            "dtype": {"F16": "float16", "BF16": "bfloat16"}[self._file.half],
             **self._rotation(),
             **self._own(),
         }

@@ -37,7 +37,6 @@ _CODEBOOK = np.array(
 )  # IQ4_NL and IQ4_XS
 _MIDDLE = 128
 _E8M0_NAN, _UE4M3_ZERO, _UE4M3_SIGN = 255, 0x7F, 0x80
-_TWICE_E2M1 = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.int8)
 _SIX, _FOUR, _TWO = np.uint32(0x3F3F3F3F), np.uint32(0x0F0F0F0F), np.uint32(0x30303030)
 _ENTRIES = (_CODEBOOK + _MIDDLE).astype(np.uint32)
 _PAIRS = np.arange(2**16, dtype=np.uint32)
@@ -48,9 +47,6 @@ _ENTRIES_OF_PAIRS = (
     | _ENTRIES[_PAIRS >> 12] << np.uint32(24)
 )  # of two bytes, the entries of the low halves, then of the high ones
 
-
-RUN = 16
-"""Elements with a rule of their own in blocks that have to be rounded."""
 
 _TERNARY_NBYTES = 64  # of the codes of a block
 _Table = NDArray[np.uint64]
@@ -69,14 +65,6 @@ class Rule(NamedTuple):
 
     scales: NDArray[Any]
     biases: NDArray[Any] | None
-
-
-class Runs(NamedTuple):
-    """w = scale * code + offset: codes [elements], scales and offsets [runs of 16]."""
-
-    codes: NDArray[np.int8]
-    scales: Floats
-    offsets: Floats
 
 
 def centred(scales: Floats, middle: int) -> Rule:
@@ -198,48 +186,23 @@ def tq2_0(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
     return centred(halves(blocks, 64), 1)
 
 
-def q6_k(blocks: Bytes, scratch: Scratch) -> Runs:
-    """d sc (q - 32), sc for 16 elements."""
-    codes = byte_codes(column(blocks, 0, 128, scratch), 64, scratch)
-    add_bits(codes, column(blocks, 128, 64, scratch), 2, 4, scratch)
-    scales = column(blocks, 192, 16, scratch).view(np.int8).reshape(-1, 16)
-    return _signed(codes, 32, halves(blocks, 208) * scales.astype(np.float32))
+def q1_0(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
+    """d (2 q - 1), q of one bit; 128 elements, whose codes get two bits."""
+    np.take(_spread_bits(), column(blocks, 2, 16, scratch), out=codes.view("<u2"), mode="clip")
+    d = halves(blocks, 0)
+    return Rule(d + d, -d)
 
 
-def q2_k(blocks: Bytes, scratch: Scratch) -> Runs:
-    """d sc q - dmin m, sc and m of four bits for 16 elements."""
-    both = column(blocks, 0, 16, scratch).reshape(-1, 16)
-    scales = halves(blocks, 80) * (both & np.uint8(15)).astype(np.float32)
-    offsets = -halves(blocks, 82) * (both >> np.uint8(4)).astype(np.float32)
-    codes = two_bit_codes(column(blocks, 16, 64, scratch), scratch)
-    return Runs(codes.view(np.int8), scales.reshape(-1), offsets.reshape(-1))
+def q2_0(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
+    """d (q - 1), q of two bits in MLX's order; 64 elements."""
+    codes[:] = column(blocks, 2, 16, scratch)
+    return centred(halves(blocks, 0), 1)
 
 
-def q8_k(blocks: Bytes, scratch: Scratch) -> Runs:
+def q8_k(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
     """d q with a float32 d for 256; a working type of ggml that no file should have."""
-    scales = np.repeat(column(blocks, 0, 4, scratch).view("<f4"), 256 // RUN)
-    codes = column(blocks, 4, 256, scratch).view(np.int8)
-    return Runs(codes, scales, np.zeros_like(scales))
-
-
-def scaled_mxfp4(blocks: Bytes, scratch: Scratch) -> Runs:
-    """As signed codes, twice E2M1, for tensors that are multiplied by a number beside them."""
-    exponents = column(blocks, 0, 1, scratch)
-    if (exponents == _E8M0_NAN).any():
-        raise NotNumbersError
-    codes = byte_codes(column(blocks, 1, 16, scratch), 16, scratch)
-    scales = np.repeat(np.ldexp(np.float32(1), exponents.astype(np.int32) - 128), 2)
-    return Runs(np.take(_TWICE_E2M1, codes), scales, np.zeros_like(scales))
-
-
-def scaled_nvfp4(blocks: Bytes, scratch: Scratch) -> Runs:
-    """The same for NVFP4."""
-    stored = _checked_scales(blocks, scratch).reshape(-1).astype(np.int32)
-    codes = byte_codes(column(blocks, 4, 32, scratch), 8, scratch)
-    exponents, eighths = stored >> 3, stored & 7
-    eighths += 8 * (exponents > 0)
-    scales = np.ldexp(eighths.astype(np.float32), np.maximum(exponents, 1) - 11)
-    return Runs(np.take(_TWICE_E2M1, codes), scales, np.zeros_like(scales))
+    np.bitwise_xor(column(blocks, 4, 256, scratch), np.uint8(_MIDDLE), out=codes)
+    return centred(column(blocks, 0, 4, scratch).view("<f4")[:, None], _MIDDLE)
 
 
 AFFINE: dict[str, Callable[[Bytes, Bytes, Scratch], Rule]] = {
@@ -248,6 +211,9 @@ AFFINE: dict[str, Callable[[Bytes, Bytes, Scratch], Rule]] = {
     "Q5_0": q5_0,
     "Q5_1": q5_1,
     "Q8_0": q8_0,
+    "Q1_0": q1_0,
+    "Q2_0": q2_0,
+    "Q8_K": q8_k,
     "Q3_K": q3_k,
     "Q4_K": q4_k,
     "Q5_K": q5_k,
@@ -259,15 +225,6 @@ AFFINE: dict[str, Callable[[Bytes, Bytes, Scratch], Rule]] = {
     "TQ2_0": tq2_0,
 }
 """Types with one rule for 32 elements or more."""
-
-RUNS: dict[str, Callable[[Bytes, Scratch], Runs]] = {
-    "Q2_K": q2_k,
-    "Q6_K": q6_k,
-    "Q8_K": q8_k,
-    "MXFP4": scaled_mxfp4,
-    "NVFP4": scaled_nvfp4,
-}
-"""Types with a rule for each run of 16."""
 
 
 def _checked_scales(blocks: Bytes, scratch: Scratch) -> Bytes:
@@ -319,13 +276,6 @@ def _six_bit_rule(blocks: Bytes, scratch: Scratch) -> Rule:
     return Rule(both[0], both[1])
 
 
-def _signed(codes: Bytes, middle: int, scales: Floats) -> Runs:
-    """For codes that stand for code - middle; eats codes."""
-    codes -= np.uint8(middle)
-    flat = scales.reshape(-1)
-    return Runs(codes.view(np.int8), flat, np.zeros_like(flat))
-
-
 def _spread(
     data: Bytes, table: _Table, runs: int, place: int, codes: Bytes, scratch: Scratch
 ) -> None:
@@ -344,6 +294,14 @@ def _spread(
     for run in range(runs):
         line[:] = fours.view(np.uint8)[run::8]
         field(blocks, f"V{width}", place + width * run)[:] = line.view(f"V{width}")
+
+
+@cache
+def _spread_bits() -> NDArray[np.uint16]:
+    """[256]: bit i of a byte at place 2 i."""
+    bits = np.arange(256)[:, None] >> np.arange(8) & 1
+    found: NDArray[np.uint16] = (bits << 2 * np.arange(8)).sum(axis=1).astype(np.uint16)
+    return found
 
 
 @cache

@@ -13,7 +13,7 @@ from itertools import pairwise
 from math import prod
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Literal, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,9 @@ _FLAG, _TEXT, _ARRAY = 7, 8, 9
 _NUMBERED = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf", re.IGNORECASE)
 
 
+Half = Literal["F16", "BF16"]
+
+
 class BlockType(NamedTuple):
     """`nbytes` bytes hold `elements` neighbouring elements of a row."""
 
@@ -63,7 +66,8 @@ def block_types() -> dict[int, BlockType]:
     """By the number a file has for it."""
     from gguf import GGML_QUANT_SIZES
 
-    return {kind.value: BlockType(kind.name, *size) for kind, size in GGML_QUANT_SIZES.items()}
+    known = {kind.value: BlockType(kind.name, *size) for kind, size in GGML_QUANT_SIZES.items()}
+    return {42: BlockType("Q2_0", 64, 18), **known}  # newer than some releases of the package
 
 
 def block_type(number: int, tensor: str, file: Path) -> BlockType:
@@ -317,6 +321,15 @@ class GgufFile:
     parts: tuple[Path, ...]
     metadata: Mapping[str, object]
     tensors: Mapping[str, GgufTensor]
+
+    @property
+    def half(self) -> Half:
+        """What its model computes in where that has 16 bits: float16 where all matrices are.
+
+        Whatever else it was made of was most likely trained in bfloat16, whose range it needs.
+        """
+        kinds = {tensor.type.name for tensor in self.tensors.values() if len(tensor.shape) > 1}
+        return "F16" if "F16" in kinds and kinds <= {"F16", "F32"} else "BF16"
 
 
 def read_gguf(path: Path) -> GgufFile:

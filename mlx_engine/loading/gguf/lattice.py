@@ -1,8 +1,7 @@
 """Blocks of GGUF whose values are looked up in a lattice -> codes, by tables, and their scales.
 
 Layouts as in gguf-py's quants.py, whose grids the tables are made of when first used. All values
-are whole numbers times a scale; where they fit eight bits with one scale for 32 they keep their
-values, else they come as runs of 16 to be rounded.
+are whole numbers of at most eight bits times a scale for 32 or more.
 """
 
 from collections.abc import Callable
@@ -14,7 +13,6 @@ from numpy.typing import NDArray
 
 from mlx_engine.loading.gguf.bits import (
     Bytes,
-    Floats,
     Scratch,
     bit_fields,
     column,
@@ -22,12 +20,12 @@ from mlx_engine.loading.gguf.bits import (
     pack_6,
     sixteen_times,
 )
-from mlx_engine.loading.gguf.blocks import Rule, Runs, centred
+from mlx_engine.loading.gguf.blocks import Rule, centred
 
 _Words16 = NDArray[np.uint16]
 _Words32 = NDArray[np.uint32]
 _Words64 = NDArray[np.uint64]
-_GridName = Literal["IQ1_S", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"]
+_GridName = Literal["IQ1_S", "IQ2_XXS", "IQ3_XXS", "IQ3_S"]
 
 _ONE, _HALF, _TWO = np.float32(1), np.float32(0.5), np.float32(2)
 
@@ -70,31 +68,10 @@ def iq2_xxs(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
     last = both[1::2].copy()
     signs = bit_fields(last, 7, 4, scratch)
     index = both[::2].copy().view(np.uint8)
-    _look_up(_eights("IQ2_XXS"), index, _minus_eights_by_parity(), signs, codes, scratch)
+    _look_up(_eights(), index, _minus_eights_by_parity(), signs, codes, scratch)
     codes += np.uint8(64)
     steps = (last >> np.uint32(28)).astype(np.float32) + _HALF
     return centred(halves(blocks, 0) * steps.reshape(-1, 8) * np.float32(0.25), 64)
-
-
-def iq2_xs(blocks: Bytes, scratch: Scratch) -> Runs:
-    """As IQ2_XXS, but s for 16."""
-    both = column(blocks, 2, 64, scratch).view("<u2")
-    codes = scratch.bytes("codes", 4 * both.nbytes)
-    signs = both >> np.uint16(9)
-    both &= np.uint16(511)
-    _look_up(_eights("IQ2_XS"), both, _minus_eights_by_parity(), signs, codes, scratch)
-    return _runs(blocks, 66, codes, scratch)
-
-
-def iq2_s(blocks: Bytes, scratch: Scratch) -> Runs:
-    """As IQ2_XS, with all eight signs and a larger lattice."""
-    index = bit_fields(column(blocks, 66, 8, scratch), 2, 4, scratch)
-    index <<= np.uint16(8)
-    index |= column(blocks, 2, 32, scratch)
-    codes = scratch.bytes("codes", 8 * index.size)
-    signs = column(blocks, 34, 32, scratch)
-    _look_up(_eights("IQ2_S"), index, _minus_eights(), signs, codes, scratch)
-    return _runs(blocks, 74, codes, scratch)
 
 
 def iq3_xxs(blocks: Bytes, codes: Bytes, scratch: Scratch) -> Rule:
@@ -130,7 +107,6 @@ LATTICE: dict[str, Callable[[Bytes, Bytes, Scratch], Rule]] = {
     "IQ3_XXS": iq3_xxs,
     "IQ3_S": iq3_s,
 }
-LATTICE_RUNS: dict[str, Callable[[Bytes, Scratch], Runs]] = {"IQ2_XS": iq2_xs, "IQ2_S": iq2_s}
 
 
 def _look_up(
@@ -149,14 +125,6 @@ def _look_up(
     codes -= masks
 
 
-def _runs(blocks: Bytes, place: int, codes: Bytes, scratch: Scratch) -> Runs:
-    """Scales d (s + 1/2) / 4, s in the halves of eight bytes from `place` on."""
-    steps = bit_fields(column(blocks, place, 8, scratch), 4, 2, scratch).astype(np.float32)
-    scales: Floats = halves(blocks, 0) * (steps.reshape(-1, 16) + _HALF) * np.float32(0.25)
-    flat = scales.reshape(-1)
-    return Runs(codes.view(np.int8), flat, np.zeros_like(flat))
-
-
 @cache
 def _ternary_eights() -> _Words16:
     """[2048]: eight values of IQ1's grid plus 1, of 2 bits each."""
@@ -172,9 +140,9 @@ def _ternary_eights_with_shift() -> _Words64:
 
 
 @cache
-def _eights(name: _GridName) -> _Words64:
-    """[entries]: eight values of an IQ2 grid as bytes."""
-    return _packed(_grid(name), 8)
+def _eights() -> _Words64:
+    """[entries]: eight values of IQ2_XXS' grid as bytes."""
+    return _packed(_grid("IQ2_XXS"), 8)
 
 
 @cache
@@ -241,8 +209,6 @@ def _grid(name: _GridName) -> NDArray[np.int64]:
     kinds: dict[_GridName, Any] = {
         "IQ1_S": quants.IQ1_S,
         "IQ2_XXS": quants.IQ2_XXS,
-        "IQ2_XS": quants.IQ2_XS,
-        "IQ2_S": quants.IQ2_S,
         "IQ3_XXS": quants.IQ3_XXS,
         "IQ3_S": quants.IQ3_S,
     }

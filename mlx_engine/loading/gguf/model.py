@@ -65,7 +65,7 @@ def read_gguf_model(path: Path) -> GgufModel:
             continue
         factor = file.tensors.get(f"{name.removesuffix('.weight')}.scale")
         for place in made.place(name):
-            for part in parts_of(stored, place, factor):
+            for part in parts_of(stored, place, factor, file.half):
                 if part.name in tensors:
                     raise BadModelFile(
                         f"{path}: {name} and {tensors[part.name].stored.name} are the same tensor "

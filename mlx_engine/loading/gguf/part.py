@@ -1,30 +1,30 @@
 """A tensor of a GGUF file as one of the arrays it becomes: by what plan, in what order."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from mlx_engine.loading.gguf.header import BlockType, GgufTensor
+from mlx_engine.loading.gguf.header import BlockType, GgufTensor, Half
 from mlx_engine.loading.safetensors import BYTES_OF, TensorInfo
 from mlx_engine.models.stored_forms import Run
-from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+from mlx_engine.values.errors import BadModelFile, Reason, UnsupportedModel
+from mlx_engine.values.words import size_words
 
-Becomes = Literal["dense", "affine", "mxfp4", "nvfp4", "blocks"]
+Becomes = Literal["dense", "affine", "mxfp4", "nvfp4", "blocks", "unpacked"]
 
 
 class BlockPlan(NamedTuple):
-    """exact: the same values, given float32 scales; else rounded to 255 steps a group of 32.
+    """bits: of a code, or of an element when dense. group_size: of the packings of MLX, else 0.
 
-    bits: of a code, or of an element when dense. group_size: 0 when dense. blocks: the bytes of the
-    file, for our kernels, with no bits or groups to tell.
+    blocks: the bytes of the file, for our kernels. unpacked: dense, the values of what is packed in
+    the file.
     """
 
     becomes: Becomes
-    bits: int
-    group_size: int
-    exact: bool
+    bits: int = 0
+    group_size: int = 0
 
     @property
     def words(self) -> str:
@@ -32,42 +32,40 @@ class BlockPlan(NamedTuple):
         if self.becomes == "dense":
             return f"{self.bits}-bit floats"
         if self.becomes == "affine":
-            kept = "" if self.exact else ", rounded"
-            return f"{self.bits}-bit affine, groups of {self.group_size}{kept}"
+            return f"{self.bits}-bit affine, groups of {self.group_size}"
         return f"{self.becomes}, groups of {self.group_size}"
 
 
 # MLX packs affine weights in groups of 32, 64 or 128, with a code of 2 to 6 or 8 bits. Types with
 # an affine rule for each run of 32 keep their codes. Codebooks and lattices of whole numbers become
 # as many bits as their range takes; so do the products of Q3_K and IQ1_M with the scales of 16
-# elements, which leave one scale for a block of 256. The rest, where scales of 16 elements have no
-# common step that fits eight bits, is computed and rounded to 8 bits anew.
-ROUNDED = BlockPlan("affine", 8, 32, exact=False)
-"""For what has no exact form in MLX."""
+# elements, which leave one scale for a block of 256. Of the rest, where scales of 16 elements have
+# no common step that fits eight bits, there is no packed form in MLX that keeps the values.
+UNPACKED = BlockPlan("unpacked", 16)
+"""For what has no packed form in MLX and is not kept."""
 
-KEPT = BlockPlan("blocks", 0, 0, exact=True)
+KEPT = BlockPlan("blocks")
 """For what our kernels read as it is in the file."""
 
-KEPT_SCALES = {"Q6_K": (208,), "Q3_K": (108,), "Q2_K": (80, 82), "IQ4_NL": (0,), "IQ4_XS": (0,)}
+KEPT_SCALES = {"Q6_K": (208,), "Q3_K": (108,), "Q2_K": (80, 82)} | dict.fromkeys(
+    ("IQ4_NL", "IQ4_XS", "IQ2_XS", "IQ2_S"), (0,)
+)
 """Types kept so -> bytes of a block at which float16 numbers begin; all other content is finite."""
 
 PLANS = {
-    "F64": BlockPlan("dense", 32, 0, exact=False),
-    "F32": BlockPlan("dense", 32, 0, exact=True),
-    "F16": BlockPlan("dense", 16, 0, exact=True),
-    "BF16": BlockPlan("dense", 16, 0, exact=True),
-    **dict.fromkeys(("TQ1_0", "TQ2_0"), BlockPlan("affine", 2, 128, exact=True)),
-    "IQ1_S": BlockPlan("affine", 2, 32, exact=True),
-    **dict.fromkeys(("Q4_0", "Q4_1", "Q4_K", "IQ3_S"), BlockPlan("affine", 4, 32, exact=True)),
-    **dict.fromkeys(("Q5_0", "Q5_1", "Q5_K"), BlockPlan("affine", 5, 32, exact=True)),
-    "IQ3_XXS": BlockPlan("affine", 6, 32, exact=True),
-    **dict.fromkeys(
-        ("Q8_0", "IQ4_NL", "IQ4_XS", "IQ2_XXS"), BlockPlan("affine", 8, 32, exact=True)
-    ),
-    **dict.fromkeys(("Q3_K", "IQ1_M"), BlockPlan("affine", 8, 128, exact=True)),
-    "MXFP4": BlockPlan("mxfp4", 4, 32, exact=True),
-    "NVFP4": BlockPlan("nvfp4", 4, 16, exact=True),
-    **dict.fromkeys(("Q2_K", "Q6_K", "Q8_K", "IQ2_XS", "IQ2_S"), ROUNDED),
+    **dict.fromkeys(("F64", "F32"), BlockPlan("dense", 32)),
+    **dict.fromkeys(("F16", "BF16"), BlockPlan("dense", 16)),
+    **dict.fromkeys(("TQ1_0", "TQ2_0", "Q1_0"), BlockPlan("affine", 2, 128)),
+    "Q2_0": BlockPlan("affine", 2, 64),
+    "IQ1_S": BlockPlan("affine", 2, 32),
+    **dict.fromkeys(("Q4_0", "Q4_1", "Q4_K", "IQ3_S"), BlockPlan("affine", 4, 32)),
+    **dict.fromkeys(("Q5_0", "Q5_1", "Q5_K"), BlockPlan("affine", 5, 32)),
+    "IQ3_XXS": BlockPlan("affine", 6, 32),
+    **dict.fromkeys(("Q8_0", "IQ4_NL", "IQ4_XS", "IQ2_XXS"), BlockPlan("affine", 8, 32)),
+    **dict.fromkeys(("Q3_K", "Q8_K", "IQ1_M"), BlockPlan("affine", 8, 128)),
+    "MXFP4": BlockPlan("mxfp4", 4, 32),
+    "NVFP4": BlockPlan("nvfp4", 4, 16),
+    **dict.fromkeys(("Q2_K", "Q6_K", "IQ2_XS", "IQ2_S"), UNPACKED),
 }
 
 
@@ -106,13 +104,15 @@ class Placement:
 class GgufPart(TensorInfo):
     """dtype, shape and nbytes are those of the array made of it, with the scales Metal gets.
 
-    stored: what is in the file. factor: a number in the file all values are multiplied by.
+    stored: what is in the file. factor: a number in the file all values are multiplied by. half:
+    the type that scales and floats of 16 bits have with Metal.
     """
 
     stored: GgufTensor
     place: Placement
     plan: BlockPlan
     factor: GgufTensor | None
+    half: Half
 
     @property
     def unpacked_shape(self) -> tuple[int, ...]:
@@ -156,15 +156,20 @@ class GgufPart(TensorInfo):
         return replace(self, place=place, shape=shape, nbytes=self.nbytes // count * kept)
 
 
-IsRead = Callable[[str, int, int], bool]
-"""Block type, outputs, inputs -> whether a kernel of ours multiplies by such a matrix."""
+IsRead = Callable[[str, tuple[int, ...]], bool]
+"""Block type and shape -> whether kernels of ours multiply by such a matrix, or a stack of them."""
+
+_BY_HEAD = ("kv_b_proj.weight", "embed_q.weight", "unembed_out.weight")
+"""Of latent attention: used head by head, by no kernel."""
 
 
-def parts_of(stored: GgufTensor, place: Placement, factor: GgufTensor | None) -> Iterator[GgufPart]:
+def parts_of(
+    stored: GgufTensor, place: Placement, factor: GgufTensor | None, half: Half
+) -> Iterator[GgufPart]:
     """The arrays one tensor becomes; UnsupportedModel when it has no form in MLX."""
     plan, inputs = plan_of(stored.type, stored.name, stored.file), stored.shape[-1]
     if factor is not None and plan.becomes in ("mxfp4", "nvfp4"):
-        plan = ROUNDED
+        plan = UNPACKED  # their scales are too coarse to be multiplied
     if plan.becomes != "dense" and len(stored.shape) not in (2, 3):
         raise UnsupportedModel(
             f"{stored.file}: {stored.name} {list(stored.shape)} is stored as {stored.type.name}, "
@@ -174,7 +179,7 @@ def parts_of(stored: GgufTensor, place: Placement, factor: GgufTensor | None) ->
     if heads is not None and plan.group_size > 32 and inputs % (plan.group_size * len(heads)):
         plan = plan._replace(group_size=32)  # heads do not hold larger groups whole
     _check_order(stored, place, plan)
-    whole = GgufPart(place.name, "", (), 0, stored.file, stored, place, plan, factor)
+    whole = GgufPart(place.name, "", (), 0, stored.file, stored, place, plan, factor, half)
     *lead, last = whole.unpacked_shape
 
     def part(name: str, dtype: str, row: int) -> GgufPart:
@@ -182,14 +187,14 @@ def parts_of(stored: GgufTensor, place: Placement, factor: GgufTensor | None) ->
         nbytes = prod(shape) * BYTES_OF[dtype]
         return replace(whole, name=name, dtype=dtype, shape=shape, nbytes=nbytes)
 
-    if plan.becomes == "dense":
-        yield part(place.name, "F32" if stored.type.name == "F64" else stored.type.name, last)
+    if plan.becomes in ("dense", "unpacked"):
+        yield part(place.name, half if plan.bits == 16 else "F32", last)
         return
     base, affine = place.name.removesuffix(".weight"), plan.becomes == "affine"
     yield part(place.name, "U32", inputs * plan.bits // 32)
-    yield part(f"{base}.scales", "F16" if affine else "U8", inputs // plan.group_size)
+    yield part(f"{base}.scales", half if affine else "U8", inputs // plan.group_size)
     if affine:
-        yield part(f"{base}.biases", "F16", inputs // plan.group_size)
+        yield part(f"{base}.biases", half, inputs // plan.group_size)
 
 
 def _check_order(stored: GgufTensor, place: Placement, plan: BlockPlan) -> None:
@@ -216,7 +221,7 @@ def _check_order(stored: GgufTensor, place: Placement, plan: BlockPlan) -> None:
 def kept_in_blocks(tensors: Mapping[str, TensorInfo], is_read: IsRead) -> dict[str, TensorInfo]:
     """The same, with matrices of a GGUF kept in the blocks of the file where kernels read them.
 
-    Stacks of experts and matrices whose columns change places are made others of as ever.
+    Those whose columns change places are made others of as ever.
     """
     kept = {
         name: _in_blocks(info)
@@ -234,10 +239,32 @@ def _can_stay(part: GgufPart, is_read: IsRead) -> bool:
     moved = place.column_heads is not None or place.change != "none"
     if moved or part.factor is not None or not part.is_weight or kind not in KEPT_SCALES:
         return False
-    return len(shape) == 2 and is_read(kind, shape[0], shape[1])
+    return not part.name.endswith(_BY_HEAD) and is_read(kind, shape)
 
 
 def _in_blocks(part: GgufPart) -> GgufPart:
-    kind, (outputs, inputs) = part.stored.type, part.unpacked_shape
-    shape = (outputs, inputs // kind.elements * kind.nbytes)
+    kind, (*lead, inputs) = part.stored.type, part.unpacked_shape
+    shape = (*lead, inputs // kind.elements * kind.nbytes)
     return replace(part, dtype="U8", shape=shape, nbytes=prod(shape), plan=KEPT)
+
+
+def unpacking_reasons(tensors: Iterable[TensorInfo]) -> tuple[Reason, ...]:
+    """One for each type that takes more room than it must, because nothing here reads it packed."""
+    by_type: dict[str, list[GgufPart]] = {}
+    for part in tensors:
+        if isinstance(part, GgufPart) and part.plan.becomes == "unpacked":
+            by_type.setdefault(part.stored.type.name, []).append(part)
+    return tuple(_reason(name, parts) for name, parts in by_type.items())
+
+
+def _reason(name: str, parts: list[GgufPart]) -> Reason:
+    stored, values = (
+        size_words(sum(sizes))
+        for sizes in ([p.file_nbytes for p in parts], [prod(p.shape) * 2 for p in parts])
+    )
+    words = (
+        f"Tensors of type {name} ({len(parts)}, {stored} in the file) become {values} of 16-bit "
+        "floats, or twice that without Metal: MLX has no packed form that keeps their values, and "
+        "no kernel of ours reads them here."
+    )
+    return Reason(f"unpacked-{name.lower().replace('_', '-')}", words)

@@ -9,26 +9,27 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 from mlx_engine.loading.arrays import Progress, Stop
 from mlx_engine.loading.gguf.bits import Bytes, Scratch
-from mlx_engine.loading.gguf.blocks import AFFINE, NotNumbersError, Rule
+from mlx_engine.loading.gguf.blocks import AFFINE, NotNumbersError
 from mlx_engine.loading.gguf.header import BlockType, map_file
 from mlx_engine.loading.gguf.lattice import LATTICE
-from mlx_engine.loading.gguf.part import KEPT_SCALES, BlockPlan, GgufPart
-from mlx_engine.loading.gguf.rounded import ROUNDED_RUNS, OutOfRangeError, rounded
+from mlx_engine.loading.gguf.part import KEPT_SCALES, PLANS, BlockPlan, GgufPart
 from mlx_engine.values.errors import BadModelFile, LoadStopped
 
 # At a time, so that what is made on the way stays in the cache: bytes of blocks, or of their codes
-# where those are more, that stay exact; values of those that are rounded.
-_CHUNK_BYTES, _CHUNK_VALUES = 2**20, 2**18
+# where those are more; values that are unpacked.
+_CHUNK_BYTES, _CHUNK_VALUES = 2**20, 2**22
 _CHUNKS_AT_ONCE = 8  # between two looks at whether the load is still wanted
 _THREADS = 2  # more only wait for each other between NumPy calls
-_EXACT = AFFINE | LATTICE
+_CONVERTERS = AFFINE | LATTICE
 _FORMS: dict[str, str] = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+_HALVES = {"F16": mx.float16, "BF16": mx.bfloat16}
 _TYPES: dict[type[np.generic], mx.Dtype] = {
     np.uint8: mx.uint8,
+    np.uint16: mx.uint16,
     np.uint32: mx.uint32,
-    np.float16: mx.float16,
     np.float32: mx.float32,
 }
 
@@ -36,12 +37,12 @@ _TYPES: dict[type[np.generic], mx.Dtype] = {
 class PackedTensor(NamedTuple):
     """weight uint32 [rows, words], scales and biases [rows, groups]; biases None for mxfp4, nvfp4.
 
-    scales: floating when affine, else uint8.
+    scales: float32 when affine, else uint8.
     """
 
     weight: NDArray[np.uint32]
     scales: NDArray[np.generic]
-    biases: NDArray[np.generic] | None
+    biases: NDArray[np.float32] | None
 
 
 NewArray = Callable[[tuple[int, int], type[np.generic]], NDArray[Any]]
@@ -52,87 +53,51 @@ def repack(
     rows: Bytes,
     kind: BlockType,
     plan: BlockPlan,
-    dtype: type[np.floating],
     between: Callable[[], None] = lambda: None,
     new: NewArray = np.empty,
 ) -> PackedTensor:
-    """Rows of blocks [rows, bytes of a row] -> packed; dtype: float32 or float16, of the scales.
+    """Rows of blocks [rows, bytes of a row] -> packed.
 
-    Float16 scales that would overflow make the whole tensor's float32. `between` is called every
-    few megabytes and may raise. The result lies where `new` puts it. Raises NotNumbersError.
+    `between` is called every few megabytes and may raise. The result lies where `new` puts it.
+    Raises NotNumbersError.
     """
     inputs = rows.shape[1] // kind.nbytes * kind.elements
-    made = _empty(len(rows), inputs, plan, dtype, new)
-    exact_row = max(rows.shape[1], inputs * plan.bits // 8)
-    chunk = _CHUNK_BYTES // exact_row if plan.exact else _CHUNK_VALUES // inputs
-    step = max(1, chunk)
+    groups, affine = (len(rows), inputs // plan.group_size), plan.becomes == "affine"
+    made = PackedTensor(
+        new((len(rows), inputs * plan.bits // 32), np.uint32),
+        new(groups, np.float32 if affine else np.uint8),
+        new(groups, np.float32) if affine else None,
+    )
+    step = max(1, _CHUNK_BYTES // max(rows.shape[1], inputs * plan.bits // 8))
+    convert = _CONVERTERS[kind.name]
 
-    def work(convert: Callable[[Bytes, Bytes], Rule], starts: range) -> None:
+    def work(scratch: Scratch, starts: range) -> None:
         for start in starts:
             here = slice(start, start + step)
             blocks = np.ascontiguousarray(rows[here]).reshape(-1, kind.nbytes)
-            rule = convert(blocks, made.weight[here].reshape(-1).view(np.uint8))
+            rule = convert(blocks, made.weight[here].reshape(-1).view(np.uint8), scratch)
             _store(rule.scales, made.scales[here])
             if made.biases is not None and rule.biases is not None:
                 _store(rule.biases, made.biases[here])
 
     starts = range(0, len(rows), step)
-    converters = [_converter(kind.name, plan, dtype) for _ in range(_THREADS)]
-    try:
-        with ThreadPoolExecutor(_THREADS) as pool:
-            for first in range(0, len(starts), _CHUNKS_AT_ONCE):
-                between()
-                some = starts[first : first + _CHUNKS_AT_ONCE]
-                list(pool.map(work, converters, [some[n::_THREADS] for n in range(_THREADS)]))
-    except OutOfRangeError:
-        if dtype is np.float32:
-            raise NotNumbersError from None
-        return repack(rows, kind, plan, np.float32, between, new)
+    scratches = [Scratch() for _ in range(_THREADS)]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for first in range(0, len(starts), _CHUNKS_AT_ONCE):
+            between()
+            some = starts[first : first + _CHUNKS_AT_ONCE]
+            list(pool.map(work, scratches, [some[n::_THREADS] for n in range(_THREADS)]))
     return made
 
 
-def _empty(
-    rows: int, inputs: int, plan: BlockPlan, dtype: type[np.floating], new: NewArray
-) -> PackedTensor:
-    shape = (rows, inputs // plan.group_size)
-    affine = plan.becomes == "affine"
-    return PackedTensor(
-        new((rows, inputs * plan.bits // 32), np.uint32),
-        new(shape, dtype if affine else np.uint8),
-        new(shape, dtype) if affine else None,
-    )
-
-
 def _store(values: NDArray[Any], target: NDArray[Any]) -> None:
-    """Each as often as the target has groups for it.
-
-    Raises NotNumbersError, and OutOfRangeError when the target's type cannot hold them.
-    """
-    if target.dtype != np.uint8:
-        largest = max(abs(float(values.max())), abs(float(values.min())))
-        if not largest < np.inf:
-            raise NotNumbersError
-        if largest > float(np.finfo(target.dtype).max):
-            raise OutOfRangeError
-    kept = values.reshape(-1).astype(target.dtype, copy=False)
+    """Each as often as the target has groups for it. Raises NotNumbersError."""
+    if target.dtype != np.uint8 and not np.isfinite([values.min(), values.max()]).all():
+        raise NotNumbersError
+    kept = values.reshape(-1)
     groups = target.reshape(kept.size, -1)
     for place in range(groups.shape[1]):
         groups[:, place] = kept
-
-
-def _converter(
-    name: str, plan: BlockPlan, dtype: type[np.floating]
-) -> Callable[[Bytes, Bytes], Rule]:
-    """Blocks [n, bytes] and where their codes go [n * bytes of codes] -> their rule.
-
-    With memory of its own, so not for two threads at once.
-    """
-    scratch = Scratch()
-    if plan.exact:
-        exact = _EXACT[name]
-        return lambda blocks, codes: exact(blocks, codes, scratch)
-    runs_of = ROUNDED_RUNS[name]
-    return lambda blocks, codes: rounded(runs_of(blocks, scratch), codes, dtype, scratch)
 
 
 class MlxMemory:
@@ -165,7 +130,8 @@ def load_gguf_arrays(
 ) -> dict[str, mx.array]:
     """Key -> array for every weight with its scales and biases; floats as Metal or the CPU likes.
 
-    The keys may be other than the parts' names. Scales are float16 with Metal, float32 without.
+    The keys may be other than the parts' names. With Metal scales and whatever is 16 bits wide are
+    of the parts' half type, else float32.
     on_progress gets bytes of the file done and in all. Raises BadModelFile naming the tensor, and
     LoadStopped.
     """
@@ -204,19 +170,58 @@ def _arrays(
     rows, kind = _rows_of(part.stored.blocks(data), part), part.stored.type
     if part.plan.becomes == "blocks":
         _check_scales(rows, kind)
-        return {key: mx.array(np.ascontiguousarray(rows))}
+        return {key: mx.array(np.ascontiguousarray(rows)).reshape(part.shape)}
+    if part.plan.becomes == "unpacked":
+        return {key: _unpacked(rows, part, between, metal=metal)}
     memory, base = MlxMemory(), key.removesuffix(".weight")
-    made = repack(rows, kind, part.plan, np.float16 if metal else np.float32, between, memory.new)
-    lead, heads = part.unpacked_shape[:-1], part.place.column_heads
-    found = {
-        name: memory.array(_in_order(values, heads)).reshape(*lead, -1)
-        for name, values in zip((key, f"{base}.scales", f"{base}.biases"), made, strict=True)
-        if values is not None
-    }
-    factor = _factor(part)
-    if factor is not None:
-        found |= {name: _times(array, factor) for name, array in found.items() if name != key}
+    made = repack(rows, kind, part.plan, between, memory.new)
+    lead, heads, factor = part.unpacked_shape[:-1], part.place.column_heads, _factor(part)
+    found: dict[str, mx.array] = {}
+    for name, values in zip((key, f"{base}.scales", f"{base}.biases"), made, strict=True):
+        if values is None:
+            continue
+        array = memory.array(_in_order(values, heads)).reshape(*lead, -1)
+        if array.dtype == mx.float32:
+            array = array if factor is None else array * factor
+            array = array.astype(_HALVES[part.half]) if metal else array
+        found[name] = array
     return found
+
+
+def _unpacked(rows: Bytes, part: GgufPart, between: Callable[[], None], *, metal: bool) -> mx.array:
+    """The values of packed rows, run by run."""
+    memory, width, kind = MlxMemory(), part.unpacked_shape[-1], part.stored.type
+    wanted = _HALVES[part.half] if metal else mx.float32
+    made = memory.new((len(rows), width), np.uint16 if metal else np.float32)
+    step = max(1, _CHUNK_VALUES // width)
+    for start in range(0, len(rows), step):
+        between()
+        here = slice(start, start + step)
+        values = _values(np.ascontiguousarray(rows[here]), kind).astype(wanted)
+        bits = np.array(values.view(mx.uint16) if metal else values, copy=False)
+        made[here] = _in_order(bits, part.place.column_heads)
+    array = memory.array(made)
+    array = (array.view(wanted) if metal else array).reshape(part.unpacked_shape)
+    factor = _factor(part)
+    return array if factor is None else _times(array, factor)
+
+
+def _values(rows: Bytes, kind: BlockType) -> mx.array:
+    """Rows of blocks -> float32 [rows, values]."""
+    if kind.name in KEPT_SCALES:
+        _check_scales(rows, kind)
+        return BLOCK_FORMS[kind.name.lower()].dequantise((mx.array(rows),))
+    plan = PLANS[kind.name]
+    made = repack(rows, kind, plan)
+    return mx.dequantize(
+        mx.array(made.weight),
+        mx.array(made.scales),
+        None if made.biases is None else mx.array(made.biases),
+        group_size=plan.group_size,
+        bits=plan.bits,
+        mode=plan.becomes,
+        dtype=mx.float32,
+    )
 
 
 def _check_scales(rows: NDArray[np.uint8], kind: BlockType) -> None:
@@ -272,7 +277,9 @@ def _dense(part: GgufPart, data: mmap, *, metal: bool) -> mx.array:
     factor = _factor(part)
     if factor is not None:
         array = _times(array, factor)
-    return array if metal else array.astype(mx.float32)
+    if not metal:
+        return array.astype(mx.float32)
+    return array if array.dtype == mx.float32 else array.astype(_HALVES[part.half])
 
 
 def _factor(part: GgufPart) -> mx.array | None:

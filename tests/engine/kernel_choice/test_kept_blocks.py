@@ -11,6 +11,7 @@ from gguf import GGMLQuantizationType as Types
 from kept_gguf import HIDDEN, blocks_of, write_kept_gguf
 from kernel_models import every_kernel
 from metal_emulator import EmulatorLauncher
+from tiny_gguf_experts import write_tiny_gguf_experts
 from tiny_published import publish
 
 import mlx_engine
@@ -22,6 +23,7 @@ from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.headers import keep_blocks, read_headers
 from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.models.few_rows import MOST_OF_BLOCKS
+from mlx_engine.models.matrix import tiles_of, values_of
 from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
 
@@ -90,7 +92,8 @@ def test_a_row_is_itself_in_every_pass(kept: LoadedModel) -> None:
     launcher = kept.kernels.launcher
     assert isinstance(launcher, EmulatorLauncher)
     served = {report.kernel for report in launcher.reports}
-    wanted = "matvec_q6_k matvec_q3_k matvec_q2_k matvec_add_iq4_nl gate_up_iq4_xs"
+    wanted = "matvec_q6_k matvec_q3_k matvec_q2_k matvec_iq2_s matvec_iq2_xs "
+    wanted += "matvec_add_iq4_nl gate_up_iq4_xs"
     assert {f"few_row_{name}" for name in wanted.split()} <= served
     for cut in (1, 3, 8):
         assert mx.array_equal(logits(kept, prompt, rows[:cut], rows[cut:]), whole).item(), cut
@@ -162,25 +165,66 @@ def test_families_without_heads_keep_them_too(tmp_path: Path) -> None:
         assert mx.allclose(mine, wanted, rtol=1e-4, atol=1e-4).item()
 
 
+@pytest.mark.parametrize("kind", [Types.Q6_K, Types.IQ4_XS, Types.IQ2_S])
+def test_stacks_of_experts_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Types
+) -> None:
+    """Few rows by the kernel, many in tiles of a few outputs, never a whole stack unpacked."""
+    sizes = {"hidden_size": HIDDEN, "moe_intermediate_size": HIDDEN}
+    made = {
+        form: write_tiny_gguf_experts(
+            tmp_path / f"{form}.gguf", "qwen3_5_moe", quantised=kind, form=form, sizes=sizes
+        )
+        for form in ("packed", "as packed")
+    }
+    model = opened(made["packed"], every_kernel(EmulatorLauncher(check=False)))
+    plain = opened(made["as packed"])
+    groups = {group.name: group for group in model.description.groups}
+    assert groups["experts"].storage.startswith(f"kept as {kind.name} blocks")
+    assert groups["experts"].file_nbytes == groups["experts"].nbytes
+    monkeypatch.setattr("mlx_engine.models.matrix.TILE_VALUES", 2**14)
+    for count in (1, 9, 11, len(TOKENS)):
+        mine, wanted = (logits(one, TOKENS[:count]) for one in (model, plain))
+        assert mx.allclose(mine, wanted, rtol=1e-4, atol=1e-4).item(), count
+    whole = logits(model, TOKENS, TOKENS[3:9])
+    assert mx.array_equal(logits(model, TOKENS, TOKENS[3:4], TOKENS[4:9]), whole).item()
+
+
+def test_a_prompt_is_read_in_tiles(
+    kept: LoadedModel, plain: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mlx_engine.models.matrix.TILE_VALUES", 40 * HIDDEN)
+    matrix = kept.adapter.mtp_output.matrix
+    tiles = list(tiles_of(matrix, mx.float32))
+    assert [len(tile) for tile in tiles] == [40] * 7 + [20]
+    assert mx.array_equal(mx.concatenate(tiles), values_of(matrix, mx.float32)).item()
+    mine, wanted = (logits(model, TOKENS) for model in (kept, plain))
+    assert mx.allclose(mine, wanted, rtol=1e-4, atol=1e-4).item()
+
+
 @pytest.mark.parametrize("off", [True, False])
-def test_without_the_kernel_all_is_as_ever(file: Path, off: bool) -> None:
+def test_without_the_kernel_values_are_unpacked(file: Path, plain: LoadedModel, off: bool) -> None:
     launcher = EmulatorLauncher(check=False)
     kernels = every_kernel(launcher, off={"products": "it is wrong"}) if off else NO_KERNELS
-    described = opened(file, kernels).description
+    model = opened(file, kernels)
+    described, told = model.description, {one.code: one for one in model.description.declined}
     assert "kept" not in described.quantisation
-    assert "Q6_K as 8-bit affine, groups of 32, rounded" in described.quantisation
-    assert {reason.code for reason in described.declined} >= {"rounded-q6-k", "rounded-q2-k"}
+    assert "Q6_K, unpacked" in described.quantisation
+    assert set(told) >= {f"unpacked-{name}" for name in ("q6-k", "q2-k", "iq2-xs", "iq2-s")}
+    assert "become" in told["unpacked-q6-k"].words
+    mine, wanted = (logits(one, TOKENS[:9]) for one in (model, plain))
+    assert mx.allclose(mine, wanted, rtol=1e-4, atol=1e-4).item()
 
 
-def test_columns_that_change_places_and_stacks_do_not_stay(file: Path) -> None:
+def test_columns_that_change_places_and_heads_of_latents_do_not_stay(file: Path) -> None:
     headers, name = read_headers(locate_model(file, file)), "layers.0.mlp.down_proj.weight"
     part = headers.parts.trunk[name]
     assert isinstance(part, GgufPart)
     turned = replace(part.place, column_heads=(1, 0))
-    stack = replace(part.stored, shape=(2, HIDDEN // 2, HIDDEN))
-    for other in (part, replace(part, place=turned), replace(part, stored=stack)):
+    latent = "layers.0.self_attn.kv_b_proj.weight"
+    for other in (part, replace(part, place=turned), replace(part, name=latent)):
         headers.parts.trunk[name] = other
-        kept = keep_blocks(headers, lambda kind, outputs, inputs: True).parts.trunk
+        kept = keep_blocks(headers, lambda kind, shape: True).parts.trunk
         assert (f"{name.removesuffix('weight')}scales" not in kept) == (other is part)
         assert (kept[name].dtype == "U8") == (other is part)
 

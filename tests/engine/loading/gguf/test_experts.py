@@ -60,13 +60,11 @@ def test_packed_experts(
     np.testing.assert_allclose(numbers(packed), numbers(plain), atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("quantised", "bound"), [(TYPES.Q4_K, 1e-6), (TYPES.Q6_K, 1e-2), (TYPES.BF16, 1e-6)]
-)
+@pytest.mark.parametrize("quantised", [TYPES.Q4_K, TYPES.Q6_K, TYPES.BF16])
 def test_stacks_of_k_quants(
-    tmp_path: Path, kind: Kind, quantised: gguf.GGMLQuantizationType, bound: float
+    tmp_path: Path, kind: Kind, quantised: gguf.GGMLQuantizationType
 ) -> None:
-    """RMS against the gguf package; Q6_K is rounded to 8 bits."""
+    """RMS against the gguf package."""
     size = {"hidden_size": 256, "moe_intermediate_size": 256}
     joined = kind == "qwen3_next"
     file = write_tiny_gguf_experts(
@@ -79,7 +77,7 @@ def test_stacks_of_k_quants(
     for part in ("gate", "up", "down"):
         found, wanted = (_stack(one, f"mlp.switch_mlp.{part}_proj") for one in (file, plain))
         off = np.sqrt(((found - wanted) ** 2).mean() / (wanted**2).mean())
-        assert off < bound
+        assert off < 1e-6
 
 
 def _stack(path: Path, name: str) -> NDArray[np.float32]:

@@ -151,7 +151,7 @@ def test_what_cannot_run_is_named(
 def test_a_packed_vector_is_refused(tmp_path: Path) -> None:
     stored = GgufTensor("blk.0.attn_norm.weight", block_types()[8], (64,), 68, tmp_path, 0)
     with pytest.raises(UnsupportedModel, match=r"attn_norm\.weight .*no matrix"):
-        list(parts_of(stored, Placement("layers.0.input_layernorm.weight"), None))
+        list(parts_of(stored, Placement("layers.0.input_layernorm.weight"), None, "BF16"))
 
 
 def test_one_tensor_under_two_names_is_refused(tmp_path: Path) -> None:

@@ -7,20 +7,24 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from gguf.quants import dequantize, quantize
+from gguf_blocks import put_halves, random_blocks
 from gguf_files import RawTensor, gguf_bytes
 from numpy.typing import NDArray
 
-from mlx_engine.loading.gguf.header import read_gguf_header
+from mlx_engine.loading.gguf.header import Half, read_gguf_header
 from mlx_engine.loading.gguf.part import Placement, parts_of
 from mlx_engine.loading.gguf.weights import MlxMemory, load_gguf_arrays
-from mlx_engine.values.errors import UnsupportedModel
+from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 KINDS = gguf.GGMLQuantizationType
+UNPACKED = ("Q2_K", "Q6_K", "IQ2_XS", "IQ2_S")
 VALUES = np.random.default_rng(0).normal(0, 1, (6, 256)).astype(np.float32)
 
 
 def blocks_of(kind: KINDS) -> NDArray[np.uint8]:
-    """VALUES in blocks; for NVFP4, which the package does not write, random ones."""
+    """VALUES in blocks; for types the package does not write random ones."""
+    if kind.name in UNPACKED:
+        return random_blocks(kind.name, 6, 1, seed=2)
     if kind != KINDS.NVFP4:
         return quantize(VALUES, kind)
     blocks = np.random.default_rng(1).integers(0, 256, (24, 36), dtype=np.uint8)
@@ -37,25 +41,67 @@ def loaded(
         tensors.append(RawTensor("w.scale", 0, (1,), np.float32(factor).tobytes()))
     file.write_bytes(gguf_bytes({}, tensors))
     header = read_gguf_header(file)
-    parts = parts_of(header.tensors["w.weight"], place, header.tensors.get("w.scale"))
+    parts = parts_of(header.tensors["w.weight"], place, header.tensors.get("w.scale"), "BF16")
     arrays = load_gguf_arrays({part.name: part for part in parts}, False, None, None)
+    if len(arrays) == 1:
+        return np.array(arrays["w.weight"])
     packed = [arrays[f"w.{name}"] for name in ("weight", "scales", "biases")]
     bits, size = 32 * packed[0].shape[1] // 256, 256 // packed[1].shape[1]
     return np.array(mx.dequantize(*packed, group_size=size, bits=bits, dtype=mx.float32))
 
 
+@pytest.mark.parametrize("name", UNPACKED)
+def test_what_has_no_packed_form_keeps_its_values(tmp_path: Path, name: str) -> None:
+    found = loaded(tmp_path / "m.gguf", KINDS[name], Placement("w.weight"))
+    np.testing.assert_array_equal(found, dequantize(blocks_of(KINDS[name]), KINDS[name]))
+
+
+@pytest.mark.parametrize("name", ["Q8_0", "Q4_K", "Q6_K", "F16", "BF16", "MXFP4"])
+@pytest.mark.parametrize("half", ["F16", "BF16"])
+def test_halves_with_metal_are_the_nearest(tmp_path: Path, name: str, half: Half) -> None:
+    """Scales and dense values; codes are as without Metal, and so are scales that are bytes."""
+    stored = (
+        random_blocks(name, 6, 1, seed=4)
+        if name in ("Q4_K", "Q6_K")
+        else quantize(VALUES, KINDS[name])
+    )
+    file = tmp_path / "m.gguf"
+    raw = RawTensor("w.weight", KINDS[name].value, VALUES.shape, stored.tobytes())
+    file.write_bytes(gguf_bytes({}, [raw]))
+    tensor = read_gguf_header(file).tensors["w.weight"]
+    parts = {part.name: part for part in parts_of(tensor, Placement("w.weight"), None, half)}
+    wide, kept = (load_gguf_arrays(parts, metal, None, None) for metal in (False, True))
+    wanted = mx.float16 if half == "F16" else mx.bfloat16
+    for key, array in kept.items():
+        is_float = wide[key].dtype == mx.float32
+        assert array.dtype == (wanted if is_float else wide[key].dtype), key
+        assert mx.array_equal(array, wide[key].astype(array.dtype)).item(), key
+        assert parts[key].nbytes == array.nbytes, key
+
+
+def test_an_infinite_scale_of_what_is_unpacked(tmp_path: Path) -> None:
+    blocks = random_blocks("Q6_K", 6, 1, seed=5)
+    put_halves(blocks[2], "Q6_K", float("inf"))
+    file = tmp_path / "m.gguf"
+    raw = RawTensor("w.weight", KINDS.Q6_K.value, VALUES.shape, blocks.tobytes())
+    file.write_bytes(gguf_bytes({}, [raw]))
+    tensor = read_gguf_header(file).tensors["w.weight"]
+    parts = {part.name: part for part in parts_of(tensor, Placement("w.weight"), None, "F16")}
+    with pytest.raises(BadModelFile, match="not numbers"):
+        load_gguf_arrays(parts, False, None, None)
+
+
 def test_a_factor_beside_nvfp4(tmp_path: Path) -> None:
     found = loaded(tmp_path / "m.gguf", KINDS.NVFP4, Placement("w.weight"), 0.37)
     wanted = dequantize(blocks_of(KINDS.NVFP4), KINDS.NVFP4) * np.float32(0.37)
-    assert np.abs(found - wanted).max() < 0.005 * np.abs(wanted).max()
+    np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.parametrize("kind", [KINDS.MXFP4, KINDS.Q8_0, KINDS.Q4_0])
 def test_a_factor_beside_other_types(tmp_path: Path, kind: KINDS) -> None:
     found = loaded(tmp_path / "m.gguf", kind, Placement("w.weight"), 0.37)
     wanted = dequantize(blocks_of(kind), kind) * np.float32(0.37)
-    limit = 0.005 if kind == KINDS.MXFP4 else 1e-6
-    assert np.abs(found - wanted).max() < limit * np.abs(wanted).max()
+    assert np.abs(found - wanted).max() < 1e-6 * np.abs(wanted).max()
 
 
 @pytest.mark.parametrize("kind", [KINDS.F16, KINDS.F32])
@@ -66,14 +112,15 @@ def test_a_factor_beside_floats(tmp_path: Path, kind: KINDS) -> None:
     tensors = [RawTensor("w.weight", kind.value, VALUES.shape, stored.tobytes()), factor]
     file.write_bytes(gguf_bytes({}, tensors))
     header = read_gguf_header(file)
-    parts = parts_of(header.tensors["w.weight"], Placement("w.weight"), header.tensors["w.scale"])
+    factor_there = header.tensors["w.scale"]
+    parts = parts_of(header.tensors["w.weight"], Placement("w.weight"), factor_there, "F16")
     arrays = load_gguf_arrays({part.name: part for part in parts}, False, None, None)
     wanted = stored.astype(np.float32) * np.float32(0.37)
     np.testing.assert_allclose(arrays["w.weight"], wanted, rtol=6e-4)
 
 
 @pytest.mark.parametrize("order", [(2, 0, 3, 1), (1, 0)])
-@pytest.mark.parametrize("kind", [KINDS.Q8_0, KINDS.Q5_0, KINDS.TQ1_0, KINDS.TQ2_0])
+@pytest.mark.parametrize("kind", [KINDS.Q8_0, KINDS.Q5_0, KINDS.TQ1_0, KINDS.TQ2_0, KINDS.Q2_K])
 def test_heads_of_columns(tmp_path: Path, kind: KINDS, order: tuple[int, ...]) -> None:
     """Heads of 64 and of 128 columns; TQ has groups of 128 where heads hold them whole."""
     found = loaded(tmp_path / "m.gguf", kind, Placement("w.weight", column_heads=order))
@@ -87,7 +134,7 @@ def test_heads_narrower_than_a_group(tmp_path: Path) -> None:
         loaded(tmp_path / "m.gguf", KINDS.Q8_0, narrow)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint32, np.float16, np.float32])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.float32])
 def test_what_is_written_is_in_the_array(dtype: type[np.generic]) -> None:
     memory = MlxMemory()
     view, other = memory.new((3, 5), dtype), memory.new((3, 5), dtype)
