@@ -37,7 +37,7 @@ from app.values.chat_settings import ChatSettings, for_model
 from app.values.errors import StoreError
 from app.window.controls.icons import app_icon
 from app.window.layers import CrashBox
-from app.window.widgets import make_widgets
+from app.window.widgets import Widgets
 from app.worker.engine_worker import EngineWorker
 from app.worker.model_in_use import ModelSource
 from app.worker.replies import (
@@ -78,7 +78,7 @@ class App(QObject):
         self.settings = KeptSettings(folders.settings_file, self)
         self.look = LookController(application, self.settings, self)
         self.store = _open_chats(folders.chats_file)
-        self.widgets = widgets = make_widgets()
+        self.widgets = widgets = Widgets()
         models = source or ModelSource(folders.kernels_file)
         self.worker = EngineWorker(machine.usable_bytes, models, self)
         request = self.worker.request

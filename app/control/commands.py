@@ -11,7 +11,6 @@ from app.control.compare import CompareController
 from app.control.files import FileController
 from app.control.models import ModelController
 from app.control.settings import KeptSettings, LookController
-from app.window.actions import Name
 from app.window.main_window import Panel
 from app.window.widgets import Widgets
 
@@ -49,7 +48,7 @@ class CommandController(QObject):
     def _connect(self) -> None:
         widgets, chats, look = self._widgets, self._chats, self._look
         window, transcript = widgets.window, widgets.transcript
-        commands: dict[Name, Callable[[], object]] = {
+        commands: dict[str, Callable[[], object]] = {
             "new-chat": self._new_chat,
             "open": self._files.choose,
             "library": lambda: window.show_page("library"),

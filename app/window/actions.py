@@ -2,49 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 from PySide6.QtCore import QObject
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QMenuBar
 
-Name = Literal[
-    "about",
-    "actual-size",
-    "bin",
-    "compare",
-    "continue",
-    "copy-answer",
-    "dark",
-    "delete-chat",
-    "drafting",
-    "drafted-words",
-    "duplicate-chat",
-    "export-chat",
-    "find",
-    "import-chat",
-    "larger",
-    "latest",
-    "library",
-    "light",
-    "log",
-    "new-chat",
-    "next-chat",
-    "open",
-    "pin-chat",
-    "previous-chat",
-    "quit",
-    "regenerate",
-    "rename-chat",
-    "search",
-    "session",
-    "settings",
-    "sidebar",
-    "smaller",
-    "stop",
-    "system",
-    "undo-delete",
-]
 Role = QAction.MenuRole
 
 
@@ -52,7 +14,7 @@ Role = QAction.MenuRole
 class Command:
     """words: in the menu. keys: Ctrl is the Command key on a Mac."""
 
-    name: Name
+    name: str
     menu: str
     words: str
     keys: str = ""
@@ -107,18 +69,18 @@ class Actions:
         self._actions = {command.name: _action(command, parent) for command in COMMANDS}
         self["larger"].setShortcuts([QKeySequence("Ctrl++"), QKeySequence("Ctrl+=")])
 
-    def __getitem__(self, name: Name) -> QAction:
+    def __getitem__(self, name: str) -> QAction:
         return self._actions[name]
 
     def __iter__(self) -> Iterator[QAction]:
         return iter(self._actions.values())
 
-    def enable(self, is_on: bool, *names: Name) -> None:
+    def enable(self, is_on: bool, *names: str) -> None:
         """Make commands available or not."""
         for name in names:
             self[name].setEnabled(is_on)
 
-    def check(self, name: Name, is_on: bool) -> None:
+    def check(self, name: str, is_on: bool) -> None:
         """Show a checkable command's state; `triggered` is not emitted by this."""
         self[name].setChecked(is_on)
 

@@ -1,19 +1,12 @@
 """The middle of the window: the model in use, notices, the transcript or a start page, composer."""
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import (
-    QFrame,
-    QHBoxLayout,
-    QProgressBar,
-    QPushButton,
-    QStackedWidget,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QFrame, QProgressBar, QPushButton, QWidget
 
 from app.window.composer.composer import Composer
 from app.window.controls.icons import IconButton, icon
 from app.window.controls.labels import ShortLabel, paragraph, set_role
+from app.window.controls.layouts import Wide, centred, column, row, stacked
 from app.window.models.downloads import bytes_of
 from app.window.models.first_run_view import FirstRunView
 from app.window.motion import fade_in
@@ -50,16 +43,9 @@ class HeadBar(QFrame):
         self._progress.setFixedWidth(160)
         self._progress.setAccessibleName("Loading the model")
         self._cancel = IconButton("close", "Cancel loading")
-        row = QHBoxLayout(self)
-        row.setContentsMargins(12, 8, 12, 8)
-        row.setSpacing(6)
-        row.addWidget(self.sidebar)
-        row.addWidget(self._model)
-        row.addWidget(self._detail, 1)
-        row.addWidget(self._progress)
-        row.addWidget(self._cancel)
-        row.addWidget(self.compare)
-        row.addWidget(self.session)
+        left = (self.sidebar, self._model, Wide(self._detail))
+        right = (self._progress, self._cancel, self.compare, self.session)
+        row(*left, *right, of=self, margins=(12, 8, 12, 8), spacing=6)
         self._model.clicked.connect(self.model_wanted)
         self._cancel.clicked.connect(self.cancel_wanted)
         self.show_model(None)
@@ -114,13 +100,8 @@ class NoticeBar(QFrame):
         self._more.clicked.connect(lambda: self.details_wanted.emit(self._details))
         self._close = IconButton("close", "Dismiss")
         self._close.clicked.connect(self.hide)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(20, 6, 12, 6)
-        row.setSpacing(8)
-        row.addWidget(self._words, 1)
-        row.addWidget(self._take)
-        row.addWidget(self._more)
-        row.addWidget(self._close)
+        buttons = (self._take, self._more, self._close)
+        row(Wide(self._words), *buttons, of=self, margins=(20, 6, 12, 6), spacing=8)
         self.hide()
 
     def say(self, words: str, details: str = "", *, is_problem: bool = False) -> None:
@@ -168,22 +149,11 @@ class ChatPage(QWidget):
     ) -> None:
         super().__init__()
         self._start, self._transcript = start, transcript
-        self._middle = QStackedWidget()
-        self._middle.addWidget(start)
-        self._middle.addWidget(transcript)
+        self._middle = stacked(start, transcript)
         composer.setMaximumWidth(WIDEST)
-        foot = QHBoxLayout()
+        foot = centred(composer)
         foot.setContentsMargins(SIDE, 0, SIDE, 16)
-        foot.addStretch(1)
-        foot.addWidget(composer, 100)
-        foot.addStretch(1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(head)
-        column.addWidget(notice)
-        column.addWidget(self._middle, 1)
-        column.addLayout(foot)
+        column(head, notice, Wide(self._middle), foot, of=self, spacing=0)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
 
     def show_start(self, is_empty: bool) -> None:

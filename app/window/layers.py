@@ -13,17 +13,11 @@ from PySide6.QtGui import (
     QPaintEvent,
     QPen,
 )
-from PySide6.QtWidgets import (
-    QDialog,
-    QDialogButtonBox,
-    QPlainTextEdit,
-    QPushButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QDialog, QDialogButtonBox, QPlainTextEdit, QPushButton, QWidget
 
 from app.window.controls.icons import Colour, paint_icon
 from app.window.controls.labels import label, paragraph
+from app.window.controls.layouts import Wide, column
 from app.window.look import look
 from app.window.motion import fade_in
 
@@ -76,9 +70,8 @@ class CardLayer(Layer):
         super().__init__(parent)
         self._card = card
         card.setFixedWidth(CARD_WIDTH)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(16, 16, 16, 16)
-        column.addWidget(card, 0, Qt.AlignmentFlag.AlignCenter)
+        middle = column(card, of=self, margins=(16, 16, 16, 16))
+        middle.setAlignment(card, Qt.AlignmentFlag.AlignCenter)
 
     def open(self) -> None:
         """Show the card and give it the keys."""
@@ -188,13 +181,8 @@ class CrashBox(QDialog):
         buttons.addButton(self.copy_button, QDialogButtonBox.ButtonRole.ActionRole)
         buttons.addButton(close, QDialogButtonBox.ButtonRole.AcceptRole)
         buttons.accepted.connect(self.accept)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(24, 24, 24, 16)
-        column.setSpacing(12)
-        column.addWidget(label("Headstart made a mistake", "title"))
-        column.addWidget(paragraph(words))
-        column.addWidget(shown, 1)
-        column.addWidget(buttons)
+        said = (label("Headstart made a mistake", "title"), paragraph(words))
+        column(*said, Wide(shown), buttons, of=self, margins=(24, 24, 24, 16), spacing=12)
         self.resize(640, 420)
 
     def copy(self) -> None:

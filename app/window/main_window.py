@@ -1,6 +1,6 @@
 """The window's frame: sidebar, pages in the middle, panels on the right, strip at the foot."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Literal
 
 from PySide6.QtCore import QByteArray, QEvent, QMimeData, Signal
@@ -11,8 +11,9 @@ from PySide6.QtGui import (
     QDropEvent,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QMainWindow, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QMainWindow, QWidget
 
+from app.window.controls.layouts import Wide, column, row, stacked
 from app.window.look import look
 from app.window.motion import MOVES, fade_in
 
@@ -24,16 +25,6 @@ NARROWEST_BESIDE_PANEL = 300
 """The page has at least so much where the sidebar has made room for a panel."""
 
 SMALLEST, USUAL = (760, 520), (1180, 780)
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """The widgets the frame arranges; pages share the middle, panels the right side."""
-
-    sidebar: QWidget
-    pages: dict[Page, QWidget]
-    panels: dict[Panel, QWidget]
-    strip: QWidget
 
 
 class MainWindow(QMainWindow):
@@ -53,33 +44,28 @@ class MainWindow(QMainWindow):
     folded = Signal()
     closing = Signal()
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(
+        self,
+        sidebar: QWidget,
+        pages: Mapping[Page, QWidget],
+        panels: Mapping[Panel, QWidget],
+        strip: QWidget,
+    ) -> None:
+        """pages share the middle, panels the right side; the strip is at the foot."""
         super().__init__()
         self.setWindowTitle("Headstart")
         self.setAcceptDrops(True)
         self.setUnifiedTitleAndToolBarOnMac(True)
         self.setMinimumSize(*SMALLEST)
-        self._sidebar = parts.sidebar
-        self._pages, self._page_widgets = QStackedWidget(), parts.pages
-        self._panels, self._panel_widgets = QStackedWidget(), parts.panels
-        for page in parts.pages.values():
-            self._pages.addWidget(page)
-        for panel in parts.panels.values():
-            self._panels.addWidget(panel)
+        self._sidebar = sidebar
+        self._pages, self._page_widgets = stacked(*pages.values()), pages
+        self._panels, self._panel_widgets = stacked(*panels.values()), panels
         self._right = _framed(self._panels, "right-side")
         self._wants_sidebar, self._wants_right = True, True
         self._panel_before_sidebar = False
-        row = QHBoxLayout()
-        row.setSpacing(0)
-        for widget, stretch in ((self._sidebar, 0), (self._pages, 1), (self._right, 0)):
-            row.addWidget(widget, stretch)
-        column = QVBoxLayout()
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addLayout(row, 1)
-        column.addWidget(_framed(parts.strip, "foot"))
+        across = row(self._sidebar, Wide(self._pages), self._right, spacing=0)
         self.body = QWidget()
-        self.body.setLayout(column)
+        column(Wide(across), _framed(strip, "foot"), of=self.body, spacing=0)
         self.setCentralWidget(self.body)
         self.resize(*USUAL)
 
@@ -214,7 +200,5 @@ def _framed(widget: QWidget, role: str) -> QFrame:
     """The widget in a frame with this role, filling it."""
     frame = QFrame()
     frame.setProperty("role", role)
-    column = QVBoxLayout(frame)
-    column.setContentsMargins(0, 0, 0, 0)
-    column.addWidget(widget)
+    column(widget, of=frame)
     return frame

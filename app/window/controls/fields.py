@@ -272,9 +272,8 @@ class TextField(Field):
         self._edit = edit
         self._edit.setAccessibleName(name)
         self._edit.setPlaceholderText(hint)
-        heading = label(name)
-        heading.setVisible(shows_name)
-        column(heading, self._edit, self.problem, of=self, spacing=4)
+        heading = (label(name),) if shows_name else ()
+        column(*heading, self._edit, self.problem, of=self, spacing=4)
         self._edit.textChanged.connect(self.pending.start)
         self._edit.left.connect(self.leave)
         self._edit.refused.connect(lambda: self.show_problem(TOO_LONG))

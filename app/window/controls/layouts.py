@@ -9,6 +9,7 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLayout,
     QScrollArea,
+    QStackedWidget,
     QVBoxLayout,
     QWidget,
 )
@@ -86,6 +87,14 @@ def add(layout: QBoxLayout, item: Item) -> None:
 def centred(widget: QWidget) -> QHBoxLayout:
     """In the middle, as wide as it may be."""
     return row(STRETCH, Wide(widget, 100), STRETCH)
+
+
+def stacked(*pages: QWidget) -> QStackedWidget:
+    """One of them at a time."""
+    stack = QStackedWidget()
+    for page in pages:
+        stack.addWidget(page)
+    return stack
 
 
 def named(name: str, *widgets: QWidget) -> QWidget:

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFrame, QLabel, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 
+from app.window.controls.labels import label, paragraph
+from app.window.controls.layouts import add, column
 from app.window.drafting.charts import AnswerLine, CostCurve, DepthBars, PassBars, StageBar
 from app.window.drafting.round_history import RoundHistory, state_in_words
 from mlx_engine.values.errors import Reason
@@ -19,42 +20,32 @@ class DraftingView(QScrollArea):
         self.setWidgetResizable(True)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setAccessibleName("Drafting")
-        self._summary = _paragraph()
-        self._bars = DepthBars()
-        self._passes = PassBars()
-        self._answers = AnswerLine()
-        self._costs = CostCurve()
-        self._stages = StageBar()
-        self._gain = _paragraph()
-        self._reasons, self._kernels = _paragraph(), _paragraph()
-        self._column = QVBoxLayout()
-        self._column.setContentsMargins(16, 16, 16, 16)
-        self._column.setSpacing(8)
-        self._column.addWidget(self._summary)
-        self._add("Acceptance by depth", self._bars)
-        self._add("Tokens of each pass", self._passes)
-        self._add("Tokens per pass by answer", self._answers)
-        self._add("Cost of a pass by rows, ms", self._costs)
-        self._add("Where a round's time goes", self._stages)
-        self._add("Gain in this chat", self._gain)
-        self._add("Declined", self._reasons)
-        self._add("Metal kernels", self._kernels)
-        self._column.addStretch(1)
+        self._summary, self._gain = paragraph(), paragraph()
+        self._reasons, self._kernels = paragraph(), paragraph()
+        self._bars, self._passes, self._answers = DepthBars(), PassBars(), AnswerLine()
+        self._costs, self._stages = CostCurve(), StageBar()
+        parts: dict[str, QWidget] = {
+            "Acceptance by depth": self._bars,
+            "Tokens of each pass": self._passes,
+            "Tokens per pass by answer": self._answers,
+            "Cost of a pass by rows, ms": self._costs,
+            "Where a round's time goes": self._stages,
+            "Gain in this chat": self._gain,
+            "Declined": self._reasons,
+            "Metal kernels": self._kernels,
+        }
         body = QWidget()
+        lines = column(self._summary, of=body, margins=(16, 16, 16, 16), spacing=8)
+        for title, part in parts.items():
+            part.setAccessibleName(title)
+            for item in (8, label(title, "heading"), part):
+                add(lines, item)
+        lines.addStretch(1)
         for part in (self, body):
             part.setProperty("role", "side")
-        body.setLayout(self._column)
         self.setWidget(body)
         self.show_history(RoundHistory())
         self.show_kernels(())
-
-    def _add(self, title: str, content: QWidget) -> None:
-        heading = QLabel(title)
-        heading.setProperty("role", "heading")
-        self._column.addSpacing(8)
-        self._column.addWidget(heading)
-        self._column.addWidget(content)
-        content.setAccessibleName(title)
 
     def show_history(self, history: RoundHistory, declined: Sequence[Reason] = ()) -> None:
         """Show all figures of a chat, and what its model declined."""
@@ -115,10 +106,3 @@ def kernels_in_words(kernels: Sequence[KernelState]) -> str:
         alike = [kernel.words for kernel in kernels if kernel.why_not == why]
         lines.append(why if len(alike) == len(kernels) else f"Not {', '.join(alike)}: {why}")
     return "\n".join(lines) or "No model is in use."
-
-
-def _paragraph() -> QLabel:
-    label = QLabel()
-    label.setWordWrap(True)
-    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-    return label

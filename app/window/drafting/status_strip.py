@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
+from PySide6.QtWidgets import QLabel, QWidget
 
 from app.window.controls.labels import label, tabular
+from app.window.controls.layouts import STRETCH, row
 from app.window.drafting.charts import Sparkline
 from app.window.drafting.round_history import RoundHistory, state_in_short
 
@@ -37,14 +38,9 @@ class StatusStrip(QWidget):
         self._per_pass, self._speed, self._context = (label("", "note") for _ in range(3))
         self._sparkline = Sparkline()
         self._sparkline.setAccessibleName("Acceptance of the recent rounds")
-        row = QHBoxLayout(self)
-        row.setContentsMargins(16, 4, 16, 4)
-        row.setSpacing(16)
-        for widget in (self._drafting, self._sparkline, self._acceptance, self._per_pass):
-            row.addWidget(widget)
-        row.addStretch(1)
-        row.addWidget(self._speed)
-        row.addWidget(self._context)
+        left = (self._drafting, self._sparkline, self._acceptance, self._per_pass)
+        right = (self._speed, self._context)
+        row(*left, STRETCH, *right, of=self, margins=(16, 4, 16, 4), spacing=16)
         for figures in self.findChildren(QLabel):
             tabular(figures)
         self.show_figures(RoundHistory(), StripFigures())

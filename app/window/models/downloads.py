@@ -3,20 +3,12 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import QObject, Qt, Signal
-from PySide6.QtWidgets import (
-    QComboBox,
-    QFrame,
-    QGridLayout,
-    QProgressBar,
-    QPushButton,
-    QScrollArea,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QComboBox, QFrame, QProgressBar, QPushButton, QScrollArea, QWidget
 
 from app.values.models import DownloadFigures, Phase
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import ShortLabel, label, paragraph, say, tabular
+from app.window.controls.layouts import Wide, column, row
 from mlx_engine.values.words import size_words
 
 STEPS = 1000
@@ -48,9 +40,7 @@ class DownloadList(QScrollArea):
         self.wishes = DownloadWishes(self)
         self._rows: dict[str, DownloadRow] = {}
         inner = QWidget()
-        self._column = QVBoxLayout(inner)
-        self._column.setContentsMargins(0, 0, 0, 0)
-        self._column.setSpacing(GAP)
+        self._column = column(of=inner, spacing=GAP)
         self.setWidgetResizable(True)
         self.setWidget(inner)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
@@ -100,21 +90,12 @@ class DownloadRow(QFrame):
         self._go.setProperty("role", "primary")
         self._pause = IconButton("pause", "Pause")
         self._cancel = IconButton("close", "Cancel the download")
-        self._lay_out()
+        top = row(Wide(self._name), 6, self._go, 6, self._pause, 6, self._cancel, spacing=0)
+        lines = (self._bytes, self._bar, self._choices, self._problem)
+        column(top, *lines, of=self, margins=(12, 8, 8, 10), spacing=4)
         self._go.clicked.connect(self._press)
         self._pause.clicked.connect(self._pause_or_resume)
         self._cancel.clicked.connect(lambda: wishes.cancel_wanted.emit(self._figures.key))
-
-    def _lay_out(self) -> None:
-        grid = QGridLayout(self)
-        grid.setContentsMargins(12, 8, 8, 10)
-        grid.setVerticalSpacing(4)
-        grid.setColumnStretch(0, 1)
-        for column, widget in enumerate((self._name, self._go, self._pause, self._cancel)):
-            grid.addWidget(widget, 0, column)
-        lines = (self._bytes, self._bar, self._choices, self._problem)
-        for row, widget in enumerate(lines, 1):
-            grid.addWidget(widget, row, 0, 1, 4)
 
     def show_figures(self, figures: DownloadFigures) -> None:
         """Show how far it is."""

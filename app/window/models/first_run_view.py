@@ -3,14 +3,18 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal, SignalInstance
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QFrame, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from app.values.models import FoundModel
 from app.window.controls.icons import Sign, icon
 from app.window.controls.labels import label, paragraph, say
+from app.window.controls.layouts import STRETCH, centred, column, row, scrolled
 
 WIDEST = 560
 PICTURE = 28
+EDGES = 36
+"""Pixels beside the words of a row."""
 MOST_RECENT = 4
 READY = "The pocket model is ready: ask it, or drop a model of yours here"
 DROP = "Drop a model here, or start with the built-in one"
@@ -32,43 +36,40 @@ class FirstRunView(QWidget):
         self._words = label(DROP, "heading")
         self._built_in = QPushButton("Start with the built-in one")
         self._questions_heading = label("Ask something", "muted")
-        self._questions = QVBoxLayout()
+        self._questions = column(spacing=6)
         self._recent_heading = label("Recent models", "muted")
-        self._recent = QVBoxLayout()
+        self._recent = column(spacing=6)
         self._advice_heading = label("What to get next", "muted")
         self._advice = paragraph("", "note")
+        sign, title = Sign("drop_model", "accent", PICTURE), label("Headstart", "heading")
         page = QWidget()
         page.setMaximumWidth(WIDEST)
-        column = QVBoxLayout(page)
-        column.setContentsMargins(24, 24, 24, 24)
-        column.setSpacing(8)
-        column.addWidget(label("Headstart", "heading"), 0, Qt.AlignmentFlag.AlignHCenter)
-        column.addSpacing(8)
-        column.addWidget(self._drop_target())
-        for heading, rows in (
-            (self._questions_heading, self._questions),
-            (self._recent_heading, self._recent),
-        ):
-            rows.setSpacing(6)
-            column.addSpacing(8)
-            column.addWidget(heading)
-            column.addLayout(rows)
-        column.addSpacing(8)
-        column.addWidget(self._advice_heading)
-        column.addWidget(self._advice)
-        across = QHBoxLayout()
-        across.addStretch(1)
-        across.addWidget(page, 100)
-        across.addStretch(1)
-        down = QVBoxLayout(self)
-        down.addStretch(1)
-        down.addLayout(across)
-        down.addStretch(1)
+        lines = column(
+            title,
+            8,
+            self._drop_target(sign),
+            8,
+            self._questions_heading,
+            self._questions,
+            8,
+            self._recent_heading,
+            self._recent,
+            8,
+            self._advice_heading,
+            self._advice,
+            of=page,
+            margins=(24, 24, 24, 24),
+            spacing=8,
+        )
+        lines.setAlignment(title, Qt.AlignmentFlag.AlignHCenter)
+        body = QWidget()
+        column(STRETCH, centred(page), STRETCH, of=body)
+        column(scrolled(body), of=self)
         self.show_questions(())
         self.show_recent(())
         self.show_advice("")
 
-    def _drop_target(self) -> QFrame:
+    def _drop_target(self, sign: Sign) -> QFrame:
         """A dashed frame; the window itself takes the drop."""
         frame = QFrame()
         frame.setProperty("role", "drop")
@@ -81,19 +82,11 @@ class FirstRunView(QWidget):
         choose.setToolTip("Choose a model folder or a .gguf file")
         self._built_in.clicked.connect(self.built_in_wanted)
         choose.clicked.connect(self.open_wanted)
-        row = QHBoxLayout()
-        row.addStretch(1)
-        row.addWidget(self._built_in)
-        row.addWidget(choose)
-        row.addStretch(1)
-        column = QVBoxLayout(frame)
-        column.setContentsMargins(24, 24, 24, 24)
-        column.setSpacing(8)
-        column.addWidget(Sign("drop_model", "accent", PICTURE), 0, Qt.AlignmentFlag.AlignHCenter)
-        column.addWidget(self._words)
-        column.addWidget(kinds)
-        column.addSpacing(4)
-        column.addLayout(row)
+        buttons = row(STRETCH, self._built_in, choose, STRETCH)
+        lines = column(
+            sign, self._words, kinds, 4, buttons, of=frame, margins=(24, 24, 24, 24), spacing=8
+        )
+        lines.setAlignment(sign, Qt.AlignmentFlag.AlignHCenter)
         return frame
 
     def show_questions(self, questions: Sequence[str]) -> None:
@@ -134,8 +127,27 @@ class FirstRunView(QWidget):
 
     def _add(self, rows: QVBoxLayout, words: str, picture: str, tip: str) -> SignalInstance:
         """A row that can be pressed."""
-        button = QPushButton(icon(picture, "muted"), words.replace("&", "&&"))
-        button.setStyleSheet("text-align: left;")
+        button = ShortButton(words, picture)
         button.setToolTip(tip)
         rows.addWidget(button)
         return button.clicked
+
+
+class ShortButton(QPushButton):
+    """A row of words that gives way: what does not fit ends in an ellipsis."""
+
+    def __init__(self, words: str, picture: str) -> None:
+        super().__init__(icon(picture, "muted"), words)
+        self._words = words
+        self.setAccessibleName(words)
+        self.setStyleSheet("text-align: left;")
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+
+    # Qt
+
+    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+        """Shorten to the new width."""
+        super().resizeEvent(event)
+        room = self.width() - self.iconSize().width() - EDGES
+        shown = self.fontMetrics().elidedText(self._words, Qt.TextElideMode.ElideMiddle, room)
+        self.setText(shown.replace("&", "&&"))

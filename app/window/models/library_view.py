@@ -5,17 +5,12 @@ from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import (
-    QHBoxLayout,
-    QLineEdit,
-    QPushButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QLineEdit, QPushButton, QWidget
 
 from app.values.models import DownloadFigures, FoundModel
 from app.window.controls.icons import IconButton
-from app.window.controls.labels import ShortLabel, label, paragraph, say, set_role
+from app.window.controls.labels import ShortLabel, label, paragraph, say
+from app.window.controls.layouts import Wide, column, row
 from app.window.models.downloads import DownloadList
 from app.window.models.library_list import LibraryList
 
@@ -29,45 +24,31 @@ class FolderSection(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.setAccessibleName("Your folders")
-        self._rows: list[FolderRow] = []
+        self._rows: list[QWidget] = []
         self._add = QPushButton("Add folder…")
         self._add.setToolTip("Look for models in a folder of yours, at every start")
         self._add.clicked.connect(self.add_wanted)
-        top = QHBoxLayout()
-        top.addWidget(label("Your folders", "muted"), 1)
-        top.addWidget(self._add)
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(0, 0, 0, 0)
-        self._column.setSpacing(0)
-        self._column.addLayout(top)
+        top = row(Wide(label("Your folders", "muted")), self._add)
+        self._column = column(top, of=self, spacing=0)
 
     def show_folders(self, folders: Sequence[Path], missing: Sequence[Path] = ()) -> None:
         """Show these in their order; missing: those that are not there now."""
-        for row in self._rows:
-            self._column.removeWidget(row)
-            row.deleteLater()
-        self._rows = [FolderRow(str(folder), folder in missing) for folder in folders]
-        for row in self._rows:
-            row.remove_wanted.connect(self.remove_wanted)
-            self._column.addWidget(row)
+        for old in self._rows:
+            self._column.removeWidget(old)
+            old.deleteLater()
+        self._rows = [self._row(str(folder), folder in missing) for folder in folders]
+        for new in self._rows:
+            self._column.addWidget(new)
 
-
-class FolderRow(QWidget):
-    """One folder; signal `remove_wanted`(path)."""
-
-    remove_wanted = Signal(str)
-
-    def __init__(self, folder: str, is_missing: bool) -> None:
-        super().__init__()
+    def _row(self, folder: str, is_missing: bool) -> QWidget:
         path = ShortLabel(Qt.TextElideMode.ElideMiddle)
         path.show_text(f"{folder} · it is not there now" if is_missing else folder)
-        set_role(path, "problem" if is_missing else "note")
-        self._remove = IconButton("close", f"Look no more in {folder}")
-        self._remove.clicked.connect(lambda: self.remove_wanted.emit(folder))
-        across = QHBoxLayout(self)
-        across.setContentsMargins(12, 0, 0, 0)
-        across.addWidget(path, 1)
-        across.addWidget(self._remove)
+        path.setProperty("role", "problem" if is_missing else "note")
+        remove = IconButton("close", f"Look no more in {folder}")
+        remove.clicked.connect(lambda: self.remove_wanted.emit(folder))
+        line = QWidget()
+        row(Wide(path), remove, of=line, margins=(12, 0, 0, 0))
+        return line
 
 
 NOTHING = "No models found. Drop a model folder or a .gguf file on the window, or get one below."
@@ -106,7 +87,19 @@ class LibraryView(QWidget):
         self._get.setToolTip("Ask the hub for its size; nothing is fetched before you agree")
         self._problem = paragraph("", "problem")
         self.downloads = DownloadList()
-        self._lay_out()
+        column(
+            row(Wide(self._filter), self._open),
+            Wide(self.list),
+            Wide(self._empty),
+            self.folders,
+            self.downloads,
+            label("From Hugging Face", "muted"),
+            row(Wide(self._wanted), self._get),
+            self._problem,
+            of=self,
+            margins=(24, 0, 24, 16),
+            spacing=8,
+        )
         self._filter.textChanged.connect(lambda _: self._refresh())
         self._open.clicked.connect(self.open_wanted)
         self.list.resume_wanted.connect(self.get_wanted)
@@ -115,25 +108,6 @@ class LibraryView(QWidget):
         self._get.clicked.connect(self._ask)
         self._allow_download("")
         self.show_entries(())
-
-    def _lay_out(self) -> None:
-        top, bottom = QHBoxLayout(), QHBoxLayout()
-        top.addWidget(self._filter, 1)
-        top.addWidget(self._open)
-        bottom.addWidget(self._wanted, 1)
-        bottom.addWidget(self._get)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(24, 0, 24, 16)
-        column.setSpacing(8)
-        column.addLayout(top)
-        column.addWidget(self.list, 1)
-        column.addWidget(self._empty, 1)
-        column.addWidget(self.folders)
-        column.addWidget(self.downloads)
-        column.addWidget(label("From Hugging Face", "muted"))
-        column.addLayout(bottom)
-        column.addWidget(self._problem)
-        self._problem.hide()
 
     def show_entries(self, entries: Sequence[FoundModel]) -> None:
         """Show these models; the filter stays."""

@@ -2,10 +2,11 @@
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout
+from PySide6.QtWidgets import QFrame, QProgressBar, QPushButton
 
 from app.values.models import ModelCard
 from app.window.controls.labels import label, paragraph, say, tabular
+from app.window.controls.layouts import Wide, column, row
 from app.window.models.downloads import bytes_of
 from app.window.models.model_facts import ModelFacts
 
@@ -34,17 +35,9 @@ class ModelCardView(QFrame):
         self._load = QPushButton("Load")
         self._load.setProperty("role", "primary")
         self._cancel = QPushButton("Cancel")
-        row = QHBoxLayout()
-        row.setSpacing(8)
-        row.addWidget(self._bytes, 1)
-        row.addWidget(self._cancel)
-        row.addWidget(self._load)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(16, 16, 16, 16)
-        column.setSpacing(8)
-        for widget in (self.facts, self._problem, self._progress):
-            column.addWidget(widget)
-        column.addLayout(row)
+        foot = row(Wide(self._bytes), self._cancel, self._load, spacing=8)
+        lines = (self.facts, self._problem, self._progress)
+        column(*lines, foot, of=self, margins=(16, 16, 16, 16), spacing=8)
         self._load.clicked.connect(self.load_wanted)
         self._cancel.clicked.connect(self._give_up)
         self._is_loading = False

@@ -1,12 +1,13 @@
 """A model in a few lines: what it is, whether it drafts, whether it fits."""
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QPushButton, QWidget
 
 from app.values.models import MemorySum, ModelCard
 from app.window.controls.chart import Part, ShareBar
 from app.window.controls.icons import Sign
 from app.window.controls.labels import ShortLabel, label, paragraph, say, set_role, tabular
+from app.window.controls.layouts import Wide, column, row
 from mlx_engine.values.model_description import TensorGroup
 from mlx_engine.values.words import size_words
 
@@ -40,21 +41,12 @@ class ModelFacts(QWidget):
         self._toggle.setCheckable(True)
         self._toggle.toggled.connect(self._show_storage)
         self._storage = QWidget()
-        heads = QHBoxLayout()
-        heads.setSpacing(6)
-        heads.addWidget(self._heads_sign, 0, Qt.AlignmentFlag.AlignTop)
-        heads.addWidget(self._heads, 1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(6)
-        column.addWidget(self._name)
-        column.addWidget(self._what)
-        column.addLayout(heads)
-        column.addWidget(self._bar)
-        column.addWidget(self._memory)
-        column.addWidget(self._notes)
-        column.addWidget(self._toggle, 0, Qt.AlignmentFlag.AlignLeft)
-        column.addWidget(self._storage)
+        heads = row(self._heads_sign, Wide(self._heads), spacing=6)
+        heads.setAlignment(self._heads_sign, Qt.AlignmentFlag.AlignTop)
+        memory = (self._bar, self._memory, self._notes, self._toggle)
+        self._lines = column(self._name, self._what, heads, *memory, of=self, spacing=6)
+        self._lines.setAlignment(self._toggle, Qt.AlignmentFlag.AlignLeft)
+        self._lines.addWidget(self._storage)
         self.show_facts(None)
 
     def show_facts(self, facts: ModelCard | None) -> None:
@@ -87,14 +79,12 @@ class ModelFacts(QWidget):
     def _show_storage(self, is_shown: bool) -> None:
         """Build the table when it is first wanted, and forget it after."""
         self._toggle.setText("Hide storage" if is_shown else "Show storage")
-        layout = self.layout()
-        assert isinstance(layout, QVBoxLayout)
-        layout.removeWidget(self._storage)
+        self._lines.removeWidget(self._storage)
         self._storage.deleteLater()
         groups = self._facts.groups if self._facts is not None and is_shown else ()
         self._storage = storage_table(groups)
-        self._storage.setVisible(bool(groups))
-        layout.addWidget(self._storage)
+        self._storage.setHidden(not groups)
+        self._lines.addWidget(self._storage)
 
 
 def what_in_words(facts: ModelCard) -> str:
@@ -114,16 +104,16 @@ def storage_table(groups: tuple[TensorGroup, ...]) -> QWidget:
     grid.setHorizontalSpacing(12)
     grid.setVerticalSpacing(2)
     grid.setColumnStretch(1, 1)
-    for row, group in enumerate(groups):
+    for line, group in enumerate(groups):
         size = label(size_words(group.nbytes), "note")
         size.setAlignment(Qt.AlignmentFlag.AlignRight)
         tabular(size)
         name = label(group.name, "note")
         name.setToolTip(f"{group.tensors} tensors, {group.parameters:,} parameters")
-        grid.addWidget(name, row, 0, Qt.AlignmentFlag.AlignTop)
+        grid.addWidget(name, line, 0, Qt.AlignmentFlag.AlignTop)
         storage = ShortLabel()
         storage.setProperty("role", "muted")
         storage.show_text(group.words)
-        grid.addWidget(storage, row, 1)
-        grid.addWidget(size, row, 2, Qt.AlignmentFlag.AlignTop)
+        grid.addWidget(storage, line, 1)
+        grid.addWidget(size, line, 2, Qt.AlignmentFlag.AlignTop)
     return table

@@ -3,20 +3,13 @@
 from collections.abc import Callable, Iterable
 
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal
-from PySide6.QtWidgets import (
-    QFrame,
-    QHBoxLayout,
-    QLabel,
-    QLineEdit,
-    QPushButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QFrame, QLineEdit, QPushButton, QWidget
 
 from app.values.chats import ChatGroup, ListedChat
 from app.window.controls.fields import SearchField
 from app.window.controls.icons import icon
-from app.window.controls.labels import ShortLabel
+from app.window.controls.labels import ShortLabel, label
+from app.window.controls.layouts import Wide, column, row
 from app.window.look import ICON, look
 from app.window.motion import fade_in
 from app.window.sidebar.chat_list import ChatList
@@ -37,11 +30,7 @@ class UndoBar(QFrame):
         self._button.setCursor(Qt.CursorShape.PointingHandCursor)
         self._button.setProperty("role", "link")
         self._button.clicked.connect(self.undo)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(12, 6, 6, 6)
-        row.setSpacing(8)
-        row.addWidget(self._words, 1)
-        row.addWidget(self._button)
+        row(Wide(self._words), self._button, of=self, margins=(12, 6, 6, 6), spacing=8)
         self._timer = QTimer(self, singleShot=True, interval=SHOWN_MS)
         self._timer.timeout.connect(self.forget)
         self.hide()
@@ -94,54 +83,28 @@ class Sidebar(QFrame):
         self.list = ChatList()
         self._search = SearchField("Search", "Search in chats")
         self._search.addAction(icon("search", "muted"), QLineEdit.ActionPosition.LeadingPosition)
-        self._new = _row_button("New chat", "new_chat")
-        self._library = _row_button("Models", "library")
+        new, library = _row_button("New chat", "new_chat"), _row_button("Models", "library")
         self._bin = _row_button("Bin", "delete")
         self._bin.setCheckable(True)
-        self._empty = QLabel()
-        self._empty.setProperty("role", "muted")
+        self._empty = label("", "muted")
         self._empty.setWordWrap(True)
         self._empty.setAlignment(Qt.AlignmentFlag.AlignTop)
         self._empty.setContentsMargins(18, 12, 18, 0)
         self._undo = UndoBar()
         self._pause = QTimer(self, singleShot=True, interval=SEARCH_PAUSE_MS)
-        self._lay_out()
-        self._connect()
+        top = column(self._search, new, margins=(8, 8, 8, 0), spacing=4)
+        foot = row(Wide(library), self._bin, margins=(8, 4, 8, 8), spacing=4)
+        column(top, self._empty, Wide(self.list), self._undo, foot, of=self, spacing=0)
+        self._search.textChanged.connect(lambda _: self._pause.start())
+        self._pause.timeout.connect(lambda: self.search_changed.emit(self._search.text()))
+        self._search.left.connect(self._leave_search)
+        new.clicked.connect(self.new_wanted)
+        library.clicked.connect(self.library_wanted)
+        self._bin.toggled.connect(self.bin_wanted)
         self._fit()
 
     def _fit(self) -> None:
         self.setFixedWidth(WIDTH * look().icon_size // ICON)
-
-    def _lay_out(self) -> None:
-        top = QVBoxLayout()
-        top.setContentsMargins(8, 8, 8, 0)
-        top.setSpacing(4)
-        top.addWidget(self._search)
-        top.addWidget(self._new)
-        foot = QHBoxLayout()
-        foot.setContentsMargins(8, 4, 8, 8)
-        foot.setSpacing(4)
-        foot.addWidget(self._library, 1)
-        foot.addWidget(self._bin)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addLayout(top)
-        column.addWidget(self._empty)
-        column.addWidget(self.list, 1)
-        column.addWidget(self._undo)
-        column.addLayout(foot)
-
-    def _connect(self) -> None:
-        self._search.textChanged.connect(self._restart)
-        self._pause.timeout.connect(lambda: self.search_changed.emit(self._search.text()))
-        self._search.left.connect(self._leave_search)
-        self._new.clicked.connect(self.new_wanted)
-        self._library.clicked.connect(self.library_wanted)
-        self._bin.toggled.connect(self.bin_wanted)
-
-    def _restart(self) -> None:
-        self._pause.start()
 
     def show_groups(self, groups: Iterable[ChatGroup], *, is_bin: bool = False) -> None:
         """List these chats; say so when there are none."""

@@ -5,7 +5,7 @@ from PySide6.QtWidgets import QApplication, QLabel, QProxyStyle, QStyle
 from pytestqt.qtbot import QtBot
 
 from app.window.motion import FADE_MS, MOVES, fade_in
-from app.window.widgets import make_widgets
+from app.window.widgets import Widgets
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 
@@ -51,7 +51,7 @@ def test_panels_fade_in_only_if_wanted(qapp: QApplication, qtbot: QtBot, moves: 
     before = qapp.style().name()
     qapp.setStyle(Durations(200))
     try:
-        widgets = make_widgets()
+        widgets = Widgets()
         qtbot.addWidget(widgets.window)
         widgets.window.resize(1180, 780)
         widgets.window.show()

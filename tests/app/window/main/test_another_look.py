@@ -17,7 +17,7 @@ from app.window.drafting.status_strip import StripFigures
 from app.window.layers import DropPlan
 from app.window.look import Scheme
 from app.window.transcript.shown_message import ShownMessage
-from app.window.widgets import Widgets, make_widgets
+from app.window.widgets import Widgets
 from mlx_engine.values.stats import RoundStats
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
@@ -35,7 +35,7 @@ FACTS = ModelCard(
 
 def filled(qtbot: QtBot) -> Widgets:
     """A window with something in every part of it."""
-    made = make_widgets()
+    made = Widgets()
     qtbot.addWidget(made.window)
     made.window.resize(1300, 900)
     made.window.set_motion(False)

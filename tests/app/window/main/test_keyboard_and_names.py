@@ -22,7 +22,7 @@ from app.window.controls.chart import Chart
 from app.window.drafting.status_strip import StatusStrip
 from app.window.main_window import Page, Panel
 from app.window.session_panel.session_panel import SessionPanel
-from app.window.widgets import Widgets, make_widgets
+from app.window.widgets import Widgets
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 CONTROLS = (QAbstractButton, QLineEdit, QPlainTextEdit, QComboBox, QAbstractItemView, StatusStrip)
@@ -32,7 +32,7 @@ MOST_STEPS = 300
 
 @pytest.fixture
 def widgets(qtbot: QtBot) -> Widgets:
-    made = make_widgets()
+    made = Widgets()
     qtbot.addWidget(made.window)
     made.session.show_model(None, abilities(DESCRIPTION))
     for group in made.window.findChildren(QToolButton):

@@ -4,17 +4,24 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from PySide6.QtCore import QMimeData, QObject, QPoint, Qt, QUrl
+from PySide6.QtCore import QEvent, QMimeData, QObject, QPoint, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDropEvent, QGuiApplication
-from PySide6.QtWidgets import QAbstractButton, QLabel, QLineEdit, QMenuBar
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QApplication,
+    QLabel,
+    QLineEdit,
+    QMenuBar,
+    QWidget,
+)
 from pytestqt.qtbot import QtBot
 
-from app.window.actions import COMMANDS, Actions, Name
+from app.window.actions import COMMANDS, Actions
 from app.window.chat_page import NoticeBar
 from app.window.layers import CrashBox
 from app.window.look import Scheme
-from app.window.main_window import MainWindow, Parts, dragged_texts
-from app.window.widgets import make_widgets
+from app.window.main_window import MainWindow, dragged_texts
+from app.window.widgets import Widgets
 
 Wear = Callable[[Scheme, float], None]
 
@@ -26,12 +33,10 @@ def window(qtbot: QtBot) -> MainWindow:
     sidebar = QLabel("sidebar")
     sidebar.setFixedWidth(232)
     made = MainWindow(
-        Parts(
-            sidebar,
-            {"chat": QLabel("chat"), "library": QLabel("library")},
-            {"session": QLabel("session"), "drafting": QLabel("drafting")},
-            QLabel("strip"),
-        )
+        sidebar,
+        {"chat": QLabel("chat"), "library": QLabel("library")},
+        {"session": QLabel("session"), "drafting": QLabel("drafting")},
+        QLabel("strip"),
     )
     qtbot.addWidget(made)
     made.show()
@@ -173,7 +178,7 @@ BROUGHT_ALONG = {
 
 
 @pytest.mark.parametrize(("name", "keys"), BROUGHT_ALONG.items())
-def test_shortcuts_users_bring_along(name: Name, keys: str) -> None:
+def test_shortcuts_users_bring_along(name: str, keys: str) -> None:
     owner = QObject()
     actions = Actions(owner)
     assert keys in [key.toString() for key in actions[name].shortcuts()]
@@ -182,7 +187,7 @@ def test_shortcuts_users_bring_along(name: Name, keys: str) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_whole_window_is_made_and_painted(qtbot: QtBot, wear: Wear, scheme: Scheme) -> None:
     wear(scheme, 1.0)
-    widgets = make_widgets()
+    widgets = Widgets()
     qtbot.addWidget(widgets.window)
     widgets.window.show()
     assert not widgets.window.grab().isNull()
@@ -191,7 +196,7 @@ def test_the_whole_window_is_made_and_painted(qtbot: QtBot, wear: Wear, scheme: 
 
 
 def test_everything_that_can_be_pressed_has_a_name(qtbot: QtBot) -> None:
-    widgets = make_widgets()
+    widgets = Widgets()
     qtbot.addWidget(widgets.window)
     nameless = [
         button
@@ -202,6 +207,27 @@ def test_everything_that_can_be_pressed_has_a_name(qtbot: QtBot) -> None:
         and not isinstance(button.parent(), QLineEdit)  # a field's own, named by the field
     ]
     assert [f"{b.parent()} {b}" for b in nameless] == []
+
+
+class ShownWindows(QObject):
+    """Notes each window of its own that appears."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[QObject] = []
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:  # noqa: N802
+        if event.type() == QEvent.Type.Show and isinstance(watched, QWidget) and watched.isWindow():
+            self.seen.append(watched)
+        return False
+
+
+def test_nothing_flashes_up_while_the_window_is_made(qapp: QApplication, qtbot: QtBot) -> None:
+    shown = ShownWindows()
+    qapp.installEventFilter(shown)
+    qtbot.addWidget(Widgets().window)
+    qapp.removeEventFilter(shown)
+    assert shown.seen == []
 
 
 def test_a_notice_is_read_and_dismissed(qtbot: QtBot) -> None:

@@ -48,7 +48,9 @@ def words(widget):
 
 def press(widget, text):
     next(
-        b for b in widget.findChildren(QPushButton) if b.text() == text and not b.isHidden()
+        b
+        for b in widget.findChildren(QPushButton)
+        if text in (b.text(), b.accessibleName()) and not b.isHidden()
     ).click()
 
 
@@ -229,7 +231,7 @@ def test_the_first_page(qtbot, add, theme):
     page.show_advice("This Mac has 64 GB.")
     assert "This Mac has 64 GB." in words(page)
     with qtbot.waitSignal(page.asked) as got:
-        press(page, "What is a && b?")
+        press(page, "What is a & b?")
     assert got.args == ["What is a & b?"]
     with qtbot.waitSignal(page.chosen) as got:
         press(page, "Qwen · 18 GB")
@@ -245,6 +247,21 @@ def test_the_first_page(qtbot, add, theme):
         press(page, "Open…")
     page.show_recent(())
     assert "Recent models" not in words(page)
+
+
+def test_the_first_page_has_room_in_a_small_window(qtbot, add, theme):
+    page = add(FirstRunView())
+    name = "org/Model-" + "long" * 60
+    page.show_questions(["Why?", "How?", "When?"])
+    page.show_recent([FoundModel(name, Path("/m"), "Recent", n * GB) for n in range(1, 5)])
+    page.resize(400, 320)
+    page.show()
+    pressed = [b for b in page.findChildren(QPushButton) if not b.isHidden()]
+    assert len(pressed) == 9
+    qtbot.waitUntil(lambda: all(b.height() >= b.sizeHint().height() for b in pressed))
+    last = next(b for b in pressed if b.accessibleName() == f"{name} · 4 GB")
+    assert last.text().endswith("g · 4 GB")
+    assert last.fontMetrics().horizontalAdvance(last.text()) < last.width() < 400
 
 
 def test_the_overlay_covers_its_window_and_says_the_plan(qtbot, add, theme):
