@@ -1,0 +1,173 @@
+"""One model of each kind of layer as on Metal: 16-bit numbers, kernels by the emulator.
+
+Types, bytes of caches, and text with drafting against text without, for a folder of 4 bits and for
+a GGUF, whose norms and routers are float32 and some of whose matrices stay in its own blocks.
+"""
+
+import itertools
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from dialled_draft import DialledDraft
+from metal_emulator import EmulatorLauncher
+from plain_run import CyclingDepth, run
+
+from metal_kernels.choice import Kernels, chip_of
+from mlx_engine.cache.attention import AttentionCache
+from mlx_engine.cache.recurrent import RecurrentCache
+from mlx_engine.cache.window import WindowCache
+from mlx_engine.drafting.contract import NoDraft
+from mlx_engine.drafting.mtp import MtpDraft
+from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.decoder import Decoder, build_decoder
+from mlx_engine.models.norm_shift import is_shifted
+from mlx_engine.models.registry import FAMILIES
+from mlx_engine.models.specs import ModelSpec, Shapes
+from mlx_engine.models.weights import WeightTable
+from mlx_engine.values.options import DraftOptions, SamplingOptions
+
+VOCABULARY, HIDDEN, TOKENS = 96, 256, 9
+CHUNK = 16  # stock MLX reads the prompt, kernels all else
+PROMPT = [5, 1, 30, 17, 2, 9, 9, 21, 4, 60, 61, 3]
+_COMMON = {
+    "hidden_size": HIDDEN,
+    "intermediate_size": 256,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 64,
+    "vocab_size": VOCABULARY,
+    "max_position_embeddings": 256,
+    "tie_word_embeddings": False,
+}
+_EXPERTS = {"moe_intermediate_size": 64, "num_experts_per_tok": 2, "norm_topk_prob": True}
+_DELTA = {
+    "full_attention_interval": 2,
+    "linear_key_head_dim": 32,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_value_head_dim": 32,
+    "mtp_num_hidden_layers": 1,
+}
+CONFIGS = {
+    "attention": {"model_type": "llama"},
+    "sliding window": {"model_type": "gemma3_text", "sliding_window": 8},
+    "window and sinks": {
+        "model_type": "gpt_oss",
+        "layer_types": ["sliding_attention", "full_attention"],
+        "sliding_window": 8,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+    },
+    "latent attention": {
+        "model_type": "deepseek_v3",
+        "q_lora_rank": 64,
+        "kv_lora_rank": 64,
+        "qk_nope_head_dim": 32,
+        "qk_rope_head_dim": 32,
+        "v_head_dim": 64,
+        "first_k_dense_replace": 1,
+        "n_routed_experts": 8,
+        "n_group": 2,
+        "topk_group": 1,
+        "scoring_func": "sigmoid",
+        "n_shared_experts": 1,
+        "num_nextn_predict_layers": 1,
+        **_EXPERTS,
+    },
+    "delta net": {"model_type": "qwen3_5", **_DELTA},
+    "experts": {
+        "model_type": "qwen3_5_moe",
+        "num_experts": 8,
+        "shared_expert_intermediate_size": 64,
+        **_EXPERTS,
+        **_DELTA,
+    },
+}
+
+
+def stored(shapes: Shapes, form: str, *, shifted: bool, seed: int) -> dict[str, mx.array]:
+    """Random values as files of this form have them."""
+    draw, half = np.random.default_rng(seed), mx.bfloat16 if form == "folder" else mx.float16
+    made: dict[str, mx.array] = {}
+    for name, shape in shapes.items():
+        values = mx.array(draw.standard_normal(shape).astype(np.float32) / np.sqrt(shape[-1]))
+        small = len(shape) == 1 or "conv1d" in name or name.endswith(("gate.weight", "bias"))
+        if name.endswith("norm.weight"):
+            values = 1 + 0.1 * values
+        if small:
+            is_wide = form == "gguf" or name.endswith("A_log") or (shifted and is_shifted(name))
+            made[name] = values if is_wide else values.astype(half)
+        elif (
+            form == "gguf"
+            and len(shape) == 2
+            and name.endswith(("v_proj.weight", "lm_head.weight"))
+        ):
+            made[name] = q6_k_blocks(draw, shape)
+        else:
+            group = 32 if form == "gguf" or shape[-1] % 64 else 64
+            parts = mx.quantize(values.astype(half), group_size=group, bits=4)
+            base = name.removesuffix(".weight")
+            made |= dict(zip((name, f"{base}.scales", f"{base}.biases"), parts, strict=True))
+    return made
+
+
+def q6_k_blocks(draw: np.random.Generator, shape: tuple[int, ...]) -> mx.array:
+    """Codes, scales and a small half for each 256 values of a row."""
+    blocks = draw.integers(0, 256, (shape[0], shape[1] // 256, 210), dtype=np.uint8)
+    blocks[..., 208:] = np.array([5e-5], np.float16).view(np.uint8)
+    return mx.array(blocks.reshape(shape[0], -1))
+
+
+def model_of(name: str, form: str) -> tuple[Decoder, ModelSpec]:
+    config = {**_COMMON, **CONFIGS[name]}
+    kind = str(config["model_type"])
+    family = FAMILIES[kind](kind)
+    spec = family.read(ConfigFields(config, "config.json"))
+    kernels = Kernels(EmulatorLauncher(check=False), chip=chip_of("applegpu_g16s", "Apple M4 Max"))
+    shifted = family.norms != "w"
+    present = ["layers.0.join.weight"]
+    tables = [
+        WeightTable(
+            stored(shapes, form, shifted=shifted, seed=seed), name, kernels=kernels, metal=True
+        )
+        for seed, shapes in enumerate((spec.tensors(present), spec.head_tensors(present)))
+    ]
+    return build_decoder(spec, tables[0], tables[1] if spec.heads else None), spec
+
+
+@pytest.mark.parametrize("form", ["folder", "gguf"])
+@pytest.mark.parametrize("name", CONFIGS)
+def test_types_cache_bytes_and_words(name: str, form: str) -> None:
+    model, spec = model_of(name, form)
+    half = mx.bfloat16 if form == "folder" else mx.float16
+    options = SamplingOptions(temperature=0.8)
+    plain = run(model, PROMPT, NoDraft(), 0, options=options, max_tokens=TOKENS, chunk=CHUNK)
+    assert len(set(plain.tokens)) > 3
+
+    caches = plain.sequence.caches
+    hidden = model.forward(mx.array([[1]]), caches)
+    assert hidden.dtype == half
+    layers = [cache for cache in caches.layers if isinstance(cache, AttentionCache)]
+    shown = [part for cache in layers for part in cache.shown()]
+    windows = [cache for cache in caches.layers if isinstance(cache, WindowCache)]
+    rows = [part for cache in windows for part in cache.shown()]
+    assert {part.dtype for part in (*shown, *rows)} <= {half}
+    assert sum(part.nbytes for part in shown) == 2 * spec.cache.values * caches.length
+    states = [cache for cache in caches.layers if isinstance(cache, RecurrentCache)]
+    assert {cache.snapshot().state.dtype for cache in states} <= {mx.float32}
+    assert len(layers) + len(windows) + len(states) == len(caches.layers)
+
+    truth = [*PROMPT, *plain.tokens]
+    known = DialledDraft(truth, itertools.cycle([2, 0, 3, 1]), VOCABULARY)
+    drafted = run(
+        model, PROMPT, known, CyclingDepth([3, 2]), options=options, max_tokens=TOKENS, chunk=CHUNK
+    )
+    assert drafted.tokens == plain.tokens
+    assert 0 < drafted.stats.accepted < drafted.stats.drafted
+    if model.mtp_depth:
+        heads = MtpDraft((model, *model.later_heads), DraftOptions(depth=2))
+        drafted = run(model, PROMPT, heads, 2, options=options, max_tokens=4, chunk=CHUNK)
+        assert drafted.tokens == plain.tokens[:4]
+        assert drafted.stats.drafted > 0
