@@ -10,12 +10,14 @@ file holds is decided once for the trunk and once for the heads. Two things bear
   hardly any lie below. Means say less: the gains before a head's join are near 0.3 in real heads,
   and their w all negative (omlx #3750, MTPLX #511).
 
-Where the two disagree the values win, with a Reason; where neither speaks the file is refused.
+Where both speak, how the file is stored wins, unless the values lie on both sides of an s of their
+own: gains that all lie above one, or all below, look like those of another s. Then the values win,
+with a Reason. Where neither speaks the file is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mlx_engine.values.errors import BadModelFile, Reason
@@ -39,8 +41,10 @@ def norm_shift(raw: Mapping[str, mx.array], presumed: int | None, part: str, ori
 
     presumed: what the rest of the files suggests. BadModelFile where there is no telling.
     """
-    by_values = _shift_by_values(raw, origin)
-    shift = presumed if by_values is None else by_values
+    shares = _shares_below(raw, origin)
+    shift = _shift_by_values(shares)
+    if presumed is not None and (shift is None or shares[shift] > 1 - _PART):
+        shift = presumed
     if shift is None:
         raise BadModelFile(
             f"{origin}: the norm weights of the {part} leave open whether they are stored as w or "
@@ -70,21 +74,25 @@ def shifted(raw: Mapping[str, mx.array], shift: int) -> dict[str, mx.array]:
     }
 
 
-def _shift_by_values(raw: Mapping[str, mx.array], origin: str) -> int | None:
-    """The shift the values speak for, None in doubt; BadModelFile for what is not a number."""
+def _shares_below(raw: Mapping[str, mx.array], origin: str) -> list[float]:
+    """Of values at or below 0, 1 and 2; BadModelFile for what is not a number."""
     import mlx.core as mx
 
     norms = [a.astype(mx.float32).reshape(-1) for name, a in raw.items() if is_shifted(name)]
     if not norms:
-        return None
+        return []
     values = mx.concatenate(norms)
     if not mx.isfinite(values).all().item():
         raise BadModelFile(
             f"{origin}: norm weights hold values that are not numbers. The file is damaged: get it "
             "again."
         )
-    for shift in range(len(_STORED_AS)):
-        share = float((values <= shift).mean())
+    return [float((values <= shift).mean()) for shift in range(len(_STORED_AS))]
+
+
+def _shift_by_values(shares: Sequence[float]) -> int | None:
+    """The shift the values speak for, None in doubt."""
+    for shift, share in enumerate(shares):
         if share >= _PART:
             return shift
         if share > _HARDLY_ANY:

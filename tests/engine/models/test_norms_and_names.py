@@ -111,6 +111,21 @@ def test_a_few_negative_gains_are_doubt_not_evidence() -> None:
         QWEN.canonical_head({"layers.0.norm.weight": gains}, "x", None)
 
 
+@pytest.mark.parametrize("layout", ["hf", "mlx"])
+@pytest.mark.parametrize(("least", "most"), [(0.2, 0.9), (1.05, 1.9)])
+def test_gains_on_one_side_of_one_do_not_overrule_the_layout(
+    layout: str, least: float, most: float
+) -> None:
+    """As values w from 0.05 to 0.9 are of Hugging Face's, and gains from 1.05 to 1.9 of MLX's."""
+    draw, trunk = np.random.default_rng(0), dict(VALUES.trunk)
+    for name, value in trunk.items():
+        if is_shifted_norm(name):
+            trunk[name] = draw.uniform(least - 1, most - 1, value.shape).astype(np.float32)
+    part = QWEN.canonical_trunk(stored(trunk, 0 if layout == "hf" else 1, layout), "x")
+    assert_as_used(part.arrays, trunk)
+    assert part.reasons == ()
+
+
 def test_one_is_added_in_float32() -> None:
     w = mx.array([0.001, -0.3, 0.0123, -0.001], mx.bfloat16)
     part = QWEN.canonical_head({"layers.0.norm.weight": w}, "x", 0)
