@@ -155,6 +155,7 @@ class Answer:
         self._chunk = chunk
         self._noise = noise
         self._stopped = stopped
+        self._was_stopped = False
         self._last = everything[-1]
         self._generated = 0
         self._finish: FinishReason | None = None
@@ -169,7 +170,7 @@ class Answer:
         with told_when_full():
             yield from self._read_prompt()
             while self._finish is None:
-                if self._stopped():
+                if self._must_stop():
                     self._finish = "stopped"
                     break
                 yield from self._round()
@@ -185,7 +186,7 @@ class Answer:
         )
 
     def _read_prompt(self) -> Iterator[PromptProgress]:
-        steps = prefill(self.sequence, self._opening, self._chunk, self._stopped)
+        steps = prefill(self.sequence, self._opening, self._chunk, self._must_stop)
         while True:
             started = perf_counter()
             progress = next(steps, None)
@@ -194,6 +195,11 @@ class Answer:
                 return
             self.tally.reused_tokens = progress.reused
             yield progress
+
+    def _must_stop(self) -> bool:
+        """Whether it was stopped, once and for all."""
+        self._was_stopped = self._was_stopped or self._stopped()
+        return self._was_stopped
 
     def _round(self) -> Iterator[TextPiece | RoundFinished]:
         started = perf_counter()

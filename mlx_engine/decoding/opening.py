@@ -128,15 +128,20 @@ def prefill(
 ) -> Iterator[PromptProgress]:
     """Read all tokens of the opening but the last; ends early, between chunks, when `stopped`.
 
-    What an earlier turn has read is reused. After the stable tokens the sequence makes a checkpoint
-    to come back to; without effect where it is already past them.
+    What an earlier turn has read is reused; a draft source that runs a model, and is new here,
+    reads that first. After the stable tokens the sequence makes a checkpoint to come back to;
+    without effect where it is already past them.
     """
     prompt = opening.tokens
-    reused = sequence.reuse(prompt)
+    reused = min(sequence.reuse(prompt), sequence.followed)
     last = len(prompt) - 1
     yield PromptProgress(reused, len(prompt), reused)
     while not stopped():
         start = len(sequence.tokens)
+        if sequence.followed < start:
+            sequence.catch_up(chunk)
+            yield PromptProgress(sequence.followed, len(prompt), reused)
+            continue
         if start == opening.stable:
             sequence.mark()
         if start == last:

@@ -50,7 +50,10 @@ class TokenSequence:
         mx.clear_cache()
 
     def use(self, source: DraftSource) -> None:
-        """Another source, new, from here on; one that reads hidden states has to begin anew."""
+        """Another source, new, from here on; one that reads hidden states has to begin anew.
+
+        One that runs a model over the tokens has to `catch_up` before it drafts.
+        """
         if source.reads_hidden:
             self._begin(source)
             return
@@ -58,20 +61,30 @@ class TokenSequence:
         self.adapter = self._model
         self._start = self._start._replace(source=source.snapshot())
         self._checkpoints = [place._replace(source=None) for place in self._checkpoints]
-        self._tell(self.tokens)
+        if not source.runs_a_model:
+            self.catch_up()
+
+    @property
+    def followed(self) -> int:
+        """How many of the tokens the source knows: not all, while one that is new has to read."""
+        return self.source.length
+
+    def catch_up(self, most: int | None = None) -> None:
+        """Tell the source of tokens it has missed, at most so many."""
+        missed = self.tokens[self.followed :][:most]
+        if missed:
+            unused = mx.zeros((1, len(missed), 0))
+            self.source.observe(mx.array(missed, dtype=mx.int32), unused)
+            mx.eval(self.source.arrays())
 
     def commit(self, tokens: Sequence[int], hidden: mx.array) -> None:
         """Keep the first len(tokens) rows of the last pass; hidden [1, rows or more, H]."""
         count = len(tokens)
+        self.catch_up()
         self.caches.keep(count)
         self.source.observe(mx.array(list(tokens), dtype=mx.int32), hidden[:, :count])
         self.tokens.extend(tokens)
         clear_by_tokens(len(self.tokens) - count, len(self.tokens))
-
-    def _tell(self, tokens: Sequence[int]) -> None:
-        if tokens:
-            unused = mx.zeros((1, len(tokens), 0))
-            self.source.observe(mx.array(list(tokens), dtype=mx.int32), unused)
 
     def _here(self) -> Checkpoint:
         return Checkpoint(len(self.tokens), self.caches.snapshot(), self.source.snapshot())
@@ -99,7 +112,8 @@ class TokenSequence:
             self.source.restore(place.source)
         elif self._start.source is not None:
             self.source.restore(self._start.source)
-            self._tell(self.tokens)
+            if not self.source.runs_a_model:
+                self.catch_up()
         self._checkpoints = [kept for kept in self._checkpoints if kept.length <= place.length]
         return place.length
 

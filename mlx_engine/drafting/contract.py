@@ -110,6 +110,11 @@ class DraftSource(ABC):
         return False
 
     @property
+    def runs_a_model(self) -> bool:
+        """Whether it takes time to be told tokens."""
+        return bool(self._caches)
+
+    @property
     def nbytes(self) -> int:
         """Bytes the source holds for this conversation."""
         return sum(caches.nbytes for caches in self._caches)

@@ -235,6 +235,11 @@ class CombinedDraft(DraftSource):
         self._first: DraftedBy | None = None
 
     @property
+    def runs_a_model(self) -> bool:
+        """It does."""
+        return True
+
+    @property
     def nbytes(self) -> int:
         """Of both."""
         return self.lookup.nbytes + self.model.nbytes

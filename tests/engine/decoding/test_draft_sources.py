@@ -1,13 +1,15 @@
 """Every source keeps the words of a whole conversation; bad draft models are told in words."""
 
 from dataclasses import replace
+from itertools import count
 
 import pytest
-from session_runs import PICKS, listen, session_of, tiny_folder
+from session_runs import PICKS, goes_on_as_a_fresh_one, listen, session_of, tiny_folder
 from tiny_qwen3_5 import write_tiny_qwen3_5
 from tiny_tokenizer import make_tiny_tokenizer
 
 import mlx_engine
+from mlx_engine.drafting.contract import FLUSH_ROWS
 from mlx_engine.values.errors import BadOption, EngineError
 from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions
 
@@ -66,6 +68,44 @@ def test_every_source_keeps_the_words(engine, plain, name):
             assert {r.source for r in rounds if r.drafted} <= set(draft.source.split("+"))
             assert all(r.draft_passes >= r.drafted for r in rounds if r.source in ("mtp", "model"))
     assert drafted > 10
+
+
+@pytest.mark.parametrize("source", ["model", "prompt-lookup+model"])
+@pytest.mark.parametrize("stop_after", [None, 0, 1, 4])
+def test_a_draft_model_that_comes_late_reads_in_chunks(engine, monkeypatch, source, stop_after):
+    """With progress, stopped within a chunk, and going on where it was stopped."""
+    small, chunk = engine.parts.drafting.small.open(), engine.parts.chunk
+    rows, forward = [], small.forward
+
+    def counted(tokens, caches):
+        rows.append(tokens.shape[1])
+        return forward(tokens, caches)
+
+    session = session_of(engine, depth=0)
+    listen(session, session.send("The lazy dog sleeps. " * 20))
+    known = len(session._sequence.tokens)
+    monkeypatch.setattr(small, "forward", counted)
+    session.draft = DraftOptions(source=source, depth=3)
+    if stop_after is not None:
+        seen = count()
+
+        def stop_in_time(event):
+            if next(seen) == stop_after:
+                session.stop()
+
+        said = listen(session, session.send("hi"), stop_in_time)
+        assert (said.reason, said.rounds) == ("stopped", ())
+        assert len(said.progress) == stop_after + 1
+        assert sum(rows) <= stop_after * chunk < known
+        session.load_messages(session.messages[:-1])
+    said = listen(session, session.send("hi"))
+    assert max(rows) <= chunk + FLUSH_ROWS
+    steps = [progress.done for progress in said.progress]
+    assert steps == sorted(steps)
+    assert steps[0] == (stop_after or 0) * chunk == said.finished.stats.reused_tokens
+    assert len(steps) > known // chunk - (stop_after or 0)
+    assert any(r.drafted for r in said.rounds)
+    goes_on_as_a_fresh_one(engine, session)
 
 
 def test_the_model_itself_is_the_best_draft_model(folder):
