@@ -7,9 +7,9 @@ from functools import cache
 from typing import Any, Literal, NamedTuple
 
 from PySide6.QtCore import QTimer
-from PySide6.QtGui import QColor, QSyntaxHighlighter, QTextCharFormat, QTextDocument
+from PySide6.QtGui import QSyntaxHighlighter, QTextDocument
 
-from app.window.look import Theme, look
+from app.window.look import look
 from app.window.transcript.drafted_spans import Tint, in_utf16
 
 Colour = Literal["keyword", "string", "number", "comment", "name"]
@@ -137,13 +137,11 @@ class CodeColours(QSyntaxHighlighter):
 
     def highlightBlock(self, text: str) -> None:  # noqa: N802
         """Colour one line."""
-        formats = _formats(look().theme)
-        for start, length, colour in self._words(text):
-            if text.isascii():
-                self.setFormat(start, length, formats[colour])
-            else:
-                ((first, last, *_),) = in_utf16(text, [Tint(start, start + length, 0)])
-                self.setFormat(first, last - first, formats[colour])
+        words, now = self._words(text), look()
+        colours = {name: now.colour(f"code_{name}") for name in {word.colour for word in words}}
+        ranges = in_utf16(text, [Tint(word.start, word.start + word.length, 0) for word in words])
+        for word, (start, end, *_) in zip(words, ranges, strict=True):
+            self.setFormat(start, end - start, colours[word.colour])
 
     def _words(self, text: str) -> list[Word]:
         number = self.currentBlock().blockNumber()
@@ -157,19 +155,3 @@ class CodeColours(QSyntaxHighlighter):
         is_open = bool(probe) and probe[0].start == 0 and probe[0].colour in ("string", "comment")
         self.setCurrentBlockState((opened if opener else number) if is_open else -1)
         return words
-
-
-@cache
-def _formats(theme: Theme) -> dict[Colour, QTextCharFormat]:
-    colours: dict[Colour, str] = {
-        "keyword": theme.code_keyword,
-        "string": theme.code_string,
-        "number": theme.code_number,
-        "comment": theme.code_comment,
-        "name": theme.code_name,
-    }
-    result: dict[Colour, QTextCharFormat] = {}
-    for name, colour in colours.items():
-        result[name] = QTextCharFormat()
-        result[name].setForeground(QColor(colour))
-    return result
