@@ -130,14 +130,12 @@ class Composer(QFrame):
 
     def _refresh(self) -> None:
         if self._is_answering:
-            if self._send.icon_name() != "stop":
-                self._send.show_icon("stop", "Stop (Esc)")
-            self._send.setEnabled(True)
-            return
-        if self._send.icon_name() != "send":
+            self._send.show_icon("stop", "Stop (Esc)")
+        else:
             self._send.show_icon("send", "Send")
-        self._send.setToolTip(self._why_not or "Send (Return)")
-        self._send.setEnabled(self._has_message() and not self._why_not)
+            self._send.setToolTip(self._why_not or "Send (Return)")
+        can_send = self._has_message() and not self._why_not
+        self._send.setEnabled(self._is_answering or can_send)
 
     def _frame(self, is_focused: bool) -> None:
         self.setProperty("focused", is_focused)

@@ -137,19 +137,17 @@ class ProseSegment(QTextBrowser):
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
         """Marks and tints first, the text on top of them."""
+        painter = QPainter(self.viewport())
         if "<code" in self._html or "<blockquote" in self._html:
             if self._marks is None:
                 family = self._look.code_font().family()
                 self._marks = PageMarks(self._blocks(), family, "<blockquote" in self._html)
-            painter = QPainter(self.viewport())
             self._marks.paint(painter)
-            painter.end()
         if self._reader.shows_drafted and self._spans:
             if self._boxes is None:
                 self._boxes = self._tint_rects.boxes(self._blocks(), self.tinted())
-            painter = QPainter(self.viewport())
             paint_tints(painter, self._boxes, QRectF(event.rect()))
-            painter.end()
+        painter.end()
         super().paintEvent(event)
 
     def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802

@@ -131,9 +131,7 @@ class TranscriptView(QWidget):
         super().__init__()
         self.reader = Reader(self)
         self._found: Match | None = None
-        self._arrive = QTimer(self)
-        self._arrive.setSingleShot(True)
-        self._arrive.setInterval(0)
+        self._arrive = QTimer(self, singleShot=True, interval=0)
         self._arrive.timeout.connect(self._scroll_to_match)
         self.column = MessageColumn(self.reader)
         self.column.setAccessibleName("Transcript")
