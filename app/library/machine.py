@@ -14,19 +14,20 @@ _SMALL = 36 * 2**30
 @dataclass(frozen=True, slots=True)
 class Machine:
     """chip: empty where its name is not known. usable_bytes: what a model and its caches may use;
-    macOS keeps the rest from the GPU.
+    macOS keeps the rest from the GPU. has_metal: models compute on it, most of them in 16 bits.
     """
 
     chip: str
     memory_bytes: int
     usable_bytes: int
+    has_metal: bool = True
 
 
 def this_machine() -> Machine:
     """Asks the system; takes a few milliseconds."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if sys.platform != "darwin":
-        return Machine("", memory, usable_bytes(memory))
+        return Machine("", memory, usable_bytes(memory), has_metal=False)
     chip, limit = (_sysctl(name) for name in _ASKED)
     return Machine(chip, memory, usable_bytes(memory, limit))
 

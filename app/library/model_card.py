@@ -95,6 +95,7 @@ def read_card(
     MTP heads to take from elsewhere.
     """
     try:
-        return make_card(mlx_engine.inspect(path, heads=heads), machine)
+        model = mlx_engine.inspect(path, heads=heads).on(metal=machine.has_metal)
+        return make_card(model, machine)
     except EngineError as error:
         return str(error)

@@ -22,15 +22,6 @@ def cast_floats(arrays: Mapping[str, mx.array], *, metal: bool) -> dict[str, mx.
     return {name: _cast(array, metal=metal) for name, array in arrays.items()}
 
 
-def element_bytes(config: Mapping[str, object], *, metal: bool) -> int:
-    """Bytes of one cached key or value: of the type activations have."""
-    text = config.get("text_config", config)
-    inner = text if isinstance(text, Mapping) else config
-    named = (table.get(key) for table in (inner, config) for key in ("dtype", "torch_dtype"))
-    stored = next((name for name in named if isinstance(name, str)), "bfloat16")
-    return 2 if metal and stored in ("bfloat16", "float16") else 4
-
-
 def evaluate_arrays(
     arrays: Iterable[mx.array], origin: str, on_progress: Progress | None, stop: Stop | None
 ) -> None:

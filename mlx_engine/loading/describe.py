@@ -36,6 +36,7 @@ _ORDER = (
     "other",
     "MTP head",
 )
+_HALVES = ("F16", "BF16")
 _STATE_BYTES = 4  # recurrent states are float32 everywhere
 _WORDS_PER_SCALE = {2: 16, 4: 32, 8: 32}
 """uint32 words for each uint8 scale -> weights for each: nvfp4, mxfp4, mxfp8."""
@@ -55,14 +56,12 @@ class _Weight(NamedTuple):
 
 
 def describe(
-    headers: ModelHeaders, options: LoadOptions, element_bytes: int = 2
+    headers: ModelHeaders, options: LoadOptions, *, metal: bool = True
 ) -> ModelDescription:
-    """The model as its files tell; element_bytes: size of a cached key's or value's element.
-
-    Floats of a GGUF are counted as Metal gets them, or with four bytes where an element has four.
-    """
+    """The model as its files tell; without Metal weights and caches of 16 bits take 32."""
     figures = headers.family.figures(headers.config, str(headers.files.config))
-    weights = _weights_by_group(headers, element_bytes)
+    weights = _weights_by_group(headers, wide=not metal)
+    element = element_bytes(headers.config, metal=metal)
     used = [
         weight
         for name, members in weights.items()
@@ -89,8 +88,8 @@ def describe(
             *(_group(name, weights[name]) for name in _ORDER if weights.get(name)),
             *_skipped_groups(headers.parts.skipped),
         ),
-        cache_bytes_per_token=caches.values * element_bytes,
-        state_bytes=caches.state_elements * _STATE_BYTES + caches.window_elements * element_bytes,
+        cache_bytes_per_token=caches.values * element,
+        state_bytes=caches.state_elements * _STATE_BYTES + caches.window_elements * element,
         sampling=recommended.sampling,
         numerics=options.numerics,
         active_parameters=_active(weights, figures),
@@ -115,20 +114,20 @@ def _count_heads(tensors: Iterable[str]) -> int:
     return len({name.split(".")[1] for name in tensors if name.startswith("layers.")})
 
 
-def _weights_by_group(headers: ModelHeaders, element_bytes: int) -> dict[str, list[_Weight]]:
+def _weights_by_group(headers: ModelHeaders, *, wide: bool) -> dict[str, list[_Weight]]:
     """Weights of the trunk by role; usable heads, else those in the shards."""
     origin = str(headers.files.config)
-    trunk = _as_loaded(headers.parts.trunk, element_bytes)
+    trunk = headers.parts.trunk
     wanted = headers.family.trunk_shapes(headers.config, trunk, origin)
     trunk_shapes = _packed_shapes(trunk, headers.config) | dict(wanted)
     groups: dict[str, list[_Weight]] = {}
     for name, tensor in trunk.items():
         if _is_main(name, trunk):
-            weight = _weight(name, tensor, trunk, trunk_shapes)
+            weight = _weight(name, tensor, trunk, trunk_shapes, wide=wide)
             groups.setdefault(headers.family.group(name), []).append(weight)
     head = headers.heads.tensors or headers.parts.head
     head_shapes = headers.family.head_shapes(headers.config, head, origin)
-    groups["MTP head"] = _weights(_as_loaded(head, element_bytes), head_shapes)
+    groups["MTP head"] = _weights(head, head_shapes, wide=wide)
     return groups
 
 
@@ -177,20 +176,11 @@ def _group_size(
     return size if isinstance(size, int) and size in (16, 32, 64, 128) else None
 
 
-def _as_loaded(tensors: Mapping[str, TensorInfo], element_bytes: int) -> dict[str, TensorInfo]:
-    """Halves of a GGUF become float32 where the model computes in float32, as without Metal."""
-    wide = element_bytes == 4
-    return {
-        name: replace(tensor, nbytes=2 * tensor.nbytes)
-        if wide and isinstance(tensor, GgufPart) and tensor.dtype in ("F16", "BF16")
-        else tensor
-        for name, tensor in tensors.items()
-    }
-
-
-def _weights(tensors: Mapping[str, TensorInfo], shapes: Mapping[str, Shape]) -> list[_Weight]:
+def _weights(
+    tensors: Mapping[str, TensorInfo], shapes: Mapping[str, Shape], *, wide: bool = False
+) -> list[_Weight]:
     return [
-        _weight(name, tensor, tensors, shapes)
+        _weight(name, tensor, tensors, shapes, wide=wide)
         for name, tensor in tensors.items()
         if _is_main(name, tensors)
     ]
@@ -207,8 +197,11 @@ def _weight(
     tensor: TensorInfo,
     tensors: Mapping[str, TensorInfo],
     shapes: Mapping[str, Shape],
+    *,
+    wide: bool,
 ) -> _Weight:
-    loaded = _loaded(name, tensor, tensors, shapes)
+    """wide: halves become float32, as without Metal."""
+    loaded = _loaded(name, tensor, tensors, shapes, wide=wide)
     if not isinstance(tensor, GgufPart):
         return loaded
     words, kind = loaded.storage, tensor.stored.type.name
@@ -228,21 +221,27 @@ def _loaded(
     tensor: TensorInfo,
     tensors: Mapping[str, TensorInfo],
     shapes: Mapping[str, Shape],
+    *,
+    wide: bool,
 ) -> _Weight:
     matrix = name.removesuffix(".weight")
-    scales = tensors.get(f"{matrix}.scales")
+    scales, biases = (tensors.get(f"{matrix}.{part}") for part in ("scales", "biases"))
+    parts = [tensor] if scales is None else [part for part in (tensor, scales, biases) if part]
+    nbytes = sum(
+        2 * part.nbytes if wide and part.dtype in _HALVES else part.nbytes for part in parts
+    )
+    stored = sum(part.nbytes for part in parts)
+    in_file = stored if stored != nbytes else None
     if scales is None:
-        in_file, words = bytes_in_file(tensor), _dense_words(tensor)
-        words = words if in_file is None else f"fp8 as {words}"
-        elements = prod(tensor.shape)
-        return _Weight(words, elements, tensor.nbytes, _is_matrix(tensor), in_file)
-    biases = tensors.get(f"{matrix}.biases")
-    nbytes = tensor.nbytes + scales.nbytes + (biases.nbytes if biases is not None else 0)
+        in_fp8, words = bytes_in_file(tensor), _dense_words(tensor)
+        if in_fp8 is not None:
+            in_file, words = in_fp8, f"fp8 as {words}"
+        return _Weight(words, prod(tensor.shape), nbytes, _is_matrix(tensor), in_file)
     shape = shapes.get(name)
     if shape is None or not (_is_matrix(tensor) and len(scales.shape) == len(shape)):
-        return _Weight("packed", prod(tensor.shape), nbytes, True)
+        return _Weight("packed", prod(tensor.shape), nbytes, True, in_file)
     words = _packed_words(tensor, scales, shape[-1], affine=biases is not None)
-    return _Weight(words, prod(shape), nbytes, True)
+    return _Weight(words, prod(shape), nbytes, True, in_file)
 
 
 def _is_matrix(tensor: TensorInfo) -> bool:
@@ -309,8 +308,13 @@ def _name(files: ModelFiles) -> str:
     return folder.name
 
 
-_HALF, _FLOAT = 2, 4
-"""Bytes of an element that is computed with: with Metal, and without."""
+def element_bytes(config: Mapping[str, object], *, metal: bool) -> int:
+    """Bytes of one cached key or value: of the type activations have."""
+    text = config.get("text_config", config)
+    inner = text if isinstance(text, Mapping) else config
+    named = (table.get(key) for table in (inner, config) for key in ("dtype", "torch_dtype"))
+    stored = next((name for name in named if isinstance(name, str)), "bfloat16")
+    return 2 if metal and stored in ("bfloat16", "float16") else 4
 
 
 def inspect_model(
@@ -319,20 +323,18 @@ def inspect_model(
     heads: Path | None = None,
     hub: FromHub | None = None,
 ) -> ModelDescription:
-    """What would be loaded from `path` (None: from `built_in`), with Metal; for GGUF also without.
+    """What would be loaded from `path` (None: from `built_in`), with Metal and without.
 
-    With Metal our kernels are taken to be in use: they alone read some blocks of a GGUF.
-
-    Raises EngineError.
+    With Metal our kernels are taken to be in use: they alone read some blocks of a GGUF. heads and
+    hub are as in `load_model`. Raises EngineError.
     """
     files, options = locate_model(path, built_in, hub), LoadOptions(heads=heads)
     headers = read_headers(files, locate_heads(heads, hub))
-    with_metal = describe(keep_blocks(headers, _every_kernel), options, _HALF)
-    if headers.gguf is None:
-        return with_metal
-    wide = describe(headers, options, _FLOAT)
-    there = Footprint(wide.nbytes, wide.cache_bytes_per_token, wide.state_bytes)
-    return replace(with_metal, without_metal=there)
+    with_metal = describe(keep_blocks(headers, _every_kernel), options)
+    without = describe(headers, options, metal=False)
+    there = Footprint(without.nbytes, without.cache_bytes_per_token, without.state_bytes)
+    here = Footprint(with_metal.nbytes, with_metal.cache_bytes_per_token, with_metal.state_bytes)
+    return with_metal if here == there else replace(with_metal, without_metal=there)
 
 
 def _every_kernel(kind: str, shape: tuple[int, ...]) -> bool:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from metal_kernels.choice import NO_KERNELS, Kernels, Work
-from mlx_engine.loading.arrays import Progress, Stop, cast_floats, element_bytes, evaluate_arrays
+from mlx_engine.loading.arrays import Progress, Stop, cast_floats, evaluate_arrays
 from mlx_engine.loading.describe import describe
 from mlx_engine.loading.find import FromHub, ModelFiles, locate_heads, locate_model
 from mlx_engine.loading.gguf.part import GgufPart
@@ -86,7 +86,7 @@ def load_model(
     files = source if isinstance(source, ModelFiles) else locate_model(source, built_in, hub)
     headers = _as_kernels_read(read_headers(files, locate_heads(options.heads, hub)), kernels)
     metal = mx.metal.is_available()
-    description = describe(headers, options, element_bytes(headers.config, metal=metal))
+    description = describe(headers, options, metal=metal)
     tokenizer, template = read_text_parts(headers)
     tokenizer.check_fits(description.vocabulary)
     cache = None if options.repack_cache is None else RepackCache(options.repack_cache)

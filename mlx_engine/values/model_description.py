@@ -1,6 +1,6 @@
 """What a model is, in one shape for every file format."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import Numerics, SamplingOptions
@@ -103,3 +103,16 @@ class ModelDescription:
     def memory_needed(self, context: int) -> int:
         """Bytes to hold the weights and a conversation of `context` tokens."""
         return self.nbytes + self.state_bytes + context * self.cache_bytes_per_token
+
+    def on(self, *, metal: bool) -> "ModelDescription":
+        """The same with the bytes of a machine with or without Metal, where both are known."""
+        other = self.without_metal
+        if metal or other is None:
+            return self
+        return replace(
+            self,
+            nbytes=other.nbytes,
+            cache_bytes_per_token=other.cache_bytes_per_token,
+            state_bytes=other.state_bytes,
+            without_metal=None,
+        )

@@ -1,7 +1,8 @@
 import mlx.core as mx
 import pytest
 
-from mlx_engine.loading.arrays import SLICE_BYTES, cast_floats, element_bytes, evaluate_arrays
+from mlx_engine.loading.arrays import SLICE_BYTES, cast_floats, evaluate_arrays
+from mlx_engine.loading.describe import element_bytes
 from mlx_engine.values.errors import BadModelFile, LoadStopped, OutOfMemory
 
 

@@ -7,6 +7,7 @@ import mlx.core as mx
 import pytest
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
+import mlx_engine
 from mlx_engine.loading.describe import describe, inspect_model
 from mlx_engine.loading.find import locate_model
 from mlx_engine.loading.headers import read_headers
@@ -48,7 +49,7 @@ def test_figures_of_the_toy_checkpoint() -> None:
 def test_float32_elements_double_the_cache_but_not_the_state(tmp_path: Path) -> None:
     folder = write_tiny_qwen3_5(tmp_path / "m")
     headers = read_headers(locate_model(folder, folder))
-    half, full = (describe(headers, LoadOptions(), size) for size in (2, 4))
+    half, full = (describe(headers, LoadOptions(), metal=metal) for metal in (True, False))
     assert full.cache_bytes_per_token == 2 * half.cache_bytes_per_token == 2 * (2 * 2 * 2 * 32) * 2
     window = 3 * 3 * (2 * 32 + 64)
     assert (half.state_bytes, full.state_bytes) == (
@@ -170,3 +171,27 @@ def test_inspecting_needs_no_mlx(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program, folder], cwd=REPOSITORY, check=False)
     assert done.returncode == 0
+
+
+@pytest.mark.skipif(mx.metal.is_available(), reason="what is inspected is then what is loaded")
+@pytest.mark.parametrize("dtype", [mx.bfloat16, mx.float32])
+@pytest.mark.parametrize("bits", [None, 4])
+def test_what_is_told_before_loading_is_told_after(
+    tmp_path: Path, dtype: mx.Dtype, bits: int | None
+) -> None:
+    folder = write_tiny_qwen3_5(tmp_path / "m", dtype=dtype, bits=bits)
+    config = json.loads((folder / "config.json").read_text())
+    config["text_config"]["dtype"] = str(dtype).removeprefix("mlx.core.")
+    (folder / "config.json").write_text(json.dumps(config))
+    inspected = mlx_engine.inspect(folder)
+    engine = mlx_engine.load(folder)
+    told, caches = engine.description, engine.parts.adapter.make_caches()
+    here = inspected.on(metal=False)
+    for context in (1, 500):
+        assert told.memory_needed(context) == here.memory_needed(context)
+    assert inspected.on(metal=True) == inspected
+    assert (here.nbytes > inspected.nbytes) == (dtype == mx.bfloat16)
+    engine.parts.adapter.forward(mx.array([[1]]), caches)
+    held = sum(array.nbytes // array.shape[2] for array in caches.layers[3].arrays())
+    assert told.cache_bytes_per_token == 2 * held  # the one attention layer, and the head's
+    engine.close()
