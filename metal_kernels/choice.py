@@ -84,10 +84,14 @@ def trial_name(name: KernelName, work: Work) -> str:
 
 
 class Measured(NamedTuple):
-    """Counts of rows at which the kernel was faster than stock MLX at this work."""
+    """Counts of rows at which the kernel was faster than stock MLX at this work.
+
+    at_one: its time over that of stock MLX at one row, 0 where that was not timed.
+    """
 
     work: Work
     rows: frozenset[int]
+    at_one: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,44 +1,22 @@
-"""What holds for a loaded model on this machine: are rows exact, do the heads fit.
+"""Whether the heads of a loaded model fit it.
 
 A head of another model, or one read the wrong way, drafts without an error; only hardly anything is
 accepted. So one pass of the model over some dozens of tokens, and one of the head, tell: where the
 model is sure of the next token, a head that fits often drafts the same one.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from time import perf_counter
 from typing import NamedTuple
 
 import mlx.core as mx
 import numpy as np
 
-from metal_kernels.choice import KERNELS, Kernels
-from mlx_engine.cache.attention import RowsCache
-from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.loading.load import LoadedModel
 from mlx_engine.models.contract import Adapter
-from mlx_engine.models.decoder import Decoder
 from mlx_engine.teacher_forced import by_rows
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.options import Numerics
-
-ROWS = (2, 9, 8)
-"""Of blocks that are compared with passes of one row: the first verify pass, the longest (which
-our products cut in two), and the row more at which MLX changes its routine or sorts by expert.
-"""
-
-KEYS = (1200, 5000)
-"""In the caches while they are compared: stock attention cuts its sums by what there is to see."""
-
-ENOUGH_S = 1.0
-"""Seconds after which no further comparison is begun before a first answer."""
-
-ROWS_DIFFER = (
-    "Exact numerics were asked for, but on this machine a row's logits change with the rows beside "
-    "it: text with drafting may leave the plain text at near ties."
-)
 
 TEXT = '''The answer is yes. Here is a short example in Python:
 
@@ -71,97 +49,6 @@ it was trained on; norms one too low, halves of the join swapped, a foreign head
 hidden state before instead of after the final norm, or norms one too high, lower acceptance far
 less than texts differ: this check is blind there.
 """
-
-
-def with_numerics(model: LoadedModel, wanted: Numerics) -> ModelDescription:
-    """The model's description with the numerics that are in effect here."""
-    described = replace(model.description, numerics="fast")
-    if wanted == "fast":
-        return described
-    where = rows_that_differ(model.adapter, model.description.context_length)
-    if not where:
-        return replace(described, numerics="exact")
-    return replace(described, declined=(*described.declined, rows_differ(model.kernels, where)))
-
-
-def rows_that_differ(adapter: Adapter, context: int, enough_s: float = ENOUGH_S) -> str:
-    """Where a row depends on those beside it, "" for nowhere; begins nothing after enough_s."""
-    began = perf_counter()
-    for where in compare_rows(adapter, context):
-        if where or perf_counter() - began > enough_s:
-            return where
-    return ""
-
-
-def compare_rows(adapter: Adapter, context: int) -> Iterator[str]:
-    """Compare blocks with passes of one row, bit for bit: one block a step, "" where all is alike.
-
-    Of our own layers one of each kind is looked at, so that a step costs little at any size. Caches
-    are filled with random keys and values, at most a context full.
-    """
-    few = adapter.one_of_each_kind() if isinstance(adapter, Decoder) else adapter
-    tokens = (mx.arange(max(ROWS))[None] * 7 + 1) % adapter.vocabulary
-    room = max(1, context - max(ROWS))
-    blocks: dict[int, mx.array] = {}
-    for keys in sorted({min(keys, room) for keys in KEYS}):
-        together, alone = _filled(few, keys), _filled(few, keys)
-        singles: list[mx.array] = []
-        for count in ROWS:
-            block = few.forward(tokens[:, :count], together)
-            together.keep(0)
-            for row in range(len(singles), count):
-                singles.append(few.forward(tokens[:, row : row + 1], alone))
-                alone.keep(1)
-            apart = mx.concatenate(singles[:count], axis=1)
-            yield _told(block, apart, f"in a pass of {count} rows after {keys:,} tokens")
-            if not blocks:
-                yield _told_of_logits(few, block)
-            blocks[count] = block
-    for count in ROWS[1:]:
-        yield _told_of_logits(few, blocks[count])
-
-
-def _told_of_logits(adapter: Adapter, hidden: mx.array) -> str:
-    rows = hidden.shape[1]
-    singles = [adapter.logits(hidden[:, row : row + 1]) for row in range(rows)]
-    apart = mx.concatenate(singles, axis=1)
-    return _told(adapter.logits(hidden), apart, f"in the logits of {rows} rows")
-
-
-def _told(one: mx.array, other: mx.array, where: str) -> str:
-    # NaN is a fault of the weights, found when a token is picked; not one of the rows
-    return "" if mx.array_equal(one, other, equal_nan=True).item() else where
-
-
-def _filled(adapter: Adapter, keys: int) -> LayerCaches:
-    """Caches after some tokens, of which attention sees so many; states are those of one token."""
-    caches = adapter.make_caches()
-    mx.eval(adapter.forward(mx.array([[1]]), caches))
-    caches.keep(1)
-    for cache in caches.layers:
-        if isinstance(cache, RowsCache):
-            rows = [_random(array, keys - 1) for array in cache.arrays()[:2]]
-            cache.write(*rows)
-            cache.keep(keys - 1)
-    mx.eval(caches.arrays())
-    return caches
-
-
-def _random(like: mx.array, rows: int) -> mx.array:
-    batch, heads, _, size = like.shape
-    made = mx.random.normal((batch, heads, rows, size), key=mx.random.key(size))
-    return made.astype(like.dtype)
-
-
-def rows_differ(kernels: Kernels, where: str) -> Reason:
-    """Why numerics are not exact; names what has no kernel of ours, where others have one."""
-    stock = [
-        kernel.words
-        for name, kernel in KERNELS.items()
-        if kernel.is_exact and kernels.why_unused(name)
-    ]
-    told = f" Stock MLX runs its {' and '.join(stock)}." if stock and kernels.launcher else ""
-    return Reason("rows-differ", f"{ROWS_DIFFER} (Seen {where}.){told}")
 
 
 def with_head_check(model: LoadedModel, description: ModelDescription) -> ModelDescription:

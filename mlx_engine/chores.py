@@ -9,40 +9,95 @@ from mlx_engine.kernel_choice.kernels_here import TrialsOfModel, kernel_states
 from mlx_engine.kernel_choice.verdict import Verdict
 from mlx_engine.loading.load import LoadedModel
 from mlx_engine.models.contract import Adapter
+from mlx_engine.numerics import (
+    ExactCost,
+    Found,
+    compare_rows,
+    pass_timer,
+    rows_that_differ,
+    with_numerics,
+)
 from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.options import AskedNumerics
+
+TimerOf = Callable[[Adapter], Callable[[int], float]]
 
 
 class Chores:
     """On the engine's thread, left and taken up again between any two steps.
 
-    verdict: what is known of this machine, None where there is nothing to find out. news: something
-    that the description tells has changed.
+    verdict: what is known of this machine; None where there are no kernels to find out about: rows
+    are then compared at once. timer_of: times passes of a model. news: something that the
+    description tells has changed.
     """
 
-    def __init__(self, model: LoadedModel, verdict: Verdict | None) -> None:
-        self._model = model
-        self._is_done = verdict is None
-        self.news = False
+    def __init__(
+        self,
+        model: LoadedModel,
+        asked: AskedNumerics,
+        verdict: Verdict | None,
+        timer_of: TimerOf = pass_timer,
+    ) -> None:
+        self._model, self._asked, self._timer_of = model, asked, timer_of
+        self._rows: Found | None = None
         self._steps: Iterator[None] = iter(())
+        self.news = False
         if verdict is not None:
-            dtype = dtype_of(model.adapter)
-            self._steps = self._all(TrialsOfModel(model.kernels, verdict, dtype))
+            trials = TrialsOfModel(model.kernels, verdict, dtype_of(model.adapter))
+            if not trials.pending() and self._name in verdict.rows:
+                self._rows = Found.of_words(verdict.rows[self._name])
+            else:
+                self._steps = self._all(trials, verdict)
+        elif asked != "fast":
+            context = model.description.context_length
+            self._rows = Found(rows_that_differ(model.adapter, context))
+        self._is_done = False
 
     def go_on(self, stop: Callable[[], bool]) -> bool:
-        """Until all is done or stop(), asked before every step; whether all is done."""
+        """Until all is done or stop(), asked before every step; whether all is done.
+
+        What goes wrong here ends the chores of this load, and no answer.
+        """
         while not self._is_done and not stop():
-            self._is_done = next(self._steps, self) is self
+            try:
+                self._is_done = next(self._steps, self) is self
+            except Exception:
+                self._is_done = True
         return self._is_done
 
     def told(self, description: ModelDescription) -> ModelDescription:
         """The description as it is now."""
         self.news = False
-        return replace(description, kernels=kernel_states(self._model.kernels))
+        described = with_numerics(description, self._asked, self._rows, self._model.kernels)
+        return replace(described, kernels=kernel_states(self._model.kernels))
 
-    def _all(self, trials: TrialsOfModel) -> Iterator[None]:
+    def _all(self, trials: TrialsOfModel, verdict: Verdict) -> Iterator[None]:
+        model = self._model
         for _ in trials.steps():
             self.news = True
             yield
+        if self._asked == "fast":
+            return
+        differ = ""
+        for differ in compare_rows(model.adapter, model.description.context_length):
+            yield
+            if differ:
+                break
+        found = Found(differ)
+        if not differ and self._asked == "auto":
+            timing = ExactCost(model.kernels, self._timer_of(model.adapter))
+            yield from timing.steps()
+            found = Found("", timing.share)
+        verdict.note_rows(self._name, found.as_words())
+        self._rows, self.news = found, True
+
+    @property
+    def _name(self) -> str:
+        """What is found of rows holds for models of these sizes, forms and kernels."""
+        its, kernels = self._model.description, self._model.kernels
+        used = [state.name for state in kernel_states(kernels) if state.in_use]
+        sizes = f"{its.layers} x {its.hidden_size}, {its.parameters} parameters, {its.quantisation}"
+        return f"{its.architecture}, {sizes}, {self._asked}: {', '.join(used)}"
 
 
 def dtype_of(adapter: Adapter) -> mx.Dtype:

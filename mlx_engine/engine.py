@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from metal_kernels.choice import Work
 from mlx_engine.built_in_model import built_in_model
-from mlx_engine.check_model import with_head_check, with_numerics
+from mlx_engine.check_model import with_head_check
 from mlx_engine.chores import Chores
 from mlx_engine.decoding.answer import raw_answer
 from mlx_engine.decoding.device_memory import told_when_full
@@ -26,7 +26,7 @@ from mlx_engine.drafting.depth.choice import Learned
 from mlx_engine.drafting.depth.costs import CostMeter, PassCosts
 from mlx_engine.drafting.output_head import OutputShelf
 from mlx_engine.drafting.sources import DraftKit, SmallModel
-from mlx_engine.kernel_choice.kernels_here import kernel_states, kernels_here, launcher_here
+from mlx_engine.kernel_choice.kernels_here import kernels_here, launcher_here
 from mlx_engine.kernel_choice.verdict import Verdict, verdict_here
 from mlx_engine.loading.find import FromHub
 from mlx_engine.loading.load import LoadedModel, load_model
@@ -89,7 +89,7 @@ class Engine:
         told = model.description
         limit = options.context_length or model.description.context_length
         self._meter = CostMeter(model.adapter, model.read_heads)
-        self._chores = Chores(model, verdict)
+        self._chores = Chores(model, options.numerics, verdict)
         self._parts = ModelParts(
             adapter=model.adapter,
             tokenizer=model.tokenizer,
@@ -110,11 +110,10 @@ class Engine:
             after_answer=self._after_answer,
         )
         self.description = replace(
-            with_numerics(model, options.numerics),
+            self._chores.told(model.description),
             context_length=self._parts.context_length,
             can_switch_thinking=self._parts.template.can_switch_thinking,
             template_arguments=self._parts.template.arguments,
-            kernels=kernel_states(model.kernels),
         )
         self._checks_heads = options.check_heads and model.adapter.mtp_depth > 0
         if options.heads is not None:

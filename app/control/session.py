@@ -21,6 +21,9 @@ from mlx_engine.values.options import MAX_DEPTH, DraftOutput, LoadOptions
 NO_HEADS = "This model has no MTP heads."
 NO_DRAFT_MODEL = "Choose a small one of the same family below."
 
+ABOUT_NUMERICS = ("rows-differ", "rows-pending", "exact-costs")
+"""Codes of the engine's reasons for numerics that are not exact."""
+
 
 def abilities(model: ModelDescription, options: LoadOptions | None = None) -> ModelAbilities:
     """options: how the model was loaded, None where that is not known.
@@ -39,7 +42,7 @@ def abilities(model: ModelDescription, options: LoadOptions | None = None) -> Mo
         SourceAbility("prompt-lookup+model", _deepest(small), small),
         SourceAbility("none", 0),
     )
-    numerics = next((r.words for r in model.declined if r.code == "rows-differ"), "")
+    numerics = next((r.words for r in model.declined if r.code in ABOUT_NUMERICS), "")
     return ModelAbilities(
         sources, model.numerics, numerics, model.sampling, model.can_switch_thinking
     )

@@ -11,6 +11,7 @@ from app.worker.model_in_use import ModelInUse, ModelSource
 from app.worker.replies import (
     AnswerFailed,
     CostsMeasured,
+    ModelChanged,
     Problem,
     Reply,
     TokensCounted,
@@ -102,6 +103,9 @@ class _Desk:
         if engine is None or engine is not self._model.engine:
             return
         costs = engine.measure_costs(lambda: not self._inbox.is_empty())
+        changed = self._model.chats.new_description() if self._model.chats else None
+        if changed is not None:
+            self._reply(ModelChanged(changed))
         if costs is None:
             self._measured = engine
         else:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, get_args
 from mlx_engine.bench.report import PARTS, Part
 from mlx_engine.command_line.options import NUMBER_FIELDS, SOURCES, read_depth
 from mlx_engine.values.errors import BadOption
-from mlx_engine.values.options import DRAFT_VOCABULARY, DraftOutput, DraftRule, Numerics
+from mlx_engine.values.options import DRAFT_VOCABULARY, AskedNumerics, DraftOutput, DraftRule
 
 CHAT_EXAMPLES = """examples:
   headstart chat                                   the built-in model
@@ -128,8 +128,9 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--numerics",
-        choices=get_args(Numerics),
-        help="exact: rows do not depend on the rows beside them (default: exact)",
+        choices=get_args(AskedNumerics),
+        help="exact: rows do not depend on the rows beside them (default: auto, exact where it "
+        "costs at most 5 %% here)",
     )
     group.add_argument(
         "--context",

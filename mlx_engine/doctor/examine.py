@@ -8,7 +8,7 @@ from typing import Protocol
 import mlx.core as mx
 
 import mlx_engine
-from metal_kernels.choice import MOST_ROWS, Measured
+from metal_kernels.choice import KERNELS, MOST_ROWS, Measured
 from metal_kernels.kernel import Launcher
 from metal_kernels.trials import TRIALS, Trial
 from mlx_engine.doctor import Finding, State
@@ -22,6 +22,7 @@ from mlx_engine.doctor.machine import (
 from mlx_engine.kernel_choice.kernels_here import launcher_here, try_all
 from mlx_engine.kernel_choice.try_kernels import Tried
 from mlx_engine.kernel_choice.verdict import verdict_here
+from mlx_engine.numerics import MAY_COST
 from mlx_engine.values.conversation import Generation
 from mlx_engine.values.errors import EngineError
 from mlx_engine.values.options import DraftOptions, SamplingOptions
@@ -89,6 +90,8 @@ def check_kernels(
     for one in try_all(launcher, verdict, every, timed=timed):
         tried.append(one)
         yield _finding(one)
+    if timed:
+        yield exact_rows_finding(tried)
     wrong = sum(bool(one.wrong) for one in tried)
     words = f"{len(tried) - wrong} of {len(tried)} right on this GPU"
     is_kept = verdict.write()
@@ -106,13 +109,38 @@ def _finding(one: Tried) -> Finding:
 
 
 def _speed(measured: Measured) -> str:
-    work, rows = measured.work, sorted(measured.rows)
-    size = f"{work.outputs} x {work.inputs}" if work.inputs else f"{work.outputs}"
+    rows = sorted(measured.rows)
+    size = _size(measured)
+    at_one = f" ({measured.at_one:.2f} of its time at one)"
     if not rows:
-        return f"{size}: stock MLX is as fast"
+        return f"{size}: stock MLX is as fast{at_one}"
     if len(rows) == MOST_ROWS:
-        return f"{size}: faster than stock MLX throughout"
-    return f"{size}: faster than stock MLX at {', '.join(str(row) for row in rows)} rows"
+        return f"{size}: faster than stock MLX throughout{at_one}"
+    counts = ", ".join(str(row) for row in rows)
+    return f"{size}: faster than stock MLX at {counts} rows{at_one}"
+
+
+def _size(measured: Measured) -> str:
+    work = measured.work
+    return f"{work.outputs} x {work.inputs}" if work.inputs else f"{work.outputs}"
+
+
+def exact_rows_finding(tried: Iterable[Tried]) -> Finding:
+    """Where kernels that exact rows need cost more than they may, beside stock MLX at one row.
+
+    What is the default for a model its own passes decide (numerics.py).
+    """
+    needed = [one for one in tried if KERNELS[one.trial.kernel].is_exact and one.measured]
+    costs = {one.trial.words: max(part.at_one for part in one.measured) - 1 for one in needed}
+    dear = [f"{name} {100 * cost:+.0f} %" for name, cost in costs.items() if cost > MAY_COST]
+    if not costs:
+        return Finding("exact rows", "ok", "their cost was not timed")
+    dearest = max(costs, key=lambda name: costs[name])
+    if dear:
+        words = f"cost time where models lean on {', '.join(dear)}: fast is the default there"
+        return Finding("exact rows", "warn", words)
+    words = f"cost at most {100 * max(0.0, costs[dearest]):.0f} % here ({dearest}): the default"
+    return Finding("exact rows", "ok", words)
 
 
 def check_rows() -> Iterator[Finding]:

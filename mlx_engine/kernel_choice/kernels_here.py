@@ -10,7 +10,7 @@ from metal_kernels.trials import TRIALS, Trial, trial_of
 from mlx_engine.kernel_choice.try_kernels import FEWER, Tried, check, faster
 from mlx_engine.kernel_choice.verdict import Verdict, typed
 from mlx_engine.values.model_description import KernelState
-from mlx_engine.values.options import Numerics
+from mlx_engine.values.options import AskedNumerics
 
 
 def launcher_here() -> Launcher | None:
@@ -18,7 +18,9 @@ def launcher_here() -> Launcher | None:
     return MetalLauncher() if mx.metal.is_available() else None
 
 
-def kernels_here(launcher: Launcher | None, numerics: Numerics, verdict: Verdict | None) -> Kernels:
+def kernels_here(
+    launcher: Launcher | None, numerics: AskedNumerics, verdict: Verdict | None
+) -> Kernels:
     """Stock MLX without a launcher; else all that `verdict` does not know to be wrong.
 
     Nothing is used before it was tried with the types of the model (see TrialsOfModel), but what

@@ -94,7 +94,8 @@ def faster(
     times = {rows: _timed(cases, rows, launcher, clock) for rows in TIMED_ROWS}
     wins = {rows for rows, time in times.items() if time.ours < WORTH_IT * time.stock}
     nearest = {rows: min(TIMED_ROWS, key=lambda one: abs(one - rows)) for rows in ALL_ROWS}
-    return Measured(work, frozenset(rows for rows, one in nearest.items() if one in wins))
+    counts = frozenset(rows for rows, one in nearest.items() if one in wins)
+    return Measured(work, counts, times[1].ours / times[1].stock)
 
 
 def _timed(cases: list[Case], rows: int, launcher: Launcher, clock: Callable[[], float]) -> Timed:

@@ -116,7 +116,10 @@ class Verdict:
             "trying": self._trying,
             "rows": self.rows,
             "measured": {
-                name: [{**one.work._asdict(), "rows": sorted(one.rows)} for one in found]
+                name: [
+                    {**one.work._asdict(), "rows": sorted(one.rows), "at_one": one.at_one}
+                    for one in found
+                ]
                 for name, found in self.measured.items()
             },
         }
@@ -160,4 +163,7 @@ def _one(stored: Mapping[str, object]) -> Measured:
         raise TypeError("sizes are numbers")
     if not isinstance(rows, list) or not ALL_ROWS.issuperset(rows) or min(outputs, inputs) < 0:
         raise ValueError("rows are 1 to 9")
-    return Measured(Work(form, outputs, inputs), frozenset(rows))
+    at_one = stored["at_one"]
+    if not isinstance(at_one, float):
+        raise TypeError("shares are numbers")
+    return Measured(Work(form, outputs, inputs), frozenset(rows), at_one)

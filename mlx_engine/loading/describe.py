@@ -91,7 +91,7 @@ def describe(
         cache_bytes_per_token=caches.values * element,
         state_bytes=caches.state_elements * _STATE_BYTES + caches.window_elements * element,
         sampling=recommended.sampling,
-        numerics=options.numerics,
+        numerics="fast" if options.numerics == "fast" else "exact",
         active_parameters=_active(weights, figures),
         declined=headers.rounded
         + headers.heads.remarks

@@ -1,6 +1,6 @@
 """Nothing that can wait stands before the first answer: kernels and costs come behind it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import mlx.core as mx
@@ -9,6 +9,7 @@ from kernel_launchers import CountingLauncher
 from metal_emulator import EmulatorLauncher
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
+from mlx_engine.chores import Chores
 from mlx_engine.drafting.depth.costs import CostMeter, PassCosts
 from mlx_engine.engine import Engine
 from mlx_engine.kernel_choice.kernels_here import TrialsOfModel, kernels_here, try_all
@@ -136,3 +137,37 @@ def test_a_chore_is_left_and_taken_up_again(engine: Engine) -> None:
     assert some
     assert engine.measure_costs(lambda: False) is not None
     assert in_use(engine) > some
+
+
+@pytest.mark.parametrize(("cost", "numerics"), [(0.01, "exact"), (0.2, "fast")])
+def test_numerics_are_found_out_and_remembered(
+    folder: Path, launcher: CountingLauncher, cost: float, numerics: str
+) -> None:
+    """Pending at the first load, known at the next, by timings that are given."""
+    verdict = Verdict(None, circumstances())
+    model = load_model(folder, OPTIONS, folder, kernels=kernels_here(launcher, "auto", verdict))
+
+    def timer_of(adapter: object) -> Callable[[int], float]:
+        return lambda rows: 1 + cost if model.kernels.exact else 1.0
+
+    chores = Chores(model, "auto", verdict, timer_of)
+    described = chores.told(model.description)
+    assert described.numerics == "fast"
+    assert [reason.code for reason in described.declined] == ["rows-pending"]
+    assert chores.go_on(lambda: False)
+    described = chores.told(described)
+    assert described.numerics == numerics
+    assert len(described.declined) == (numerics == "fast")
+    assert model.kernels.exact == (numerics == "exact")
+    again = load_model(folder, OPTIONS, folder, kernels=kernels_here(launcher, "auto", verdict))
+    assert Chores(again, "auto", verdict).told(again.description).numerics == numerics
+
+
+def test_what_goes_wrong_behind_an_answer_loses_none(engine: Engine) -> None:
+    def broken(trial: object) -> None:
+        raise MemoryError("full")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TrialsOfModel, "run", broken)
+        assert engine.generate("a", 2, GREEDY, ignore_eos=True).stats.generated_tokens == 2
+    assert engine.description.numerics == "fast"

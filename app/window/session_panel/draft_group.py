@@ -17,11 +17,11 @@ from app.window.session_panel.abilities import ModelAbilities, in_effect
 from mlx_engine.values.options import (
     DRAFT_VOCABULARY,
     MAX_DEPTH,
+    AskedNumerics,
     DraftOptions,
     DraftOutput,
     DraftSourceName,
     LoadOptions,
-    Numerics,
 )
 
 NAME = "Draft model"
@@ -100,7 +100,7 @@ SOURCES = {
     "none": "None: decode plainly",
 }
 RULES = (Option("shared-noise", "Shared noise"), Option("greedy", "Greedy"))
-NUMERICS = (Option("exact", "Exact"), Option("fast", "Fast"))
+NUMERICS = (Option("auto", "Auto"), Option("exact", "Exact"), Option("fast", "Fast"))
 
 
 class DraftGroup(Group):
@@ -267,12 +267,12 @@ def why_others_not(options: Sequence[Option], chosen: str) -> str:
     return "\n".join(lines)
 
 
-def numerics_note(wanted: Numerics, abilities: ModelAbilities | None) -> str:
+def numerics_note(wanted: AskedNumerics, abilities: ModelAbilities | None) -> str:
     """What is in effect where it is not what is set."""
     if abilities is None or wanted == abilities.numerics:
         return ""
-    if abilities.numerics_why:
-        return f"In effect: {abilities.numerics}. {abilities.numerics_why}"
+    if wanted == "auto" or abilities.numerics_why:
+        return f"In effect: {abilities.numerics}. {abilities.numerics_why}".rstrip()
     return f"In effect: {abilities.numerics}, until the model is loaded again."
 
 

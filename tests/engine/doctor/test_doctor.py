@@ -7,6 +7,7 @@ import pytest
 from metal_emulator import EmulatorLauncher
 from scripted_engine import NO_HEADS, Answer, ScriptedEngine
 
+from metal_kernels.choice import Measured
 from metal_kernels.trials import TRIALS
 from mlx_engine.doctor import Finding
 from mlx_engine.doctor.examine import (
@@ -16,6 +17,7 @@ from mlx_engine.doctor.examine import (
     check_rows,
     checks,
     dependent_row_counts,
+    exact_rows_finding,
     rows_finding,
     run_checks,
 )
@@ -29,6 +31,7 @@ from mlx_engine.doctor.machine import (
     check_python,
     this_machine,
 )
+from mlx_engine.kernel_choice.try_kernels import Tried
 from mlx_engine.kernel_choice.verdict import verdict_here
 from mlx_engine.values.errors import ModelNotFound
 
@@ -129,3 +132,20 @@ def test_kernels_are_told_honestly(tmp_path: Path) -> None:
     assert [one.name for one in found] == ["noise", "kernels"]
     assert "1 of 1 right" in found[-1].words
     assert verdict_here(file).tried == {"noise float32": ""}
+
+
+def timed(words: str, at_one: float) -> Tried:
+    one = next(trial for trial in TRIALS if trial.words == words)
+    return Tried(one, measured=(Measured(one.timed[0], frozenset(), at_one),))
+
+
+def test_what_exact_rows_cost_is_told_both_ways() -> None:
+    """By timings that are given."""
+    cheap = [timed("products affine4", 1.04), timed("attention 128", 0.6), timed("noise", 9.0)]
+    finding = exact_rows_finding(cheap)
+    assert finding.state == "ok"
+    assert finding.words == "cost at most 4 % here (products affine4): the default"
+    finding = exact_rows_finding([*cheap, timed("products affine8", 1.12)])
+    assert finding.state == "warn"
+    assert "products affine8 +12 %: fast is the default there" in finding.words
+    assert "not timed" in exact_rows_finding([timed("noise", 9.0)]).words

@@ -27,7 +27,6 @@ from metal_kernels.choice import (
 from metal_kernels.kernel import Call, Source
 from metal_kernels.trial_cases import Case
 from metal_kernels.trials import TRIALS, Trial
-from mlx_engine.check_model import rows_differ
 from mlx_engine.doctor.examine import check_kernels
 from mlx_engine.kernel_choice.kernels_here import (
     TrialsOfModel,
@@ -37,6 +36,7 @@ from mlx_engine.kernel_choice.kernels_here import (
 )
 from mlx_engine.kernel_choice.try_kernels import check, faster
 from mlx_engine.kernel_choice.verdict import DIED, Circumstances, Verdict, circumstances
+from mlx_engine.numerics import rows_differ
 
 HERE = circumstances()
 FEW = tuple(t for t in TRIALS if t.words in ("products affine4", "delta 128", "noise"))
@@ -223,7 +223,7 @@ def test_an_old_or_damaged_verdict_counts_for_nothing(tmp_path: Path) -> None:
     read = Verdict(file, HERE)
     assert (read.tried, read.rows, read.measured) == (wanted.tried, wanted.rows, wanted.measured)
     sound = json.loads(file.read_text())
-    size = {"form": "affine4", "outputs": 1, "inputs": 1, "rows": [99]}
+    size = {"form": "affine4", "outputs": 1, "inputs": 1, "rows": [99], "at_one": 1.0}
     wrong_rows = {**sound, "measured": {"products": [size]}}
     without = {name: value for name, value in sound.items() if name != "tried"}
     wrong_words = {**sound, "tried": {"products affine4 float32": 1}}
@@ -277,7 +277,7 @@ def test_the_faster_one_is_kept(
     )
     one = Trial("noise", Work(), (), lambda work, dtype, seed: case)
     found = faster(one, Work("", 9, 9), EmulatorLauncher(), mx.float32, lambda: now[0])
-    assert found == Measured(Work("", 9, 9), wins)
+    assert found == Measured(Work("", 9, 9), wins, 1.0 / stock_seconds(1))
 
 
 def test_which_rows_go_through_a_kernel() -> None:

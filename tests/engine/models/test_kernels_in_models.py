@@ -14,10 +14,10 @@ from plain_run import CyclingDepth, run
 from metal_kernels.choice import KERNELS, MOST_ROWS
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.recurrent import RecurrentCache
-from mlx_engine.check_model import compare_rows
 from mlx_engine.drafting.contract import NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.models.decoder import Decoder
+from mlx_engine.numerics import compare_rows
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 

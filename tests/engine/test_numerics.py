@@ -5,14 +5,15 @@ from pathlib import Path
 import mlx.core as mx
 import pytest
 from kernel_models import kernel_model
+from metal_emulator import EmulatorLauncher
 from tiny_published import publish
 
-from metal_kernels.choice import Kernels
+from metal_kernels.choice import Kernels, Work
 from metal_kernels.stock import MlxStock
-from mlx_engine.check_model import compare_rows, rows_that_differ
 from mlx_engine.loading.load import load_model
 from mlx_engine.models.decoder import Decoder
-from mlx_engine.values.options import LoadOptions
+from mlx_engine.numerics import ExactCost, Found, compare_rows, rows_that_differ, with_numerics
+from mlx_engine.values.options import AskedNumerics, LoadOptions
 
 CONTEXT = 10_000
 
@@ -103,3 +104,57 @@ def test_every_kind_of_memory_is_filled(family: str, tmp_path: Path) -> None:
     found = set(compare_rows(model.adapter, CONTEXT))
     if not mx.metal.is_available():
         assert found == {""}
+
+
+@pytest.mark.parametrize(
+    ("exact_ms", "fast_ms", "share"),
+    [
+        ({1: 10.0, 4: 12.0}, {1: 10.0, 4: 20.0}, 0.0),
+        ({1: 10.4, 4: 12.0}, {1: 10.0, 4: 12.0}, 0.04),
+        ({1: 10.0, 4: 15.0}, {1: 10.0, 4: 12.0}, 0.25),
+    ],
+)
+def test_the_cost_of_exact_rows_is_that_of_the_worse_pass(
+    exact_ms: dict[int, float], fast_ms: dict[int, float], share: float
+) -> None:
+    """By timings that are given, each with a slow first pass; rows are exact between steps."""
+    kernels, asked = Kernels(None), list[tuple[int, bool]]()
+
+    def pass_ms(rows: int) -> float:
+        asked.append((rows, kernels.exact))
+        is_first = asked.count(asked[-1]) == 1
+        return (exact_ms if kernels.exact else fast_ms)[rows] + 100 * is_first
+
+    cost = ExactCost(kernels, pass_ms)
+    for _ in cost.steps():
+        assert kernels.exact
+    assert cost.share == pytest.approx(share)
+    assert len(asked) == 16
+
+
+def test_measurement_decides_the_default(tmp_path: Path) -> None:
+    folder = publish("llama", tmp_path / "model").folder
+    described = load_model(folder, LoadOptions(), folder).description
+    kernels = Kernels(EmulatorLauncher())
+    served = kernels.served("products", Work("affine4", 64, 64))
+    assert served is not None
+
+    def told(asked: AskedNumerics, found: Found | None) -> tuple[str, list[str], bool]:
+        its = with_numerics(described, asked, found, kernels)
+        again = with_numerics(its, asked, found, kernels)
+        assert again == its  # reasons are replaced, not heaped up
+        return its.numerics, [reason.code for reason in its.declined], 1 in served
+
+    assert told("auto", None) == ("fast", ["rows-pending"], True)
+    assert told("auto", Found("", 0.05)) == ("exact", [], True)
+    assert told("exact", Found("", 0.12)) == ("exact", [], True)
+    assert told("auto", Found("in a pass of 9 rows")) == ("fast", ["rows-differ"], True)
+    assert told("fast", Found("", 0.0)) == ("fast", [], True)
+    assert told("auto", Found("", 0.12)) == ("fast", ["exact-costs"], False)
+    words = with_numerics(described, "auto", Found("", 0.12), kernels).declined[0].words
+    assert "12 % slower on this machine" in words
+
+
+@pytest.mark.parametrize("found", [Found(), Found("", -0.25), Found("in a pass of 2 rows")])
+def test_what_was_found_is_remembered_in_words(found: Found) -> None:
+    assert Found.of_words(found.as_words()) == found

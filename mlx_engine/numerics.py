@@ -1,0 +1,228 @@
+"""Which numerics are in effect: whether rows are exact on this machine, and what that costs."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import NamedTuple
+
+import mlx.core as mx
+
+from metal_kernels.choice import KERNELS, Kernels
+from mlx_engine.cache.attention import RowsCache
+from mlx_engine.cache.contract import LayerCaches
+from mlx_engine.models.contract import Adapter
+from mlx_engine.models.decoder import Decoder
+from mlx_engine.values.errors import Reason
+from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.options import AskedNumerics
+
+ROWS = (2, 9, 8)
+"""Of blocks that are compared with passes of one row: the first verify pass, the longest (which
+our products cut in two), and the row more at which MLX changes its routine or sorts by expert.
+"""
+
+KEYS = (1200, 5000)
+"""In the caches while they are compared: stock attention cuts its sums by what there is to see."""
+
+ENOUGH_S = 1.0
+"""Seconds after which no further comparison is begun before a first answer."""
+
+ROWS_DIFFER = (
+    "Exact numerics were asked for, but on this machine a row's logits change with the rows beside "
+    "it: text with drafting may leave the plain text at near ties."
+)
+
+ROWS_PENDING = Reason(
+    "rows-pending",
+    "Whether a row's logits change with the rows beside it on this machine is found out after an "
+    "answer; until then text with drafting may leave the plain text at near ties.",
+)
+MAY_COST = 0.05
+"""Share by which exact rows may make a pass slower before "fast" is the default."""
+
+TIMED_ROWS = (1, 4)
+"""A plain pass, and one that verifies three drafts."""
+
+REPEATS = 4
+"""Of each, in turn; the first warms up, the fastest of the others counts."""
+
+
+class Found(NamedTuple):
+    """What is known of a model's rows here. differ: where, "" for nowhere. cost: share by which
+    exact rows make a pass slower, None where that was not timed.
+    """
+
+    differ: str = ""
+    cost: float | None = None
+
+    def as_words(self) -> str:
+        """To be remembered."""
+        return self.differ or ("exact" if self.cost is None else f"exact {self.cost:.4f}")
+
+    @staticmethod
+    def of_words(words: str) -> "Found":
+        """What `as_words` made; other words say where rows differ."""
+        kind, _, cost = words.partition(" ")
+        if kind != "exact":
+            return Found(words)
+        try:
+            return Found("", float(cost) if cost else None)
+        except ValueError:
+            return Found()
+
+
+def with_numerics(
+    described: ModelDescription, asked: AskedNumerics, found: Found | None, kernels: Kernels
+) -> ModelDescription:
+    """The description with the numerics in effect, the kernels told; found None: not yet known."""
+    others = tuple(reason for reason in described.declined if reason.code not in CODES)
+    fast = replace(described, numerics="fast", declined=others)
+    if asked == "fast":
+        return fast
+    if found is None:
+        return replace(fast, declined=(*others, ROWS_PENDING))
+    if found.differ:
+        return replace(fast, declined=(*others, rows_differ(kernels, found.differ)))
+    if asked == "auto" and found.cost is not None and found.cost > MAY_COST:
+        kernels.want(exact=False)
+        return replace(fast, declined=(*others, exact_costs(found.cost)))
+    return replace(fast, numerics="exact")
+
+
+def rows_that_differ(adapter: Adapter, context: int, enough_s: float = ENOUGH_S) -> str:
+    """Where a row depends on those beside it, "" for nowhere; begins nothing after enough_s."""
+    began = perf_counter()
+    for where in compare_rows(adapter, context):
+        if where or perf_counter() - began > enough_s:
+            return where
+    return ""
+
+
+def compare_rows(adapter: Adapter, context: int) -> Iterator[str]:
+    """Compare blocks with passes of one row, bit for bit: one block a step, "" where all is alike.
+
+    Of our own layers one of each kind is looked at, so that a step costs little at any size. Caches
+    are filled with random keys and values, at most a context full.
+    """
+    few = adapter.one_of_each_kind() if isinstance(adapter, Decoder) else adapter
+    tokens = (mx.arange(max(ROWS))[None] * 7 + 1) % adapter.vocabulary
+    room = max(1, context - max(ROWS))
+    blocks: dict[int, mx.array] = {}
+    for keys in sorted({min(keys, room) for keys in KEYS}):
+        together, alone = _filled(few, keys), _filled(few, keys)
+        singles: list[mx.array] = []
+        for count in ROWS:
+            block = few.forward(tokens[:, :count], together)
+            together.keep(0)
+            for row in range(len(singles), count):
+                singles.append(few.forward(tokens[:, row : row + 1], alone))
+                alone.keep(1)
+            apart = mx.concatenate(singles[:count], axis=1)
+            yield _told(block, apart, f"in a pass of {count} rows after {keys:,} tokens")
+            if not blocks:
+                yield _told_of_logits(few, block)
+            blocks[count] = block
+    for count in ROWS[1:]:
+        yield _told_of_logits(few, blocks[count])
+
+
+def _told_of_logits(adapter: Adapter, hidden: mx.array) -> str:
+    rows = hidden.shape[1]
+    singles = [adapter.logits(hidden[:, row : row + 1]) for row in range(rows)]
+    apart = mx.concatenate(singles, axis=1)
+    return _told(adapter.logits(hidden), apart, f"in the logits of {rows} rows")
+
+
+def _told(one: mx.array, other: mx.array, where: str) -> str:
+    # NaN is a fault of the weights, found when a token is picked; not one of the rows
+    return "" if mx.array_equal(one, other, equal_nan=True).item() else where
+
+
+def _filled(adapter: Adapter, keys: int) -> LayerCaches:
+    """Caches after some tokens, of which attention sees so many; states are those of one token."""
+    caches = adapter.make_caches()
+    mx.eval(adapter.forward(mx.array([[1]]), caches))
+    caches.keep(1)
+    for cache in caches.layers:
+        if isinstance(cache, RowsCache):
+            rows = [_random(array, keys - 1) for array in cache.arrays()[:2]]
+            cache.write(*rows)
+            cache.keep(keys - 1)
+    mx.eval(caches.arrays())
+    return caches
+
+
+def _random(like: mx.array, rows: int) -> mx.array:
+    batch, heads, _, size = like.shape
+    made = mx.random.normal((batch, heads, rows, size), key=mx.random.key(size))
+    return made.astype(like.dtype)
+
+
+@dataclass(slots=True)
+class ExactCost:
+    """Times passes with exact rows against passes with whatever is faster, one pass a step.
+
+    pass_ms: of so many rows. share: what exact rows cost in the end, by the worse of TIMED_ROWS.
+    """
+
+    kernels: Kernels
+    pass_ms: Callable[[int], float]
+    share: float = 0.0
+
+    def steps(self) -> Iterator[None]:
+        """Rows are exact again behind each of them."""
+        worst = -1.0
+        for rows in TIMED_ROWS:
+            fastest = {True: float("inf"), False: float("inf")}
+            for repeat in range(REPEATS):
+                for exact in (True, False):
+                    self.kernels.want(exact=exact)
+                    took = self.pass_ms(rows)
+                    self.kernels.want(exact=True)
+                    if repeat:
+                        fastest[exact] = min(fastest[exact], took)
+                    yield
+            worst = max(worst, fastest[True] / fastest[False] - 1)
+        self.share = worst
+
+
+def pass_timer(adapter: Adapter) -> Callable[[int], float]:
+    """Milliseconds of a pass of so many rows after a short text, all layers and logits."""
+    tokens = (mx.arange(32)[None] * 7 + 1) % adapter.vocabulary
+    caches = adapter.make_caches()
+    mx.eval(adapter.forward(tokens, caches))
+    caches.keep(tokens.shape[1])
+
+    def pass_ms(rows: int) -> float:
+        mx.eval(caches.arrays())
+        began = perf_counter()
+        mx.eval(adapter.logits(adapter.forward(tokens[:, :rows], caches)))
+        caches.keep(0)
+        return 1000 * (perf_counter() - began)
+
+    return pass_ms
+
+
+def exact_costs(cost: float) -> Reason:
+    """Why numerics are fast though rows could be exact."""
+    return Reason(
+        "exact-costs",
+        f"Exact rows would make a pass {100 * cost:.0f} % slower on this machine, and more than "
+        f"{100 * MAY_COST:.0f} % is not worth it by default: text with drafting may leave the "
+        "plain text at near ties. Choose exact numerics to have them all the same.",
+    )
+
+
+def rows_differ(kernels: Kernels, where: str) -> Reason:
+    """Why numerics are not exact; names what has no kernel of ours, where others have one."""
+    stock = [
+        kernel.words
+        for name, kernel in KERNELS.items()
+        if kernel.is_exact and kernels.why_unused(name)
+    ]
+    told = f" Stock MLX runs its {' and '.join(stock)}." if stock and kernels.launcher else ""
+    return Reason("rows-differ", f"{ROWS_DIFFER} (Seen {where}.){told}")
+
+
+CODES = ("rows-differ", ROWS_PENDING.code, "exact-costs")
+"""Of reasons that are about numerics."""
