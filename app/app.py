@@ -346,7 +346,7 @@ class App(QObject):
         self.mistakes.made.connect(self._show_mistake)
         notes = (*self.store.notices, *self.settings.notes)
         if notes:
-            self.widgets.notice.say(" ".join(notes))
+            self.widgets.notice.say(" ".join(notes), stays=True)
 
     def _tell(self, words: str, details: str = "") -> None:
         """What went wrong, in the notice and the log."""

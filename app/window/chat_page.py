@@ -92,20 +92,26 @@ class NoticeBar(QFrame):
         self.setProperty("role", "notice")
         self.setAccessibleName("Notice")
         self._words = paragraph("", "note")
-        self._details, self._offered = "", ""
+        self._details, self._offered, self._staying = "", "", ""
         self._take = QPushButton("Load…")
         self._take.clicked.connect(self._take_up)
         self._more = QPushButton("Details")
         self._more.setProperty("role", "link")
         self._more.clicked.connect(lambda: self.details_wanted.emit(self._details))
         self._close = IconButton("close", "Dismiss")
-        self._close.clicked.connect(self.hide)
+        self._close.clicked.connect(self._dismiss)
         buttons = (self._take, self._more, self._close)
         row(Wide(self._words), *buttons, of=self, margins=(20, 6, 12, 6), spacing=8)
         self.hide()
 
-    def say(self, words: str, details: str = "", *, is_problem: bool = False) -> None:
-        """Show a notice in place of the one before."""
+    def say(
+        self, words: str, details: str = "", *, is_problem: bool = False, stays: bool = False
+    ) -> None:
+        """Show a notice in place of the one before; one that stays is above the others until it is
+        dismissed.
+        """
+        words = "\n".join(filter(None, (self._staying, words)))
+        self._staying = words if stays else self._staying
         self._details = details
         self._words.setText(words)
         set_role(self._words, "problem" if is_problem else "note")
@@ -126,6 +132,10 @@ class NoticeBar(QFrame):
     def _take_up(self) -> None:
         self.hide()
         self.taken.emit(self._offered)
+
+    def _dismiss(self) -> None:
+        self._staying = ""
+        self.hide()
 
     def words(self) -> str:
         """What is said now, "" when nothing is."""

@@ -12,6 +12,7 @@ from windows import running, scripted
 
 from app.values.chat_settings import ChatSettings
 from app.values.errors import StoreFull
+from app.window.controls.icons import IconButton
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 LONG = " ".join(f"word{n}" for n in range(300))
@@ -25,6 +26,21 @@ def test_a_damaged_database_is_kept_aside_and_said_so(
         assert "damaged" in driven.widgets.notice.words()
         assert driven.ask("Hello") == "You said: Hello"
     assert list(tmp_path.glob("chats-damaged-*"))
+
+
+def test_what_was_found_at_the_start_is_not_put_out_of_sight_by_what_follows(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    (tmp_path / "chats.db").write_bytes(b"this is no database" * 1000)
+    (tmp_path / "settings.json").mkdir()
+    with running(qapp, qtbot, tmp_path, scripted()) as driven:
+        notice = driven.widgets.notice
+        assert "chats.db was damaged" in notice.words()
+        assert "settings.json could not be written" in notice.words()
+        notice.findChild(IconButton).click()
+        assert notice.words() == ""
+        driven.app.files.open_link("file:///etc/passwd")
+        assert notice.words() == "This link is not opened: file:///etc/passwd"
 
 
 def test_a_database_of_another_program_is_left_alone(
