@@ -29,6 +29,8 @@ def driven(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> Iterator[Driven]
     shutil.copytree(POCKET, tmp_path / "Small-4bit", ignore=shutil.ignore_patterns("training"))
     with running(qapp, qtbot, tmp_path / "home", source) as one:
         yield one
+        # Qt keeps a pointer to what was hovered over last, also when that is gone.
+        QApplication.sendEvent(one.widgets.window, QDragLeaveEvent())
 
 
 def mime_of(*things: Path | str) -> QMimeData:
