@@ -118,6 +118,8 @@ class ChatController(QObject):
             self._show()
             if message_id is not None:
                 self._scroll_to(message_id)
+            if self.chat.notes:
+                self.failed.emit(" ".join(self.chat.notes), "")
 
     def _open(self, chat_id: int, message_id: int | None) -> None:
         self.chat.open(chat_id)

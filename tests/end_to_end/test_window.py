@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
+from tiny_gguf import write_tiny_gguf
 from windows import close, folders_in
 
 from app.app import App
@@ -114,6 +115,23 @@ def test_a_whole_session(apps: list[App], qapp: QApplication, tmp_path: Path, qt
     assert again.chats.chat.settings.draft.depth == 3
     found = again.store.search.find("twenty words")
     assert [hit.chat.title for hit in found] == [QUESTION]
+
+
+def test_a_donor_that_is_dropped_gives_its_heads_to_the_model_in_use(
+    apps: list[App], qapp: QApplication, tmp_path: Path, qtbot: QtBot
+) -> None:
+    model = write_tiny_gguf(tmp_path / "small.gguf", heads="none", claimed_heads=0)
+    donor = write_tiny_gguf(tmp_path / "donor.gguf", heads="only")
+    app = start(apps, qapp, tmp_path / "home", qtbot)
+    card, layer = app.widgets.card, app.widgets.layer
+    for dropped, heads in ((model, 0), (donor, 1)):
+        app.drops.take([str(dropped)])
+        qtbot.waitUntil(layer.isVisible, timeout=PATIENCE_MS)
+        card.load_wanted.emit()
+        qtbot.waitUntil(lambda: not layer.isVisible(), timeout=PATIENCE_MS)
+        loaded = app.models.description
+        assert loaded is not None
+        assert (loaded.path, loaded.mtp_heads) == (str(model), heads)
 
 
 def test_two_chats_never_share_settings(

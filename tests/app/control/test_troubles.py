@@ -43,6 +43,20 @@ def test_what_was_found_at_the_start_is_not_put_out_of_sight_by_what_follows(
         assert notice.words() == "This link is not opened: file:///etc/passwd"
 
 
+def test_settings_of_a_chat_that_had_to_be_reset_are_named(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    with running(qapp, qtbot, tmp_path, scripted()) as driven:
+        driven.ask("Hello")
+        chat_id = driven.app.chats.chat.chat_id
+        driven.app.begin_chat()
+        settings = '{"system": "Be kind.", "draft": {"depth": -3}}'
+        driven.app.store.database.write("UPDATE chat SET settings = ?", settings)
+        driven.app.chats.open(chat_id)
+        assert "settings.draft.depth: -3 is not possible" in driven.widgets.notice.words()
+        assert driven.app.chats.chat.settings.system == "Be kind."
+
+
 def test_a_database_of_another_program_is_left_alone(
     qapp: QApplication, qtbot: QtBot, tmp_path: Path
 ) -> None:
