@@ -4,17 +4,20 @@
     p = end - M + m and sees keys p - window + 1 .. p (window 0: all up to p)
     y[h, m] = sum_j exp(scale * q . k_j - max) v_j / (sum_j exp(scale * q . k_j - max) [+ sink])
 
-Two passes. First, a threadgroup takes one block of keys of one key head for all its gqa * M rows,
-so keys and values cross the bus once; a SIMD-group keeps R rows in registers and walks the keys in
-order with a running maximum (online softmax: Milakov & Gimelshein, arXiv 1805.02867). Second, a
-SIMD-group merges the blocks of one row, in order.
+Two passes. First, the SIMD-groups of a threadgroup take one block of keys of one key head, each for
+R of its gqa * M rows, held in registers; they walk the keys in order with a running maximum (online
+softmax: Milakov & Gimelshein, arXiv 1805.02867). So keys and values cross the bus once for all rows
+of a threadgroup; where a block needs several (8 R rows each), they run side by side and the cache
+of the chip has what the first of them read. Second, a SIMD-group merges the blocks of one row, in
+order.
 
 Where blocks begin depends on the absolute key index alone: 128 keys each up to 4096, for enough
 threads in short chats, then 1024, for few partial results in long ones. A key a row does not see
 changes nothing of it, so neither M nor what follows can change its bits. Nothing is a mask array: a
 row knows where it ends.
 
-Cost, with L keys and B blocks: Hkv L (D + DV) elements of the cache and Hq M D of q read once, Hq M
+Cost, with L keys and B blocks: Hkv L (D + DV) elements of the cache, once for every 8 R rows of a
+head, and Hq M D of q read once, Hq M
 (DV + 2) B floats written and read again between the passes, 2 Hq M L (D + DV) flops, two launches.
 """
 
@@ -28,7 +31,10 @@ from metal_kernels.key_value_formats import KeyValueFormat
 
 MOST_ROWS = 16
 SIZES = (64, 96, 128, 192, 256, 512)
-MOST_SIMDS = 32
+MOST_SIMDS = 8
+"""SIMD-groups of a threadgroup. They share nothing, so fewer change no bit; chips before M3 cannot
+hold more of this many registers (a pipeline may take 896 or fewer of 1,024 threads at size 256).
+"""
 
 SHORT, LONG, CHANGE = 128, 1024, 4096
 """Keys of a block below and above the absolute index CHANGE."""
@@ -46,9 +52,7 @@ const int end = places[1];    // one past the newest position
 const int block = places[2] + int(threadgroup_position_in_grid.y);
 const int blocks = places[3];
 const int head = threadgroup_position_in_grid.z;
-const int tile = threadgroup_position_in_grid.x;
-const int simd = tile * int(simdgroups_per_threadgroup) + int(simdgroup_index_in_threadgroup);
-const int first = simd * R;
+const int first = int(thread_position_in_grid.x / 32) * R;
 
 float mine[R][KEY_EACH];
 float out[R][VALUE_EACH];
@@ -202,7 +206,7 @@ def few_query_attention(
     first = block_of(max(0, place.end - rows + 1 - place.window) if place.window else 0)
     blocks = block_of(place.end - 1) + 1 - first
     each = 4 if max(size, value_size) <= 128 else 2 if max(size, value_size) <= 256 else 1
-    simds = min(MOST_SIMDS, -(-shared // each))
+    simds = -(-shared // each)
     sizes = (Parameter("KEY_EACH", size // 32), Parameter("VALUE_EACH", value_size // 32))
     parts = Call(
         inputs=(
@@ -216,8 +220,8 @@ def few_query_attention(
             Output((heads * rows, blocks), mx.float32),
             Output((heads * rows, blocks), mx.float32),
         ),
-        grid=(32 * simds * -(-shared // (simds * each)), blocks, key_heads),
-        threadgroup=(32 * simds, 1, 1),
+        grid=(32 * simds, blocks, key_heads),
+        threadgroup=(32 * min(MOST_SIMDS, simds), 1, 1),
         parameters=(
             Parameter("M", rows),
             Parameter("ROWS", shared),

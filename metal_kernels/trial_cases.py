@@ -27,7 +27,7 @@ from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, block_bytes
 GROUP, CHOSEN = 64, 2
 """Weights of a scale; experts of a row."""
 
-KEY_HEADS, SHARED, TAPS = 2, 3, 4
+KEY_HEADS, SHARED, TAPS = 2, 8, 4
 """Heads of keys; heads of queries to each in attention; rows that a convolution sees."""
 
 Run = Callable[[mx.array], mx.array]
@@ -44,6 +44,7 @@ class Case(NamedTuple):
     """A kernel with weights or a cache of its own, for x and results whose first axis is the row.
 
     x: rows -> inputs. exact_reference: the reference has the kernel's own bits, or picks tokens.
+    most: rows of its longest pass.
     """
 
     x: Callable[[int], mx.array]
@@ -51,6 +52,7 @@ class Case(NamedTuple):
     reference: Run
     stock: Run
     exact_reference: bool = False
+    most: int = 8
 
 
 def normal(shape: tuple[int, ...], seed: int, dtype: mx.Dtype = mx.float32) -> mx.array:
@@ -256,7 +258,11 @@ def attention_case(work: Work, dtype: mx.Dtype, seed: int) -> Case:
         return attention.reference(q, cache, dense_cache(), place(x), size**-0.5).swapaxes(0, 1)
 
     return Case(
-        lambda rows: normal((rows, KEY_HEADS * SHARED, size), 5, dtype), ours, reference, stock
+        lambda rows: normal((rows, KEY_HEADS * SHARED, size), 5, dtype),
+        ours,
+        reference,
+        stock,
+        most=9,
     )
 
 

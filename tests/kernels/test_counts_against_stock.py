@@ -36,7 +36,7 @@ def test_keys(rows: int, heads: int) -> None:
 
 def test_keys_where_mlx_has_no_fused_kernel() -> None:
     assert measures.stock_attention(8, 6, two_pass=True) is None
-    assert measures.our_attention(8, 6) == (1, 12)
+    assert measures.our_attention(8, 6) == (2, 12)  # two threadgroups, the second out of the cache
 
 
 @pytest.mark.parametrize("kept", [0, 3, 8])

@@ -8,6 +8,7 @@ from metal_emulator import EmulatorLauncher
 
 from metal_kernels.few_query_attention import (
     CHANGE,
+    MOST_SIMDS,
     Place,
     block_of,
     block_start,
@@ -15,6 +16,7 @@ from metal_kernels.few_query_attention import (
     reference,
     takes,
 )
+from metal_kernels.kernel import Call, Source
 from metal_kernels.key_value_formats import KeyValueFormat, affine_cache, dense_cache
 
 Array = np.ndarray
@@ -78,6 +80,7 @@ def check(
         (4, 1, 192, 128, 3),
         (2, 1, 512, 512, 2),
         (3, 3, 96, 96, 16),
+        (16, 2, 256, 256, 9),
     ],
 )
 def test_shapes(heads: int, key_heads: int, size: int, value_size: int, rows: int) -> None:
@@ -118,6 +121,36 @@ def test_quantised_caches(bits: int, size: int) -> None:
     check(normal((3, 3, size), 16, dtype), cache, affine_cache(bits), Place(149))
 
 
+class Looking:
+    """Notes the calls and computes nothing."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+
+    def run(self, source: Source, call: Call) -> tuple[mx.array, ...]:
+        self.calls.append(call)
+        return tuple(mx.zeros(output.shape, output.dtype) for output in call.outputs)
+
+
+@pytest.mark.parametrize(
+    ("heads", "key_heads", "size"),
+    [(16, 2, 256), (32, 2, 256), (24, 4, 256), (64, 8, 128), (8, 1, 512)],
+)
+@pytest.mark.parametrize("rows", range(1, 10))
+def test_no_chip_is_asked_for_too_many_threads(
+    heads: int, key_heads: int, size: int, rows: int
+) -> None:
+    """An M1 or M2 holds fewer than 1,024 threads of so many registers; and none of them idles."""
+    launcher, cache = Looking(), tuple(mx.zeros((key_heads, 300, size)) for _ in range(2))
+    few_query_attention(
+        mx.zeros((heads, rows, size)), cache, dense_cache(), Place(300), 1.0, launcher
+    )
+    parts = launcher.calls[0]
+    each = {128: 4, 256: 2, 512: 1}[size]
+    assert parts.threadgroup[0] <= 256
+    assert parts.grid == (32 * -(-(heads // key_heads * rows) // each), 3, key_heads)
+
+
 @pytest.mark.parametrize("rows", [1, 2, 4, 8])
 def test_the_cache_is_read_once(rows: int) -> None:
     launcher = EmulatorLauncher()
@@ -125,7 +158,9 @@ def test_the_cache_is_read_once(rows: int) -> None:
     q = normal((12, rows, 128), 19)
     few_query_attention(q, cache, dense_cache(), Place(256), 0.1, launcher)
     buffers = launcher.reports[0].buffers
-    assert buffers["k"].times_read == buffers["v"].times_read == 1
+    threadgroups = -(-6 * rows // (4 * MOST_SIMDS))
+    assert threadgroups == (2 if rows == 8 else 1)
+    assert buffers["k"].times_read == buffers["v"].times_read == threadgroups
 
 
 def test_another_order_of_lanes_changes_nothing() -> None:
