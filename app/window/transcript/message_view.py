@@ -46,11 +46,6 @@ class MessageView(QWidget):
         """The widgets of an answer, None for the user's messages and before `build`."""
         return self._body if isinstance(self._body, AnswerView) else None
 
-    @property
-    def bubble(self) -> UserBubble | None:
-        """The widgets of the user's words, None for an answer and before `build`."""
-        return self._body if isinstance(self._body, UserBubble) else None
-
     def build(self, width: int) -> None:
         """Make the widgets, for a column this wide; no effect the second time.
 

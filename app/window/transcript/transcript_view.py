@@ -166,10 +166,6 @@ class TranscriptView(QWidget):
         self.find_bar.hide()
         self.column.show_messages(messages)
 
-    def clear(self) -> None:
-        """Show nothing."""
-        self.show_messages(())
-
     def add_message(self, message: ShownMessage) -> None:
         """Show one more message, `state` "live" for an answer that begins, and go to it."""
         self.column.add(message)

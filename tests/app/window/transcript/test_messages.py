@@ -54,15 +54,15 @@ def test_wishes(view, qtbot):
 def test_edit_and_send_again(view, qtbot):
     show(view, ShownMessage(1, "user", "hi"), ShownMessage(2, "assistant", "yes"))
     qtbot.mouseClick(of(view, 1).buttons.edit, Qt.MouseButton.LeftButton)
-    field = of(view, 1).bubble.editor.field
+    field = of(view, 1).findChild(UserBubble).editor.field
     qtbot.keyClicks(field, "x")
     with qtbot.waitSignal(view.reader.edit_wanted) as caught:
         qtbot.keyClick(field, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
     assert caught.args == [1, "xhi"]
     view.edit_last_prompt()
     with qtbot.assertNotEmitted(view.reader.edit_wanted):
-        qtbot.keyClick(of(view, 1).bubble.editor.field, Qt.Key.Key_Escape)
-    assert of(view, 1).bubble.editor is None
+        qtbot.keyClick(of(view, 1).findChild(UserBubble).editor.field, Qt.Key.Key_Escape)
+    assert of(view, 1).findChild(UserBubble).editor is None
 
 
 def test_copies(view, qtbot):
@@ -76,7 +76,7 @@ def test_copies(view, qtbot):
     assert clipboard.text() == source
     of(view, 1).findChild(CodeSegment).copy()
     assert clipboard.text() == "x = 1"
-    view.clear()
+    view.show_messages(())
     view.copy_last_answer()
 
 

@@ -102,7 +102,7 @@ def test_text_in_view_stays_where_it_is_when_something_above_grows(view, qtbot):
 def test_a_long_chat_is_made_where_it_is_looked_at(view, qtbot):
     messages = [ShownMessage(n, "assistant", f"{n}\n\n" + PARAGRAPH * 3) for n in range(100)]
     for _ in range(2):
-        view.clear()
+        view.show_messages(())
         QApplication.processEvents()
         show(view, *messages)
         qtbot.wait(80)
