@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from math import ceil
 
-from PySide6.QtCore import QEvent, QPointF, QRectF, Qt, Signal
+from PySide6.QtCore import QEvent, QPointF, QRectF, Qt
 from PySide6.QtGui import (
     QGuiApplication,
     QKeyEvent,
@@ -28,15 +28,12 @@ PADDING = 12
 
 
 class CodeText(QPlainTextEdit):
-    """Grows by what is added to its code, without looking at the rest again.
+    """Grows by what is added to its code, without looking at the rest again."""
 
-    Signal `redressed`: the look is another one.
-    """
-
-    redressed = Signal()
-
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, language: str) -> None:
         super().__init__()
+        self.setAccessibleName(f"Code, {language or 'plain'}")
+        self.colours = CodeColours(self.document(), language)
         self._reader, self._look = reader, look()
         self._code = ""
         self._tints: list[Tint] = []
@@ -102,7 +99,7 @@ class CodeText(QPlainTextEdit):
         if event.type() == QEvent.Type.StyleChange and not is_worn:
             self._look = now
             self._dress()
-            self.redressed.emit()
+            self.colours.rehighlight()
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
         """Tints first, the code on top of them."""
@@ -146,15 +143,12 @@ class CodeSegment(QWidget):
         super().__init__()
         keeps_height(self)
         self._code = ""
-        language_label = label(language or "code", "muted")
         copy = CopyButton("copy", "Copy code")
         copy.clicked.connect(self.copy)
-        self.lines = CodeText(reader)
-        self.lines.setAccessibleName(f"Code, {language or 'plain'}")
-        self._colours = CodeColours(self.lines.document(), language)
+        self.lines = CodeText(reader, language)
         head = QHBoxLayout()
         head.setContentsMargins(PADDING, 2, 4, 2)
-        head.addWidget(language_label)
+        head.addWidget(label(language or "code", "muted"))
         head.addStretch()
         head.addWidget(copy)
         column = QVBoxLayout(self)
@@ -162,14 +156,13 @@ class CodeSegment(QWidget):
         column.setSpacing(8)
         column.addLayout(head)
         column.addWidget(self.lines)
-        self.lines.redressed.connect(self._colours.rehighlight)
 
     def show_segment(self, segment: Segment, spans: Sequence[DraftedSpan]) -> None:
         """Show the code of a segment; spans count in its source."""
         code = segment.code.replace("\r\n", " \n")
         self._code = segment.code
         if segment.closed:
-            self._colours.complete(code)
+            self.lines.colours.complete(code)
         run = Run(0, segment.body_start, len(code))
         self.lines.show_code(code, tints([run], spans) if spans else ())
 
