@@ -29,9 +29,9 @@ from app.control.settings import KeptSettings, LookController, SettingsControlle
 from app.library.machine import this_machine
 from app.library.model_card import read_card
 from app.start.folders import Folders, this_users_folders
-from app.start.lifetimes import Collector, keep_clipboard
 from app.start.mistakes import Mistakes, watch_for_crashes
 from app.start.outside import OpenFiles, SingleInstance, as_typed
+from app.start.threads import Collector, keep_clipboard
 from app.store.session_store import SessionStore, open_passing_store, open_store
 from app.values.chat_settings import ChatSettings, for_model
 from app.values.errors import StoreError

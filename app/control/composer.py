@@ -10,7 +10,7 @@ from app.control.answers import Answers
 from app.control.chat import ChatController
 from app.control.models import ModelController
 from app.library.text_file import read_text_file
-from app.start.beside import Beside
+from app.start.threads import Beside
 from app.values.attached_text import AttachedText, fenced, with_attachments
 from app.window.composer.composer import Composer
 from app.worker.replies import TokensCounted

@@ -18,7 +18,7 @@ from app.library.dropped import (
     Refused,
     all_of,
 )
-from app.start.beside import Beside
+from app.start.threads import Beside
 from app.window.layers import DropPlan
 from app.window.widgets import Widgets
 from mlx_engine.values.model_description import ModelDescription

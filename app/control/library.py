@@ -12,8 +12,8 @@ from app.control.offers import CardController
 from app.control.settings import KeptSettings
 from app.library.find_models import FoundHere, look_around, usual_places
 from app.library.machine import Machine, advice
-from app.start.beside import Beside
 from app.start.outside import reveal
+from app.start.threads import Beside
 from app.values.app_settings import (
     with_model_folder,
     with_recent_model,

@@ -27,7 +27,7 @@ LOADING = (LoadProgress, ModelLoaded, LoadFailed, LoadCancelled, ModelUnloaded)
 
 
 class ModelController(QObject):
-    """One model is in use at a time.
+    """One model is in use at a time; `in_use` is how it was asked for.
 
     Signals:
         changed: another model is in use or being loaded, or a load got on or ended.
@@ -57,13 +57,8 @@ class ModelController(QObject):
         super().__init__(parent)
         self._request = request
         self._waiting: list[LoadModel] = []
-        self._in_use: LoadModel | None = None
+        self.in_use: LoadModel | None = None
         self.description: ModelDescription | None = None
-
-    @property
-    def in_use(self) -> LoadModel | None:
-        """How the model in use was asked for."""
-        return self._in_use
 
     @property
     def loading(self) -> LoadModel | None:
@@ -84,17 +79,17 @@ class ModelController(QObject):
 
     def load_path(self, path: str | None) -> None:
         """The same with the options of the model in use."""
-        options = self._in_use.options if self._in_use else LoadOptions()
+        options = self.in_use.options if self.in_use else LoadOptions()
         self.load(LoadModel(path, options=replace(options, heads=None)))
 
     def load_heads(self, path: Path) -> None:
         """Load the model in use again with heads from there."""
-        if self._in_use is not None:
-            self.load(replace(self._in_use, heads=str(path)))
+        if self.in_use is not None:
+            self.load(replace(self.in_use, heads=str(path)))
 
     def use_options(self, options: LoadOptions) -> None:
         """Load the model anew if it was loaded in another way than a chat asks for."""
-        current = self.loading or self._in_use
+        current = self.loading or self.in_use
         if current is not None and current.options != options:
             heads = current.heads if options.heads is None else str(options.heads)
             self.load(replace(current, heads=heads, options=options))
@@ -124,7 +119,7 @@ class ModelController(QObject):
                 if not self._waiting:
                     self.cancelled.emit()
             case ModelUnloaded():
-                self._in_use, self.description = None, None
+                self.in_use, self.description = None, None
                 self.unloaded.emit(reply.words)
             case ModelChanged():
                 self._describe(reply.description)
@@ -138,7 +133,7 @@ class ModelController(QObject):
             self.changed.emit()
 
     def _use(self, loaded: ModelLoaded) -> None:
-        self._in_use = self._done(loaded.path)
+        self.in_use = self._done(loaded.path)
         self.description = self._named(loaded.description)
         self.loaded.emit(self.description)
         if self.description.mtp_heads and self.description.mtp is None:
@@ -154,7 +149,7 @@ class ModelController(QObject):
 
     def _named(self, description: ModelDescription) -> ModelDescription:
         """With the name that the window has for the built-in one."""
-        is_built_in = self._in_use is not None and self._in_use.path is None
+        is_built_in = self.in_use is not None and self.in_use.path is None
         return replace(description, name=BUILT_IN_NAME) if is_built_in else description
 
     def _done(self, path: str | None) -> LoadModel:

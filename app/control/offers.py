@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, QTimer
 from app.control.chat import ChatController
 from app.control.models import BUILT_IN_NAME, ModelController, model_name
 from app.library.machine import Machine
-from app.start.beside import Beside
+from app.start.threads import Beside
 from app.values.models import ModelCard
 from app.window.layers import CardLayer
 from app.window.models.model_card_view import ModelCardView

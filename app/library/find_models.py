@@ -64,11 +64,6 @@ def gguf_of_heads(file: Path) -> bool:
     return False
 
 
-def broken_model(path: Path, name: str, place: str, problem: str) -> FoundModel:
-    """Something that should be a model and is not."""
-    return _found(name, path, place, [], problem)
-
-
 def _folder_problem(folder: Path, known: set[str], weights: list[str]) -> str | None:
     """Why the folder cannot be loaded."""
     if not weights:
@@ -178,7 +173,7 @@ def _recalled(path: Path) -> FoundModel:
         found = gguf_model(path, path.stem, RECENT)
     elif path.is_dir():
         found = folder_model(path, _listing(path).files, path.name, RECENT)
-    return found or broken_model(path, path.name, RECENT, gone)
+    return found or FoundModel(path.name, path, RECENT, problem=gone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +210,7 @@ def _in_folder(
     names = _listing(folder)
     label = str(folder.relative_to(place.folder)) if folder != place.folder else folder.name
     if names.problem is not None:
-        yield broken_model(folder, label, place.name, names.problem)
+        yield FoundModel(label, folder, place.name, problem=names.problem)
         return
     model = folder_model(folder, names.files, label, place.name)
     if model is not None:
@@ -241,8 +236,8 @@ def _in_hub_cache(place: Place, seen: set[tuple[int, int]]) -> Iterator[FoundMod
         label = name.removeprefix("models--").replace("--", "/")
         snapshot = hub_snapshot(repository)
         if snapshot is None:
-            begun = broken_model(repository, label, place.name, "the download was not finished")
-            yield replace(begun, unfinished=label)
+            begun = "the download was not finished"
+            yield FoundModel(label, repository, place.name, problem=begun, unfinished=label)
             continue
         found = list(_in_folder(snapshot, Place(place.name, snapshot), seen, 2))
         for model in found:

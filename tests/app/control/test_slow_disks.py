@@ -15,7 +15,7 @@ from app.control.offers import CardController
 from app.library.dropped import Dropped, Refused
 from app.library.machine import Machine, this_machine
 from app.library.model_card import read_card
-from app.start.beside import Beside
+from app.start.threads import Beside
 from app.values.models import ModelCard
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
