@@ -31,6 +31,7 @@ KernelName = Literal[
     "mtp-input",
     "pick",
     "noise",
+    "norms",
 ]
 MOST_ROWS = 9
 """Rows of the longest verify pass: the newest token and eight drafts."""
@@ -166,6 +167,7 @@ KERNELS: Mapping[KernelName, Kernel] = MappingProxyType(
         "mtp-input": Kernel("the heads' input", False, _whole_units, _always),
         "pick": Kernel("choosing without logits", False, _whole_units, _always),
         "noise": Kernel("noise", False, _any_work, _never),
+        "norms": Kernel("norms by float32 weights", False, _any_work, _always),
     }
 )
 

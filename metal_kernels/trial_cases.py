@@ -23,6 +23,10 @@ from metal_kernels.weight_formats.contract import WeightFormat
 from metal_kernels.weight_formats.dense import DENSE
 from metal_kernels.weight_formats.fp4 import mxfp4, nvfp4
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, block_bytes
+from metal_kernels.wide_norm import reference as norm_reference
+from metal_kernels.wide_norm import wide_norm
+
+NORM_EPS = 1e-6
 
 GROUP, CHOSEN = 64, 2
 """Weights of a scale; experts of a row."""
@@ -279,6 +283,22 @@ def noise_case(work: Work, dtype: mx.Dtype, seed: int) -> Case:
         plain,
         plain,
         exact_reference=True,
+    )
+
+
+def norms_case(work: Work, dtype: mx.Dtype, seed: int) -> Case:
+    """work.inputs: elements of a row."""
+    weight = normal((work.inputs,), seed) + 1
+
+    def stock(x: mx.array) -> mx.array:
+        normed: mx.array = mx.fast.rms_norm(x, weight, NORM_EPS)
+        return normed.astype(dtype)
+
+    return Case(
+        lambda rows: normal((rows, work.inputs), 5, dtype),
+        lambda x, by: wide_norm(x, weight, NORM_EPS, by),
+        lambda x: norm_reference(x, weight, NORM_EPS),
+        stock,
     )
 
 

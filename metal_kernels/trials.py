@@ -16,6 +16,7 @@ from metal_kernels.trial_cases import (
     gate_up_case,
     mtp_input_case,
     noise_case,
+    norms_case,
     pick_case,
     product_add_case,
     product_case,
@@ -65,6 +66,8 @@ def _trials() -> Iterator[Trial]:
         yield Trial("attention", Work("", 150, size), (Work("", 8192, size),), attention_case)
     yield Trial("delta", Work("", 40, 128), (Work("", 128, 128),), delta_case)
     yield Trial("delta-inputs", Work("", 40, 48), (Work("", 128, 128),), delta_inputs_case)
+    for size in (128, 4096):
+        yield Trial("norms", Work("", size, size), (Work("", size, size),), norms_case)
     yield Trial("noise", Work("", 501, 0), (Work("", 151936, 0),), noise_case)
 
 

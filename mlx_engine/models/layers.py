@@ -7,8 +7,9 @@ from functools import cache
 
 import mlx.core as mx
 
-from metal_kernels.choice import Kernels
+from metal_kernels.choice import Kernels, Served, Work
 from metal_kernels.stock import MLX, Stock
+from metal_kernels.wide_norm import wide_norm
 from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.matrix import Matrix, rows_of, tiles_of, values_of
 from mlx_engine.models.specs import Activation, FeedForward, Rope
@@ -123,19 +124,29 @@ class Embedding:
 
 @dataclass(frozen=True, slots=True)
 class Norm:
-    """RMS norm (arXiv 1910.07467) over the last axis; the weight as used, 1 + w in float32."""
+    """RMS norm (arXiv 1910.07467) over the last axis; the weight as used, 1 + w in float32.
+
+    wide: the kernel for rows [1, T, ...] of 16 bits, where the weight is float32.
+    """
 
     weight: mx.array
     eps: float
     stock: Stock = MLX
+    wide: Served | None = None
 
     @staticmethod
     def read(part: Part, name: str, eps: float) -> "Norm":
         """`name`.weight of a part."""
-        return Norm(part.vector(f"{name}.weight"), eps, part.kernels.stock)
+        weight, kernels = part.vector(f"{name}.weight"), part.kernels
+        work = Work("", weight.size, weight.size)
+        is_wide = part.table.has_halves and weight.dtype == mx.float32
+        wide = kernels.served("norms", work, whole=True) if is_wide else None
+        return Norm(weight, eps, kernels.stock, wide)
 
     def __call__(self, x: mx.array) -> mx.array:
         """Normalise; the result has x's element type."""
+        if self.wide is not None and x.dtype != mx.float32 and x.shape[1] in self.wide:
+            return wide_norm(x, self.weight, self.eps, self.wide.launcher)
         return self.stock.rms_norm(x, self.weight, self.eps).astype(x.dtype)
 
 

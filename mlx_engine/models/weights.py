@@ -53,8 +53,8 @@ class WeightTable:
 
     origin: the file or folder they come from, for messages. for_cpu: matrices are handed out dense
     and laid out for MLX's CPU backend. kernels: those that layers on it may use. metal: what is no
-    float in the file is computed in 16 bits; None where there is Metal. Taking a name a second time
-    is a bug of the caller and raises KeyError.
+    float in the file is computed in 16 bits, `has_halves`; None where there is Metal. Taking a name
+    a second time is a bug of the caller and raises KeyError.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class WeightTable:
         self._taken: set[str] = set()
         self._origin = origin
         self._for_cpu = for_cpu
-        self._has_halves = mx.metal.is_available() if metal is None else metal
+        self.has_halves = mx.metal.is_available() if metal is None else metal
         self._handed_out: list[mx.array] = []
 
     def __contains__(self, name: str) -> bool:
@@ -192,7 +192,7 @@ class WeightTable:
 
     @property
     def _computed(self) -> mx.Dtype:
-        return mx.bfloat16 if self._has_halves else mx.float32
+        return mx.bfloat16 if self.has_halves else mx.float32
 
     def check_all_used(self) -> None:
         """BadModelFile naming the arrays nobody took."""

@@ -28,6 +28,8 @@ def test_every_family_computes_in_16_bits_and_writes_what_is_told(name, form):
     assert {phase.wide for phase in run.phases.values()} == {()}
     assert ("drafted round" in run.phases) == (name not in HEADLESS)
     assert all(phase.launches > 0 for phase in run.phases.values())
+    layers = LAYERS.get(name, 4)
+    assert run.phases["plain round"].casts <= 3 * layers + 2  # routers are computed in float32
     chunk = run.phases["chunk"]
     assert chunk.largest.startswith("dequantise") or chunk.largest_bytes < 300e6  # scores in tiles
     if form == "mlx-4bit":
