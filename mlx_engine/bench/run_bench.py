@@ -53,6 +53,8 @@ class _Bench:
 
     def report(self) -> BenchReport:
         engine, plan = self._engine, self._plan
+        self._say("Trying kernels and timing passes")
+        engine.measure_costs(lambda: False)  # else they change between one text and the next
         self._say("Checking that drafted text equals plain text")
         prompts = chat_prompts(engine, plan.agreement_prompts)
         empty = BenchReport(

@@ -89,6 +89,7 @@ def test_built_in_model() -> None:
     assert "tok/s" in answers.words
     assert "2 of 2 drafted tokens accepted" in same.words
     assert engine.closed
+    assert engine.answers_before_measuring == 0  # no kernel comes in between the two texts
 
 
 def test_drafting_that_changes_the_words_is_seen() -> None:
