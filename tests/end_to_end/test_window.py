@@ -12,10 +12,11 @@ from windows import close, folders_in
 
 from app.app import App
 from app.values.chats import StoredMessage
-from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
+from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions, SamplingOptions
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 PATIENCE_MS = 60_000
+POCKET = Path(__file__).parents[2] / "assets" / "pocket_model"
 QUESTION = "Count from one to twenty in words."
 
 
@@ -132,6 +133,35 @@ def test_a_donor_that_is_dropped_gives_its_heads_to_the_model_in_use(
         loaded = app.models.description
         assert loaded is not None
         assert (loaded.path, loaded.mtp_heads) == (str(model), heads)
+
+
+def test_a_small_model_that_comes_in_mid_chat_reads_on_show_and_can_be_stopped(
+    apps: list[App], qapp: QApplication, tmp_path: Path, qtbot: QtBot
+) -> None:
+    app = start(apps, qapp, tmp_path, qtbot)
+    chats, strip = app.chats, app.widgets.strip
+    beside = LoadOptions(draft_model=str(POCKET), draft_misfit="plain")
+    chats.change_settings(replace(chats.chat.settings, load=beside))
+    qtbot.waitUntil(lambda: app.models.loading is None, timeout=PATIENCE_MS)
+    set_up(app, source="none")
+    ask(app, QUESTION)
+    assert len(wait_for_end(app, qtbot).text) > 40
+
+    shown: list[str] = []
+    app.answers.grown.connect(lambda *_: shown.append(strip.accessibleDescription()))
+    set_up(app, source="model", depth=2)
+    app.answers.grown.connect(stop_at_once := lambda *_: chats.stop())
+    ask(app, "And on?")
+    stopped = wait_for_end(app, qtbot)
+    assert (stopped.finish_reason, stopped.text) == ("stopped", "")
+    assert "reading 0 of" in shown[0], "the small model knows nothing of the chat yet"
+
+    app.answers.grown.disconnect(stop_at_once)
+    app.widgets.actions["regenerate"].trigger()
+    whole = wait_for_end(app, qtbot)
+    assert whole.state == "done"
+    assert whole.stats is not None
+    assert whole.stats.accepted > 0
 
 
 def test_two_chats_never_share_settings(
