@@ -132,12 +132,7 @@ class KeptChats:
             self.forget(next(iter(self._sessions)))
 
     def _held(self) -> int:
-        return sum(self._cache_bytes(session) for session in self._sessions.values())
-
-    def _cache_bytes(self, session: "Session") -> int:
-        model, stats = self._engine.description, session.stats
-        tokens = stats.prompt_tokens + stats.generated_tokens
-        return model.state_bytes + tokens * model.cache_bytes_per_token if tokens else 0
+        return sum(session.nbytes for session in self._sessions.values())
 
 
 SHORT_CONTEXT = 4096

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 import mlx.core as mx
 
-from mlx_engine.cache.contract import LayerSnapshot
+from mlx_engine.cache.contract import LayerSnapshot, Place
 
 GROWTH = 256
 """Rows by which the buffers grow: one copy every 256 tokens, at most 255 rows unused."""
@@ -20,13 +20,6 @@ class KeysValues(NamedTuple):
 
     keys: mx.array
     values: mx.array
-
-
-class AttentionSnapshot(NamedTuple):
-    """Committed rows never change, so their number is all there is to know."""
-
-    length: int
-    nbytes: int = 0
 
 
 class RowsCache(ABC):
@@ -124,9 +117,9 @@ class AttentionCache(RowsCache):
             mx.concatenate([self._buffers.values, _blank(values, more)], axis=2),
         )
 
-    def snapshot(self) -> AttentionSnapshot:
-        """The number."""
-        return AttentionSnapshot(self._length)
+    def snapshot(self) -> Place:
+        """Committed rows never change, so their number is all there is to know."""
+        return Place(self._length)
 
     def restore(self, snapshot: LayerSnapshot) -> None:
         """Shorten to a snapshot."""

@@ -18,6 +18,13 @@ class LayerSnapshot(Protocol):
         """Bytes that live on only because of this snapshot."""
 
 
+class Place(NamedTuple):
+    """A snapshot where nothing has to be kept: rows before it never change, or there are none."""
+
+    length: int
+    nbytes: int = 0
+
+
 class LayerCache(Protocol):
     """One layer's memory of a conversation (batch of one).
 

@@ -20,7 +20,7 @@ from metal_kernels.choice import ALL_ROWS, Served
 from metal_kernels.gated_delta_block import Rows, Steps, gated_delta_block
 from metal_kernels.kernel import Launcher
 from metal_kernels.stock import MLX, Stock
-from mlx_engine.cache.contract import LayerSnapshot
+from mlx_engine.cache.contract import LayerSnapshot, Place
 
 
 class DeltaInputs(NamedTuple):
@@ -221,8 +221,7 @@ class RecurrentCache:
         """
         self._rule = rule or StockDelta()
         self._stock = stock
-        self._blank = RecurrentSnapshot(0, window, state, None)
-        self._now = self._blank
+        self._now = RecurrentSnapshot(0, window, state, None)
         self._block: _Block | None = None
 
     @property
@@ -270,14 +269,18 @@ class RecurrentCache:
             replay=block.delta.steps.first(rows) if after is None else None,
         )
 
-    def snapshot(self) -> RecurrentSnapshot:
-        """The committed memory itself."""
-        return self._now
+    def snapshot(self) -> RecurrentSnapshot | Place:
+        """The committed memory itself; of the beginning no zeros, which would live on."""
+        return self._now if self._now.length else Place(0)
 
     def restore(self, snapshot: LayerSnapshot) -> None:
         """Go back to a snapshot."""
-        assert isinstance(snapshot, RecurrentSnapshot)
-        self._now = snapshot
+        if isinstance(snapshot, RecurrentSnapshot):
+            self._now = snapshot
+        else:
+            assert snapshot.length == 0
+            window, state = self._now.window, self._now.state
+            self._now = RecurrentSnapshot(0, mx.zeros_like(window), mx.zeros_like(state), None)
         self._block = None
 
     def arrays(self) -> list[mx.array]:

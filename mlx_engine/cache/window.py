@@ -72,6 +72,7 @@ class WindowCache(RowsCache):
 
     def append(self, keys: mx.array, values: mx.array) -> KeysValues:
         """The same; the buffers whole, whose first row stands at position `first`."""
+        self._copy = None  # that is evaluated by now
         self._block = keys.shape[2]
         begin, end = self._begin(), self._length + self._block
         rows = self._room(begin, end, keys, values)

@@ -9,9 +9,7 @@ from mlx_engine.cache.contract import CachesSnapshot
 from mlx_engine.decoding.device_memory import clear_by_tokens
 from mlx_engine.drafting.contract import DraftSource, NoDraft, SourceSnapshot
 from mlx_engine.models.contract import Adapter
-
-MOST_CHECKPOINTS = 6
-"""Places a conversation can go back to; each holds one recurrent state."""
+from mlx_engine.values.model_description import CHECKPOINTS
 
 
 class Checkpoint(NamedTuple):
@@ -92,7 +90,7 @@ class TokenSequence:
     def mark(self) -> None:
         """Make a checkpoint; not between a draft and its round."""
         others = [place for place in self._checkpoints if place.length != len(self.tokens)]
-        self._checkpoints = [*others[-(MOST_CHECKPOINTS - 1) :], self._here()]
+        self._checkpoints = [*others[-(CHECKPOINTS - 1) :], self._here()]
         self.settle()
 
     def settle(self) -> None:

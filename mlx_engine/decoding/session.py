@@ -128,6 +128,12 @@ class Session:
         self._check()
         return self._sequence.source.output
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that this conversation holds: caches, checkpoints and what drafts."""
+        self._check()
+        return self._sequence.nbytes
+
     def stop(self) -> None:
         """End the running answer before its next round or prompt chunk; from any thread."""
         self._stop.set()

@@ -117,7 +117,8 @@ class DraftSource(ABC):
     @property
     def nbytes(self) -> int:
         """Bytes the source holds for this conversation."""
-        return sum(caches.nbytes for caches in self._caches)
+        held = sum(caches.nbytes for caches in self._caches)
+        return held if self._newest is None else held + self._newest.nbytes
 
     @property
     def output(self) -> DraftOutput | None:

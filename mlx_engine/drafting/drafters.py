@@ -138,7 +138,7 @@ class SharedCacheDraft(DraftSource):
         self._full.update_and_fetch(*_by_head(full, drafter.full))
         self._sliding.update_and_fetch(*_by_head(sliding, drafter.sliding))
         self._copies.keep(tokens.shape[0])
-        self._newest = hidden[:, -1:, : drafter.target.hidden_size]
+        self._newest = mx.contiguous(hidden[:, -1:, : drafter.target.hidden_size])
 
     def offers(self, last: int) -> tuple[Offer, ...]:
         """A draft, at any place but the very first."""

@@ -99,6 +99,12 @@ class MtpDraft(DraftSource):
         self._is_lost = False
 
     @property
+    def nbytes(self) -> int:
+        """Of caches, the newest hidden state, and rows that wait."""
+        waiting = self._memories[0].waiting
+        return super().nbytes + sum(rows.hidden.nbytes for rows in waiting)
+
+    @property
     def is_lost(self) -> bool:
         """Whether more rows came than are kept for a head that has not drafted yet."""
         return self._is_lost
@@ -131,7 +137,7 @@ class MtpDraft(DraftSource):
             rows = Rows(tokens[1:], hidden[:, :-1])
         else:
             rows = Rows(tokens, mx.concatenate([self._newest, hidden[:, :-1]], axis=1))
-        self._newest = hidden[:, -1:]
+        self._newest = mx.contiguous(hidden[:, -1:])  # a slice would keep the whole block alive
         self._is_ahead = False
         for output in set(self._outputs):
             output.saw(tokens)

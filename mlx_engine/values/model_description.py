@@ -45,6 +45,12 @@ class TensorGroup:
         return f"not loaded: {self.why_not}" if self.why_not else self.storage
 
 
+CHECKPOINTS = 6
+"""Places a conversation can go back to. Each keeps a copy of what tokens overwrite: recurrent
+states, and keys and values of windows.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Footprint:
     """What a model needs on another kind of machine; fields as in ModelDescription."""
@@ -55,7 +61,8 @@ class Footprint:
 
     def memory_needed(self, context: int) -> int:
         """Bytes to hold the weights and a conversation of `context` tokens."""
-        return self.nbytes + self.state_bytes + context * self.cache_bytes_per_token
+        states = (1 + CHECKPOINTS) * self.state_bytes
+        return self.nbytes + states + context * self.cache_bytes_per_token
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +71,8 @@ class ModelDescription:
 
     mtp_heads: heads found as tensors, whatever the config claims. mtp: why there are none, or why
     they cannot be used; None when they can. declined: everything else that is off, with reasons.
-    state_bytes: recurrent state; cache_bytes_per_token: keys and values, all layers and heads.
+    state_bytes: recurrent states and windows at one place in a conversation;
+    cache_bytes_per_token: keys and values, all layers and heads.
     active_parameters: those one token passes through, where that is not all of them.
     Of a loaded model bytes are those of this machine, of one inspected those of a Mac with Metal;
     without_metal: those elsewhere, where they differ and are known from headers.
@@ -102,7 +110,8 @@ class ModelDescription:
 
     def memory_needed(self, context: int) -> int:
         """Bytes to hold the weights and a conversation of `context` tokens."""
-        return self.nbytes + self.state_bytes + context * self.cache_bytes_per_token
+        states = (1 + CHECKPOINTS) * self.state_bytes
+        return self.nbytes + states + context * self.cache_bytes_per_token
 
     def on(self, *, metal: bool) -> "ModelDescription":
         """The same with the bytes of a machine with or without Metal, where both are known."""

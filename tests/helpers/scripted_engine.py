@@ -94,6 +94,12 @@ class ScriptedSession:
         return tuple(self.turns)
 
     @property
+    def nbytes(self) -> int:
+        model, stats = self.engine.description, self.stats
+        tokens = stats.prompt_tokens + stats.generated_tokens
+        return model.state_bytes + tokens * model.cache_bytes_per_token if tokens else 0
+
+    @property
     def why_not_drafting(self) -> Reason | None:
         off = Reason("off", "Drafting is switched off for this chat.")
         return off if self.draft.source == "none" else self.engine.description.mtp

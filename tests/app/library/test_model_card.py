@@ -66,8 +66,8 @@ def test_a_card_lists_what_else_is_off() -> None:
 
 def test_memory_is_a_sum_one_can_follow() -> None:
     assert make_card(DESCRIPTION, MAC).memory.words == (
-        "18.2 GB weights + 418 MB cache at 4k tokens = 18.6 GB of 48 GB: "
-        "fits (35.5 GB with all 256k)"
+        "18.2 GB weights + 1.32 GB cache at 4k tokens = 19.5 GB of 48 GB: "
+        "fits (36.4 GB with all 256k)"
     )
 
 
@@ -75,8 +75,8 @@ def test_memory_is_a_sum_one_can_follow() -> None:
     ("usable", "fit", "words"),
     [
         (30 * GB, "tight", "tight, room for about"),
-        (18_700_000_000, "tight", "tight, room for about 5k tokens"),
-        (18 * GB, "too-large", "does not fit, 618 MB too much"),
+        (19_600_000_000, "tight", "tight, room for about 5k tokens"),
+        (18 * GB, "too-large", "does not fit, 1.52 GB too much"),
     ],
 )
 def test_a_model_that_hardly_fits_says_so(usable: int, fit: str, words: str) -> None:

@@ -12,9 +12,10 @@ from session_runs import session_of, tiny_folder
 from tiny_adapter import TinySizes, tiny_adapter
 
 import mlx_engine
-from mlx_engine.decoding.sequence import MOST_CHECKPOINTS, TokenSequence
+from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.values.conversation import RoundFinished
+from mlx_engine.values.model_description import CHECKPOINTS
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
 PROMPT = [5, 1, 30, 17, 2]
@@ -80,7 +81,7 @@ def test_a_sequence_keeps_its_newest_checkpoints_only():
         sequence.mark()
         sequence.mark()
     one = sequence.caches.snapshot().nbytes
-    assert sequence.nbytes - sequence.caches.nbytes == MOST_CHECKPOINTS * one
+    assert sequence.nbytes - sequence.caches.nbytes == CHECKPOINTS * one
     assert sequence.reuse([*range(18), 99, 99]) == 18
     assert sequence.reuse([*range(16), 99, 99]) == 16
     assert sequence.reuse([*range(9), 99, 99]) == 0
@@ -98,6 +99,7 @@ def test_sessions_that_are_left_give_their_memory_back(tmp_path):
         for number, event in enumerate(session.send("The quick brown fox " * 5)):
             if isinstance(event, RoundFinished) and number > 12:
                 break
+        assert 0 < session.nbytes < live() - before + SLACK
         del session, event
         held.append(live() - before)
     assert max(held) <= SLACK
@@ -116,3 +118,19 @@ def test_a_closed_engine_lets_its_model_go(tmp_path):
         assert (live() - before >= weights) == (depth > 0)  # heads are read when they draft
     engine.close()
     assert live() - before <= weights // 10
+
+
+def test_a_conversation_of_many_turns_holds_what_is_counted():
+    """Checkpoints and the newest hidden state too, and neither zeros nor the block around a row."""
+    sizes = TinySizes(layers=4, interval=4, hidden=512, value_heads=16, linear_dim=64)
+    adapter = tiny_adapter(3, sizes)
+    before = live()
+    source = MtpDraft([adapter], DraftOptions())
+    sequence = TokenSequence(adapter, source)
+    for turn in range(2 * CHECKPOINTS):
+        prompt = [*sequence.tokens, *(turn + n for n in range(50))]
+        run(adapter, prompt, source, 2, max_tokens=6, chunk=50, sequence=sequence)
+        held = live() - before
+        assert abs(held - sequence.nbytes) <= 0.04 * held, turn
+    states = sum(layer.nbytes for layer in sequence.caches.layers[:3])
+    assert 7 * states < held < 9 * states

@@ -11,6 +11,7 @@ import mlx_engine
 from mlx_engine.loading.describe import describe, inspect_model
 from mlx_engine.loading.find import locate_model
 from mlx_engine.loading.headers import read_headers
+from mlx_engine.values.model_description import CHECKPOINTS
 from mlx_engine.values.options import LoadOptions, SamplingOptions
 
 REPOSITORY = Path(__file__).parents[3]
@@ -43,7 +44,8 @@ def test_figures_of_the_toy_checkpoint() -> None:
     assert (d.mtp_heads, d.mtp, d.declined) == (1, None, ())
     assert d.cache_bytes_per_token == 2 * (2 * 2 * 64) * 2
     assert d.state_bytes == 3 * (4 * 64 * 64 * 4 + 3 * 512 * 2)
-    assert d.memory_needed(100) == d.nbytes + d.state_bytes + 100 * d.cache_bytes_per_token
+    states = (1 + CHECKPOINTS) * d.state_bytes
+    assert d.memory_needed(100) == d.nbytes + states + 100 * d.cache_bytes_per_token
 
 
 def test_float32_elements_double_the_cache_but_not_the_state(tmp_path: Path) -> None:
