@@ -20,6 +20,8 @@ from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.specs import Rope
 from mlx_engine.values.errors import UnsupportedModel
 
+_MOST_TOKENS = 2**31 - 1
+
 
 def rope_of(
     fields: ConfigFields,
@@ -75,6 +77,21 @@ def scaled(plain: Rope, rope: ConfigFields, fields: ConfigFields) -> Rope:
         )
     begins = 0 if late is None else round(trained)
     return Rope(plain.width, plain.base, factors, magnitude, plain.interleaved, late, begins)
+
+
+def context_of(fields: ConfigFields, default: int | None = None) -> int:
+    """Tokens that a model is made for, or stretched to.
+
+    Model cards ask to write YaRN into a config and leave its `max_position_embeddings`, the length
+    before (Qwen3, Qwen3.5).
+    """
+    longest = fields.count("max_position_embeddings", default, least=8)
+    rope = fields.rope("full_attention")
+    key = "original_max_position_embeddings"
+    if rope.word("rope_type", rope.word("type", "default")) != "yarn" or not rope.has(key):
+        return longest
+    stretched = rope.number("factor", 1.0) * rope.number(key, longest)
+    return max(longest, int(min(stretched, _MOST_TOKENS)))
 
 
 def score_magnitude(fields: ConfigFields) -> float:

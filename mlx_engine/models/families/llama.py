@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.rope import rope_of
+from mlx_engine.models.rope import context_of, rope_of
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import Attention, Block, Experts, FeedForward, ModelSpec
 
@@ -52,7 +52,7 @@ def plain_model(fields: ConfigFields, blocks: Iterable[Block]) -> ModelSpec:
     return ModelSpec(
         hidden=fields.count("hidden_size"),
         vocabulary=fields.count("vocab_size"),
-        context=fields.count("max_position_embeddings", 4096, least=8),
+        context=context_of(fields, 4096),
         eps=fields.number("rms_norm_eps", 1e-6),
         blocks=tuple(blocks),
         tied=fields.tied(),

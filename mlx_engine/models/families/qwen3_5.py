@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.rope import rope_of
+from mlx_engine.models.rope import context_of, rope_of
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import Attention, Block, Delta, Experts, FeedForward, Heads, ModelSpec
 from mlx_engine.models.stored_forms import Piece, Recipe, Recipes, expert_recipes
@@ -55,7 +55,7 @@ class Qwen35(SpecFamily):
         return ModelSpec(
             hidden=fields.count("hidden_size"),
             vocabulary=fields.count("vocab_size"),
-            context=fields.count("max_position_embeddings", least=8),
+            context=context_of(fields),
             eps=fields.number("rms_norm_eps", 1e-6),
             blocks=blocks,
             tied=fields.flag("tie_word_embeddings", default=False),

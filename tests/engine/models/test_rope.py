@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from published_configs import CONFIGS
 from transformers import PretrainedConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from mlx_engine.models.config_fields import ConfigFields
+from mlx_engine.models.families.qwen3_5 import Qwen35
 from mlx_engine.models.rope import rope_of, score_magnitude
-from mlx_engine.models.specs import Rope
+from mlx_engine.models.specs import Attention, Rope
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 HEAD, LONGEST = 64, 4096
@@ -47,12 +49,12 @@ def frequencies(rope: Rope, *, is_long: bool = False) -> np.ndarray:
     return 1 / (plain * np.array(factors))
 
 
-def of_transformers(rope: dict[str, object], length: int | None = None):
+def of_transformers(rope: dict[str, object], length: int | None = None, head: int = HEAD):
     settings = PretrainedConfig()
     settings.update(
         {
-            "head_dim": HEAD,
-            "hidden_size": 4 * HEAD,
+            "head_dim": head,
+            "hidden_size": 4 * head,
             "num_attention_heads": 4,
             "max_position_embeddings": LONGEST,
             "rope_parameters": {"rope_theta": 5e5, "factor": None, **rope},
@@ -116,6 +118,41 @@ def test_the_trained_length_outside_wins() -> None:
     scaling = {"type": "longrope", "short_factor": [1.0] * 32, "long_factor": [2.0] * 32}
     told = config({"rope_scaling": scaling}, original_max_position_embeddings=1024)
     assert rope_of(ConfigFields(told, "tiny"), HEAD).long_beyond == 1024
+
+
+def test_yarn_as_the_card_of_qwen3_5_has_it() -> None:
+    """A quarter of the head turns; sections of images are beside the point; the context grows."""
+    rope = {
+        "mrope_interleaved": True,
+        "mrope_section": [11, 11, 10],
+        "rope_type": "yarn",
+        "rope_theta": 10000000,
+        "partial_rotary_factor": 0.25,
+        "factor": 4.0,
+        "original_max_position_embeddings": 262144,
+    }
+    published = CONFIGS["Qwen3.5-9B"]
+    text = {
+        name: value for name, value in published.items() if not name.startswith(("rope", "par"))
+    }
+    wanted, magnitude = of_transformers(rope, head=256)
+    for told in (
+        {**text, "rope_parameters": rope},
+        {"model_type": "qwen3_5", "text_config": {**text, "rope_parameters": rope}},
+        {
+            **published,
+            "rope_scaling": {key: rope[key] for key in list(rope)[5:]} | {"type": "yarn"},
+        },
+    ):
+        spec = Qwen35("qwen3_5").read(ConfigFields(told, "config.json"))
+        mixer = spec.blocks[3].mixer
+        assert isinstance(mixer, Attention)
+        assert mixer.rope is not None
+        np.testing.assert_allclose(frequencies(mixer.rope), wanted, rtol=1e-5)
+        assert mixer.rope.magnitude == pytest.approx(magnitude)
+        assert spec.context == 4 * 262144
+    plain = Qwen35("qwen3_5").read(ConfigFields(published, "config.json"))
+    assert plain.context == 262144
 
 
 def test_scores_of_latent_attention() -> None:
