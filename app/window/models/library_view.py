@@ -82,7 +82,7 @@ class LibraryView(QWidget):
         self._empty.setAlignment(Qt.AlignmentFlag.AlignTop)
         self._wanted = QLineEdit()
         self._wanted.setAccessibleName("Model to download")
-        self._wanted.setPlaceholderText("owner/name or a link on Hugging Face")
+        self._wanted.setPlaceholderText("owner/name, owner/name:Q4_K_M or a link")
         self._get = QPushButton("Find")
         self._get.setToolTip("Ask the hub for its size; nothing is fetched before you agree")
         self._problem = paragraph("", "problem")
