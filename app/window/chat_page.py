@@ -5,7 +5,7 @@ from PySide6.QtWidgets import QFrame, QProgressBar, QPushButton, QWidget
 
 from app.window.composer.composer import Composer
 from app.window.controls.icons import IconButton, icon
-from app.window.controls.labels import ShortLabel, paragraph, set_role
+from app.window.controls.labels import ShortButton, ShortLabel, paragraph, set_role
 from app.window.controls.layouts import Wide, centred, column, row, stacked
 from app.window.models.downloads import bytes_of
 from app.window.models.first_run_view import FirstRunView
@@ -30,10 +30,9 @@ class HeadBar(QFrame):
         self.sidebar = IconButton("sidebar", "Show or hide the sidebar")
         self.compare = IconButton("compare", "Compare with and without drafting")
         self.session = IconButton("panel", "Show or hide the session panel")
-        self._model = QPushButton()
+        self._model = ShortButton()
         self._model.setProperty("role", "quiet")
         self._model.setAccessibleName("Model in use")
-        self._model.setToolTip("Choose another model")
         self._model.setIcon(icon("chevron_down", "muted"))
         self._model.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
         self._detail = ShortLabel()
@@ -52,18 +51,23 @@ class HeadBar(QFrame):
 
     def show_model(self, model: ModelDescription | None) -> None:
         """Name and heads of the model in use, None for no model."""
-        self._model.setText(model.name if model else "No model")
+        self._name(model.name if model else "No model")
         self._detail.show_text(model_in_words(model) if model else "Open or drop one to begin.")
         self._show_loading(False)
 
     def show_loading(self, name: str, done: int, total: int, verb: str = "Loading") -> None:
         """A load that runs; total 0 while files are only looked at."""
-        self._model.setText(name)
+        self._name(name)
         how_much = f"{verb} · {bytes_of(done, total)}"
         self._detail.show_text(how_much if total else "Looking at the files")
         self._progress.setRange(0, STEPS if total else 0)
         self._progress.setValue(STEPS * done // total if total else 0)
         self._show_loading(True)
+
+    def _name(self, name: str) -> None:
+        self._model.show_text(name)
+        self._model.setAccessibleDescription(name)
+        self._model.setToolTip(f"{name}: choose another model")
 
     def _show_loading(self, is_loading: bool) -> None:
         self._progress.setVisible(is_loading)

@@ -106,10 +106,11 @@ class Look:
         """Behind a word drafted at this depth."""
         return self.colour("tint", self.theme.tint_strength(depth))
 
-    def font(self, pixels: int) -> QFont:
+    def font(self, pixels: int, weight: QFont.Weight = QFont.Weight.Normal) -> QFont:
         """The interface's font in another size, with figures of equal width."""
         font = QFont(QGuiApplication.font())
         font.setPixelSize(pixels)
+        font.setWeight(weight)
         font.setFeature(QFont.Tag("tnum"), 1)
         return font
 

@@ -186,10 +186,7 @@ def _unpacked(description: ModelDescription) -> tuple[Reason, ...]:
     megabytes = 4 * description.parameters / 1e6
     if 1.05 * description.nbytes > 4 * description.parameters:
         return ()
-    words = (
-        f"No Metal here: the weights are unpacked to float32 ({megabytes:,.0f} MB), which this "
-        "machine multiplies about twice as fast."
-    )
+    words = f"No Metal here: the weights are unpacked to float32 ({megabytes:,.0f} MB)."
     return (Reason("unpacked-for-cpu", words),)
 
 

@@ -2,7 +2,7 @@
 
 from PySide6.QtCore import QEvent, QSize, Qt
 from PySide6.QtGui import QFont, QResizeEvent
-from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
+from PySide6.QtWidgets import QLabel, QPushButton, QSizePolicy, QWidget
 
 
 def label(text: str = "", role: str = "") -> QLabel:
@@ -15,9 +15,10 @@ def label(text: str = "", role: str = "") -> QLabel:
 
 
 def paragraph(text: str = "", role: str = "") -> QLabel:
-    """Text that wraps and can be selected."""
+    """Text that wraps and can be selected; its longest word keeps nothing else from its place."""
     result = label(text, role)
     result.setWordWrap(True)
+    result.setMinimumWidth(1)
     result.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     return result
 
@@ -95,3 +96,51 @@ class ShortLabel(QLabel):
     def minimumSizeHint(self) -> QSize:  # noqa: N802
         """A few letters."""
         return QSize(24, super().minimumSizeHint().height())
+
+
+SHORTEST = 64
+"""Pixels of a ShortButton: an icon and a few letters."""
+
+
+class ShortButton(QPushButton):
+    """A button whose words give way: what does not fit ends in an ellipsis."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._whole, self._hint = "", QSize()
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+
+    def show_text(self, text: str) -> None:
+        """Show these words, which are its name for screen readers unless it has another."""
+        self._whole = text
+        self._fit()
+        self.updateGeometry()
+
+    def _fit(self) -> None:
+        self.setText(self._whole.replace("&", "&&"))
+        self._hint = super().sizeHint()
+        metrics = self.fontMetrics()
+        room = self.width() - self._hint.width() + metrics.horizontalAdvance(self._whole)
+        shown = metrics.elidedText(self._whole, Qt.TextElideMode.ElideMiddle, room)
+        self.setText(shown.replace("&", "&&"))
+
+    # Qt
+
+    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+        """Shorten to the new width."""
+        super().resizeEvent(event)
+        self._fit()
+
+    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+        """Another font needs other room."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange:
+            self._fit()
+
+    def sizeHint(self) -> QSize:  # noqa: N802
+        """Room for all words."""
+        return self._hint
+
+    def minimumSizeHint(self) -> QSize:  # noqa: N802
+        """A few letters."""
+        return QSize(SHORTEST, self._hint.height())

@@ -1,6 +1,6 @@
 """Keeps the rounds and answers of a chat and says what drafting did in them; knows no Qt."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from mlx_engine.values.stats import GenerationStats, RoundStats
 
 @dataclass(frozen=True, slots=True)
 class DepthRow:
-    """How often a token was drafted at `depth`, and how often it stood."""
+    """How often a token was drafted at `depth`, and how often it was accepted."""
 
     depth: int
     accepted: int
@@ -112,34 +112,22 @@ class _Pace:
         return 1000 * self.tokens / self.milliseconds if self.milliseconds else 0.0
 
 
-@dataclass(slots=True)
-class _Counts:
-    """[d-1] -> how often a d-th token was drafted, and how often it stood."""
-
-    drafted: list[int]
-    accepted: list[int]
-
-    def add(self, drafted: Sequence[int], accepted: Sequence[int]) -> None:
-        for known, more in ((self.drafted, drafted), (self.accepted, accepted)):
-            known.extend([0] * (max(len(drafted), len(accepted)) - len(known)))
-            for depth, count in enumerate(more):
-                known[depth] += count
-
-
 class RoundHistory:
     """Figures of one chat. past: its finished answers from before, oldest first.
 
-    `begin_answer`, then `add` its rounds as they come, then `end_answer`.
+    `begin_answer`, then `add` its rounds as they come, then `end_answer`. state: what is in effect
+    in the answer of now, or was in the last one. stages: milliseconds by stage.
     """
 
     def __init__(self, past: Sequence[GenerationStats] = ()) -> None:
+        self.state: DraftingState = None
+        self.stages = Stages()
         self._recent: deque[RoundStats] = deque(maxlen=POINTS)
         self._answers: deque[float] = deque(maxlen=POINTS)
-        self._counts = _Counts([], [])
-        self._stages = Stages()
+        self._drafted: Counter[int] = Counter()  # depth, from 1 -> tokens
+        self._accepted: Counter[int] = Counter()
         self._pace_drafted, self._pace_plain = _Pace(), _Pace()
         self._reasons: dict[str, Reason] = {}
-        self._state: DraftingState = None
         self._answer: list[RoundStats] = []
         for stats in past:
             self._remember(stats)
@@ -147,20 +135,21 @@ class RoundHistory:
     def begin_answer(self) -> None:
         """An answer is being written from now on."""
         self._answer = []
-        self._state = DraftingNow(None)
+        self.state = DraftingNow(None)
 
     def add(self, rounds: Iterable[RoundStats]) -> None:
-        """Take rounds in the order they were played."""
+        """Take rounds in their order."""
         for stats in rounds:
             self._recent.append(stats)
             self._answer.append(stats)
-            self._counts.add([1] * stats.drafted, [1] * stats.accepted)
+            self._drafted.update(range(1, stats.drafted + 1))
+            self._accepted.update(range(1, stats.accepted + 1))
             pace = self._pace_drafted if stats.drafted else self._pace_plain
             pace.add(stats.emitted, stats.total_ms)
-            self._stages = self._stages.plus(stats)
+            self.stages = self.stages.plus(stats)
             if stats.why is not None:
                 self._reasons[stats.why.code] = stats.why
-            self._state = DraftingNow(stats.depth, stats.why, stats.auto_depth)
+            self.state = DraftingNow(stats.depth, stats.why, stats.auto_depth)
 
     def end_answer(self) -> None:
         """It is over."""
@@ -168,7 +157,7 @@ class RoundHistory:
         if rounds:
             self._answers.append(sum(r.emitted for r in rounds) / len(rounds))
         drafted = sum(r.drafted for r in rounds)
-        self._state = LastAnswer(
+        self.state = LastAnswer(
             max((r.drafted for r in rounds), default=0),
             drafted,
             sum(r.accepted for r in rounds),
@@ -182,32 +171,28 @@ class RoundHistory:
             pace.add(
                 stats.generated_tokens, 1000 * stats.generated_tokens / stats.tokens_per_second
             )
-        self._counts.add(stats.drafted_by_depth, stats.accepted_by_depth)
-        self._stages = self._stages.plus(stats)
+        self._drafted.update(dict(enumerate(stats.drafted_by_depth, 1)))
+        self._accepted.update(dict(enumerate(stats.accepted_by_depth, 1)))
+        self.stages = self.stages.plus(stats)
         if stats.passes:
             self._answers.append(stats.tokens_per_pass)
-        self._state = LastAnswer(len(stats.drafted_by_depth), stats.drafted, stats.accepted)
-
-    @property
-    def state(self) -> DraftingState:
-        """What is in effect in the answer of now, or was in the last one."""
-        return self._state
+        self.state = LastAnswer(len(stats.drafted_by_depth), stats.drafted, stats.accepted)
 
     @property
     def depths(self) -> tuple[DepthRow, ...]:
         """One row a depth that was ever drafted."""
-        pairs = zip(self._counts.accepted, self._counts.drafted, strict=True)
-        return tuple(DepthRow(depth, *pair) for depth, pair in enumerate(pairs, start=1))
+        drafted, accepted = self._drafted, self._accepted
+        return tuple(DepthRow(d, accepted[d], drafted[d]) for d in range(1, len(drafted) + 1))
 
     @property
     def drafted(self) -> int:
         """Tokens drafted in all."""
-        return sum(self._counts.drafted)
+        return self._drafted.total()
 
     @property
     def accepted(self) -> int:
         """Tokens accepted in all."""
-        return sum(self._counts.accepted)
+        return self._accepted.total()
 
     @property
     def acceptance_over_time(self) -> tuple[float, ...]:
@@ -232,11 +217,6 @@ class RoundHistory:
         return self._answers[-1] if self._answers else 0.0
 
     @property
-    def stages(self) -> Stages:
-        """Milliseconds by stage."""
-        return self._stages
-
-    @property
     def reasons(self) -> tuple[Reason, ...]:
         """Every reason given for not drafting as asked, newest words of each."""
         return tuple(self._reasons.values())
@@ -244,11 +224,11 @@ class RoundHistory:
     @property
     def depth_in_use(self) -> int:
         """Of the newest round, of the last answer when none is being written."""
-        match self._state:
+        match self.state:
             case DraftingNow():
-                return self._state.depth or 0
+                return self.state.depth or 0
             case LastAnswer():
-                return self._state.deepest
+                return self.state.deepest
         return 0
 
     @property
@@ -263,10 +243,17 @@ class RoundHistory:
 def state_in_words(state: DraftingState) -> str:
     """A sentence; "" before the first answer."""
     match state:
-        case DraftingNow():
-            return _now(state)
-        case LastAnswer():
-            return _last(state)
+        case DraftingNow(depth=None):
+            return "The prompt is being read."
+        case DraftingNow(depth, why):
+            plain = f"Drafting {depth} now." if depth else "Not drafting in this round."
+            return why.words if why is not None else plain
+        case LastAnswer(deepest, why=why):
+            if deepest:
+                tokens = "1 token" if deepest == 1 else f"up to {deepest} tokens"
+                return f"The last answer drafted {tokens} a round."
+            plain = "The last answer was decoded plainly."
+            return f"Last answer: {why.words}" if why is not None else plain
     return ""
 
 
@@ -275,30 +262,10 @@ def state_in_short(state: DraftingState) -> str:
     match state:
         case DraftingNow(depth=None):
             return "reading the prompt"
-        case DraftingNow():
-            is_parked = state.why is not None and state.why.code.startswith("parked")
-            return f"drafting {state.depth}" if state.depth else _short(is_parked)
-        case LastAnswer():
-            return f"drafted up to {state.deepest}" if state.deepest else "not drafted"
+        case DraftingNow(depth, why):
+            is_parked = why is not None and why.code.startswith("parked")
+            plain = "drafting parked" if is_parked else "not drafting"
+            return f"drafting {depth}" if depth else plain
+        case LastAnswer(deepest):
+            return f"drafted up to {deepest}" if deepest else "not drafted"
     return "drafting idle"
-
-
-def _short(is_parked: bool) -> str:
-    return "drafting parked" if is_parked else "not drafting"
-
-
-def _now(state: DraftingNow) -> str:
-    if state.depth is None:
-        return "The prompt is being read."
-    if state.why is not None:
-        return state.why.words
-    return f"Drafting {state.depth} now." if state.depth else "Not drafting in this round."
-
-
-def _last(state: LastAnswer) -> str:
-    if state.deepest:
-        tokens = "1 token" if state.deepest == 1 else f"up to {state.deepest} tokens"
-        return f"The last answer drafted {tokens} a round."
-    if state.why is not None:
-        return f"Last answer: {state.why.words}"
-    return "The last answer was decoded plainly."

@@ -2,19 +2,16 @@
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import Qt, Signal, SignalInstance
-from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QFrame, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFrame, QPushButton, QVBoxLayout, QWidget
 
 from app.values.models import FoundModel
 from app.window.controls.icons import Sign, icon
-from app.window.controls.labels import label, paragraph, say
+from app.window.controls.labels import ShortButton, label, paragraph, say
 from app.window.controls.layouts import STRETCH, centred, column, row, scrolled
 
 WIDEST = 560
 PICTURE = 28
-EDGES = 36
-"""Pixels beside the words of a row."""
 MOST_RECENT = 4
 READY = "The pocket model is ready: ask it, or drop a model of yours here"
 DROP = "Drop a model here, or start with the built-in one"
@@ -91,22 +88,22 @@ class FirstRunView(QWidget):
 
     def show_questions(self, questions: Sequence[str]) -> None:
         """Questions to begin with, a button each."""
-        self._empty(self._questions)
+        empty(self._questions)
         for text in questions:
-            self._add(self._questions, text, "chevron_right", text).connect(
-                lambda _=False, text=text: self.asked.emit(text)
-            )
+            button = row_button(text, "chevron_right", text)
+            button.clicked.connect(lambda _=False, text=text: self.asked.emit(text))
+            self._questions.addWidget(button)
         self._questions_heading.setVisible(bool(questions))
 
     def show_recent(self, entries: Sequence[FoundModel]) -> None:
         """The newest models that can be loaded, a button each."""
         sound = [entry for entry in entries if not entry.problem][:MOST_RECENT]
-        self._empty(self._recent)
+        empty(self._recent)
         for entry in sound:
             words = " · ".join(filter(None, (entry.name, entry.detail)))
-            self._add(self._recent, words, "file", str(entry.path)).connect(
-                lambda _=False, entry=entry: self.chosen.emit(entry)
-            )
+            button = row_button(words, "file", str(entry.path))
+            button.clicked.connect(lambda _=False, entry=entry: self.chosen.emit(entry))
+            self._recent.addWidget(button)
         self._recent_heading.setVisible(bool(sound))
 
     def show_advice(self, words: str) -> None:
@@ -119,35 +116,21 @@ class FirstRunView(QWidget):
         self._built_in.setVisible(not in_use)
         self._words.setText(READY if in_use else DROP)
 
-    def _empty(self, rows: QVBoxLayout) -> None:
-        while (old := rows.takeAt(0)) is not None:
-            widget = old.widget()
-            if widget is not None:
-                widget.deleteLater()
 
-    def _add(self, rows: QVBoxLayout, words: str, picture: str, tip: str) -> SignalInstance:
-        """A row that can be pressed."""
-        button = ShortButton(words, picture)
-        button.setToolTip(tip)
-        rows.addWidget(button)
-        return button.clicked
+def empty(rows: QVBoxLayout) -> None:
+    """Take every button away."""
+    while (old := rows.takeAt(0)) is not None:
+        widget = old.widget()
+        if widget is not None:
+            widget.deleteLater()
 
 
-class ShortButton(QPushButton):
-    """A row of words that gives way: what does not fit ends in an ellipsis."""
-
-    def __init__(self, words: str, picture: str) -> None:
-        super().__init__(icon(picture, "muted"), words)
-        self._words = words
-        self.setAccessibleName(words)
-        self.setStyleSheet("text-align: left;")
-        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
-
-    # Qt
-
-    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
-        """Shorten to the new width."""
-        super().resizeEvent(event)
-        room = self.width() - self.iconSize().width() - EDGES
-        shown = self.fontMetrics().elidedText(self._words, Qt.TextElideMode.ElideMiddle, room)
-        self.setText(shown.replace("&", "&&"))
+def row_button(words: str, picture: str, tip: str) -> ShortButton:
+    """A row of words that can be pressed."""
+    button = ShortButton()
+    button.show_text(words)
+    button.setAccessibleName(words)
+    button.setToolTip(tip)
+    button.setStyleSheet("text-align: left;")
+    button.setIcon(icon(picture, "muted"))
+    return button

@@ -1,6 +1,7 @@
 """The list of models on disk: headings by place, two lines a model, what is broken with its why."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QSize, Qt, Signal
 from PySide6.QtGui import (
@@ -132,20 +133,20 @@ def _item(entry: FoundModel) -> QListWidgetItem:
     return item
 
 
+class _Fonts(NamedTuple):
+    """Of the two lines of a row."""
+
+    big: QFont
+    small: QFont
+
+
 class _Rows(QStyledItemDelegate):
     """Paints headings and models."""
 
-    def _font(self, base: QFont, pixels: int, weight: QFont.Weight) -> QFont:
-        font = QFont(base)
-        font.setPixelSize(pixels)
-        font.setWeight(weight)
-        font.setFeature(QFont.Tag("tnum"), 1)
-        return font
-
-    def _fonts(self, option: QStyleOptionViewItem) -> tuple[QFont, QFont]:
-        base: QFont = option.font
-        big = self._font(base, look().sizes.interface, QFont.Weight.Medium)
-        return big, self._font(base, look().sizes.small, QFont.Weight.Normal)
+    def _fonts(self) -> _Fonts:
+        now = look()
+        big = now.font(now.sizes.interface, QFont.Weight.Medium)
+        return _Fonts(big, now.font(now.sizes.small))
 
     def _paint_heading(self, painter: QPainter, rect: QRect, text: str, font: QFont) -> None:
         painter.setFont(font)
@@ -158,7 +159,8 @@ class _Rows(QStyledItemDelegate):
         self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
     ) -> QSize:
         """Two lines for a model, one for a heading."""
-        big, small = (QFontMetrics(font).lineSpacing() for font in self._fonts(option))
+        del option
+        big, small = (QFontMetrics(font).lineSpacing() for font in self._fonts())
         is_model = isinstance(index.data(ENTRY), FoundModel)
         return QSize(120, big + GAP + small + 16 if is_model else small + 20)
 
@@ -171,7 +173,7 @@ class _Rows(QStyledItemDelegate):
         """One row."""
         rect: QRect = option.rect
         state: QStyle.StateFlag = option.state
-        big, small = self._fonts(option)
+        big, small = self._fonts()
         entry = index.data(ENTRY)
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)

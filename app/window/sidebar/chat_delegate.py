@@ -71,7 +71,7 @@ class ChatDelegate(QStyledItemDelegate):
         line.setLineWidth(rect.width() + 40)
         layout.endLayout()
         painter.setPen(look().colour("text" if main else "muted"))
-        layout.draw(painter, rect.topLeft() + _down((rect.height() - line.height()) / 2))
+        layout.draw(painter, rect.topLeft() + QPointF(0, (rect.height() - line.height()) / 2))
 
     def _paint_dot(self, painter: QPainter, rect: QRectF) -> None:
         painter.setPen(Qt.PenStyle.NoPen)
@@ -150,7 +150,3 @@ def _bold(found: TextRange) -> QTextLayout.FormatRange:
     text.setForeground(look().colour("accent"))
     result.format = text
     return result
-
-
-def _down(pixels: float) -> QPointF:
-    return QPointF(0, pixels)

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import (
     QLabel,
     QLineEdit,
     QMenuBar,
+    QPushButton,
     QWidget,
 )
 from pytestqt.qtbot import QtBot
@@ -228,6 +229,23 @@ def test_nothing_flashes_up_while_the_window_is_made(qapp: QApplication, qtbot: 
     qtbot.addWidget(Widgets().window)
     qapp.removeEventFilter(shown)
     assert shown.seen == []
+
+
+def test_the_longest_names_keep_nothing_from_its_place(qtbot: QtBot) -> None:
+    made, word = Widgets(), "Long" * 100
+    qtbot.addWidget(made.window)
+    made.window.resize(800, 600)
+    made.window.show()
+    made.head.show_loading(word, 1, 10)
+    made.notice.say(f"{word} is gone.")
+    made.library.show_problem(f"{word} is not there.")
+    made.card.show_failed(f"{word} cannot be read.")
+    for part in (made.head, made.notice, made.library, made.card):
+        assert part.minimumSizeHint().width() < 600, part
+    button = next(b for b in made.head.findChildren(QPushButton))
+    assert button.accessibleDescription() == word
+    made.head.show_loading("Short", 1, 10)
+    qtbot.waitUntil(lambda: button.text() == "Short")
 
 
 def test_a_notice_is_read_and_dismissed(qtbot: QtBot) -> None:
