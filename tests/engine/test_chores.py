@@ -11,6 +11,7 @@ from tiny_qwen3_5 import write_tiny_qwen3_5
 
 from mlx_engine.chores import Chores
 from mlx_engine.drafting.depth.costs import CostMeter, PassCosts
+from mlx_engine.drafting.sources import Drafting
 from mlx_engine.engine import Engine
 from mlx_engine.kernel_choice.kernels_here import TrialsOfModel, kernels_here, try_all
 from mlx_engine.kernel_choice.verdict import Verdict, circumstances
@@ -107,19 +108,21 @@ def test_no_answer_waits_for_the_clock(
     engine.close()
 
 
-def test_time_to_the_first_token_includes_reading_the_heads(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("waits", [(Drafting, "begin"), (CostMeter, "use_heads")])
+def test_time_to_the_first_token_includes_what_was_waited_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, waits: tuple[type, str]
 ) -> None:
+    """A draft model that is read before the prompt, heads that are read and tried."""
     engine = Engine(load_model(folder, OPTIONS, folder), OPTIONS)
     now = [0.0]
     monkeypatch.setattr("mlx_engine.decoding.answer.perf_counter", lambda: now[0])
-    read = CostMeter.use_heads
+    real = getattr(*waits)
 
-    def slowly(self: CostMeter) -> None:
+    def slowly(*given: object) -> None:
         now[0] += 5.0
-        read(self)
+        real(*given)
 
-    monkeypatch.setattr(CostMeter, "use_heads", slowly)
+    monkeypatch.setattr(*waits, slowly)
     made = engine.generate("a", 2, GREEDY, DraftOptions(depth=1), ignore_eos=True)
     assert made.stats.time_to_first_token_s >= 5.0
     engine.close()

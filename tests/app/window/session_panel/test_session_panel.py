@@ -205,6 +205,9 @@ def test_numerics(panel, heard):
     find(panel, QToolButton, "Numerics: Fast").click()
     assert heard == [("load", LoadOptions(numerics="fast"))]
     assert "In effect: exact, until the model is loaded again." in shown_words(panel)
+    find(panel, QToolButton, "Numerics: Auto").click()
+    assert heard[-1] == ("load", LoadOptions())
+    assert "In effect: exact." in shown_words(panel)
 
 
 def test_every_control_has_a_name(panel):
