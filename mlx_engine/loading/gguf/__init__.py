@@ -7,7 +7,7 @@ under published names that are still unread (part.py). Families know nothing of 
 - architecture, llama_like, nextn, qwen35: metadata to config, names to names, and rows or columns
   back in Hugging Face's order.
 - part: what each tensor becomes. blocks and lattice open blocks, bits moves their codes into MLX's
-  order, weights does it for whole tensors and files.
+  order, weights does it for whole tensors and files; device_repack does the usual types on a GPU.
 
 | architecture | model | heads |
 |---|---|---|

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from math import prod
-from mmap import ACCESS_READ, mmap
+from mmap import ACCESS_READ, MADV_DONTNEED, PAGESIZE, mmap
 from pathlib import Path
 from typing import Literal, NamedTuple, NoReturn
 
@@ -118,6 +118,14 @@ def map_file(path: Path) -> mmap:
             return mmap(file.fileno(), 0, access=ACCESS_READ)
     except (OSError, ValueError) as error:
         raise BadModelFile(f"{path}: cannot be read ({error}). Download it again.") from error
+
+
+def forget(data: mmap, tensor: GgufTensor) -> None:
+    """Let go of the memory that a tensor's bytes were read into; they can be read again."""
+    start = -(-tensor.offset // PAGESIZE) * PAGESIZE
+    whole = (tensor.offset + tensor.nbytes - start) // PAGESIZE * PAGESIZE
+    if whole > 0:
+        data.madvise(MADV_DONTNEED, start, whole)
 
 
 def read_gguf_header(path: Path) -> GgufHeader:

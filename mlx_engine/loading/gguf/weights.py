@@ -1,6 +1,6 @@
 """Arrays of GGUF tensors, repacked one after another, in runs of rows and with threads."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from mmap import mmap
 from typing import Any, NamedTuple
@@ -13,7 +13,8 @@ from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 from mlx_engine.loading.arrays import Progress, Stop
 from mlx_engine.loading.gguf.bits import Bytes, Scratch
 from mlx_engine.loading.gguf.blocks import AFFINE, NotNumbersError
-from mlx_engine.loading.gguf.header import BlockType, map_file
+from mlx_engine.loading.gguf.device_repack import ON_DEVICE, DeviceTensor, repack_on_device
+from mlx_engine.loading.gguf.header import BlockType, forget, map_file
 from mlx_engine.loading.gguf.lattice import LATTICE
 from mlx_engine.loading.gguf.part import KEPT_SCALES, PLANS, BlockPlan, GgufPart
 from mlx_engine.values.errors import BadModelFile, LoadStopped
@@ -155,6 +156,7 @@ def load_gguf_arrays(
                 f"{part.file}: {part.stored.name} holds values that are not numbers. The file is "
                 "damaged: get it again."
             ) from error
+        forget(files[part.file], part.stored)
         done += part.file_nbytes
     if on_progress is not None:
         on_progress(total, total)
@@ -174,18 +176,31 @@ def _arrays(
     if part.plan.becomes == "unpacked":
         return {key: _unpacked(rows, part, between, metal=metal)}
     memory, base = MlxMemory(), key.removesuffix(".weight")
-    made = repack(rows, kind, part.plan, between, memory.new)
     lead, heads, factor = part.unpacked_shape[:-1], part.place.column_heads, _factor(part)
+    if metal and heads is None and kind.name in ON_DEVICE:
+        arrays: Iterable[mx.array | None] = _on_device(rows, kind)
+    else:
+        made = repack(rows, kind, part.plan, between, memory.new)
+        arrays = (one if one is None else memory.array(_in_order(one, heads)) for one in made)
     found: dict[str, mx.array] = {}
-    for name, values in zip((key, f"{base}.scales", f"{base}.biases"), made, strict=True):
-        if values is None:
-            continue
-        array = memory.array(_in_order(values, heads)).reshape(*lead, -1)
-        if array.dtype == mx.float32:
-            array = array if factor is None else array * factor
-            array = array.astype(_HALVES[part.half]) if metal else array
-        found[name] = array
+    for name, array in zip((key, f"{base}.scales", f"{base}.biases"), arrays, strict=True):
+        if array is not None:
+            shaped = array.reshape(*lead, -1)
+            if shaped.dtype == mx.float32 and factor is not None:
+                shaped = shaped * factor
+            is_wide = metal and shaped.dtype == mx.float32
+            found[name] = shaped.astype(_HALVES[part.half]) if is_wide else shaped
+    mx.eval(list(found.values()))  # so that nothing of what they were made of stays
     return found
+
+
+def _on_device(rows: Bytes, kind: BlockType) -> DeviceTensor:
+    """Raises NotNumbersError."""
+    raw = mx.array(np.ascontiguousarray(rows))
+    made = repack_on_device(raw, kind.name, kind.nbytes, kind.elements)
+    if not (mx.isfinite(made.scales).all() & mx.isfinite(made.biases).all()).item():
+        raise NotNumbersError
+    return made
 
 
 def _unpacked(rows: Bytes, part: GgufPart, between: Callable[[], None], *, metal: bool) -> mx.array:

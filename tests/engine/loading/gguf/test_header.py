@@ -8,7 +8,13 @@ from gguf_files import SAMPLE, RawTensor, RawValue, gguf_bytes, survives
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlx_engine.loading.gguf.header import block_types, map_file, read_gguf, read_gguf_header
+from mlx_engine.loading.gguf.header import (
+    block_types,
+    forget,
+    map_file,
+    read_gguf,
+    read_gguf_header,
+)
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 F32 = RawTensor("a.weight", 0, (2, 4), bytes(range(32)))
@@ -234,3 +240,13 @@ def test_a_name_that_is_no_utf_8_harms_nothing(tmp_path: Path) -> None:
     )
     metadata = read_gguf_header(path).metadata
     assert metadata == {"general.author": "M\ufffdller", "general.tags": ["M\ufffdller"]}
+
+
+def test_what_is_forgotten_can_be_read_again(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).normal(size=(40, 1000)).astype(np.float32)
+    path = tmp_path / "m.gguf"
+    path.write_bytes(gguf_bytes({}, [RawTensor("w", 0, values.shape, values.tobytes())]))
+    tensor, data = read_gguf_header(path).tensors["w"], map_file(path)
+    for _ in range(2):
+        assert tensor.blocks(data).tobytes() == values.tobytes()
+        forget(data, tensor)

@@ -9,6 +9,7 @@ from gguf_blocks import HALVES, edge_blocks, random_blocks, values_of
 from numpy.typing import NDArray
 
 from mlx_engine.loading.gguf.blocks import NotNumbersError
+from mlx_engine.loading.gguf.device_repack import ON_DEVICE, repack_on_device
 from mlx_engine.loading.gguf.header import BlockType, block_types
 from mlx_engine.loading.gguf.part import PLANS, plan_of
 from mlx_engine.loading.gguf.weights import PackedTensor, repack
@@ -57,6 +58,23 @@ def test_values_with_wide_scales_are_the_nearest() -> None:
     blocks = random_blocks("Q8_K", 5, 3, seed=6)
     found, wanted = unpacked(packed_of("Q8_K", blocks), "Q8_K"), values_of(blocks, "Q8_K")
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (7, 5), (300, 8)])
+@pytest.mark.parametrize("name", ON_DEVICE)
+def test_a_gpu_repacks_to_the_same_bits(
+    monkeypatch: pytest.MonkeyPatch, name: str, shape: tuple[int, int]
+) -> None:
+    """By MLX's operations, also where a tensor is made in several tiles."""
+    monkeypatch.setattr("mlx_engine.loading.gguf.device_repack.TILE_VALUES", 2**12)
+    kind = KINDS[name]
+    for blocks in (random_blocks(name, *shape, seed=sum(shape)), edge_blocks(name)):
+        made = repack_on_device(mx.array(blocks), name, kind.nbytes, kind.elements)
+        for mine, wanted in zip(made, packed_of(name, blocks), strict=True):
+            assert wanted is not None
+            found = np.array(mine)
+            assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)
+            np.testing.assert_array_equal(found.view(np.uint32), wanted.view(np.uint32))
 
 
 def test_which_types_have_no_packed_form() -> None:
