@@ -107,8 +107,9 @@ def load(
     all; on_download those that come from the hub before, None to tell on_progress of them too. stop
     is asked several times a second, and LoadStopped is raised when it says so; what was downloaded
     is kept. kernel_verdict: a file that remembers which Metal kernels are sound on this machine
-    (`headstart doctor` writes it); without one they are checked anew. The engine belongs to the
-    thread that calls this. Raises EngineError.
+    (None: one in the user's caches); those a model uses and nobody has tried are tried behind its
+    first answers, until which stock MLX does their work. The engine belongs to the thread that
+    calls this. Raises EngineError.
     """
     from mlx_engine.engine import open_engine
 

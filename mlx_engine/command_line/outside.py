@@ -53,8 +53,8 @@ class Outside:
 def real_outside(log_folder: Path | None = None, kernel_verdict: Path | None = None) -> Outside:
     """The process's own streams and the real engine; loads no MLX yet.
 
-    kernel_verdict: where it is remembered which Metal kernels are sound here, None for nowhere.
-    What a terminal's encoding cannot show is shown as a question mark.
+    kernel_verdict: where it is remembered which Metal kernels are sound here, None for a file in
+    the user's caches. What a terminal's encoding cannot show is shown as a question mark.
     """
     import mlx_engine
 

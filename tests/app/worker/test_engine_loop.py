@@ -2,7 +2,7 @@
 
 import pytest
 from scripted_engine import Answer, ScriptedEngine
-from scripted_models import ScriptedModels, WorkerEngine
+from scripted_models import Learning, ScriptedModels, WorkerEngine
 from served import ask, served
 
 from app.values.chat_settings import ChatSettings
@@ -12,6 +12,7 @@ from app.worker.replies import (
     AnswerFailed,
     AnswerWithdrawn,
     CostsMeasured,
+    ModelChanged,
     ModelLoaded,
     Reply,
     TokensCounted,
@@ -226,6 +227,14 @@ def test_costs_are_measured_on_request() -> None:
         room.put(MeasureCosts(), LoadModel("m"), MeasureCosts())
         assert room.until_a(CostsMeasured) == CostsMeasured((10.0, 11.0, 12.5), 1.5)
     assert not any(isinstance(value, WorkerFailed) for value in room.replies)
+
+
+def test_what_is_found_out_while_nothing_else_is_to_do_is_told() -> None:
+    with served(ScriptedModels({"m": Learning()})) as room:
+        room.put(LoadModel("m"), MeasureCosts())
+        changed = room.until_a(ModelChanged)
+        assert isinstance(changed, ModelChanged)
+        assert changed.description.numerics == "fast"
 
 
 def test_a_question_goes_before_measuring_which_then_goes_on() -> None:
