@@ -9,7 +9,7 @@ from typing import Literal
 
 from mlx_engine.hub.download import Hub, cached, download, plan_download
 from mlx_engine.hub.repository import HubModel, read_hub_link
-from mlx_engine.hub.weight_files import UNSAFE, shard_of
+from mlx_engine.hub.weight_files import GGUF, SAFETENSORS, UNSAFE, shard_of
 from mlx_engine.values.errors import (
     BadModelFile,
     HeadsOnly,
@@ -20,6 +20,7 @@ from mlx_engine.values.errors import (
 )
 
 _LARGEST_JSON = 50_000_000
+_FILES = (GGUF, SAFETENSORS, *UNSAFE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +201,8 @@ class FromHub:
         return cached(hub, model, heads=True) or self._fetched(hub, model, heads=True)
 
     def _named(self, name: str) -> HubModel:
-        found = read_hub_link(name)
+        is_file = name.count("/") == 1 and ":" not in name and name.lower().endswith(_FILES)
+        found = None if is_file else read_hub_link(name)
         if isinstance(found, HubModel):
             return found
         raise ModelNotFound(

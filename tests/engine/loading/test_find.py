@@ -138,6 +138,15 @@ def test_other_files(tmp_path: Path, name: str) -> None:
         locate_model(fill(tmp_path, name) / name, tmp_path, no_download)
 
 
+@pytest.mark.parametrize("path", ["models/m.gguf", "m/model.safetensors", "m/x.bin"])
+def test_a_file_that_is_not_there_is_not_asked_for_on_the_hub(
+    tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelNotFound, match="no such file or folder"):
+        locate_model(path, tmp_path, no_download)
+
+
 @pytest.mark.parametrize("path", ["/no/such/model", "a/b/c", "", "x" * 5000, "a\0b", "~nobody/x/y"])
 def test_no_such_place(tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
