@@ -120,7 +120,7 @@ class ShortButton(QPushButton):
         self.setText(self._whole.replace("&", "&&"))
         self._hint = super().sizeHint()
         metrics = self.fontMetrics()
-        room = self.width() - self._hint.width() + metrics.horizontalAdvance(self._whole)
+        room = 1 + self.width() - self._hint.width() + metrics.horizontalAdvance(self._whole)
         shown = metrics.elidedText(self._whole, Qt.TextElideMode.ElideMiddle, room)
         self.setText(shown.replace("&", "&&"))
 

@@ -12,13 +12,13 @@ from PySide6.QtWidgets import (
     QLabel,
     QLineEdit,
     QMenuBar,
-    QPushButton,
     QWidget,
 )
 from pytestqt.qtbot import QtBot
 
 from app.window.actions import COMMANDS, Actions
 from app.window.chat_page import NoticeBar
+from app.window.controls.labels import ShortButton
 from app.window.layers import CrashBox
 from app.window.look import Scheme
 from app.window.main_window import MainWindow, dragged_texts
@@ -231,21 +231,25 @@ def test_nothing_flashes_up_while_the_window_is_made(qapp: QApplication, qtbot: 
     assert shown.seen == []
 
 
-def test_the_longest_names_keep_nothing_from_its_place(qtbot: QtBot) -> None:
+def test_the_longest_names_keep_nothing_from_its_place(qtbot: QtBot, wear: Wear) -> None:
+    wear("light", 1.0)
     made, word = Widgets(), "Long" * 100
     qtbot.addWidget(made.window)
     made.window.resize(800, 600)
     made.window.show()
+    model = made.head.findChild(ShortButton)
+    assert model is not None
+    qtbot.waitUntil(lambda: model.text() == "No model")
     made.head.show_loading(word, 1, 10)
     made.notice.say(f"{word} is gone.")
     made.library.show_problem(f"{word} is not there.")
     made.card.show_failed(f"{word} cannot be read.")
     for part in (made.head, made.notice, made.library, made.card):
         assert part.minimumSizeHint().width() < 600, part
-    button = next(b for b in made.head.findChildren(QPushButton))
-    assert button.accessibleDescription() == word
+    assert model.accessibleDescription() == word
+    qtbot.waitUntil(lambda: "…" in model.text())
     made.head.show_loading("Short", 1, 10)
-    qtbot.waitUntil(lambda: button.text() == "Short")
+    qtbot.waitUntil(lambda: model.text() == "Short")
 
 
 def test_a_notice_is_read_and_dismissed(qtbot: QtBot) -> None:
