@@ -137,7 +137,8 @@ class MtpDraft(DraftSource):
             rows = Rows(tokens[1:], hidden[:, :-1])
         else:
             rows = Rows(tokens, mx.concatenate([self._newest, hidden[:, :-1]], axis=1))
-        self._newest = mx.contiguous(hidden[:, -1:])  # a slice would keep the whole block alive
+        # taken: a slice would keep the whole block alive
+        self._newest = mx.take(hidden, mx.array([-1]), axis=1)
         self._is_ahead = False
         for output in set(self._outputs):
             output.saw(tokens)
