@@ -126,7 +126,7 @@ class Embedding:
 class Norm:
     """RMS norm (arXiv 1910.07467) over the last axis; the weight as used, 1 + w in float32.
 
-    wide: the kernel for rows [1, T, ...] of 16 bits, where the weight is float32.
+    wide: the kernel for rows of 16 bits where the weight is float32, for any number of them.
     """
 
     weight: mx.array
@@ -145,7 +145,7 @@ class Norm:
 
     def __call__(self, x: mx.array) -> mx.array:
         """Normalise; the result has x's element type."""
-        if self.wide is not None and x.dtype != mx.float32 and x.shape[1] in self.wide:
+        if self.wide is not None and x.dtype != mx.float32 and 1 in self.wide:
             return wide_norm(x, self.weight, self.eps, self.wide.launcher)
         return self.stock.rms_norm(x, self.weight, self.eps).astype(x.dtype)
 
