@@ -14,7 +14,7 @@ from app.app import App
 from app.start.folders import Folders
 from mlx_engine.hub.download import Hub
 
-PATIENCE_MS = 20_000
+PATIENCE_MS = 60_000
 
 
 def folders_in(place: Path) -> Folders:

@@ -12,6 +12,7 @@ import pytest
 from fake_hub import FakeHub, serving
 from PySide6.QtCore import QProcess
 from pytestqt.qtbot import QtBot
+from windows import PATIENCE_MS
 
 from app.control.downloads import Downloads, key_of
 from app.library.download_process import Job
@@ -58,7 +59,7 @@ def test_a_model_comes_whole(downloads: Downloads, qtbot: QtBot) -> None:
     seen = Seen(downloads)
     downloads.start(MODEL)
     downloads.start(MODEL)
-    qtbot.waitUntil(lambda: bool(seen.came), timeout=20_000)
+    qtbot.waitUntil(lambda: bool(seen.came), timeout=PATIENCE_MS)
     assert len(seen.figures) == 1
     assert seen.phase() == "done"
     assert (Path(seen.came[0]) / "model.safetensors").read_bytes() == WEIGHTS
@@ -72,7 +73,7 @@ def test_a_pause_keeps_what_came(
     downloads.start(MODEL)
     weights = hashlib.sha256(WEIGHTS).hexdigest()
     part = tmp_path / "hub" / "models--org--small" / "blobs" / f"{weights}.incomplete"
-    qtbot.waitUntil(lambda: part.exists() and part.stat().st_size > 0, timeout=20_000)
+    qtbot.waitUntil(lambda: part.exists() and part.stat().st_size > 0, timeout=PATIENCE_MS)
     downloads.pause(key_of(MODEL))
     assert seen.phase() == "paused"
     qtbot.wait(300)
@@ -81,7 +82,7 @@ def test_a_pause_keeps_what_came(
     assert part.stat().st_size == came < len(WEIGHTS), "stopped means stopped"
     fake.slow.clear()
     downloads.resume(key_of(MODEL))
-    qtbot.waitUntil(lambda: seen.phase() == "done", timeout=20_000)
+    qtbot.waitUntil(lambda: seen.phase() == "done", timeout=PATIENCE_MS)
     assert (Path(seen.came[0]) / "model.safetensors").read_bytes() == WEIGHTS
     assert fake.ranges
 
@@ -92,14 +93,14 @@ def test_a_process_that_dies_is_a_download_that_failed(
     seen = Seen(downloads)
     fake.slow["model.safetensors"] = 2**20
     downloads.start(MODEL)
-    qtbot.waitUntil(lambda: seen.phase() == "running", timeout=20_000)
+    qtbot.waitUntil(lambda: seen.phase() == "running", timeout=PATIENCE_MS)
     (process,) = downloads.findChildren(QProcess)
     os.kill(process.processId(), signal.SIGKILL)
-    qtbot.waitUntil(lambda: seen.phase() == "failed", timeout=20_000)
+    qtbot.waitUntil(lambda: seen.phase() == "failed", timeout=PATIENCE_MS)
     assert "broke off" in seen.figures[0].words
     fake.slow.clear()
     downloads.resume(key_of(MODEL))
-    qtbot.waitUntil(lambda: seen.phase() == "done", timeout=20_000)
+    qtbot.waitUntil(lambda: seen.phase() == "done", timeout=PATIENCE_MS)
 
 
 def test_a_download_ends_with_the_program(fake: FakeHub, tmp_path: Path) -> None:
@@ -119,7 +120,7 @@ def test_a_download_ends_with_the_program(fake: FakeHub, tmp_path: Path) -> None
 def test_an_unknown_model_is_said_in_words(downloads: Downloads, qtbot: QtBot) -> None:
     seen = Seen(downloads)
     downloads.start(HubModel("org/nothing"))
-    qtbot.waitUntil(lambda: seen.phase() == "failed", timeout=20_000)
+    qtbot.waitUntil(lambda: seen.phase() == "failed", timeout=PATIENCE_MS)
     assert "no such model" in seen.figures[0].words
 
 
@@ -128,5 +129,5 @@ def test_a_cancelled_one_is_listed_no_more(downloads: Downloads, qtbot: QtBot) -
     downloads.start(MODEL)
     downloads.cancel(key_of(MODEL))
     assert seen.figures == ()
-    qtbot.waitUntil(lambda: not downloads.findChildren(QProcess), timeout=20_000)
+    qtbot.waitUntil(lambda: not downloads.findChildren(QProcess), timeout=PATIENCE_MS)
     assert seen.figures == ()
