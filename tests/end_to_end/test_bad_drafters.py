@@ -15,7 +15,6 @@ from tiny_tokenizer import make_tiny_tokenizer
 import mlx_engine
 from mlx_engine.command_line.outside import Outside
 from mlx_engine.command_line.run import run
-from mlx_engine.engine import open_engine
 from mlx_engine.values.errors import EngineError
 from mlx_engine.values.options import DraftOptions, LoadOptions
 
@@ -38,9 +37,7 @@ def command(*arguments):
         stdout=out,
         stderr=err,
         log_folder=None,
-        load=lambda path=None, *, options=None, on_progress=None: open_engine(
-            path, options or LoadOptions(), on_progress
-        ),
+        load=mlx_engine.load,
         inspect=mlx_engine.inspect,
         examine=list,
         backend=lambda: "CPU",
