@@ -166,6 +166,8 @@ BROKEN = [
     ),
     Broken("iq2_xs", "no eighth sign", "(popcount(signs) & 1) << 7", "0", "numbers"),
     Broken("iq2_xs", "scales swapped", "4 * half_of)) & 15", "4 - 4 * half_of)) & 15", "numbers"),
+    Broken("iq2_xs", "an index of eight bits", "both & 511]", "both & 255]", "numbers"),
+    Broken("iq2_s", "no half in a scale", "+ 0.5f", "+ 0.0f", "numbers"),
     Broken("iq2_s", "high bits of an index lost", "& 3) << 8", "& 0) << 8", "numbers"),
     Broken(
         "iq2_s", "signs of the next run", "4 * which + run];\n  }", "4 * which];\n  }", "numbers"
