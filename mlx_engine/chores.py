@@ -10,13 +10,16 @@ from mlx_engine.kernel_choice.verdict import Verdict
 from mlx_engine.loading.load import LoadedModel
 from mlx_engine.models.contract import Adapter
 from mlx_engine.numerics import (
+    ROWS_PENDING,
     ExactCost,
     Found,
     compare_rows,
     pass_timer,
     rows_that_differ,
+    rows_unknown,
     with_numerics,
 )
+from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import AskedNumerics
 
@@ -39,7 +42,7 @@ class Chores:
         timer_of: TimerOf = pass_timer,
     ) -> None:
         self._model, self._asked, self._timer_of = model, asked, timer_of
-        self._rows: Found | None = None
+        self._rows: Found | Reason = ROWS_PENDING
         self._steps: Iterator[None] = iter(())
         self.news = False
         if verdict is not None:
@@ -56,13 +59,14 @@ class Chores:
     def go_on(self, stop: Callable[[], bool]) -> bool:
         """Until all is done or stop(), asked before every step; whether all is done.
 
-        What goes wrong here ends the chores of this load, and no answer.
+        What goes wrong here ends the chores of this load, and no answer; the description says so.
         """
         while not self._is_done and not stop():
             try:
                 self._is_done = next(self._steps, self) is self
-            except Exception:
-                self._is_done = True
+            except Exception as error:
+                self._is_done = self.news = True
+                self._rows = rows_unknown(error)
         return self._is_done
 
     def told(self, description: ModelDescription) -> ModelDescription:

@@ -75,15 +75,15 @@ class Found(NamedTuple):
 
 
 def with_numerics(
-    described: ModelDescription, asked: AskedNumerics, found: Found | None, kernels: Kernels
+    described: ModelDescription, asked: AskedNumerics, found: Found | Reason, kernels: Kernels
 ) -> ModelDescription:
-    """The description with the numerics in effect, the kernels told; found None: not yet known."""
+    """The description with the numerics in effect; found may be the reason why that is unknown."""
     others = tuple(reason for reason in described.declined if reason.code not in CODES)
     fast = replace(described, numerics="fast", declined=others)
     if asked == "fast":
         return fast
-    if found is None:
-        return replace(fast, declined=(*others, ROWS_PENDING))
+    if isinstance(found, Reason):
+        return replace(fast, declined=(*others, found))
     if found.differ:
         return replace(fast, declined=(*others, rows_differ(kernels, found.differ)))
     if asked == "auto" and found.cost is not None and found.cost > MAY_COST:
@@ -206,6 +206,15 @@ def pass_timer(adapter: Adapter) -> Callable[[int], float]:
     return pass_ms
 
 
+def rows_unknown(error: Exception) -> Reason:
+    """Why it stays unknown whether rows are exact: `error` ended the comparison."""
+    return Reason(
+        "rows-unknown",
+        "Comparing rows behind an answer ended with an error, so text with drafting may leave the "
+        f"plain text at near ties; it is tried again at the next load. ({error or type(error)})",
+    )
+
+
 def exact_costs(cost: float) -> Reason:
     """Why numerics are fast though rows could be exact."""
     return Reason(
@@ -227,5 +236,5 @@ def rows_differ(kernels: Kernels, where: str) -> Reason:
     return Reason("rows-differ", f"{ROWS_DIFFER} (Seen {where}.){told}")
 
 
-CODES = ("rows-differ", ROWS_PENDING.code, "exact-costs")
+CODES = ("rows-differ", ROWS_PENDING.code, "rows-unknown", "exact-costs")
 """Of reasons that are about numerics."""

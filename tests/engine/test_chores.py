@@ -167,10 +167,13 @@ def test_numerics_are_found_out_and_remembered(
 
 
 def test_what_goes_wrong_behind_an_answer_loses_none(engine: Engine) -> None:
-    def broken(trial: object) -> None:
+    def broken(trial: object, launcher: object) -> None:
         raise MemoryError("full")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TrialsOfModel, "run", broken)
         assert engine.generate("a", 2, GREEDY, ignore_eos=True).stats.generated_tokens == 2
     assert engine.description.numerics == "fast"
+    why = {reason.code: reason.words for reason in engine.description.declined}
+    assert "(full)" in why["rows-unknown"]
+    assert "rows-pending" not in why

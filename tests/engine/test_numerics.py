@@ -12,7 +12,15 @@ from metal_kernels.choice import Kernels, Work
 from metal_kernels.stock import MlxStock
 from mlx_engine.loading.load import load_model
 from mlx_engine.models.decoder import Decoder
-from mlx_engine.numerics import ExactCost, Found, compare_rows, rows_that_differ, with_numerics
+from mlx_engine.numerics import (
+    ROWS_PENDING,
+    ExactCost,
+    Found,
+    compare_rows,
+    rows_that_differ,
+    with_numerics,
+)
+from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import AskedNumerics, LoadOptions
 
 CONTEXT = 10_000
@@ -139,13 +147,13 @@ def test_measurement_decides_the_default(tmp_path: Path) -> None:
     served = kernels.served("products", Work("affine4", 64, 64))
     assert served is not None
 
-    def told(asked: AskedNumerics, found: Found | None) -> tuple[str, list[str], bool]:
+    def told(asked: AskedNumerics, found: Found | Reason) -> tuple[str, list[str], bool]:
         its = with_numerics(described, asked, found, kernels)
         again = with_numerics(its, asked, found, kernels)
         assert again == its  # reasons are replaced, not heaped up
         return its.numerics, [reason.code for reason in its.declined], 1 in served
 
-    assert told("auto", None) == ("fast", ["rows-pending"], True)
+    assert told("auto", ROWS_PENDING) == ("fast", ["rows-pending"], True)
     assert told("auto", Found("", 0.05)) == ("exact", [], True)
     assert told("exact", Found("", 0.12)) == ("exact", [], True)
     assert told("auto", Found("in a pass of 9 rows")) == ("fast", ["rows-differ"], True)
