@@ -256,6 +256,7 @@ def test_the_first_page_has_room_in_a_small_window(qtbot, add, theme):
     page.show_recent([FoundModel(name, Path("/m"), "Recent", n * GB) for n in range(1, 5)])
     page.resize(400, 320)
     page.show()
+    assert (page.width(), page.height()) == (400, 320)  # it scrolls, and asks for no more room
     pressed = [b for b in page.findChildren(QPushButton) if not b.isHidden()]
     assert len(pressed) == 9
     qtbot.waitUntil(lambda: all(b.height() >= b.sizeHint().height() for b in pressed))
