@@ -11,8 +11,8 @@ from app.start.folders import window_systems
 from app.start.qt_libraries import NEEDED_BY, missing_packages, why_no_window
 
 ROOT = Path(__file__).parents[3]
-LIBRARY = re.compile("libEGL.so.1|libegl1")
-"""By its name, or where it is missing indeed by its package's."""
+LIBRARY = re.compile("libEGL.so.1|apt install lib")
+"""By its name, or where others are missing indeed, those that a screen needs too, by packages."""
 
 NO_QT = """
 import sys

@@ -220,7 +220,7 @@ def test_a_gguf_of_the_hub_answers(tmp_path: Path, fake: FakeHub) -> None:
 def test_in_the_terminal(tmp_path: Path, fake: FakeHub) -> None:
     """Ctrl-C ends it at once, and the next time it goes on; progress goes where people look."""
     published(fake, "org/m-GGUF", write_tiny_gguf(tmp_path / "m-Q8_0.gguf", form="packed"))
-    fake.slow["m-Q8_0.gguf"] = 2**16
+    fake.slow["m-Q8_0.gguf"] = 2**13
     around = {"HF_ENDPOINT": fake.endpoint, "HF_HOME": str(tmp_path / "home")}
     command = [sys.executable, "-m", "mlx_engine", "inspect", "org/m-GGUF:Q8_0", "--json"]
     asked = partial(subprocess.Popen, command, env=os.environ | around, stdout=subprocess.PIPE)
