@@ -217,12 +217,20 @@ def test_a_gguf_of_the_hub_answers(tmp_path: Path, fake: FakeHub) -> None:
     engine.close()
 
 
+HEARS_CTRL_C = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module("mlx_engine", run_name="__main__", alter_sys=True)
+"""
+"""A shell starts what runs in its background deaf to Ctrl-C, and tests may run there."""
+
+
 def test_in_the_terminal(tmp_path: Path, fake: FakeHub) -> None:
     """Ctrl-C ends it at once, and the next time it goes on; progress goes where people look."""
     published(fake, "org/m-GGUF", write_tiny_gguf(tmp_path / "m-Q8_0.gguf", form="packed"))
     fake.slow["m-Q8_0.gguf"] = 2**13
     around = {"HF_ENDPOINT": fake.endpoint, "HF_HOME": str(tmp_path / "home")}
-    command = [sys.executable, "-m", "mlx_engine", "inspect", "org/m-GGUF:Q8_0", "--json"]
+    command = [sys.executable, "-c", HEARS_CTRL_C, "inspect", "org/m-GGUF:Q8_0", "--json"]
     asked = partial(subprocess.Popen, command, env=os.environ | around, stdout=subprocess.PIPE)
     blobs = tmp_path / "home" / "hub" / "models--org--m-GGUF" / "blobs"
     with asked(stderr=subprocess.PIPE) as first:
