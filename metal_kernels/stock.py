@@ -5,7 +5,7 @@ a graph in the place of each and see on any machine what a Mac would be asked fo
 """
 
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import cast
 
 import mlx.core as mx
 
@@ -15,67 +15,14 @@ Elementwise = Callable[..., mx.array]
 """Of arrays of one shape, or that are broadcast to one; each element follows from its own."""
 
 
-class Stock(Protocol):
+class Stock:
     """As of mlx.core and mlx.core.fast; the same arguments mean the same."""
-
-    def rms_norm(self, x: mx.array, weight: mx.array | None, eps: float) -> mx.array:
-        """[..., H] -> the same, of the wider type of both."""
-
-    def rope(
-        self,
-        x: mx.array,
-        width: int,
-        *,
-        interleaved: bool,
-        base: float | None,
-        offset: int,
-        periods: mx.array | None,
-    ) -> mx.array:
-        """[1, heads, T, size] -> the same, of which `width` elements are rotated."""
-
-    def attention(
-        self,
-        queries: mx.array,
-        keys: mx.array,
-        values: mx.array,
-        *,
-        scale: float,
-        mask: mx.array | str | None,
-        sinks: mx.array | None = None,
-    ) -> mx.array:
-        """[1, heads, T, size] and [1, kv heads, L, size] -> [1, heads, T, size of values]."""
-
-    def delta_rule(
-        self,
-        queries: mx.array,
-        keys: mx.array,
-        values: mx.array,
-        decay: mx.array,
-        beta: mx.array,
-        state: mx.array,
-    ) -> tuple[mx.array, mx.array]:
-        """Outputs [1, T, value heads, Dv] and the state after them."""
-
-    def contiguous(self, x: mx.array) -> mx.array:
-        """A copy unless its rows lie one after the other."""
-
-    def dequantise(
-        self, parts: tuple[mx.array, ...], group_size: int, bits: int, mode: str, dtype: mx.Dtype
-    ) -> mx.array:
-        """The numbers of packed rows: weight, scales, biases; or of a GGUF's blocks, by mode."""
-
-    def elementwise(self, formula: Elementwise) -> Elementwise:
-        """The same in one launch, for any number of rows."""
-
-
-class MlxStock:
-    """MLX itself."""
 
     def __init__(self) -> None:
         self._compiled: dict[Elementwise, Elementwise] = {}
 
     def rms_norm(self, x: mx.array, weight: mx.array | None, eps: float) -> mx.array:
-        """By mx.fast."""
+        """[..., H] -> the same, of the wider type of both."""
         return mx.fast.rms_norm(x, weight, eps)
 
     def rope(
@@ -88,7 +35,7 @@ class MlxStock:
         offset: int,
         periods: mx.array | None,
     ) -> mx.array:
-        """By mx.fast."""
+        """[1, heads, T, size] -> the same, of which `width` elements are rotated."""
         return mx.fast.rope(
             x,
             width,
@@ -109,7 +56,7 @@ class MlxStock:
         mask: mx.array | str | None,
         sinks: mx.array | None = None,
     ) -> mx.array:
-        """By mx.fast."""
+        """[1, heads, T, size] and [1, kv heads, L, size] -> [1, heads, T, size of values]."""
         return mx.fast.scaled_dot_product_attention(
             queries, keys, values, scale=scale, mask=mask, sinks=sinks
         )
@@ -123,18 +70,18 @@ class MlxStock:
         beta: mx.array,
         state: mx.array,
     ) -> tuple[mx.array, mx.array]:
-        """By mx.fast."""
+        """Outputs [1, T, value heads, Dv] and the state after them."""
         outputs, after = mx.fast.gated_delta_update(queries, keys, values, decay, beta, state)
         return outputs, after
 
     def contiguous(self, x: mx.array) -> mx.array:
-        """By mx."""
+        """A copy unless its rows lie one after the other."""
         return mx.contiguous(x)
 
     def dequantise(
         self, parts: tuple[mx.array, ...], group_size: int, bits: int, mode: str, dtype: mx.Dtype
     ) -> mx.array:
-        """By mx; blocks by plain ops."""
+        """The numbers of packed rows: weight, scales, biases; or of a GGUF's blocks, by mode."""
         if mode in BLOCK_FORMS:
             return BLOCK_FORMS[mode].dequantise(parts).astype(dtype)
         weight, scales, *biases = parts
@@ -149,7 +96,10 @@ class MlxStock:
         )
 
     def elementwise(self, formula: Elementwise) -> Elementwise:
-        """Compiled for a GPU, once for all layers; a CPU takes seconds to compile one."""
+        """The same in one launch, for any number of rows.
+
+        Compiled for a GPU, once for all layers; a CPU takes seconds to compile one.
+        """
         if not mx.metal.is_available():
             return formula
         if formula not in self._compiled:
@@ -157,7 +107,7 @@ class MlxStock:
         return self._compiled[formula]
 
 
-MLX = MlxStock()
+MLX = Stock()
 """Used wherever nobody asks for another."""
 
 

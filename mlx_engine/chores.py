@@ -48,7 +48,7 @@ class Chores:
         if verdict is not None:
             trials = TrialsOfModel(model.kernels, verdict, dtype_of(model.adapter))
             if not trials.pending() and self._name in verdict.rows:
-                self._rows = Found.of_words(verdict.rows[self._name])
+                self._settle(Found.of_words(verdict.rows[self._name]))
             else:
                 self._steps = self._all(trials, verdict)
         elif asked != "fast":
@@ -93,7 +93,14 @@ class Chores:
             yield from timing.steps()
             found = Found("", timing.share)
         verdict.note_rows(self._name, found.as_words())
-        self._rows, self.news = found, True
+        self._settle(found)
+        self.news = True
+
+    def _settle(self, found: Found) -> None:
+        """What is known of the rows decides whether they stay exact."""
+        self._rows = found
+        if found.costs_too_much(self._asked):
+            self._model.kernels.want(exact=False)
 
     @property
     def _name(self) -> str:

@@ -31,8 +31,8 @@ the first answer.
 """
 
 ROWS_DIFFER = (
-    "Exact numerics were asked for, but on this machine a row's logits change with the rows beside "
-    "it: text with drafting may leave the plain text at near ties."
+    "On this machine a row's logits change with the rows beside it: text with drafting may leave "
+    "the plain text at near ties."
 )
 
 ROWS_PENDING = Reason(
@@ -52,24 +52,26 @@ REPEATS = 4
 
 class Found(NamedTuple):
     """What is known of a model's rows here. differ: where, "" for nowhere. cost: share by which
-    exact rows make a pass slower, None where that was not timed.
+    exact rows make a pass slower, 0 where nobody asked.
     """
 
     differ: str = ""
-    cost: float | None = None
+    cost: float = 0.0
+
+    def costs_too_much(self, asked: AskedNumerics) -> bool:
+        """Whether exact rows are given up for speed: nobody insists on them."""
+        return asked == "auto" and self.cost > MAY_COST
 
     def as_words(self) -> str:
         """To be remembered."""
-        return self.differ or ("exact" if self.cost is None else f"exact {self.cost:.4f}")
+        return self.differ or f"exact {self.cost:.4f}"
 
     @staticmethod
     def of_words(words: str) -> "Found":
         """What `as_words` made; other words say where rows differ."""
         kind, _, cost = words.partition(" ")
-        if kind != "exact":
-            return Found(words)
         try:
-            return Found("", float(cost) if cost else None)
+            return Found("", float(cost)) if kind == "exact" else Found(words)
         except ValueError:
             return Found()
 
@@ -86,8 +88,7 @@ def with_numerics(
         return replace(fast, declined=(*others, found))
     if found.differ:
         return replace(fast, declined=(*others, rows_differ(kernels, found.differ)))
-    if asked == "auto" and found.cost is not None and found.cost > MAY_COST:
-        kernels.want(exact=False)
+    if found.costs_too_much(asked):
         return replace(fast, declined=(*others, exact_costs(found.cost)))
     return replace(fast, numerics="exact")
 
@@ -180,8 +181,10 @@ class ExactCost:
             for repeat in range(REPEATS):
                 for exact in (True, False):
                     self.kernels.want(exact=exact)
-                    took = self.pass_ms(rows)
-                    self.kernels.want(exact=True)
+                    try:
+                        took = self.pass_ms(rows)
+                    finally:
+                        self.kernels.want(exact=True)
                     if repeat:
                         fastest[exact] = min(fastest[exact], took)
                     yield
@@ -208,10 +211,11 @@ def pass_timer(adapter: Adapter) -> Callable[[int], float]:
 
 def rows_unknown(error: Exception) -> Reason:
     """Why it stays unknown whether rows are exact: `error` ended the comparison."""
+    told = str(error) or type(error).__name__
     return Reason(
         "rows-unknown",
         "Comparing rows behind an answer ended with an error, so text with drafting may leave the "
-        f"plain text at near ties; it is tried again at the next load. ({error or type(error)})",
+        f"plain text at near ties; it is tried again at the next load. ({told})",
     )
 
 

@@ -158,7 +158,7 @@ class _DryRun:
         stored = _Weights(spec, form, self._kernels, is_shifted_family=is_shifted_family)
         self._trunk = stored.arrays(spec.tensors(present))
         self._heads = stored.arrays(spec.head_tensors(present))
-        self._hidden, self._cached, self._cache_bytes = "", 0, 0
+        self._dtype, self._cached, self._cache_bytes = mx.float32, 0, 0
 
     def report(self) -> DryRun:
         phases = {
@@ -173,7 +173,7 @@ class _DryRun:
             model_type=self._model_type,
             format=self._form,
             weight_bytes=sum(array.nbytes for array in arrays),
-            hidden=self._hidden,
+            hidden=str(self._dtype).removeprefix("mlx.core."),
             told_bytes=self._spec.cache.values * 2,
             cached_bytes=self._cached,
             cache_bytes=self._cache_bytes,
@@ -182,15 +182,16 @@ class _DryRun:
 
     def _phase(self, do: Callable[[_Model], Sequence[mx.array]]) -> Phase:
         """What `do` adds to reading a prompt."""
-        arrays, taken_ms, unpacked = [*self._trunk.values(), *self._heads.values()], 0.0, [0]
+        arrays = [*self._trunk.values(), *self._heads.values()]
+        taken_ms, unpacked = 0.0, 0
 
         def before(*given: mx.array) -> Sequence[mx.array]:
             return self._after_prompt(given)[1]
 
         def after(*given: mx.array) -> Sequence[mx.array]:
-            nonlocal taken_ms
+            nonlocal taken_ms, unpacked
             model, outputs = self._after_prompt(given)
-            unpacked[0] = len(self._stand_in.unpacked)
+            unpacked = len(self._stand_in.unpacked)
             started = perf_counter()
             made = do(model)
             taken_ms = 1000 * (perf_counter() - started)
@@ -198,7 +199,7 @@ class _DryRun:
 
         first = operations_of(before, arrays, self._stand_in)
         new = operations_of(after, arrays, self._stand_in).less(first)
-        whole = [made for made in self._stand_in.unpacked[unpacked[0] :] if made.is_matrix]
+        whole = [made for made in self._stand_in.unpacked[unpacked:] if made.is_matrix]
         node, largest = new.largest
         return Phase(
             launches=new.total(),
@@ -231,7 +232,7 @@ class _DryRun:
         sequence.caches.keep(PROMPT)
         last = [0] * (DEPTH + 1)  # as if a draft had been accepted: rows that the heads read next
         source.observe(mx.array(last), hidden[:, -len(last) :])
-        self._hidden = str(hidden.dtype).removeprefix("mlx.core.")
+        self._dtype = hidden.dtype
         shown = [cache for cache in sequence.caches.layers if isinstance(cache, AttentionCache)]
         self._cached = sum(part.nbytes for cache in shown for part in cache.shown()) // PROMPT
         self._cache_bytes = sequence.caches.nbytes
@@ -269,10 +270,6 @@ class _DryRun:
         hidden = mx.zeros((1, CHECKED, decoder.hidden_size), self._dtype)
         made = [decoder.logits(hidden)]
         return [*made, decoder.mtp_logits(hidden)] if self._heads else made
-
-    @property
-    def _dtype(self) -> mx.Dtype:
-        return {"float16": mx.float16, "bfloat16": mx.bfloat16}.get(self._hidden, mx.float32)
 
     def _wide(self, found: Operations) -> tuple[str, ...]:
         """Products of float32 but those of routers and logits."""

@@ -8,14 +8,13 @@ written out on a CPU (our kernels, MLX's fused operations) stands in the graph a
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from math import prod
 from typing import Any, NamedTuple
 
 import mlx.core as mx
 
 from metal_kernels.kernel import Call, Source
-from metal_kernels.stock import MLX, Elementwise, attends_in_one_launch
+from metal_kernels.stock import Elementwise, Stock, attends_in_one_launch
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, block_values
 
 _FREE = {
@@ -96,15 +95,16 @@ class Operations(Counter[Node]):
         return Operations(self - before)
 
 
-@dataclass
-class StandIn:
+class StandIn(Stock):
     """A launcher, and MLX's fused operations, whose calls are one node each.
 
     unpacked: matrices unpacked so far, in the order of calls.
     """
 
-    unpacked: list[Array] = field(default_factory=list)
-    _labels: list[str] = field(default_factory=list)
+    def __init__(self) -> None:
+        super().__init__()
+        self.unpacked: list[Array] = []
+        self._labels: list[str] = []
 
     def run(self, source: Source, call: Call) -> tuple[mx.array, ...]:
         """A kernel's call as one node."""
@@ -146,7 +146,7 @@ class StandIn:
     ) -> mx.array:
         """One launch where Metal has a kernel it judges fast, else written out as there."""
         if not attends_in_one_launch(queries.shape, keys.shape, values.shape[-1]):
-            return MLX.attention(queries, keys, values, scale=scale, mask=mask, sinks=sinks)
+            return super().attention(queries, keys, values, scale=scale, mask=mask, sinks=sinks)
         extra = [array for array in (mask, sinks) if isinstance(array, mx.array)]
         made = Array((*queries.shape[:-1], values.shape[-1]), queries.dtype)
         return self._node("attention", [made], [queries, keys, values, *extra])[0]

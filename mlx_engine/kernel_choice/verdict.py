@@ -55,7 +55,7 @@ class Verdict:
     """What was found by trials and by the clock.
 
     tried: by typed trial, what is wrong, "" for nothing. measured: what `headstart doctor` timed.
-    rows: by model, what was found of its rows (check_model.py).
+    rows: by model, what was found of its rows (numerics.py).
 
     A trial is written down before it begins: one that ends the program is not begun again. file:
     None for this process alone; one that is damaged, or for other circumstances, counts for

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class SpecFamily:
+class SpecFamily(ABC):
     """The Family (models/family.py) of one model_type; a family file derives from this.
 
     renames: the files' names within a layer where they are not ours (tensor_names.py). head_names:
@@ -38,9 +39,9 @@ class SpecFamily:
         self.model_type = model_type
         self._names = TensorNames(self.renames, self.head_names)
 
+    @abstractmethod
     def read(self, fields: ConfigFields) -> ModelSpec:
         """The description a config means; BadModelFile, UnsupportedModel for what cannot run."""
-        raise NotImplementedError
 
     def recipes(self, names: Iterable[str], spec: ModelSpec) -> Recipes:
         """How our tensors are made of stored ones: stacks of experts, parts of joined matrices."""

@@ -164,16 +164,22 @@ def test_numerics_are_found_out_and_remembered(
     assert model.kernels.exact == (numerics == "exact")
     again = load_model(folder, OPTIONS, folder, kernels=kernels_here(launcher, "auto", verdict))
     assert Chores(again, "auto", verdict).told(again.description).numerics == numerics
+    assert again.kernels.exact == (numerics == "exact")
 
 
-def test_what_goes_wrong_behind_an_answer_loses_none(engine: Engine) -> None:
+@pytest.mark.parametrize(
+    ("error", "told"), [(MemoryError("full"), "(full)"), (MemoryError(), "(MemoryError)")]
+)
+def test_what_goes_wrong_behind_an_answer_loses_none(
+    engine: Engine, error: Exception, told: str
+) -> None:
     def broken(trial: object, launcher: object) -> None:
-        raise MemoryError("full")
+        raise error
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TrialsOfModel, "run", broken)
         assert engine.generate("a", 2, GREEDY, ignore_eos=True).stats.generated_tokens == 2
     assert engine.description.numerics == "fast"
     why = {reason.code: reason.words for reason in engine.description.declined}
-    assert "(full)" in why["rows-unknown"]
+    assert told in why["rows-unknown"]
     assert "rows-pending" not in why
