@@ -11,7 +11,7 @@ from app.control.settings import KeptSettings
 from app.library.machine import Machine
 from app.library.model_card import make_card
 from app.values.app_settings import with_preset, without_preset
-from app.values.chat_settings import ChatSettings, as_preset
+from app.values.chat_settings import THINKING, ChatSettings, as_preset
 from app.window.session_panel.abilities import ModelAbilities, SourceAbility
 from app.window.session_panel.session_panel import SessionPanel
 from app.worker.replies import DraftOutputInUse
@@ -44,7 +44,12 @@ def abilities(model: ModelDescription, options: LoadOptions | None = None) -> Mo
     )
     numerics = next((r.words for r in model.declined if r.code in ABOUT_NUMERICS), "")
     return ModelAbilities(
-        sources, model.numerics, numerics, model.sampling, model.can_switch_thinking
+        sources,
+        model.numerics,
+        numerics,
+        model.sampling,
+        model.can_switch_thinking,
+        tuple(name for name in model.template_arguments if name != THINKING),
     )
 
 
@@ -75,6 +80,7 @@ class SessionController(QObject):
         self._panel, self._chats, self._models = panel, chats, models
         self._figures, self._settings, self._machine = figures, settings, machine
         self._outputs: dict[str, DraftOutput | None] = {}
+        self._own: ChatSettings | None = None
         panel.fields.changed.connect(lambda changes: self._change(**changes))
         panel.presets.chosen.connect(self._use_preset)
         panel.presets.saved.connect(self._save_preset)
@@ -105,10 +111,13 @@ class SessionController(QObject):
 
     def _change(self, **changes: object) -> None:
         settings = self._chats.chat.settings
-        self._chats.change_settings(replace(settings, **changes))  # type: ignore[arg-type]
+        self._own = replace(settings, **changes)  # type: ignore[arg-type]
+        self._chats.change_settings(self._own)
 
     def _show_settings(self, settings: ChatSettings) -> None:
-        self._panel.fields.show_settings(settings)
+        """What the panel itself asked for is on show; what is typed wrong elsewhere in it stays."""
+        if settings is not self._own:
+            self._panel.fields.show_settings(settings)
         self._show_presets()
 
     def _show_chat(self) -> None:

@@ -1,6 +1,7 @@
 """Everything a chat answers with: model, system prompt, drafting, sampling, limits, numerics."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from app.values.typed_json import Reading, encode, read_fields
@@ -10,15 +11,20 @@ from mlx_engine.values.options import (
     GenerationOptions,
     LoadOptions,
     SamplingOptions,
+    TemplateValue,
 )
+
+THINKING = "enable_thinking"
+"""The argument of chat templates that switches thinking on or off."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatSettings:
     """model_path: a file, folder or hub id, None for the built-in model; numerics are in `load`.
 
-    thinking: None leaves it to the model's template. preset: the name of the one these settings
-    began with, whether or not they were changed since.
+    thinking: None leaves it to the model's template. template_arguments: what else the template is
+    given, whether or not that of the model in use asks for it. preset: the name of the one these
+    settings began with, whether or not they were changed since.
     """
 
     model_path: str | None = None
@@ -28,7 +34,14 @@ class ChatSettings:
     generation: GenerationOptions = field(default_factory=GenerationOptions)
     load: LoadOptions = field(default_factory=LoadOptions)
     thinking: bool | None = None
+    template_arguments: Mapping[str, TemplateValue] = field(default_factory=dict)
     preset: str | None = None
+
+    @property
+    def given_to_template(self) -> Mapping[str, TemplateValue]:
+        """All arguments of the chat template, thinking among them unless it is left to it."""
+        thinking = {} if self.thinking is None else {THINKING: self.thinking}
+        return {**self.template_arguments, **thinking}
 
 
 def settings_to_json(settings: ChatSettings) -> str:

@@ -91,7 +91,7 @@ class NewChatSection(QWidget):
         fields.changed.connect(self._take)
         self._reset = QPushButton("Back to Headstart's own defaults")
         self._reset.clicked.connect(self._take_own)
-        controls = (system, fields.thinking, fields.draft, fields.sampling)
+        controls = (system, fields.thinking, fields.template, fields.draft, fields.sampling)
         last = row(self._reset, STRETCH)
         column(paragraph(EXPLANATION, "muted"), *controls, last, of=self, spacing=12)
         self.show_settings(self._shown)

@@ -75,7 +75,6 @@ class KeptChats:
         self._engine = engine
         self._budget = budget_bytes
         self._sessions: dict[str, Session] = {}  # oldest use first
-        self._thinking: dict[str, bool | None] = {}
         self._told = engine.description
 
     @property
@@ -86,10 +85,9 @@ class KeptChats:
     def open(self, chat_id: str, settings: ChatSettings) -> "Session":
         """The chat's session, with these settings, as the newest."""
         session = self._sessions.pop(chat_id, None)
-        if session is None or self._thinking[chat_id] != settings.thinking:
-            session = self._engine.session(thinking=settings.thinking)
+        if session is None:
+            session = self._engine.session()
         self._sessions[chat_id] = session
-        self._thinking[chat_id] = settings.thinking
         self.change(chat_id, settings)
         return session
 
@@ -103,6 +101,8 @@ class KeptChats:
         system = settings.system.strip() or None
         if session.system != system:
             session.system = system
+        if session.template_arguments != settings.given_to_template:
+            session.template_arguments = settings.given_to_template
         session.sampling = settings.sampling
         session.draft = settings.draft
         session.generation = settings.generation
@@ -117,7 +117,6 @@ class KeptChats:
     def forget(self, chat_id: str) -> None:
         """Free the chat's cache, if it has one."""
         self._sessions.pop(chat_id, None)
-        self._thinking.pop(chat_id, None)
 
     def forget_all(self) -> None:
         """Free every cache: memory ran out."""

@@ -26,7 +26,7 @@ from mlx_engine.command_line.options import (
 from mlx_engine.command_line.screen import WARNING, Screen, show_answer
 from mlx_engine.values.conversation import Event
 from mlx_engine.values.errors import BadOption, EngineError
-from mlx_engine.values.options import MAX_DEPTH, GenerationOptions
+from mlx_engine.values.options import MAX_DEPTH, GenerationOptions, template_value_text
 from mlx_engine.values.saved_chat import (
     SavedChat,
     chat_as_content,
@@ -175,7 +175,9 @@ def _template(chat: Chat, rest: str) -> None:
             rest.split()
         )
     asked = ", ".join(chat.engine.description.template_arguments) or "none"
-    given = [f"{name}={json.dumps(value)}" for name, value in session.template_arguments.items()]
+    given = [
+        f"{name}={template_value_text(value)}" for name, value in session.template_arguments.items()
+    ]
     chat.screen.note(f"Template: {' '.join(given) or 'as it is'} (it asks for: {asked})")
 
 

@@ -1,6 +1,5 @@
 """Options from words: flags of a command, key=value of a chat, and the frozen options they make."""
 
-import json
 import re
 from argparse import Namespace
 from collections.abc import Callable, Iterable
@@ -16,6 +15,7 @@ from mlx_engine.values.options import (
     LoadOptions,
     SamplingOptions,
     TemplateValue,
+    read_template_value,
 )
 
 if TYPE_CHECKING:
@@ -118,10 +118,7 @@ def template_arguments(words: Iterable[str]) -> dict[str, TemplateValue]:
         name, sign, text = word.partition("=")
         if not sign:
             raise BadOption(f"{word!r} is not possible: write NAME=VALUE.")
-        try:
-            given[name.strip()] = json.loads(text)
-        except ValueError:
-            given[name.strip()] = text
+        given[name.strip()] = read_template_value(text)
     return given
 
 

@@ -1,5 +1,7 @@
 """What a caller may set, checked at birth."""
 
+import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +27,35 @@ DRAFT_VOCABULARY = 32768
 def _require(condition: bool, name: str, value: object, allowed: str) -> None:
     if not condition:
         raise BadOption(f"{name}={value!r} is not possible: use {allowed}.")
+
+
+def read_template_value(text: str) -> TemplateValue:
+    """A value of JSON, else a text: `true`, `0.5`, `low`, `"true"`. BadOption for lists, objects,
+    numbers that are none, and what only begins like JSON.
+    """
+    value: object
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None if text.startswith(('"', "[", "{")) else text
+        is_sound = value is not None
+    else:
+        is_sound = not isinstance(value, float) or math.isfinite(value)
+    if is_sound and isinstance(value, TemplateValue):
+        return value
+    shown = text if len(text) <= 40 else f"{text[:39]}…"
+    raise BadOption(f"“{shown}” is not possible: use a text, a number, true, false or null.")
+
+
+def template_value_text(value: TemplateValue) -> str:
+    """The shortest text that read_template_value takes for it."""
+    quoted = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, str) or not value or value != value.strip():
+        return quoted
+    try:
+        return value if read_template_value(value) == value else quoted
+    except BadOption:
+        return quoted
 
 
 @dataclass(frozen=True, slots=True)

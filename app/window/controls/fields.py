@@ -131,36 +131,44 @@ class NumberEdit(QLineEdit):
             super().keyPressEvent(event)
 
 
-class NumberField(Field):
-    """Signal `changed`(int | float | None): a number to try; an empty field is the neutral one."""
+class LineField(Field):
+    """One line behind its name. Signal `changed`: what to try, as subclasses read it."""
 
     changed = Signal(object)
 
-    def __init__(self, name: str, kind: NumberKind, what: str = "") -> None:
-        edit = NumberEdit()
+    def __init__(self, edit: QLineEdit, name: str, what: str, empty: str) -> None:
+        """what: the field in a sentence. empty: what is shown where nothing is typed."""
         super().__init__(edit)
-        self._edit, self._kind = edit, kind
-        self._edit.setAccessibleName(name)
-        self._edit.setAccessibleDescription(what)
-        self._edit.setToolTip(what)
-        self._edit.setMaxLength(MOST_DIGITS)
-        self._edit.setAlignment(Qt.AlignmentFlag.AlignRight)
-        self._edit.setPlaceholderText(kind.off or "")
-        tabular(self._edit)
+        edit.setAccessibleName(name)
+        edit.setAccessibleDescription(what)
+        edit.setToolTip(what)
+        edit.setAlignment(Qt.AlignmentFlag.AlignRight)
+        edit.setPlaceholderText(empty)
         heading = label(name)
         heading.setToolTip(what)
-        heading.setBuddy(self._edit)
+        heading.setBuddy(edit)
         grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setSpacing(4)
         grid.addWidget(heading, 0, 0)
-        grid.addWidget(self._edit, 0, 1)
+        grid.addWidget(edit, 0, 1)
         grid.addWidget(self.problem, 1, 0, 1, 2)
         grid.setColumnStretch(0, 3)
         grid.setColumnStretch(1, 2)
-        self._edit.textEdited.connect(lambda _: self.pending.start())
-        self._edit.editingFinished.connect(self.leave)
-        self._edit.stepped.connect(self._step)
+        edit.textEdited.connect(lambda _: self.pending.start())
+        edit.editingFinished.connect(self.leave)
+
+
+class NumberField(LineField):
+    """Signal `changed`(int | float | None): a number to try; an empty field is the neutral one."""
+
+    def __init__(self, name: str, kind: NumberKind, what: str = "") -> None:
+        edit = NumberEdit()
+        super().__init__(edit, name, what, kind.off or "")
+        self._edit, self._kind = edit, kind
+        edit.setMaxLength(MOST_DIGITS)
+        tabular(edit)
+        edit.stepped.connect(self._step)
 
     def show_number(self, number: float | None) -> None:
         """Show a number, None as an empty field; nothing is emitted."""

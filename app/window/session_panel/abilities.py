@@ -21,6 +21,7 @@ class ModelAbilities:
 
     numerics: those in effect; numerics_why: why they are not the ones asked for. recommended: the
     model's own sampling. can_switch_thinking: a chat can switch its thinking on or off.
+    template_arguments: what else its chat template asks for, by name.
     """
 
     sources: tuple[SourceAbility, ...]
@@ -28,6 +29,7 @@ class ModelAbilities:
     numerics_why: str = ""
     recommended: SamplingOptions | None = None
     can_switch_thinking: bool = False
+    template_arguments: tuple[str, ...] = ()
 
     def source(self, name: DraftSourceName) -> SourceAbility:
         """What is known of a source; one that is not listed cannot be used."""

@@ -1,15 +1,18 @@
 """The controls of a chat's settings, for the panel of a chat and for what new chats begin with."""
 
+from collections.abc import Mapping
+
 from PySide6.QtCore import QObject, Signal
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QLineEdit, QWidget
 
 from app.values.chat_settings import ChatSettings
 from app.window.controls.choices import Option, Segments
-from app.window.controls.fields import TextField
+from app.window.controls.fields import LineField, TextField
 from app.window.controls.labels import label
 from app.window.controls.layouts import column
 from app.window.session_panel.draft_group import DraftGroup
 from app.window.session_panel.sampling_group import SamplingGroup
+from mlx_engine.values.options import TemplateValue, read_template_value, template_value_text
 
 OPTIONS = (Option("model", "Model's way"), Option("on", "On"), Option("off", "Off"))
 VALUES: dict[str, bool | None] = {"model": None, "on": True, "off": False}
@@ -36,8 +39,100 @@ class ThinkingField(QWidget):
         self._choice.select(next(name for name, value in VALUES.items() if value is thinking))
 
 
+WHAT = "A text, a number, true, false or null. Empty: the model's way."
+NOT_ASKED = "The template of the model in use does not ask for it."
+LONGEST_VALUE = 2000
+
+
+class ArgumentField(LineField):
+    """Signal `changed`(str): a value to try, "" for none."""
+
+    def __init__(self, name: str) -> None:
+        self._edit = QLineEdit()
+        super().__init__(self._edit, name, WHAT, "model's way")
+        self._edit.setMaxLength(LONGEST_VALUE)
+
+    def show_value(self, text: str) -> None:
+        """Show a value, "" for none; nothing is emitted."""
+        self.pending.stop()
+        if self._edit.text().strip() != text:
+            self._edit.setText(text)
+        self.show_problem("")
+
+    def tell_use(self, is_asked_for: bool) -> None:
+        """Whether the model in use looks at it."""
+        self._edit.setToolTip(WHAT if is_asked_for else NOT_ASKED)
+
+    def settle(self) -> None:
+        """Whatever was typed is tried."""
+        super().settle()
+        self.changed.emit(self._edit.text().strip())
+
+
+class TemplateFields(QWidget):
+    """What the chat template is given beside the messages: a field for each name that the model's
+    asks for, and for each that the chat gives.
+
+    Signal `changed`(dict): names and values as ChatSettings have them, from the next answer on.
+    """
+
+    changed = Signal(object)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._asked: tuple[str, ...] = ()
+        self._given: Mapping[str, TemplateValue] = {}
+        self._fields: dict[str, ArgumentField] = {}
+        heading = label("Chat template", "muted")
+        self._lines = column(heading, of=self, margins=(0, 4, 0, 0), spacing=4)
+        self._have_fields()
+
+    def show_asked(self, names: tuple[str, ...]) -> None:
+        """The names that the template of the model in use asks for."""
+        self._asked = names
+        self._have_fields()
+
+    def show_given(self, given: Mapping[str, TemplateValue]) -> None:
+        """Show what a chat gives; nothing is emitted."""
+        self._given = given
+        self._have_fields()
+        for name in self._fields:
+            self._show(name)
+
+    def _have_fields(self) -> None:
+        """Those that are there already keep what is typed."""
+        names = dict.fromkeys((*self._asked, *self._given))
+        for name in [name for name in self._fields if name not in names]:
+            field = self._fields.pop(name)
+            self._lines.removeWidget(field)
+            field.hide()
+            field.deleteLater()
+        for place, name in enumerate(names, 1):
+            if name not in self._fields:
+                self._fields[name] = field = ArgumentField(name)
+                field.changed.connect(lambda text, name=name: self._try(name, text))
+                self._lines.insertWidget(place, field)
+                self._show(name)
+            self._fields[name].tell_use(name in self._asked)
+        self.setVisible(bool(names))
+
+    def _show(self, name: str) -> None:
+        is_given = name in self._given
+        self._fields[name].show_value(template_value_text(self._given[name]) if is_given else "")
+
+    def _try(self, name: str, text: str) -> None:
+        given = dict(self._given)
+        given.pop(name, None)
+        tried = self._fields[name].tried(
+            lambda: given | ({name: read_template_value(text)} if text else {})
+        )
+        if tried is not None:
+            self._given = tried
+            self.changed.emit({"template_arguments": tried})
+
+
 class ChatFields(QObject):
-    """`system`, `thinking`, `draft` and `sampling` are there to be laid out.
+    """`system`, `thinking`, `template`, `draft` and `sampling` are there to be laid out.
 
     Signal `changed`(dict): fields of ChatSettings and the values the user gave them.
     """
@@ -47,16 +142,17 @@ class ChatFields(QObject):
     def __init__(self, system: TextField, *, of_chat: bool) -> None:
         """of_chat: False for settings of no chat that could draft."""
         super().__init__()
-        self.system, self.thinking = system, ThinkingField()
+        self.system, self.thinking, self.template = system, ThinkingField(), TemplateFields()
         self.draft, self.sampling = DraftGroup(of_chat), SamplingGroup()
         self.system.changed.connect(lambda text: self.changed.emit({"system": text}))
         self.thinking.changed.connect(lambda wanted: self.changed.emit({"thinking": wanted}))
-        self.draft.changed.connect(self.changed)
-        self.sampling.changed.connect(self.changed)
+        for part in (self.template, self.draft, self.sampling):
+            part.changed.connect(self.changed)
 
     def show_settings(self, settings: ChatSettings) -> None:
         """Show these; nothing is emitted."""
         self.system.show_text(settings.system)
         self.thinking.show_thinking(settings.thinking)
+        self.template.show_given(settings.template_arguments)
         self.draft.show_settings(settings.draft, settings.load)
         self.sampling.show_settings(settings.sampling, settings.generation)

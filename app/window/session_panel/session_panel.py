@@ -120,7 +120,7 @@ class SessionPanel(QFrame):
         self.fields, self.presets = ChatFields(system, of_chat=True), PresetsGroup()
         self._facts = ModelFacts()
         model, prompt = Group("Model"), Group("System prompt")
-        model.add(self._facts, self.fields.thinking)
+        model.add(self._facts, self.fields.thinking, self.fields.template)
         prompt.add(system)
         self._groups = (model, self.fields.draft, self.fields.sampling, prompt, self.presets)
         for group in self._groups:
@@ -144,6 +144,7 @@ class SessionPanel(QFrame):
         self._facts.show_facts(facts)
         fields = self.fields
         fields.thinking.setVisible(abilities is not None and abilities.can_switch_thinking)
+        fields.template.show_asked(abilities.template_arguments if abilities else ())
         fields.draft.show_abilities(abilities)
         fields.sampling.show_recommended(abilities.recommended if abilities else None)
 

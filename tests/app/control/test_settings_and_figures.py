@@ -4,7 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QApplication, QPushButton
+from panel_driving import find, type_into
+from PySide6.QtWidgets import QApplication, QLineEdit, QPushButton
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from windows import running, scripted
@@ -40,6 +41,32 @@ def test_settings_open_a_page_and_reach_new_chats(
         assert (begun.system, begun.draft.depth, begun.thinking) == ("Be kind.", 2, False)
         assert app.models.description is not None
         assert begun.sampling == app.models.description.sampling, "the model's own"
+
+
+def test_what_a_chat_gives_its_template_is_kept_and_given(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    models = scripted()
+    engine = models.engines["None"]
+    asked = ("enable_thinking", "reasoning_effort")
+    engine.description = replace(engine.description, template_arguments=asked)
+    with running(qapp, qtbot, tmp_path, models) as driven:
+        panel = driven.widgets.session
+        names = {edit.accessibleName() for edit in panel.findChildren(QLineEdit)}
+        assert "reasoning_effort" in names and "enable_thinking" not in names
+        type_into(qtbot, panel, "reasoning_effort", "low")
+        type_into(qtbot, panel, "Top k", "many")
+        type_into(qtbot, panel, "Top p", "0.5")
+        assert find(panel, QLineEdit, "Top k").text() == "many", "what is wrong is not lost"
+        driven.ask("Why?")
+        assert engine.sessions[-1].template_arguments == {"reasoning_effort": "low"}
+        driven.app.begin_chat()
+        assert find(panel, QLineEdit, "reasoning_effort").text() == "", "of that chat only"
+        assert find(panel, QLineEdit, "Top k").text() != "many"
+    with running(qapp, qtbot, tmp_path, models) as driven:
+        driven.app.chats.open(1)
+        assert driven.app.chats.chat.settings.template_arguments == {"reasoning_effort": "low"}
+        assert find(driven.widgets.session, QLineEdit, "reasoning_effort").text() == "low"
 
 
 def test_a_preset_follows_its_chat(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> None:

@@ -63,9 +63,14 @@ def test_settings_change_on_the_session_at_hand() -> None:
     )
 
 
-def test_another_way_of_thinking_is_another_session() -> None:
+def test_the_template_is_given_thinking_and_its_other_arguments() -> None:
     engine = engine_of(0)
     chats = KeptChats(engine, 0)
     chats.open("a", SETTINGS)
-    chats.open("a", ChatSettings(thinking=False))
-    assert [session.thinking for session in engine.sessions] == [None, False]
+    (session,) = engine.sessions
+    assert session.template_arguments == {}
+    chats.open("a", ChatSettings(thinking=False, template_arguments={"reasoning_effort": "low"}))
+    assert engine.sessions == [session]
+    assert session.template_arguments == {"reasoning_effort": "low", "enable_thinking": False}
+    chats.change("a", SETTINGS)
+    assert session.template_arguments == {}

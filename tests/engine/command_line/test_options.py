@@ -8,9 +8,16 @@ from mlx_engine.command_line.options import (
     draft_words,
     read_bias,
     sampling_words,
+    template_arguments,
 )
 from mlx_engine.values.errors import BadOption
-from mlx_engine.values.options import DraftOptions, SamplingOptions
+from mlx_engine.values.options import (
+    DraftOptions,
+    SamplingOptions,
+    TemplateValue,
+    read_template_value,
+    template_value_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -84,3 +91,33 @@ def test_biases() -> None:
 def test_draft_words_name_a_floor_only_when_there_is_one() -> None:
     assert "least" not in draft_words(DraftOptions())
     assert "least probability 0.2" in draft_words(DraftOptions(min_probability=0.2))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("true", True),
+        ("null", None),
+        ("-3", -3),
+        ("0.5", 0.5),
+        ("low", "low"),
+        ("two words", "two words"),
+        ('"true"', "true"),
+        ('"[1]"', "[1]"),
+        ('" low"', " low"),
+        ('""', ""),
+        ("naïve", "naïve"),
+        ("'low'", "'low'"),
+    ],
+)
+def test_a_template_is_given_json_or_a_text(text: str, value: TemplateValue) -> None:
+    read = read_template_value(text)
+    assert (read, type(read)) == (value, type(value))
+    assert template_value_text(value) == text
+    assert template_arguments([f"name={text}"]) == {"name": value}
+
+
+@pytest.mark.parametrize("text", ["[1]", '{"a": 1}', '"open', "{a", "NaN", "1e999", "[" * 99999])
+def test_a_template_is_not_given_anything_else(text: str) -> None:
+    with pytest.raises(BadOption, match="a text, a number, true, false or null"):
+        read_template_value(text)

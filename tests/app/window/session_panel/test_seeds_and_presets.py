@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from panel_driving import CAN, FULL, find, type_into
-from PySide6.QtWidgets import QPushButton, QToolButton
+from panel_driving import CAN, FULL, find, shown_words, type_into
+from PySide6.QtWidgets import QLineEdit, QPushButton, QToolButton
 
 from app.values.chat_settings import ChatSettings
 from app.window.controls.choices import DropDown
-from app.window.session_panel.chat_fields import ThinkingField
+from app.window.session_panel.chat_fields import TemplateFields, ThinkingField
 from mlx_engine.values.options import SamplingOptions
 
 
@@ -68,3 +68,42 @@ def test_thinking_is_offered_where_the_template_knows_it(panel, heard):
     assert heard == [("thinking", False), ("thinking", None)]
     panel.fields.show_settings(ChatSettings(thinking=True))
     assert find(panel, QToolButton, "Thinking: On").isChecked()
+
+
+def test_a_template_is_given_what_it_asks_for_by_name(qtbot, panel, heard):
+    template = panel.findChild(TemplateFields)
+    assert template.isHidden()
+    asks = replace(CAN, template_arguments=("preserve_thinking", "reasoning_effort"))
+    panel.show_model(None, asks)
+    assert not template.isHidden()
+    type_into(qtbot, panel, "preserve_thinking", "true")
+    type_into(qtbot, panel, "reasoning_effort", "low")
+    type_into(qtbot, panel, "preserve_thinking", "")
+    assert [given for _, given in heard] == [
+        {"preserve_thinking": True},
+        {"preserve_thinking": True, "reasoning_effort": "low"},
+        {"reasoning_effort": "low"},
+    ]
+    assert {name for name, _ in heard} == {"template_arguments"}
+
+
+def test_a_value_no_template_can_be_given_is_told_beside_it(qtbot, panel, heard):
+    panel.show_model(None, replace(CAN, template_arguments=("reasoning_effort",)))
+    type_into(qtbot, panel, "reasoning_effort", "[1, 2]")
+    assert heard == []
+    assert "“[1, 2]” is not possible" in " ".join(shown_words(panel))
+    assert find(panel, QLineEdit, "reasoning_effort").text() == "[1, 2]"
+
+
+def test_what_another_models_template_asks_for_stays(qtbot, panel, heard):
+    given = {"date_string": "1 May", "reasoning_effort": "2"}
+    panel.fields.show_settings(ChatSettings(template_arguments=given))
+    panel.show_model(None, replace(CAN, template_arguments=("reasoning_effort",)))
+    assert find(panel, QLineEdit, "date_string").text() == "1 May"
+    assert "does not ask for it" in find(panel, QLineEdit, "date_string").toolTip()
+    assert find(panel, QLineEdit, "reasoning_effort").text() == '"2"'
+    type_into(qtbot, panel, "reasoning_effort", "high")
+    assert heard == [("template_arguments", given | {"reasoning_effort": "high"})]
+    panel.fields.show_settings(ChatSettings())
+    assert find(panel, QLineEdit, "date_string").parent().isHidden()
+    assert not find(panel, QLineEdit, "reasoning_effort").parent().isHidden()
