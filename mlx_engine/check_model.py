@@ -13,7 +13,7 @@ import mlx.core as mx
 import numpy as np
 
 from mlx_engine.loading.load import LoadedModel
-from mlx_engine.models.contract import Adapter
+from mlx_engine.models.contract import Model
 from mlx_engine.teacher_forced import by_rows
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
@@ -51,10 +51,10 @@ less than texts differ: this check is blind there.
 """
 
 
-def with_head_check(model: LoadedModel, description: ModelDescription) -> ModelDescription:
+def with_head_check(loaded: LoadedModel, description: ModelDescription) -> ModelDescription:
     """The description, with a reason when the MTP heads do not fit; reads the heads."""
-    fit = measure_fit(model.adapter, model.tokenizer.encode(TEXT, add_special=True))
-    reason = misfit(fit, model.head_origin)
+    fit = measure_fit(loaded.model, loaded.tokenizer.encode(TEXT, add_special=True))
+    reason = misfit(fit, loaded.head_origin)
     if reason is None:
         return description
     return replace(description, declined=(*description.declined, reason))
@@ -77,17 +77,17 @@ class HeadFit(NamedTuple):
         return self.judged >= FEWEST and self.share < IMPLAUSIBLE
 
 
-def measure_fit(adapter: Adapter, tokens: Sequence[int]) -> HeadFit:
+def measure_fit(model: Model, tokens: Sequence[int]) -> HeadFit:
     """Compare the first head's choices with the model's on at most MOST_TOKENS of these tokens."""
     read = mx.array([list(tokens)[:MOST_TOKENS]])
-    hidden = adapter.forward(read, adapter.make_caches())
-    states = adapter.mtp_forward(read[:, 1:], hidden[:, :-1], adapter.make_head_caches())
-    said = by_rows(adapter.logits, hidden[:, 1 + FIRST_ROWS :])
-    drafted = by_rows(adapter.mtp_logits, states[:, FIRST_ROWS:])
+    hidden = model.forward(read, model.make_caches())
+    states = model.mtp_forward(read[:, 1:], hidden[:, :-1], model.make_head_caches())
+    said = by_rows(model.logits, hidden[:, 1 + FIRST_ROWS :])
+    drafted = by_rows(model.mtp_logits, states[:, FIRST_ROWS:])
     judged, agreed = 0, 0
-    for model, head in zip(said, drafted, strict=True):
-        sure = np.array(mx.softmax(model, axis=-1).max(axis=-1) >= SURE)
-        agrees = np.array(mx.argmax(head, axis=-1) == mx.argmax(model, axis=-1))
+    for trunk, head in zip(said, drafted, strict=True):
+        sure = np.array(mx.softmax(trunk, axis=-1).max(axis=-1) >= SURE)
+        agrees = np.array(mx.argmax(head, axis=-1) == mx.argmax(trunk, axis=-1))
         judged += int(sure.sum())
         agreed += int((sure & agrees).sum())
     return HeadFit(judged, agreed)

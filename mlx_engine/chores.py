@@ -8,7 +8,7 @@ import mlx.core as mx
 from mlx_engine.kernel_choice.kernels_here import TrialsOfModel, kernel_states
 from mlx_engine.kernel_choice.verdict import Verdict
 from mlx_engine.loading.load import LoadedModel
-from mlx_engine.models.contract import Adapter
+from mlx_engine.models.contract import Model
 from mlx_engine.numerics import (
     ROWS_PENDING,
     ExactCost,
@@ -23,7 +23,7 @@ from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import AskedNumerics
 
-TimerOf = Callable[[Adapter], Callable[[int], float]]
+TimerOf = Callable[[Model], Callable[[int], float]]
 
 
 class Chores:
@@ -36,24 +36,24 @@ class Chores:
 
     def __init__(
         self,
-        model: LoadedModel,
+        loaded: LoadedModel,
         asked: AskedNumerics,
         verdict: Verdict | None,
         timer_of: TimerOf = pass_timer,
     ) -> None:
-        self._model, self._asked, self._timer_of = model, asked, timer_of
+        self._loaded, self._asked, self._timer_of = loaded, asked, timer_of
         self._rows: Found | Reason = ROWS_PENDING
         self._steps: Iterator[None] = iter(())
         self.news = False
         if verdict is not None:
-            trials = TrialsOfModel(model.kernels, verdict, dtype_of(model.adapter))
+            trials = TrialsOfModel(loaded.kernels, verdict, dtype_of(loaded.model))
             if not trials.pending() and self._name in verdict.rows:
                 self._settle(Found.of_words(verdict.rows[self._name]))
             else:
                 self._steps = self._all(trials, verdict)
         elif asked != "fast":
-            context = model.description.context_length
-            self._rows = Found(rows_that_differ(model.adapter, context))
+            context = loaded.description.context_length
+            self._rows = Found(rows_that_differ(loaded.model, context))
         self._is_done = False
 
     def go_on(self, stop: Callable[[], bool]) -> bool:
@@ -72,24 +72,24 @@ class Chores:
     def told(self, description: ModelDescription) -> ModelDescription:
         """The description as it is now."""
         self.news = False
-        described = with_numerics(description, self._asked, self._rows, self._model.kernels)
-        return replace(described, kernels=kernel_states(self._model.kernels))
+        described = with_numerics(description, self._asked, self._rows, self._loaded.kernels)
+        return replace(described, kernels=kernel_states(self._loaded.kernels))
 
     def _all(self, trials: TrialsOfModel, verdict: Verdict) -> Iterator[None]:
-        model = self._model
+        loaded = self._loaded
         for _ in trials.steps():
             self.news = True
             yield
         if self._asked == "fast":
             return
         differ = ""
-        for differ in compare_rows(model.adapter, model.description.context_length):
+        for differ in compare_rows(loaded.model, loaded.description.context_length):
             yield
             if differ:
                 break
         found = Found(differ)
         if not differ and self._asked == "auto":
-            timing = ExactCost(model.kernels, self._timer_of(model.adapter))
+            timing = ExactCost(loaded.kernels, self._timer_of(loaded.model))
             yield from timing.steps()
             found = Found("", timing.share)
         verdict.note_rows(self._name, found.as_words())
@@ -100,18 +100,18 @@ class Chores:
         """What is known of the rows decides whether they stay exact."""
         self._rows = found
         if found.costs_too_much(self._asked):
-            self._model.kernels.want(exact=False)
+            self._loaded.kernels.want(exact=False)
 
     @property
     def _name(self) -> str:
         """What is found of rows holds for models of these sizes, forms and kernels."""
-        its, kernels = self._model.description, self._model.kernels
+        its, kernels = self._loaded.description, self._loaded.kernels
         used = [state.name for state in kernel_states(kernels) if state.in_use]
         sizes = f"{its.layers} x {its.hidden_size}, {its.parameters} parameters, {its.quantisation}"
         return f"{its.architecture}, {sizes}, {self._asked}: {', '.join(used)}"
 
 
-def dtype_of(adapter: Adapter) -> mx.Dtype:
+def dtype_of(model: Model) -> mx.Dtype:
     """Of activations; nothing is computed."""
     token = mx.zeros((1, 1), dtype=mx.int32)
-    return adapter.forward(token, adapter.make_caches()).dtype
+    return model.forward(token, model.make_caches()).dtype

@@ -60,13 +60,13 @@ def open_engine(
     verdict = None if launcher is None else verdict_here(kernel_verdict)
     kernels = kernels_here(launcher, options.numerics, verdict)
     hub = FromHub(None, on_download or on_progress, stop)
-    model = load_model(path, options, built_in_model(), on_progress, stop, kernels, hub)
+    loaded = load_model(path, options, built_in_model(), on_progress, stop, kernels, hub)
     if options.draft_model is None:
-        return Engine(model, options, None, verdict)
+        return Engine(loaded, options, None, verdict)
     from mlx_engine.loading.draft_model import open_draft_model  # with every kind of drafter
 
-    small = open_draft_model(options.draft_model, options, model, hub)
-    return Engine(model, options, small, verdict)
+    small = open_draft_model(options.draft_model, options, loaded, hub)
+    return Engine(loaded, options, small, verdict)
 
 
 class Engine:
@@ -76,7 +76,7 @@ class Engine:
 
     def __init__(
         self,
-        model: LoadedModel,
+        loaded: LoadedModel,
         options: LoadOptions,
         small: SmallModel | None = None,
         verdict: Verdict | None = None,
@@ -85,37 +85,37 @@ class Engine:
         self._thread = threading.get_ident()
         self._is_closed = False
         self._sessions = WeakSet[Session]()
-        self._model = model
-        told = model.description
-        limit = options.context_length or model.description.context_length
-        self._meter = CostMeter(model.adapter, model.read_heads)
-        self._chores = Chores(model, options.numerics, verdict)
+        self._loaded = loaded
+        told = loaded.description
+        limit = options.context_length or loaded.description.context_length
+        self._meter = CostMeter(loaded.model, loaded.read_heads)
+        self._chores = Chores(loaded, options.numerics, verdict)
         self._parts = ModelParts(
-            adapter=model.adapter,
-            tokenizer=model.tokenizer,
-            template=model.template or fallback_template(model.tokenizer.opening_text),
-            stop=() if model.template else (PLAIN_STOP,),
-            context_length=min(limit, model.description.context_length),
+            model=loaded.model,
+            tokenizer=loaded.tokenizer,
+            template=loaded.template or fallback_template(loaded.tokenizer.opening_text),
+            stop=() if loaded.template else (PLAIN_STOP,),
+            context_length=min(limit, loaded.description.context_length),
             drafting=DraftKit(
-                adapter=model.adapter,
-                heads=model.description.mtp,
+                model=loaded.model,
+                heads=loaded.description.mtp,
                 read_heads=self._use_heads,
                 small=small,
                 outputs=OutputShelf(
-                    model.adapter, model.tokenizer.special_ids, model.tokenizer.encode_plain
+                    loaded.model, loaded.tokenizer.special_ids, loaded.tokenizer.encode_plain
                 ),
             ),
             chunk=chunk_rows(told.nbytes, told.active_parameters or told.parameters, _gpu_bytes()),
-            noise=noise_by(model.kernels.launcher_of("noise", Work("", model.adapter.vocabulary))),
+            noise=noise_by(loaded.kernels.launcher_of("noise", Work("", loaded.model.vocabulary))),
             after_answer=self._after_answer,
         )
         self.description = replace(
-            self._chores.told(model.description),
+            self._chores.told(loaded.description),
             context_length=self._parts.context_length,
             can_switch_thinking=self._parts.template.can_switch_thinking,
             template_arguments=self._parts.template.arguments,
         )
-        self._checks_heads = options.check_heads and model.adapter.mtp_depth > 0
+        self._checks_heads = options.check_heads and loaded.model.mtp_depth > 0
         if options.heads is not None:
             self._use_heads()
         self._generated = self._fresh_learned()
@@ -126,11 +126,11 @@ class Engine:
         self._meter.use_heads()
         if self._checks_heads:
             self._checks_heads = False
-            self.description = with_head_check(self._model, self.description)
+            self.description = with_head_check(self._loaded, self.description)
 
     @property
     def parts(self) -> ModelParts:
-        """Adapter, tokenizer and template, for measurements (bench/)."""
+        """Model, tokenizer and template, for measurements (bench/)."""
         self._check()
         return self._parts
 
@@ -250,8 +250,8 @@ class Engine:
         self._check()
         parts, ids = self._parts, self._prompt(tokens)
         with told_when_full():
-            hidden = hidden_states(parts.adapter, ids, parts.chunk)
-            return trunk_logits(parts.adapter, hidden)
+            hidden = hidden_states(parts.model, ids, parts.chunk)
+            return trunk_logits(parts.model, hidden)
 
     def draft_logits(self, tokens: Sequence[int]) -> NDArray[np.float32]:
         """What each head predicts, [heads, T-1, V]: row t of head h is for token t+2+h.
@@ -261,11 +261,11 @@ class Engine:
         """
         self._check()
         parts, ids = self._parts, self._prompt(tokens)
-        if parts.adapter.mtp_depth:
-            self._model.read_heads()
+        if parts.model.mtp_depth:
+            self._loaded.read_heads()
         with told_when_full():
-            hidden = hidden_states(parts.adapter, ids, parts.chunk)
-            return head_logits(parts.adapter, mx.array(ids), hidden)
+            hidden = hidden_states(parts.model, ids, parts.chunk)
+            return head_logits(parts.model, mx.array(ids), hidden)
 
     def close(self) -> None:
         """Let the model go; sessions of this engine then raise EngineMisuse. Again: no effect."""
@@ -276,7 +276,7 @@ class Engine:
         limits = self._parts.limits
         for session in self._sessions:
             session.let_go()
-        del self._model
+        del self._loaded
         del self._parts
         del self._meter
         del self._chores
@@ -299,7 +299,7 @@ class Engine:
 
     def _known(self, tokens: Sequence[int]) -> list[int]:
         """The ids as plain integers, if the model has all of them."""
-        vocabulary = self._parts.adapter.vocabulary
+        vocabulary = self._parts.model.vocabulary
         try:
             ids = [index(token) for token in tokens]
         except TypeError as error:

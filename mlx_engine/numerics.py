@@ -10,7 +10,7 @@ import mlx.core as mx
 from metal_kernels.choice import KERNELS, Kernels
 from mlx_engine.cache.attention import RowsCache
 from mlx_engine.cache.contract import LayerCaches
-from mlx_engine.models.contract import Adapter
+from mlx_engine.models.contract import Model
 from mlx_engine.models.decoder import Decoder
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
@@ -93,23 +93,23 @@ def with_numerics(
     return replace(fast, numerics="exact")
 
 
-def rows_that_differ(adapter: Adapter, context: int, enough_s: float = ENOUGH_S) -> str:
+def rows_that_differ(model: Model, context: int, enough_s: float = ENOUGH_S) -> str:
     """Where a row depends on those beside it, "" for nowhere; begins nothing after enough_s."""
     began = perf_counter()
-    for where in compare_rows(adapter, context):
+    for where in compare_rows(model, context):
         if where or perf_counter() - began > enough_s:
             return where
     return ""
 
 
-def compare_rows(adapter: Adapter, context: int) -> Iterator[str]:
+def compare_rows(model: Model, context: int) -> Iterator[str]:
     """Compare blocks with passes of one row, bit for bit: one block a step, "" where all is alike.
 
     Of our own layers one of each kind is looked at, so that a step costs little at any size. Caches
     are filled with random keys and values, at most a context full.
     """
-    few = adapter.one_of_each_kind() if isinstance(adapter, Decoder) else adapter
-    tokens = (mx.arange(max(ROWS))[None] * 7 + 1) % adapter.vocabulary
+    few = model.one_of_each_kind() if isinstance(model, Decoder) else model
+    tokens = (mx.arange(max(ROWS))[None] * 7 + 1) % model.vocabulary
     room = max(1, context - max(ROWS))
     blocks: dict[int, mx.array] = {}
     for keys in sorted({min(keys, room) for keys in KEYS}):
@@ -130,11 +130,11 @@ def compare_rows(adapter: Adapter, context: int) -> Iterator[str]:
         yield _told_of_logits(few, blocks[count])
 
 
-def _told_of_logits(adapter: Adapter, hidden: mx.array) -> str:
+def _told_of_logits(model: Model, hidden: mx.array) -> str:
     rows = hidden.shape[1]
-    singles = [adapter.logits(hidden[:, row : row + 1]) for row in range(rows)]
+    singles = [model.logits(hidden[:, row : row + 1]) for row in range(rows)]
     apart = mx.concatenate(singles, axis=1)
-    return _told(adapter.logits(hidden), apart, f"in the logits of {rows} rows")
+    return _told(model.logits(hidden), apart, f"in the logits of {rows} rows")
 
 
 def _told(one: mx.array, other: mx.array, where: str) -> str:
@@ -142,10 +142,10 @@ def _told(one: mx.array, other: mx.array, where: str) -> str:
     return "" if mx.array_equal(one, other, equal_nan=True).item() else where
 
 
-def _filled(adapter: Adapter, keys: int) -> LayerCaches:
+def _filled(model: Model, keys: int) -> LayerCaches:
     """Caches after some tokens, of which attention sees so many; states are those of one token."""
-    caches = adapter.make_caches()
-    mx.eval(adapter.forward(mx.array([[1]]), caches))
+    caches = model.make_caches()
+    mx.eval(model.forward(mx.array([[1]]), caches))
     caches.keep(1)
     for cache in caches.layers:
         if isinstance(cache, RowsCache):
@@ -192,17 +192,17 @@ class ExactCost:
         self.share = worst
 
 
-def pass_timer(adapter: Adapter) -> Callable[[int], float]:
+def pass_timer(model: Model) -> Callable[[int], float]:
     """Milliseconds of a pass of so many rows after a short text, all layers and logits."""
-    tokens = (mx.arange(32)[None] * 7 + 1) % adapter.vocabulary
-    caches = adapter.make_caches()
-    mx.eval(adapter.forward(tokens, caches))
+    tokens = (mx.arange(32)[None] * 7 + 1) % model.vocabulary
+    caches = model.make_caches()
+    mx.eval(model.forward(tokens, caches))
     caches.keep(tokens.shape[1])
 
     def pass_ms(rows: int) -> float:
         mx.eval(caches.arrays())
         began = perf_counter()
-        mx.eval(adapter.logits(adapter.forward(tokens[:, :rows], caches)))
+        mx.eval(model.logits(model.forward(tokens[:, :rows], caches)))
         caches.keep(0)
         return 1000 * (perf_counter() - began)
 

@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 from mlx_engine.decoding.device_memory import clear_by_tokens
 from mlx_engine.drafting.contract import Rows
 from mlx_engine.drafting.mtp import HeadMemory
-from mlx_engine.models.contract import Adapter
+from mlx_engine.models.contract import Model
 from mlx_engine.models.few_rows import MOST_OF_BLOCKS as ROWS
 
 
-def hidden_states(adapter: Adapter, tokens: Sequence[int], chunk: int) -> mx.array:
+def hidden_states(model: Model, tokens: Sequence[int], chunk: int) -> mx.array:
     """Tokens [T], one at least -> [1, T, H], read from the beginning in chunks."""
-    caches = adapter.make_caches()
+    caches = model.make_caches()
     parts: list[mx.array] = []
     for start in range(0, len(tokens), chunk):
         piece = tokens[start : start + chunk]
-        parts.append(adapter.forward(mx.array([list(piece)]), caches))
+        parts.append(model.forward(mx.array([list(piece)]), caches))
         caches.keep(len(piece))
         mx.eval(parts[-1], caches.arrays())
         clear_by_tokens(start, start + len(piece))
@@ -37,13 +37,13 @@ def by_rows(logits: Callable[[mx.array], mx.array], states: mx.array) -> Iterato
         yield logits(states[:, start : start + ROWS]).squeeze(0)
 
 
-def trunk_logits(adapter: Adapter, hidden: mx.array) -> NDArray[np.float32]:
+def trunk_logits(model: Model, hidden: mx.array) -> NDArray[np.float32]:
     """Hidden states [1, T, H] -> [T, V]; row t scores token t + 1."""
-    made = np.empty((hidden.shape[1], adapter.vocabulary), np.float32)
-    return _filled(made, by_rows(adapter.logits, hidden))
+    made = np.empty((hidden.shape[1], model.vocabulary), np.float32)
+    return _filled(made, by_rows(model.logits, hidden))
 
 
-def head_logits(adapter: Adapter, tokens: mx.array, hidden: mx.array) -> NDArray[np.float32]:
+def head_logits(model: Model, tokens: mx.array, hidden: mx.array) -> NDArray[np.float32]:
     """What each head predicts, as it would in a draft that is right so far.
 
     Float32 logits [heads, T - 1, V] from int tokens [T] and their hidden states [1, T, H]. Row t of
@@ -51,15 +51,15 @@ def head_logits(adapter: Adapter, tokens: mx.array, hidden: mx.array) -> NDArray
     t + 1 + h count as drafted, each with the state of the head whose turn it was. The last h rows
     of head h have no such tokens and are NaN.
     """
-    heads, rows = adapter.mtp_depth, tokens.shape[0] - 1
-    made = np.full((heads, rows, adapter.vocabulary), np.nan, np.float32)
+    heads, rows = model.mtp_depth, tokens.shape[0] - 1
+    made = np.full((heads, rows, model.vocabulary), np.nan, np.float32)
     if heads == 0 or rows == 0:
         return made
-    if not adapter.later_heads:
-        states = adapter.mtp_forward(tokens[None, 1:], hidden[:, :-1], adapter.make_head_caches())
-        _filled(made[0], by_rows(adapter.mtp_logits, states))
+    if not model.later_heads:
+        states = model.mtp_forward(tokens[None, 1:], hidden[:, :-1], model.make_head_caches())
+        _filled(made[0], by_rows(model.mtp_logits, states))
         return made
-    memories = [HeadMemory(head) for head in (adapter, *adapter.later_heads)]
+    memories = [HeadMemory(head) for head in (model, *model.later_heads)]
     for row in range(rows):
         drafted: list[Rows] = []
         for turn, memory in enumerate(memories):

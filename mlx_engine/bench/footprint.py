@@ -108,7 +108,7 @@ def count_nodes(outputs: Sequence[mx.array]) -> int:
 
 def count_own_ops(engine: Engine) -> tuple[OpsRow, ...]:
     """A round without and with a draft, the latter only where there are heads."""
-    depths = DEPTHS if engine.parts.adapter.mtp_depth else DEPTHS[:1]
+    depths = DEPTHS if engine.parts.model.mtp_depth else DEPTHS[:1]
     return tuple(_row("headstart", depth, partial(own_graph, engine, depth)) for depth in depths)
 
 
@@ -121,14 +121,14 @@ def count_peer_ops(engine: Engine) -> OpsRow:
 
 def own_graph(engine: Engine, depth: int) -> Graph:
     """What a round after a short prompt writes down before anything is computed."""
-    adapter = engine.parts.adapter
+    model = engine.parts.model
     prompt = long_prompt(engine, CONTEXT)
-    sequence = TokenSequence(adapter)
+    sequence = TokenSequence(model)
     Drafting(engine.parts.drafting, learned(engine)).begin(sequence, pinned(depth))
     caches = sequence.caches
-    sequence.commit(prompt[:-1], adapter.forward(mx.array([prompt[:-1]]), caches))
+    sequence.commit(prompt[:-1], model.forward(mx.array([prompt[:-1]]), caches))
     sequence.mark()
-    sampler = Sampler(GREEDY, adapter.vocabulary, SEED)
+    sampler = Sampler(GREEDY, model.vocabulary, SEED)
     wanted = Proposal(depth, prompt[-1], CONTEXT)
     started = perf_counter()
     draft = sequence.source.propose(wanted, sampler)

@@ -82,7 +82,7 @@ class _Bench:
     def _part(self, name: str, measure: Callable[[], T]) -> T | None:
         if name not in self._plan.parts:
             return None
-        if name in NEEDS_HEADS and self._engine.parts.adapter.mtp_depth == 0:
+        if name in NEEDS_HEADS and self._engine.parts.model.mtp_depth == 0:
             self._declined.append(
                 self._engine.description.mtp or Reason("no-heads", "This model has no MTP heads.")
             )

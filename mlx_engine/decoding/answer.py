@@ -272,7 +272,7 @@ class Answer:
 
     def _new_sampler(self, answered: Sequence[int]) -> Sampler:
         """A sampler that knows the prompt and the answer so far."""
-        vocabulary = self.sequence.adapter.vocabulary
+        vocabulary = self.sequence.model.vocabulary
         sampler = Sampler(self._options, vocabulary, self.tally.seed, self._noise)
         sampler.begin(self._opening.prompt)
         sampler.commit(answered)
@@ -318,7 +318,7 @@ def raw_answer(
     return open_answer(
         parts,
         settings,
-        TokenSequence(parts.adapter),
+        TokenSequence(parts.model),
         Drafting(parts.drafting, learned),
         Opening(tuple(prompt), len(prompt) - 1),
         StreamingText(parts.tokenizer, settings.generation.stop, split_thinking=False),

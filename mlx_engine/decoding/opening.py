@@ -10,7 +10,7 @@ import mlx.core as mx
 from mlx_engine.decoding.device_memory import MemoryLimits
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.drafting.sources import DraftKit
-from mlx_engine.models.contract import Adapter
+from mlx_engine.models.contract import Model
 from mlx_engine.sampling.position_noise import NoiseOfKeys, plain_noise
 from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.tokenizer import Tokenizer
@@ -38,7 +38,7 @@ class ModelParts:
     and was handed out.
     """
 
-    adapter: Adapter
+    model: Model
     tokenizer: Tokenizer
     template: ChatTemplate
     stop: tuple[str, ...]
@@ -148,7 +148,7 @@ def prefill(
             return
         stops = [place for place in (opening.stable, last) if place > start]
         tokens = prompt[start : min(start + chunk, *stops)]
-        hidden = sequence.adapter.forward(mx.array([tokens]), sequence.caches)
+        hidden = sequence.model.forward(mx.array([tokens]), sequence.caches)
         sequence.commit(tokens, hidden)
         sequence.settle()
         yield PromptProgress(len(sequence.tokens), len(prompt), reused)

@@ -18,7 +18,7 @@ import mlx.core as mx
 
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.drafting.contract import Proposal
-from mlx_engine.models.contract import Adapter
+from mlx_engine.models.contract import Model
 from mlx_engine.sampling.sampler import Sampler, all_finite
 from mlx_engine.values.errors import NumericsError
 
@@ -106,24 +106,24 @@ def verify(
 
     Without making logits where options and model allow it.
     """
-    adapter = sequence.adapter
+    model = sequence.model
     tokens = mx.concatenate([mx.array([wanted.last], dtype=mx.int32), drafted])
-    hidden = adapter.forward(tokens[None], sequence.caches)
-    picked = _pick_without_logits(adapter, hidden, sampler, wanted.position)
+    hidden = model.forward(tokens[None], sequence.caches)
+    picked = _pick_without_logits(model, hidden, sampler, wanted.position)
     if picked is not None:
         return Verified(picked, mx.all(picked >= 0), hidden)
-    logits = adapter.logits(hidden).squeeze(0)
+    logits = model.logits(hidden).squeeze(0)
     return Verified(sampler.pick(logits, wanted.position, drafted), all_finite(logits), hidden)
 
 
 def _pick_without_logits(
-    adapter: Adapter, hidden: mx.array, sampler: Sampler, position: int
+    model: Model, hidden: mx.array, sampler: Sampler, position: int
 ) -> mx.array | None:
     """By a kernel, which says -1 where a logit is not finite; None where there is none."""
-    rows = adapter.output_rows
+    rows = model.output_rows
     if rows is None:
         return None
-    states = hidden[..., : adapter.hidden_size]
+    states = hidden[..., : model.hidden_size]
     how = sampler.choosing(position, states.shape[1])
     return rows.pick(states, how) if how is not None and rows.takes(states) else None
 

@@ -8,7 +8,7 @@ import mlx.core as mx
 from mlx_engine.cache.contract import CachesSnapshot
 from mlx_engine.decoding.device_memory import clear_by_tokens
 from mlx_engine.drafting.contract import DraftSource, NoDraft, SourceSnapshot
-from mlx_engine.models.contract import Adapter
+from mlx_engine.models.contract import Model
 from mlx_engine.values.model_description import CHECKPOINTS
 
 
@@ -26,18 +26,18 @@ class Checkpoint(NamedTuple):
 class TokenSequence:
     """Tokens read by the model, in order; caches and draft source stand after exactly these.
 
-    The newest token of a conversation has been emitted but not read: it is the caller's. adapter:
+    The newest token of a conversation has been emitted but not read: it is the caller's. model:
     the model as the source wants it run.
     """
 
-    def __init__(self, model: Adapter, source: DraftSource | None = None) -> None:
-        self._model = model
+    def __init__(self, plain: Model, source: DraftSource | None = None) -> None:
+        self._plain = plain
         self._begin(source or NoDraft())
 
     def _begin(self, source: DraftSource) -> None:
         self.source = source
-        self.adapter = source.target or self._model
-        self.caches = self.adapter.make_caches()
+        self.model = source.target or self._plain
+        self.caches = self.model.make_caches()
         self.tokens: list[int] = []
         self._checkpoints: list[Checkpoint] = []
         self._start = self._here()
@@ -56,7 +56,7 @@ class TokenSequence:
             self._begin(source)
             return
         self.source = source
-        self.adapter = self._model
+        self.model = self._plain
         self._start = self._start._replace(source=source.snapshot())
         self._checkpoints = [place._replace(source=None) for place in self._checkpoints]
         if not source.runs_a_model:

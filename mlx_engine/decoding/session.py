@@ -31,17 +31,17 @@ class Session:
 
     def __init__(
         self,
-        model: ModelParts,
+        parts: ModelParts,
         settings: Settings,
         learned: Learned,
         check: Callable[[], None],
     ) -> None:
-        self._model = model
+        self._parts = parts
         self._settings = settings
-        self._sequence = TokenSequence(model.adapter)
-        self._drafting = Drafting(model.drafting, learned)
+        self._sequence = TokenSequence(parts.model)
+        self._drafting = Drafting(parts.drafting, learned)
         self._check = check
-        self._after_answer = model.after_answer
+        self._after_answer = parts.after_answer
         self._messages: list[Message] = []
         self._stop = threading.Event()
         self._is_busy = False
@@ -97,7 +97,7 @@ class Session:
 
     @template_arguments.setter
     def template_arguments(self, arguments: Mapping[str, TemplateValue]) -> None:
-        self._model.template.check_arguments(arguments)
+        self._parts.template.check_arguments(arguments)
         self._settings.template_arguments = dict(arguments)
         self._continues_at = None
 
@@ -140,7 +140,7 @@ class Session:
 
     def let_go(self) -> None:
         """Drop the model, for an engine that closes; messages, settings and figures stay."""
-        del self._model
+        del self._parts
         del self._sequence
         del self._drafting
         self._after_answer = lambda: None
@@ -207,13 +207,13 @@ class Session:
         """Answer the last of `messages`."""
         self._check_fits(len(opening.tokens))
         text = StreamingText(
-            self._model.tokenizer,
-            (*self._settings.generation.stop, *self._model.stop),
+            self._parts.tokenizer,
+            (*self._settings.generation.stop, *self._parts.stop),
             thinking_open=opening.thinking_open,
         )
         sequence, drafting = self._sequence, self._drafting
         answer = open_answer(
-            self._model, self._settings, sequence, drafting, opening, text, self._stop.is_set
+            self._parts, self._settings, sequence, drafting, opening, text, self._stop.is_set
         )
         self._messages = messages
         self._tally, self._tokens = answer.tally, answer.tokens
@@ -243,8 +243,8 @@ class Session:
         system = [Message("system", self.system)] if self.system else []
         continues = said is not NOTHING_SAID
         prompt = tokenize_chat(
-            self._model.template,
-            self._model.tokenizer,
+            self._parts.template,
+            self._parts.tokenizer,
             [*system, *messages],
             add_generation_prompt=not continues,
             arguments=self._settings.template_arguments,
@@ -252,14 +252,14 @@ class Session:
         )
         if not prompt.tokens:
             raise BadChatTemplate(
-                f"{self._model.template.origin}: the chat template makes nothing of this "
+                f"{self._parts.template.origin}: the chat template makes nothing of this "
                 "conversation. Replace the template."
             )
-        stable = stable_length(prompt.tokens, self._model.tokenizer.special_ids)
+        stable = stable_length(prompt.tokens, self._parts.tokenizer.special_ids)
         return Opening(prompt.tokens, stable, prompt.thinking_open, said=said)
 
     def _check_fits(self, count: int) -> None:
-        limit = self._model.context_length
+        limit = self._parts.context_length
         if count >= limit:
             raise PromptTooLong(
                 f"The conversation has {count} tokens, the context holds {limit}. "

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 import mlx.core as mx
 
 from mlx_engine.cache.contract import CachesSnapshot, LayerCaches
-from mlx_engine.models.contract import Adapter
+from mlx_engine.models.contract import Model
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftOptions, DraftOutput
 
@@ -96,7 +96,7 @@ class DraftSource(ABC):
     """
 
     reads_hidden: bool = False
-    target: Adapter | None = None
+    target: Model | None = None
 
     def __init__(self, options: DraftOptions, *caches: LayerCaches) -> None:
         self.options = options

@@ -21,7 +21,7 @@ from mlx_engine.drafting.contract import (
 )
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.small_model import SmallModelDraft
-from mlx_engine.models.contract import Adapter
+from mlx_engine.models.contract import Model
 from mlx_engine.models.drafters import Drafter
 from mlx_engine.models.drafters.dflash import DFlash
 from mlx_engine.models.drafters.eagle3 import Eagle3
@@ -31,17 +31,17 @@ from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import MAX_DEPTH, DraftOptions
 
 
-def draft_with(model: Adapter | Drafter, options: DraftOptions, vocabulary: int) -> DraftSource:
+def draft_with(opened: Model | Drafter, options: DraftOptions, vocabulary: int) -> DraftSource:
     """The source that drafts with an opened draft model; vocabulary: the target's."""
-    match model:
+    match opened:
         case Eagle3() as head:
             return MtpDraft([head], options, by="model", target=head.target)
         case Gemma4Assistant() as assistant:
             return SharedCacheDraft(assistant, options)
         case DFlash() as drafter:
             return BlockDraft(drafter, options)
-        case adapter:
-            return SmallModelDraft(adapter, vocabulary, options)
+        case model:
+            return SmallModelDraft(model, vocabulary, options)
 
 
 class BlockDraft(DraftSource):

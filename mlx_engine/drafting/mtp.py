@@ -26,7 +26,7 @@ from mlx_engine.drafting.contract import (
     empty_draft,
 )
 from mlx_engine.drafting.output_head import FullOutput, OutputHead, OutputShelf
-from mlx_engine.models.contract import Adapter, MtpHead
+from mlx_engine.models.contract import Model, MtpHead
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftOptions, DraftOutput
 
@@ -82,7 +82,7 @@ class MtpDraft(DraftSource):
         outputs: OutputShelf | None = None,
         *,
         by: DraftedBy = "mtp",
-        target: Adapter | None = None,
+        target: Model | None = None,
         read_heads: Callable[[], None] = lambda: None,
     ) -> None:
         self._memories = [HeadMemory(head) for head in heads]

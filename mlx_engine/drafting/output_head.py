@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 import mlx.core as mx
 
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
-from mlx_engine.models.contract import Adapter, MtpHead
+from mlx_engine.models.contract import Model, MtpHead
 from mlx_engine.models.layers import Linear
 from mlx_engine.models.matrix import Matrix, rows_of, values_of
 from mlx_engine.values.options import DraftOptions, DraftOutput
@@ -194,9 +194,9 @@ class OutputShelf:
     """
 
     def __init__(
-        self, adapter: Adapter, always: Iterable[int], encode: Callable[[str], list[int]]
+        self, model: Model, always: Iterable[int], encode: Callable[[str], list[int]]
     ) -> None:
-        self._heads: tuple[MtpHead, ...] = (adapter, *adapter.later_heads)
+        self._heads: tuple[MtpHead, ...] = (model, *model.later_heads)
         self._always = frozenset(always)
         self._frequent = cache(lambda: count_tokens(encode))
         self._shared = WeakValueDictionary[tuple[DraftOutput, int], OutputHead]()

@@ -17,7 +17,7 @@ from mlx_engine.drafting.contract import (
     draft_chain,
     empty_draft,
 )
-from mlx_engine.models.contract import Adapter
+from mlx_engine.models.contract import Model
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.options import DraftOptions
@@ -30,15 +30,15 @@ class SmallModelDraft(DraftSource):
     UnsupportedModel for a small model that cannot take back what the target rejects.
     """
 
-    def __init__(self, adapter: Adapter, vocabulary: int, options: DraftOptions) -> None:
-        if adapter.plain_only is not None:
+    def __init__(self, model: Model, vocabulary: int, options: DraftOptions) -> None:
+        if model.plain_only is not None:
             raise UnsupportedModel(
                 "This draft model cannot draft: some of its layers keep a block of tokens whole or "
                 "not at all, and the target rejects parts of blocks. Give another draft model."
             )
-        self._own = adapter.make_caches()
+        self._own = model.make_caches()
         super().__init__(options, self._own)
-        self._adapter = adapter
+        self._model = model
         self._vocabulary = vocabulary
         self._waiting: list[mx.array] = []
         self._is_ahead = False
@@ -72,7 +72,7 @@ class SmallModelDraft(DraftSource):
 
     def draft_logits(self, state: mx.array) -> mx.array:
         """Logits [1, V] of the target's vocabulary; what the small model lacks is -inf."""
-        logits = self._adapter.logits(state).squeeze(0)
+        logits = self._model.logits(state).squeeze(0)
         missing = self._vocabulary - logits.shape[1]
         if missing <= 0:
             return logits[:, : self._vocabulary]
@@ -86,8 +86,8 @@ class SmallModelDraft(DraftSource):
     def _read(self, parts: list[mx.array]) -> mx.array:
         """Read tokens and remember them; the state after the newest [1, 1, H]."""
         tokens = mx.concatenate(parts)
-        known = mx.minimum(tokens, self._adapter.vocabulary - 1)
-        hidden = self._adapter.forward(known[None], self._own)
+        known = mx.minimum(tokens, self._model.vocabulary - 1)
+        hidden = self._model.forward(known[None], self._own)
         self._own.keep(tokens.shape[0])
         return hidden[:, -1:]
 

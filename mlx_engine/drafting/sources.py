@@ -9,7 +9,7 @@ from mlx_engine.drafting.depth.choice import Learned, RoundPlan
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.output_head import OutputShelf
 from mlx_engine.drafting.prompt_lookup import CombinedDraft, PromptLookupDraft
-from mlx_engine.models.contract import Adapter
+from mlx_engine.models.contract import Model
 from mlx_engine.values.errors import EngineError, Reason
 from mlx_engine.values.options import DraftedBy, DraftOptions, DraftSourceName
 
@@ -42,7 +42,7 @@ class SmallModel(Protocol):
     def share(self) -> float:
         """Its weights over those of the target."""
 
-    def open(self) -> "Adapter | Drafter":
+    def open(self) -> "Model | Drafter":
         """Read it at the first call. Raises EngineError.
 
         A whole model with the target's tokens, or one that reads what the target computes.
@@ -58,7 +58,7 @@ class DraftKit:
     output heads for the heads.
     """
 
-    adapter: Adapter
+    model: Model
     heads: Reason | None
     read_heads: Callable[[], None]
     small: SmallModel | None
@@ -71,10 +71,10 @@ class DraftKit:
 
     def why_no_model(self, options: DraftOptions) -> Reason | None:
         """Why the model the options name cannot draft; None when it can, or they name none."""
-        if self.adapter.plain_only is not None:
-            return self.adapter.plain_only
+        if self.model.plain_only is not None:
+            return self.model.plain_only
         wanted = model_of(options)
-        if wanted == "mtp" and self.adapter.mtp_depth == 0:
+        if wanted == "mtp" and self.model.mtp_depth == 0:
             return self.heads or NO_HEADS
         if wanted == "model":
             return self.small.why_not if self.small else NO_DRAFT_MODEL
@@ -85,19 +85,19 @@ class DraftKit:
 
         with_model: the model that the options name can draft.
         """
-        model = self._with_model(options) if with_model else None
+        source = self._with_model(options) if with_model else None
         if _looks_up(options):
-            return PromptLookupDraft(options) if model is None else CombinedDraft(model)
-        return model or NoDraft()
+            return PromptLookupDraft(options) if source is None else CombinedDraft(source)
+        return source or NoDraft()
 
     def _with_model(self, options: DraftOptions) -> DraftSource:
         if model_of(options) == "mtp":
-            heads = (self.adapter, *self.adapter.later_heads)
+            heads = (self.model, *self.model.later_heads)
             return MtpDraft(heads, options, self.outputs, read_heads=self.read_heads)
         assert self.small is not None
         from mlx_engine.drafting.drafters import draft_with  # on use: they build on mlx.nn
 
-        return draft_with(self.small.open(), options, self.adapter.vocabulary)
+        return draft_with(self.small.open(), options, self.model.vocabulary)
 
 
 def model_of(options: DraftOptions) -> DraftedBy | None:
@@ -145,7 +145,7 @@ class Drafting:
         """Why these options cannot draft; None when they can."""
         if options.source == "none":
             return OFF
-        return self._kit.adapter.plain_only if _looks_up(options) else self._why_no_model(options)
+        return self._kit.model.plain_only if _looks_up(options) else self._why_no_model(options)
 
     def begin(self, sequence: Followed, options: DraftOptions) -> None:
         """Before an answer: the source the options ask for, and all that takes time.

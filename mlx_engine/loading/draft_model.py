@@ -14,14 +14,14 @@ from mlx_engine.loading.headers import read_headers
 from mlx_engine.loading.load import LoadedModel, load_model, read_text_parts
 from mlx_engine.loading.load_tensors import load_tensors
 from mlx_engine.loading.safetensors import TensorInfo, merge_headers
-from mlx_engine.models.contract import Adapter
+from mlx_engine.models.contract import Model
 from mlx_engine.models.drafters import Drafter
 from mlx_engine.models.drafters.dflash import DFlash, DFlashConfig, is_dflash
 from mlx_engine.models.drafters.eagle3 import Eagle3, Eagle3Config, is_eagle3, plain_name
 from mlx_engine.models.drafters.gemma4_assistant import MODEL_TYPES as GEMMA4_ASSISTANTS
 from mlx_engine.models.drafters.gemma4_assistant import AssistantConfig, Gemma4Assistant
 from mlx_engine.models.drafters.target import draft_target
-from mlx_engine.models.library.gemma4 import Gemma4Adapter
+from mlx_engine.models.library.gemma4 import Gemma4Model
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.text.tokenizer import first_difference
 from mlx_engine.values.errors import BadModelFile, BadOption, EngineError, LoadStopped, Reason
@@ -69,7 +69,7 @@ def _kind(config: Mapping[str, object], tensors: Mapping[str, TensorInfo]) -> Dr
     return "eagle3" if is_eagle3(tensors) else None
 
 
-def build_drafter(files: DrafterFiles, target: Adapter) -> Drafter:
+def build_drafter(files: DrafterFiles, target: Model) -> Drafter:
     """The drafter, its arrays lazy; raises BadModelFile, UnsupportedModel for what does not fit."""
     metal = mx.metal.is_available()
     stored = load_tensors(files.tensors, metal=metal)
@@ -84,16 +84,14 @@ def build_drafter(files: DrafterFiles, target: Adapter) -> Drafter:
 Numbers = Mapping[str, mx.array]
 
 
-def _eagle3(files: DrafterFiles, table: WeightTable, numbers: Numbers, target: Adapter) -> Drafter:
+def _eagle3(files: DrafterFiles, table: WeightTable, numbers: Numbers, target: Model) -> Drafter:
     lends = draft_target(target, files.origin)
     sizes = Eagle3Config.read(files.config, lends.layers, files.origin)
     return Eagle3(sizes, table, numbers.get("d2t"), lends)
 
 
-def _assistant(
-    files: DrafterFiles, table: WeightTable, numbers: Numbers, target: Adapter
-) -> Drafter:
-    if not isinstance(target, Gemma4Adapter):
+def _assistant(files: DrafterFiles, table: WeightTable, numbers: Numbers, target: Model) -> Drafter:
+    if not isinstance(target, Gemma4Model):
         raise BadModelFile(
             f"{files.origin}: is the assistant of a Gemma 4 model and reads what that computes; "
             "this model is another. Take a draft model for this one."
@@ -102,13 +100,13 @@ def _assistant(
     return Gemma4Assistant(sizes, table, numbers.get(_ORDERING), target)
 
 
-def _dflash(files: DrafterFiles, table: WeightTable, numbers: Numbers, target: Adapter) -> Drafter:
+def _dflash(files: DrafterFiles, table: WeightTable, numbers: Numbers, target: Model) -> Drafter:
     del numbers
     lends = draft_target(target, files.origin)
     return DFlash(DFlashConfig.read(files.config, files.origin), table, lends)
 
 
-_BUILD: Mapping[DrafterKind, Callable[[DrafterFiles, WeightTable, Numbers, Adapter], Drafter]] = {
+_BUILD: Mapping[DrafterKind, Callable[[DrafterFiles, WeightTable, Numbers, Model], Drafter]] = {
     "eagle3": _eagle3,
     "gemma4-assistant": _assistant,
     "dflash": _dflash,
@@ -128,15 +126,15 @@ class _WholeModel:
 
     def __init__(self, files: ModelFiles, share: float) -> None:
         self._files = files
-        self._adapter: Adapter | None = None
+        self._model: Model | None = None
         self.share = share
 
-    def open(self) -> Adapter:
+    def open(self) -> Model:
         """Read it, once."""
-        if self._adapter is None:
+        if self._model is None:
             options = LoadOptions(numerics="fast")
-            self._adapter = load_model(self._files, options, self._files.root).adapter
-        return self._adapter
+            self._model = load_model(self._files, options, self._files.root).model
+        return self._model
 
 
 class _Drafter:
@@ -146,7 +144,7 @@ class _Drafter:
 
     def __init__(self, files: DrafterFiles, target: LoadedModel) -> None:
         self._origin = files.origin
-        self._drafter = build_drafter(files, target.adapter)
+        self._drafter = build_drafter(files, target.model)
         self._is_read = False
         self.share = files.nbytes / max(1, target.description.nbytes)
 
@@ -166,7 +164,7 @@ class _Misfit:
     def __init__(self, why_not: Reason) -> None:
         self.why_not = why_not
 
-    def open(self) -> Adapter:
+    def open(self) -> Model:
         """Never called: there is a reason not to."""
         raise AssertionError(self.why_not.words)
 

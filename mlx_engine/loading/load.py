@@ -16,7 +16,7 @@ from mlx_engine.loading.headers import ModelHeaders, keep_blocks, read_headers
 from mlx_engine.loading.heads import HeadTensors
 from mlx_engine.loading.load_tensors import load_for_later, load_tensors
 from mlx_engine.loading.repack_cache import RepackCache
-from mlx_engine.models.contract import Adapter
+from mlx_engine.models.contract import Model
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.gguf_tokenizer import template_from_gguf, tokenizer_from_gguf
@@ -38,7 +38,7 @@ class LoadedModel:
     layers were built with.
     """
 
-    adapter: Adapter
+    model: Model
     tokenizer: Tokenizer
     template: ChatTemplate | None
     description: ModelDescription
@@ -62,7 +62,7 @@ class _Weights(NamedTuple):
 class _Built(NamedTuple):
     """The model and every array it holds, those of the trunk and those of the head."""
 
-    adapter: Adapter
+    model: Model
     trunk: tuple[mx.array, ...]
     head: tuple[mx.array, ...]
 
@@ -103,14 +103,14 @@ def load_model(
     evaluate_arrays(built.trunk, str(files.root), to_come, stop)
     stays_packed = any(array.dtype == mx.uint32 for array in built.trunk)
     unpacked = _unpacked(description) if for_cpu and not stays_packed else ()
-    plain_only = built.adapter.plain_only
+    plain_only = built.model.plain_only
     declined = (*description.declined, *reasons, *unpacked, *((plain_only,) if plain_only else ()))
     if cache is not None:
         declined += cache.reasons
     kept = cache.words if cache is not None else None
     described = replace(description, declined=declined, repack_cache=kept)
     origin = headers.heads.origin
-    return LoadedModel(built.adapter, tokenizer, template, described, built.head, origin, kernels)
+    return LoadedModel(built.model, tokenizer, template, described, built.head, origin, kernels)
 
 
 class TextParts(NamedTuple):
@@ -175,10 +175,10 @@ def _build(headers: ModelHeaders, weights: _Weights, *, for_cpu: bool, kernels: 
     if weights.head is not None:
         its = headers.heads.origin
         tables.append(WeightTable(weights.head, its, for_cpu=for_cpu, kernels=kernels))
-    adapter = headers.family.build(headers.config, tables[0], tables[1] if tables[1:] else None)
+    model = headers.family.build(headers.config, tables[0], tables[1] if tables[1:] else None)
     for table in tables:
         table.check_all_used()
-    return _Built(adapter, tables[0].handed_out, tables[1].handed_out if tables[1:] else ())
+    return _Built(model, tables[0].handed_out, tables[1].handed_out if tables[1:] else ())
 
 
 def _unpacked(description: ModelDescription) -> tuple[Reason, ...]:

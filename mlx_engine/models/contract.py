@@ -15,7 +15,7 @@ class MtpHead(Protocol):
     """One MTP head. A row pairs token x_k with the hidden state of position k-1.
 
     It predicts token k+1. Which hidden state that is (before or after the final norm) is the
-    family's business: `Adapter.forward` returns the one its heads want.
+    family's business: `Model.forward` returns the one its heads want.
     """
 
     @property
@@ -42,7 +42,7 @@ class MtpHead(Protocol):
         """
 
 
-class Adapter(MtpHead, Protocol):
+class Model(MtpHead, Protocol):
     """A model with a batch of one. T is the number of rows of a pass, H hidden size, V vocabulary.
 
     It is its own first MTP head. A single head drafts further tokens from its own states; where
@@ -80,7 +80,7 @@ class Adapter(MtpHead, Protocol):
 
 
 class Headless:
-    """The part of an adapter that concerns MTP heads, for models without any.
+    """The part of a model that concerns MTP heads, for models without any.
 
     Logits are always made, by the model's own output head.
     """

@@ -31,7 +31,7 @@ def build_decoder(
 
 
 class Decoder:
-    """models/contract.py's Adapter for every family that is described by a ModelSpec."""
+    """models/contract.py's Model for every family that is described by a ModelSpec."""
 
     def __init__(
         self, spec: specs.ModelSpec, trunk: WeightTable, heads: WeightTable | None

@@ -13,7 +13,7 @@ from mlx_engine.values.errors import Reason
 if TYPE_CHECKING:
     import mlx.core as mx
 
-    from mlx_engine.models.contract import Adapter
+    from mlx_engine.models.contract import Model
     from mlx_engine.models.weights import WeightTable
 
 T = TypeVar("T")
@@ -127,5 +127,5 @@ class Family(Protocol):
 
     def build(
         self, config: Mapping[str, object], trunk: WeightTable, head: WeightTable | None
-    ) -> Adapter:
+    ) -> Model:
         """The model; raises for tensors that are missing, misshapen or left over."""

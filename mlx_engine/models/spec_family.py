@@ -17,7 +17,7 @@ from mlx_engine.models.tensor_names import HeadNames, Renames, TensorNames, grou
 if TYPE_CHECKING:
     import mlx.core as mx
 
-    from mlx_engine.models.contract import Adapter
+    from mlx_engine.models.contract import Model
     from mlx_engine.models.weights import WeightTable
 
 T = TypeVar("T")
@@ -128,7 +128,7 @@ class SpecFamily(ABC):
 
     def build(
         self, config: Mapping[str, object], trunk: WeightTable, head: WeightTable | None
-    ) -> Adapter:
+    ) -> Model:
         """The model with its heads."""
         from mlx_engine.models.decoder import build_decoder
 

@@ -77,13 +77,13 @@ def test_only_what_the_model_uses_is_compiled(folder: Path) -> None:
     here = circumstances()
     list(try_all(every, Verdict(None, here), timed=False))
     verdict = Verdict(None, here)
-    model = load_model(folder, OPTIONS, folder, kernels=kernels_here(own, "exact", verdict))
-    trials = TrialsOfModel(model.kernels, verdict, mx.float32)
+    loaded = load_model(folder, OPTIONS, folder, kernels=kernels_here(own, "exact", verdict))
+    trials = TrialsOfModel(loaded.kernels, verdict, mx.float32)
     assert len(list(trials.steps())) == 7
     assert (len(every.pipelines), len(own.pipelines)) == (PIPELINES_OF_ALL, PIPELINES_OF_ONE)
-    model = load_model(folder, OPTIONS, folder, kernels=kernels_here(again, "exact", verdict))
-    assert not TrialsOfModel(model.kernels, verdict, mx.float32).pending()
-    assert model.kernels.why_unused("delta") == ""
+    loaded = load_model(folder, OPTIONS, folder, kernels=kernels_here(again, "exact", verdict))
+    assert not TrialsOfModel(loaded.kernels, verdict, mx.float32).pending()
+    assert loaded.kernels.why_unused("delta") == ""
     assert not again.pipelines
 
 
@@ -148,20 +148,20 @@ def test_numerics_are_found_out_and_remembered(
 ) -> None:
     """Pending at the first load, known at the next, by timings that are given."""
     verdict = Verdict(None, circumstances())
-    model = load_model(folder, OPTIONS, folder, kernels=kernels_here(launcher, "auto", verdict))
+    loaded = load_model(folder, OPTIONS, folder, kernels=kernels_here(launcher, "auto", verdict))
 
-    def timer_of(adapter: object) -> Callable[[int], float]:
-        return lambda rows: 1 + cost if model.kernels.exact else 1.0
+    def timer_of(model: object) -> Callable[[int], float]:
+        return lambda rows: 1 + cost if loaded.kernels.exact else 1.0
 
-    chores = Chores(model, "auto", verdict, timer_of)
-    described = chores.told(model.description)
+    chores = Chores(loaded, "auto", verdict, timer_of)
+    described = chores.told(loaded.description)
     assert described.numerics == "fast"
     assert [reason.code for reason in described.declined] == ["rows-pending"]
     assert chores.go_on(lambda: False)
     described = chores.told(described)
     assert described.numerics == numerics
     assert len(described.declined) == (numerics == "fast")
-    assert model.kernels.exact == (numerics == "exact")
+    assert loaded.kernels.exact == (numerics == "exact")
     again = load_model(folder, OPTIONS, folder, kernels=kernels_here(launcher, "auto", verdict))
     assert Chores(again, "auto", verdict).told(again.description).numerics == numerics
     assert again.kernels.exact == (numerics == "exact")

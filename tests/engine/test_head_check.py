@@ -41,7 +41,7 @@ def test_spoilt_heads(folder: Path, way: str) -> None:
 def test_a_random_model_gets_no_verdict(tmp_path: Path) -> None:
     folder = write_tiny_experts(tmp_path / "m", "qwen3_next")
     engine = mlx_engine.load(folder)
-    fit = measure_fit(engine.parts.adapter, engine.tokenize(TEXT))
+    fit = measure_fit(engine.parts.model, engine.tokenize(TEXT))
     assert not fit.is_implausible
 
 
@@ -55,11 +55,11 @@ def test_few_rows_are_no_evidence() -> None:
 
 def test_the_check_reads_no_more_than_it_says() -> None:
     engine = mlx_engine.load(POCKET)
-    adapter = engine.parts.adapter
+    model = engine.parts.model
     tokens = engine.tokenize(TEXT)
     assert len(tokens) > MOST_TOKENS
-    assert measure_fit(adapter, tokens) == measure_fit(adapter, tokens[:MOST_TOKENS])
-    assert measure_fit(adapter, tokens[:5]) == HeadFit(0, 0)
+    assert measure_fit(model, tokens) == measure_fit(model, tokens[:MOST_TOKENS])
+    assert measure_fit(model, tokens[:5]) == HeadFit(0, 0)
 
 
 def spoilt_folder(folder: Path, place: Path) -> Path:

@@ -49,9 +49,9 @@ def test_heads_that_fit_and_heads_that_do_not(tmp_path, name):
     for spoil, fits in ((None, True), (other_output, False), (join_negated, False)):
         if spoil is not None:
             rewrite(tiny.folder, lambda arrays, spoil=spoil: spoil(sure(arrays)))
-        model = load_model(tiny.folder, LoadOptions(), tiny.folder)
-        fit = measure_fit(model.adapter, model.tokenizer.encode(TEXT))
+        loaded = load_model(tiny.folder, LoadOptions(), tiny.folder)
+        fit = measure_fit(loaded.model, loaded.tokenizer.encode(TEXT))
         assert fit.judged > 20
         assert fit.share == (1 if fits else 0)
-        told = [reason.code for reason in with_head_check(model, model.description).declined]
+        told = [reason.code for reason in with_head_check(loaded, loaded.description).declined]
         assert ("heads-implausible" in told) == (not fits)

@@ -108,8 +108,8 @@ def test_enough_is_enough() -> None:
 def test_every_kind_of_memory_is_filled(family: str, tmp_path: Path) -> None:
     """Windows, latents, texts of two lengths."""
     folder = publish(family, tmp_path / "model").folder
-    model = load_model(folder, LoadOptions(), folder)
-    found = set(compare_rows(model.adapter, CONTEXT))
+    loaded = load_model(folder, LoadOptions(), folder)
+    found = set(compare_rows(loaded.model, CONTEXT))
     if not mx.metal.is_available():
         assert found == {""}
 

@@ -7,7 +7,7 @@ from gguf import GGMLQuantizationType as Types
 from kept_gguf import blocks_of
 from kernel_models import every_kernel
 from metal_emulator import EmulatorLauncher
-from tiny_adapter import TinySizes, tiny_adapter
+from tiny_model import TinySizes, tiny_model
 
 from mlx_engine.models.layers import Linear
 from mlx_engine.models.matrix import Matrix
@@ -18,23 +18,23 @@ TEXT = [(5 * n + n * n) % 101 for n in range(2 * ROWS + 7)]
 
 
 @pytest.fixture(scope="module")
-def adapter():
-    return tiny_adapter(3, SIZES)
+def model():
+    return tiny_model(3, SIZES)
 
 
 @pytest.mark.parametrize("length", [1, 2, ROWS, ROWS + 1, len(TEXT)])
-def test_rows_have_the_bits_of_one_pass(adapter, length):
+def test_rows_have_the_bits_of_one_pass(model, length):
     tokens = TEXT[:length]
-    whole = adapter.forward(mx.array([tokens]), adapter.make_caches())
-    hidden = hidden_states(adapter, tokens, 7)
+    whole = model.forward(mx.array([tokens]), model.make_caches())
+    hidden = hidden_states(model, tokens, 7)
     assert mx.array_equal(hidden, whole)
-    assert np.array_equal(trunk_logits(adapter, hidden), adapter.logits(whole)[0])
-    heads = head_logits(adapter, mx.array(tokens), hidden)
+    assert np.array_equal(trunk_logits(model, hidden), model.logits(whole)[0])
+    heads = head_logits(model, mx.array(tokens), hidden)
     assert heads.shape == (1, length - 1, 101)
     if length > 1:
         ids = mx.array([tokens[1:]])
-        states = adapter.mtp_forward(ids, hidden[:, :-1], adapter.make_head_caches())
-        assert np.array_equal(heads[0], adapter.mtp_logits(states)[0])
+        states = model.mtp_forward(ids, hidden[:, :-1], model.make_head_caches())
+        assert np.array_equal(heads[0], model.mtp_logits(states)[0])
 
 
 def test_a_q6_k_head_is_read_in_its_blocks():

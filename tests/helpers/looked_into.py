@@ -16,7 +16,7 @@ class Target:
     def __init__(self, name, folder):
         self.tiny = publish(name, folder)
         self.engine = mlx_engine.load(folder)
-        model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
+        published = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
         self.tokens = self.tiny.tokens[:17]
         self.residuals = []
 
@@ -24,22 +24,22 @@ class Target:
             given = args or tuple(kwargs.values())
             self.residuals.append(given[0][0].detach())
 
-        for part in (*model.model.layers, model.model.norm):
+        for part in (*published.model.layers, published.model.norm):
             part.register_forward_pre_hook(hear, with_kwargs=True)
         with torch.no_grad():
-            model(torch.tensor([self.tokens]))
-        self.embedding = model.get_input_embeddings().weight.detach()
-        self.output = model.get_output_embeddings().weight.detach()
+            published(torch.tensor([self.tokens]))
+        self.embedding = published.get_input_embeddings().weight.detach()
+        self.output = published.get_output_embeddings().weight.detach()
 
     @property
-    def adapter(self):
-        return self.engine.parts.adapter
+    def model(self):
+        return self.engine.parts.model
 
 
-def opened(folder, adapter):
+def opened(folder, model):
     """The drafter in a folder, read."""
     files = read_drafter(locate_model(folder, folder))
-    drafter = build_drafter(files, adapter)
+    drafter = build_drafter(files, model)
     bring_in(drafter, files.origin)
     return drafter
 

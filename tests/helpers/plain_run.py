@@ -11,7 +11,7 @@ from mlx_engine.decoding.opening import Opening, Settings
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.drafting.contract import DraftSource
 from mlx_engine.drafting.depth.choice import Choice
-from mlx_engine.models.contract import Adapter
+from mlx_engine.models.contract import Model
 from mlx_engine.values.conversation import TextPiece
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 from mlx_engine.values.stats import GenerationStats
@@ -72,7 +72,7 @@ class Ran:
 
 
 def run(
-    adapter: Adapter,
+    model: Model,
     prompt: Sequence[int],
     source: DraftSource,
     depth: int | CyclingDepth,
@@ -88,7 +88,7 @@ def run(
     stopped: Callable[[], bool] = lambda: False,
 ) -> Ran:
     """One answer at a pinned depth, or at those given; checks the sequence afterwards."""
-    sequence = sequence or TokenSequence(adapter, source)
+    sequence = sequence or TokenSequence(model, source)
     sampling = replace(options or SamplingOptions(temperature=0), seed=seed)
     answer = Answer(
         sequence,

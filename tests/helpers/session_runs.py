@@ -13,7 +13,7 @@ from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.decoding.session import Session
 from mlx_engine.engine import Engine
 from mlx_engine.loading.load import load_model
-from mlx_engine.models.contract import Adapter
+from mlx_engine.models.contract import Model
 from mlx_engine.values.conversation import (
     Event,
     GenerationFinished,
@@ -125,32 +125,32 @@ def session_of(
 
 
 class Failing:
-    """An adapter that works until told to fail: a `fault` is called before each trunk pass.
+    """A model that works until told to fail: a `fault` is called before each trunk pass.
 
-    Whatever else the contract asks for is the real adapter's.
+    Whatever else the contract asks for is the real model's.
     """
 
-    def __init__(self, adapter: Adapter) -> None:
-        self._adapter = adapter
+    def __init__(self, model: Model) -> None:
+        self._model = model
         self.faults: Iterator[BaseException | float | None] = iter(())
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._adapter, name)
+        return getattr(self._model, name)
 
     def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
         """A pass; its fault is an error to raise after it, or a number to spoil its result."""
         fault = next(self.faults, None)
-        hidden = self._adapter.forward(tokens, caches)
+        hidden = self._model.forward(tokens, caches)
         if isinstance(fault, BaseException):
             raise fault
         return hidden if fault is None else hidden * fault
 
 
 def failing_engine(folder: Path) -> tuple[Engine, Failing]:
-    """An engine, and the adapter in it to make fail."""
-    model = load_model(folder, LoadOptions(), folder)
-    adapter = Failing(model.adapter)
-    return Engine(replace(model, adapter=adapter), LoadOptions()), adapter
+    """An engine, and the model in it to make fail."""
+    loaded = load_model(folder, LoadOptions(), folder)
+    model = Failing(loaded.model)
+    return Engine(replace(loaded, model=model), LoadOptions()), model
 
 
 def goes_on_as_a_fresh_one(engine, session, text="And then?"):

@@ -12,13 +12,13 @@ from mlx_engine.loading.find import locate_model
 from mlx_engine.loading.headers import read_headers
 from mlx_engine.loading.load import read_text_parts
 from mlx_engine.loading.load_tensors import load_tensors
-from mlx_engine.models.contract import Adapter
+from mlx_engine.models.contract import Model
 from mlx_engine.models.weights import WeightTable
 
 Arrays = dict[str, mx.array]
 
 
-def spoilt(folder: Path, spoil: Callable[[Arrays], Arrays]) -> Adapter:
+def spoilt(folder: Path, spoil: Callable[[Arrays], Arrays]) -> Model:
     """The model with its head's canonical arrays changed."""
     headers = read_headers(locate_model(folder, folder))
     trunk = headers.family.canonical_trunk(load_tensors(headers.parts.trunk, metal=False), "trunk")

@@ -46,11 +46,11 @@ def main(path: str | None) -> None:
     started = perf_counter()
     counted = count_tokens(tokenizer.encode_plain)
     milliseconds = 1000 * (perf_counter() - started)
-    print(f"counting: {milliseconds:.0f} ms, {len(counted)} of {parts.adapter.vocabulary} tokens")
+    print(f"counting: {milliseconds:.0f} ms, {len(counted)} of {parts.model.vocabulary} tokens")
     costs = engine.pass_costs
     print(f"full: {acceptance(parts, costs, DraftOptions(depth=2))}")
     shelves = {
-        "by number": OutputShelf(parts.adapter, tokenizer.special_ids, lambda text: []),
+        "by number": OutputShelf(parts.model, tokenizer.special_ids, lambda text: []),
         "by count": parts.drafting.outputs,
     }
     for size in (256, 512, 1024):

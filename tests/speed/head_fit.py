@@ -23,9 +23,9 @@ def main() -> None:
     for folder in [Path(name) for name in sys.argv[1:]] or [POCKET]:
         engine = mlx_engine.load(folder)
         tokens = engine.tokenize(TEXT)
-        measure_fit(engine.parts.adapter, tokens)
+        measure_fit(engine.parts.model, tokens)
         start = time.perf_counter()
-        measure_fit(engine.parts.adapter, tokens)
+        measure_fit(engine.parts.model, tokens)
         print(f"{folder.name}: the check takes {1000 * (time.perf_counter() - start):.0f} ms")
         for name, spoil in WAYS.items():
             fit = fit_of(folder, spoil)

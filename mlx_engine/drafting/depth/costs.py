@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from mlx_engine.models.contract import Adapter, MtpHead
+from mlx_engine.models.contract import Model, MtpHead
 from mlx_engine.values.options import MAX_DEPTH
 
 CONTEXT = 32
@@ -62,8 +62,8 @@ class CostMeter:
     asked for costs.
     """
 
-    def __init__(self, adapter: Adapter, read_heads: Callable[[], None]) -> None:
-        self._adapter = adapter
+    def __init__(self, model: Model, read_heads: Callable[[], None]) -> None:
+        self._model = model
         self._read_heads = read_heads
         self._verify_ms = [float("inf")] * (MAX_DEPTH + 1)
         self._heads_are_read = False
@@ -82,13 +82,13 @@ class CostMeter:
                 self._passes = self._timed()  # a generator that has raised is over
                 raise
             if is_over:
-                presumed = PRESUMED.draft_ms * self._verify_ms[0] if self._adapter.mtp_depth else 0
+                presumed = PRESUMED.draft_ms * self._verify_ms[0] if self._model.mtp_depth else 0
                 self._costs = self._with_heads(PassCosts(tuple(self._verify_ms), presumed))
         return self._costs
 
     def use_heads(self) -> None:
         """Read the heads into memory, once, and measure them. Raises EngineError."""
-        if self._heads_are_read or not self._adapter.mtp_depth:
+        if self._heads_are_read or not self._model.mtp_depth:
             return
         self._read_heads()
         self._heads_are_read = True
@@ -108,17 +108,17 @@ class CostMeter:
 
     def _timed(self) -> Iterator[None]:
         """Every pass of the measurement, one by one."""
-        adapter = self._adapter
-        tokens = mx.arange(CONTEXT)[None] % adapter.vocabulary
-        caches = adapter.make_caches()
-        hidden = adapter.forward(tokens, caches)
+        model = self._model
+        tokens = mx.arange(CONTEXT)[None] % model.vocabulary
+        caches = model.make_caches()
+        hidden = model.forward(tokens, caches)
         caches.keep(CONTEXT)
         mx.eval(hidden, caches.arrays())
         yield
 
         def verify(rows: int) -> float:
             started = perf_counter()
-            mx.eval(adapter.logits(adapter.forward(tokens[:, :rows], caches)))
+            mx.eval(model.logits(model.forward(tokens[:, :rows], caches)))
             caches.keep(0)
             return 1000 * (perf_counter() - started)
 
@@ -130,9 +130,9 @@ class CostMeter:
     def _head_passes(self) -> list[float]:
         """Milliseconds of a pass of each head, over as many rows as its turn has at the least."""
         token = mx.zeros((1, 1), dtype=mx.int32)
-        state = self._adapter.forward(token, self._adapter.make_caches())
+        state = self._model.forward(token, self._model.make_caches())
         mx.eval(state)
-        heads = (self._adapter, *self._adapter.later_heads)
+        heads = (self._model, *self._model.later_heads)
         return [_pass_ms(head, state, rows) for rows, head in enumerate(heads, 1)]
 
 

@@ -16,7 +16,7 @@ from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.models import specs
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.drafters.target import DraftTarget, FeatureAdapter, check_widths
+from mlx_engine.models.drafters.target import DraftTarget, FeatureModel, check_widths
 from mlx_engine.models.layers import GatedFeedForward, Linear, Norm, Rotation
 from mlx_engine.models.rope import rope_of
 from mlx_engine.models.weights import Part, WeightTable
@@ -185,7 +185,7 @@ class DFlash:
         _check_sizes(sizes, target, origin)
         self._sizes = sizes
         self._embed = target.embed
-        self.target: FeatureAdapter = target.with_residuals(sizes.layers, origin)
+        self.target: FeatureModel = target.with_residuals(sizes.layers, origin)
         part = Part(table, "", sizes.tensors())
         self._fc = Linear.read(part, "fc")
         self._join_norm = Norm.read(part, "hidden_norm", sizes.eps)
@@ -238,9 +238,9 @@ class DFlash:
 
 
 def _check_sizes(sizes: DFlashConfig, target: DraftTarget, origin: str) -> None:
-    adapter = target.adapter
+    model = target.model
     pairs = {
-        "hidden states are": (sizes.hidden, adapter.hidden_size),
-        "vocabulary is": (sizes.vocabulary, adapter.vocabulary),
+        "hidden states are": (sizes.hidden, model.hidden_size),
+        "vocabulary is": (sizes.vocabulary, model.vocabulary),
     }
     check_widths(pairs, origin)

@@ -17,7 +17,7 @@ from mlx_engine.cache.contract import LayerCache, LayerCaches
 from mlx_engine.models import specs
 from mlx_engine.models.attention import Attention, Masks
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.drafters.target import DraftTarget, FeatureAdapter, check_widths
+from mlx_engine.models.drafters.target import DraftTarget, FeatureModel, check_widths
 from mlx_engine.models.layers import Embedding, GatedFeedForward, Linear, Norm
 from mlx_engine.models.rope import rope_of
 from mlx_engine.models.weights import Part, WeightTable
@@ -154,9 +154,9 @@ class Eagle3:
         _check_sizes(sizes, d2t, target, origin)
         self._origin = origin
         self._hidden = hidden
-        self._vocabulary = target.adapter.vocabulary
+        self._vocabulary = target.model.vocabulary
         self._d2t = d2t
-        self.target: FeatureAdapter = target.with_residuals(sizes.layers, origin)
+        self.target: FeatureModel = target.with_residuals(sizes.layers, origin)
         part = Part(table, "", sizes.tensors())
         self._fc = Linear.read(part, "fc")
         self._layer = _Layer(part, sizes)
@@ -166,10 +166,10 @@ class Eagle3:
         if "embed_tokens.weight" in table:
             matrix = table.take_matrix("embed_tokens", self._vocabulary, hidden)
             self._embed = Embedding(matrix, self._norm.weight.dtype)
-        elif hidden != target.adapter.hidden_size:
+        elif hidden != target.model.hidden_size:
             raise BadModelFile(
                 f"{origin}: the tensor embed_tokens.weight is missing, and that of the target is "
-                f"{target.adapter.hidden_size} wide, not {hidden}. Get the file again."
+                f"{target.model.hidden_size} wide, not {hidden}. Get the file again."
             )
         table.check_all_used()
         self.arrays = (*table.handed_out, *(() if d2t is None else (d2t,)))
@@ -230,10 +230,10 @@ def _rows_of_tokens(d2t: mx.array, vocabulary: int) -> mx.array:
 def _check_sizes(
     sizes: Eagle3Config, d2t: mx.array | None, target: DraftTarget, origin: str
 ) -> None:
-    adapter = target.adapter
+    model = target.model
     pairs = {
-        "hidden states are": (sizes.target_hidden, adapter.hidden_size),
-        "vocabulary is": (sizes.vocabulary, adapter.vocabulary),
+        "hidden states are": (sizes.target_hidden, model.hidden_size),
+        "vocabulary is": (sizes.vocabulary, model.vocabulary),
     }
     check_widths(pairs, origin)
     is_reduced = sizes.draft_vocabulary != sizes.vocabulary

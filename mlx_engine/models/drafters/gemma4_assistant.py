@@ -16,9 +16,9 @@ import mlx.core as mx
 import numpy as np
 
 from mlx_engine.models.config_fields import ConfigFields
-from mlx_engine.models.drafters.target import FeatureAdapter, check_widths
+from mlx_engine.models.drafters.target import FeatureModel, check_widths
 from mlx_engine.models.layers import Embedding, Linear, Norm, Rotation, gelu_tanh
-from mlx_engine.models.library.gemma4 import Gemma4Adapter, SharedLayer, with_head_sizes
+from mlx_engine.models.library.gemma4 import Gemma4Model, SharedLayer, with_head_sizes
 from mlx_engine.models.rope import rope_of
 from mlx_engine.models.specs import Rope, Shapes
 from mlx_engine.models.weights import Part, WeightTable
@@ -209,14 +209,14 @@ class Gemma4Assistant:
         sizes: AssistantConfig,
         table: WeightTable,
         token_ordering: mx.array | None,
-        target: Gemma4Adapter,
+        target: Gemma4Model,
     ) -> None:
         origin = table.origin
         self.full, self.sliding = _checked_layers(sizes, token_ordering, target, origin)
         self._sizes, self._origin = sizes, origin
         self._embed = target.scaled_embed
         self._token_ordering = token_ordering
-        self.target = FeatureAdapter(target, target.forward_with_keys)
+        self.target = FeatureModel(target, target.forward_with_keys)
         part = Part(table, "", sizes.tensors())
         self._join = Linear.read(part, "pre_projection")
         self._project = Linear.read(part, "post_projection")
@@ -273,7 +273,7 @@ class _Shared(NamedTuple):
 
 
 def _checked_layers(
-    sizes: AssistantConfig, ordering: mx.array | None, target: Gemma4Adapter, origin: str
+    sizes: AssistantConfig, ordering: mx.array | None, target: Gemma4Model, origin: str
 ) -> _Shared:
     full, sliding = target.full, target.sliding
     if full is None or sliding is None:

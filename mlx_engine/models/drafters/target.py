@@ -6,33 +6,33 @@ from dataclasses import dataclass
 import mlx.core as mx
 
 from mlx_engine.cache.contract import LayerCaches
-from mlx_engine.models.contract import Adapter, Headless
+from mlx_engine.models.contract import Headless, Model
 from mlx_engine.models.decoder import Decoder
-from mlx_engine.models.library.gemma4 import Gemma4Adapter
+from mlx_engine.models.library.gemma4 import Gemma4Model
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 WideForward = Callable[[mx.array, LayerCaches], mx.array]
-"""Tokens [1, T] -> the adapter's hidden states and the features behind them, [1, T, H + F]."""
+"""Tokens [1, T] -> the model's hidden states and the features behind them, [1, T, H + F]."""
 
 
-class FeatureAdapter(Headless):
-    """The Adapter (models/contract.py) of the same model, without MTP heads; `forward` gives more.
+class FeatureModel(Headless):
+    """The same Model (models/contract.py) without MTP heads, whose `forward` gives more.
 
     What commits, verifies and drafts hands the wide states on unseen, so features stand for exactly
     the tokens that hidden states stand for.
     """
 
-    def __init__(self, adapter: Adapter, forward: WideForward) -> None:
-        self._adapter = adapter
+    def __init__(self, model: Model, forward: WideForward) -> None:
+        self._model = model
         self._forward = forward
-        self.vocabulary = adapter.vocabulary
-        self.hidden_size = adapter.hidden_size
-        self.plain_only = adapter.plain_only
-        self.output_rows = adapter.output_rows
+        self.vocabulary = model.vocabulary
+        self.hidden_size = model.hidden_size
+        self.plain_only = model.plain_only
+        self.output_rows = model.output_rows
 
     def make_caches(self) -> LayerCaches:
-        """Empty caches for the trunk, the same as the adapter's."""
-        return self._adapter.make_caches()
+        """Empty caches for the trunk, the same as the model's."""
+        return self._model.make_caches()
 
     def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
         """Int tokens [1, T] -> hidden states and features [1, T, H + F]."""
@@ -40,7 +40,7 @@ class FeatureAdapter(Headless):
 
     def logits(self, hidden: mx.array) -> mx.array:
         """States with or without features -> float32 logits [1, T, V]."""
-        return self._adapter.logits(hidden[..., : self.hidden_size])
+        return self._model.logits(hidden[..., : self.hidden_size])
 
     def features(self, hidden: mx.array) -> mx.array:
         """What stands behind the hidden states, [1, T, F]."""
@@ -56,12 +56,12 @@ class DraftTarget:
     after these layers, in this order.
     """
 
-    adapter: Adapter
+    model: Model
     layers: int
     embed: Callable[[mx.array], mx.array]
     forward_with: Callable[[Sequence[int]], WideForward]
 
-    def with_residuals(self, after: Sequence[int], origin: str) -> FeatureAdapter:
+    def with_residuals(self, after: Sequence[int], origin: str) -> FeatureModel:
         """The target with these features; BadModelFile for layers it does not have."""
         beyond = [layer for layer in after if not -1 <= layer < self.layers]
         if beyond:
@@ -69,17 +69,17 @@ class DraftTarget:
                 f"{origin}: this draft model reads layer {beyond[0]} of its target, which has "
                 f"{self.layers}. It was made for another model: take the one for this model."
             )
-        return FeatureAdapter(self.adapter, self.forward_with(after))
+        return FeatureModel(self.model, self.forward_with(after))
 
 
-def draft_target(adapter: Adapter, origin: str) -> DraftTarget:
+def draft_target(model: Model, origin: str) -> DraftTarget:
     """UnsupportedModel for families whose layers cannot be looked into yet."""
-    if isinstance(adapter, Decoder | Gemma4Adapter):
+    if isinstance(model, Decoder | Gemma4Model):
         return DraftTarget(
-            adapter,
-            adapter.layers,
-            adapter.embed,
-            lambda after: lambda tokens, caches: adapter.forward_with(tokens, caches, after),
+            model,
+            model.layers,
+            model.embed,
+            lambda after: lambda tokens, caches: model.forward_with(tokens, caches, after),
         )
     raise UnsupportedModel(
         f"{origin}: draft models of this kind read inner layers of their target, which this "

@@ -21,7 +21,7 @@ from mlx_engine.values.errors import UnsupportedModel
 if TYPE_CHECKING:
     import mlx.core as mx
 
-    from mlx_engine.models.contract import Adapter
+    from mlx_engine.models.contract import Model
     from mlx_engine.models.weights import WeightTable
 
 T = TypeVar("T")
@@ -187,10 +187,10 @@ class LibraryFamily:
 
     def build(
         self, config: Mapping[str, object], trunk: WeightTable, head: WeightTable | None
-    ) -> Adapter:
+    ) -> Model:
         """The model; UnsupportedModel where the library has no class for it."""
-        from mlx_engine.models.library.gemma4 import gemma4_adapter, with_head_sizes
-        from mlx_engine.models.library.model import open_class, tried, whole_adapter
+        from mlx_engine.models.library.gemma4 import gemma4_model, with_head_sizes
+        from mlx_engine.models.library.model import open_class, tried, whole_model
 
         assert head is None
         module, origin = module_of(self._model_type), trunk.origin
@@ -200,9 +200,9 @@ class LibraryFamily:
             )
         told = with_older_keys(config, origin)
         if self._model_type not in GEMMA4:
-            return whole_adapter(open_class(module, told, trunk), origin)
+            return whole_model(open_class(module, told, trunk), origin)
         model = open_class(module, with_head_sizes(told), trunk)
-        return tried(lambda: gemma4_adapter(model), origin)
+        return tried(lambda: gemma4_model(model), origin)
 
 
 def with_older_keys(config: Mapping[str, object], origin: str) -> dict[str, object]:

@@ -31,7 +31,7 @@ class SharedLayer(NamedTuple):
         return 2 * self.heads * self.size
 
 
-class Gemma4Adapter(Headless):
+class Gemma4Model(Headless):
     """The text model; hidden states are those after the final norm.
 
     full, sliding: the last layer of each kind with keys and values of its own; None: there is none.
@@ -172,10 +172,10 @@ class _Overheard:
         return [array.transpose(0, 2, 1, 3).reshape(1, array.shape[2], -1) for array in self._block]
 
 
-def gemma4_adapter(model: Module) -> Gemma4Adapter:
+def gemma4_model(whole: Module) -> Gemma4Model:
     """From the built class, with or without the wrapping that published models have."""
-    text: Module = model.get("language_model", model)
-    return Gemma4Adapter(text)
+    text: Module = whole.get("language_model", whole)
+    return Gemma4Model(text)
 
 
 def with_head_sizes(config: Mapping[str, object]) -> dict[str, object]:

@@ -18,13 +18,13 @@ from mlx.utils import tree_flatten
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.contract import LayerCache, LayerCaches
 from mlx_engine.cache.window import WindowCache
-from mlx_engine.models.contract import Adapter, Headless
+from mlx_engine.models.contract import Headless, Model
 from mlx_engine.models.library.kernels import use_kernels
 from mlx_engine.models.library.whole_block import LibraryCache, WholeBlockCache
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.values.errors import BadModelFile, EngineError, Reason, UnsupportedModel
 
-A = TypeVar("A", bound=Adapter)
+A = TypeVar("A", bound=Model)
 MakeCaches = Callable[[], LayerCaches]
 
 PLAIN_ONLY = Reason(
@@ -51,15 +51,15 @@ def open_class(module: str, config: Mapping[str, object], table: WeightTable) ->
     return model
 
 
-def whole_adapter(model: Module, origin: str) -> Adapter:
+def whole_model(model: Module, origin: str) -> Model:
     """The model with our caches where they do, else with its own."""
     try:
-        return tried(lambda: WholeAdapter(model, partial(kept_caches, model)), origin)
+        return tried(lambda: WholeModel(model, partial(kept_caches, model)), origin)
     except BadModelFile:
-        return tried(lambda: WholeAdapter(model, partial(_whole_caches, model)), origin)
+        return tried(lambda: WholeModel(model, partial(_whole_caches, model)), origin)
 
 
-class WholeAdapter(Headless):
+class WholeModel(Headless):
     """A model whose class we know nothing about: its "hidden states" are its logits.
 
     So H is V. Reading a prompt costs no more for it, for what nobody asks for is never computed,
@@ -89,22 +89,22 @@ class WholeAdapter(Headless):
 
 
 def tried(make: Callable[[], A], origin: str) -> A:
-    """The adapter after a block and a single row were led through it, lazily.
+    """The model after a block and a single row were led through it, lazily.
 
     BadModelFile when the class stumbles: sizes in the config that do not go together.
     """
     try:
-        adapter = make()
-        caches = adapter.make_caches()
+        model = make()
+        caches = model.make_caches()
         for rows in (3, 1):
-            adapter.logits(adapter.forward(mx.zeros((1, rows), dtype=mx.int32), caches))
+            model.logits(model.forward(mx.zeros((1, rows), dtype=mx.int32), caches))
             caches.keep(rows)
     except Exception as error:
         raise BadModelFile(
             f"{origin}: the sizes in the config do not go together, or this variant is not one "
             f"mlx-lm runs ({_told(error)}). Get the config again from where the weights come from."
         ) from error
-    return adapter
+    return model
 
 
 def kept_caches(model: Module) -> LayerCaches:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from in_step import assert_layers_in_step
-from tiny_adapter import TinySizes, tiny_adapter
+from tiny_model import TinySizes, tiny_model
 
 from mlx_engine.cache.attention import GROWTH, AttentionCache
 from mlx_engine.cache.recurrent import DeltaInputs, RecurrentCache
@@ -15,14 +15,14 @@ TEXT = [int(t) for t in np.random.default_rng(1).integers(0, 61, 80)]
 
 
 @pytest.fixture(scope="module")
-def adapter():
-    return tiny_adapter(2, TinySizes(layers=3, interval=3))
+def model():
+    return tiny_model(2, TinySizes(layers=3, interval=3))
 
 
 @pytest.fixture(scope="module")
-def truth(adapter):
+def truth(model):
     """Hidden states of TEXT read in one pass."""
-    return np.array(adapter.forward(mx.array([TEXT]), adapter.make_caches()))[0]
+    return np.array(model.forward(mx.array([TEXT]), model.make_caches()))[0]
 
 
 blocks = st.lists(
@@ -34,16 +34,16 @@ blocks = st.lists(
 
 @settings(max_examples=40, deadline=None)
 @given(blocks=blocks)
-def test_any_blocks_and_prefixes(adapter, truth, blocks):
+def test_any_blocks_and_prefixes(model, truth, blocks):
     """Rows that are not kept are wrong tokens; kept rows are bit for bit those of one pass."""
-    caches = adapter.make_caches()
+    caches = model.make_caches()
     for rows, keep in blocks:
         at = caches.length
         if at + rows > len(TEXT):
             break
         wrong = [(token + 7) % 61 for token in TEXT[at + keep : at + rows]]
         tokens = TEXT[at : at + keep] + wrong
-        hidden = np.array(adapter.forward(mx.array([tokens]), caches))[0]
+        hidden = np.array(model.forward(mx.array([tokens]), caches))[0]
         assert np.array_equal(hidden[:keep], truth[at : at + keep])
         caches.keep(keep)
         assert_layers_in_step(caches)
@@ -52,18 +52,18 @@ def test_any_blocks_and_prefixes(adapter, truth, blocks):
 
 @settings(max_examples=15, deadline=None)
 @given(cut=st.integers(0, 20), more=st.integers(1, 20), partial=st.booleans())
-def test_restore_goes_back_exactly(adapter, truth, cut, more, partial):
-    caches = adapter.make_caches()
+def test_restore_goes_back_exactly(model, truth, cut, more, partial):
+    caches = model.make_caches()
     if cut:
-        adapter.forward(mx.array([TEXT[: cut + 3]]), caches)
+        model.forward(mx.array([TEXT[: cut + 3]]), caches)
         caches.keep(cut)
     boundary = caches.snapshot()
     for _ in range(2):
-        adapter.forward(mx.array([[5] * more]), caches)
+        model.forward(mx.array([[5] * more]), caches)
         caches.keep(more - 1 if partial else more)
         caches.restore(boundary)
         assert caches.length == cut
-    hidden = np.array(adapter.forward(mx.array([TEXT[cut : cut + 9]]), caches))[0]
+    hidden = np.array(model.forward(mx.array([TEXT[cut : cut + 9]]), caches))[0]
     assert np.array_equal(hidden, truth[cut : cut + 9])
 
 

@@ -127,21 +127,21 @@ def test_freed_buffers_are_given_back_as_tokens_pass(tmp_path, monkeypatch, dept
 @pytest.mark.parametrize("where", [0, 2, 5])
 def test_a_chat_outlives_full_memory(tmp_path, words, where):
     """In the prompt's chunks (0) and in the rounds."""
-    engine, adapter = failing_engine(tiny_folder(tmp_path / "m"))
+    engine, model = failing_engine(tiny_folder(tmp_path / "m"))
     session = session_of(engine)
     listen(session, session.send("before"))
-    adapter.faults = iter([*[None] * where, RuntimeError(words)])
+    model.faults = iter([*[None] * where, RuntimeError(words)])
     with pytest.raises(OutOfMemory, match="Memory ran out") as caught:
         listen(session, session.send("The quick brown fox"))
     assert words in str(caught.value)
     assert session.messages[2] == Message("user", "The quick brown fox")
     assert session._sequence.caches.length == 0, "its memory is free again"
-    adapter.faults = iter(())
+    model.faults = iter(())
     goes_on_as_a_fresh_one(engine, session)
 
 
 def test_full_memory_is_told_by_every_call(tmp_path):
-    engine, adapter = failing_engine(tiny_folder(tmp_path / "m"))
+    engine, model = failing_engine(tiny_folder(tmp_path / "m"))
     calls = (
         lambda: engine.measure_costs(lambda: False),
         lambda: engine.generate([1, 2, 3], 5),
@@ -150,10 +150,10 @@ def test_full_memory_is_told_by_every_call(tmp_path):
         lambda: listen(session := session_of(engine), session.send("hi")),
     )
     for call in calls:
-        adapter.faults = iter([RuntimeError(WORDS_OF_MLX[0])])
+        model.faults = iter([RuntimeError(WORDS_OF_MLX[0])])
         with pytest.raises(OutOfMemory):
             call()
-    adapter.faults = iter([RuntimeError("[matmul] Last dimension of first input must match")])
+    model.faults = iter([RuntimeError("[matmul] Last dimension of first input must match")])
     with pytest.raises(RuntimeError, match="matmul"):
         engine.generate([1, 2, 3], 5)
     assert engine.generate([1, 2, 3], 5, SamplingOptions(temperature=0)).tokens
@@ -164,8 +164,8 @@ def test_4096_tokens_leave_no_outgrown_buffers_behind():
     """With as much room for freed buffers as Metal gives by itself; all are MLX's own here."""
     layers = [AttentionCache() for _ in range(2)]
     caches = LayerCaches(layers)
-    adapter = SimpleNamespace(make_caches=lambda: caches)
-    sequence = TokenSequence(adapter)
+    model = SimpleNamespace(make_caches=lambda: caches)
+    sequence = TokenSequence(model)
     before = mx.set_cache_limit(UNBOUNDED)
     most = 0
     for rows in [512] * 4 + [1] * 2048:

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from plain_run import run
-from table_adapter import TableAdapter
+from table_model import TableModel
 
 from mlx_engine.drafting.contract import NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
@@ -60,11 +60,11 @@ def chi_square(counts, expected):
 )
 def test_blocks_are_drawn_as_enumerated(tables, options, blocks, depth, rule, blur):
     """50,000 tokens in blocks of two; the second law is cut to three tokens."""
-    adapter = TableAdapter(tables[0], tables[1:], BLOCK, blur)
+    model = TableModel(tables[0], tables[1:], BLOCK, blur)
     ran = run(
-        adapter,
+        model,
         PROMPT,
-        MtpDraft([adapter], DraftOptions(rule=rule)),
+        MtpDraft([model], DraftOptions(rule=rule)),
         depth,
         options=options,
         max_tokens=BLOCK * blocks + 1,
@@ -82,9 +82,9 @@ def test_blocks_are_drawn_as_enumerated(tables, options, blocks, depth, rule, bl
 
 def test_the_count_notices_a_wrong_law(tables):
     """The same draws against slightly different probabilities: the statistic is far off."""
-    adapter = TableAdapter(tables[0], tables[1:], BLOCK, blur=0.4)
+    model = TableModel(tables[0], tables[1:], BLOCK, blur=0.4)
     ran = run(
-        adapter,
+        model,
         PROMPT,
         NoDraft(),
         0,

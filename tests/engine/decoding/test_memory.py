@@ -9,7 +9,7 @@ from dialled_draft import DialledDraft
 from in_step import assert_in_step
 from plain_run import CyclingDepth, run
 from session_runs import session_of, tiny_folder
-from tiny_adapter import TinySizes, tiny_adapter
+from tiny_model import TinySizes, tiny_model
 
 import mlx_engine
 from mlx_engine.decoding.sequence import TokenSequence
@@ -52,18 +52,18 @@ class Weighed(CyclingDepth):
 @pytest.mark.parametrize("kind", ["head", "dialled"])
 @pytest.mark.parametrize("with_penalties", [False, True])
 def test_300_rounds_hold_no_more_than_the_caches(kind, with_penalties):
-    adapter = tiny_adapter(3, TinySizes(layers=2, vocabulary=37))
+    model = tiny_model(3, TinySizes(layers=2, vocabulary=37))
     penalties = {"frequency_penalty": 0.2, "repetition_penalty": 1.1} if with_penalties else {}
     options = SamplingOptions(temperature=1.0, **penalties)
     before = live()
     source = (
-        MtpDraft([adapter], DraftOptions())
+        MtpDraft([model], DraftOptions())
         if kind == "head"
         else DialledDraft([], itertools.repeat(0), 37)
     )
-    sequence = TokenSequence(adapter, source)
+    sequence = TokenSequence(model, source)
     depths = Weighed(sequence)
-    run(adapter, PROMPT, source, depths, options=options, max_tokens=400, sequence=sequence)
+    run(model, PROMPT, source, depths, options=options, max_tokens=400, sequence=sequence)
     assert len(depths.beyond) > 250
     settled = depths.beyond[20:]
     assert max(settled) - min(settled) <= SLACK, "rounds leave something behind"
@@ -73,10 +73,10 @@ def test_300_rounds_hold_no_more_than_the_caches(kind, with_penalties):
 
 
 def test_a_sequence_keeps_its_newest_checkpoints_only():
-    adapter = tiny_adapter(3, TinySizes(layers=2, vocabulary=37))
-    sequence = TokenSequence(adapter)
+    model = tiny_model(3, TinySizes(layers=2, vocabulary=37))
+    sequence = TokenSequence(model)
     for token in range(20):
-        hidden = adapter.forward(mx.array([[token]]), sequence.caches)
+        hidden = model.forward(mx.array([[token]]), sequence.caches)
         sequence.commit([token], hidden)
         sequence.mark()
         sequence.mark()
@@ -123,13 +123,13 @@ def test_a_closed_engine_lets_its_model_go(tmp_path):
 def test_a_conversation_of_many_turns_holds_what_is_counted():
     """Checkpoints and the newest hidden state too, and neither zeros nor the block around a row."""
     sizes = TinySizes(layers=4, interval=4, hidden=512, value_heads=16, linear_dim=64)
-    adapter = tiny_adapter(3, sizes)
+    model = tiny_model(3, sizes)
     before = live()
-    source = MtpDraft([adapter], DraftOptions())
-    sequence = TokenSequence(adapter, source)
+    source = MtpDraft([model], DraftOptions())
+    sequence = TokenSequence(model, source)
     for turn in range(2 * CHECKPOINTS):
         prompt = [*sequence.tokens, *(turn + n for n in range(50))]
-        run(adapter, prompt, source, 2, max_tokens=6, chunk=50, sequence=sequence)
+        run(model, prompt, source, 2, max_tokens=6, chunk=50, sequence=sequence)
         held = live() - before
         assert abs(held - sequence.nbytes) <= 0.04 * held, turn
     states = sum(layer.nbytes for layer in sequence.caches.layers[:3])

@@ -7,7 +7,7 @@ from dialled_draft import DialledDraft
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_run import CyclingDepth, run
-from tiny_adapter import TinySizes, tiny_adapter
+from tiny_model import TinySizes, tiny_model
 
 from mlx_engine.drafting.contract import NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
@@ -45,28 +45,28 @@ WAYS = {
 
 
 @pytest.fixture(scope="module")
-def adapter():
-    return tiny_adapter(3, SIZES)
+def model():
+    return tiny_model(3, SIZES)
 
 
 @pytest.fixture(scope="module")
-def plain(adapter):
+def plain(model):
     return {
-        name: run(adapter, PROMPT, NoDraft(), 0, options=options, max_tokens=LENGTH)
+        name: run(model, PROMPT, NoDraft(), 0, options=options, max_tokens=LENGTH)
         for name, options in WAYS.items()
     }
 
 
 @pytest.mark.parametrize(("way", "depth"), list(itertools.product(WAYS, range(1, 9))))
-def test_own_head_and_dialled_drafts_keep_the_words(adapter, plain, way, depth):
+def test_own_head_and_dialled_drafts_keep_the_words(model, plain, way, depth):
     options, truth = WAYS[way], plain[way].tokens
     sources = [
-        MtpDraft([adapter], DraftOptions()),
-        MtpDraft([adapter], DraftOptions(rule="greedy")),
+        MtpDraft([model], DraftOptions()),
+        MtpDraft([model], DraftOptions(rule="greedy")),
         DialledDraft([*PROMPT, *truth], itertools.cycle([depth, 0, 1, depth - 1]), 37),
     ]
     for source in sources:
-        ran = run(adapter, PROMPT, source, depth, options=options, max_tokens=LENGTH)
+        ran = run(model, PROMPT, source, depth, options=options, max_tokens=LENGTH)
         assert ran.tokens == truth
         assert ran.stats.drafted > 0
 
@@ -85,14 +85,14 @@ def test_the_comparison_means_something(plain):
     chunk=st.integers(1, 12),
     end=st.integers(-1, 36),
 )
-def test_every_accept_pattern(adapter, depths, right, way, chunk, end):
+def test_every_accept_pattern(model, depths, right, way, chunk, end):
     """Any depth in any order, any number of accepted tokens, end tokens in mid-draft."""
     ends = {end} if end >= 0 else set()
     options = WAYS[way]
-    truth = run(adapter, PROMPT, NoDraft(), 0, options=options, max_tokens=LENGTH, end_ids=ends)
+    truth = run(model, PROMPT, NoDraft(), 0, options=options, max_tokens=LENGTH, end_ids=ends)
     source = DialledDraft([*PROMPT, *truth.tokens, *ends], itertools.cycle(right), 37)
     ran = run(
-        adapter,
+        model,
         PROMPT,
         source,
         CyclingDepth(depths),
@@ -106,31 +106,31 @@ def test_every_accept_pattern(adapter, depths, right, way, chunk, end):
 
 
 @pytest.mark.parametrize("depth", [1, 3, 8])
-def test_stop_pairs_in_mid_draft(adapter, plain, depth):
+def test_stop_pairs_in_mid_draft(model, plain, depth):
     truth = plain["hot"].tokens
     stop = {(truth[5], truth[6])}
     source = DialledDraft([*PROMPT, *truth], itertools.repeat(depth), 37)
-    drafted = run(adapter, PROMPT, source, depth, options=WAYS["hot"], stop_pairs=stop)
-    alone = run(adapter, PROMPT, NoDraft(), 0, options=WAYS["hot"], stop_pairs=stop)
+    drafted = run(model, PROMPT, source, depth, options=WAYS["hot"], stop_pairs=stop)
+    alone = run(model, PROMPT, NoDraft(), 0, options=WAYS["hot"], stop_pairs=stop)
     assert drafted.tokens == alone.tokens == truth[:7]
     assert drafted.sequence.tokens == alone.sequence.tokens
 
 
 @pytest.mark.parametrize("depth", [0, 2, 5])
-def test_turns_on_one_sequence_equal_a_fresh_one(adapter, depth):
+def test_turns_on_one_sequence_equal_a_fresh_one(model, depth):
     """A second turn on caches that drafting has used equals the same prompt read afresh."""
     options = WAYS["plain"]
-    source = MtpDraft([adapter], DraftOptions())
-    first = run(adapter, PROMPT, source, depth, options=options)
+    source = MtpDraft([model], DraftOptions())
+    first = run(model, PROMPT, source, depth, options=options)
     again = [*PROMPT, *first.tokens, 8, 3, 3, 1]
-    turned = run(adapter, again, source, depth, options=options, sequence=first.sequence)
-    afresh = run(adapter, again, NoDraft(), 0, options=options)
+    turned = run(model, again, source, depth, options=options, sequence=first.sequence)
+    afresh = run(model, again, NoDraft(), 0, options=options)
     assert turned.tokens == afresh.tokens
     assert turned.stats.reused_tokens == len(PROMPT) + len(first.tokens) - 1
 
 
-def test_min_probability_keeps_the_words(adapter, plain):
+def test_min_probability_keeps_the_words(model, plain):
     for threshold in (0.05, 0.3, 0.9):
-        source = MtpDraft([adapter], DraftOptions(min_probability=threshold))
-        ran = run(adapter, PROMPT, source, 4, options=WAYS["hot"], max_tokens=LENGTH)
+        source = MtpDraft([model], DraftOptions(min_probability=threshold))
+        ran = run(model, PROMPT, source, 4, options=WAYS["hot"], max_tokens=LENGTH)
         assert ran.tokens == plain["hot"].tokens

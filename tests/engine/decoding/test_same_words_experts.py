@@ -53,11 +53,11 @@ def test_text_with_the_head_is_text_without(engine, way):
 @pytest.mark.parametrize("way", WAYS)
 def test_drafts_that_stand_change_nothing(engine, way):
     """A random head is hardly ever right; here drafts are right now and then, as told."""
-    adapter, options = engine.parts.adapter, WAYS[way]
-    truth = run(adapter, PROMPT, NoDraft(), 0, options=options, max_tokens=LENGTH).tokens
+    model, options = engine.parts.model, WAYS[way]
+    truth = run(model, PROMPT, NoDraft(), 0, options=options, max_tokens=LENGTH).tokens
     for depth in (1, 2, 3, 4):
         right = itertools.cycle([depth, 0, 1, depth - 1])
-        source = DialledDraft([*PROMPT, *truth], right, adapter.vocabulary)
-        ran = run(adapter, PROMPT, source, depth, options=options, max_tokens=LENGTH)
+        source = DialledDraft([*PROMPT, *truth], right, model.vocabulary)
+        ran = run(model, PROMPT, source, depth, options=options, max_tokens=LENGTH)
         assert ran.tokens == truth
         assert ran.stats.accepted > 0

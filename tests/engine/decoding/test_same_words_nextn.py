@@ -51,10 +51,10 @@ def test_text_with_the_head_is_text_without(engine, way):
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("depth", [1, 2, 3, 4, 8])
 def test_drafts_cut_at_every_place_change_nothing(engine, depth, way):
-    adapter, options = engine.parts.adapter, WAYS[way]
-    truth = run(adapter, PROMPT, NoDraft(), 0, options=options, max_tokens=LENGTH).tokens
+    model, options = engine.parts.model, WAYS[way]
+    truth = run(model, PROMPT, NoDraft(), 0, options=options, max_tokens=LENGTH).tokens
     right = itertools.cycle(range(depth + 1))
-    source = DialledDraft([*PROMPT, *truth], right, adapter.vocabulary)
-    ran = run(adapter, PROMPT, source, depth, options=options, max_tokens=LENGTH)
+    source = DialledDraft([*PROMPT, *truth], right, model.vocabulary)
+    ran = run(model, PROMPT, source, depth, options=options, max_tokens=LENGTH)
     assert ran.tokens == truth
     assert ran.stats.accepted > 0

@@ -34,8 +34,8 @@ def drafter(folder, name, write, sizes):
         write_tiny_qwen3_5(folder / "t")
     else:
         publish(name, folder / "t")
-    adapter = mlx_engine.load(folder / "t").parts.adapter
-    return write(folder / "d", sizes(adapter.hidden_size, adapter.vocabulary))
+    model = mlx_engine.load(folder / "t").parts.model
+    return write(folder / "d", sizes(model.hidden_size, model.vocabulary))
 
 
 MADE = {
@@ -87,12 +87,12 @@ def test_cut_at_every_count(engine):
     """Answers of every length, with drafts of which every number of tokens stood."""
     options = SamplingOptions(temperature=0.9, logit_bias=BIASED)
     kit = engine.parts.drafting
-    wanted = run(kit.adapter, PROMPT, NoDraft(), 0, options=options, max_tokens=30).tokens
+    wanted = run(kit.model, PROMPT, NoDraft(), 0, options=options, max_tokens=30).tokens
     stood = set()
     for length in (*range(1, 12), 30):
         source = kit.make(DraftOptions(source="model", depth=4), with_model=True)
         ran = run(
-            kit.adapter, PROMPT, source, CyclingDepth([4, 2, 0, 4, 1]), options=options,
+            kit.model, PROMPT, source, CyclingDepth([4, 2, 0, 4, 1]), options=options,
             max_tokens=length,
         )  # fmt: skip
         assert ran.tokens == wanted[:length]

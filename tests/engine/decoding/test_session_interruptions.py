@@ -130,14 +130,14 @@ def test_walking_away_then_continuing_gives_the_uncut_answer(engine):
 @pytest.mark.parametrize("where", [0, 2, 5])
 def test_numbers_that_are_none(folder, spoiled, where):
     """In the prompt's chunks (0) and in the rounds; the session goes on, re-reading everything."""
-    engine, adapter = failing_engine(folder)
+    engine, model = failing_engine(folder)
     session = session_of(engine)
-    adapter.faults = itertools.chain([None] * where, itertools.repeat(spoiled))
+    model.faults = itertools.chain([None] * where, itertools.repeat(spoiled))
     with pytest.raises(NumericsError, match="NaN or infinity at position"):
         listen(session, session.send("The quick brown fox"))
     assert session.messages[0] == Message("user", "The quick brown fox")
     assert len(session.messages) == 1 + bool(session.tokens)
-    adapter.faults = iter(())
+    model.faults = iter(())
     said = goes_on_as_a_fresh_one(engine, session)
     assert said.finished.stats.reused_tokens == 0
 
@@ -146,13 +146,13 @@ def test_numbers_that_are_none(folder, spoiled, where):
 @pytest.mark.parametrize("where", [0, 1, 3, 6])
 def test_errors_out_of_nowhere(folder, error, where):
     """Raised inside a pass, when caches hold a block nobody has kept."""
-    engine, adapter = failing_engine(folder)
+    engine, model = failing_engine(folder)
     session = session_of(engine)
     listen(session, session.send("before"))
-    adapter.faults = iter([*[None] * where, error])
+    model.faults = iter([*[None] * where, error])
     with pytest.raises(type(error)):
         listen(session, session.send("The quick brown fox"))
-    adapter.faults = iter(())
+    model.faults = iter(())
     goes_on_as_a_fresh_one(engine, session)
     listen(session, session.regenerate())
 
@@ -160,11 +160,11 @@ def test_errors_out_of_nowhere(folder, error, where):
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("from MLX")])
 def test_an_answer_broken_off_by_an_error_can_be_continued(folder, error):
     """From caches read anew: those that an error has left behind may be of any state."""
-    engine, adapter = failing_engine(folder)
+    engine, model = failing_engine(folder)
     whole = session_of(engine, max_tokens=20)
     uncut = listen(whole, whole.send("hi"))
     session = session_of(engine, max_tokens=20)
-    adapter.faults = iter([*[None] * 5, error])
+    model.faults = iter([*[None] * 5, error])
     with pytest.raises(type(error)):
         listen(session, session.send("hi"))
     said = len(session.tokens)

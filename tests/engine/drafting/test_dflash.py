@@ -59,7 +59,7 @@ def relative(one, other):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_draft_logits_equal_the_reference(target, tmp_path, form):
-    drafter = opened(write_tiny_dflash(tmp_path / "d", FORMS[form]), target.adapter)
+    drafter = opened(write_tiny_dflash(tmp_path / "d", FORMS[form]), target.model)
     for chunks in ((), (1, 2, 9)):
         assert relative(found(drafter, target, chunks), wanted(FORMS[form], target)) < 1e-4
 
@@ -71,18 +71,18 @@ def test_the_comparison_sees_what_is_wrong(target, tmp_path):
                        "layers": replace(FORMS["a window"], layers=(0, 1)),
                        "window": replace(TINY, window=6), "no window": TINY}.items():  # fmt: skip
         folder = write_tiny_dflash(tmp_path / name, tiny)
-        assert relative(found(opened(folder, target.adapter), target), right) > 0.001, name
+        assert relative(found(opened(folder, target.model), target), right) > 0.001, name
     folder = write_tiny_dflash(tmp_path / "both ways", FORMS["a window"])
     edit_config(folder, is_causal=False)
-    assert relative(found(opened(folder, target.adapter), target), right) > 0.001
+    assert relative(found(opened(folder, target.model), target), right) > 0.001
     spoilt = {"hidden_norm.weight": tensors_of(TINY)["hidden_norm.weight"].flip(0)}
     folder = write_tiny_dflash(tmp_path / "norm", FORMS["a window"], **spoilt)
-    assert relative(found(opened(folder, target.adapter), target), right) > 0.001
+    assert relative(found(opened(folder, target.model), target), right) > 0.001
 
 
 def test_a_draft_is_one_pass(target, tmp_path):
     """Greedy drafts are the best of each row, however few are asked for."""
-    drafter = opened(write_tiny_dflash(tmp_path / "d", TINY), target.adapter)
+    drafter = opened(write_tiny_dflash(tmp_path / "d", TINY), target.model)
     best = wanted(TINY, target).argmax(axis=-1).tolist()
     sampler = Sampler(SamplingOptions(temperature=0), VOCABULARY, 0)
     for depth in (1, 3, 8):
@@ -94,7 +94,7 @@ def test_a_draft_is_one_pass(target, tmp_path):
 
 
 def test_a_place_to_go_back_to(target, tmp_path):
-    drafter = opened(write_tiny_dflash(tmp_path / "d", FORMS["a window"]), target.adapter)
+    drafter = opened(write_tiny_dflash(tmp_path / "d", FORMS["a window"]), target.model)
     sampler = Sampler(SamplingOptions(temperature=0), VOCABULARY, 0)
     tokens, hidden = target.tokens[:-1], hidden_of(drafter, target.tokens[:-1])
     source = BlockDraft(drafter, DraftOptions(rule="greedy"))
@@ -122,17 +122,17 @@ def test_what_does_not_fit_is_told(target, tmp_path, name):
     tiny, changes, words = BAD[name]
     write_tiny_dflash(tmp_path / "d", tiny, **changes)
     with pytest.raises(BadModelFile, match=words):
-        opened(tmp_path / "d", target.adapter)
+        opened(tmp_path / "d", target.model)
 
 
 def test_kinds_that_are_not_run(target, tmp_path):
     folder = write_tiny_dflash(tmp_path / "d", TINY)
     edit_config(folder, selector_rank=8)
     with pytest.raises(UnsupportedModel, match="DFlash 2"):
-        opened(folder, target.adapter)
+        opened(folder, target.model)
     edit_config(folder, selector_rank=None, dflash_config={"mask_token_id": 1})
     with pytest.raises(BadModelFile, match="no target_layer_ids"):
-        opened(folder, target.adapter)
+        opened(folder, target.model)
     edit_config(folder, dflash_config={"target_layer_ids": [0, 2], "mask_token_id": VOCABULARY})
     with pytest.raises(BadModelFile, match="mask_token_id=300"):
-        opened(folder, target.adapter)
+        opened(folder, target.model)

@@ -79,21 +79,21 @@ def relative(one, other):
 @pytest.mark.parametrize("form", FORMS)
 def test_draft_logits_equal_the_reference(targets, tmp_path, form):
     target, tiny = targets("llama"), FORMS[form]
-    drafter = opened(write_tiny_eagle(tmp_path / "d", tiny), target.adapter)
+    drafter = opened(write_tiny_eagle(tmp_path / "d", tiny), target.model)
     assert relative(found(drafter, target.tokens), wanted(tiny, target)) < 1e-4
 
 
 @pytest.mark.parametrize("name", ["qwen3", "qwen3_moe", "gpt_oss"])
 def test_features_of_other_targets(targets, tmp_path, name):
     target = targets(name)
-    drafter = opened(write_tiny_eagle(tmp_path / "d", TINY), target.adapter)
+    drafter = opened(write_tiny_eagle(tmp_path / "d", TINY), target.model)
     assert relative(found(drafter, target.tokens), wanted(TINY, target)) < 1e-4
 
 
 def test_layers_left_to_the_default(targets, tmp_path):
     """Inputs of layers 2, n / 2 and n - 3; of three layers that is outputs 1, 0 and -1."""
     target, tiny = targets("llama"), replace(TINY, layers=None)
-    drafter = opened(write_tiny_eagle(tmp_path / "d", tiny), target.adapter)
+    drafter = opened(write_tiny_eagle(tmp_path / "d", tiny), target.model)
     assert relative(found(drafter, target.tokens), wanted(tiny, target, (1, 0, -1))) < 1e-4
 
 
@@ -102,21 +102,21 @@ def test_the_comparison_sees_what_is_wrong(targets, tmp_path):
     target, right = targets("llama"), wanted(TINY, targets("llama"))
     for layers in ((1, 0, 2), (0, 1, 1)):
         other = write_tiny_eagle(tmp_path / f"{layers}", replace(TINY, layers=layers))
-        assert relative(found(opened(other, target.adapter), target.tokens), right) > 0.01
+        assert relative(found(opened(other, target.model), target.tokens), right) > 0.01
     swapped = {}
     for name in ("q_proj", "k_proj", "v_proj"):
         full = f"layers.0.self_attn.{name}.weight"
         swapped[full] = tensors_of(TINY)[full].roll(TINY.width, dims=1)
-    drafter = opened(write_tiny_eagle(tmp_path / "swapped", TINY, **swapped), target.adapter)
+    drafter = opened(write_tiny_eagle(tmp_path / "swapped", TINY, **swapped), target.model)
     assert relative(found(drafter, target.tokens), right) > 0.01
     flat = write_tiny_eagle(tmp_path / "flat", TINY, d2t=torch.zeros(TINY.rows, dtype=torch.long))
-    assert relative(found(opened(flat, target.adapter), target.tokens), right) > 0.01
+    assert relative(found(opened(flat, target.model), target.tokens), right) > 0.01
 
 
 def test_a_target_without_use_is_as_before(targets, tmp_path):
     """The target's own logits do not change when it is looked into."""
     target = targets("llama")
-    drafter = opened(write_tiny_eagle(tmp_path / "d", TINY), target.adapter)
+    drafter = opened(write_tiny_eagle(tmp_path / "d", TINY), target.model)
     plain = target.engine.logits(target.tokens)
     wide = drafter.target.forward(mx.array([target.tokens]), drafter.target.make_caches())
     assert wide.shape == (1, len(target.tokens), 4 * 64)
@@ -141,17 +141,17 @@ def test_what_does_not_fit_is_told(targets, tmp_path, name):
     tiny, changes, words = BAD[name]
     write_tiny_eagle(tmp_path / "d", tiny, **changes)
     with pytest.raises(BadModelFile, match=words):
-        opened(tmp_path / "d", targets("llama").adapter)
+        opened(tmp_path / "d", targets("llama").model)
 
 
 def test_kinds_that_are_not_run(targets, tmp_path):
     folder = write_tiny_eagle(tmp_path / "d", TINY)
     edit_config(folder, num_hidden_layers=2)
     with pytest.raises(UnsupportedModel, match="2 layers"):
-        opened(folder, targets("llama").adapter)
+        opened(folder, targets("llama").model)
     edit_config(folder, num_hidden_layers=1, rope_scaling={"rope_type": "spiral"})
     with pytest.raises(UnsupportedModel, match="spiral"):
-        opened(folder, targets("llama").adapter)
+        opened(folder, targets("llama").model)
 
 
 def test_refused_or_passed_over(targets, tmp_path):
@@ -166,13 +166,13 @@ def test_refused_or_passed_over(targets, tmp_path):
 def test_residuals_of_our_own_layers(tmp_path):
     """Of Qwen3.5: from the embedding to the last layer, whose normed output is the hidden state."""
     engine = mlx_engine.load(write_tiny_qwen3_5(tmp_path / "t"))
-    adapter = engine.parts.adapter
-    after = (adapter.layers - 1, -1, 0)
+    model = engine.parts.model
+    after = (model.layers - 1, -1, 0)
     tokens = mx.array([[5, 1, 30, 17, 2]])
-    wide = adapter.forward_with(tokens, adapter.make_caches(), after)
+    wide = model.forward_with(tokens, model.make_caches(), after)
     hidden, last, embedded, first = mx.split(wide, 4, axis=-1)
-    assert mx.array_equal(hidden, adapter.forward(tokens, adapter.make_caches()))
-    assert mx.array_equal(hidden, adapter._norm(last))
-    assert mx.array_equal(embedded, adapter.embed(tokens))
-    cache = adapter.make_caches().layers[0]
-    assert mx.array_equal(first, adapter._blocks[0](embedded, cache, Masks()))
+    assert mx.array_equal(hidden, model.forward(tokens, model.make_caches()))
+    assert mx.array_equal(hidden, model._norm(last))
+    assert mx.array_equal(embedded, model.embed(tokens))
+    cache = model.make_caches().layers[0]
+    assert mx.array_equal(first, model._blocks[0](embedded, cache, Masks()))

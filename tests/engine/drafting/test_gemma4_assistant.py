@@ -68,13 +68,13 @@ def test_the_target_equals_transformers(pairs, form):
         wanted = pair.model(torch.tensor([TOKENS])).logits[0].numpy()
     assert np.abs(engine.logits(TOKENS) - wanted).max() < 1e-4 * np.abs(wanted).max()
     assert engine.description.numerics == "exact"
-    assert engine.parts.adapter.hidden_size == 64
+    assert engine.parts.model.hidden_size == 64
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_draft_logits_equal_transformers(pairs, form):
     pair, engine = pairs(form)
-    assistant = opened(pair.assistant, engine.parts.adapter)
+    assistant = opened(pair.assistant, engine.parts.model)
     for length in (3, WINDOW, WINDOW + 1, 3 * WINDOW):  # also past the point where windows fill
         wanted = drafted(pair, TOKENS[:length], AFTER)
         assert relative(found(assistant, TOKENS[:length]), wanted) < 1e-4
@@ -83,8 +83,8 @@ def test_draft_logits_equal_transformers(pairs, form):
 def test_the_comparison_sees_what_is_wrong(pairs, tmp_path):
     """Halves of the input swapped, the norm left out, other keys, another position."""
     pair, engine = pairs("plain output")
-    adapter, wanted = engine.parts.adapter, drafted(pair, TOKENS, AFTER)
-    assistant = opened(pair.assistant, adapter)
+    model, wanted = engine.parts.model, drafted(pair, TOKENS, AFTER)
+    assistant = opened(pair.assistant, model)
     tensors = dict(pair.drafter.state_dict())
     spoilt = {
         "pre_projection.weight": tensors["pre_projection.weight"].roll(64, dims=1),
@@ -96,7 +96,7 @@ def test_the_comparison_sees_what_is_wrong(pairs, tmp_path):
         folder = tmp_path / name
         pair.drafter.save_pretrained(folder)
         change_tensors(folder, **{name: value.contiguous()})
-        assert relative(found(opened(folder, adapter), TOKENS), wanted) > 0.001, name
+        assert relative(found(opened(folder, model), TOKENS), wanted) > 0.001, name
     assert relative(found(assistant, [*TOKENS[:3], *TOKENS[4:]]), wanted) > 0.001
     assert relative(found(assistant, TOKENS, (8, 200)), wanted) > 0.001
 
@@ -127,10 +127,10 @@ def test_what_does_not_fit_is_told(pairs, tmp_path, name):
                                                  **config})  # fmt: skip
     change_tensors(tmp_path / "d", **tensors)
     with pytest.raises(BadModelFile, match=words):
-        opened(tmp_path / "d", engine.parts.adapter)
+        opened(tmp_path / "d", engine.parts.model)
 
 
 def test_targets_of_other_families(pairs, tmp_path):
     other = mlx_engine.load(publish("llama", tmp_path / "llama").folder)
     with pytest.raises(BadModelFile, match="assistant of a Gemma 4 model"):
-        opened(pairs("ordered")[0].assistant, other.parts.adapter)
+        opened(pairs("ordered")[0].assistant, other.parts.model)

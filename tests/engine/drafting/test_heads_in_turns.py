@@ -44,32 +44,32 @@ def engines(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def adapters(engines):
-    return lambda kind: engines(kind).parts.adapter
+def models(engines):
+    return lambda kind: engines(kind).parts.model
 
 
 @pytest.fixture(scope="module")
-def hidden(adapters):
+def hidden(models):
     made = {}
 
     def get(kind):
         if kind not in made:
-            adapter = adapters(kind)
-            made[kind] = adapter.forward(mx.array([TEXT]), adapter.make_caches())
+            model = models(kind)
+            made[kind] = model.forward(mx.array([TEXT]), model.make_caches())
         return made[kind]
 
     return get
 
 
-def source_for(adapter, rule="greedy"):
-    return MtpDraft((adapter, *adapter.later_heads), DraftOptions(rule=rule))
+def source_for(model, rule="greedy"):
+    return MtpDraft((model, *model.later_heads), DraftOptions(rule=rule))
 
 
-def chain(adapter, hidden, length, depth):
+def chain(model, hidden, length, depth):
     """The draft after TEXT[:length], each head by one pass over everything, no memory."""
     tokens, states = TEXT[1 : length + 1], hidden[:, :length]
     drafted = []
-    for head in (adapter, *adapter.later_heads)[:depth]:
+    for head in (model, *model.later_heads)[:depth]:
         out = head.mtp_forward(mx.array([tokens]), states, head.make_head_caches())
         drafted.append(int(mx.argmax(head.mtp_logits(out)[0, -1]).item()))
         tokens = [*tokens, drafted[-1]]
@@ -85,21 +85,21 @@ def propose(source, length, depth):
 @pytest.mark.parametrize("kind", CHAINED)
 @settings(max_examples=12, deadline=None)
 @given(steps=st.lists(st.tuples(st.integers(1, 9), st.integers(0, 4)), min_size=1, max_size=8))
-def test_drafts_after_any_history(adapters, hidden, kind, steps):
+def test_drafts_after_any_history(models, hidden, kind, steps):
     """Rounds of any size and depth, windows full or not; heads that rested catch up."""
-    adapter, source = adapters(kind), source_for(adapters(kind))
+    model, source = models(kind), source_for(models(kind))
     for rows, depth in steps:
         start = source.length
         source.observe(mx.array(TEXT[start : start + rows]), hidden(kind)[:, start : start + rows])
         draft = propose(source, source.length, depth)
-        assert draft.tokens.tolist() == chain(adapter, hidden(kind), source.length, depth)
+        assert draft.tokens.tolist() == chain(model, hidden(kind), source.length, depth)
         assert draft.passes == draft.depth == min(depth, 3)
 
 
 @pytest.mark.parametrize("kind", CHAINED)
 @pytest.mark.parametrize("length", [5, 40, FLUSH_ROWS + 20])
-def test_going_back_to_a_snapshot(adapters, hidden, kind, length):
-    adapter, source = adapters(kind), source_for(adapters(kind))
+def test_going_back_to_a_snapshot(models, hidden, kind, length):
+    model, source = models(kind), source_for(models(kind))
 
     def read(start, end):
         for row in range(start, end, 7):
@@ -115,12 +115,12 @@ def test_going_back_to_a_snapshot(adapters, hidden, kind, length):
     for end in (length, length + 9):
         read(source.length, end)
         draft = propose(source, end, 3)
-        assert draft.tokens.tolist() == chain(adapter, hidden(kind), end, 3)
+        assert draft.tokens.tolist() == chain(model, hidden(kind), end, 3)
 
 
 @pytest.mark.parametrize("kind", CHAINED)
-def test_heads_that_rest_wait_for_a_bounded_number_of_rows(adapters, hidden, kind):
-    source = source_for(adapters(kind))
+def test_heads_that_rest_wait_for_a_bounded_number_of_rows(models, hidden, kind):
+    source = source_for(models(kind))
     for row in range(FLUSH_ROWS + 8):
         source.observe(mx.array(TEXT[row : row + 1]), hidden(kind)[:, row : row + 1])
         if row < FLUSH_ROWS + 7:
@@ -128,17 +128,17 @@ def test_heads_that_rest_wait_for_a_bounded_number_of_rows(adapters, hidden, kin
     lengths = [memory.caches.length for memory in source._memories[1:]]
     assert min(lengths) >= FLUSH_ROWS - 1
     assert propose(source, source.length, 3).tokens.tolist() == chain(
-        adapters(kind), hidden(kind), source.length, 3
+        models(kind), hidden(kind), source.length, 3
     )
 
 
 @pytest.fixture(scope="module")
-def plain(adapters):
+def plain(models):
     made = {}
 
     def get(kind, way):
         if (kind, way) not in made:
-            ran = run(adapters(kind), PROMPT, NoDraft(), 0, options=WAYS[way], max_tokens=LENGTH)
+            ran = run(models(kind), PROMPT, NoDraft(), 0, options=WAYS[way], max_tokens=LENGTH)
             made[kind, way] = ran.tokens
         return made[kind, way]
 
@@ -148,10 +148,10 @@ def plain(adapters):
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("depth", [1, 2, 3, 4])
 @pytest.mark.parametrize("kind", HEADS)
-def test_drafts_keep_the_words(adapters, plain, kind, depth, way):
-    adapter = adapters(kind)
-    source = source_for(adapter, "shared-noise")
-    ran = run(adapter, PROMPT, source, depth, options=WAYS[way], max_tokens=LENGTH)
+def test_drafts_keep_the_words(models, plain, kind, depth, way):
+    model = models(kind)
+    source = source_for(model, "shared-noise")
+    ran = run(model, PROMPT, source, depth, options=WAYS[way], max_tokens=LENGTH)
     assert ran.tokens == plain(kind, way)
     deepest = depth if kind == "mimo" else min(depth, HEADS[kind])
     assert len(ran.stats.drafted_by_depth) == deepest
@@ -160,11 +160,11 @@ def test_drafts_keep_the_words(adapters, plain, kind, depth, way):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", HEADS)
-def test_words_stay_at_every_number_of_accepted_tokens(adapters, plain, kind, way):
+def test_words_stay_at_every_number_of_accepted_tokens(models, plain, kind, way):
     truth = plain(kind, way)
     right = itertools.cycle(range(5))
     source = DialledDraft([*PROMPT, *truth], right, VOCABULARY)
-    ran = run(adapters(kind), PROMPT, source, 4, options=WAYS[way], max_tokens=LENGTH)
+    ran = run(models(kind), PROMPT, source, 4, options=WAYS[way], max_tokens=LENGTH)
     assert ran.tokens == truth
     assert 0 < ran.stats.accepted < ran.stats.drafted
 
@@ -181,13 +181,13 @@ def test_generated_text_with_other_output_heads(engines, kind, output):
     assert found.stats.drafted > 0
 
 
-def test_heads_with_one_matrix_share_its_copy(adapters, engines):
+def test_heads_with_one_matrix_share_its_copy(models, engines):
     for kind, copies in (("mimo_v2_flash", 1), ("step3p5", 3)):
         made = engines(kind).parts.drafting.outputs.take(DraftOptions(output="4-bit"))
         assert (len(made), len(set(made))) == (3, copies)
         again = engines(kind).parts.drafting.outputs.take(DraftOptions(output="4-bit"))
         assert all(one is other for one, other in zip(made, again, strict=True))
-        states = mx.ones((1, 1, adapters(kind).hidden_size))
-        for output, head in zip(made, (adapters(kind), *adapters(kind).later_heads), strict=True):
+        states = mx.ones((1, 1, models(kind).hidden_size))
+        for output, head in zip(made, (models(kind), *models(kind).later_heads), strict=True):
             found = np.array(output.logits(head, states))
             assert np.abs(found - np.array(head.mtp_logits(states))).max() < 2.0

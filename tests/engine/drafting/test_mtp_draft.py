@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_adapter import TinySizes, tiny_adapter
+from tiny_model import TinySizes, tiny_model
 
 from mlx_engine.drafting.contract import Proposal
 from mlx_engine.drafting.mtp import DEFERRED_ROWS, FLUSH_ROWS, MtpDraft
@@ -18,27 +18,27 @@ TEXT = [int(t) for t in np.random.default_rng(4).integers(0, VOCABULARY, 2 * FLU
 
 
 @pytest.fixture(scope="module")
-def adapter():
-    return tiny_adapter(6, TinySizes(layers=2))
+def model():
+    return tiny_model(6, TinySizes(layers=2))
 
 
 @pytest.fixture(scope="module")
-def hidden(adapter):
-    return adapter.forward(mx.array([TEXT]), adapter.make_caches())
+def hidden(model):
+    return model.forward(mx.array([TEXT]), model.make_caches())
 
 
 def greedy():
     return Sampler(SamplingOptions(temperature=0), VOCABULARY, 0)
 
 
-def chain(adapter, hidden, length, depth):
+def chain(model, hidden, length, depth):
     """The draft after TEXT[:length], each step by one pass over everything, no memory."""
     tokens, states = TEXT[1 : length + 1], hidden[:, :length]
     drafted = []
     for _ in range(depth):
-        caches = adapter.make_head_caches()
-        out = adapter.mtp_forward(mx.array([tokens]), states, caches)
-        drafted.append(int(mx.argmax(adapter.mtp_logits(out)[0, -1]).item()))
+        caches = model.make_head_caches()
+        out = model.mtp_forward(mx.array([tokens]), states, caches)
+        drafted.append(int(mx.argmax(model.mtp_logits(out)[0, -1]).item()))
         tokens = [*tokens, drafted[-1]]
         states = mx.concatenate([states, out[:, -1:]], axis=1)
     return drafted
@@ -51,59 +51,59 @@ def propose(source, length, depth):
 
 @settings(max_examples=25, deadline=None)
 @given(steps=st.lists(st.tuples(st.integers(1, 9), st.integers(0, 4)), min_size=1, max_size=10))
-def test_drafts_after_any_history(adapter, hidden, steps):
+def test_drafts_after_any_history(model, hidden, steps):
     """Rounds of any size, with and without drafts between them."""
-    source = MtpDraft([adapter], DraftOptions(rule="greedy"))
+    source = MtpDraft([model], DraftOptions(rule="greedy"))
     for rows, depth in steps:
         start = source.length
         block = slice(start, start + rows)
         source.observe(mx.array(TEXT[block]), hidden[:, block])
         assert source.length == start + rows
         if depth:
-            wanted = chain(adapter, hidden, source.length, depth)
+            wanted = chain(model, hidden, source.length, depth)
             assert propose(source, source.length, depth) == wanted
 
 
-def test_rows_that_wait_are_read_in_one_go(adapter, hidden):
+def test_rows_that_wait_are_read_in_one_go(model, hidden):
     """A parked source reads its rows every FLUSH_ROWS tokens, not never and not each time."""
-    source = MtpDraft([adapter], DraftOptions(rule="greedy"))
+    source = MtpDraft([model], DraftOptions(rule="greedy"))
     source.observe(mx.array(TEXT[:2]), hidden[:, :2])
     assert source.nbytes == hidden[:, :2].nbytes, "what waits, and nothing that a head has made"
     for n in range(2, FLUSH_ROWS + 5):
         source.observe(mx.array(TEXT[n : n + 1]), hidden[:, n : n + 1])
     assert source.nbytes > hidden[:, : FLUSH_ROWS + 5].nbytes, "keys and values"
     length = source.length
-    assert propose(source, length, 3) == chain(adapter, hidden, length, 3)
+    assert propose(source, length, 3) == chain(model, hidden, length, 3)
 
 
-def test_nothing_before_the_first_token(adapter):
-    source = MtpDraft([adapter], DraftOptions(rule="greedy"))
+def test_nothing_before_the_first_token(model):
+    source = MtpDraft([model], DraftOptions(rule="greedy"))
     assert propose(source, 0, 3) == []
 
 
 @pytest.mark.parametrize("cut", [1, 5, FLUSH_ROWS + 3])
-def test_restore(adapter, hidden, cut):
-    source = MtpDraft([adapter], DraftOptions(rule="greedy"))
+def test_restore(model, hidden, cut):
+    source = MtpDraft([model], DraftOptions(rule="greedy"))
     source.observe(mx.array(TEXT[:cut]), hidden[:, :cut])
     boundary = source.snapshot()
     source.observe(mx.array([1, 2, 3]), hidden[:, 40:43])
     source.propose(Proposal(2, 9, cut + 4), greedy())
     source.restore(boundary)
     assert source.length == cut
-    assert propose(source, cut, 3) == chain(adapter, hidden, cut, 3)
+    assert propose(source, cut, 3) == chain(model, hidden, cut, 3)
 
 
-def test_head_passes_in_a_round(adapter, hidden):
+def test_head_passes_in_a_round(model, hidden):
     """k head passes for k tokens: reading the accepted rows is part of the first."""
     passes = []
 
-    class Counting(type(adapter)):
+    class Counting(type(model)):
         def mtp_forward(self, tokens, hidden, caches):
             passes.append(tokens.shape[1])
             return super().mtp_forward(tokens, hidden, caches)
 
     counting = Counting.__new__(Counting)
-    counting.__dict__.update(adapter.__dict__)
+    counting.__dict__.update(model.__dict__)
     source = MtpDraft([counting], DraftOptions(rule="greedy"))
     source.observe(mx.array(TEXT[:10]), hidden[:, :10])
     propose(source, 10, 3)
@@ -113,19 +113,19 @@ def test_head_passes_in_a_round(adapter, hidden):
     assert passes == [10, 1, 1, 3, 1]
 
 
-def test_min_probability_ends_a_draft(adapter, hidden):
-    source = MtpDraft([adapter], DraftOptions(rule="greedy"))
+def test_min_probability_ends_a_draft(model, hidden):
+    source = MtpDraft([model], DraftOptions(rule="greedy"))
     source.observe(mx.array(TEXT[:9]), hidden[:, :9])
     source.follow(DraftOptions(rule="greedy", min_probability=0.999))
     assert propose(source, 9, 4) == []
-    source = MtpDraft([adapter], DraftOptions(rule="greedy", min_probability=1e-6))
+    source = MtpDraft([model], DraftOptions(rule="greedy", min_probability=1e-6))
     source.observe(mx.array(TEXT[:9]), hidden[:, :9])
-    assert propose(source, 9, 4) == chain(adapter, hidden, 9, 4)
+    assert propose(source, 9, 4) == chain(model, hidden, 9, 4)
 
 
-def test_beside_prompt_lookup_the_head_sees_every_token(adapter, hidden):
+def test_beside_prompt_lookup_the_head_sees_every_token(model, hidden):
     """Rounds that copy teach the head as rounds that it drafts do."""
-    source = CombinedDraft(MtpDraft([adapter], DraftOptions(rule="greedy")))
+    source = CombinedDraft(MtpDraft([model], DraftOptions(rule="greedy")))
     rounds = ["mtp", "prompt-lookup", "prompt-lookup", "mtp", "prompt-lookup", "mtp"]
     for by in rounds:
         length = source.length
@@ -134,7 +134,7 @@ def test_beside_prompt_lookup_the_head_sees_every_token(adapter, hidden):
             wanted = Proposal(2, TEXT[length], length + 1, by)
             found = source.propose(wanted, greedy()).tokens.tolist()
             if by == "mtp":
-                assert found == chain(adapter, hidden, length, 2)
+                assert found == chain(model, hidden, length, 2)
         block = slice(length, length + 3)
         source.observe(mx.array(TEXT[block]), hidden[:, block])
     boundary = source.snapshot()
@@ -143,21 +143,21 @@ def test_beside_prompt_lookup_the_head_sees_every_token(adapter, hidden):
     assert source.length == source.lookup.length == source.model.length == 3 * len(rounds)
     wanted = Proposal(3, TEXT[source.length], source.length + 1, "mtp")
     assert source.propose(wanted, greedy()).tokens.tolist() == chain(
-        adapter, hidden, source.length, 3
+        model, hidden, source.length, 3
     )
 
 
-def test_a_deferred_head_is_not_touched_before_it_drafts(adapter, hidden):
+def test_a_deferred_head_is_not_touched_before_it_drafts(model, hidden):
     """It then knows all that came before; of very long texts it says that it does not."""
-    source = MtpDraft([adapter], DraftOptions(rule="greedy", depth=0))
+    source = MtpDraft([model], DraftOptions(rule="greedy", depth=0))
     for start in range(0, 90, 30):
         source.observe(mx.array(TEXT[start : start + 30]), hidden[:, start : start + 30])
     boundary = source.snapshot()
     assert source.nbytes == hidden[:, :90].nbytes, "what waits, and nothing that a head has made"
     for _ in range(2):
-        assert propose(source, 90, 3) == chain(adapter, hidden, 90, 3)
+        assert propose(source, 90, 3) == chain(model, hidden, 90, 3)
         source.restore(boundary)
-    late = MtpDraft([adapter], DraftOptions(rule="greedy", depth=0))
+    late = MtpDraft([model], DraftOptions(rule="greedy", depth=0))
     many = mx.zeros((1, DEFERRED_ROWS + 2, 32))
     late.observe(mx.zeros(DEFERRED_ROWS + 2, dtype=mx.int32), many)
     assert late.is_lost

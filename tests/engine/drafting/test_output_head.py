@@ -3,7 +3,7 @@
 import mlx.core as mx
 import numpy as np
 import pytest
-from tiny_adapter import TinySizes, tiny_adapter
+from tiny_model import TinySizes, tiny_model
 
 from mlx_engine.drafting.output_head import (
     MOST_CHARACTERS,
@@ -18,8 +18,8 @@ SIZES = TinySizes(layers=2, hidden=64, vocabulary=700)
 
 
 @pytest.fixture(scope="module")
-def adapter():
-    return tiny_adapter(6, SIZES)
+def model():
+    return tiny_model(6, SIZES)
 
 
 @pytest.fixture(scope="module")
@@ -27,44 +27,42 @@ def states():
     return mx.array(np.random.default_rng(0).normal(size=(1, 5, 64)).astype(np.float32))
 
 
-def output(adapter, kind, size=256, always=(), frequent=()):
-    return make_output(
-        DraftOptions(output=kind, vocabulary=size), adapter, always, lambda: frequent
-    )
+def output(model, kind, size=256, always=(), frequent=()):
+    return make_output(DraftOptions(output=kind, vocabulary=size), model, always, lambda: frequent)
 
 
 @pytest.mark.parametrize(("kind", "close"), [("full", 1e-6), ("4-bit", 0.15), ("3-bit", 0.35)])
-def test_fewer_bits_stay_close(adapter, states, kind, close):
-    head = output(adapter, kind)
+def test_fewer_bits_stay_close(model, states, kind, close):
+    head = output(model, kind)
     assert head.in_effect == kind
-    true, found = np.array(adapter.mtp_logits(states)), np.array(head.logits(adapter, states))
+    true, found = np.array(model.mtp_logits(states)), np.array(head.logits(model, states))
     assert found.shape == true.shape
     error = np.abs(found - true).mean() / np.abs(true).mean()
     assert error <= close
     assert error > 0.01 or kind == "full"
 
 
-def test_fewer_rows_are_the_rows(adapter, states):
+def test_fewer_rows_are_the_rows(model, states):
     """Kept tokens have the model's own logits, the others none; what is met is taken in."""
-    head = output(adapter, "frequent", always=[650, 9999])
+    head = output(model, "frequent", always=[650, 9999])
     assert isinstance(head, FrequentOutput)
-    true = np.array(adapter.mtp_logits(states))
-    found = np.array(head.logits(adapter, states))
+    true = np.array(model.mtp_logits(states))
+    found = np.array(head.logits(model, states))
     kept = [*range(256), 650]
     assert np.isneginf(np.delete(found, kept, axis=-1)).all()
     np.testing.assert_allclose(found[..., kept], true[..., kept], rtol=1e-5, atol=1e-5)
     head.saw(mx.arange(300, 300 + NEW_TOKENS - 1))
-    assert np.isneginf(np.array(head.logits(adapter, states))[..., 300]).all()
+    assert np.isneginf(np.array(head.logits(model, states))[..., 300]).all()
     head.saw(mx.array([450, 3]))
-    found = np.array(head.logits(adapter, states))
+    found = np.array(head.logits(model, states))
     np.testing.assert_allclose(found[..., 300], true[..., 300], rtol=1e-5, atol=1e-5)
     assert head.size == 256 + 1 + NEW_TOKENS
 
 
-def test_what_is_counted_goes_before_low_numbers(adapter, states):
-    head = output(adapter, "frequent", always=[650], frequent=(9999, 5, *range(400, 654)))
+def test_what_is_counted_goes_before_low_numbers(model, states):
+    head = output(model, "frequent", always=[650], frequent=(9999, 5, *range(400, 654)))
     kept = [0, *range(5, 6), *range(400, 654), 650]
-    found = np.array(head.logits(adapter, states))
+    found = np.array(head.logits(model, states))
     assert np.isneginf(np.delete(found, kept, axis=-1)).all()
     assert np.isfinite(found[..., kept]).all()
     assert head.size == 256
@@ -84,13 +82,13 @@ def test_counting_is_bounded_and_the_most_frequent_comes_first():
     assert any("def " in text for text in texts)
 
 
-def test_auto_takes_the_one_measured_to_be_faster(adapter, states):
-    head = output(adapter, "auto")
+def test_auto_takes_the_one_measured_to_be_faster(model, states):
+    head = output(model, "auto")
     assert head.in_effect == "auto"
-    head.logits(adapter, states)
+    head.logits(model, states)
     assert head.in_effect in ("full", "4-bit")
 
 
 def test_a_width_that_cannot_be_packed_keeps_the_full_head():
-    narrow = tiny_adapter(6, TinySizes(layers=2, hidden=32))
+    narrow = tiny_model(6, TinySizes(layers=2, hidden=32))
     assert output(narrow, "4-bit").in_effect == "full"

@@ -4,7 +4,7 @@ import mlx.core as mx
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_adapter import TinySizes, tiny_adapter
+from tiny_model import TinySizes, tiny_model
 
 from mlx_engine.drafting.contract import Proposal
 from mlx_engine.drafting.small_model import FLUSH_ROWS, SmallModelDraft
@@ -12,7 +12,7 @@ from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
 VOCABULARY = 61
-SMALL = tiny_adapter(8, TinySizes(layers=2), with_head=False)
+SMALL = tiny_model(8, TinySizes(layers=2), with_head=False)
 TEXT = [int(t) for t in np.random.default_rng(4).integers(0, VOCABULARY, 2 * FLUSH_ROWS + 60)]
 
 

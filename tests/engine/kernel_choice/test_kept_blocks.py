@@ -53,8 +53,8 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     return opened(write_kept_gguf(tmp_path_factory.mktemp("v") / "model.gguf", blocks=False))
 
 
-def logits(model: LoadedModel, *passes: list[int]) -> mx.array:
-    its, made = model.adapter, []
+def logits(loaded: LoadedModel, *passes: list[int]) -> mx.array:
+    its, made = loaded.model, []
     caches = its.make_caches()
     for tokens in passes:
         made.append(its.logits(its.forward(mx.array([tokens]), caches)))
@@ -71,17 +71,15 @@ def test_logits_are_those_of_the_values(kept: LoadedModel, plain: LoadedModel, c
 
 def test_head_and_embedding_are_those_of_the_values(kept: LoadedModel, plain: LoadedModel) -> None:
     tokens = mx.array([TOKENS])
-    mine, wanted = (model.adapter.embed(tokens) for model in (kept, plain))
+    mine, wanted = (loaded.model.embed(tokens) for loaded in (kept, plain))
     assert mx.array_equal(mine, wanted).item()
     for count in (3, len(TOKENS)):
         hidden = mx.random.normal((1, count, HIDDEN), key=mx.random.key(1))
         mine, wanted = (
-            model.adapter.mtp_logits(
-                model.adapter.mtp_forward(
-                    tokens[:, :count], hidden, model.adapter.make_head_caches()
-                )
+            loaded.model.mtp_logits(
+                loaded.model.mtp_forward(tokens[:, :count], hidden, loaded.model.make_head_caches())
             )
-            for model in (kept, plain)
+            for loaded in (kept, plain)
         )
         assert mx.allclose(mine, wanted, rtol=1e-4, atol=1e-4).item()
 
@@ -118,8 +116,8 @@ def test_cheaper_outputs_are_made_of_blocks(
     states = mx.random.normal((1, 2, HIDDEN), key=mx.random.key(3))
     options = DraftOptions(output=output, vocabulary=256)
     mine, wanted = (
-        make_output(options, model.adapter, {1, 2}, lambda: range(60)).logits(model.adapter, states)
-        for model in (kept, plain)
+        make_output(options, loaded.model, {1, 2}, lambda: range(60)).logits(loaded.model, states)
+        for loaded in (kept, plain)
     )
     finite = mx.where(mx.isfinite(wanted), mine - wanted, 0)
     assert mx.abs(finite).max().item() < 0.02 * mx.abs(mx.nan_to_num(wanted, neginf=0)).max().item()
@@ -140,7 +138,7 @@ def test_it_is_told(file: Path, kept: LoadedModel) -> None:
 
 def test_bytes_are_those_of_the_file(file: Path, kept: LoadedModel) -> None:
     wanted = blocks_of(Types.Q6_K, (300, HIDDEN), len("token_embd.weight") + 300)
-    output = kept.adapter.mtp_output
+    output = kept.model.mtp_output
     assert output is not None
     np.testing.assert_array_equal(np.array(output.matrix.weight), wanted)
 
@@ -194,7 +192,7 @@ def test_a_prompt_is_read_in_tiles(
     kept: LoadedModel, plain: LoadedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mlx_engine.models.matrix.TILE_VALUES", 40 * HIDDEN)
-    matrix = kept.adapter.mtp_output.matrix
+    matrix = kept.model.mtp_output.matrix
     tiles = list(tiles_of(matrix, mx.float32))
     assert [len(tile) for tile in tiles] == [40] * 7 + [20]
     assert mx.array_equal(mx.concatenate(tiles), values_of(matrix, mx.float32)).item()

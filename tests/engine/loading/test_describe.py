@@ -187,13 +187,13 @@ def test_what_is_told_before_loading_is_told_after(
     (folder / "config.json").write_text(json.dumps(config))
     inspected = mlx_engine.inspect(folder)
     engine = mlx_engine.load(folder)
-    told, caches = engine.description, engine.parts.adapter.make_caches()
+    told, caches = engine.description, engine.parts.model.make_caches()
     here = inspected.on(metal=False)
     for context in (1, 500):
         assert told.memory_needed(context) == here.memory_needed(context)
     assert inspected.on(metal=True) == inspected
     assert (here.nbytes > inspected.nbytes) == (dtype == mx.bfloat16)
-    engine.parts.adapter.forward(mx.array([[1]]), caches)
+    engine.parts.model.forward(mx.array([[1]]), caches)
     held = sum(array.nbytes // array.shape[2] for array in caches.layers[3].arrays())
     assert told.cache_bytes_per_token == 2 * held  # the one attention layer, and the head's
     engine.close()

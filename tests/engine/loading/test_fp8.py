@@ -296,7 +296,7 @@ def test_a_drafter_in_fp8(tmp_path):
     target = mlx_engine.load(dense(tmp_path / "target"))
     tiny = TinyEagle(target_hidden=64, vocabulary=target.description.vocabulary)
     pair = pair_of(write_tiny_eagle(tmp_path / "source", tiny), tmp_path, (24, 40))
-    mine, true = (opened(folder, target.parts.adapter).arrays for folder in pair)
+    mine, true = (opened(folder, target.parts.model).arrays for folder in pair)
     assert len(mine) == len(true) > 8
     for one, other in zip(mine, true, strict=True):
         np.testing.assert_array_equal(np.array(one), np.array(other))

@@ -26,14 +26,14 @@ def load(folder: Path, heads: Path | None = None) -> LoadedModel:
     return load_model(folder, LoadOptions(heads=heads), built_in=Path("unused"))
 
 
-def outputs(model: LoadedModel, tokens: list[int] = TOKENS) -> list[NDArray[np.float32]]:
+def outputs(loaded: LoadedModel, tokens: list[int] = TOKENS) -> list[NDArray[np.float32]]:
     """Logits of the trunk, and of the head if there is one."""
-    adapter, ids = model.adapter, mx.array([tokens])
-    hidden = adapter.forward(ids, adapter.make_caches())
-    found = [np.array(adapter.logits(hidden)[0])]
-    if adapter.mtp_depth:
-        states = adapter.mtp_forward(ids[:, 1:], hidden[:, :-1], adapter.make_head_caches())
-        found.append(np.array(adapter.mtp_logits(states)[0]))
+    model, ids = loaded.model, mx.array([tokens])
+    hidden = model.forward(ids, model.make_caches())
+    found = [np.array(model.logits(hidden)[0])]
+    if model.mtp_depth:
+        states = model.mtp_forward(ids[:, 1:], hidden[:, :-1], model.make_head_caches())
+        found.append(np.array(model.mtp_logits(states)[0]))
     return found
 
 
@@ -80,9 +80,9 @@ def test_one_model_in_any_layout(
 def test_without_heads_the_trunk_is_the_same(
     tmp_path: Path, plain: list[NDArray[np.float32]]
 ) -> None:
-    model = load(write_tiny_qwen3_5(tmp_path / "m", heads="none"))
-    assert model.adapter.mtp_depth == 0
-    np.testing.assert_array_equal(outputs(model)[0], plain[0])
+    loaded = load(write_tiny_qwen3_5(tmp_path / "m", heads="none"))
+    assert loaded.model.mtp_depth == 0
+    np.testing.assert_array_equal(outputs(loaded)[0], plain[0])
 
 
 def test_heads_from_elsewhere(tmp_path: Path, plain: list[NDArray[np.float32]]) -> None:
@@ -119,11 +119,11 @@ def unpack(source: Path, target: Path) -> None:
 
 
 def test_sixteen_bits_become_float32_without_metal(tmp_path: Path) -> None:
-    model = load(write_tiny_qwen3_5(tmp_path / "m", dtype=mx.bfloat16))
-    hidden = model.adapter.forward(mx.array([TOKENS]), model.adapter.make_caches())
+    loaded = load(write_tiny_qwen3_5(tmp_path / "m", dtype=mx.bfloat16))
+    hidden = loaded.model.forward(mx.array([TOKENS]), loaded.model.make_caches())
     metal = mx.metal.is_available()
     assert hidden.dtype == (mx.bfloat16 if metal else mx.float32)
-    assert model.description.quantisation == "bfloat16"
+    assert loaded.description.quantisation == "bfloat16"
 
 
 def edit_config(folder: Path, **changes: object) -> None:

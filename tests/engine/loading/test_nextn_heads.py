@@ -119,11 +119,11 @@ def changed(arrays):
 def test_copies_of_the_trunks_are_not_kept_twice(folder, change):
     place = folder()
     rewrite(place, change)
-    model = load_model(place, LoadOptions(), place)
-    whole = model.adapter.vocabulary * model.adapter.hidden_size
-    held = [array for array in model.head_arrays if array.size == whole]
+    loaded = load_model(place, LoadOptions(), place)
+    whole = loaded.model.vocabulary * loaded.model.hidden_size
+    held = [array for array in loaded.head_arrays if array.size == whole]
     assert len(held) == (0 if change is repeated else 1)
-    model.read_heads()
+    loaded.read_heads()
 
 
 def test_more_heads_promised_than_present(folder):

@@ -32,11 +32,11 @@ def test_a_rounded_head_predicts_nearly_the_same(tmp_path):
     folder = write_tiny_qwen3_5(tmp_path / "m")
     tokens, found = mx.array([[5, 9, 30, 2]]), {}
     for bits in (None, 8, 4):
-        adapter = load_model(folder, LoadOptions(head_bits=bits), folder).adapter
-        hidden = adapter.forward(tokens, adapter.make_caches())
-        states = adapter.mtp_forward(tokens, hidden, adapter.make_head_caches())
-        found[bits] = np.array(adapter.mtp_logits(states))
-        trunk = np.array(adapter.logits(hidden))
+        model = load_model(folder, LoadOptions(head_bits=bits), folder).model
+        hidden = model.forward(tokens, model.make_caches())
+        states = model.mtp_forward(tokens, hidden, model.make_head_caches())
+        found[bits] = np.array(model.mtp_logits(states))
+        trunk = np.array(model.logits(hidden))
         assert np.array_equal(trunk, found.setdefault("trunk", trunk))
     errors = [np.abs(found[bits] - found[None]).mean() for bits in (8, 4)]
     assert 0 < errors[0] < errors[1] < 0.5 * np.abs(found[None]).mean()

@@ -98,13 +98,13 @@ def test_another_wiring_is_noticed(drafted, kind, fault):
 
 @pytest.mark.parametrize("fault", ["", "chain"])
 def test_mimo_hands_on_its_normed_state(opened, fault):
-    adapter = opened("mimo")[1].parts.adapter
-    hidden = adapter.forward(mx.array([TOKENS]), adapter.make_caches())[:, :-1]
-    caches = adapter.make_head_caches()
-    states = adapter.mtp_forward(mx.array([TOKENS[1:]]), hidden, caches)
+    model = opened("mimo")[1].parts.model
+    hidden = model.forward(mx.array([TOKENS]), model.make_caches())[:, :-1]
+    caches = model.make_head_caches()
+    states = model.mtp_forward(mx.array([TOKENS[1:]]), hidden, caches)
     caches.keep(len(TOKENS) - 1)
-    second = adapter.mtp_forward(mx.array([[7]]), states[:, -1:], caches)
-    found = np.array(adapter.mtp_logits(second)[0, 0])
+    second = model.mtp_forward(mx.array([[7]]), states[:, -1:], caches)
+    found = np.array(model.mtp_logits(second)[0, 0])
     wanted = StackReference("mimo", values_of("mimo"), [fault]).second_logits(TOKENS, 7)
     assert (relative(found, wanted) > 1e-2) if fault else (relative(found, wanted) < 1e-4)
 
@@ -112,11 +112,11 @@ def test_mimo_hands_on_its_normed_state(opened, fault):
 @pytest.mark.parametrize("kind", KINDS)
 def test_description_counts_what_the_caches_really_hold(opened, kind):
     engine = opened(kind)[1]
-    told, adapter = engine.description, engine.parts.adapter
+    told, model = engine.description, engine.parts.model
     assert (told.mtp, told.mtp_heads) == (None, HEADS[kind])
-    caches = [adapter.make_caches()]
-    hidden = adapter.forward(mx.array([[1]]), caches[0])
-    for head in (adapter, *adapter.later_heads):
+    caches = [model.make_caches()]
+    hidden = model.forward(mx.array([[1]]), caches[0])
+    for head in (model, *model.later_heads):
         caches.append(head.make_head_caches())
         head.mtp_forward(mx.array([[1]]), hidden, caches[-1])
     values = sum(array.nbytes // array.shape[2] for one in caches for array in one.arrays())

@@ -49,15 +49,15 @@ def pack(file, bits):
 @pytest.mark.parametrize("name", ["glm4_moe", *LATENT])
 def test_a_block_of_nine_is_nine_rows_bit_for_bit(opened, name, bits):
     """72 expert choices, more than SORTED_FROM_ROWS."""
-    adapter = opened(name, bits)[1].parts.adapter
+    model = opened(name, bits)[1].parts.model
     tokens = mx.array(np.random.default_rng(1).integers(0, VOCABULARY, (1, 4 * BLOCK)))
-    together, alone = adapter.make_caches(), adapter.make_caches()
+    together, alone = model.make_caches(), model.make_caches()
     for start in range(0, 4 * BLOCK, BLOCK):
         block = tokens[:, start : start + BLOCK]
-        logits = adapter.logits(adapter.forward(block, together))
+        logits = model.logits(model.forward(block, together))
         together.keep(BLOCK)
         for row in range(BLOCK):
-            single = adapter.logits(adapter.forward(block[:, row : row + 1], alone))
+            single = model.logits(model.forward(block[:, row : row + 1], alone))
             alone.keep(1)
             assert mx.array_equal(single[:, 0], logits[:, row]), (start, row)
 
@@ -66,14 +66,14 @@ def test_a_block_of_nine_is_nine_rows_bit_for_bit(opened, name, bits):
 def test_long_blocks_are_unpacked_to_the_same_logits(opened, monkeypatch, name):
     """On both sides of the change, over a cache that holds rows already."""
     tiny, engine = opened(name)
-    adapter, found = engine.parts.adapter, []
+    model, found = engine.parts.model, []
     for most in (2, 1000):
         monkeypatch.setattr(latent_attention, "ABSORBED_ROWS", most)
-        caches = adapter.make_caches()
+        caches = model.make_caches()
         for part in (tiny.tokens[:17], tiny.tokens[17:]):
-            hidden = adapter.forward(mx.array([part]), caches)
+            hidden = model.forward(mx.array([part]), caches)
             caches.keep(len(part))
-        found.append(np.array(adapter.logits(hidden)[0]))
+        found.append(np.array(model.logits(hidden)[0]))
     for logits in found:
         wanted = tiny.logits[17:]
         assert np.abs(logits - wanted).max() < 1e-4 * np.abs(wanted).max()

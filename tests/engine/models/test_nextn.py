@@ -36,33 +36,33 @@ def relative(found, wanted):
     return float(np.abs(found - wanted).max() / np.abs(wanted).max())
 
 
-def adapter_of(folder, name, **changes):
+def model_of(folder, name, **changes):
     """The model with its head described otherwise."""
 
     class Changed(FAMILIES[name]):
         def read(self, fields):
-            model = super().read(fields)
-            return replace(model, heads=replace(model.heads, **changes))
+            spec = super().read(fields)
+            return replace(spec, heads=replace(spec.heads, **changes))
 
     family = Changed(name)
     headers = read_headers(locate_model(folder, folder))
     trunk = family.canonical_trunk(load_tensors(headers.parts.trunk, metal=False), "trunk")
     head = family.canonical_head(load_tensors(headers.heads.tensors, metal=False), "head", None)
     tables = [WeightTable(part.arrays, "tiny") for part in (trunk, head)]
-    adapter = family.build(headers.config, *tables)
+    model = family.build(headers.config, *tables)
     for table in tables:
         table.check_all_used()
-    return adapter
+    return model
 
 
-def drafts_of(adapter, tiny):
+def drafts_of(model, tiny):
     """Logits of the trunk, of the head, and of one more draft from the head's own state."""
-    tokens, caches = mx.array([tiny.tokens]), adapter.make_head_caches()
-    hidden = adapter.forward(tokens, adapter.make_caches())
-    states = adapter.mtp_forward(tokens[:, 1:], hidden[:, :-1], caches)
+    tokens, caches = mx.array([tiny.tokens]), model.make_head_caches()
+    hidden = model.forward(tokens, model.make_caches())
+    states = model.mtp_forward(tokens[:, 1:], hidden[:, :-1], caches)
     caches.keep(len(tiny.tokens) - 1)
-    further = adapter.mtp_forward(mx.array([[tiny.drafted]]), states[:, -1:], caches)
-    found = adapter.logits(hidden), adapter.mtp_logits(states), adapter.mtp_logits(further)
+    further = model.mtp_forward(mx.array([[tiny.drafted]]), states[:, -1:], caches)
+    found = model.logits(hidden), model.mtp_logits(states), model.mtp_logits(further)
     return [np.array(logits[0]) for logits in found]
 
 
@@ -75,7 +75,7 @@ def test_logits_and_draft_logits_equal_transformers(published, name, own):
     assert engine.description.numerics == "exact"
     assert relative(engine.logits(tiny.tokens), tiny.logits) < 1e-4
     assert relative(engine.draft_logits(tiny.tokens)[0], tiny.draft_logits) < 1e-4
-    logits, drafted, chained = drafts_of(engine.parts.adapter, tiny)
+    logits, drafted, chained = drafts_of(engine.parts.model, tiny)
     assert relative(logits, tiny.logits) < 1e-4
     assert relative(drafted, tiny.draft_logits) < 1e-4
     assert relative(chained[0], tiny.chained) < 1e-4
@@ -92,8 +92,8 @@ FLIPS = {
 @pytest.mark.parametrize("name", TYPES)
 def test_another_reading_of_the_head_is_seen(published, name, flip):
     tiny = published(name)
-    adapter = adapter_of(tiny.folder, name, **FLIPS[flip])
-    logits, drafted, _ = drafts_of(adapter, tiny)
+    model = model_of(tiny.folder, name, **FLIPS[flip])
+    logits, drafted, _ = drafts_of(model, tiny)
     assert relative(logits, tiny.logits) < 1e-4
     assert relative(drafted, tiny.draft_logits) > 1e-2
 
@@ -118,8 +118,8 @@ def test_norms_around_one_more_are_seen(tmp_path, name):
 @pytest.mark.parametrize("name", TYPES)
 def test_a_chain_on_the_state_before_the_norm_is_seen(published, name):
     tiny = published(name)
-    adapter = adapter_of(tiny.folder, name, chain_state="residual")
-    _, drafted, chained = drafts_of(adapter, tiny)
+    model = model_of(tiny.folder, name, chain_state="residual")
+    _, drafted, chained = drafts_of(model, tiny)
     assert relative(drafted, tiny.draft_logits) < 1e-4
     assert relative(chained[0], tiny.chained) > 1e-2
 
@@ -181,7 +181,7 @@ def test_conversions_that_kept_the_head(tmp_path, name):
     tiny = publish(name, tmp_path / "m", own=True, **wide)
     rewrite(tiny.folder, as_mlx_has_them)
     engine = mlx_engine.load(tiny.folder)
-    logits, drafted, chained = drafts_of(engine.parts.adapter, tiny)
+    logits, drafted, chained = drafts_of(engine.parts.model, tiny)
     assert relative(logits, tiny.logits) < 1e-4
     assert relative(drafted, tiny.draft_logits) < 1e-4
     assert relative(chained[0], tiny.chained) < 1e-4
@@ -198,7 +198,7 @@ def test_packed_conversions_that_kept_the_head(tmp_path, name):
     for stored in (rounded(arrays), packed(arrays)):
         mx.save_safetensors(str(tiny.folder / "model.safetensors"), stored)
         engine = mlx_engine.load(tiny.folder)
-        found.append(drafts_of(engine.parts.adapter, tiny))
+        found.append(drafts_of(engine.parts.model, tiny))
         storage = {group.name: group.storage for group in engine.description.groups}
         engine.close()
     assert "8-bit affine, groups of 32" in storage["MTP head"]

@@ -307,13 +307,13 @@ def logits(folder, tokens):
     return found
 
 
-def row_by_row(adapter, tokens):
+def row_by_row(model, tokens):
     """Logits of cached decoding."""
-    caches, rows = adapter.make_caches(), []
+    caches, rows = model.make_caches(), []
     for token in tokens:
-        hidden = adapter.forward(mx.array([[token]]), caches)
+        hidden = model.forward(mx.array([[token]]), caches)
         caches.keep(1)
-        rows.append(np.array(adapter.logits(hidden)[0]))
+        rows.append(np.array(model.logits(hidden)[0]))
     return np.concatenate(rows)
 
 
@@ -327,15 +327,15 @@ def test_logits_equal_transformers(made, name):
     tiny, engine = made(name)
     found = engine.logits(tiny.tokens)
     assert relative(found, tiny.logits) < 1e-5
-    assert np.array_equal(row_by_row(engine.parts.adapter, tiny.tokens), found)
+    assert np.array_equal(row_by_row(engine.parts.model, tiny.tokens), found)
     assert engine.description.numerics == "exact"
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_description_counts_what_is_really_held(made, name):
     tiny, engine = made(name)
-    told, caches = engine.description, engine.parts.adapter.make_caches()
-    engine.parts.adapter.forward(mx.array([tiny.tokens[:1]]), caches)
+    told, caches = engine.description, engine.parts.model.make_caches()
+    engine.parts.model.forward(mx.array([tiny.tokens[:1]]), caches)
     arrays = [array for array in caches.arrays() if array.ndim == 4]
     values = sum(array.nbytes // array.shape[2] for array in arrays)
     assert told.cache_bytes_per_token + told.state_bytes // WINDOW == values
@@ -461,8 +461,8 @@ def plain(made):
 
     def get(name, way):
         if (name, way) not in known:
-            adapter = made(name)[1].parts.adapter
-            ran = run(adapter, PROMPT, NoDraft(), 0, options=WAYS[way], max_tokens=3 * WINDOW)
+            model = made(name)[1].parts.model
+            ran = run(model, PROMPT, NoDraft(), 0, options=WAYS[way], max_tokens=3 * WINDOW)
             known[name, way] = ran.tokens
         return known[name, way]
 
@@ -474,10 +474,10 @@ def plain(made):
 @pytest.mark.parametrize("name", DRAFTED)
 def test_drafts_keep_the_words(made, plain, name, depth, way):
     """Every number of accepted tokens occurs, before and after the windows have filled."""
-    adapter, truth = made(name)[1].parts.adapter, plain(name, way)
+    model, truth = made(name)[1].parts.model, plain(name, way)
     right = itertools.cycle([*range(depth + 1)])
     source = DialledDraft([*PROMPT, *truth], right, VOCABULARY)
-    ran = run(adapter, PROMPT, source, depth, options=WAYS[way], max_tokens=3 * WINDOW)
+    ran = run(model, PROMPT, source, depth, options=WAYS[way], max_tokens=3 * WINDOW)
     assert ran.tokens == truth
     assert 0 < ran.stats.accepted < ran.stats.drafted
 
@@ -500,7 +500,7 @@ def test_kernels_keep_the_numbers(tmp_path, name):
     kernels = every_kernel(EmulatorLauncher(check=False))
     engine = Engine(load_model(tiny.folder, options, tiny.folder, kernels=kernels), options)
     tokens = tiny.tokens[: WINDOW + 3]
-    assert relative(row_by_row(engine.parts.adapter, tokens), tiny.logits[: len(tokens)]) < 1e-4
+    assert relative(row_by_row(engine.parts.model, tokens), tiny.logits[: len(tokens)]) < 1e-4
     told = {state.name: state for state in engine.description.kernels}
     assert told["products"].in_use
     assert told["attention"].in_use
@@ -510,17 +510,17 @@ def test_kernels_keep_the_numbers(tmp_path, name):
 def test_a_text_that_is_cut_back_is_short_again(made):
     """As after an edit; behind the border and far behind it, where the short memory is gone."""
     tiny, engine = made("phi3, outgrown")
-    adapter = engine.parts.adapter
+    model = engine.parts.model
     tokens = [*tiny.tokens, *tiny.tokens, *tiny.tokens]
     for longest in (TRAINED + 3, len(tokens)):
-        caches = adapter.make_caches()
-        adapter.forward(mx.array([tokens[:5]]), caches)
+        caches = model.make_caches()
+        model.forward(mx.array([tokens[:5]]), caches)
         caches.keep(5)
         early = caches.snapshot()
         for start in range(5, longest, 9):
-            adapter.forward(mx.array([tokens[start : start + 9]]), caches)
+            model.forward(mx.array([tokens[start : start + 9]]), caches)
             caches.keep(len(tokens[start : start + 9]))
         assert_layers_in_step(caches)
         caches.restore(early)
-        again = adapter.forward(mx.array([tiny.tokens[5:]]), caches)
-        assert np.array_equal(adapter.logits(again)[0], engine.logits(tiny.tokens)[5:])
+        again = model.forward(mx.array([tiny.tokens[5:]]), caches)
+        assert np.array_equal(model.logits(again)[0], engine.logits(tiny.tokens)[5:])

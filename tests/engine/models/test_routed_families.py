@@ -83,8 +83,8 @@ def test_logits_equal_transformers(tmp_path, case):
 def test_description_counts_what_the_caches_really_hold(tmp_path, name):
     tiny = publish(name, tmp_path / "m")
     engine = mlx_engine.load(tiny.folder)
-    told, caches = engine.description, engine.parts.adapter.make_caches()
-    engine.parts.adapter.forward(mx.array([tiny.tokens[:1]]), caches)
+    told, caches = engine.description, engine.parts.model.make_caches()
+    engine.parts.model.forward(mx.array([tiny.tokens[:1]]), caches)
     values = sum(array.nbytes // array.shape[2] for cache in caches.layers
                  for array in cache.arrays())  # fmt: skip
     assert told.cache_bytes_per_token + told.state_bytes // WINDOW == values

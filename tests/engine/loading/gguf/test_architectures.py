@@ -127,8 +127,8 @@ def test_logits_and_sizes(made, tmp_path, kind):
     engine = mlx_engine.load(file)
     assert relative(engine.logits(tiny.tokens), tiny.truth) < 1e-4
     assert relative(logits(tiny.folder, tiny.tokens), tiny.truth) < 1e-4
-    told, caches = engine.description, engine.parts.adapter.make_caches()
-    engine.parts.adapter.forward(mx.array([tiny.tokens[:1]]), caches)
+    told, caches = engine.description, engine.parts.model.make_caches()
+    engine.parts.model.forward(mx.array([tiny.tokens[:1]]), caches)
     values = sum(array.nbytes // array.shape[2] for cache in caches.layers
                  for array in cache.arrays())  # fmt: skip
     if not told.mtp_heads:
@@ -245,11 +245,11 @@ def test_drafts_keep_the_words(made, tmp_path, kind, depth):
     storage = blocks_of_32(TYPES.Q8_0)
     file = convert(made(kind).folder, tmp_path / "m.gguf", storage=storage)
     engine = mlx_engine.load(file)
-    adapter, length = engine.parts.adapter, 3 * WINDOW
-    truth = run(adapter, PROMPT, NoDraft(), 0, max_tokens=length).tokens
+    model, length = engine.parts.model, 3 * WINDOW
+    truth = run(model, PROMPT, NoDraft(), 0, max_tokens=length).tokens
     right: Iterator[int] = itertools.cycle(range(depth + 1))
     source = DialledDraft([*PROMPT, *truth], right, VOCABULARY)
-    ran = run(adapter, PROMPT, source, depth, max_tokens=length)
+    ran = run(model, PROMPT, source, depth, max_tokens=length)
     assert ran.tokens == truth
     assert 0 < ran.stats.accepted < ran.stats.drafted
     engine.close()

@@ -16,7 +16,7 @@ class LengthOnly(NamedTuple):
 
 
 class LengthCache:
-    """Counts tokens; the rows of a block are told by the adapter."""
+    """Counts tokens; the rows of a block are told by the model."""
 
     nbytes = 0
     keeps_any_prefix = True
@@ -40,7 +40,7 @@ class LengthCache:
         return []
 
 
-class TableAdapter:
+class TableModel:
     """Texts are blocks of `block` tokens, each drawn afresh.
 
     start [V]: log-probabilities of a block's first token; then table [V, V]: row = token before.

@@ -57,7 +57,7 @@ class TinySizes:
         }
 
 
-def tiny_adapter(
+def tiny_model(
     seed: int = 0, sizes: TinySizes | None = None, *, with_head: bool = True, scale: float = 3.0
 ) -> Decoder:
     """A random model; `scale` multiplies the output head, and so sharpens the logits."""
