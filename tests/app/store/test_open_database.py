@@ -120,6 +120,33 @@ def test_rows_are_saved_past_a_lost_first_page_and_from_a_file_cut_off(
     check_replaced(path, store)
 
 
+@pytest.mark.parametrize("table", ["message", "chat"])
+@pytest.mark.parametrize("spoilt", [bytes(4096), random.Random(3).randbytes(4096)])
+def test_rows_are_saved_past_the_lost_root_of_their_table(
+    path: Path, table: str, spoilt: bytes
+) -> None:
+    store = open_store(path)
+    for summary in store.chats.listed()[:20]:
+        store.chats.delete_for_ever(summary.id)
+    store.close()
+    with closing(sqlite3.connect(path)) as connection:
+        sql = "SELECT rootpage FROM sqlite_schema WHERE name = ?"
+        root = connection.execute(sql, [table]).fetchone()[0]
+        sql = "SELECT pagetype FROM dbstat WHERE name = ? AND pageno = ?"
+        kind = connection.execute(sql, [table, root]).fetchone()[0]
+        assert kind == "internal", "else its rows themselves are gone"
+        assert connection.execute("PRAGMA freelist_count").fetchone()[0] > 0
+    content = bytearray(path.read_bytes())
+    content[(root - 1) * 4096 : root * 4096] = spoilt
+    path.write_bytes(content)
+    store = open_store(path)
+    assert [summary.title for summary in store.chats.listed()] == [
+        f"chat {number}" for number in reversed(range(20))
+    ], "all that were there, and none that was deleted"
+    assert store.database.rows("SELECT count(*) AS n FROM message")[0]["n"] == 120
+    check_replaced(path, store)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_flipped_bytes_never_crash(path: Path, seed: int) -> None:
     chance = random.Random(seed)
