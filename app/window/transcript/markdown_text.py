@@ -13,6 +13,7 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
 from app.window.transcript.latex import latex_html
+from app.window.transcript.streaming_markdown import MATHS
 
 INLINE_MATHS = re.compile(
     r"\$\$(?P<a>.+?)\$\$|\\\[(?P<b>.+?)\\\]|\\\((.+?)\\\)|\$(?!\s)((?:\\.|[^\\$])+?)(?<!\s)\$(?!\d)",
@@ -149,6 +150,8 @@ class _HtmlWriter:
 def _leaf(token: Token) -> str:
     """A token that opens and closes nothing."""
     kind = token.type
+    if kind == "math_display" or (kind == "fence" and token.info.strip() == MATHS):
+        return _display(token)
     if kind in ("fence", "code_block"):
         code = token.content.removesuffix("\n")
         return f"<pre>{escape(code).replace(chr(10), '<br>')}</pre>" if code.strip() else ""
@@ -156,8 +159,6 @@ def _leaf(token: Token) -> str:
         return f"<code>{escape(token.content)}</code>"
     if kind == "math_inline":
         return f'<span class="maths">{latex_html(token.content)}</span>'
-    if kind == "math_display":
-        return _display(token)
     return _image(token) if kind == "image" else escape(token.content)
 
 

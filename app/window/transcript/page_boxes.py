@@ -9,6 +9,7 @@ from PySide6.QtGui import (
     QColor,
     QPainter,
     QTextBlock,
+    QTextCursor,
     QTextDocument,
     QTextFormat,
     QTextLine,
@@ -165,15 +166,34 @@ class PageMarks:
 
 
 def quote_bars(blocks: Iterable[PlacedBlock]) -> Iterator[QRectF]:
-    """A bar for each level of each quoted paragraph, without gaps between paragraphs."""
+    """A bar for each level of each quoted paragraph, without gaps between paragraphs, on the side
+    where its lines begin.
+    """
     for block, corner in blocks:
         levels = min(_levels(block), _levels(block.next()) or _levels(block))
         lines = block.layout().boundingRect()
         gap = block.blockFormat().bottomMargin()
         for level in range(_levels(block)):
             joined = gap if level < levels and _levels(block.next()) else 0
-            left = corner.x() + lines.x() - QUOTE_STEP * (_levels(block) - level)
-            yield QRectF(left, corner.y(), BAR, lines.height() + joined)
+            step = QUOTE_STEP * (_levels(block) - level)
+            edge = lines.right() + step - BAR if _is_from_right(block) else lines.x() - step
+            yield QRectF(corner.x() + edge, corner.y(), BAR, lines.height() + joined)
+
+
+def set_in_from_right(document: QTextDocument) -> None:
+    """Quotes in a script that is written from the right are set in there: HTML cannot say so."""
+    block = document.begin()
+    while block.isValid():
+        form = block.blockFormat()
+        if _levels(block) and _is_from_right(block) and form.leftMargin():
+            form.setRightMargin(form.leftMargin())
+            form.setLeftMargin(0)
+            QTextCursor(block).setBlockFormat(form)
+        block = block.next()
+
+
+def _is_from_right(block: QTextBlock) -> bool:
+    return block.textDirection() == Qt.LayoutDirection.RightToLeft
 
 
 def code_boxes(blocks: Iterable[PlacedBlock], family: str) -> Iterator[QRectF]:
@@ -197,4 +217,4 @@ def _levels(block: QTextBlock) -> int:
     form = block.blockFormat()
     if not block.isValid() or not form.hasProperty(QTextFormat.Property.BlockQuoteLevel):
         return 0
-    return max(1, round(form.leftMargin() / QUOTE_STEP))
+    return max(1, round((form.leftMargin() or form.rightMargin()) / QUOTE_STEP))

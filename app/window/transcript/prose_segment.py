@@ -31,6 +31,7 @@ from app.window.transcript.page_boxes import (
     TintRects,
     paint_tints,
     placed,
+    set_in_from_right,
 )
 from app.window.transcript.reader import LIST_STEP, Reader, css, scrolls
 
@@ -71,7 +72,7 @@ class ProseSegment(QTextBrowser):
         self._html = html
         cursor = self.textCursor()
         anchor, position = cursor.anchor(), cursor.position()
-        self.document().setHtml(html)
+        self._set_html()
         if anchor != position:
             self._select(anchor, position)
         has_links = "<a href" in html
@@ -84,7 +85,7 @@ class ProseSegment(QTextBrowser):
         if self._look != now or self.font().pixelSize() != now.sizes.transcript:
             self._look = now
             self._dress()
-            self.document().setHtml(self._html)
+            self._set_html()
             self._set_height()
 
     def fit(self, width: int) -> None:
@@ -108,6 +109,11 @@ class ProseSegment(QTextBrowser):
     def _dress(self) -> None:
         self.setFont(self._look.text_font())
         self.document().setDefaultStyleSheet(css(self._look, self._muted))
+
+    def _set_html(self) -> None:
+        self.document().setHtml(self._html)
+        if "<blockquote" in self._html:
+            set_in_from_right(self.document())
 
     def _set_height(self) -> None:
         self._boxes = self._marks = None

@@ -10,6 +10,9 @@ OPENING_FENCE = re.compile(r"(`{3,})([^`\n]*)$|(~{3,})([^\n]*)$")
 CLOSING_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*$")
 UNFINISHED_FENCE = re.compile(r"(?:^|\n)(`{1,2}|~{1,2}|`{3,}[^`\n]*|~{3,}[^\n]*)$")
 
+MATHS = "math"
+"""What stands after a fence around LaTeX that is to be read, not copied."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fence:
@@ -125,7 +128,7 @@ class StreamingMarkdown:
     settled: characters at the beginning of the last segment that stay as they are when rendered.
 
     Where a segment ends depends on the text alone, not on the pieces in which it came. A fence in
-    column 0 begins a code segment; a fence inside a list or quote stays in its prose.
+    column 0 begins a code segment; one around maths, or inside a list or quote, stays in its prose.
     """
 
     def __init__(self) -> None:
@@ -209,6 +212,10 @@ class StreamingMarkdown:
                     self._cut(self._judged)
             return
         fence = opening_fence(line)
+        if fence and fence.info == MATHS:
+            self._inner, self._inner_prefix, self._in_list = fence, "", False
+            self._judged += len(line)
+            return
         if fence:
             self._cut(self._judged, "code", fence)
             self._judged = len(line)

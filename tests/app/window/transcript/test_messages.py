@@ -152,6 +152,35 @@ def test_code_in_a_list_is_one_block_and_a_quote_has_its_bar_beside_it(view):
     assert 0 < text - bar.x() <= QUOTE_STEP
 
 
+def test_a_quote_written_from_the_right_has_its_bar_there(view):
+    show(view, ShownMessage(1, "assistant", "> שלום\n>\n> > עולם\n\nthen\n\n> left\n"))
+    prose = of(view, 1).texts()[0]
+    blocks = list(placed(prose.document()))
+    width = prose.document().textWidth()
+    outer, both, inner, left = quote_bars(blocks)
+    assert outer.right() == both.right() == pytest.approx(width, abs=1)
+    assert inner.right() == pytest.approx(width - QUOTE_STEP, abs=1)
+    assert left.x() == 0
+    for block, bar in zip(blocks[:2], (outer, inner), strict=True):
+        line = block.block.layout().lineAt(0)
+        text = block.corner.x() + line.naturalTextRect().right()
+        assert 0 < bar.x() - text <= QUOTE_STEP
+
+
+def test_a_fence_of_maths_is_rendered_also_while_it_grows(view):
+    text = "So\n\n```math\n\\frac{a}{b} + x^2\n```\n\nand\n\n```python\nx = 1\n```\n"
+    view.add_message(LIVE)
+    for letter in text[:30]:
+        view.append_pieces(1, [TextPiece(letter)])
+    (prose,) = of(view, 1).texts()
+    assert "⁄" in prose.text() and "frac" not in prose.text() and "```" not in prose.text()
+    view.append_pieces(1, [TextPiece(text[30:])])
+    view.finish(ShownMessage(1, "assistant", text))
+    prose, code = of(view, 1).texts()
+    assert "".join(prose.text().split()) == "Soa⁄b+x²and"
+    assert code.text() == "x = 1"
+
+
 def test_nothing_is_loaded(view):
     show(view, ShownMessage(1, "assistant", "![x](https://x.org/y.png)"))
     prose = of(view, 1).texts()[0]
