@@ -21,8 +21,8 @@ Page = Literal["chat", "library", "compare", "settings"]
 Panel = Literal["session", "drafting"]
 PANEL_WIDTH = 288
 NARROWEST_PAGE = 420
-NARROWEST_BESIDE_PANEL = 300
-"""The page has at least so much where the sidebar has made room for a panel."""
+NARROWEST_BESIDE_ONE = 300
+"""The page has at least so much beside the sidebar, or a panel that the sidebar made room for."""
 
 SMALLEST, USUAL = (760, 520), (1180, 780)
 
@@ -62,7 +62,7 @@ class MainWindow(QMainWindow):
         self._panels, self._panel_widgets = stacked(*panels.values()), panels
         self._right = _framed(self._panels, "right-side")
         self._wants_sidebar, self._wants_right = True, True
-        self._panel_before_sidebar = False
+        self._panel_before_sidebar = self._sidebar_before_page = False
         across = row(self._sidebar, Wide(self._pages), self._right, spacing=0)
         self.body = QWidget()
         column(Wide(across), _framed(strip, "foot"), of=self.body, spacing=0)
@@ -112,8 +112,9 @@ class MainWindow(QMainWindow):
         return not self._sidebar.isHidden()
 
     def show_sidebar(self, wanted: bool) -> None:
-        """Unfold the sidebar, or fold it away."""
+        """Unfold the sidebar, even where it leaves the page little room, or fold it away."""
         self._wants_sidebar, self._panel_before_sidebar = wanted, False
+        self._sidebar_before_page = wanted
         self._fold()
 
     def state(self) -> bytes:
@@ -135,13 +136,17 @@ class MainWindow(QMainWindow):
     def _fold(self) -> None:
         """Hide what is not wanted, has no room, or has no business on this page."""
         wants_right = self._wants_right and self.page == "chat"
-        left = self._sidebar.minimumWidth() if self._wants_sidebar else 0
+        sidebar = self._sidebar.minimumWidth()
+        is_tight = self.width() - sidebar < NARROWEST_BESIDE_ONE
+        self._sidebar_before_page &= is_tight
+        wants_left = self._wants_sidebar and (self._sidebar_before_page or not is_tight)
+        left = sidebar if wants_left else 0
         panel = round(PANEL_WIDTH * look().zoom)
         has_room = self.width() - left - panel >= NARROWEST_PAGE
         yields = wants_right and not has_room and self._panel_before_sidebar
-        most = self.width() - NARROWEST_BESIDE_PANEL
+        most = self.width() - NARROWEST_BESIDE_ONE
         self._right.setFixedWidth(min(panel, most))
-        self._show(self._sidebar, self._wants_sidebar and not yields)
+        self._show(self._sidebar, wants_left and not yields)
         self._show(self._right, wants_right and (has_room or yields))
         self.folded.emit()
 

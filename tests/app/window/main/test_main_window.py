@@ -17,8 +17,8 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from app.window.actions import COMMANDS, Actions
-from app.window.chat_page import NoticeBar
 from app.window.controls.labels import ShortButton
+from app.window.controls.notice_bar import NoticeBar
 from app.window.layers import CrashBox
 from app.window.look import Scheme
 from app.window.main_window import MainWindow, dragged_texts
@@ -89,6 +89,24 @@ def test_a_panel_can_be_seen_at_any_text_size(window: MainWindow, wear: Wear, zo
     window.show_panel("session")
     assert is_shown(window, "session")
     assert is_shown(window, "chat")
+
+
+def test_a_sidebar_of_large_text_gives_way_until_it_is_asked_for(window: MainWindow) -> None:
+    sidebar = next(w for w in window.findChildren(QLabel) if w.text() == "sidebar")
+    sidebar.setFixedWidth(464)
+    window.resize(760, 520)
+    assert not window.has_sidebar
+    assert is_shown(window, "chat")
+    window.show_sidebar(True)
+    assert window.has_sidebar
+    window.show_sidebar(False)
+    window.resize(1180, 780)
+    assert not window.has_sidebar, "it was folded away by hand"
+    window.show_sidebar(True)
+    window.resize(760, 520)
+    assert not window.has_sidebar
+    window.resize(1180, 780)
+    assert window.has_sidebar
 
 
 def test_other_pages_have_the_whole_width(window: MainWindow) -> None:
