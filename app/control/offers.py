@@ -11,9 +11,9 @@ from app.control.models import BUILT_IN_NAME, ModelController, model_name
 from app.library.machine import Machine
 from app.start.threads import Beside
 from app.values.models import ModelCard
+from app.window.controls.notice_bar import NoticeBar
 from app.window.layers import CardLayer
 from app.window.models.model_card_view import ModelCardView
-from app.window.transcript.transcript_view import ModelOffer
 from app.worker.replies import LoadFailed, LoadProgress
 from app.worker.requests import LoadModel
 
@@ -133,14 +133,14 @@ class ChatModelController(QObject):
 
     def __init__(
         self,
-        line: ModelOffer,
+        line: NoticeBar,
         chats: ChatController,
         models: ModelController,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
         self._line, self._chats, self._models = line, chats, models
-        line.load_wanted.connect(self._load)
+        line.taken.connect(lambda _: self._load())
         chats.opened.connect(self.refresh)
         chats.stored.connect(lambda _: self.refresh())
         models.changed.connect(self.refresh)
@@ -154,9 +154,10 @@ class ChatModelController(QObject):
         if not name or not is_known or self._is_in_use(name, path) or self._models.loading:
             line.hide()
         elif path is not None and Path(path).is_absolute() and not Path(path).exists():
-            line.say_gone(name, path)
+            gone = f"This chat was answered by {name}, which is no longer at {path}."
+            line.say(f"{gone} The model in use goes on with it.")
         else:
-            line.offer(name)
+            line.offer(f"This chat was answered by {name}.", path or "", f"Load {name}")
 
     def _is_in_use(self, name: str, path: str | None) -> bool:
         current = self._models.in_use

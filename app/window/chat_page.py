@@ -1,15 +1,15 @@
 """The middle of the window: the model in use, notices, the transcript or a start page, composer."""
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QProgressBar, QPushButton, QWidget
+from PySide6.QtWidgets import QFrame, QProgressBar, QWidget
 
 from app.window.composer.composer import Composer
 from app.window.controls.icons import IconButton, icon
-from app.window.controls.labels import ShortButton, ShortLabel, paragraph, set_role
+from app.window.controls.labels import ShortButton, ShortLabel
 from app.window.controls.layouts import Wide, centred, column, row, stacked
+from app.window.controls.notice_bar import NoticeBar
 from app.window.models.downloads import bytes_of
 from app.window.models.first_run_view import FirstRunView
-from app.window.motion import fade_in
 from app.window.transcript.transcript_view import TranscriptView
 from mlx_engine.values.model_description import ModelDescription
 
@@ -81,69 +81,6 @@ def model_in_words(model: ModelDescription) -> str:
     else:
         heads = "1 drafting head" if model.mtp_heads == 1 else f"{model.mtp_heads} drafting heads"
     return f"{model.quantisation} · {heads}"
-
-
-class NoticeBar(QFrame):
-    """Shows the newest notice; `details_wanted` asks for what is behind it, `taken` for the
-    model it offers.
-    """
-
-    details_wanted = Signal(str)
-    taken = Signal(str)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.setProperty("role", "notice")
-        self.setAccessibleName("Notice")
-        self._words = paragraph("", "note")
-        self._details, self._offered, self._staying = "", "", ""
-        self._take = QPushButton("Load…")
-        self._take.clicked.connect(self._take_up)
-        self._more = QPushButton("Details")
-        self._more.setProperty("role", "link")
-        self._more.clicked.connect(lambda: self.details_wanted.emit(self._details))
-        self._close = IconButton("close", "Dismiss")
-        self._close.clicked.connect(self._dismiss)
-        buttons = (self._take, self._more, self._close)
-        row(Wide(self._words), *buttons, of=self, margins=(20, 6, 12, 6), spacing=8)
-        self.hide()
-
-    def say(
-        self, words: str, details: str = "", *, is_problem: bool = False, stays: bool = False
-    ) -> None:
-        """Show a notice in place of the one before; one that stays is above the others until it is
-        dismissed.
-        """
-        words = "\n".join(filter(None, (self._staying, words)))
-        self._staying = words if stays else self._staying
-        self._details = details
-        self._words.setText(words)
-        set_role(self._words, "problem" if is_problem else "note")
-        self._more.setVisible(bool(details))
-        self._take.hide()
-        self.setAccessibleDescription(words)
-        appears = self.isHidden()
-        self.show()
-        if appears:
-            fade_in(self)
-
-    def offer(self, words: str, model: str) -> None:
-        """Show a notice of a model that can be loaded; `taken` brings its path."""
-        self.say(words)
-        self._offered = model
-        self._take.show()
-
-    def _take_up(self) -> None:
-        self.hide()
-        self.taken.emit(self._offered)
-
-    def _dismiss(self) -> None:
-        self._staying = ""
-        self.hide()
-
-    def words(self) -> str:
-        """What is said now, "" when nothing is."""
-        return "" if self.isHidden() else self._words.text()
 
 
 WIDEST = 800

@@ -5,12 +5,13 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QWidget
 
 from app.window.actions import Actions
-from app.window.chat_page import ChatPage, HeadBar, NoticeBar
+from app.window.chat_page import ChatPage, HeadBar
 from app.window.compare.compare_view import CompareView
 from app.window.composer.composer import Composer
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import label
 from app.window.controls.layouts import Wide, column, row
+from app.window.controls.notice_bar import NoticeBar
 from app.window.drafting.drafting_view import DraftingView
 from app.window.drafting.status_strip import StatusStrip
 from app.window.layers import CardLayer, DropOverlay

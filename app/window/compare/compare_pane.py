@@ -4,10 +4,11 @@ from typing import NamedTuple
 
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QTextCharFormat, QTextCursor
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QTextEdit, QVBoxLayout
+from PySide6.QtWidgets import QFrame, QPlainTextEdit, QTextEdit
 
 from app.window.controls.chart import Part, ShareBar
 from app.window.controls.labels import label, paragraph, tabular
+from app.window.controls.layouts import Wide, column, row
 from app.window.look import look
 from mlx_engine.values.stats import GenerationStats
 
@@ -121,17 +122,11 @@ class ComparePane(QFrame):
             tabular(figures)
         self._bar = ShareBar(f"{title}: speed")
         self._text = ComparedText(f"{title}: answer")
-        top = QHBoxLayout()
-        top.addWidget(label(title, "heading"), 1, Qt.AlignmentFlag.AlignBottom)
-        top.addWidget(self._speed)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(16, 12, 16, 12)
-        column.setSpacing(6)
-        column.addLayout(top)
-        column.addWidget(self._bar)
-        column.addWidget(self._figures)
-        column.addSpacing(6)
-        column.addWidget(self._text, 1)
+        heading = label(title, "heading")
+        top = row(Wide(heading), self._speed)
+        top.setAlignment(heading, Qt.AlignmentFlag.AlignBottom)
+        parts = (top, self._bar, self._figures, 6, Wide(self._text))
+        column(*parts, of=self, margins=(16, 12, 16, 12), spacing=6)
         self._enter("Not run yet", is_due=False)
 
     def begin(self) -> None:

@@ -4,12 +4,13 @@ from itertools import zip_longest
 from typing import Literal
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QPushButton, QWidget
 
 from app.window.compare.compare_pane import ComparePane
 from app.window.composer.message_box import LONGEST, MessageBox
 from app.window.controls.icons import Sign
 from app.window.controls.labels import label, paragraph, say, set_role, tabular
+from app.window.controls.layouts import Wide, column, row
 from mlx_engine.values.stats import GenerationStats
 
 LETTERS_SHOWN = 24
@@ -78,16 +79,10 @@ class VerdictCard(QFrame):
         self._ratio = label("", "figure")
         self._ratio.setAccessibleName("Speed with drafting over speed without")
         tabular(self._ratio)
-        lines = QVBoxLayout()
-        lines.setSpacing(2)
-        for line in (self._words, self._gain, self._seed):
-            lines.addWidget(line)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(16, 10, 16, 10)
-        row.setSpacing(10)
-        row.addWidget(self._sign, 0, Qt.AlignmentFlag.AlignTop)
-        row.addLayout(lines, 1)
-        row.addWidget(self._ratio)
+        lines = column(self._words, self._gain, self._seed, spacing=2)
+        parts = (self._sign, Wide(lines), self._ratio)
+        whole = row(*parts, of=self, margins=(16, 10, 16, 10), spacing=10)
+        whole.setAlignment(self._sign, Qt.AlignmentFlag.AlignTop)
         self.show_words("")
 
     def show_seed(self, seed: int | None) -> None:
@@ -149,21 +144,11 @@ class CompareView(QWidget):
         self.show_ready()
 
     def _lay_out(self) -> None:
-        top, panes = QHBoxLayout(), QHBoxLayout()
-        top.addWidget(self._prompt, 1)
-        top.addWidget(self._run, 0, Qt.AlignmentFlag.AlignTop)
-        panes.setSpacing(16)
-        for pane in self._panes.values():
-            panes.addWidget(pane, 1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(24, 0, 24, 24)
-        column.setSpacing(8)
-        column.addWidget(paragraph(INTRODUCTION, "muted"))
-        column.addLayout(top)
-        column.addSpacing(4)
-        column.addWidget(self._verdict)
-        column.addSpacing(4)
-        column.addLayout(panes, 1)
+        top = row(Wide(self._prompt), self._run)
+        top.setAlignment(self._run, Qt.AlignmentFlag.AlignTop)
+        panes = row(*map(Wide, self._panes.values()), spacing=16)
+        parts = (paragraph(INTRODUCTION, "muted"), top, 4, self._verdict, 4, Wide(panes))
+        column(*parts, of=self, margins=(24, 0, 24, 24), spacing=8)
 
     def show_prompt(self, prompt: str) -> None:
         """Put a prompt in the box, unless it is too long for it."""

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QSizePolicy, QWidget
 
 from app.values.attached_text import AttachedText, RefusedFile, tokens_about
 from app.window.controls.icons import IconButton, Sign
 from app.window.controls.labels import ShortLabel, label, paragraph, say, tabular
+from app.window.controls.layouts import Wide, column, row
 from mlx_engine.values.words import size_words
 
 WIDEST = 360
@@ -30,13 +31,8 @@ class AttachmentChip(QFrame):
         self._size = label("", "muted")
         tabular(self._size)
         self._remove = IconButton("close", f"Remove {attachment.name}")
-        row = QHBoxLayout(self)
-        row.setContentsMargins(8, 2, 2, 2)
-        row.setSpacing(6)
-        row.addWidget(picture)
-        row.addWidget(self._name, 1)
-        row.addWidget(self._size)
-        row.addWidget(self._remove)
+        parts = (picture, Wide(self._name), self._size, self._remove)
+        row(*parts, of=self, margins=(8, 2, 2, 2), spacing=6)
         self._remove.clicked.connect(self.remove_wanted)
         self._name.show_text(attachment.name)
         self.show_tokens(None)
@@ -95,11 +91,7 @@ class AttachmentRow(QWidget):
         self._problem = paragraph("", "problem")
         self._flow = ChipFlow()
         self._chips = self._flow.chips
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(4)
-        column.addWidget(self._flow)
-        column.addWidget(self._problem)
+        column(self._flow, self._problem, of=self, spacing=4)
         self._refresh("")
 
     def attachments(self) -> tuple[AttachedText, ...]:

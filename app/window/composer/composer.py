@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout
+from PySide6.QtWidgets import QFrame
 
 from app.values.attached_text import AttachedText, RefusedFile, pasted_text
 from app.window.composer.attachments import AttachmentRow
 from app.window.composer.message_box import LONGEST, MessageBox
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import restyle
+from app.window.controls.layouts import STRETCH, column, row
 
 HINT = "Message…"
 
@@ -39,17 +40,8 @@ class Composer(QFrame):
         self._row = AttachmentRow()
         self._attach = IconButton("attach", "Attach text files")
         self._send = IconButton("send", "Send", "primary")
-        bottom = QHBoxLayout()
-        bottom.setSpacing(8)
-        bottom.addWidget(self._attach)
-        bottom.addStretch(1)
-        bottom.addWidget(self._send)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(10, 8, 8, 8)
-        column.setSpacing(4)
-        column.addWidget(self._row)
-        column.addWidget(self._box)
-        column.addLayout(bottom)
+        foot = row(self._attach, STRETCH, self._send, spacing=8)
+        column(self._row, self._box, foot, of=self, margins=(10, 8, 8, 8), spacing=4)
         self.setFocusProxy(self._box)
         self._connect()
         self.show_ready("")

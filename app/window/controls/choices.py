@@ -9,7 +9,6 @@ from PySide6.QtWidgets import (
     QButtonGroup,
     QCheckBox,
     QComboBox,
-    QHBoxLayout,
     QSizePolicy,
     QStyle,
     QStyleOptionButton,
@@ -19,6 +18,7 @@ from PySide6.QtWidgets import (
 
 from app.window.controls.icons import paint_icon
 from app.window.controls.labels import restyle
+from app.window.controls.layouts import row
 from app.window.look import look
 
 
@@ -50,10 +50,10 @@ class DropDown(QComboBox):
         self.clear()
         model = self.model()
         assert isinstance(model, QStandardItemModel)
-        for row, option in enumerate(options):
+        for place, option in enumerate(options):
             self.addItem(option.words, option.value)
-            model.item(row).setEnabled(not option.why_not)
-            model.item(row).setToolTip(option.why_not)
+            model.item(place).setEnabled(not option.why_not)
+            model.item(place).setToolTip(option.why_not)
         self.select(value)
 
     def select(self, value: str | None) -> None:
@@ -86,9 +86,7 @@ class Segments(QWidget):
         self.setAccessibleName(name)
         self._name = name
         self._group = QButtonGroup(self)
-        self._row = QHBoxLayout(self)
-        self._row.setContentsMargins(0, 0, 0, 0)
-        self._row.setSpacing(0)
+        self._row = row(of=self, spacing=0)
         self._values: tuple[str, ...] = ()
         self._group.idClicked.connect(lambda row: self.chosen.emit(self._values[row]))
 
@@ -96,12 +94,12 @@ class Segments(QWidget):
         """Show these, with `value` chosen."""
         self._values = tuple(option.value for option in options)
         self._have_buttons(len(options))
-        for row, (button, option) in enumerate(zip(self._group.buttons(), options, strict=True)):
+        for place, (button, option) in enumerate(zip(self._group.buttons(), options, strict=True)):
             button.setText(option.words)
             button.setAccessibleName(f"{self._name}: {option.words}")
             button.setEnabled(not option.why_not)
             button.setToolTip(option.why_not)
-            edge = {0: "first", len(options) - 1: "last"}.get(row, "")
+            edge = {0: "first", len(options) - 1: "last"}.get(place, "")
             if button.property("edge") != edge:
                 button.setProperty("edge", edge)
                 restyle(button)
@@ -135,12 +133,12 @@ class Segments(QWidget):
             self._row.removeWidget(surplus)
             surplus.hide()
             surplus.deleteLater()
-        for row in range(len(self._group.buttons()), count):
+        for place in range(len(self._group.buttons()), count):
             button = QToolButton()
             button.setCheckable(True)
             button.setProperty("role", "segment")
             button.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-            self._group.addButton(button, row)
+            self._group.addButton(button, place)
             self._row.addWidget(button)
 
 

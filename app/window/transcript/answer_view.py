@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from html import escape
 
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
+from app.window.controls.layouts import column
 from app.window.transcript.drafted_spans import spans_of
 from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.reader import Reader, keeps_height
@@ -24,10 +25,7 @@ class AnswerView(QWidget):
         self.thinking: ThinkingSegment | None = None
         self._prose = SegmentColumn(reader, width)
         self._notice: ProseSegment | None = None
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(0, 0, 0, 0)
-        self._column.setSpacing(8)
-        self._column.addWidget(self._prose)
+        self._column = column(self._prose, of=self, spacing=8)
 
     def show_message(self, message: ShownMessage) -> None:
         """Show all there is of a message, once, before anything is appended."""

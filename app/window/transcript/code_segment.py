@@ -13,10 +13,11 @@ from PySide6.QtGui import (
     QTextCursor,
     QWheelEvent,
 )
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPlainTextEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QPlainTextEdit, QWidget
 
 from app.values.chats import DraftedSpan
 from app.window.controls.labels import label
+from app.window.controls.layouts import STRETCH, column, row
 from app.window.look import look
 from app.window.transcript.code_colours import CodeColours
 from app.window.transcript.drafted_spans import Run, Tint, in_utf16, tints
@@ -146,16 +147,9 @@ class CodeSegment(QWidget):
         copy = CopyButton("copy", "Copy code")
         copy.clicked.connect(self.copy)
         self.lines = CodeText(reader, language)
-        head = QHBoxLayout()
-        head.setContentsMargins(PADDING, 2, 4, 2)
-        head.addWidget(label(language or "code", "muted"))
-        head.addStretch()
-        head.addWidget(copy)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(1, 1, 1, 1)
-        column.setSpacing(8)
-        column.addLayout(head)
-        column.addWidget(self.lines)
+        name = label(language or "code", "muted")
+        head = row(name, STRETCH, copy, margins=(PADDING, 2, 4, 2))
+        column(head, self.lines, of=self, margins=(1, 1, 1, 1), spacing=8)
 
     def show_segment(self, segment: Segment, spans: Sequence[DraftedSpan]) -> None:
         """Show the code of a segment; spans count in its source."""

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QTextCharFormat, QTextCursor
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QTextEdit
+from PySide6.QtWidgets import QFrame, QLabel, QTextEdit
 from shiboken6 import isValid
 
 from app.window.controls.fields import SearchField, asks_for_escape
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import label, tabular
+from app.window.controls.layouts import row
 from app.window.look import look
 from app.window.transcript.drafted_spans import Tint, in_utf16
 from app.window.transcript.message_view import MessageView
@@ -42,11 +43,8 @@ class FindBar(QFrame):
         self._previous.clicked.connect(lambda: self.step_wanted.emit(-1))
         self._next.clicked.connect(lambda: self.step_wanted.emit(1))
         self._close.clicked.connect(self.closed)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(20, 2, 20, 6)
-        row.setSpacing(4)
-        for widget in (self.field, self.count, self._previous, self._next, self._close):
-            row.addWidget(widget)
+        buttons = (self._previous, self._next, self._close)
+        row(self.field, self.count, *buttons, of=self, margins=(20, 2, 20, 6), spacing=4)
 
     def show_count(self, current: int, total: int, is_whole: bool) -> None:
         """Match `current` (from 1) of `total`, or of more; nothing without a query."""

@@ -4,9 +4,10 @@ from collections.abc import Iterable
 
 from PySide6.QtCore import QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QFrame, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 from shiboken6 import isValid
 
+from app.window.controls.layouts import STRETCH, column
 from app.window.transcript.message_view import MessageView
 from app.window.transcript.reader import GAP, MARGIN, TEXT_WIDTH, Reader
 from app.window.transcript.shown_message import ShownMessage
@@ -117,9 +118,7 @@ class MessageColumn(PinnedScroll):
         super().__init__()
         self._reader = reader
         self.views: list[MessageView] = []
-        self._column = QVBoxLayout(self.content)
-        self._column.setSpacing(GAP)
-        self._column.addStretch(1)
+        self._column = column(STRETCH, of=self.content, spacing=GAP)
         self._nearby = QTimer(self, singleShot=True, interval=NEARBY_MS)
         self._nearby.timeout.connect(lambda: self._build_within(self.viewport().height()))
         self.verticalScrollBar().valueChanged.connect(self._scrolled)

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QSize
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import label, tabular
+from app.window.controls.layouts import row
 from app.window.look import look
 from app.window.transcript.reader import CopyButton, QuietButton
 from app.window.transcript.shown_message import ShownMessage
@@ -106,9 +107,7 @@ class MessageActions(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._row = QHBoxLayout(self)
-        self._row.setContentsMargins(0, 0, 0, 0)
-        self._row.setSpacing(2)
+        self._row = row(of=self, spacing=2)
         self.previous = self._add(IconButton("chevron_left", "Previous version", colour="muted"))
         self.number = label("", "muted")
         tabular(self.number)

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent, QMimeData
 from PySide6.QtGui import QGuiApplication, QTextDocument
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
+from app.window.controls.layouts import Wide, column, row
 from app.window.look import look
 from app.window.transcript.answer_view import AnswerView
 from app.window.transcript.markdown_text import markdown_html, plain_text
@@ -57,20 +58,11 @@ class MessageView(QWidget):
         self.hide()
         self.setMinimumHeight(0)
         self.setMaximumHeight(LARGEST)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(2)
         self._body = self._make_body(width)
         self.buttons = MessageActions()
         self.footer = MessageFooter()
-        row = QHBoxLayout()
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(8)
-        row.addWidget(self.footer, 1)
-        row.addStretch()
-        row.addWidget(self.buttons)
-        column.addWidget(self._body)
-        column.addLayout(row)
+        foot = row(Wide(self.footer), self.buttons, spacing=8)
+        column(self._body, foot, of=self, spacing=2)
         self._connect(self.buttons, self.footer)
         self._show_state()
         self.resize(width, self.sizeHint().height())

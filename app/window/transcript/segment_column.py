@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.values.chats import DraftedSpan
+from app.window.controls.layouts import column
 from app.window.transcript.code_segment import CodeSegment, CodeText
 from app.window.transcript.drafted_spans import within
 from app.window.transcript.markdown_text import markdown_html
@@ -40,9 +41,7 @@ class SegmentColumn(QWidget):
         self._spans: list[DraftedSpan] = []
         self._beginning = Rendered()
         self._widgets: list[ProseSegment | CodeSegment] = []
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(0, 0, 0, 0)
-        self._column.setSpacing(0)
+        self._column = column(of=self, spacing=0)
 
     def append(self, text: str, spans: Iterable[DraftedSpan] = ()) -> None:
         """Add text that continues; spans count from the beginning of all text."""

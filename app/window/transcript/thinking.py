@@ -4,10 +4,11 @@ from collections.abc import Iterable
 
 from PySide6.QtCore import QRect, QSize, Qt
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent
-from PySide6.QtWidgets import QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.values.chats import DraftedSpan
 from app.window.controls.icons import paint_icon
+from app.window.controls.layouts import column
 from app.window.look import look
 from app.window.motion import fade_in
 from app.window.transcript.reader import QuietButton, Reader, keeps_height
@@ -58,10 +59,8 @@ class ThinkingSegment(QWidget):
         self._body: SegmentColumn | None = None
         self.head = ThinkingHead()
         self.head.toggled.connect(self._open)
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(0, 0, 0, 0)
-        self._column.setSpacing(4)
-        self._column.addWidget(self.head, 0, Qt.AlignmentFlag.AlignLeft)
+        self._column = column(self.head, of=self, spacing=4)
+        self._column.setAlignment(self.head, Qt.AlignmentFlag.AlignLeft)
         self._say()
 
     @property

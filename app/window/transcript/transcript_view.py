@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 
-from PySide6.QtCore import QEvent, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QRectF, QSize, Qt, QTimer
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
 from app.window.controls.icons import icon
-from app.window.controls.labels import paragraph
+from app.window.controls.layouts import Wide, column
+from app.window.controls.notice_bar import NoticeBar
 from app.window.look import DEEPEST_TINT, look
 from app.window.transcript.find import ChatSearch, FindBar, Match
 from app.window.transcript.message_column import MessageColumn
@@ -16,52 +17,6 @@ from app.window.transcript.page_boxes import RADIUS
 from app.window.transcript.reader import Reader
 from app.window.transcript.shown_message import Role, ShownMessage
 from mlx_engine.values.conversation import TextPiece
-
-
-class ModelOffer(QFrame):
-    """Hidden unless there is something to say. Signal `load_wanted`: the button was pressed."""
-
-    load_wanted = Signal()
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.setProperty("role", "notice")
-        self.setAccessibleName("Model of this chat")
-        self._words = paragraph("", "note")
-        self.load = QPushButton()
-        self.load.setAccessibleName("Load this model")
-        self.load.setProperty("role", "link")
-        self.load.setCursor(Qt.CursorShape.PointingHandCursor)
-        self.load.clicked.connect(self.load_wanted)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(20, 6, 20, 6)
-        row.setSpacing(8)
-        row.addWidget(self._words, 1)
-        row.addWidget(self.load)
-        self.hide()
-
-    def offer(self, name: str) -> None:
-        """Say which model answered, and offer to load it."""
-        self._say(f"This chat was answered by {name}.")
-        self.load.setText(f"Load {name}")
-        self.load.setAccessibleName(f"Load {name}")
-        self.load.show()
-
-    def say_gone(self, name: str, path: str) -> None:
-        """The model that answered cannot be loaded any more."""
-        words = f"This chat was answered by {name}, which is no longer at {path}. "
-        self._say(words + "The model in use goes on with it.")
-        self.load.hide()
-
-    def words(self) -> str:
-        """What is said now, "" when nothing is."""
-        return "" if self.isHidden() else self._words.text()
-
-    def _say(self, words: str) -> None:
-        self._words.setText(words)
-        self.setAccessibleDescription(words)
-        self.show()
-
 
 LEGEND_TITLE = "Drafted at depth"
 LEGEND_REST = "plain: the model itself"
@@ -140,16 +95,12 @@ class TranscriptView(QWidget):
         self._mark_soon = QTimer(self, singleShot=True, interval=0)
         self._mark_soon.timeout.connect(self._search.mark)
         self.column.made.connect(self._mark_soon.start)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(0)
-        self.offer = ModelOffer()
-        layout.addWidget(self.offer)
-        self.find_bar = FindBar()
-        layout.addWidget(self.find_bar, 0, Qt.AlignmentFlag.AlignRight)
-        layout.addWidget(self.column, 1)
-        self.legend = DraftLegend()
-        layout.addWidget(self.legend, 0, Qt.AlignmentFlag.AlignHCenter)
+        self.offer = NoticeBar("Model of this chat", can_close=False)
+        self.find_bar, self.legend = FindBar(), DraftLegend()
+        parts = (self.offer, self.find_bar, Wide(self.column), self.legend)
+        lines = column(*parts, of=self, spacing=0)
+        lines.setAlignment(self.find_bar, Qt.AlignmentFlag.AlignRight)
+        lines.setAlignment(self.legend, Qt.AlignmentFlag.AlignHCenter)
         self.find_bar.query_changed.connect(self._find)
         self.find_bar.step_wanted.connect(self._step)
         self.find_bar.closed.connect(self.close_find)

@@ -4,8 +4,9 @@ from html import escape
 
 from PySide6.QtCore import QEvent, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QKeySequence, QPainter, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QPlainTextEdit, QPushButton, QWidget
 
+from app.window.controls.layouts import STRETCH, column, row
 from app.window.look import look
 from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.reader import Reader, keeps_height
@@ -142,15 +143,7 @@ class BubbleEditor(QWidget):
         self.send.clicked.connect(lambda: self.accepted.emit(self.field.toPlainText()))
         cancel = QPushButton("Cancel")
         cancel.clicked.connect(self.given_up)
-        row = QHBoxLayout()
-        row.addStretch()
-        row.addWidget(cancel)
-        row.addWidget(self.send)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(8)
-        column.addWidget(self.field)
-        column.addLayout(row)
+        column(self.field, row(STRETCH, cancel, self.send), of=self, spacing=8)
 
     # Qt
 

@@ -58,7 +58,7 @@ def test_the_model_of_a_chat_is_offered_and_loaded_on_demand(
     assert said(driven) == ""
     driven.app.chats.open(first)
     assert source.loaded == ["None", str(other), "None"], "nothing loads by itself"
-    button = driven.widgets.transcript.offer.load
+    button = driven.widgets.transcript.offer.take
     assert button.text() == "Load Other-8B"
     button.setFocus()
     qtbot.keyClick(button, Qt.Key.Key_Space)
@@ -70,7 +70,7 @@ def test_the_model_of_a_chat_is_offered_and_loaded_on_demand(
 def test_the_built_in_model_is_offered_too(driven: Driven, other: Path) -> None:
     driven.ask("One")
     load(driven, other)
-    assert driven.widgets.transcript.offer.load.text() == "Load Pocket model"
+    assert driven.widgets.transcript.offer.take.text() == "Load Pocket model"
     driven.ask("Two")
     assert said(driven) == "", "now it is a chat of the model in use"
 
@@ -82,7 +82,7 @@ def test_a_model_that_is_gone_is_said_so(driven: Driven, other: Path) -> None:
     other.unlink()
     driven.app.chats.open(driven.app.chats.chat.chat_id or 0)
     assert f"Other-8B, which is no longer at {other}." in said(driven)
-    assert not driven.widgets.transcript.offer.load.isVisible()
+    assert not driven.widgets.transcript.offer.take.isVisible()
 
 
 def test_a_chat_from_a_file_names_no_place_and_offers_nothing(

@@ -113,7 +113,7 @@ def test_finding(view: TranscriptView, qtbot: QtBot) -> None:
 
 
 def test_the_model_of_another_chat(view: TranscriptView) -> None:
-    view.offer.offer("Other-8B")
+    view.offer.offer("This chat was answered by Other-8B.", "", "Load Other-8B")
     settle()
     assert "Load Other-8B" in names(view, KEYS.value)
 

@@ -17,8 +17,8 @@ from pytestqt.qtbot import QtBot
 from scripted_engine import DESCRIPTION
 
 from app.control.session import abilities
-from app.window.chat_page import NoticeBar
 from app.window.controls.chart import Chart
+from app.window.controls.notice_bar import NoticeBar
 from app.window.drafting.status_strip import StatusStrip
 from app.window.main_window import Page, Panel
 from app.window.session_panel.session_panel import SessionPanel

@@ -1,0 +1,76 @@
+"""A line of words across the page, with what can be done about them."""
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFrame, QPushButton
+
+from app.window.controls.icons import IconButton
+from app.window.controls.labels import paragraph, set_role
+from app.window.controls.layouts import Wide, row
+from app.window.motion import fade_in
+
+
+class NoticeBar(QFrame):
+    """Shows the newest notice, nothing at first; `details_wanted` asks for what is behind it,
+    `taken` for the model it offers.
+    """
+
+    details_wanted = Signal(str)
+    taken = Signal(str)
+
+    def __init__(self, name: str = "Notice", *, can_close: bool = True) -> None:
+        super().__init__()
+        self.setProperty("role", "notice")
+        self.setAccessibleName(name)
+        self._words = paragraph("", "note")
+        self._details, self._offered, self._staying = "", "", ""
+        self.take, self._more = QPushButton(), QPushButton("Details")
+        for button in (self.take, self._more):
+            button.setProperty("role", "link")
+            button.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.take.clicked.connect(self._take_up)
+        self._more.clicked.connect(lambda: self.details_wanted.emit(self._details))
+        close = IconButton("close", "Dismiss")
+        close.clicked.connect(self._dismiss)
+        close.setHidden(not can_close)
+        buttons = (self.take, self._more, close)
+        row(Wide(self._words), *buttons, of=self, margins=(20, 6, 12, 6), spacing=8)
+        self.hide()
+
+    def say(
+        self, words: str, details: str = "", *, is_problem: bool = False, stays: bool = False
+    ) -> None:
+        """Show a notice in place of the one before; one that stays is above the others until it is
+        dismissed.
+        """
+        words = "\n".join(filter(None, (self._staying, words)))
+        self._staying = words if stays else self._staying
+        self._details = details
+        self._words.setText(words)
+        set_role(self._words, "problem" if is_problem else "note")
+        self._more.setVisible(bool(details))
+        self.take.hide()
+        self.setAccessibleDescription(words)
+        appears = self.isHidden()
+        self.show()
+        if appears:
+            fade_in(self)
+
+    def offer(self, words: str, model: str, button: str = "Load…") -> None:
+        """Show a notice of a model that can be loaded; `taken` brings its path."""
+        self.say(words)
+        self._offered = model
+        self.take.setText(button)
+        self.take.setAccessibleName(button)
+        self.take.show()
+
+    def words(self) -> str:
+        """What is said now, "" when nothing is."""
+        return "" if self.isHidden() else self._words.text()
+
+    def _take_up(self) -> None:
+        self.hide()
+        self.taken.emit(self._offered)
+
+    def _dismiss(self) -> None:
+        self._staying = ""
+        self.hide()
