@@ -31,8 +31,7 @@ class NoticeBar(QFrame):
         self._more.clicked.connect(lambda: self.details_wanted.emit(self._details))
         close = IconButton("close", "Dismiss")
         close.clicked.connect(self._dismiss)
-        close.setHidden(not can_close)
-        buttons = (self.take, self._more, close)
+        buttons = (self.take, self._more, *((close,) if can_close else ()))
         row(Wide(self._words), *buttons, of=self, margins=(20, 6, 12, 6), spacing=8)
         self.hide()
 
