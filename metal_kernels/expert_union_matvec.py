@@ -11,11 +11,13 @@ sum is that of few_row_matvec, bit for bit, whatever other pairs there are.
 Cost: the weights of each distinct expert read once, x once a pair, y written; 2 N K flops a pair.
 """
 
+from functools import cache
+
 import mlx.core as mx
 
 from metal_kernels import few_row_matvec
-from metal_kernels.few_row_matvec import ACCUMULATE, Cut, RowKernel, run_rows, weight_rows
-from metal_kernels.kernel import Launcher, Output, Parameter
+from metal_kernels.few_row_matvec import ACCUMULATE, Cut, RowKernel, row_launch, weight_rows
+from metal_kernels.kernel import Launch, Launcher, Parameter
 from metal_kernels.weight_formats.contract import WeightFormat
 
 SETUP = """
@@ -71,14 +73,19 @@ def expert_union_matvec(
     """x [M, K], one row a token, or [M * top, K], one a pair; experts int32 [M, top], distinct in a
     row; weights [E, N, ...] -> y [M * top, N] of x's dtype.
     """
-    count, top = experts.shape
-    pairs, outputs = count * top, weights[0].shape[1]
-    together = weight_rows(count)
+    launch = _launch(form, experts.shape, x.shape[0], x.dtype, weights[0].shape[1])
+    return launcher.run(launch, (x, experts, *weights))[0]
+
+
+@cache
+def _launch(
+    form: WeightFormat, chosen: tuple[int, ...], rows: int, dtype: mx.Dtype, outputs: int
+) -> Launch:
+    count, top = chosen
+    pairs, together = count * top, weight_rows(count)
     cut = Cut(count, together, -(-outputs // together), deep=pairs)
-    extra = (Parameter("PAIRS", pairs), Parameter("PAIRS_PER_X", pairs // x.shape[0]))
-    inputs = (x, experts.reshape(-1), *weights)
-    out = Output((pairs, outputs), x.dtype)
-    return run_rows(KERNEL, form, inputs, (out,), cut, launcher, extra)[0]
+    extra = (Parameter("PAIRS", pairs), Parameter("PAIRS_PER_X", pairs // rows))
+    return row_launch(KERNEL, form, dtype, (((pairs, outputs), dtype),), cut, extra)
 
 
 def reference(

@@ -21,12 +21,12 @@ head, and Hq M D of q read once, Hq M
 (DV + 2) B floats written and read again between the passes, 2 Hq M L (D + DV) flops, two launches.
 """
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.kernel import Call, Launcher, Output, Parameter, Source
+from metal_kernels.kernel import Launch, Launcher, Parameter, Source, pipeline
 from metal_kernels.key_value_formats import KeyValueFormat
 
 MOST_ROWS = 16
@@ -63,7 +63,7 @@ int seen_to[R];
 UNROLL for (int r = 0; r < R; r++) {
   const int row = min(first + r, ROWS - 1);
   UNROLL for (int i = 0; i < KEY_EACH; i++) {
-    mine[r][i] = scale * float(
+    mine[r][i] = SCALE * float(
         q[(size_t(head) * ROWS + row) * KEY_EACH * 32 + lane * KEY_EACH + i]);
   }
   UNROLL for (int i = 0; i < VALUE_EACH; i++) {
@@ -198,77 +198,97 @@ def few_query_attention(
     sinks: mx.array | None = None,
 ) -> mx.array:
     """q [Hq, M, D] row-contiguous, cache as `form` says, sinks float32 [Hq] -> [Hq, M, DV] of q."""
-    heads, rows, size = q.shape
+    _, rows, size = q.shape
     half = len(form.buffers) // 2
     key_heads, value_size = cache[0].shape[0], form.size(cache[half].shape[2])
-    assert takes(size, value_size, form) and rows <= MOST_ROWS and heads % key_heads == 0
-    shared = heads // key_heads * rows
+    assert takes(size, value_size, form) and rows <= MOST_ROWS
+    span = _span(place, rows)
+    work = _Work(key_heads, value_size, span.blocks, place.window, float(scale), sinks is not None)
+    first, second = _launches(form, q.shape, q.dtype, work)
+    parts = launcher.run(first, (q, *cache, span.places))
+    return launcher.run(second, parts if sinks is None else (*parts, sinks))[0]
+
+
+class _Span(NamedTuple):
+    """Blocks that a pass sees, and where they are, as the kernel reads it."""
+
+    blocks: int
+    places: mx.array
+
+
+@lru_cache(maxsize=8)
+def _span(place: Place, rows: int) -> _Span:
+    """Kept, because all layers of a pass that see alike ask for the same."""
     first = block_of(max(0, place.end - rows + 1 - place.window) if place.window else 0)
     blocks = block_of(place.end - 1) + 1 - first
+    return _Span(blocks, mx.array([place.start, place.end, first, blocks], dtype=mx.int32))
+
+
+class _Work(NamedTuple):
+    key_heads: int
+    value_size: int
+    blocks: int
+    window: int
+    scale: float
+    has_sinks: bool
+
+
+class _Launches(NamedTuple):
+    first: Launch
+    second: Launch
+
+
+@lru_cache(maxsize=256)
+def _launches(
+    form: KeyValueFormat, shape: tuple[int, ...], dtype: mx.Dtype, work: _Work
+) -> _Launches:
+    """Both passes for q of this shape; not kept for ever, because chats grow block by block."""
+    heads, rows, size = shape
+    key_heads, value_size, blocks, *_ = work
+    assert heads % key_heads == 0
+    shared = heads // key_heads * rows
     each = 4 if max(size, value_size) <= 128 else 2 if max(size, value_size) <= 256 else 1
     simds = -(-shared // each)
-    sizes = (Parameter("KEY_EACH", size // 32), Parameter("VALUE_EACH", value_size // 32))
-    parts = Call(
-        inputs=(
-            q,
-            *cache,
-            mx.array([place.start, place.end, first, blocks], dtype=mx.int32),
-            mx.array(scale, dtype=mx.float32),
-        ),
-        outputs=(
-            Output((heads * rows, blocks, value_size), mx.float32),
-            Output((heads * rows, blocks), mx.float32),
-            Output((heads * rows, blocks), mx.float32),
-        ),
+    value_each = Parameter("VALUE_EACH", value_size // 32)
+    parameters = (
+        Parameter("M", rows),
+        Parameter("ROWS", shared),
+        Parameter("R", each),
+        Parameter("WINDOW", work.window),
+        Parameter("SCALE", work.scale),
+        Parameter("KEY_EACH", size // 32),
+        value_each,
+        *form.parameters,
+    )
+    each_row = (heads * rows, blocks)
+    first = Launch(
+        pipeline(_parts_source(form), parameters),
+        shapes=((*each_row, value_size), each_row, each_row),
+        dtypes=(mx.float32,) * 3,
         grid=(32 * simds, blocks, key_heads),
         threadgroup=(32 * min(MOST_SIMDS, simds), 1, 1),
-        parameters=(
-            Parameter("M", rows),
-            Parameter("ROWS", shared),
-            Parameter("R", each),
-            Parameter("WINDOW", place.window),
-            *sizes,
-            *form.parameters,
-        ),
     )
-    source = _parts_source(form)
-    return _merge(launcher.run(source, parts), q, value_size, sinks, launcher)
+    source = MERGE_WITH_SINKS if work.has_sinks else MERGE_PLAIN
+    second = Launch(
+        pipeline(source, (Parameter("T", dtype), Parameter("M", rows), value_each)),
+        shapes=((heads, rows, value_size),),
+        dtypes=(dtype,),
+        grid=(32 * heads * rows, 1, 1),
+        threadgroup=(32, 1, 1),
+    )
+    return _Launches(first, second)
 
 
 @cache
 def _parts_source(form: KeyValueFormat) -> Source:
     return Source(
         name=f"attention_parts_{form.name}",
-        inputs=("q", *form.buffers, "places", "scale"),
+        inputs=("q", *form.buffers, "places"),
         outputs=PARTIAL,
         body=form.mention + PARTS,
         header=BLOCK_START + form.header,
         row_contiguous=False,
     )
-
-
-def _merge(
-    parts: tuple[mx.array, ...],
-    q: mx.array,
-    value_size: int,
-    sinks: mx.array | None,
-    launcher: Launcher,
-) -> mx.array:
-    heads, rows, _ = q.shape
-    extra = () if sinks is None else (sinks,)
-    source = MERGE_PLAIN if sinks is None else MERGE_WITH_SINKS
-    call = Call(
-        inputs=(*parts, *extra),
-        outputs=(Output((heads, rows, value_size), q.dtype),),
-        grid=(32 * heads * rows, 1, 1),
-        threadgroup=(32, 1, 1),
-        parameters=(
-            Parameter("T", q.dtype),
-            Parameter("M", rows),
-            Parameter("VALUE_EACH", value_size // 32),
-        ),
-    )
-    return launcher.run(source, call)[0]
 
 
 def reference(

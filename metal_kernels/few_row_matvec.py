@@ -30,10 +30,11 @@ Cost: weights, x and c read once, y written, 2 M N K flops (gate and up: 4 M N K
 
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 
 import mlx.core as mx
 
-from metal_kernels.kernel import Call, Launcher, Output, Parameter, Source
+from metal_kernels.kernel import Launch, Launcher, Parameter, Source, pipeline
 from metal_kernels.weight_formats.contract import WeightFormat
 
 MOST_ROWS = 8
@@ -42,7 +43,7 @@ GROUPS_TOGETHER = 2
 """SIMD-groups of a threadgroup; they share nothing."""
 
 SETUP = """
-const int K = x_shape[1];
+const int K = x_shape[x_ndim - 1];
 const int N = w_shape[0];
 const int lane = thread_index_in_simdgroup;
 const int simd = threadgroup_position_in_grid.x * SIMDS + simdgroup_index_in_threadgroup;
@@ -121,7 +122,7 @@ UNROLL for (int r = 0; r < R; r++) {
 """
 
 PAIR_SETUP = """
-const int K = x_shape[1];
+const int K = x_shape[x_ndim - 1];
 const int N = w_shape[0] / 2;
 const int lane = thread_index_in_simdgroup;
 const int simd = threadgroup_position_in_grid.x * SIMDS + simdgroup_index_in_threadgroup;
@@ -144,7 +145,7 @@ UNROLL for (int r = 0; r < R / 2; r++) {
 """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class RowKernel:
     """before, after: its buffers on both sides of the matrix's; outputs: those it fills."""
 
@@ -177,24 +178,26 @@ def weight_rows(rows: int) -> int:
     return min(4, MOST_ACCUMULATORS // rows)
 
 
-def run_rows(
+def row_launch(
     kernel: RowKernel,
     form: WeightFormat,
-    inputs: tuple[mx.array, ...],
-    outputs: tuple[Output, ...],
+    dtype: mx.Dtype,
+    outputs: tuple[tuple[tuple[int, ...], mx.Dtype], ...],
     cut: Cut,
-    launcher: Launcher,
     extra: tuple[Parameter, ...] = (),
-) -> tuple[mx.array, ...]:
-    """One call; inputs in the order of the buffers, the first of them of the activations' dtype."""
-    call = Call(
-        inputs=inputs,
-        outputs=outputs,
-        grid=cut.grid,
-        threadgroup=(32 * GROUPS_TOGETHER, 1, 1),
-        parameters=_parameters(form, inputs[0].dtype, cut.count, cut.together, extra),
+) -> Launch:
+    """Of a kernel for activations of this type; outputs: the shape and type of each."""
+    parameters = (
+        Parameter("T", dtype),
+        Parameter("M", cut.count),
+        Parameter("R", cut.together),
+        Parameter("SIMDS", GROUPS_TOGETHER),
+        *extra,
+        *form.parameters,
     )
-    return launcher.run(source_of(kernel, form), call)
+    shapes, dtypes = zip(*outputs, strict=True)
+    made = pipeline(source_of(kernel, form), parameters)
+    return Launch(made, shapes, dtypes, cut.grid, (32 * GROUPS_TOGETHER, 1, 1))
 
 
 @cache
@@ -210,33 +213,33 @@ def source_of(kernel: RowKernel, form: WeightFormat) -> Source:
 
 
 @cache
-def _parameters(
-    form: WeightFormat, dtype: mx.Dtype, count: int, together: int, extra: tuple[Parameter, ...]
-) -> tuple[Parameter, ...]:
-    return (
-        Parameter("T", dtype),
-        Parameter("M", count),
-        Parameter("R", together),
-        Parameter("SIMDS", GROUPS_TOGETHER),
-        *extra,
-        *form.parameters,
-    )
+def product_launch(
+    kernel: RowKernel,
+    form: WeightFormat,
+    shape: tuple[int, ...],
+    dtype: mx.Dtype,
+    outputs: int,
+    *extra: Parameter,
+) -> Launch:
+    """Of a kernel that makes [..., outputs] of x [..., K] of this shape."""
+    *lead, _ = shape
+    together = weight_rows(prod(lead))
+    cut = Cut(prod(lead), together, -(-outputs // together))
+    return row_launch(kernel, form, dtype, (((*lead, outputs), dtype),), cut, extra)
 
 
 MATVEC = RowKernel("few_row_matvec", SETUP + FIRST + ACCUMULATE + STORE)
 ADD = RowKernel("few_row_matvec_add", SETUP + FIRST + ACCUMULATE + STORE_SUM, after=("c",))
+EACH_ROW, EVERY_ROW = Parameter("EACH_ROW", True), Parameter("EACH_ROW", False)
 GATE_UP = RowKernel("few_row_gate_up", PAIR_SETUP + ACCUMULATE + PAIR_STORE)
 
 
 def few_row_matvec(
     x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat, launcher: Launcher
 ) -> mx.array:
-    """x [M, K] (M 1 to 8, K a multiple of form.unit) -> y [M, N] of x's dtype, row-contiguous."""
-    count, outputs = x.shape[0], weights[0].shape[0]
-    together = weight_rows(count)
-    cut = Cut(count, together, -(-outputs // together))
-    out = Output((count, outputs), x.dtype)
-    return run_rows(MATVEC, form, (x, *weights), (out,), cut, launcher)[0]
+    """x [..., K] of 1 to 8 rows, K a multiple of form.unit -> y [..., N] of x's dtype."""
+    launch = product_launch(MATVEC, form, x.shape, x.dtype, weights[0].shape[0])
+    return launcher.run(launch, (x, *weights))[0]
 
 
 def reference(x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat) -> mx.array:
@@ -268,13 +271,10 @@ def few_row_matvec_add(
     form: WeightFormat,
     launcher: Launcher,
 ) -> mx.array:
-    """x [M, K], c [N] or [M, N] of any floating dtype -> y [M, N] of x's dtype."""
-    count, outputs = x.shape[0], weights[0].shape[0]
-    together = weight_rows(count)
-    cut = Cut(count, together, -(-outputs // together))
-    out = Output((count, outputs), x.dtype)
-    extra = (Parameter("EACH_ROW", c.ndim == 2),)
-    return run_rows(ADD, form, (x, *weights, c), (out,), cut, launcher, extra)[0]
+    """x [..., K], c [N] or [..., N] of any floating dtype -> y [..., N] of x's dtype."""
+    each_row = EACH_ROW if c.ndim > 1 else EVERY_ROW
+    launch = product_launch(ADD, form, x.shape, x.dtype, weights[0].shape[0], each_row)
+    return launcher.run(launch, (x, *weights, c))[0]
 
 
 def add_reference(
@@ -288,12 +288,19 @@ def add_reference(
 def few_row_gate_up(
     x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat, launcher: Launcher
 ) -> mx.array:
-    """x [M, K], weights of both [2N, K] -> [M, N] of x's dtype."""
-    count, outputs = x.shape[0], weights[0].shape[0] // 2
-    pairs = weight_rows(count) // 2
-    cut = Cut(count, 2 * pairs, -(-outputs // pairs))
-    out = Output((count, outputs), x.dtype)
-    return run_rows(GATE_UP, form, (x, *weights), (out,), cut, launcher)[0]
+    """x [..., K], weights of both [2N, K] -> [..., N] of x's dtype."""
+    launch = _gate_up_launch(form, x.shape, x.dtype, weights[0].shape[0] // 2)
+    return launcher.run(launch, (x, *weights))[0]
+
+
+@cache
+def _gate_up_launch(
+    form: WeightFormat, shape: tuple[int, ...], dtype: mx.Dtype, outputs: int
+) -> Launch:
+    *lead, _ = shape
+    pairs = weight_rows(prod(lead)) // 2
+    cut = Cut(prod(lead), 2 * pairs, -(-outputs // pairs))
+    return row_launch(GATE_UP, form, dtype, (((*lead, outputs), dtype),), cut)
 
 
 def gate_up_reference(x: mx.array, weights: tuple[mx.array, ...], form: WeightFormat) -> mx.array:

@@ -18,11 +18,12 @@ Cost: the state read once and written once in float32, the rows and the last blo
 and d written; 7 flops an element of the state and new row, 3 a replayed one.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.kernel import Call, Launcher, Output, Parameter, Source
+from metal_kernels.kernel import Launch, Launcher, Parameter, Source, pipeline
 
 ROWS_TOGETHER = 8
 SIMDS = 4
@@ -129,24 +130,30 @@ def gated_delta_block(
     state: mx.array, kept: mx.array, last: Steps, rows: Rows, launcher: Launcher
 ) -> Result:
     """state float32 [Hv, Dv, Dk], Dk a multiple of 16; kept int32 [1], at most last's rows."""
-    value_heads, value_size, size = state.shape
+    launch = _launch(state.shape, rows.values.shape[0], rows.keys.shape[1])
+    return Result(*launcher.run(launch, (state, kept, *last, *rows)))
+
+
+@cache
+def _launch(state: tuple[int, ...], rows: int, key_heads: int) -> Launch:
+    value_heads, value_size, size = state
     assert size % 16 == 0, size
     groups = -(-value_size // (ROWS_TOGETHER * SIMDS))
-    outputs = Output(rows.values.shape, mx.float32)
-    call = Call(
-        inputs=(state, kept, *last, *rows),
-        outputs=(outputs, outputs, Output(state.shape, mx.float32)),
+    parameters = (
+        Parameter("DK", size),
+        Parameter("DV", value_size),
+        Parameter("HK", key_heads),
+        Parameter("HV", value_heads),
+        Parameter("SIMDS", SIMDS),
+    )
+    out = (rows, value_heads, value_size)
+    return Launch(
+        pipeline(SOURCE, parameters),
+        shapes=(out, out, state),
+        dtypes=(mx.float32,) * 3,
         grid=(32 * SIMDS * groups, value_heads, 1),
         threadgroup=(32 * SIMDS, 1, 1),
-        parameters=(
-            Parameter("DK", size),
-            Parameter("DV", value_size),
-            Parameter("HK", rows.keys.shape[1]),
-            Parameter("HV", value_heads),
-            Parameter("SIMDS", SIMDS),
-        ),
     )
-    return Result(*launcher.run(SOURCE, call))
 
 
 def reference(state: mx.array, kept: int, last: Steps, rows: Rows) -> Result:

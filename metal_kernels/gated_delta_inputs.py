@@ -18,12 +18,13 @@ Cost of T rows of C channels: the window (K - 1 + T) C, the taps and the gates r
 window in p's dtype and T (C + 2 Hv) floats written; T C (2 K + 16) flops.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import mlx.core as mx
 
 from metal_kernels.gated_delta_block import Rows
-from metal_kernels.kernel import Call, Launcher, Output, Parameter, Source
+from metal_kernels.kernel import Launch, Launcher, Parameter, Source, pipeline
 
 L2_EPS = 1e-6
 """Added to the squared length of queries and keys."""
@@ -141,35 +142,42 @@ def gated_delta_inputs(
     projected: Projected, window: Window, fixed: Fixed, launcher: Launcher
 ) -> Inputs:
     """T rows, of C = 2 * Hk * Dk + Hv * Dv channels: queries, then keys, then values."""
-    (count, channels), heads = projected.channels.shape, projected.a.shape[1]
-    key_heads, key_size, value_size = fixed[3:]
-    kernel = fixed.taps.shape[1]
+    its = projected.channels
+    heads, taps = projected.a.shape[1], fixed.taps.shape[1]
+    launch = _launch(its.shape, its.dtype, heads, taps, *fixed[3:])
+    *rows, after = launcher.run(launch, (*projected, *window, *fixed[:3]))
+    return Inputs(Rows(*rows), after)
+
+
+@cache
+def _launch(
+    shape: tuple[int, ...],
+    dtype: mx.Dtype,
+    heads: int,
+    taps: int,
+    key_heads: int,
+    key_size: int,
+    value_size: int,
+) -> Launch:
+    count, channels = shape
     assert channels == 2 * key_heads * key_size + heads * value_size, channels
-    both = Output((count, key_heads, key_size), mx.float32)
-    gates = Output((count, heads), mx.float32)
-    call = Call(
-        inputs=(*projected, *window, *fixed[:3]),
-        outputs=(
-            both,
-            both,
-            Output((count, heads, value_size), mx.float32),
-            gates,
-            gates,
-            Output((kernel - 1 + count, channels), projected.channels.dtype),
-        ),
+    parameters = (
+        Parameter("T", dtype),
+        Parameter("TAPS", taps),
+        Parameter("HK", key_heads),
+        Parameter("HV", heads),
+        Parameter("DK", key_size),
+        Parameter("DV", value_size),
+    )
+    both, gates = (count, key_heads, key_size), (count, heads)
+    values, after = (count, heads, value_size), (taps - 1 + count, channels)
+    return Launch(
+        pipeline(SOURCE, parameters),
+        shapes=(both, both, values, gates, gates, after),
+        dtypes=(*(mx.float32,) * 5, dtype),
         grid=(32, count, 2 * key_heads + heads),
         threadgroup=(32, 1, 1),
-        parameters=(
-            Parameter("T", projected.channels.dtype),
-            Parameter("TAPS", kernel),
-            Parameter("HK", key_heads),
-            Parameter("HV", heads),
-            Parameter("DK", key_size),
-            Parameter("DV", value_size),
-        ),
     )
-    *rows, after = launcher.run(SOURCE, call)
-    return Inputs(Rows(*rows), after)
 
 
 def reference(projected: Projected, before: mx.array, kept: int, fixed: Fixed) -> Inputs:

@@ -1,10 +1,17 @@
-"""A Metal kernel as a value: its source, one call of it, and who runs that, here the GPU."""
+"""A Metal kernel as a value: its source, one run of it, and who runs that, here the GPU.
 
-from collections.abc import Callable
+Recording a run must cost the host little: a pass of a 27B model has some 500. So all of a run that
+is the same for every pass of as many rows is made once (Launch), and a pass only adds arrays.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple, Protocol, cast
+from zlib import crc32
 
 import mlx.core as mx
+import numpy as np
 
 Size = tuple[int, int, int]
 
@@ -14,6 +21,9 @@ UNROLL = '#define UNROLL _Pragma("clang loop unroll(full)")\n'
 An array whose index is not known then lies in memory and not in registers; verify kernels were seen
 to lose most of their speed so. Compilers that do not know the pragma pass over it.
 """
+
+MATH = {"math_mode": "safe"}
+"""No fast math: sums stay in their order, and infinities are what they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,71 +50,102 @@ class Source:
 
 
 class Parameter(NamedTuple):
-    """One template argument of a kernel."""
+    """A type or number that a kernel is compiled for; a float is one of 32 bits."""
 
     name: str
-    value: mx.Dtype | int | bool
+    value: mx.Dtype | int | bool | float
+
+    @property
+    def declared(self) -> str:
+        """As MSL."""
+        if isinstance(self.value, mx.Dtype):
+            return f"using {self.name} = {_TYPES[self.value]};"
+        if isinstance(self.value, bool):
+            return f"constexpr bool {self.name} = {str(self.value).lower()};"
+        if isinstance(self.value, int):
+            return f"constexpr int {self.name} = {self.value};"
+        return f"constexpr float {self.name} = {float(np.float32(self.value))!r}f;"
 
 
-class Output(NamedTuple):
-    """One buffer a call fills whole."""
-
-    shape: tuple[int, ...]
-    dtype: mx.Dtype
+_TYPES = {mx.float32: "float", mx.float16: "float16_t", mx.bfloat16: "bfloat16_t"}
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One run of a kernel: its inputs in order, its outputs, and the threads that do it.
+@dataclass(frozen=True, slots=True, eq=False)
+class Pipeline:
+    """A source with its parameters: what MLX compiles, once for each set of its inputs' dtypes.
 
-    grid counts threads, not groups, as `mx.fast.metal_kernel` does.
+    name: a C identifier; MLX compiles anew where two texts share one. body: begins with the
+    parameters. As MLX's own template arguments they would cost 1.3 us more at each run.
     """
 
-    inputs: tuple[mx.array, ...]
-    outputs: tuple[Output, ...]
+    source: Source
+    parameters: tuple[Parameter, ...]
+    name: str
+    body: str
+
+
+@cache
+def pipeline(source: Source, parameters: tuple[Parameter, ...] = ()) -> Pipeline:
+    """One and the same for the same."""
+    body = " ".join(one.declared for one in parameters) + source.body
+    mark = crc32((source.preamble + body).encode())
+    return Pipeline(source, parameters, f"{source.name}_{mark:08x}", body)
+
+
+class Launch(NamedTuple):
+    """One run of a pipeline but for its inputs. Kernels make it once for each count of rows.
+
+    shapes, dtypes: of the outputs, which are filled whole. grid counts threads, not groups, as
+    `mx.fast.metal_kernel` does.
+    """
+
+    pipeline: Pipeline
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[mx.Dtype, ...]
     grid: Size
     threadgroup: Size
-    parameters: tuple[Parameter, ...] = ()
 
 
 class Launcher(Protocol):
     """Runs kernels: on the GPU, or in tests in the emulator."""
 
-    def run(self, source: Source, call: Call) -> tuple[mx.array, ...]:
-        """The outputs of one call."""
+    def run(self, launch: Launch, inputs: Sequence[mx.array]) -> Sequence[mx.array]:
+        """The outputs; inputs in the source's order."""
 
 
 class MetalLauncher:
-    """The launcher of the product. Only where `mx.metal.is_available()`; the call raises elsewhere.
+    """The launcher of the product. Only where `mx.metal.is_available()`; a run raises elsewhere.
 
-    Outputs are lazy. MLX compiles a source once for each set of template arguments and dtypes.
+    Outputs are lazy.
     """
 
     def __init__(self) -> None:
-        self._built: dict[str, Callable[..., list[mx.array]]] = {}
+        self._built: dict[Pipeline, Callable[..., list[mx.array]]] = {}
 
-    def run(self, source: Source, call: Call) -> tuple[mx.array, ...]:
-        """The outputs of one call."""
-        outputs = self._kernel(source)(
-            inputs=list(call.inputs),
-            template=[(name, value) for name, value in call.parameters] or None,
-            grid=call.grid,
-            threadgroup=call.threadgroup,
-            output_shapes=[output.shape for output in call.outputs],
-            output_dtypes=[output.dtype for output in call.outputs],
+    def run(self, launch: Launch, inputs: Sequence[mx.array]) -> Sequence[mx.array]:
+        """The outputs; inputs in the source's order."""
+        wanted = launch.pipeline
+        kernel = self._built.get(wanted)
+        if kernel is None:
+            kernel = self._built[wanted] = _metal_kernel(wanted)
+        return kernel(
+            inputs=inputs,
+            grid=launch.grid,
+            threadgroup=launch.threadgroup,
+            output_shapes=launch.shapes,
+            output_dtypes=launch.dtypes,
         )
-        return tuple(outputs)
 
-    def _kernel(self, source: Source) -> Callable[..., list[mx.array]]:
-        if source.name not in self._built:
-            built = mx.fast.metal_kernel(
-                name=source.name,
-                input_names=list(source.inputs),
-                output_names=list(source.outputs),
-                source=source.body,
-                header=source.preamble,
-                ensure_row_contiguous=source.row_contiguous,
-            )
-            # MLX's own stub calls it an object
-            self._built[source.name] = cast(Callable[..., list[mx.array]], built)
-        return self._built[source.name]
+
+def _metal_kernel(wanted: Pipeline) -> Callable[..., list[mx.array]]:
+    source = wanted.source
+    built = mx.fast.metal_kernel(
+        name=wanted.name,
+        input_names=source.inputs,
+        output_names=source.outputs,
+        source=wanted.body,
+        header=source.preamble,
+        ensure_row_contiguous=source.row_contiguous,
+        compile_options=MATH,
+    )
+    return cast(Callable[..., list[mx.array]], built)  # MLX's own stub calls it an object

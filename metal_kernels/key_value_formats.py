@@ -55,7 +55,7 @@ DENSE_STRIDES = "// k_strides v_strides"
 AFFINE_STRIDES = "// k_strides v_strides k_scales_strides v_scales_strides"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class KeyValueFormat:
     """One way of storing a cache.
 

@@ -20,16 +20,14 @@ from metal_kernels.few_row_matvec import (
     ACCUMULATE,
     FIRST,
     STORE,
-    Cut,
     RowKernel,
-    run_rows,
-    weight_rows,
+    product_launch,
 )
-from metal_kernels.kernel import Launcher, Output
+from metal_kernels.kernel import Launcher, Parameter
 from metal_kernels.weight_formats.contract import WeightFormat
 
 SETUP = """
-const int H = e_shape[1];
+const int H = e_shape[e_ndim - 1];
 const int K = 2 * H;
 const int N = w_shape[0];
 const int lane = thread_index_in_simdgroup;
@@ -45,8 +43,8 @@ UNROLL for (int m = 0; m < M; m++) {
     e_sum = fma(e_value, e_value, e_sum);
     h_sum = fma(h_value, h_value, h_sum);
   }
-  e_size[m] = precise::rsqrt(simd_sum(e_sum) / float(H) + eps);
-  h_size[m] = precise::rsqrt(simd_sum(h_sum) / float(H) + eps);
+  e_size[m] = precise::rsqrt(simd_sum(e_sum) / float(H) + EPS);
+  h_size[m] = precise::rsqrt(simd_sum(h_sum) / float(H) + EPS);
 }
 #define W_ROW(r) min(first + r, N - 1)
 #define NORMAL(v, size, weight, m, k) float(T(float(v[size_t(m) * H + (k)]) * size[m] * weight[k]))
@@ -67,7 +65,7 @@ class Norms(NamedTuple):
 KERNEL = RowKernel(
     "mtp_input",
     SETUP + FIRST + ACCUMULATE + STORE,
-    before=("e", "h", "e_norm", "h_norm", "eps"),
+    before=("e", "h", "e_norm", "h_norm"),
 )
 
 
@@ -79,13 +77,10 @@ def mtp_input(
     form: WeightFormat,
     launcher: Launcher,
 ) -> mx.array:
-    """e, h [M, H] of one dtype, weights [N, 2H] -> [M, N]."""
-    count, outputs = e.shape[0], weights[0].shape[0]
-    together = weight_rows(count)
-    cut = Cut(count, together, -(-outputs // together))
-    inputs = (e, h, norms.embedding, norms.hidden, mx.array(norms.eps), *weights)
-    out = Output((count, outputs), e.dtype)
-    return run_rows(KERNEL, form, inputs, (out,), cut, launcher)[0]
+    """e, h [..., H] of one dtype, weights [N, 2H] -> [..., N]."""
+    eps = Parameter("EPS", norms.eps)
+    launch = product_launch(KERNEL, form, e.shape, e.dtype, weights[0].shape[0], eps)
+    return launcher.run(launch, (e, h, norms.embedding, norms.hidden, *weights))[0]
 
 
 def reference(

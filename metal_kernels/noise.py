@@ -11,7 +11,7 @@ Cost: 8 bytes a row read, 4 a value written; 24 flops a value, a logarithm count
 
 import mlx.core as mx
 
-from metal_kernels.kernel import Call, Launcher, Output, Source
+from metal_kernels.kernel import Launch, Launcher, Source, pipeline
 
 HEADER = """
 inline uint mix_bits(uint word) {
@@ -41,14 +41,10 @@ THREADS = 256
 
 def gumbel_noise(keys: mx.array, vocabulary: int, launcher: Launcher) -> mx.array:
     """keys uint32 [R, 2] -> float32 [R, vocabulary]."""
-    rows = keys.shape[0]
-    call = Call(
-        inputs=(keys,),
-        outputs=(Output((rows, vocabulary), mx.float32),),
-        grid=(vocabulary, rows, 1),
-        threadgroup=(THREADS, 1, 1),
-    )
-    return launcher.run(SOURCE, call)[0]
+    shape = (keys.shape[0], vocabulary)
+    grid = (vocabulary, keys.shape[0], 1)
+    launch = Launch(pipeline(SOURCE), (shape,), (mx.float32,), grid, (THREADS, 1, 1))
+    return launcher.run(launch, (keys,))[0]
 
 
 def reference(keys: mx.array, vocabulary: int) -> mx.array:

@@ -14,13 +14,14 @@ Cost: weights and x read once, 8 bytes a row of x and 32 weight rows written and
 M N (2 K + 30) flops, two launches.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.few_row_matvec import ACCUMULATE, SETUP, Cut, RowKernel, run_rows, weight_rows
+from metal_kernels.few_row_matvec import ACCUMULATE, SETUP, Cut, RowKernel, row_launch, weight_rows
 from metal_kernels.few_row_matvec import reference as matvec_reference
-from metal_kernels.kernel import Call, Launcher, Output, Parameter, Source
+from metal_kernels.kernel import Launch, Launcher, Parameter, Source, pipeline
 from metal_kernels.noise import HEADER as NOISE_HEADER
 from metal_kernels.noise import reference as noise_reference
 from metal_kernels.weight_formats.contract import WeightFormat
@@ -153,31 +154,43 @@ def vocabulary_pick(
     launcher: Launcher,
 ) -> mx.array:
     """x [M, K] -> tokens int32 [M]; -1 where a logit is not finite."""
-    count, outputs = x.shape[0], weights[0].shape[0]
+    noisy = how.keys is not None
+    first, second = _launches(form, x.shape[0], x.dtype, weights[0].shape[0], noisy)
+    keys = mx.zeros((1, 2), dtype=mx.uint32) if how.keys is None else how.keys
+    inverse = mx.array(1 / how.temperature, dtype=mx.float32)
+    found = launcher.run(first, (x, *weights, keys, inverse))
+    return launcher.run(second, found)[0]
+
+
+class _Launches(NamedTuple):
+    first: Launch
+    second: Launch
+
+
+@cache
+def _launches(
+    form: WeightFormat, count: int, dtype: mx.Dtype, outputs: int, noisy: bool
+) -> _Launches:
     together = weight_rows(count)
     tiles = 32 // together
     cut = Cut(count, together, -(-outputs // (together * tiles)))
-    inputs = (
-        x,
-        *weights,
-        mx.zeros((1, 2), dtype=mx.uint32) if how.keys is None else how.keys,
-        mx.array(1 / how.temperature, dtype=mx.float32),
-    )
     extra = (
         Parameter("TILES", tiles),
         Parameter("SIMD_COUNT", cut.simds),
-        Parameter("NOISY", how.keys is not None),
+        Parameter("NOISY", noisy),
     )
     found = (count, cut.simds)
-    outs = (Output(found, mx.float32), Output(found, mx.int32))
-    second = Call(
-        inputs=run_rows(CANDIDATES, form, inputs, outs, cut, launcher, extra),
-        outputs=(Output((count,), mx.int32),),
-        grid=(THREADS * count, 1, 1),
-        threadgroup=(THREADS, 1, 1),
-        parameters=(Parameter("THREADS", THREADS),),
+    outs = ((found, mx.float32), (found, mx.int32))
+    return _Launches(
+        row_launch(CANDIDATES, form, dtype, outs, cut, extra),
+        Launch(
+            pipeline(PICK, (Parameter("THREADS", THREADS),)),
+            ((count,),),
+            (mx.int32,),
+            grid=(THREADS * count, 1, 1),
+            threadgroup=(THREADS, 1, 1),
+        ),
     )
-    return launcher.run(PICK, second)[0]
 
 
 def reference(

@@ -12,12 +12,15 @@ has a row, so that a row's bits do not depend on the rows beside it.
 Cost: x read twice (the second time from cache), y written, w read once a row; 4 R N flops.
 """
 
+from functools import lru_cache
+from math import prod
+
 import mlx.core as mx
 
-from metal_kernels.kernel import Call, Launcher, Output, Parameter, Source
+from metal_kernels.kernel import Launch, Launcher, Parameter, Source, pipeline
 
 BODY = """
-const int N = x_shape[1];
+const int N = x_shape[x_ndim - 1];
 const int lane = thread_index_in_simdgroup;
 const int simd = simdgroup_index_in_threadgroup;
 const size_t first = size_t(threadgroup_position_in_grid.x) * N;
@@ -37,30 +40,34 @@ float total = 0.0f;
 for (int s = 0; s < SIMDS; s++) {
   total += sums[s];
 }
-const float scale = precise::rsqrt(total / float(N) + eps);
+const float scale = precise::rsqrt(total / float(N) + EPS);
 for (int i = 32 * simd + lane; i < N; i += 32 * SIMDS) {
   y[first + i] = T(float(x[first + i]) * scale * w[i]);
 }
 """
 
-SOURCE = Source("wide_norm", ("x", "w", "eps"), ("y",), BODY)
+SOURCE = Source("wide_norm", ("x", "w"), ("y",), BODY)
 SHORT, SIMDS = 512, 8
 """Rows up to SHORT are for one SIMD-group, longer ones for so many."""
 
 
 def wide_norm(x: mx.array, weight: mx.array, eps: float, launcher: Launcher) -> mx.array:
     """x [..., N], weight float32 [N] -> x's shape and dtype."""
-    size = x.shape[-1]
-    rows = x.reshape(-1, size)
+    return launcher.run(_launch(x.shape, x.dtype, eps), (x, weight))[0]
+
+
+@lru_cache(maxsize=256)  # prompts have rows in any number
+def _launch(shape: tuple[int, ...], dtype: mx.Dtype, eps: float) -> Launch:
+    *lead, size = shape
     simds = 1 if size <= SHORT else SIMDS
-    call = Call(
-        inputs=(rows, weight, mx.array(eps, dtype=mx.float32)),
-        outputs=(Output(rows.shape, x.dtype),),
-        grid=(32 * simds * len(rows), 1, 1),
+    parameters = (Parameter("T", dtype), Parameter("SIMDS", simds), Parameter("EPS", eps))
+    return Launch(
+        pipeline(SOURCE, parameters),
+        (shape,),
+        (dtype,),
+        grid=(32 * simds * prod(lead), 1, 1),
         threadgroup=(32 * simds, 1, 1),
-        parameters=(Parameter("T", x.dtype), Parameter("SIMDS", simds)),
     )
-    return launcher.run(SOURCE, call)[0].reshape(x.shape)
 
 
 def reference(x: mx.array, weight: mx.array, eps: float) -> mx.array:

@@ -8,7 +8,7 @@ import mlx.core as mx
 from metal_kernels.kernel import Parameter
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class WeightFormat:
     """One way of storing a matrix, in MSL and in plain ops.
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.kernel import Call, Source
+from metal_kernels.kernel import Launch
 from metal_kernels.stock import Elementwise, Stock, attends_in_one_launch
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, block_values
 
@@ -106,10 +106,10 @@ class StandIn(Stock):
         self.unpacked: list[Array] = []
         self._labels: list[str] = []
 
-    def run(self, source: Source, call: Call) -> tuple[mx.array, ...]:
-        """A kernel's call as one node."""
-        made = [Array(output.shape, output.dtype) for output in call.outputs]
-        return self._node(source.name, made, call.inputs)
+    def run(self, launch: Launch, inputs: Sequence[mx.array]) -> tuple[mx.array, ...]:
+        """A kernel's launch as one node."""
+        made = [Array(*one) for one in zip(launch.shapes, launch.dtypes, strict=True)]
+        return self._node(launch.pipeline.source.name, made, inputs)
 
     def rms_norm(self, x: mx.array, weight: mx.array | None, eps: float) -> mx.array:
         """As MLX does: both in the wider type."""

@@ -75,79 +75,55 @@ class FewRows:
 
     def product(self, x: mx.array) -> mx.array:
         """x [..., K] -> [..., N]."""
-        rows = x.reshape(-1, x.shape[-1])
-        made = _by_eights(
-            len(rows),
-            lambda part: few_row_matvec(rows[part], self.arrays, self.form, self.launcher),
-        )
-        return made.reshape(*x.shape[:-1], -1)
+        return _by_eights(lambda x: few_row_matvec(x, self.arrays, self.form, self.launcher), x)
 
     def product_onto_bias(self, bias: mx.array, x: mx.array) -> mx.array:
         """bias [N] and x [..., K] -> [..., N], the bits of `product(x) + bias`."""
-        rows = x.reshape(-1, x.shape[-1])
-        made = _by_eights(
-            len(rows),
-            lambda part: few_row_matvec_add(
-                rows[part], self.arrays, bias, self.form, self.launcher
-            ),
+        return _by_eights(
+            lambda x: few_row_matvec_add(x, self.arrays, bias, self.form, self.launcher), x
         )
-        return made.reshape(*x.shape[:-1], -1)
 
     def product_onto(self, residual: mx.array, x: mx.array) -> mx.array:
         """residual [..., N] and x [..., K] -> [..., N], the bits of `residual + product(x)`."""
-        rows = x.reshape(-1, x.shape[-1])
-        onto = residual.reshape(len(rows), -1)
-        made = _by_eights(
-            len(rows),
-            lambda part: few_row_matvec_add(
-                rows[part], self.arrays, onto[part], self.form, self.launcher
-            ),
+        return _by_eights(
+            lambda x, onto: few_row_matvec_add(x, self.arrays, onto, self.form, self.launcher),
+            x,
+            residual,
         )
-        return made.reshape(residual.shape)
 
     def gate_up(self, x: mx.array) -> mx.array:
         """x [..., K] by gates above ups [2 N, K] -> silu(gate) * up [..., N]."""
-        rows = x.reshape(-1, x.shape[-1])
-        made = _by_eights(
-            len(rows),
-            lambda part: few_row_gate_up(rows[part], self.arrays, self.form, self.launcher),
-        )
-        return made.reshape(*x.shape[:-1], -1)
+        return _by_eights(lambda x: few_row_gate_up(x, self.arrays, self.form, self.launcher), x)
 
     def of_experts(self, x: mx.array, chosen: mx.array) -> mx.array:
         """x [R, K] or [R, n, K], experts [R, n] -> [R, n, N]."""
-        experts = chosen.astype(mx.int32)
-        made = _by_eights(
-            len(experts),
-            lambda part: expert_union_matvec(
-                x[part].reshape(-1, x.shape[-1]),
-                experts[part],
-                self.arrays,
-                self.form,
-                self.launcher,
-            ),
-        )
-        return made.reshape(*experts.shape, -1)
+        width = x.shape[-1]
+
+        def made(experts: mx.array, its: mx.array) -> mx.array:
+            pairs = expert_union_matvec(
+                its.reshape(-1, width), experts, self.arrays, self.form, self.launcher
+            )
+            return pairs.reshape(*experts.shape, -1)
+
+        return _by_eights(made, chosen.astype(mx.int32), x.reshape(len(chosen), -1))
 
     def join(self, embedded: mx.array, hidden: mx.array, norms: Norms) -> mx.array:
         """Both [..., H] -> [..., N], each normed first."""
-        e, h = (part.reshape(-1, part.shape[-1]) for part in (embedded, hidden))
-        made = _by_eights(
-            len(e),
-            lambda part: mtp_input(e[part], h[part], norms, self.arrays, self.form, self.launcher),
+        return _by_eights(
+            lambda e, h: mtp_input(e, h, norms, self.arrays, self.form, self.launcher),
+            embedded,
+            hidden,
         )
-        return made.reshape(*embedded.shape[:-1], -1)
 
     def pick(self, hidden: mx.array, how: Choosing) -> mx.array:
         """Hidden [..., K] -> one token int32 [R] a row, -1 where a logit is not finite."""
-        rows = hidden.reshape(-1, hidden.shape[-1])
 
-        def chosen(part: slice) -> mx.array:
-            keys = None if how.keys is None else how.keys[part]
-            its = how._replace(keys=keys)
-            return vocabulary_pick(rows[part], self.arrays, self.form, its, self.launcher)
+        def chosen(x: mx.array, *keys: mx.array) -> mx.array:
+            its = how._replace(keys=keys[0]) if keys else how
+            return vocabulary_pick(x, self.arrays, self.form, its, self.launcher)
 
-        return _by_eights(len(rows), chosen)
+        keys = () if how.keys is None else (how.keys,)
+        return _by_eights(chosen, hidden.reshape(-1, hidden.shape[-1]), *keys)
 
 
 def format_of(matrix: Matrix) -> WeightFormat | None:
@@ -167,6 +143,15 @@ def work_of(matrix: Matrix, form: WeightFormat) -> Work:
     return Work(form.name, matrix.weight.shape[-2], matrix.inputs)
 
 
-def _by_eights(rows: int, run: Callable[[slice], mx.array]) -> mx.array:
-    parts = [run(slice(start, start + MOST_ROWS)) for start in range(0, rows, MOST_ROWS)]
-    return parts[0] if len(parts) == 1 else mx.concatenate(parts)
+def _by_eights(run: Callable[..., mx.array], *inputs: mx.array) -> mx.array:
+    """Of inputs [..., K], which have the same rows: where those are more than a kernel takes, runs
+    of eight.
+    """
+    *lead, width = inputs[0].shape
+    if inputs[0].size <= MOST_ROWS * width:
+        return run(*inputs)
+    flat = [part.reshape(-1, part.shape[-1]) for part in inputs]
+    starts = range(0, len(flat[0]), MOST_ROWS)
+    parts = [run(*(part[start : start + MOST_ROWS] for part in flat)) for start in starts]
+    made = mx.concatenate(parts)
+    return made.reshape(*lead, *made.shape[1:])

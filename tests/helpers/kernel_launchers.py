@@ -1,9 +1,11 @@
 """Who runs a kernel in a test: the GPU where there is one, else the emulator."""
 
+from collections.abc import Sequence
+
 import mlx.core as mx
 from metal_emulator import EmulatorLauncher
 
-from metal_kernels.kernel import Call, Launcher, MetalLauncher, Source
+from metal_kernels.kernel import Launch, Launcher, MetalLauncher
 
 
 def kernel_launcher(*, shuffle: int = 0, check: bool = True) -> Launcher:
@@ -18,14 +20,14 @@ def kernel_launcher(*, shuffle: int = 0, check: bool = True) -> Launcher:
 
 class CountingLauncher:
     """Runs kernels by another launcher; pipelines: what MLX would compile, one a set of types and
-    template arguments.
+    parameters.
     """
 
     def __init__(self, inner: Launcher) -> None:
         self._inner = inner
         self.pipelines: set[tuple[object, ...]] = set()
 
-    def run(self, source: Source, call: Call) -> tuple[mx.array, ...]:
-        types = tuple((one.dtype, one.ndim == 0, one.size < 8) for one in call.inputs)
-        self.pipelines.add((source.name, call.parameters, types))
-        return self._inner.run(source, call)
+    def run(self, launch: Launch, inputs: Sequence[mx.array]) -> Sequence[mx.array]:
+        types = tuple((one.dtype, one.ndim == 0, one.size < 8) for one in inputs)
+        self.pipelines.add((launch.pipeline.name, types))
+        return self._inner.run(launch, inputs)

@@ -3,7 +3,8 @@
 A scenario takes a launcher and raises Wrong("numbers" | "rows" | "counts") or EmulatorError.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import mlx.core as mx
@@ -20,7 +21,7 @@ from metal_kernels import (
     noise,
     vocabulary_pick,
 )
-from metal_kernels.kernel import Call, Source
+from metal_kernels.kernel import Launch, pipeline
 from metal_kernels.key_value_formats import affine_cache, dense_cache
 from metal_kernels.weight_formats.affine import affine
 from metal_kernels.weight_formats.contract import WeightFormat
@@ -54,19 +55,18 @@ class Breaking:
         self._old, self._new = old, new
         self.found = False
 
-    def run(self, source: Source, call: Call) -> tuple[mx.array, ...]:
-        """The outputs of one call. Raises EmulatorError."""
+    def run(self, launch: Launch, inputs: Sequence[mx.array]) -> Sequence[mx.array]:
+        """The outputs of one launch. Raises EmulatorError."""
+        source, parameters = launch.pipeline.source, launch.pipeline.parameters
         if self._old and self._old in source.body + source.header:
             self.found = True
-            source = Source(
-                source.name,
-                source.inputs,
-                source.outputs,
-                source.body.replace(self._old, self._new),
-                source.header.replace(self._old, self._new),
-                source.row_contiguous,
+            source = replace(
+                source,
+                body=source.body.replace(self._old, self._new),
+                header=source.header.replace(self._old, self._new),
             )
-        return self._inner.run(source, call)
+            launch = launch._replace(pipeline=pipeline(source, parameters))
+        return self._inner.run(launch, inputs)
 
     def read_once(
         self, buffer: str, report: int = -1, share: float = 1.0, loads: float = 1.0

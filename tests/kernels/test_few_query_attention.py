@@ -1,5 +1,7 @@
 """Attention of a few rows: right against float64, each row's bits its own, the cache read once."""
 
+from collections.abc import Sequence
+
 import mlx.core as mx
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from metal_kernels.few_query_attention import (
     reference,
     takes,
 )
-from metal_kernels.kernel import Call, Source
+from metal_kernels.kernel import Launch
 from metal_kernels.key_value_formats import KeyValueFormat, affine_cache, dense_cache
 
 Array = np.ndarray
@@ -122,14 +124,14 @@ def test_quantised_caches(bits: int, size: int) -> None:
 
 
 class Looking:
-    """Notes the calls and computes nothing."""
+    """Notes the launches and computes nothing."""
 
     def __init__(self) -> None:
-        self.calls: list[Call] = []
+        self.launches: list[Launch] = []
 
-    def run(self, source: Source, call: Call) -> tuple[mx.array, ...]:
-        self.calls.append(call)
-        return tuple(mx.zeros(output.shape, output.dtype) for output in call.outputs)
+    def run(self, launch: Launch, inputs: Sequence[mx.array]) -> Sequence[mx.array]:
+        self.launches.append(launch)
+        return [mx.zeros(*one) for one in zip(launch.shapes, launch.dtypes, strict=True)]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +147,7 @@ def test_no_chip_is_asked_for_too_many_threads(
     few_query_attention(
         mx.zeros((heads, rows, size)), cache, dense_cache(), Place(300), 1.0, launcher
     )
-    parts = launcher.calls[0]
+    parts = launcher.launches[0]
     each = {128: 4, 256: 2, 512: 1}[size]
     assert parts.threadgroup[0] <= 256
     assert parts.grid == (32 * -(-(heads // key_heads * rows) // each), 3, key_heads)

@@ -7,24 +7,24 @@ import mlx.core as mx
 import pytest
 
 import metal_kernels
-from metal_kernels.kernel import Call, MetalLauncher, Output, Source
+from metal_kernels.kernel import Launch, MetalLauncher, Source, pipeline
 
 KERNELS = Path(metal_kernels.__file__).parent
 DOUBLE = Source("double_it", ("x",), ("y",), "uint i = thread_position_in_grid.x; y[i] = 2 * x[i];")
 
 
-def double(x: mx.array) -> Call:
-    return Call((x,), (Output(x.shape, x.dtype),), (x.size, 1, 1), (32, 1, 1))
+def double(x: mx.array) -> Launch:
+    return Launch(pipeline(DOUBLE), (x.shape,), (x.dtype,), (x.size, 1, 1), (32, 1, 1))
 
 
 def test_the_gpu_doubles_or_says_there_is_none() -> None:
     x = mx.arange(40, dtype=mx.float32)
     launcher = MetalLauncher()
     if mx.metal.is_available():
-        assert mx.array_equal(launcher.run(DOUBLE, double(x))[0], 2 * x).item()
+        assert mx.array_equal(launcher.run(double(x), [x])[0], 2 * x).item()
         return
     with pytest.raises(RuntimeError, match="No Metal"):
-        mx.eval(launcher.run(DOUBLE, double(x))[0])
+        mx.eval(launcher.run(double(x), [x])[0])
 
 
 FIXED = re.compile(

@@ -3,7 +3,7 @@
     from metal_emulator import EmulatorError, EmulatorLauncher, metal_kernel
 
     launcher = EmulatorLauncher(shuffle=3)          # a metal_kernels.kernel.Launcher
-    (y,) = launcher.run(source, call)
+    (y,) = launcher.run(launch, inputs)
     launcher.last.buffers["w"].times_read           # 1.0: every line of w read by one threadgroup
 
     kernel = metal_kernel(name, input_names, output_names, source, header="", ...)

@@ -1,10 +1,12 @@
 """Runs our kernels in the emulator, where the product runs them on the GPU: the same text."""
 
+from collections.abc import Sequence
+
 import mlx.core as mx
 
 from metal_emulator.kernel import metal_kernel
 from metal_emulator.report import Report
-from metal_kernels.kernel import Call, Source
+from metal_kernels.kernel import Launch
 
 
 class EmulatorLauncher:
@@ -31,13 +33,14 @@ class EmulatorLauncher:
         """Of the last call. Raises IndexError before the first."""
         return self.reports[-1]
 
-    def run(self, source: Source, call: Call) -> tuple[mx.array, ...]:
-        """The outputs of one call. Raises EmulatorError."""
+    def run(self, launch: Launch, inputs: Sequence[mx.array]) -> Sequence[mx.array]:
+        """The outputs, evaluated. Raises EmulatorError."""
+        source = launch.pipeline.source
         kernel = metal_kernel(
             name=source.name,
             input_names=source.inputs,
             output_names=source.outputs,
-            source=source.body,
+            source=launch.pipeline.body,
             header=source.preamble,
             ensure_row_contiguous=source.row_contiguous,
             shuffle=self._shuffle,
@@ -47,12 +50,11 @@ class EmulatorLauncher:
             lint=self._lint,
         )
         outputs = kernel(
-            inputs=call.inputs,
-            template=call.parameters,
-            grid=call.grid,
-            threadgroup=call.threadgroup,
-            output_shapes=[output.shape for output in call.outputs],
-            output_dtypes=[output.dtype for output in call.outputs],
+            inputs=inputs,
+            grid=launch.grid,
+            threadgroup=launch.threadgroup,
+            output_shapes=launch.shapes,
+            output_dtypes=launch.dtypes,
         )
         self.reports.append(kernel.last)
-        return tuple(outputs)
+        return outputs

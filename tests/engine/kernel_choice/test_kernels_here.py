@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from metal_kernels.choice import (
     Work,
     chip_of,
 )
-from metal_kernels.kernel import Call, Source
+from metal_kernels.kernel import Launch, pipeline
 from metal_kernels.trial_cases import Case
 from metal_kernels.trials import TRIALS, Trial
 from mlx_engine.doctor.examine import check_kernels
@@ -50,13 +50,15 @@ class Tampering:
         self._change = (kernel, old, new)
         self._inner = EmulatorLauncher(check=False)
 
-    def run(self, source: Source, call: Call) -> tuple[mx.array, ...]:
+    def run(self, launch: Launch, inputs: Sequence[mx.array]) -> Sequence[mx.array]:
+        source = launch.pipeline.source
         self.names.append(source.name)
         kernel, old, new = self._change
         if source.name.startswith(kernel):
             assert old in source.body
             source = replace(source, body=source.body.replace(old, new))
-        return self._inner.run(source, call)
+            launch = launch._replace(pipeline=pipeline(source, launch.pipeline.parameters))
+        return self._inner.run(launch, inputs)
 
 
 SOUND = ("nothing", "", "")
@@ -175,7 +177,7 @@ def test_a_trial_that_ends_the_program_is_not_begun_again(tmp_path: Path) -> Non
         "from mlx_engine.kernel_choice.kernels_here import TrialsOfModel, kernels_here\n"
         "from mlx_engine.kernel_choice.verdict import verdict_here\n"
         "class Deadly:\n"
-        "    def run(self, source, call): os._exit(9)\n"
+        "    def run(self, launch, inputs): os._exit(9)\n"
         "verdict = verdict_here(pathlib.Path(sys.argv[1]))\n"
         "kernels = kernels_here(Deadly(), 'exact', verdict)\n"
         "kernels.served('products', Work('affine4', 64, 64))\n"
@@ -194,7 +196,7 @@ def test_a_trial_that_ends_the_program_is_not_begun_again(tmp_path: Path) -> Non
 
 def test_an_interrupted_trial_is_begun_again(tmp_path: Path) -> None:
     class Interrupting:
-        def run(self, source: Source, call: Call) -> tuple[mx.array, ...]:
+        def run(self, launch: Launch, inputs: Sequence[mx.array]) -> Sequence[mx.array]:
             raise KeyboardInterrupt
 
     verdict = Verdict(tmp_path / "kernels.json", HERE)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from metal_emulator import EmulatorLauncher, metal_kernel
 
-from metal_kernels.kernel import Call, Output, Parameter, Source
+from metal_kernels.kernel import Launch, Parameter, Source, pipeline
 
 EXP = """
     uint elem = thread_position_in_grid.x;
@@ -36,7 +36,7 @@ def test_a_source_of_ours_through_the_launcher() -> None:
     source = Source("twice", ("inp",), ("out",), EXP.replace("metal::exp(tmp)", "T(tmp * 2)"))
     a = mx.arange(40, dtype=mx.float32)
     launcher = EmulatorLauncher()
-    outputs = (Output(a.shape, a.dtype),)
-    call = Call((a,), outputs, (40, 1, 1), (32, 1, 1), (Parameter("T", mx.float32),))
-    assert mx.array_equal(launcher.run(source, call)[0], 2 * a).item()
+    made = pipeline(source, (Parameter("T", mx.float32),))
+    launch = Launch(made, (a.shape,), (a.dtype,), (40, 1, 1), (32, 1, 1))
+    assert mx.array_equal(launcher.run(launch, [a])[0], 2 * a).item()
     assert launcher.last.threads == 40
