@@ -62,7 +62,7 @@ BROKEN = [
         "size_t(m) * N : 0) + first",
         "numbers",
     ),
-    Broken("mtp_input", "eps forgotten", " + eps", "", "numbers"),
+    Broken("mtp_input", "eps forgotten", " + EPS", "", "numbers"),
     Broken(
         "mtp_input",
         "halves joined the wrong way",
