@@ -36,11 +36,13 @@ class ModelSource:
     def __init__(self, kernel_verdict: Path | None = None) -> None:
         self._kernel_verdict = kernel_verdict
 
-    def inspect(self, request: LoadModel) -> ModelDescription:
-        """From headers alone, quickly. Raises EngineError."""
+    def inspect(self, request: LoadModel, on_download: Progress, stop: Stop) -> ModelDescription:
+        """From headers alone, quickly; one of the hub is fetched first. The rest as in `load`."""
         import mlx_engine
 
-        return mlx_engine.inspect(request.path, heads=request.heads)
+        return mlx_engine.inspect(
+            request.path, heads=request.heads, on_download=on_download, stop=stop
+        )
 
     def load(
         self, request: LoadModel, on_progress: Progress, on_download: Progress, stop: Stop
@@ -168,11 +170,11 @@ class ModelInUse:
         """Load, and reply ModelLoaded, LoadFailed or LoadCancelled."""
         try:
             self._reply(LoadProgress(request.path, 0, 0))
-            description = self._source.inspect(request)
+            read, fetched = (partial(self._tell, request.path, Pace(), f) for f in (False, True))
+            description = self._source.inspect(request, fetched, self._is_unwanted)
             if self._is_unwanted():
                 raise LoadStopped(f"{request.path}: loading was stopped.")
             self._make_room(description)
-            read, fetched = (partial(self._tell, request.path, Pace(), f) for f in (False, True))
             engine = self._source.load(request, read, fetched, self._is_unwanted)
         except LoadStopped:
             self._reply(LoadCancelled(request.path))

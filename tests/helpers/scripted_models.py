@@ -67,7 +67,8 @@ class Learning(WorkerEngine):
 class ScriptedModels(ModelSource):
     """A ModelSource. broken: path -> what a load raises after half of the bytes.
 
-    fetched_bytes: what a draft model brings from the hub in slices, after the model.
+    fetched_bytes: what a draft model brings from the hub in slices, after the model. on_hub: what
+    is fetched in slices as well, before it can be looked at.
     """
 
     engines: dict[str, ScriptedEngine] = field(default_factory=dict)
@@ -75,13 +76,16 @@ class ScriptedModels(ModelSource):
     slices: int = 4
     pause_s: float = 0.0
     fetched_bytes: int = 0
+    on_hub: frozenset[str] = frozenset()
     loaded: list[str] = field(default_factory=list)
     before_inspect: Callable[[], None] = lambda: None
     before_load: Callable[[], None] = lambda: None
 
-    def inspect(self, request: LoadModel) -> ModelDescription:
+    def inspect(self, request: LoadModel, on_download: Progress, stop: Stop) -> ModelDescription:
         self.before_inspect()
         path = str(request.path)
+        if path in self.on_hub:
+            self._fetch(self.engines[path].description.nbytes, path, on_download, stop)
         if path not in self.engines:
             raise ModelNotFound(f"{path}: no such file or folder.")
         return self.engines[path].description
@@ -99,13 +103,17 @@ class ScriptedModels(ModelSource):
             time.sleep(self.pause_s)
             if path in self.broken and step >= self.slices // 2:
                 raise self.broken[path]
-        for step in range(self.slices + 1 if self.fetched_bytes else 0):
-            on_download(self.fetched_bytes * step // self.slices, self.fetched_bytes)
+        if self.fetched_bytes:
+            self._fetch(self.fetched_bytes, path, on_download, stop)
+        self.loaded.append(path)
+        return self.engines[path]
+
+    def _fetch(self, size: int, path: str, on_download: Progress, stop: Stop) -> None:
+        for step in range(self.slices + 1):
+            on_download(size * step // self.slices, size)
             if stop():
                 raise LoadStopped(f"{path}: loading was stopped.")
             time.sleep(self.pause_s)
-        self.loaded.append(path)
-        return self.engines[path]
 
 
 def described(name: str, nbytes: int) -> ModelDescription:

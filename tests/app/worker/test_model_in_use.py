@@ -129,6 +129,23 @@ def test_what_cannot_be_loaded_at_all_closes_nothing() -> None:
         assert is_answered(room, "old", source)
 
 
+def test_a_model_of_the_hub_is_fetched_in_sight_and_can_be_stopped() -> None:
+    source = two_models()
+    source.on_hub, source.pause_s = frozenset({"new"}), 0.05
+    with served(source) as room:
+        room.put(LoadModel("new"))
+        assert isinstance(outcome(room, "new"), ModelLoaded)
+        steps = [value for value in room.replies if isinstance(value, LoadProgress)]
+        fetched = [step.done for step in steps if step.fetches]
+        assert len(fetched) > 1 and fetched == sorted(fetched)
+        room.replies.clear()
+        room.put(LoadModel("new"))
+        room.until(lambda value: isinstance(value, LoadProgress) and value.fetches)
+        room.put(CancelLoad())
+        assert isinstance(outcome(room, "new"), LoadCancelled)
+    assert source.loaded == ["new"]
+
+
 def test_a_load_is_cancelled_in_the_middle() -> None:
     source = two_models(pause_s=SLOW)
     with served(source) as room:
