@@ -1,10 +1,10 @@
 """Models on this disk: those of Hugging Face and LM Studio, in folders given, and recent ones."""
 
 import os
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -39,7 +39,7 @@ def gguf_model(file: Path, name: str, place: str) -> FoundModel | None:
     shard = shard_of(file.name)
     if file.name.lower().startswith("mmproj") or (shard is not None and shard.number > 1):
         return None
-    if _MAY_BE_HEADS.search(file.name) and gguf_of_heads(file):
+    if gguf_of_heads(file):
         return None
     files = [file]
     if shard is not None:
@@ -49,14 +49,40 @@ def gguf_model(file: Path, name: str, place: str) -> FoundModel | None:
     return _found(name, file, place, files, problem or _first_damage(files))
 
 
-_MAY_BE_HEADS = re.compile("mtp|nextn|head", re.IGNORECASE)
-"""Names of files whose tensors a list is worth waiting for."""
+LOOK, LOOKS = 2**20, 64
+"""Bytes of a GGUF that are read at once, and how often: what comes before the data of its tensors
+is a fifth of that.
+"""
+FIRST_LAYER = b"blk.0."
+"""How the names of a model's first tensors begin, and of no tensor of heads."""
 
 
 def gguf_of_heads(file: Path) -> bool:
     """Whether a GGUF holds MTP heads and no model, by its name or by its tensors. Never raises."""
     if file.name.lower().startswith("mtp"):
         return True
+    try:
+        facts = file.stat()
+        return _holds_heads(file, facts.st_size, facts.st_mtime_ns)
+    except OSError:
+        return False
+
+
+@lru_cache(maxsize=4096)
+def _holds_heads(file: Path, size: int, changed_ns: int) -> bool:
+    """Remembered until the file is another. A model shows at once; where it does not, all tensors
+    are looked at. Raises OSError.
+    """
+    del size, changed_ns
+    with file.open("rb") as opened:
+        if opened.read(4) != b"GGUF":
+            return False
+        end = b""
+        for _ in range(LOOKS):
+            piece = end + opened.read(LOOK)
+            if FIRST_LAYER in piece:
+                return False
+            end = piece[-len(FIRST_LAYER) :]
     try:
         mlx_engine.inspect(file)
     except EngineError as error:

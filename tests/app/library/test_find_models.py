@@ -3,9 +3,11 @@
 import time
 from pathlib import Path
 
+import pytest
 from model_files import COMMIT, gguf, hub_model, model_folder, safetensors
 from tiny_gguf import write_tiny_gguf
 
+import mlx_engine
 from app.library.find_models import (
     Place,
     find_models,
@@ -14,6 +16,7 @@ from app.library.find_models import (
     usual_places,
 )
 from app.values.models import RECENT, FoundModel
+from mlx_engine.values.model_description import ModelDescription
 
 GGUF_BYTES = b"GGUF\x03\x00\x00\x00"
 
@@ -74,9 +77,30 @@ def test_what_is_no_model_is_not_listed(tmp_path: Path) -> None:
 
 def test_heads_in_a_gguf_are_not_listed(tmp_path: Path) -> None:
     gguf(tmp_path / "mtp-small-Q8_0.gguf")
-    write_tiny_gguf(tmp_path / "small-MTP-donor.gguf", heads="only")
+    write_tiny_gguf(tmp_path / "donor-Q8_0.gguf", heads="only")
     write_tiny_gguf(tmp_path / "small-MTP-Q8_0.gguf", heads="inside")
     assert problems_in(tmp_path) == {"small-MTP-Q8_0.gguf": ""}
+
+
+def test_headers_are_listed_only_where_they_may_be_of_heads_and_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inspected = []
+
+    def inspect(path: Path) -> ModelDescription:
+        inspected.append(path.name)
+        return real(path)
+
+    real = mlx_engine.inspect
+    monkeypatch.setattr("mlx_engine.inspect", inspect)
+    donor = tmp_path / "donor.gguf"
+    write_tiny_gguf(donor, heads="only")
+    write_tiny_gguf(tmp_path / "small.gguf", heads="inside")
+    for _ in range(3):
+        assert set(found_in(tmp_path)) == {"small.gguf"}
+    assert inspected == ["donor.gguf"]
+    write_tiny_gguf(donor, heads="inside")
+    assert set(found_in(tmp_path)) == {"donor.gguf", "small.gguf"}
 
 
 def test_a_gguf_with_a_config_beside_it_is_a_gguf(tmp_path: Path) -> None:
