@@ -93,7 +93,8 @@ UNROLL for (int m = 0; m < M; m++) {
 """
 
 SECOND = """
-threadgroup Choice best[THREADS / 32];
+threadgroup float best_values[THREADS / 32];
+threadgroup int best_tokens[THREADS / 32];
 const int thread_id = thread_index_in_threadgroup;
 const int row = threadgroup_position_in_grid.x;
 const int count = values_shape[1];
@@ -109,16 +110,18 @@ for (int i = thread_id; i < count; i += THREADS) {
 const bool any_bad = simd_any(bad);
 const Choice top = best_of(mine);
 if (thread_index_in_simdgroup == 0) {
-  best[simdgroup_index_in_threadgroup] = any_bad ? Choice{0.0f, -2} : top;
+  best_values[simdgroup_index_in_threadgroup] = top.value;
+  best_tokens[simdgroup_index_in_threadgroup] = any_bad ? -2 : top.token;
 }
 threadgroup_barrier(mem_flags::mem_threadgroup);
 if (thread_id == 0) {
   Choice winner = {-INFINITY, -1};
   bool unsound = false;
   for (int s = 0; s < THREADS / 32; s++) {
-    unsound = unsound || best[s].token == -2;
-    if (before(best[s], winner)) {
-      winner = best[s];
+    const Choice its = {best_values[s], best_tokens[s]};
+    unsound = unsound || its.token == -2;
+    if (before(its, winner)) {
+      winner = its;
     }
   }
   picked[row] = unsound ? -1 : winner.token;

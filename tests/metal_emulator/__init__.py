@@ -19,7 +19,7 @@ Arguments and rules are those of mx.fast.metal_kernel; grid counts threads. Outp
 and hold NaN bits before the launch. Options, of the launcher too: shuffle, a seed for another order
 of lanes and SIMD-groups; check, False for speed, no checks and no traffic; seconds, the time limit
 of a launch; arithmetic, True to count it by type (no integers; write `c ? x : 0.0f`, not
-`c ? x : 0`); lint, True to check address spaces.
+`c ? x : 0`); lint, True to check address spaces, and that M1 and M2 have registers for it.
 
 Any broken rule raises EmulatorError(kernel, kind, place), kind one of: compile, lint, divergence,
 bounds, race, uninitialised, unwritten, limit, endless, read-only, alignment. place has file, line
@@ -30,26 +30,33 @@ lines_stored, lines, times_read, times_written), threads, simd_ops, barriers, th
 group_loads, group_stores, arithmetic, seconds. Assert on lines (64 bytes, counted once for each
 threadgroup that touches them): loads depend on the compiler.
 
+RegisterLauncher runs nothing and says what each run asks for: runs -> Counted (pipeline, threads,
+need); need.count registers, need.in_memory bytes of variables that are in none, need.most_threads.
+
 Stricter than Metal: operations across lanes need all lanes; `mem_none` orders nothing; a float
-becomes a bfloat only by an explicit conversion. Not seen: registers, occupancy, bank conflicts,
-time, other threadgroups' reads of a buffer before it is written. simd_sum adds neighbours first;
-half and float math is the C library's, without contraction: compare with tolerances.
+becomes a bfloat only by an explicit conversion. Not seen: occupancy, bank conflicts, time, other
+threadgroups' reads of a buffer before it is written. simd_sum adds neighbours first; half and float
+math is the C library's, without contraction: compare with tolerances.
 """
 
 from metal_emulator.errors import KINDS, EmulatorError, Place
 from metal_emulator.inputs import Strided
 from metal_emulator.kernel import EmulatedKernel, metal_kernel
-from metal_emulator.launcher import EmulatorLauncher
+from metal_emulator.launcher import Counted, EmulatorLauncher, RegisterLauncher
+from metal_emulator.registers import Registers
 from metal_emulator.report import Report, Traffic
 from metal_emulator.toolchain import NoCompilerError
 
 __all__ = [
     "KINDS",
+    "Counted",
     "EmulatedKernel",
     "EmulatorError",
     "EmulatorLauncher",
     "NoCompilerError",
     "Place",
+    "RegisterLauncher",
+    "Registers",
     "Report",
     "Strided",
     "Traffic",

@@ -2,6 +2,7 @@
 
 import getpass
 import hashlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from metal_emulator import toolchain
 from metal_emulator.errors import EmulatorError
+from metal_emulator.registers import Registers
 
 CPP = Path(__file__).parent / "cpp"
 RUNTIME_SOURCES = ("launch.cpp", "checks.cpp")
@@ -94,19 +96,26 @@ def kernel_library(name: str, text: str, checked: bool, arithmetic: bool = False
     return target
 
 
-def lint(name: str, text: str) -> None:
-    """Checks the text against lint.h. Raises EmulatorError of kind "lint", NoCompilerError."""
-    command = [*toolchain.lint_command(), f"-I{CPP}"]
-    passed = _library((text, command)).with_suffix(".linted")
-    if passed.exists():
-        return
-    source = passed.with_suffix(".cpp")
-    source.write_text(text, encoding="utf-8")
-    with tempfile.TemporaryDirectory(dir=cache_folder()) as scratch:
-        said = _run([*command, str(source), "-o", f"{scratch}/0.o"])
-    if said:
-        raise EmulatorError(name, "lint", _shortened(said))
-    passed.touch()
+_COUNTS = re.compile(r"^; (NumVgprs|ScratchSize): (\d+)$", re.MULTILINE)
+
+
+def lint(name: str, text: str) -> Registers:
+    """What a GPU needs for a text of lint.h. Raises EmulatorError "lint", NoCompilerError."""
+    check, command = (
+        [*one, f"-I{CPP}"] for one in (toolchain.lint_command(), toolchain.registers_command())
+    )
+    target = _library((text, check, command)).with_suffix(".s")
+    if not target.exists():
+        source = target.with_suffix(".cpp")
+        source.write_text(text, encoding="utf-8")
+        with tempfile.TemporaryDirectory(dir=cache_folder()) as scratch:
+            made = Path(scratch, "0.s")
+            said = _run([*check, str(source)]) or _run([*command, str(source), "-o", str(made)])
+            if said:
+                raise EmulatorError(name, "lint", _shortened(said))
+            made.replace(target)
+    found = dict(_COUNTS.findall(target.read_text(encoding="utf-8")))
+    return Registers(int(found["NumVgprs"]), int(found["ScratchSize"]))
 
 
 def _shortened(said: str, most: int = 40) -> str:

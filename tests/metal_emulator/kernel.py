@@ -7,7 +7,8 @@ import mlx.core as mx
 
 from metal_emulator import build, wrapper
 from metal_emulator.inputs import Input, Scalar, Strided, as_input, with_shapes
-from metal_emulator.launch import Dispatch, Options, Wanted, launch
+from metal_emulator.launch import Dispatch, Options, Wanted, check_threads, launch
+from metal_emulator.registers import Registers
 from metal_emulator.report import Report
 from metal_emulator.source_text import (
     with_static_threadgroup_arrays,
@@ -64,13 +65,24 @@ class EmulatedKernel:
         if verbose:
             print(text)
         if self.options.lint:
-            build.lint(self.name, self._lint_text(arrays, output_dtypes, list(template or [])))
+            need = self.registers(inputs, output_dtypes, template)
+            check_threads(self.name, Dispatch(grid, threadgroup), need)
         library = build.kernel_library(self.name, text, self.options.check, self.options.arithmetic)
         done = launch(
             self.name, library, [*given, *wanted], Dispatch(grid, threadgroup), self.options
         )
         self.reports.append(done.report)
         return done.outputs
+
+    def registers(
+        self,
+        inputs: Sequence[mx.array | Strided | Scalar],
+        output_dtypes: Sequence[mx.Dtype],
+        template: Template | None = None,
+    ) -> Registers:
+        """What a thread needs, without running any. Raises ValueError, EmulatorError "lint"."""
+        text = self._lint_text(self._arrays(inputs), output_dtypes, list(template or []))
+        return build.lint(self.name, text)
 
     def with_options(self, **changes: int | bool | float) -> "EmulatedKernel":
         """The same kernel run otherwise: shuffle, check, seconds."""
@@ -136,8 +148,6 @@ class EmulatedKernel:
         parameters = self._parameters(arrays, dtypes)
         attributes = wrapper.attributes_in(self.source)
         function = "custom_kernel_" + self.name
-        made = f"{function}{wrapper.template_arguments(template)}"
-        instance = f"template decltype({made}) {made};\n" if template else ""
         return "".join(
             [
                 f'#include "lint.h"\n#line 1 "{self.name}.header"\n',
@@ -145,7 +155,8 @@ class EmulatedKernel:
                 f'\n#line 1 "{self.name}.wrapper"\n',
                 wrapper.signature(function, parameters, attributes, template),
                 f'#line 1 "{self.name}"\n{with_static_threadgroup_arrays(self.source)}\n}}\n',
-                instance,
+                f'#line 1 "{self.name}.entry"\n',
+                wrapper.entry(function, parameters, attributes, template),
             ]
         )
 

@@ -1,6 +1,7 @@
 """One launch of a compiled kernel: buffers in, outputs and a report out."""
 
 import ctypes
+import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +11,9 @@ import numpy as np
 
 from metal_emulator import faults, native
 from metal_emulator.errors import EmulatorError
+from metal_emulator.registers import M1, MOST_THREADS, Registers
 from metal_emulator.report import Report, Traffic
 
-MOST_THREADS = 1024
 MOST_BUFFERS = 31
 NAN_BYTE = 0xFF
 
@@ -56,6 +57,17 @@ class Dispatch:
     grid: tuple[int, int, int]
     threadgroup: tuple[int, int, int]
 
+    @property
+    def group(self) -> tuple[int, int, int]:
+        """Threads of a whole threadgroup, which is never larger than the grid."""
+        x, y, z = (min(t, g) for t, g in zip(self.threadgroup, self.grid, strict=True))
+        return x, y, z
+
+    @property
+    def threads(self) -> int:
+        """Of a whole threadgroup."""
+        return math.prod(self.group)
+
 
 @dataclass(frozen=True, slots=True)
 class Launched:
@@ -96,13 +108,21 @@ def launch(
     return Launched(outputs, _report(kernel, traffic, seconds))
 
 
+def check_threads(kernel: str, dispatch: Dispatch, need: Registers) -> None:
+    """That M1 and M2 take the threadgroup, with all in registers. Raises EmulatorError "limit"."""
+    most = need.most_threads(M1)
+    if dispatch.threads > most or need.in_memory:
+        words = f"{dispatch.threads} threads of {need.count} registers and {need.in_memory} bytes"
+        raise EmulatorError(kernel, "limit", f"{words} in memory; {most} fit before M3")
+
+
 def _native_launch(kernel: str, dispatch: Dispatch, options: Options) -> native.Launch:
     if min(dispatch.grid) < 1 or min(dispatch.threadgroup) < 1:
         raise ValueError(f"{kernel}: grid and threadgroup must be positive, got {dispatch}")
-    group = [min(t, g) for t, g in zip(dispatch.threadgroup, dispatch.grid, strict=True)]
-    threads = group[0] * group[1] * group[2]
-    if threads > MOST_THREADS:
-        raise EmulatorError(kernel, "limit", f"{threads} threads a threadgroup, {MOST_THREADS} fit")
+    if dispatch.threads > MOST_THREADS:
+        words = f"{dispatch.threads} threads a threadgroup, {MOST_THREADS} fit"
+        raise EmulatorError(kernel, "limit", words)
+    group = dispatch.group
     groups = [-(-g // t) for g, t in zip(dispatch.grid, group, strict=True)]
     triple = ctypes.c_uint * 3
     return native.Launch(

@@ -1,12 +1,28 @@
 """Runs our kernels in the emulator, where the product runs them on the GPU: the same text."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_emulator.kernel import metal_kernel
+from metal_emulator.kernel import EmulatedKernel, metal_kernel
+from metal_emulator.launch import Dispatch
+from metal_emulator.registers import Registers
 from metal_emulator.report import Report
-from metal_kernels.kernel import Launch
+from metal_kernels.kernel import Launch, Pipeline
+
+
+def kernel_of(pipeline: Pipeline) -> EmulatedKernel:
+    """Ours, as the emulator's."""
+    source = pipeline.source
+    return metal_kernel(
+        name=source.name,
+        input_names=source.inputs,
+        output_names=source.outputs,
+        source=pipeline.body,
+        header=source.preamble,
+        ensure_row_contiguous=source.row_contiguous,
+    )
 
 
 class EmulatorLauncher:
@@ -35,14 +51,7 @@ class EmulatorLauncher:
 
     def run(self, launch: Launch, inputs: Sequence[mx.array]) -> Sequence[mx.array]:
         """The outputs, evaluated. Raises EmulatorError."""
-        source = launch.pipeline.source
-        kernel = metal_kernel(
-            name=source.name,
-            input_names=source.inputs,
-            output_names=source.outputs,
-            source=launch.pipeline.body,
-            header=source.preamble,
-            ensure_row_contiguous=source.row_contiguous,
+        kernel = kernel_of(launch.pipeline).with_options(
             shuffle=self._shuffle,
             check=self._check,
             seconds=self._seconds,
@@ -58,3 +67,32 @@ class EmulatorLauncher:
         )
         self.reports.append(kernel.last)
         return outputs
+
+
+class Counted(NamedTuple):
+    """What one run of a pipeline asks for. threads: of a threadgroup."""
+
+    pipeline: Pipeline
+    threads: int
+    need: Registers
+
+    def fits(self, generation: int) -> bool:
+        """Whether a chip of this generation takes the threadgroup."""
+        return self.threads <= self.need.most_threads(generation)
+
+
+class RegisterLauncher:
+    """A metal_kernels.kernel.Launcher that runs nothing and counts registers; outputs are zeros.
+
+    runs: of all so far, in order.
+    """
+
+    def __init__(self) -> None:
+        self.runs: list[Counted] = []
+
+    def run(self, launch: Launch, inputs: Sequence[mx.array]) -> Sequence[mx.array]:
+        """Zeros. Raises EmulatorError of kind "lint"."""
+        need = kernel_of(launch.pipeline).registers(inputs, launch.dtypes)
+        threads = Dispatch(launch.grid, launch.threadgroup).threads
+        self.runs.append(Counted(launch.pipeline, threads, need))
+        return [mx.zeros(*one) for one in zip(launch.shapes, launch.dtypes, strict=True)]

@@ -67,8 +67,9 @@ def with_threadgroup_arrays(text: str, first_id: int = 0) -> str:
 
 
 def with_static_threadgroup_arrays(text: str) -> str:
-    """`threadgroup T a[N];` becomes `static threadgroup T a[N];`, which clang can declare."""
-    return _DECLARATION.sub(lambda match: "static " + match.group(), without_comments(text))
+    """`threadgroup T a[N];` becomes static and without a first value, so that clang takes it."""
+    static = "static __attribute__((loader_uninitialized)) "
+    return _DECLARATION.sub(lambda match: static + match.group(), without_comments(text))
 
 
 def _outside_brackets(text: str) -> str:

@@ -4,7 +4,8 @@
     (y,), report = stock.qmv_wide(x, w, scales, biases, group_size=64, bits=4)
     report.buffers["w"].times_read
 
-The text is read from the installed wheel and never copied. Every buffer keeps MLX's name: w,
+The text is read from the installed wheel and never copied. Further arguments are the emulator's
+options: arithmetic, lint. Every buffer keeps MLX's name: w,
 scales, biases, x, y; queries, keys, values, out.
 """
 
@@ -22,6 +23,7 @@ MOST_WIDE_ROWS = 5
 PLACE = "threadgroup_position_in_grid"
 SIMD = "simdgroup_index_in_threadgroup, thread_index_in_simdgroup"
 
+_BY_REFERENCE = re.compile(r"const constant (\w+)& ")
 _CONSTANT = re.compile(r"constant (\w+) (\w+) \[\[function_constant\(\d+\)\]\];")
 _INCLUDE = re.compile(r"^\s*#\s*(include|pragma once).*$", re.MULTILINE)
 
@@ -43,13 +45,17 @@ def quantized_vector_kernels() -> str:
 
 
 def attention_kernels(**constants: int | bool) -> str:
-    """sdpa_vector.h with its function constants set; those not named are 0."""
+    """sdpa_vector.h with its function constants set; those not named are 0.
+
+    Numbers are taken by value, as here they do not lie in buffers.
+    """
     text = (kernels_folder() / "sdpa_vector.h").read_text(encoding="utf-8")
 
     def fixed(match: re.Match[str]) -> str:
         value = int(constants.get(match.group(2), 0))
         return f"static constexpr {match.group(1)} {match.group(2)} = {value};"
 
+    text = _BY_REFERENCE.sub(r"const \1 ", text)
     return _CONSTANT.sub(fixed, _INCLUDE.sub("", text))
 
 
@@ -68,7 +74,7 @@ def qmv(
     *,
     group_size: int,
     bits: int,
-    arithmetic: bool = False,
+    **options: bool,
 ) -> Stock:
     """One dispatch of M rows, each reading the weight: what M1 and M2 run for every M.
 
@@ -83,7 +89,7 @@ def qmv(
     else:
         function = f"qmv_impl<T, {group_size}, {bits}>"
     body = f"{function}(w, scales, biases, x, y, K, N, {PLACE}, {SIMD});"
-    return _matvec("stock_qmv", body, x, [w, scales, biases], rows, columns, arithmetic)
+    return _matvec("stock_qmv", body, x, [w, scales, biases], rows, columns, options)
 
 
 def qmv_wide(
@@ -94,7 +100,7 @@ def qmv_wide(
     *,
     group_size: int,
     bits: int,
-    arithmetic: bool = False,
+    **options: bool,
 ) -> Stock:
     """M >= 2 rows, the weight read once for up to 5 of them: M3 and later. Shapes as of `qmv`."""
     rows, columns = _sizes(x, w)
@@ -103,7 +109,7 @@ def qmv_wide(
     function = f"qmv_wide_impl<T, {group_size}, {bits}, {together}, 8>"
     body = f"{function}(w, scales, biases, x, y, K, N, M, {PLACE}, {SIMD});"
     return _matvec(
-        "stock_qmv_wide", body, x, [w, scales, biases], -(-rows // together), columns, arithmetic
+        "stock_qmv_wide", body, x, [w, scales, biases], -(-rows // together), columns, options
     )
 
 
@@ -120,7 +126,7 @@ def _matvec(
     weight: list[mx.array],
     tiles: int,
     columns: int,
-    arithmetic: bool,
+    options: dict[str, bool],
 ) -> Stock:
     kernel = metal_kernel(
         name,
@@ -128,7 +134,7 @@ def _matvec(
         ["y"],
         body,
         header=quantized_vector_kernels(),
-        arithmetic=arithmetic,
+        **options,
     )
     sizes = [mx.array(n, dtype=mx.int32) for n in (x.shape[1], columns, x.shape[0])]
     outputs = kernel(
@@ -149,7 +155,7 @@ def sdpa_vector(
     *,
     scale: float,
     causal: bool = False,
-    arithmetic: bool = False,
+    **options: bool,
 ) -> Stock:
     """The one-pass kernel: each query row streams all keys of its head.
 
@@ -168,7 +174,7 @@ def sdpa_vector(
         ["out"],
         body,
         header=attention_kernels(do_causal=causal and rows > 1),
-        arithmetic=arithmetic,
+        **options,
     )
     outputs = kernel(
         inputs=[queries, keys, values, heads // keys.shape[1], keys.shape[2], float(scale)],
@@ -189,7 +195,7 @@ def sdpa_vector_two_pass(
     scale: float,
     blocks: int,
     causal: bool = False,
-    arithmetic: bool = False,
+    **options: bool,
 ) -> tuple[Stock, Stock]:
     """The two-pass kernels: (partials, sums, maxs) of each key block, then the merge of those.
 
@@ -209,7 +215,7 @@ def sdpa_vector_two_pass(
             threadgroups_per_grid, thread_index_in_simdgroup);
         """,
         header=header,
-        arithmetic=arithmetic,
+        **options,
     )
     gqa = heads // kv_heads
     parts = (batch, heads, rows, blocks)
@@ -230,7 +236,7 @@ def sdpa_vector_two_pass(
             threadgroups_per_grid, {SIMD});
         """,
         header=header,
-        arithmetic=arithmetic,
+        **options,
     )
     outputs = second(
         inputs=[*partials, blocks],

@@ -62,9 +62,25 @@ def runtime_command() -> list[str]:
     return [*_compile(), "-O2"]
 
 
+def _clang() -> list[str]:
+    """The compiler itself, for any target it knows."""
+    return [zig(), "clang", "-x", "c++", "-std=c++17", "-w"]
+
+
 def lint_command() -> list[str]:
-    """Checks a text. It makes an object nobody needs, as zig knows no -fsyntax-only."""
-    return [zig(), "c++", "-std=c++17", "-w", "-c"]
+    """Checks a text."""
+    return [*_clang(), "-target", "x86_64-linux-gnu", "-fsyntax-only"]
+
+
+def registers_command() -> list[str]:
+    """Makes assembly text for another GPU, in the order of the text, whatever fits beside it.
+
+    Arrays with an index that is not known stay in memory.
+    """
+    gpu = ["-target", "amdgcn-amd-amdhsa", "-mcpu=gfx1030", "-nogpulib", "-O2", "-S"]
+    options = ("enable-misched=false", "disable-promote-alloca-to-lds")
+    options += ("disable-promote-alloca-to-vector",)
+    return [*_clang(), *gpu, *(part for one in options for part in ("-mllvm", f"-{one}"))]
 
 
 def link_command() -> list[str]:

@@ -85,7 +85,7 @@ class Parameter:
     def passed(self, slot: int) -> str:
         """The argument, of the untyped buffer in `slot`."""
         const = "const " if self.const else ""
-        return f"{'*' if self.reference else ''}({const}{self.type}*)b[{slot}]"
+        return f"{'*' if self.reference else ''}({const}{self.space} {self.type}*)b[{slot}]"
 
 
 def input_parameters(name: str, array: HasShape, source: str) -> list[Parameter]:
@@ -161,4 +161,4 @@ def entry(
     passed = [p.passed(slot) for slot, p in enumerate(parameters)]
     passed += [ATTRIBUTES[name][1] for name in attributes]
     call = f"{function}{template_arguments(template)}({', '.join(passed)});"
-    return f'extern "C" MSL_QUIET void msl_entry(void** b) {{ MSL_ATTRIBUTES {call} }}\n'
+    return f"MSL_ENTRY {{ MSL_ATTRIBUTES {call} }}\n"

@@ -57,6 +57,7 @@ struct complex64_t {
 };
 
 // Used by the entry that Python writes.
+#define MSL_ENTRY extern "C" MSL_QUIET void msl_entry(void** b)
 #define MSL_ATTRIBUTES const msl_thread& t = *msl_now; (void)t;
 MSL_QUIET inline uint msl_dispatched() { return msl_run.group[0] * msl_run.group[1] * msl_run.group[2]; }
 MSL_QUIET inline uint msl_group_threads(const msl_thread& t) {
