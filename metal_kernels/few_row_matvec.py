@@ -4,8 +4,10 @@ Verifying a draft multiplies the same weights by a few rows. Memory is the bound
 is read once for all rows; and a row's result must not depend on the rows beside it, so one
 algorithm serves every count: the order in which a row adds is fixed by K alone.
 
-    x [M, K] float, W [N, K] in a WeightFormat of units u (8 values each, scale s, offset o)
-    part[l] = sum over units u = l, l + 32, ... of s_u * (q_u . x_u) + o_u * sum(x_u)    in float32
+    x [M, K] float, W [N, K] in a WeightFormat of units of several runs u (8 values each, scale s,
+        offset o), all of one scale where the format has it so
+    part[l] = sum over the runs u of units l, l + 32, ... of o_u * sum(x_u) + s_u * (q_u . x_u)
+                                                                          in float32
     y[m, n] = part[0] + ... + part[31], by simd_sum
 
 Two more store what they have multiplied otherwise, so that a launch and its traffic are saved. The
@@ -19,11 +21,12 @@ Kernels of other files take ACCUMULATE and say by three macros which rows of the
 which values of x (X_VALUE) and how many of the M rows (ROWS_HERE) it works on.
 
 A SIMD-group takes `R` weight rows and all M rows of x: a lane fetches a unit of each weight row,
-and each x it loads serves R rows. R * M accumulators, at most 24 a thread; beside them the units as
-floats and eight values of one row of x are live, whatever M is. Neighbouring lanes fetch
-neighbouring units, so a SIMD-group reads whole lines. Weight rows beyond N are read as the last one
-and not stored. Every product is an explicit fma: what a compiler contracts could depend on M.
-Gate and up: a SIMD-group takes the same rows of both.
+and each x it loads serves R rows. R * M accumulators, at most 24 a thread; beside them the units,
+eight of each unit's values as floats and eight values of one row of x are live, whatever M is.
+Neighbouring lanes fetch neighbouring units, so a SIMD-group reads whole lines. Weight rows beyond N
+are read as the last one and not stored. Every product is an explicit fma: what a compiler contracts
+could depend on M. From 6 rows on the loop over runs stays a loop: four runs written out would be
+16 KB of code. Gate and up: a SIMD-group takes the same rows of both.
 
 Cost: weights, x and c read once, y written, 2 M N K flops (gate and up: 4 M N K).
 """
@@ -57,6 +60,7 @@ const int first = simd * R;
 """
 
 ACCUMULATE = """
+#define UNROLL_RUNS _Pragma("clang loop unroll_count(AT_ONCE)")
 float total[R][M];
 UNROLL for (int r = 0; r < R; r++) {
   UNROLL for (int m = 0; m < M; m++) {
@@ -64,18 +68,19 @@ UNROLL for (int r = 0; r < R; r++) {
   }
 }
 
+constexpr int AT_ONCE = M < 6 ? RUNS : 1;
 const int units = K / (8 * RUNS);
 for (int unit = lane; unit < units; unit += 32) {
   decltype(FETCH(0, 0, 0)) fetched[R];
   UNROLL for (int r = 0; r < R; r++) {
     fetched[r] = FETCH(W_ROW(r), unit, K);
   }
-  UNROLL for (int run = 0; run < RUNS; run++) {
+  UNROLL_RUNS for (int run = 0; run < RUNS; run++) {
     const int start = run_start(unit, run);
     float q[R][8];
     float2 scale_offset[R];
     UNROLL for (int r = 0; r < R; r++) {
-      scale_offset[r] = decode(fetched[r], run, q[r]);
+      scale_offset[r] = decode(fetched[r], q[r]);
     }
     UNROLL for (int m = 0; m < M; m++) {
       if (m < ROWS_HERE) {
@@ -83,14 +88,19 @@ for (int unit = lane; unit < units; unit += 32) {
         float sum = 0;
         UNROLL for (int i = 0; i < 8; i++) {
           x8[i] = X_VALUE(m, start + i);
-          sum += x8[i];
+          if (OFFSET) {
+            sum += x8[i];
+          }
         }
         UNROLL for (int r = 0; r < R; r++) {
           float dot = q[r][0] * x8[0];
           UNROLL for (int i = 1; i < 8; i++) {
             dot = fma(q[r][i], x8[i], dot);
           }
-          total[r][m] = fma(scale_offset[r].x, dot, fma(scale_offset[r].y, sum, total[r][m]));
+          if (OFFSET) {
+            total[r][m] = fma(scale_offset[r].y, sum, total[r][m]);
+          }
+          total[r][m] = fma(scale_offset[r].x, dot, total[r][m]);
         }
       }
     }
@@ -207,7 +217,7 @@ def source_of(kernel: RowKernel, form: WeightFormat) -> Source:
         name=f"{kernel.name}_{form.name}",
         inputs=(*kernel.before, *form.buffers, *kernel.after),
         outputs=kernel.outputs,
-        body=kernel.body,
+        body=form.setup + kernel.body,
         header=kernel.header + form.header,
     )
 

@@ -19,13 +19,19 @@ class WeightFormat:
     K is a multiple. header: MSL that defines
 
         constant constexpr int RUNS;                       // unit == 8 * RUNS
+        constant constexpr bool OFFSET;                    // whether any offset is not 0
         struct Unit { ... };                               // the bits of a unit, in registers
         FETCH(row, unit, K) -> Unit                        // a macro over the buffers' names
         int run_start(int unit, int run);                  // index of the run's first value in K
-        float2 decode(thread const Unit&, int run, thread float* q);  // scale, offset; q[0..7]
+        float2 decode(thread Unit&, thread float* q);      // the next run: scale, offset; q[0..7]
 
-    parameters: template arguments the header needs. dequantise: the stored arrays -> float32
-    [N, K].
+    A loop over runs may stay a loop, and an array whose index is not known when a kernel is
+    compiled lies in memory, not in registers. So decode knows no number of a run: it takes the
+    first one off its unit and moves the others up.
+
+    setup: MSL at the beginning of a kernel, for what its threads share; it may name a table that
+    FETCH knows. parameters: template arguments the header needs. dequantise: the stored arrays ->
+    float32 [N, K].
     """
 
     name: str
@@ -34,3 +40,17 @@ class WeightFormat:
     header: str
     parameters: tuple[Parameter, ...]
     dequantise: Callable[[tuple[mx.array, ...]], mx.array]
+    setup: str = ""
+
+
+TAKE = """
+// The first of a few values in registers; the others move up.
+template <typename V, int COUNT>
+METAL_FUNC V take(thread V (&from)[COUNT]) {
+  const V first = from[0];
+  UNROLL for (int i = 1; i < COUNT; i++) {
+    from[i - 1] = from[i];
+  }
+  return first;
+}
+"""

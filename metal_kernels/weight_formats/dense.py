@@ -6,6 +6,7 @@ from metal_kernels.weight_formats.contract import WeightFormat
 
 HEADER = """
 constant constexpr int RUNS = 1;
+constant constexpr bool OFFSET = false;
 
 template <typename W>
 struct DenseUnit {
@@ -13,7 +14,7 @@ struct DenseUnit {
 };
 
 template <typename W>
-DenseUnit<W> fetch_dense(const device W* w, int row, int unit, int K) {
+METAL_FUNC DenseUnit<W> fetch_dense(const device W* w, int row, int unit, int K) {
   DenseUnit<W> it;
   const device W* from = w + size_t(row) * K + unit * 8;
   UNROLL for (int i = 0; i < 8; i++) {
@@ -22,12 +23,12 @@ DenseUnit<W> fetch_dense(const device W* w, int row, int unit, int K) {
   return it;
 }
 
-inline int run_start(int unit, int run) {
+METAL_FUNC int run_start(int unit, int run) {
   return unit * 8;
 }
 
 template <typename W>
-float2 decode(thread const DenseUnit<W>& it, int run, thread float* q) {
+METAL_FUNC float2 decode(thread DenseUnit<W>& it, thread float* q) {
   UNROLL for (int i = 0; i < 8; i++) {
     q[i] = float(it.values[i]);
   }

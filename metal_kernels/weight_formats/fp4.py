@@ -9,18 +9,21 @@ from functools import cache
 import mlx.core as mx
 
 from metal_kernels.kernel import Parameter
-from metal_kernels.weight_formats.contract import WeightFormat
+from metal_kernels.weight_formats.contract import TAKE, WeightFormat
 
-HEADER = """
-constant constexpr int RUNS = 1;
+HEADER = (
+    TAKE
+    + """
+constant constexpr int RUNS = 2;
+constant constexpr bool OFFSET = false;
 
 struct Fp4Unit {
-  uint bits;
+  uint words[2];
   float scale;
 };
 
 // The bits of 2^(e - 127); e = 0 is a denormal, e = 255 no number.
-inline float power_of_two(uint e) {
+METAL_FUNC float power_of_two(uint e) {
   if (e == 0) {
     return as_type<float>(0x00400000u);
   }
@@ -28,7 +31,7 @@ inline float power_of_two(uint e) {
 }
 
 // Sign, four bits of exponent with a bias of 7, three of mantissa; no infinities.
-inline float e4m3(uint b) {
+METAL_FUNC float e4m3(uint b) {
   const uint e = (b >> 3) & 15;
   const uint m = b & 7;
   float size = e == 0 ? float(m) * 0.001953125f : float(8 + m) * power_of_two(e + 117);
@@ -38,32 +41,35 @@ inline float e4m3(uint b) {
   return (b & 128) ? -size : size;
 }
 
-inline int run_start(int unit, int run) {
-  return unit * 8;
+METAL_FUNC int run_start(int unit, int run) {
+  return (unit * 2 + run) * 8;
 }
 
-inline float2 decode(thread const Fp4Unit& it, int run, thread float* q) {
+METAL_FUNC float2 decode(thread Fp4Unit& it, thread float* q) {
+  const uint codes = take(it.words);
   UNROLL for (int i = 0; i < 8; i++) {
-    const uint code = it.bits >> (4 * i);
-    const uint size = code & 7;
-    // 0, 1, 2, 3, 4, 6, 8, 12 halves
-    const uint halves = size < 4 ? size : (size & 1 ? 3u : 2u) << ((size >> 1) - 1);
-    q[i] = (code & 8 ? -0.5f : 0.5f) * float(halves);
+    const uint code = codes >> (4 * i);
+    // as float16 its sign, exponent and mantissa are those of a number 2^14 times smaller
+    const ushort bits = ushort(((code & 7) << 9) | ((code & 8) << 12));
+    q[i] = float(as_type<half>(bits)) * 16384.0f;
   }
   return float2(it.scale, 0.0f);
 }
 
 template <int GROUP, typename W, typename S>
-Fp4Unit fetch_fp4(W w, S scales, int row, int unit, int K) {
+METAL_FUNC Fp4Unit fetch_fp4(W w, S scales, int row, int unit, int K) {
   Fp4Unit it;
-  it.bits = w[size_t(row) * (K / 8) + unit];
-  const uint scale = scales[size_t(row) * (K / GROUP) + unit * 8 / GROUP];
+  const size_t at = size_t(row) * (K / 8) + unit * 2;
+  it.words[0] = w[at];
+  it.words[1] = w[at + 1];
+  const uint scale = scales[size_t(row) * (K / GROUP) + unit * 16 / GROUP];
   it.scale = GROUP == 32 ? power_of_two(scale) : e4m3(scale);
   return it;
 }
 
 #define FETCH(row, unit, K) fetch_fp4<GROUP>(w, scales, row, unit, K)
 """
+)
 
 
 @cache
@@ -86,7 +92,7 @@ def _fp4(mode: str, group: int) -> WeightFormat:
     return WeightFormat(
         name=mode,
         buffers=("w", "scales"),
-        unit=8,
+        unit=16,
         header=HEADER,
         parameters=(Parameter("GROUP", group),),
         dequantise=dequantise,

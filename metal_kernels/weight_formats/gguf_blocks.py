@@ -13,7 +13,8 @@ addresses, so everything is read as ushort.
         w = d * scale * q - dmin * minimum
 
 IQ4: four bits into a table of 16 values. The low nibbles of 16 bytes are the first 16 values, the
-high ones the next: a unit is four runs of eight.
+high ones the next: a unit is four runs of eight. The table is a threadgroup's: lanes look up what
+they like in one step there, while in constant memory each would wait for its own line.
 
     IQ4_NL, 32 values in 18 bytes: half d, nibbles [16]
         w = d * table[q]
@@ -33,40 +34,59 @@ from typing import Literal, NamedTuple
 import mlx.core as mx
 
 from metal_kernels.weight_formats import iq2_blocks
-from metal_kernels.weight_formats.contract import WeightFormat
+from metal_kernels.weight_formats.contract import TAKE, WeightFormat
 
 BlockName = Literal["q6_k", "q3_k", "q2_k", "iq4_nl", "iq4_xs", "iq2_xs", "iq2_s"]
 
-SHARED = """
+SHARED = (
+    TAKE
+    + """
 constant constexpr int RUNS = 4;
 
 template <typename P>
-float half_at(P from) {
+METAL_FUNC float half_at(P from) {
   return float(*(const device half*)from);
 }
+
+// Eight bytes, of which blocks leave no more sure than that their address is even.
+struct Eight {
+  uint words[2];
+};
+
+template <typename P>
+METAL_FUNC Eight eight(P from) {
+  const device ushort* pairs = (const device ushort*)from;
+  return Eight{{pairs[0] | uint(pairs[1]) << 16, pairs[2] | uint(pairs[3]) << 16}};
+}
+
+// Byte i at the low end, below what else there is.
+METAL_FUNC uint byte_of(thread const Eight& it, int i) {
+  return it.words[i / 4] >> (8 * (i % 4));
+}
+
+// The same with the bits of each byte moved down; what moves into the next byte is never looked at.
+METAL_FUNC Eight moved(thread const Eight& it, int by) {
+  return Eight{{it.words[0] >> by, it.words[1] >> by}};
+}
+
+// Four runs of eight nibbles: both low halves, then both high ones.
+struct Nibbles {
+  Eight now;
+  Eight next;
+};
+
+METAL_FUNC Eight take(thread Nibbles& it) {
+  const Eight now = it.now;
+  it.now = it.next;
+  it.next = moved(now, 4);
+  return now;
+}
 """
+)
 
 K_SHARED = (
     SHARED
     + """
-// Eight bytes from an even address.
-struct Eight {
-  ushort pairs[4];
-};
-
-template <typename P>
-Eight eight(P from) {
-  Eight it;
-  UNROLL for (int i = 0; i < 4; i++) {
-    it.pairs[i] = ((const device ushort*)from)[i];
-  }
-  return it;
-}
-
-inline uint byte_of(thread const Eight& it, int i) {
-  return (it.pairs[i / 2] >> (8 * (i % 2))) & 255;
-}
-
 // Where a unit lies: its block, which half of it, and its first byte in a plane.
 template <typename W>
 struct Place {
@@ -76,7 +96,7 @@ struct Place {
 };
 
 template <int NBYTES, typename W>
-Place<W> place_of(W w, int row, int unit, int K) {
+METAL_FUNC Place<W> place_of(W w, int row, int unit, int K) {
   Place<W> it;
   it.block = w + (size_t(row) * (K / 256) + unit / 8) * NBYTES;
   it.half_of = (unit / 4) % 2;
@@ -86,11 +106,11 @@ Place<W> place_of(W w, int row, int unit, int K) {
 
 // Which of the block's 16 groups a run of the unit lies in.
 template <typename W>
-int group_of(thread const Place<W>& at, int run) {
+METAL_FUNC int group_of(thread const Place<W>& at, int run) {
   return 8 * at.half_of + 2 * run + at.l / 16;
 }
 
-inline int run_start(int unit, int run) {
+METAL_FUNC int run_start(int unit, int run) {
   return (unit / 4) * 128 + run * 32 + (unit % 4) * 8;
 }
 """
@@ -99,18 +119,20 @@ inline int run_start(int unit, int run) {
 Q6_K = (
     K_SHARED
     + """
+constant constexpr bool OFFSET = false;
+
 struct Q6Unit {
-  Eight low[2];
+  Nibbles low;
   Eight high;
   float scale[4];
 };
 
 template <typename W>
-Q6Unit fetch_q6(W w, int row, int unit, int K) {
+METAL_FUNC Q6Unit fetch_q6(W w, int row, int unit, int K) {
   Q6Unit it;
   const Place<W> at = place_of<210>(w, row, unit, K);
-  it.low[0] = eight(at.block + 64 * at.half_of + at.l);
-  it.low[1] = eight(at.block + 64 * at.half_of + 32 + at.l);
+  it.low.now = eight(at.block + 64 * at.half_of + at.l);
+  it.low.next = eight(at.block + 64 * at.half_of + 32 + at.l);
   it.high = eight(at.block + 128 + 32 * at.half_of + at.l);
   const float d = half_at(at.block + 208);
   UNROLL for (int run = 0; run < 4; run++) {
@@ -119,13 +141,13 @@ Q6Unit fetch_q6(W w, int row, int unit, int K) {
   return it;
 }
 
-inline float2 decode(thread const Q6Unit& it, int run, thread float* q) {
+METAL_FUNC float2 decode(thread Q6Unit& it, thread float* q) {
+  const Eight low = take(it.low);
   UNROLL for (int i = 0; i < 8; i++) {
-    const uint low = (byte_of(it.low[run % 2], i) >> (4 * (run / 2))) & 15;
-    const uint high = (byte_of(it.high, i) >> (2 * run)) & 3;
-    q[i] = float(int(low | (high << 4)) - 32);
+    q[i] = float(int((byte_of(low, i) & 15) | ((byte_of(it.high, i) & 3) << 4)) - 32);
   }
-  return float2(it.scale[run], 0.0f);
+  it.high = moved(it.high, 2);
+  return float2(take(it.scale), 0.0f);
 }
 
 #define FETCH(row, unit, K) fetch_q6(w, row, unit, K)
@@ -135,19 +157,19 @@ inline float2 decode(thread const Q6Unit& it, int run, thread float* q) {
 Q3_K = (
     K_SHARED
     + """
+constant constexpr bool OFFSET = false;
+
 struct Q3Unit {
   Eight low;
   Eight high;
   float scale[4];
-  int half_of;
 };
 
 template <typename W>
-Q3Unit fetch_q3(W w, int row, int unit, int K) {
+METAL_FUNC Q3Unit fetch_q3(W w, int row, int unit, int K) {
   Q3Unit it;
   const Place<W> at = place_of<110>(w, row, unit, K);
-  it.half_of = at.half_of;
-  it.high = eight(at.block + at.l);
+  it.high = moved(eight(at.block + at.l), 4 * at.half_of);
   it.low = eight(at.block + 32 + 32 * at.half_of + at.l);
   const float d = half_at(at.block + 108);
   UNROLL for (int run = 0; run < 4; run++) {
@@ -159,13 +181,13 @@ Q3Unit fetch_q3(W w, int row, int unit, int K) {
   return it;
 }
 
-inline float2 decode(thread const Q3Unit& it, int run, thread float* q) {
+METAL_FUNC float2 decode(thread Q3Unit& it, thread float* q) {
   UNROLL for (int i = 0; i < 8; i++) {
-    const uint low = (byte_of(it.low, i) >> (2 * run)) & 3;
-    const uint high = (byte_of(it.high, i) >> (4 * it.half_of + run)) & 1;
-    q[i] = float(int(low | (high << 2)) - 4);
+    q[i] = float(int((byte_of(it.low, i) & 3) | ((byte_of(it.high, i) & 1) << 2)) - 4);
   }
-  return float2(it.scale[run], 0.0f);
+  it.low = moved(it.low, 2);
+  it.high = moved(it.high, 1);
+  return float2(take(it.scale), 0.0f);
 }
 
 #define FETCH(row, unit, K) fetch_q3(w, row, unit, K)
@@ -175,6 +197,8 @@ inline float2 decode(thread const Q3Unit& it, int run, thread float* q) {
 Q2_K = (
     K_SHARED
     + """
+constant constexpr bool OFFSET = true;
+
 struct Q2Unit {
   Eight bits;
   float scale[4];
@@ -182,7 +206,7 @@ struct Q2Unit {
 };
 
 template <typename W>
-Q2Unit fetch_q2(W w, int row, int unit, int K) {
+METAL_FUNC Q2Unit fetch_q2(W w, int row, int unit, int K) {
   Q2Unit it;
   const Place<W> at = place_of<84>(w, row, unit, K);
   it.bits = eight(at.block + 16 + 32 * at.half_of + at.l);
@@ -196,47 +220,54 @@ Q2Unit fetch_q2(W w, int row, int unit, int K) {
   return it;
 }
 
-inline float2 decode(thread const Q2Unit& it, int run, thread float* q) {
+METAL_FUNC float2 decode(thread Q2Unit& it, thread float* q) {
   UNROLL for (int i = 0; i < 8; i++) {
-    q[i] = float((byte_of(it.bits, i) >> (2 * run)) & 3);
+    q[i] = float(byte_of(it.bits, i) & 3);
   }
-  return float2(it.scale[run], it.minimum[run]);
+  it.bits = moved(it.bits, 2);
+  return float2(take(it.scale), take(it.minimum));
 }
 
 #define FETCH(row, unit, K) fetch_q2(w, row, unit, K)
 """
 )
 
+IQ4_SETUP = """
+threadgroup float iq4_table[16];
+if (thread_index_in_threadgroup < 16) {
+  iq4_table[thread_index_in_threadgroup] = IQ4_VALUES[thread_index_in_threadgroup];
+}
+threadgroup_barrier(mem_flags::mem_threadgroup);
+"""
+
 IQ4_SHARED = (
     SHARED
     + """
-constant float IQ4_TABLE[16] = {
+constant constexpr bool OFFSET = false;
+
+constant float IQ4_VALUES[16] = {
     -127.0f, -104.0f, -83.0f, -65.0f, -49.0f, -35.0f, -22.0f, -10.0f,
     1.0f, 13.0f, 25.0f, 38.0f, 53.0f, 69.0f, 89.0f, 113.0f};
 
 struct Iq4Unit {
-  ushort bytes[8];
+  Nibbles codes;
   float scale;
+  const threadgroup float* table;
 };
 
 template <typename P>
-Iq4Unit nibbles_at(P from, float scale) {
-  Iq4Unit it;
-  UNROLL for (int i = 0; i < 8; i++) {
-    it.bytes[i] = ((const device ushort*)from)[i];
-  }
-  it.scale = scale;
-  return it;
+METAL_FUNC Iq4Unit nibbles_at(P from, float scale, const threadgroup float* table) {
+  return Iq4Unit{{eight(from), eight(from + 8)}, scale, table};
 }
 
-inline int run_start(int unit, int run) {
-  return unit * 32 + run * 8;
+METAL_FUNC int run_start(int unit, int run) {
+  return (unit * 4 + run) * 8;
 }
 
-inline float2 decode(thread const Iq4Unit& it, int run, thread float* q) {
+METAL_FUNC float2 decode(thread Iq4Unit& it, thread float* q) {
+  const Eight codes = take(it.codes);
   UNROLL for (int i = 0; i < 8; i++) {
-    const uint both = it.bytes[(run % 2) * 4 + i / 2] >> (8 * (i % 2));
-    q[i] = IQ4_TABLE[(both >> (4 * (run / 2))) & 15];
+    q[i] = it.table[byte_of(codes, i) & 15];
   }
   return float2(it.scale, 0.0f);
 }
@@ -247,12 +278,12 @@ IQ4_NL = (
     IQ4_SHARED
     + """
 template <typename W>
-Iq4Unit fetch_iq4(W w, int row, int unit, int K) {
+METAL_FUNC Iq4Unit fetch_iq4(W w, const threadgroup float* table, int row, int unit, int K) {
   W block = w + (size_t(row) * (K / 32) + unit) * 18;
-  return nibbles_at(block + 2, half_at(block));
+  return nibbles_at(block + 2, half_at(block), table);
 }
 
-#define FETCH(row, unit, K) fetch_iq4(w, row, unit, K)
+#define FETCH(row, unit, K) fetch_iq4(w, iq4_table, row, unit, K)
 """
 )
 
@@ -260,17 +291,17 @@ IQ4_XS = (
     IQ4_SHARED
     + """
 template <typename W>
-Iq4Unit fetch_iq4(W w, int row, int unit, int K) {
+METAL_FUNC Iq4Unit fetch_iq4(W w, const threadgroup float* table, int row, int unit, int K) {
   W block = w + (size_t(row) * (K / 256) + unit / 8) * 136;
   const int which = unit % 8;
   const uint highs = *(const device ushort*)(block + 2);
   const uint low = (uint(block[4 + which / 2]) >> (4 * (which % 2))) & 15;
   const uint high = (highs >> (2 * which)) & 3;
   const float scale = half_at(block) * float(int(low | (high << 4)) - 32);
-  return nibbles_at(block + 8 + 16 * which, scale);
+  return nibbles_at(block + 8 + 16 * which, scale, table);
 }
 
-#define FETCH(row, unit, K) fetch_iq4(w, row, unit, K)
+#define FETCH(row, unit, K) fetch_iq4(w, iq4_table, row, unit, K)
 """
 )
 
@@ -361,6 +392,7 @@ class _Block(NamedTuple):
     nbytes: int
     header: Callable[[], str]
     values: Callable[[mx.array], mx.array]
+    setup: str = ""
 
 
 def _iq2_xs_header() -> str:
@@ -378,8 +410,8 @@ _BLOCKS: Mapping[BlockName, _Block] = MappingProxyType(
         "q6_k": _Block(210, lambda: Q6_K, _q6_k),
         "q3_k": _Block(110, lambda: Q3_K, _q3_k),
         "q2_k": _Block(84, lambda: Q2_K, _q2_k),
-        "iq4_nl": _Block(144, lambda: IQ4_NL, _iq4_nl),
-        "iq4_xs": _Block(136, lambda: IQ4_XS, _iq4_xs),
+        "iq4_nl": _Block(144, lambda: IQ4_NL, _iq4_nl, IQ4_SETUP),
+        "iq4_xs": _Block(136, lambda: IQ4_XS, _iq4_xs, IQ4_SETUP),
         "iq2_xs": _Block(74, _iq2_xs_header, iq2_blocks.iq2_xs),
         "iq2_s": _Block(82, _iq2_s_header, iq2_blocks.iq2_s),
     }
@@ -389,7 +421,15 @@ _BLOCKS: Mapping[BlockName, _Block] = MappingProxyType(
 @cache
 def _form(name: BlockName) -> WeightFormat:
     block = _BLOCKS[name]
-    return WeightFormat(name, ("w",), 32, block.header(), (), lambda it: block.values(it[0]))
+    return WeightFormat(
+        name=name,
+        buffers=("w",),
+        unit=32,
+        header=block.header(),
+        parameters=(),
+        dequantise=lambda arrays: block.values(arrays[0]),
+        setup=block.setup,
+    )
 
 
 class _Forms(Mapping[str, WeightFormat]):

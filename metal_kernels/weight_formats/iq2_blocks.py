@@ -22,28 +22,31 @@ import mlx.core as mx
 VALUES = (8, 25, 43)
 
 SHARED = """
-constant float IQ2_VALUES[4] = {8.0f, 25.0f, 43.0f, 0.0f};
+constant constexpr bool OFFSET = false;
 
 struct Iq2Unit {
-  ushort entries[4];
-  uint signs[4];
-  float scale[2];
+  uint entries[4];
+  uint signs;  // a byte a run
+  float scale[4];
 };
 
-inline float iq2_scale(float d, uint both, int half_of) {
-  return d * (float((both >> (4 * half_of)) & 15) + 0.5f) * 0.25f;
+METAL_FUNC float iq2_scale(float d, uint scales, int run) {
+  return d * (float((scales >> (4 * (run / 2))) & 15) + 0.5f) * 0.25f;
 }
 
-inline int run_start(int unit, int run) {
-  return unit * 32 + run * 8;
+METAL_FUNC int run_start(int unit, int run) {
+  return (unit * 4 + run) * 8;
 }
 
-inline float2 decode(thread const Iq2Unit& it, int run, thread float* q) {
+METAL_FUNC float2 decode(thread Iq2Unit& it, thread float* q) {
+  const uint entry = take(it.entries);
   UNROLL for (int i = 0; i < 8; i++) {
-    const float value = IQ2_VALUES[(it.entries[run] >> (2 * i)) & 3];
-    q[i] = ((it.signs[run] >> i) & 1) ? -value : value;
+    const int code = (entry >> (2 * i)) & 3;
+    const int value = 8 + 17 * code + (code >> 1);  // 8, 25, 43
+    q[i] = float((it.signs >> i) & 1 ? -value : value);
   }
-  return float2(it.scale[run / 2], 0.0f);
+  it.signs >>= 8;
+  return float2(take(it.scale), 0.0f);
 }
 
 #define FETCH(row, unit, K) fetch_iq2(w, row, unit, K)
@@ -51,19 +54,19 @@ inline float2 decode(thread const Iq2Unit& it, int run, thread float* q) {
 
 IQ2_XS = """
 template <typename W>
-Iq2Unit fetch_iq2(W w, int row, int unit, int K) {
+METAL_FUNC Iq2Unit fetch_iq2(W w, int row, int unit, int K) {
   Iq2Unit it;
   W block = w + (size_t(row) * (K / 256) + unit / 8) * 74;
   const int which = unit % 8;
+  const float d = half_at(block);
+  const uint scales = block[66 + which];
+  it.signs = 0;
   UNROLL for (int run = 0; run < 4; run++) {
     const uint both = ((const device ushort*)(block + 2))[4 * which + run];
     const uint signs = both >> 9;
     it.entries[run] = IQ2_LATTICE[both & 511];
-    it.signs[run] = signs | ((popcount(signs) & 1) << 7);
-  }
-  const float d = half_at(block);
-  UNROLL for (int half_of = 0; half_of < 2; half_of++) {
-    it.scale[half_of] = iq2_scale(d, block[66 + which], half_of);
+    it.signs |= (signs | ((popcount(signs) & 1) << 7)) << (8 * run);
+    it.scale[run] = iq2_scale(d, scales, run);
   }
   return it;
 }
@@ -71,19 +74,19 @@ Iq2Unit fetch_iq2(W w, int row, int unit, int K) {
 
 IQ2_S = """
 template <typename W>
-Iq2Unit fetch_iq2(W w, int row, int unit, int K) {
+METAL_FUNC Iq2Unit fetch_iq2(W w, int row, int unit, int K) {
   Iq2Unit it;
   W block = w + (size_t(row) * (K / 256) + unit / 8) * 82;
   const int which = unit % 8;
+  const float d = half_at(block);
   const uint highs = block[66 + which];
+  const uint scales = block[74 + which];
+  it.signs = 0;
   UNROLL for (int run = 0; run < 4; run++) {
     const uint low = block[2 + 4 * which + run];
     it.entries[run] = IQ2_LATTICE[low | (((highs >> (2 * run)) & 3) << 8)];
-    it.signs[run] = block[34 + 4 * which + run];
-  }
-  const float d = half_at(block);
-  UNROLL for (int half_of = 0; half_of < 2; half_of++) {
-    it.scale[half_of] = iq2_scale(d, block[74 + which], half_of);
+    it.signs |= uint(block[34 + 4 * which + run]) << (8 * run);
+    it.scale[run] = iq2_scale(d, scales, run);
   }
   return it;
 }

@@ -29,6 +29,7 @@ def blocks(form: WeightFormat, size: int, *halves: int) -> Scenario:
 
 SCENARIOS: dict[str, Scenario] = {
     "few_row_matvec": packed(affine(4, 64), 64, 4),
+    "affine3": packed(affine(3, 64), 64, 3),
     "affine6": packed(affine(6, 32), 32, 6),
     "dense": product(DENSE, (normal((16, 320), 1) / 16,)),
     "mxfp4": packed(mxfp4(), 32, 4),
@@ -56,8 +57,8 @@ BROKEN = [
     Broken(
         "few_row_matvec",
         "nibbles swapped",
-        "int from = i * BITS",
-        "int from = (i ^ 1) * BITS",
+        "int from = i * BITS % 32",
+        "int from = (i ^ 1) * BITS % 32",
         "numbers",
     ),
     Broken(
@@ -75,7 +76,7 @@ BROKEN = [
         "few_row_matvec",
         "offset forgotten",
         "fma(scale_offset[r].y, sum, total[r][m])",
-        "total[r][m]",
+        "fma(0.0f, sum, total[r][m])",
         "numbers",
     ),
     Broken(
@@ -97,23 +98,47 @@ BROKEN = [
         "weights fetched again for each row",
         "float dot = q[r][0]",
         (
-            "decode(FETCH(W_ROW((r + m) % R), unit, K), run, q[r]);\n"
-            "          decode(FETCH(W_ROW(r), unit, K), run, q[r]);\n"
+            "auto its = FETCH(W_ROW((r + m) % R), unit, K);\n"
+            "          for (int i = 0; i <= run; i++) {\n"
+            "            decode(its, q[(r + m) % R]);\n"
+            "          }\n"
             "          float dot = q[r][0]"
         ),
         "counts",
     ),
     Broken(
-        "affine6",
-        "bits across words lost",
-        "(it.high << (32 - from))",
-        "(it.high << (31 - from))",
+        "few_row_matvec",
+        "a run decoded again",
+        "it.words[i] = REST",
+        "if (RUNS == 1) it.words[i] = REST",
         "numbers",
     ),
+    Broken("few_row_matvec", "offset denied", "OFFSET = true", "OFFSET = false", "numbers"),
     Broken(
-        "affine6", "group of the next unit", "unit * 8 / GROUP", "(unit ^ 4) * 8 / GROUP", "numbers"
+        "few_row_matvec",
+        "order of runs by M",
+        "run_start(unit, run);",
+        "run_start(unit, run);\n    if (AT_ONCE == 1) { total[0][0] *= 1.0000001f; }",
+        "rows",
     ),
-    Broken("affine6", "rows one byte short", "at * BITS;", "at * BITS - row;", "numbers"),
+    Broken(
+        "affine3",
+        "bits of the next word lost",
+        "(after << (32 - REST) % 32)",
+        "0",
+        "numbers",
+    ),
+    Broken("affine3", "units of two runs", "RUNS = 4;", "RUNS = 2;", "numbers"),
+    Broken("affine3", "five bits of shift", "8 * (BITS % 4)", "8 * (BITS % 2)", "numbers"),
+    Broken(
+        "affine6",
+        "bits across words lost",
+        "+ 1] << (32 - from)",
+        "+ 1] << (31 - from)",
+        "numbers",
+    ),
+    Broken("affine6", "group of the next unit", "+ unit * (8", "+ (unit ^ 2) * (8", "numbers"),
+    Broken("affine6", "rows one word short", "at * WORDS + i", "at * WORDS + i - row", "numbers"),
     Broken(
         "dense", "values one off", "it.values[i] = from[i]", "it.values[i] = from[i ^ 1]", "numbers"
     ),
@@ -125,17 +150,23 @@ BROKEN = [
         "size_t(row) * (K + 8) + unit * 8",
         "bounds",
     ),
-    Broken("mxfp4", "sign dropped", "(code & 8 ? -0.5f : 0.5f)", "0.5f", "numbers"),
-    Broken("mxfp4", "group of 16", "unit * 8 / GROUP", "unit * 8 / 16", "bounds"),
+    Broken("mxfp4", "sign dropped", "(code & 8) << 12", "0", "numbers"),
+    Broken("mxfp4", "group of 16", "unit * 16 / GROUP", "unit", "bounds"),
     Broken("mxfp4", "exponent one off", "e << 23", "(e + 1) << 23", "numbers"),
     Broken("nvfp4", "mantissa without its one", "float(8 + m)", "float(m)", "numbers"),
-    Broken("nvfp4", "group of 32", "unit * 8 / GROUP", "unit * 8 / 32", "numbers"),
+    Broken("nvfp4", "group of 32", "unit * 16 / GROUP", "unit / 2", "numbers"),
     Broken("nvfp4", "nibbles swapped", ">> (4 * i)", ">> (4 * (i ^ 1))", "numbers"),
-    Broken("q6_k", "zero point one off", "(high << 4)) - 32", "(high << 4)) - 31", "numbers"),
-    Broken("q6_k", "low planes swapped", "it.low[run % 2]", "it.low[1 - run % 2]", "numbers"),
+    Broken("q6_k", "zero point one off", "<< 4)) - 32", "<< 4)) - 31", "numbers"),
+    Broken(
+        "q6_k",
+        "low planes swapped",
+        "const Eight now = it.now",
+        "const Eight now = it.next",
+        "numbers",
+    ),
     Broken("q6_k", "scale unsigned", "float(char(at.block", "float(uchar(at.block", "numbers"),
-    Broken("q3_k", "high bit of the other half", "(4 * it.half_of + run)", "run", "numbers"),
-    Broken("q3_k", "zero point one off", "(high << 2)) - 4", "(high << 2)) - 3", "numbers"),
+    Broken("q3_k", "high bit of the other half", ", 4 * at.half_of)", ", 0)", "numbers"),
+    Broken("q3_k", "zero point one off", "<< 2)) - 4", "<< 2)) - 3", "numbers"),
     Broken(
         "q3_k",
         "scales' high bits lost",
@@ -153,7 +184,14 @@ BROKEN = [
         "numbers",
     ),
     Broken("iq4_nl", "a table entry off by one", "-127.0f, -104.0f", "-127.0f, -103.0f", "numbers"),
-    Broken("iq4_nl", "halves swapped", "4 * (run / 2)", "4 * (1 - run / 2)", "numbers"),
+    Broken("iq4_nl", "high nibbles lost", "moved(now, 4)", "now", "numbers"),
+    Broken(
+        "iq4_nl",
+        "table read before it stands",
+        "threadgroup_barrier(mem_flags::mem_threadgroup);",
+        "",
+        "race",
+    ),
     Broken("iq4_nl", "blocks of 17 bytes", "+ unit) * 18", "+ unit) * 17", "alignment"),
     Broken("iq4_xs", "high scale bits lost", "low | (high << 4)", "low", "numbers"),
     Broken("iq4_xs", "low scales swapped", "4 * (which % 2)", "4 * (1 - which % 2)", "numbers"),
@@ -165,11 +203,16 @@ BROKEN = [
         "numbers",
     ),
     Broken("iq2_xs", "no eighth sign", "(popcount(signs) & 1) << 7", "0", "numbers"),
-    Broken("iq2_xs", "scales swapped", "4 * half_of)) & 15", "4 - 4 * half_of)) & 15", "numbers"),
+    Broken("iq2_xs", "scales swapped", "(4 * (run / 2))", "(4 - 4 * (run / 2))", "numbers"),
     Broken("iq2_xs", "an index of eight bits", "both & 511]", "both & 255]", "numbers"),
     Broken("iq2_s", "no half in a scale", "+ 0.5f", "+ 0.0f", "numbers"),
     Broken("iq2_s", "high bits of an index lost", "& 3) << 8", "& 0) << 8", "numbers"),
     Broken(
-        "iq2_s", "signs of the next run", "4 * which + run];\n  }", "4 * which];\n  }", "numbers"
+        "iq2_s",
+        "signs of the first run",
+        "block[34 + 4 * which + run]",
+        "block[34 + 4 * which]",
+        "numbers",
     ),
+    Broken("iq2_s", "signs of the run before", "it.signs >>= 8;", "", "numbers"),
 ]

@@ -76,7 +76,7 @@ def matrix_slots(rows: int, chip: ChipFigures) -> float:
 
 def our_slots(rows: float, most_rows: int) -> float:
     """few_row_matvec: one decoding, each x shared by R weight rows."""
-    return 3.25 + rows * (1.125 + 2 / weight_rows(most_rows))
+    return 3.125 + rows * (1.125 + 2 / weight_rows(most_rows))
 
 
 def stock_product(product: Product, rows: int, chip: ChipFigures) -> Work:
