@@ -14,7 +14,6 @@ from typing import Literal, NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels.few_query_attention import takes
 from metal_kernels.kernel import Launcher
 from metal_kernels.key_value_formats import dense_cache
 from metal_kernels.stock import MLX, Stock
@@ -119,7 +118,7 @@ def _whole_units(work: Work) -> str:
 
 
 def _attention_sizes(work: Work) -> str:
-    fits = takes(work.inputs, work.outputs, dense_cache())
+    fits = dense_cache().shares(work.inputs, work.outputs)
     return "" if fits else f"heads of {work.inputs} are not among the sizes it takes"
 
 

@@ -5,20 +5,23 @@
     y[h, m] = sum_j exp(scale * q . k_j - max) v_j / (sum_j exp(scale * q . k_j - max) [+ sink])
 
 Two passes. First, the SIMD-groups of a threadgroup take one block of keys of one key head, each for
-R of its gqa * M rows, held in registers; they walk the keys in order with a running maximum (online
-softmax: Milakov & Gimelshein, arXiv 1805.02867). So keys and values cross the bus once for all rows
-of a threadgroup; where a block needs several (8 R rows each), they run side by side and the cache
-of the chip has what the first of them read. Second, a SIMD-group merges the blocks of one row, in
-order.
+R of its gqa * M rows, held in registers. They walk the block four keys at a time with a running
+maximum (online softmax: Milakov & Gimelshein, arXiv 1805.02867): four products are summed over the
+lanes together, so that each lane of a quad has the score of one key and takes one exponential for
+it. So keys and values cross the bus once for all rows of a threadgroup; where a block needs several
+(8 R rows each), they run side by side and the cache of the chip has what the first of them read.
+Second, a SIMD-group merges 32 columns of a row: lanes weigh 32 blocks at once, then all walk them.
 
-Where blocks begin depends on the absolute key index alone: 128 keys each up to 4096, for enough
-threads in short chats, then 1024, for few partial results in long ones. A key a row does not see
-changes nothing of it, so neither M nor what follows can change its bits. Nothing is a mask array: a
-row knows where it ends.
+Where blocks and steps begin depends on the absolute key index alone: blocks of 128 keys up to 4096,
+for enough threads in short chats, then of 256, for fewer partial results in long ones. A row walks
+steps and blocks that it sees a key of, and a key it does not see changes nothing of it; rows and
+window are numbers, not another text of the kernel. So neither M nor what follows can change a row's
+bits, and nothing is a mask array: a row knows where it ends.
 
 Cost, with L keys and B blocks: Hkv L (D + DV) elements of the cache, once for every 8 R rows of a
-head, and Hq M D of q read once, Hq M
-(DV + 2) B floats written and read again between the passes, 2 Hq M L (D + DV) flops, two launches.
+head, and Hq M D of q read once, Hq M (DV + 2) B floats written and read again between the passes,
+2 Hq M L (D + DV) flops, two launches. For four keys of one row a lane exchanges 12 numbers and
+takes two exponentials.
 """
 
 from functools import cache, lru_cache
@@ -30,41 +33,69 @@ from metal_kernels.kernel import Launch, Launcher, Parameter, Source, pipeline
 from metal_kernels.key_value_formats import KeyValueFormat
 
 MOST_ROWS = 16
-SIZES = (64, 96, 128, 192, 256, 512)
 MOST_SIMDS = 8
 """SIMD-groups of a threadgroup. They share nothing, so fewer change no bit; chips before M3 cannot
 hold more of this many registers (a pipeline may take 896 or fewer of 1,024 threads at size 256).
 """
 
-SHORT, LONG, CHANGE = 128, 1024, 4096
-"""Keys of a block below and above the absolute index CHANGE."""
+SHORT, LONG, CHANGE = 128, 256, 4096
+"""Keys of a block below and above the absolute index CHANGE; whole steps of four."""
 
-BLOCK_START = """
+BLOCKS = """
 inline int block_start(int block) {
-  return block <= 32 ? block * 128 : 4096 + (block - 32) * 1024;
+  return block <= 32 ? block * 128 : 4096 + (block - 32) * 256;
+}
+
+inline int block_of(int key) {
+  return key < 4096 ? key / 128 : 32 + (key - 4096) / 256;
+}
+"""
+
+STEPS = """
+// Each of four numbers summed over all lanes; lane l has the sum of number l % 4.
+inline float sum_of_four(float4 its, int lane) {
+  const bool odd = lane & 1;
+  const bool high = lane & 2;
+  const float first = (odd ? its[1] : its[0]) + simd_shuffle_xor(odd ? its[0] : its[1], 1);
+  const float second = (odd ? its[3] : its[2]) + simd_shuffle_xor(odd ? its[2] : its[3], 1);
+  float sum = (high ? second : first) + simd_shuffle_xor(high ? first : second, 2);
+  sum += simd_shuffle_xor(sum, 4);
+  sum += simd_shuffle_xor(sum, 8);
+  return sum + simd_shuffle_xor(sum, 16);
+}
+
+template <int EACH>
+void add_weighed(float weight, thread const float* values, thread float* out) {
+  UNROLL for (int i = 0; i < EACH; i++) {
+    out[i] = fma(weight, values[i], out[i]);
+  }
 }
 """
 
 PARTS = """
 const int lane = thread_index_in_simdgroup;
-const int from = places[0];   // absolute position of the buffers' first row
-const int end = places[1];    // one past the newest position
-const int block = places[2] + int(threadgroup_position_in_grid.y);
-const int blocks = places[3];
+const int from = places[0];     // absolute position of the buffers' first row
+const int end = places[1];      // one past the newest position
+const int window = places[2];
+const int M = places[3];
+const int rows = places[4];     // that share a key head
+const int block = places[5] + int(threadgroup_position_in_grid.y);
+const int blocks = places[6];
 const int head = threadgroup_position_in_grid.z;
 const int first = int(thread_position_in_grid.x / 32) * R;
 
 float mine[R][KEY_EACH];
 float out[R][VALUE_EACH];
 float top[R];
-float sum[R];
+float sum[R];  // of this lane's keys
+float score[R];
 int seen_from[R];
 int seen_to[R];
 UNROLL for (int r = 0; r < R; r++) {
-  const int row = min(first + r, ROWS - 1);
+  const int row = min(first + r, rows - 1);
+  QUERY(head * rows + row, lane, mine[r]);
   UNROLL for (int i = 0; i < KEY_EACH; i++) {
-    mine[r][i] = SCALE * float(
-        q[(size_t(head) * ROWS + row) * KEY_EACH * 32 + lane * KEY_EACH + i]);
+    mine[r][i] *= SCALE;
   }
   UNROLL for (int i = 0; i < VALUE_EACH; i++) {
     out[r][i] = 0;
@@ -72,29 +103,55 @@ UNROLL for (int r = 0; r < R; r++) {
   top[r] = -INFINITY;
   sum[r] = 0;
   seen_to[r] = end - M + row % M + 1;
-  seen_from[r] = WINDOW > 0 ? max(0, seen_to[r] - WINDOW) : 0;
+  seen_from[r] = max(from, seen_to[r] - window);
 }
 
+const int oldest = max(from, end - M + 1 - window);
 const int last = min(block_start(block + 1), end);
-for (int key = max(block_start(block), from); key < last; key++) {
-  float its[KEY_EACH];
-  float values[VALUE_EACH];
-  KEYS(head, (key - from), lane, its);
-  VALUES(head, (key - from), lane, values);
+for (int key = max(block_start(block), oldest) / 4 * 4; key < last; key += 4) {
+  float its[4][KEY_EACH];
+  float values[4][VALUE_EACH];
+  UNROLL for (int j = 0; j < 4; j++) {
+    KEY(head, min(max(key + j, from), end - 1) - from, lane, its[j]);
+  }
   UNROLL for (int r = 0; r < R; r++) {
-    if (key >= seen_from[r] && key < seen_to[r]) {
-      float dot = mine[r][0] * its[0];
+    float4 dots;
+    UNROLL for (int j = 0; j < 4; j++) {
+      float dot = mine[r][0] * its[j][0];
       UNROLL for (int i = 1; i < KEY_EACH; i++) {
-        dot = fma(mine[r][i], its[i], dot);
+        dot = fma(mine[r][i], its[j][i], dot);
       }
-      const float score = simd_sum(dot);
-      const float higher = max(top[r], score);
+      dots[j] = dot;
+    }
+    score[r] = sum_of_four(dots, lane);
+  }
+  UNROLL for (int j = 0; j < 4; j++) {
+    VALUE(head, min(max(key + j, from), end - 1) - from, lane, its[j], values[j]);
+  }
+  UNROLL for (int r = 0; r < R; r++) {
+    if (key < seen_to[r] && key + 4 > seen_from[r]) {
+      const int mine_of_four = key + lane % 4;
+      const bool seen = mine_of_four >= seen_from[r] && mine_of_four < seen_to[r];
+      const float its_score = seen ? score[r] : -INFINITY;
+      const float higher = max(top[r], quad_max(its_score));
       const float keep = exp(top[r] - higher);
-      const float weight = exp(score - higher);
+      const float weight = exp(its_score - higher);
       top[r] = higher;
       sum[r] = fma(sum[r], keep, weight);
       UNROLL for (int i = 0; i < VALUE_EACH; i++) {
-        out[r][i] = fma(out[r][i], keep, weight * values[i]);
+        out[r][i] *= keep;
+      }
+      if (key >= seen_from[r] && key + 4 <= seen_to[r]) {
+        UNROLL for (int j = 0; j < 4; j++) {
+          add_weighed<VALUE_EACH>(quad_broadcast(weight, j), values[j], out[r]);
+        }
+      } else {
+        UNROLL for (int j = 0; j < 4; j++) {
+          const float its_weight = quad_broadcast(weight, j);
+          if (its_weight != 0) {  // 0 times what is no number would be seen
+            add_weighed<VALUE_EACH>(its_weight, values[j], out[r]);
+          }
+        }
       }
     }
   }
@@ -102,14 +159,17 @@ for (int key = max(block_start(block), from); key < last; key++) {
 
 UNROLL for (int r = 0; r < R; r++) {
   const int row = first + r;
-  if (row < ROWS) {
-    const size_t at = (size_t(head) * ROWS + row) * blocks + (block - places[2]);
-    UNROLL for (int i = 0; i < VALUE_EACH; i++) {
-      part[at * VALUE_EACH * 32 + lane * VALUE_EACH + i] = out[r][i];
+  const float total = quad_sum(sum[r]);
+  if (row < rows) {
+    const size_t at = (size_t(head) * rows + row) * blocks + (block - places[5]);
+    if (lane * VALUE_EACH < VALUE_SIZE) {
+      UNROLL for (int i = 0; i < VALUE_EACH; i++) {
+        part[at * VALUE_SIZE + lane * VALUE_EACH + i] = out[r][i];
+      }
     }
     if (lane == 0) {
       tops[at] = top[r];
-      sums[at] = sum[r];
+      sums[at] = total;
     }
   }
 }
@@ -117,49 +177,44 @@ UNROLL for (int r = 0; r < R; r++) {
 
 MERGE = """
 const int lane = thread_index_in_simdgroup;
-const size_t row = threadgroup_position_in_grid.x;
-const int blocks = tops_shape[1];
-float out[VALUE_EACH];
-UNROLL for (int i = 0; i < VALUE_EACH; i++) {
-  out[i] = 0;
-}
-"""
+const int column = min(int(thread_position_in_grid.x), VALUE_SIZE - 1);
+const int row = threadgroup_position_in_grid.y;
+const int M = places[3];
+const int newest = places[1] - M + row % M;
+const int first = block_of(max(places[0], newest + 1 - places[2]));
+const int count = block_of(newest) + 1 - first;  // blocks that the row sees
+const size_t at = size_t(row) * places[6] + (first - places[5]);
 
-WITHOUT_SINKS = """
-float top = -INFINITY;
-float sum = 0;
-"""
-
-WITH_SINKS = """
 float top = sinks[row / M];
-float sum = 1;
-"""
-
-MERGE_BLOCKS = """
-for (int block = 0; block < blocks; block++) {
-  const size_t at = row * blocks + block;
-  if (tops[at] > -INFINITY) {
-    const float higher = max(top, tops[at]);
-    const float keep = exp(top - higher);
-    const float weight = exp(tops[at] - higher);
-    top = higher;
-    sum = fma(sum, keep, sums[at] * weight);
-    UNROLL for (int i = 0; i < VALUE_EACH; i++) {
-      const float its = part[at * VALUE_EACH * 32 + lane * VALUE_EACH + i];
-      out[i] = fma(out[i], keep, its * weight);
+float out = 0;
+float sum = 0;
+for (int block = lane; block < count; block += 32) {
+  top = max(top, tops[at + block]);
+}
+top = simd_max(top);
+for (int begin = 0; begin < count; begin += 32) {
+  const int mine = min(begin + lane, count - 1);
+  const float weight = begin + lane < count ? exp(tops[at + mine] - top) : 0.0f;
+  sum = fma(sums[at + mine], weight, sum);
+  for (int block = begin; block < min(begin + 32, count); block += 8) {
+    float its[8];
+    UNROLL for (int j = 0; j < 8; j++) {
+      its[j] = part[(at + min(block + j, count - 1)) * VALUE_SIZE + column];
+    }
+    UNROLL for (int j = 0; j < 8; j++) {
+      out = fma(its[j], simd_shuffle(weight, block - begin + j), out);
     }
   }
 }
-UNROLL for (int i = 0; i < VALUE_EACH; i++) {
-  y[row * VALUE_EACH * 32 + lane * VALUE_EACH + i] = T(out[i] / sum);
+sum = simd_sum(sum) + exp(sinks[row / M] - top);
+if (thread_position_in_grid.x < VALUE_SIZE) {
+  y[size_t(row) * VALUE_SIZE + column] = T(out / sum);
 }
 """
 
 
 PARTIAL = ("part", "tops", "sums")
-MERGE_PLAIN = Source("attention_merge", PARTIAL, ("y",), MERGE + WITHOUT_SINKS + MERGE_BLOCKS)
-SUNK = MERGE + WITH_SINKS + MERGE_BLOCKS
-MERGE_WITH_SINKS = Source("attention_merge_with_sinks", (*PARTIAL, "sinks"), ("y",), SUNK)
+MERGED = Source("attention_merge", (*PARTIAL, "places", "sinks"), ("y",), MERGE, BLOCKS)
 
 
 def block_of(key: int) -> int:
@@ -182,12 +237,6 @@ class Place(NamedTuple):
     window: int = 0
 
 
-def takes(size: int, value_size: int, form: KeyValueFormat) -> bool:
-    """Whether heads of these sizes can be cut among 32 lanes; 80, say, cannot."""
-    wholes = (size // 32 % form.share, value_size // 32 % form.share)
-    return size in SIZES and value_size in SIZES and wholes == (0, 0)
-
-
 def few_query_attention(
     q: mx.array,
     cache: tuple[mx.array, ...],
@@ -196,41 +245,55 @@ def few_query_attention(
     scale: float,
     launcher: Launcher,
     sinks: mx.array | None = None,
+    q_latent: mx.array | None = None,
 ) -> mx.array:
-    """q [Hq, M, D] row-contiguous, cache as `form` says, sinks float32 [Hq] -> [Hq, M, DV] of q."""
-    _, rows, size = q.shape
+    """q [Hq, M, D] row-contiguous, cache as `form` says, sinks float32 [Hq] -> [Hq, M, DV] of q.
+
+    q_latent [Hq, M, DV]: what the values' part of a key is multiplied by, in a form that has one.
+    """
+    heads, rows, _ = q.shape
     half = len(form.buffers) // 2
     key_heads, value_size = cache[0].shape[0], form.size(cache[half].shape[2])
-    assert takes(size, value_size, form) and rows <= MOST_ROWS
-    span = _span(place, rows)
-    work = _Work(key_heads, value_size, span.blocks, place.window, float(scale), sinks is not None)
+    assert rows <= MOST_ROWS and heads % key_heads == 0
+    span = _span(place, rows, heads // key_heads)
+    work = _Work(key_heads, value_size, span.blocks, float(scale))
     first, second = _launches(form, q.shape, q.dtype, work)
-    parts = launcher.run(first, (q, *cache, span.places))
-    return launcher.run(second, parts if sinks is None else (*parts, sinks))[0]
+    queries = (q,) if q_latent is None else (q, q_latent)
+    parts = launcher.run(first, (*queries, *cache, span.places))
+    return launcher.run(
+        second, (*parts, span.places, _no_sinks(heads) if sinks is None else sinks)
+    )[0]
 
 
 class _Span(NamedTuple):
-    """Blocks that a pass sees, and where they are, as the kernel reads it."""
+    """Blocks that a pass sees, and all that the kernel reads of where it stands."""
 
     blocks: int
     places: mx.array
 
 
-@lru_cache(maxsize=8)
-def _span(place: Place, rows: int) -> _Span:
-    """Kept, because all layers of a pass that see alike ask for the same."""
-    first = block_of(max(0, place.end - rows + 1 - place.window) if place.window else 0)
+@lru_cache(maxsize=32)
+def _span(place: Place, rows: int, group: int) -> _Span:
+    """Kept, because all layers of a pass that see alike ask for the same. group: heads of queries
+    to each of keys.
+    """
+    window = place.window or 2**30  # one that nothing has left yet
+    first = block_of(max(place.start, place.end - rows + 1 - window))
     blocks = block_of(place.end - 1) + 1 - first
-    return _Span(blocks, mx.array([place.start, place.end, first, blocks], dtype=mx.int32))
+    numbers = [place.start, place.end, window, rows, group * rows, first, blocks]
+    return _Span(blocks, mx.array(numbers, dtype=mx.int32))
+
+
+@lru_cache(maxsize=32)
+def _no_sinks(heads: int) -> mx.array:
+    return mx.array([-mx.inf] * heads, dtype=mx.float32)
 
 
 class _Work(NamedTuple):
     key_heads: int
     value_size: int
     blocks: int
-    window: int
     scale: float
-    has_sinks: bool
 
 
 class _Launches(NamedTuple):
@@ -244,20 +307,19 @@ def _launches(
 ) -> _Launches:
     """Both passes for q of this shape; not kept for ever, because chats grow block by block."""
     heads, rows, size = shape
-    key_heads, value_size, blocks, *_ = work
-    assert heads % key_heads == 0
-    shared = heads // key_heads * rows
-    each = 4 if max(size, value_size) <= 128 else 2 if max(size, value_size) <= 256 else 1
-    simds = -(-shared // each)
-    value_each = Parameter("VALUE_EACH", value_size // 32)
+    key_heads, value_size, blocks, scale = work
+    shares = form.shares(size, value_size)
+    assert shares is not None
+    group = heads // key_heads * rows
+    simds = -(-group // (4 if shares.key <= 4 else 2 if shares.key <= 8 else 1))
+    of_value = Parameter("VALUE_SIZE", value_size)
     parameters = (
-        Parameter("M", rows),
-        Parameter("ROWS", shared),
-        Parameter("R", each),
-        Parameter("WINDOW", work.window),
-        Parameter("SCALE", work.scale),
-        Parameter("KEY_EACH", size // 32),
-        value_each,
+        Parameter("R", -(-group // simds)),
+        Parameter("SCALE", scale),
+        Parameter("KEY_SIZE", size),
+        Parameter("KEY_EACH", shares.key),
+        of_value,
+        Parameter("VALUE_EACH", shares.value),
         *form.parameters,
     )
     each_row = (heads * rows, blocks)
@@ -268,13 +330,13 @@ def _launches(
         grid=(32 * simds, blocks, key_heads),
         threadgroup=(32 * min(MOST_SIMDS, simds), 1, 1),
     )
-    source = MERGE_WITH_SINKS if work.has_sinks else MERGE_PLAIN
+    columns = -(-value_size // 32) * 32
     second = Launch(
-        pipeline(source, (Parameter("T", dtype), Parameter("M", rows), value_each)),
+        pipeline(MERGED, (Parameter("T", dtype), of_value)),
         shapes=((heads, rows, value_size),),
         dtypes=(dtype,),
-        grid=(32 * heads * rows, 1, 1),
-        threadgroup=(32, 1, 1),
+        grid=(columns, heads * rows, 1),
+        threadgroup=(min(columns, 32 * MOST_SIMDS), 1, 1),
     )
     return _Launches(first, second)
 
@@ -283,10 +345,10 @@ def _launches(
 def _parts_source(form: KeyValueFormat) -> Source:
     return Source(
         name=f"attention_parts_{form.name}",
-        inputs=("q", *form.buffers, "places"),
+        inputs=(*form.queries, *form.buffers, "places"),
         outputs=PARTIAL,
         body=form.mention + PARTS,
-        header=BLOCK_START + form.header,
+        header=BLOCKS + STEPS + form.header,
         row_contiguous=False,
     )
 
@@ -298,11 +360,14 @@ def reference(
     place: Place,
     scale: float,
     sinks: mx.array | None = None,
+    q_latent: mx.array | None = None,
 ) -> mx.array:
     """The same by plain ops in float32, block by block in the kernel's order."""
     heads, rows, _ = q.shape
     half = len(form.buffers) // 2
     keys, values = (form.dequantise(side) for side in (cache[:half], cache[half:]))
+    if q_latent is not None:
+        q, keys = mx.concatenate([q_latent, q], axis=2), mx.concatenate([values, keys], axis=2)
     shared = heads // keys.shape[0]
     keys, values = (mx.repeat(side, shared, axis=0) for side in (keys, values))
     newest = mx.arange(place.end - rows, place.end)[:, None]

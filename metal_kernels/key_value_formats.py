@@ -1,53 +1,89 @@
 """Ways a cache stores keys and values, as MSL that fetches a lane's share of one row.
 
-Both buffers of a cache are [heads, capacity, size]; a lane takes size / 32 neighbouring elements.
-Rows may lie `*_strides` apart, so that a view of a longer buffer is read without a copy.
+Buffers of a cache are [heads, capacity, size]; a lane takes EACH neighbouring elements, lanes past
+the end of a row none. Rows may lie `*_strides` apart, so that a view of a longer buffer is read
+without a copy.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import mlx.core as mx
 
 from metal_kernels.kernel import Parameter
 
-DENSE = """
-template <int EACH, typename B>
+MOST_EACH = 18
+"""Elements of a lane: those of a latent of 512 and its rotated key of 64."""
+
+FETCH = """
+template <int EACH, int SIZE, typename B>
 void fetch_row(B buffer, size_t row_at, int lane, thread float* values) {
+  const bool any = EACH * 32 == SIZE || lane * EACH < SIZE;
   UNROLL for (int i = 0; i < EACH; i++) {
-    values[i] = float(buffer[row_at + lane * EACH + i]);
+    values[i] = any ? float(buffer[row_at + lane * EACH + i]) : 0.0f;
   }
 }
+"""
 
-#define KEYS(head, row, lane, values) \\
-  fetch_row<KEY_EACH>(k, head * k_strides[0] + row * k_strides[1], lane, values)
-#define VALUES(head, row, lane, values) \\
-  fetch_row<VALUE_EACH>(v, head * v_strides[0] + row * v_strides[1], lane, values)
+DENSE = """
+#define QUERY(row, lane, values) \\
+  fetch_row<KEY_EACH, KEY_SIZE>(q, size_t(row) * KEY_SIZE, lane, values)
+#define KEY(head, row, lane, values) \\
+  fetch_row<KEY_EACH, KEY_SIZE>(k, head * k_strides[0] + (row) * k_strides[1], lane, values)
+#define VALUE(head, row, lane, its, values) \\
+  fetch_row<VALUE_EACH, VALUE_SIZE>(v, head * v_strides[0] + (row) * v_strides[1], lane, values)
 """
 
 AFFINE = """
-// q of BITS bits in a stream of bytes; a lane's share of a row starts at a whole byte.
-template <int EACH, int BITS, int GROUP, typename B, typename S>
-void fetch_row(
-    B words, S scales, S biases, size_t row_at, size_t group_at, int lane, thread float* values) {
-  const device uchar* bytes = (const device uchar*)(words + row_at) + lane * EACH * BITS / 8;
+template <int BYTES> struct Word { typedef uchar type; };
+template <> struct Word<2> { typedef ushort type; };
+template <> struct Word<4> { typedef uint type; };
+
+// q of BITS bits in a stream of bytes; a lane's share is a whole number of words.
+template <int EACH, int SIZE, int BITS, int GROUP, typename B, typename S>
+void fetch_packed(
+    B packed, S scales, S biases, size_t row_at, size_t group_at, int lane, thread float* values) {
+  constexpr int BYTES = EACH * BITS / 8;
+  constexpr int WORD = BYTES % 4 == 0 ? 4 : BYTES % 2 == 0 ? 2 : 1;
+  const bool any = EACH * 32 == SIZE || lane * EACH < SIZE;
+  const int share = any ? lane : 0;
+  const device typename Word<WORD>::type* words =
+      (const device typename Word<WORD>::type*)(packed + row_at) + share * (BYTES / WORD);
   UNROLL for (int i = 0; i < EACH; i++) {
-    const uint both = bytes[i * BITS / 8];
-    const uint q = BITS == 8 ? both : (both >> (4 * (i % 2))) & 15;
-    const size_t group = group_at + (lane * EACH + i) / GROUP;
-    values[i] = fma(float(scales[group]), float(q), float(biases[group]));
+    const uint word = words[i * BITS / (8 * WORD)];
+    const uint q = (word >> (i * BITS % (8 * WORD))) & ((1 << BITS) - 1);
+    const size_t group = group_at + (share * EACH + i) / GROUP;
+    values[i] = any ? fma(float(scales[group]), float(q), float(biases[group])) : 0.0f;
   }
 }
 
-#define KEYS(head, row, lane, values) \\
-  fetch_row<KEY_EACH, BITS, GROUP>( \\
-      k, k_scales, k_biases, head * k_strides[0] + row * k_strides[1], \\
-      head * k_scales_strides[0] + row * k_scales_strides[1], lane, values)
-#define VALUES(head, row, lane, values) \\
-  fetch_row<VALUE_EACH, BITS, GROUP>( \\
-      v, v_scales, v_biases, head * v_strides[0] + row * v_strides[1], \\
-      head * v_scales_strides[0] + row * v_scales_strides[1], lane, values)
+#define QUERY(row, lane, values) \\
+  fetch_row<KEY_EACH, KEY_SIZE>(q, size_t(row) * KEY_SIZE, lane, values)
+#define KEY(head, row, lane, values) \\
+  fetch_packed<KEY_EACH, KEY_SIZE, BITS, GROUP>( \\
+      k, k_scales, k_biases, head * k_strides[0] + (row) * k_strides[1], \\
+      head * k_scales_strides[0] + (row) * k_scales_strides[1], lane, values)
+#define VALUE(head, row, lane, its, values) \\
+  fetch_packed<VALUE_EACH, VALUE_SIZE, BITS, GROUP>( \\
+      v, v_scales, v_biases, head * v_strides[0] + (row) * v_strides[1], \\
+      head * v_scales_strides[0] + (row) * v_scales_strides[1], lane, values)
+"""
+
+LATENT = """
+#define QUERY(row, lane, values) \\
+  fetch_row<VALUE_EACH, VALUE_SIZE>(q_latent, size_t(row) * VALUE_SIZE, lane, values); \\
+  fetch_row<KEY_EACH - VALUE_EACH, KEY_SIZE>( \\
+      q, size_t(row) * KEY_SIZE, lane, values + VALUE_EACH)
+#define KEY(head, row, lane, values) \\
+  fetch_row<VALUE_EACH, VALUE_SIZE>(v, (row) * v_strides[1], lane, values); \\
+  fetch_row<KEY_EACH - VALUE_EACH, KEY_SIZE>( \\
+      k, (row) * k_strides[1], lane, values + VALUE_EACH)
+#define VALUE(head, row, lane, its, values) \\
+  UNROLL for (int i = 0; i < VALUE_EACH; i++) { \\
+    values[i] = its[i]; \\
+  }
 """
 
 # MLX passes a buffer's strides only where the body itself names them
@@ -59,34 +95,69 @@ AFFINE_STRIDES = "// k_strides v_strides k_scales_strides v_scales_strides"
 class KeyValueFormat:
     """One way of storing a cache.
 
-    buffers: names of the kernel's inputs, keys' first. size: elements of a row of the first buffer
-    of keys or values, from the stored width. share: a lane's part of a row is a multiple of it, so
-    that it begins at a whole byte. header defines the macros KEYS and VALUES; mention:
-    a comment that names the strides they use. dequantise: one side's arrays -> float32
-    [heads, capacity, size].
+    queries, buffers: names of the kernel's inputs; of buffers, the first half is keys. size:
+    elements of a row of the first buffer of keys or values, from the stored width. share: a lane's
+    part of a row is a multiple of it, so that it begins at a whole byte. is_joined: a whole key is
+    its value's row followed by the key's own. header defines the macros QUERY, KEY and VALUE, the
+    last of which is given the key too; mention: a comment that names the strides they use.
+    dequantise: one side's arrays -> float32 [heads, capacity, size].
     """
 
     name: str
+    queries: tuple[str, ...]
     buffers: tuple[str, ...]
     header: str
     mention: str
     parameters: tuple[Parameter, ...]
     size: Callable[[int], int]
     share: int
+    is_joined: bool
     dequantise: Callable[[tuple[mx.array, ...]], mx.array]
+
+    def shares(self, size: int, value_size: int) -> "Shares | None":
+        """Of rows of so many elements; None where 32 lanes cannot share them."""
+        key, value = self._each(size), self._each(value_size)
+        whole = key + value if self.is_joined else key
+        return Shares(whole, value) if key and value and whole <= MOST_EACH else None
+
+    def _each(self, size: int) -> int:
+        """The fewest elements a lane that share a row out evenly, 0 for none."""
+        counts = range(-(-size // 32), MOST_EACH + 1)
+        return next((n for n in counts if size % n == 0 and n % self.share == 0), 0)
+
+
+class Shares(NamedTuple):
+    """Elements of a key and of a value that a lane holds."""
+
+    key: int
+    value: int
 
 
 @cache
 def dense_cache() -> KeyValueFormat:
     """k [Hkv, capacity, D], v [Hkv, capacity, DV], floating."""
+    return _floating("dense", ("q",), DENSE)
+
+
+@cache
+def latent_cache() -> KeyValueFormat:
+    """v [1, capacity, DV], latents, each the value and the greater part of the key at once, and
+    k [1, capacity, DR], the rest of the key; queries have the two parts as q_latent and q.
+    """
+    return _floating("latent", ("q", "q_latent"), LATENT)
+
+
+def _floating(name: str, queries: tuple[str, ...], header: str) -> KeyValueFormat:
     return KeyValueFormat(
-        name="dense",
+        name=name,
+        queries=queries,
         buffers=("k", "v"),
-        header=DENSE,
+        header=FETCH + header,
         mention=DENSE_STRIDES,
         parameters=(),
         size=lambda width: width,
         share=1,
+        is_joined=len(queries) > 1,
         dequantise=lambda arrays: arrays[0].astype(mx.float32),
     )
 
@@ -103,11 +174,13 @@ def affine_cache(bits: int, group: int = 64) -> KeyValueFormat:
 
     return KeyValueFormat(
         name=f"affine{bits}",
+        queries=("q",),
         buffers=("k", "k_scales", "k_biases", "v", "v_scales", "v_biases"),
-        header=AFFINE,
+        header=FETCH + AFFINE,
         mention=AFFINE_STRIDES,
         parameters=(Parameter("BITS", bits), Parameter("GROUP", group)),
         size=lambda width: width * 32 // bits,
         share=8 // bits,
+        is_joined=False,
         dequantise=dequantise,
     )

@@ -22,7 +22,7 @@ from metal_kernels import (
     vocabulary_pick,
 )
 from metal_kernels.kernel import Launch, pipeline
-from metal_kernels.key_value_formats import affine_cache, dense_cache
+from metal_kernels.key_value_formats import affine_cache, dense_cache, latent_cache
 from metal_kernels.weight_formats.affine import affine
 from metal_kernels.weight_formats.contract import WeightFormat
 
@@ -173,25 +173,36 @@ def experts(launcher: Breaking) -> None:
 
 
 def attention(launcher: Breaking) -> None:
-    """130 keys, so that the last block is one that the first rows do not see."""
-    q = normal((3, 3, 64), 12)
-    dense = (normal((1, 150, 64), 13), normal((1, 150, 64), 14))
-    sinks, scale = normal((3,), 15), 0.125
-    place = few_query_attention.Place(130)
-    run = few_query_attention.few_query_attention
-    plain = few_query_attention.reference
-    whole = run(q, dense, dense_cache(), place, scale, launcher)
-    near(whole, plain(q, dense, dense_cache(), place, scale))
-    launcher.read_once("k", -2, loads=3)  # by three SIMD-groups of one threadgroup
-    first = few_query_attention.Place(128)
-    few = run(mx.contiguous(q[:, :1]), dense, dense_cache(), first, scale, launcher)
-    equal(few, whole[:, :1], "rows")
-    for where, its in ((place, sinks), (few_query_attention.Place(130, 0, 2), None)):
+    """129 keys, so that the last block is one that the first row does not see."""
+    q, dense = normal((5, 2, 64), 12), (normal((1, 129, 64), 13), normal((1, 129, 64), 14))
+    sinks, scale, place = normal((5,), 15), 0.125, few_query_attention.Place(129)
+    run, plain = few_query_attention.few_query_attention, few_query_attention.reference
+    for where in (place, place._replace(window=50)):
+        whole = run(q, dense, dense_cache(), where, scale, launcher)
+        near(whole, plain(q, dense, dense_cache(), where, scale))
+        first = where._replace(end=128)
+        few = run(mx.contiguous(q[:, :1]), dense, dense_cache(), first, scale, launcher)
+        equal(few, whole[:, :1], "rows")
+        if where == place:
+            launcher.read_once("k", -4, loads=3)  # by three SIMD-groups of one threadgroup
+    for where, its in ((place, sinks), (place._replace(window=2), None)):
         mine = run(q, dense, dense_cache(), where, scale, launcher, its)
         near(mine, plain(q, dense, dense_cache(), where, scale, its))
+    spoilt = mx.array(dense[1])
+    spoilt[:, 127] = mx.inf
+    before, q = place._replace(end=128), q[:, :2]
+    sound = run(q, dense, dense_cache(), before, scale, launcher)
+    equal(
+        run(q, (dense[0], spoilt), dense_cache(), before, scale, launcher)[:, :1],
+        sound[:, :1],
+        "rows",
+    )
     form = affine_cache(4, 32)
     packed = tuple(part for side in dense for part in mx.quantize(side, 32, 4))
     near(run(q, packed, form, place, scale, launcher), plain(q, packed, form, place, scale))
+    latents = (dense[0][..., :32], dense[1])
+    given = (q[..., 32:], latents, latent_cache(), place, scale)
+    near(run(*given, launcher, None, q), plain(*given, None, q))
 
 
 def delta_block(launcher: Breaking) -> None:

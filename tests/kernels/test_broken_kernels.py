@@ -95,66 +95,91 @@ BROKEN = [
     Broken(
         "few_query_attention",
         "rows see one key too many",
-        "key < seen_to[r]",
-        "key <= seen_to[r]",
+        "mine_of_four < seen_to[r]",
+        "mine_of_four <= seen_to[r]",
         "numbers",
     ),
-    Broken("few_query_attention", "window forgotten", "key >= seen_from[r] && ", "", "numbers"),
+    Broken(
+        "few_query_attention", "window forgotten", "mine_of_four >= seen_from[r] && ", "", "numbers"
+    ),
     Broken(
         "few_query_attention",
         "old values not scaled down",
-        "fma(out[r][i], keep, weight",
-        "fma(out[r][i], 1.0f, weight",
+        "out[r][i] *= keep",
+        "out[r][i] *= 1",
         "numbers",
+    ),
+    Broken(
+        "few_query_attention",
+        "a lane's own keys counted alone",
+        "quad_sum(sum[r])",
+        "sum[r]",
+        "numbers",
+    ),
+    Broken(
+        "few_query_attention", "scores given to a neighbour", "lane & 2;", "lane & 4;", "numbers"
     ),
     Broken(
         "few_query_attention",
         "keys fetched again for each row",
-        "if (key >= seen_from[r] && key < seen_to[r]) {",
-        (
-            "if (key >= seen_from[r] && key < seen_to[r]) {\n"
-            "      KEYS(head, (key - from) ^ (r & 1), lane, its);\n"
-            "      KEYS(head, (key - from), lane, its);"
-        ),
+        "    float4 dots;",
+        "    float4 dots;\n    KEY(head, min(key + (r & 1), end - 1) - from, lane, its[r & 1]);",
         "counts",
     ),
     Broken(
         "few_query_attention",
-        "order of keys by M",
-        "for (int key = max(block_start(block), from); key < last; key++) {",
-        (
-            "const int begin = max(block_start(block), from);\n"
-            "for (int step = begin; step < last; step++) {\n"
-            "  const int key = M == 1 ? step : begin + last - 1 - step;"
-        ),
+        "steps begin at a window's first key",
+        "oldest) / 4 * 4",
+        "oldest)",
+        "numbers",
+    ),
+    Broken(
+        "few_query_attention",
+        "values that no row sees, times 0",
+        "if (its_weight != 0)",
+        "if (true)",
         "rows",
     ),
     Broken(
         "few_query_attention",
         "no guard at the last row",
-        "min(first + r, ROWS - 1)",
+        "min(first + r, rows - 1)",
         "(first + r)",
         "bounds",
     ),
     Broken(
         "few_query_attention",
-        "blocks nobody sees are merged",
-        "tops[at] > -INFINITY",
-        "true",
+        "no guard at the newest key",
+        "min(max(key + j, from), end - 1) - from",
+        "key + j - from",
+        "bounds",
+    ),
+    Broken(
+        "few_query_attention",
+        "last block left out",
+        "block_of(newest) + 1 - first",
+        "block_of(newest) - first",
         "numbers",
     ),
     Broken(
         "few_query_attention",
         "sink without its share",
-        "float sum = 1;",
-        "float sum = 0;",
+        " + exp(sinks[row / M] - top)",
+        "",
         "numbers",
     ),
     Broken(
         "few_query_attention",
         "nibbles of the cache swapped",
-        "(4 * (i % 2))) & 15",
-        "(4 * (1 - i % 2))) & 15",
+        "(i * BITS % (8 * WORD))",
+        "((i ^ 1) * BITS % (8 * WORD))",
+        "numbers",
+    ),
+    Broken(
+        "few_query_attention",
+        "a latent's neighbour as its value",
+        "values[i] = its[i];",
+        "values[i] = its[i ^ 1];",
         "numbers",
     ),
     Broken(

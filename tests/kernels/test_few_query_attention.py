@@ -10,16 +10,21 @@ from metal_emulator import EmulatorLauncher
 
 from metal_kernels.few_query_attention import (
     CHANGE,
+    LONG,
     MOST_SIMDS,
     Place,
     block_of,
     block_start,
     few_query_attention,
     reference,
-    takes,
 )
 from metal_kernels.kernel import Launch
-from metal_kernels.key_value_formats import KeyValueFormat, affine_cache, dense_cache
+from metal_kernels.key_value_formats import (
+    KeyValueFormat,
+    affine_cache,
+    dense_cache,
+    latent_cache,
+)
 
 Array = np.ndarray
 
@@ -32,8 +37,10 @@ def wide(array: mx.array) -> Array:
     return np.array(array.astype(mx.float32)).astype(np.float64)
 
 
-def truth(q: Array, keys: Array, values: Array, place: Place, sinks: Array | None) -> Array:
-    heads, rows, size = q.shape
+def truth(
+    q: Array, keys: Array, values: Array, place: Place, sinks: Array | None, scale: float
+) -> Array:
+    heads, rows, _ = q.shape
     out = np.zeros((heads, rows, values.shape[2]))
     for head in range(heads):
         its = head // (heads // keys.shape[0])
@@ -41,11 +48,22 @@ def truth(q: Array, keys: Array, values: Array, place: Place, sinks: Array | Non
             newest = place.end - rows + row
             oldest = max(0, newest - place.window + 1) if place.window else 0
             seen = slice(oldest - place.start, newest + 1 - place.start)
-            scores = keys[its, seen] @ q[head, row] * size**-0.5
+            scores = keys[its, seen] @ q[head, row] * scale
             weights = np.exp(scores - scores.max())
             sink = 0 if sinks is None else np.exp(sinks[head] - scores.max())
             out[head, row] = weights @ values[its, seen] / (weights.sum() + sink)
     return out
+
+
+def unseen_are_nan(cache: tuple[mx.array, ...], place: Place, rows: int) -> tuple[mx.array, ...]:
+    """The cache with NaN wherever no row looks; of packed rows in their scales."""
+    oldest = max(place.start, place.end - rows + 1 - place.window) if place.window else place.start
+    at = mx.arange(place.start, place.start + cache[0].shape[1])[None, :, None]
+    seen = (at >= oldest) & (at < place.end)
+    return tuple(
+        one if one.dtype == mx.uint32 else mx.where(seen, one, mx.nan).astype(one.dtype)
+        for one in cache
+    )
 
 
 def check(
@@ -54,22 +72,32 @@ def check(
     form: KeyValueFormat,
     place: Place,
     sinks: mx.array | None = None,
+    q_latent: mx.array | None = None,
 ) -> None:
+    """Against float64, then every part of 1 to 8 rows from either end against the whole."""
     launcher = kernel_launcher()
-    scale = q.shape[2] ** -0.5
+    scale, rows = q.shape[2] ** -0.5, q.shape[1]
     half = len(form.buffers) // 2
-    sides = [wide(form.dequantise(side)) for side in (cache[:half], cache[half:])]
-    right = truth(wide(q), sides[0], sides[1], place, None if sinks is None else wide(sinks))
-    whole = few_query_attention(q, cache, form, place, scale, launcher, sinks)
-    plain = reference(q, cache, form, place, scale, sinks)
+    keys, values = (wide(form.dequantise(side)) for side in (cache[:half], cache[half:]))
+    queries = wide(q)
+    if q_latent is not None:
+        queries = np.concatenate([wide(q_latent), queries], axis=2)
+        keys = np.concatenate([values, keys], axis=2)
+    right = truth(queries, keys, values, place, None if sinks is None else wide(sinks), scale)
+    plain = reference(q, cache, form, place, scale, sinks, q_latent)
+    cache = unseen_are_nan(cache, place, rows)
+    whole = few_query_attention(q, cache, form, place, scale, launcher, sinks, q_latent)
     error, its = (np.abs(wide(array) - right).max() for array in (whole, plain))
     assert error <= 2 * its + 1e-6 * np.abs(right).max()
-    rows = q.shape[1]
-    for few in range(1, 8) if rows == 8 and q.dtype == mx.float16 else {1, max(1, rows - 1)}:
+    for few in range(1, rows) if rows in (8, 9) and len(q) < 16 else {1, max(1, rows - 1)}:
         for first in {0, rows - few}:
-            part = mx.contiguous(q[:, first : first + few])
+            part, latent = (
+                None if one is None else mx.contiguous(one[:, first : first + few])
+                for one in (q, q_latent)
+            )
+            assert part is not None
             then = Place(place.end - rows + first + few, place.start, place.window)
-            again = few_query_attention(part, cache, form, then, scale, launcher, sinks)
+            again = few_query_attention(part, cache, form, then, scale, launcher, sinks, latent)
             assert mx.array_equal(again, whole[:, first : first + few]).item(), (few, first)
 
 
@@ -77,12 +105,15 @@ def check(
     ("heads", "key_heads", "size", "value_size", "rows"),
     [
         (6, 2, 64, 64, 8),
-        (12, 2, 128, 128, 5),
-        (6, 1, 256, 256, 4),
-        (4, 1, 192, 128, 3),
-        (2, 1, 512, 512, 2),
+        (3, 1, 80, 80, 5),
         (3, 3, 96, 96, 16),
+        (2, 2, 112, 112, 3),
+        (12, 2, 128, 128, 5),
+        (4, 1, 192, 128, 9),
+        (6, 1, 256, 256, 4),
         (16, 2, 256, 256, 9),
+        (2, 1, 512, 512, 2),
+        (1, 1, 40, 72, 1),
     ],
 )
 def test_shapes(heads: int, key_heads: int, size: int, value_size: int, rows: int) -> None:
@@ -90,7 +121,17 @@ def test_shapes(heads: int, key_heads: int, size: int, value_size: int, rows: in
     check(normal((heads, rows, size), 3), cache, dense_cache(), Place(261))
 
 
-@pytest.mark.parametrize("end", [1, 8, 127, 128, 129, 256 + 4])
+@pytest.mark.parametrize(
+    ("heads", "rank", "turned", "rows"), [(20, 512, 64, 2), (3, 64, 32, 9), (2, 96, 16, 4)]
+)
+def test_latents(heads: int, rank: int, turned: int, rows: int) -> None:
+    """GLM-4.7-Flash's and DeepSeek's sizes, and those of small tests."""
+    cache = (normal((1, 150, turned), 26), normal((1, 150, rank), 27))
+    q, q_latent = normal((heads, rows, turned), 28), normal((heads, rows, rank), 29) / 8
+    check(q, cache, latent_cache(), Place(141), None, q_latent)
+
+
+@pytest.mark.parametrize("end", [1, 3, 8, 127, 128, 129, 256 + 4])
 def test_where_blocks_end(end: int) -> None:
     cache = (normal((1, 300, 64), 4), normal((1, 300, 64), 5))
     check(normal((4, min(8, end), 64), 6, mx.float32), cache, dense_cache(), Place(end))
@@ -100,10 +141,8 @@ def test_where_blocks_grow() -> None:
     start = CHANGE - 100
     cache = (normal((1, 140, 64), 7), normal((1, 140, 64), 8))
     check(normal((2, 4, 64), 9), cache, dense_cache(), Place(CHANGE + 2, start, 90))
-    assert [block_of(key) for key in (0, 127, 128, CHANGE - 1, CHANGE, CHANGE + 1023)] == [
-        *(0, 0, 1),
-        *(31, 32, 32),
-    ]
+    keys = (0, 127, 128, CHANGE - 1, CHANGE, CHANGE + LONG - 1, CHANGE + LONG)
+    assert [block_of(key) for key in keys] == [0, 0, 1, 31, 32, 32, 33]
     assert all(block_of(block_start(block)) == block for block in range(80))
 
 
@@ -114,13 +153,32 @@ def test_window_and_sinks(window: int) -> None:
     check(normal((4, 4, 64), 13), cache, dense_cache(), Place(390, 0, window), sinks)
 
 
+def test_a_long_chat() -> None:
+    """40,961 keys, the blocks of which the lanes weigh in six turns."""
+    keys = 40961
+    cache = (normal((1, keys + 7, 64), 30), normal((1, keys + 7, 64), 31))
+    check(normal((1, 2, 64), 32), cache, dense_cache(), Place(keys))
+
+
+def test_what_a_row_does_not_see_cannot_reach_it() -> None:
+    """Not even a value that is no number, drafted for the position after it."""
+    cache = (normal((1, 300, 64), 33), normal((1, 300, 64), 34))
+    q, place = normal((2, 4, 64), 35), Place(138)
+    sound = few_query_attention(q, cache, dense_cache(), place, 0.1, kernel_launcher())
+    cache[1][:, 137] = mx.inf
+    spoilt = few_query_attention(q, cache, dense_cache(), place, 0.1, kernel_launcher())
+    assert mx.array_equal(spoilt[:, :3], sound[:, :3]).item()
+    assert not mx.isfinite(spoilt[:, 3]).any().item()
+
+
 @pytest.mark.parametrize("bits", [4, 8])
-@pytest.mark.parametrize("size", [64, 128, 256])
+@pytest.mark.parametrize("size", [64, 96, 128, 192, 256])
 def test_quantised_caches(bits: int, size: int) -> None:
-    sides = [mx.quantize(normal((1, 150, size), seed), bits=bits) for seed in (14, 15)]
+    group = 64 if size % 64 == 0 else 32
+    sides = [mx.quantize(normal((1, 150, size), seed), group, bits) for seed in (14, 15)]
     cache = tuple(array for side in sides for array in side)
     dtype = mx.bfloat16 if size == 128 else mx.float16
-    check(normal((3, 3, size), 16, dtype), cache, affine_cache(bits), Place(149))
+    check(normal((3, 3, size), 16, dtype), cache, affine_cache(bits, group), Place(149))
 
 
 class Looking:
@@ -147,10 +205,11 @@ def test_no_chip_is_asked_for_too_many_threads(
     few_query_attention(
         mx.zeros((heads, rows, size)), cache, dense_cache(), Place(300), 1.0, launcher
     )
-    parts = launcher.launches[0]
-    each = {128: 4, 256: 2, 512: 1}[size]
-    assert parts.threadgroup[0] <= 256
-    assert parts.grid == (32 * -(-(heads // key_heads * rows) // each), 3, key_heads)
+    parts, merge = launcher.launches
+    each, group = {128: 4, 256: 2, 512: 1}[size], heads // key_heads * rows
+    assert max(parts.threadgroup[0], merge.threadgroup[0]) <= 256
+    assert parts.grid == (32 * -(-group // each), 3, key_heads)
+    assert dict(parts.pipeline.parameters)["R"] * parts.grid[0] // 32 < group + each
 
 
 @pytest.mark.parametrize("rows", [1, 2, 4, 8])
@@ -176,9 +235,13 @@ def test_another_order_of_lanes_changes_nothing() -> None:
 
 
 def test_sizes_that_lanes_cannot_share_are_refused() -> None:
-    dense, four, eight = dense_cache(), affine_cache(4, 32), affine_cache(8, 32)
-    assert takes(96, 96, dense) and takes(96, 96, eight) and takes(192, 128, four)
-    assert not takes(80, 80, dense) and not takes(128, 80, dense) and not takes(96, 96, four)
-    cache = (normal((1, 9, 80), 23), normal((1, 9, 80), 24))
+    dense, latent, four = dense_cache(), latent_cache(), affine_cache(4, 32)
+    assert all(dense.shares(size, 128) for size in (64, 80, 96, 112, 128, 192, 256, 512))
+    assert dense.shares(80, 128) == (4, 4)
+    assert four.shares(96, 96) == (4, 4)
+    assert latent.shares(64, 512) == (18, 16)
+    assert not dense.shares(640, 64) and not dense.shares(64, 37 * 8)
+    assert not latent.shares(128, 512) and not four.shares(33, 33)
+    cache = (normal((1, 9, 640), 23), normal((1, 9, 64), 24))
     with pytest.raises(AssertionError):
-        few_query_attention(normal((1, 1, 80), 25), cache, dense, Place(9), 1.0, kernel_launcher())
+        few_query_attention(normal((1, 1, 640), 25), cache, dense, Place(9), 1.0, kernel_launcher())

@@ -84,7 +84,11 @@ def test_every_kernel_is_tried() -> None:
         ("products affine4", ("few_row_matvec", "T(all)", "T(all + M * 1e-6f)"), "a row of"),
         ("noise", ("position_noise", "value;", "value + 1e-6f;"), "not that of its reference"),
         ("delta 128", ("gated_delta", "t < kept[0]", "t + 1 < kept[0]"), "off its reference"),
-        ("attention 64", ("attention_parts", "seen_to[r])", "seen_to[r] - 1)"), "off its refer"),
+        (
+            "attention 64",
+            ("attention_parts", "four < seen_to", "four + 1 < seen_to"),
+            "off its refer",
+        ),
         ("products dense", ("few_row_matvec", "y[", "no_such_name["), "does not run"),
     ],
 )
@@ -296,7 +300,7 @@ def test_which_rows_go_through_a_kernel() -> None:
     assert exact.rows("gate-up", work) == ALL_ROWS
     assert exact.rows("experts", work) == frozenset()
     assert fast.rows("products", Work("affine4", 4096, 4097)) == frozenset()
-    assert exact.served("attention", Work("", 80, 80)) is None
+    assert exact.served("attention", Work("", 640, 640)) is None
     assert exact.launcher_of("attention", Work("", 64, 64)) is launcher
     served = fast.served("products", work)
     assert served is not None
@@ -305,8 +309,8 @@ def test_which_rows_go_through_a_kernel() -> None:
     assert exact.served("products", work) is not None
     assert exact.why_unused("products") == ""
     misfit = Kernels(launcher)
-    misfit.served("attention", Work("", 80, 80))
-    assert "heads of 80" in misfit.why_unused("attention")
+    misfit.served("attention", Work("", 640, 640))
+    assert "heads of 640" in misfit.why_unused("attention")
     assert "No layer" in exact.why_unused("noise")
 
 

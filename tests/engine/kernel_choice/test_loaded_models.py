@@ -37,9 +37,9 @@ def test_what_is_in_use_is_told(folder: Path) -> None:
     engine = loaded(folder, kernels)
     told = states(engine)
     assert {name for name, state in told.items() if state.in_use} == {
-        *("products", "product-add", "delta", "delta-inputs", "mtp-input", "pick", "noise"),
+        *("products", "product-add", "attention", "delta", "delta-inputs", "mtp-input", "pick"),
+        "noise",
     }
-    assert "heads of 32" in told["attention"].why_not
     assert "Switched off: it is wrong" in told["gate-up"].why_not
     assert "No layer of this model" in told["experts"].why_not
     assert engine.description.numerics == "exact"
