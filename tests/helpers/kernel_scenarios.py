@@ -47,11 +47,14 @@ class Broken(NamedTuple):
 class Breaking:
     """A launcher that runs kernels with one text of theirs replaced.
 
-    found: whether any kernel had the text.
+    private: looks for variables used before they are written, and at nothing else. found: whether
+    any kernel had the text.
     """
 
-    def __init__(self, old: str = "", new: str = "", shuffle: int = 0) -> None:
-        self._inner = EmulatorLauncher(seconds=10, shuffle=shuffle)
+    def __init__(
+        self, old: str = "", new: str = "", shuffle: int = 0, private: bool = False
+    ) -> None:
+        self._inner = EmulatorLauncher(seconds=10, shuffle=shuffle, private=private)
         self._old, self._new = old, new
         self.found = False
 

@@ -288,6 +288,25 @@ def test_a_sound_one_passes_in_any_order_of_lanes(kernel: str, shuffle: int) -> 
     assert caught_by(ALL[kernel], Breaking(shuffle=shuffle)) == "nothing"
 
 
+@pytest.mark.parametrize("kernel", ALL)
+def test_a_sound_one_uses_no_variable_before_it_is_written(kernel: str) -> None:
+    assert caught_by(ALL[kernel], Breaking(private=True)) == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "old", "new"),
+    [
+        ("few_row_gate_up", "total[r][m] = 0;", ""),
+        ("few_query_attention", "out[r][i] = 0;", ""),
+        ("gated_delta_block", "float known = 0;", "float known;"),
+    ],
+)
+def test_an_unsound_one_does(kernel: str, old: str, new: str) -> None:
+    launcher = Breaking(old, new, private=True)
+    assert caught_by(ALL[kernel], launcher) == "uninitialised"
+    assert launcher.found
+
+
 @pytest.mark.parametrize(
     "broken", BROKEN + BROKEN_PRODUCTS, ids=lambda one: f"{one.kernel}: {one.what}"
 )

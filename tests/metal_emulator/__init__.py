@@ -19,7 +19,9 @@ Arguments and rules are those of mx.fast.metal_kernel; grid counts threads. Outp
 and hold NaN bits before the launch. Options, of the launcher too: shuffle, a seed for another order
 of lanes and SIMD-groups; check, False for speed, no checks and no traffic; seconds, the time limit
 of a launch; arithmetic, True to count it by type (no integers; write `c ? x : 0.0f`, not
-`c ? x : 0`); lint, True to check address spaces, and that M1 and M2 have registers for it.
+`c ? x : 0`); lint, True to check address spaces, and that M1 and M2 have registers for it;
+private, True to look at the variables of a thread instead of memory: what nobody wrote may not be
+stored, decide a branch, be an address or cross lanes (place.buffer is the variable's name).
 
 Any broken rule raises EmulatorError(kernel, kind, place), kind one of: compile, lint, divergence,
 bounds, race, uninitialised, unwritten, limit, endless, read-only, alignment. place has file, line

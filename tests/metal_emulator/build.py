@@ -15,7 +15,7 @@ from metal_emulator.errors import EmulatorError
 from metal_emulator.registers import Registers
 
 CPP = Path(__file__).parent / "cpp"
-RUNTIME_SOURCES = ("launch.cpp", "checks.cpp")
+RUNTIME_SOURCES = ("launch.cpp", "checks.cpp", "private.cpp")
 
 
 @cache
@@ -77,13 +77,9 @@ def runtime_library() -> Path:
     return target
 
 
-def kernel_library(name: str, text: str, checked: bool, arithmetic: bool = False) -> Path:
-    """The kernel's C++ text as a library. Raises EmulatorError of kind "compile"."""
-    command = [
-        *toolchain.kernel_command(checked),
-        *(["-DMSL_COUNT"] if arithmetic else []),
-        f"-I{CPP}",
-    ]
+def kernel_library(name: str, text: str, command: list[str]) -> Path:
+    """The kernel's C++ text, compiled so, as a library. Raises EmulatorError "compile"."""
+    command = [*command, f"-I{CPP}"]
     link, runtime = toolchain.link_command(), runtime_library()
     target = _library((text, command, link))
     if target.exists():

@@ -9,6 +9,9 @@ from metal_emulator import native
 from metal_emulator.errors import KINDS, EmulatorError, Place
 from metal_emulator.lines import Line, line_of
 
+PRIVATE = 2
+"""Of msl_memory."""
+
 STATES = ("not yet run", "waiting at", "waiting at", "returned")
 
 
@@ -28,13 +31,14 @@ def error_of(kernel: str, library: Path, buffers: list[str]) -> EmulatorError:
     in_source = bool(fault.file)
     at = Line(fault.file.decode(), fault.line) if in_source else _line_of(library, fault.pc)
     other = _line_of(library, fault.other_pc) if fault.has_other else None
-    in_memory = kind not in ("limit", "endless") and not in_source
+    is_private = fault.memory == PRIVATE
+    in_memory = is_private or (kind not in ("limit", "endless") and not in_source)
     name = _buffer_name(fault, buffers) if in_memory else None
     place = Place(
         file=at.file if at else None,
         line=at.line if at else None,
         buffer=name,
-        offset=_signed(fault.offset) if name else None,
+        offset=_signed(fault.offset) if name and not is_private else None,
         thread=tuple(fault.thread.in_group),
         threadgroup=tuple(fault.thread.group),
         other_line=other.line if other else None,
@@ -44,13 +48,15 @@ def error_of(kernel: str, library: Path, buffers: list[str]) -> EmulatorError:
 
 def _sentence(fault: native.Fault, what: str, place: Place) -> str:
     words = f"{what} by thread {_thread(fault.thread)}"
-    if place.buffer:
+    if fault.memory == PRIVATE:
+        words += f", private variable '{place.buffer}'"
+    elif place.buffer:
         verb = "write" if fault.write else "read"
         memory = "threadgroup" if fault.memory else "buffer"
         words += (
             f", {verb} of {fault.size} bytes at byte {place.offset} of {memory} '{place.buffer}'"
         )
-    if fault.file:
+    elif fault.file:
         words += f", {_signed(fault.offset)}"
     if fault.kind == KINDS.index("limit"):
         words += f", {fault.size} bytes"
@@ -70,6 +76,8 @@ def _signed(offset: int) -> int:
 
 
 def _buffer_name(fault: native.Fault, buffers: list[str]) -> str:
+    if fault.memory == PRIVATE:
+        return ctypes.string_at(native.runtime().msl_image() + fault.buffer).decode().split(".")[0]
     if fault.buffer < 0:
         return "threadgroup memory" if fault.memory else "(none)"
     if fault.memory:

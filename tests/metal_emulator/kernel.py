@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import mlx.core as mx
 
-from metal_emulator import build, wrapper
+from metal_emulator import build, toolchain, wrapper
 from metal_emulator.inputs import Input, Scalar, Strided, as_input, with_shapes
 from metal_emulator.launch import Dispatch, Options, Wanted, check_threads, launch
 from metal_emulator.registers import Registers
@@ -67,7 +67,9 @@ class EmulatedKernel:
         if self.options.lint:
             need = self.registers(inputs, output_dtypes, template)
             check_threads(self.name, Dispatch(grid, threadgroup), need)
-        library = build.kernel_library(self.name, text, self.options.check, self.options.arithmetic)
+        how = self.options
+        command = toolchain.kernel_command(how.check, how.private, how.arithmetic)
+        library = build.kernel_library(self.name, text, command)
         done = launch(
             self.name, library, [*given, *wanted], Dispatch(grid, threadgroup), self.options
         )
@@ -180,19 +182,22 @@ def metal_kernel(
     seconds: float = 30.0,
     arithmetic: bool = False,
     lint: bool = False,
+    private: bool = False,
 ) -> EmulatedKernel:
-    """As mx.fast.metal_kernel; the last five are the emulator's own. Raises ValueError.
+    """As mx.fast.metal_kernel; the last six are the emulator's own. Raises ValueError.
 
     shuffle: a seed for another order of lanes and SIMD-groups, 0 for ascending. check: False runs
     without memory checks and counts of traffic. seconds: a launch that lasts longer is endless.
-    arithmetic: count operations on floating point numbers; slower. lint: check address spaces.
+    arithmetic: count operations on floating point numbers; slower. lint: check address spaces and
+    registers. private: find variables of a thread that are used before they are written; slow,
+    without the other checks.
     """
     if not output_names:
         raise ValueError(f"{name}: a kernel needs at least one output")
     mode = (compile_options or {}).get("math_mode", "safe")
     if mode not in MATH_MODES or set(compile_options or {}) - {"math_mode"}:
         raise ValueError(f"{name}: compile_options are math_mode = {MATH_MODES}")
-    options = Options(shuffle, check, seconds, arithmetic, lint)
+    options = Options(shuffle, check, seconds, arithmetic, lint, private)
     return EmulatedKernel(
         name=name,
         input_names=list(input_names),

@@ -48,6 +48,12 @@ class Options:
     seconds: float = 30.0
     arithmetic: bool = False
     lint: bool = False
+    private: bool = False
+
+    @property
+    def counts_traffic(self) -> bool:
+        """Whether accesses to memory are checked and counted."""
+        return self.check and not self.private
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +95,7 @@ def launch(
         raise EmulatorError(kernel, "limit", f"{len(buffers)} buffers; Metal has {MOST_BUFFERS}")
     runtime = native.runtime()
     runtime.msl_clear()
-    placed = [_placed(kernel, buffer, options.check) for buffer in buffers]
+    placed = [_placed(kernel, buffer, options.counts_traffic) for buffer in buffers]
     entry = ctypes.cast(ctypes.CDLL(str(library)).msl_entry, ctypes.c_void_p)
     runtime.msl_kernel_at(entry)
     pointers = (ctypes.c_void_p * len(placed))(*(p.contents.data for p in placed))
@@ -130,7 +136,8 @@ def _native_launch(kernel: str, dispatch: Dispatch, options: Options) -> native.
         triple(*group),
         triple(*groups),
         options.shuffle,
-        options.check,
+        options.counts_traffic,
+        options.private,
         options.seconds,
     )
 

@@ -36,6 +36,7 @@ class EmulatorLauncher:
         seconds: float = 30.0,
         arithmetic: bool = False,
         lint: bool = False,
+        private: bool = False,
     ) -> None:
         self.reports: list[Report] = []
         self._shuffle = shuffle
@@ -43,6 +44,7 @@ class EmulatorLauncher:
         self._seconds = seconds
         self._arithmetic = arithmetic
         self._lint = lint
+        self._private = private
 
     @property
     def last(self) -> Report:
@@ -57,6 +59,7 @@ class EmulatorLauncher:
             seconds=self._seconds,
             arithmetic=self._arithmetic,
             lint=self._lint,
+            private=self._private,
         )
         outputs = kernel(
             inputs=inputs,

@@ -36,6 +36,7 @@ class Launch(Structure):
         ("groups", c_uint * 3),
         ("seed", c_uint),
         ("checked", c_int),
+        ("watched", c_int),
         ("seconds", c_double),
     ]
 

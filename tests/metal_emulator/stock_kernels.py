@@ -5,7 +5,7 @@
     report.buffers["w"].times_read
 
 The text is read from the installed wheel and never copied. Further arguments are the emulator's
-options: arithmetic, lint. Every buffer keeps MLX's name: w,
+options: arithmetic, lint, private. Every buffer keeps MLX's name: w,
 scales, biases, x, y; queries, keys, values, out.
 """
 

@@ -17,8 +17,7 @@ BASE = [
     "-fno-math-errno",
 ]
 KERNEL = [
-    *("-O1", "-g1", "-ftrivial-auto-var-init=pattern", "-fno-finite-loops"),
-    "-fno-slp-vectorize",  # it joins loads, which are counted
+    *("-g1", "-fno-finite-loops"),
     *("-Xclang", "-cl-single-precision-constant"),
     *("-Xclang", "-ffloat16-excess-precision=none"),
     "-Wno-unknown-pragmas",
@@ -28,11 +27,24 @@ KERNEL = [
     "-Wno-reserved-user-defined-literal",
     "-Wno-user-defined-literals",
 ]
+OPTIMISED = [
+    *("-O1", "-ftrivial-auto-var-init=pattern"),
+    *(f"-Werror={kind}uninitialized" for kind in ("", "sometimes-", "conditional-")),
+    "-fno-slp-vectorize",  # it joins loads, which are counted
+]
 CHECKED = [
     *("-fsanitize=thread", "-fsanitize=array-bounds", "-fsanitize=alignment"),
     *("-mllvm", "-tsan-instrument-func-entry-exit=0"),
     *("-mllvm", "-tsan-instrument-read-before-write=1"),
 ]
+WATCHED = [
+    *("-O0", "-fno-sanitize=undefined", "-Xclang", "-fsanitize=memory"),
+    *("-Xclang", "-fsanitize-memory-track-origins=1", "-fno-discard-value-names"),
+    *("-mllvm", "-msan-kernel=1", "-mllvm", "-msan-shadow-base=0"),
+    *("-mllvm", "-msan-instrumentation-with-call-threshold=-1"),
+]
+"""Unoptimised, as what nobody wrote is whatever suits an optimiser. A base of shadows means nothing
+to code that asks for them; without one clang looks for the system's, which not every one has."""
 
 
 class NoCompilerError(RuntimeError):
@@ -52,9 +64,14 @@ def _compile() -> list[str]:
     return [zig(), "c++", f"-mcpu={PROCESSORS[platform.machine()]}", *BASE, "-c"]
 
 
-def kernel_command(checked: bool) -> list[str]:
-    """Compiles a kernel. checked: with a call at every access to memory."""
-    return [*_compile(), *KERNEL, *(CHECKED if checked else [])]
+def kernel_command(checked: bool, watched: bool = False, counted: bool = False) -> list[str]:
+    """Compiles a kernel.
+
+    checked: with a call at every access to memory; watched: instead, at every one to a variable;
+    counted: with numbers that count their arithmetic.
+    """
+    how = WATCHED if watched else [*OPTIMISED, *(CHECKED if checked else [])]
+    return [*_compile(), *KERNEL, *how, *(["-DMSL_COUNT"] if counted else [])]
 
 
 def runtime_command() -> list[str]:

@@ -73,6 +73,18 @@ def test_attention_in_two_passes(attention: tuple[list[mx.array], mx.array]) -> 
     assert first.report.buffers["keys"].bytes_loaded > 5 * first.report.buffers["keys"].size
 
 
+def test_they_use_no_variable_before_it_is_written(
+    attention: tuple[list[mx.array], mx.array],
+) -> None:
+    arrays, _ = attention
+    weight = quantized(512, 16, mx.float16, 4, 64)
+    x = mx.random.normal((2, 512), key=mx.random.key(2)).astype(mx.float16)
+    stock.qmv(x, *weight, group_size=64, bits=4, private=True)
+    stock.qmv_wide(x, *weight, group_size=64, bits=4, private=True)
+    stock.sdpa_vector(*arrays, scale=0.125, causal=True, private=True)
+    stock.sdpa_vector_two_pass(*arrays, scale=0.125, causal=True, blocks=32, private=True)
+
+
 def test_another_order_of_lanes_changes_nothing() -> None:
     weight = quantized(512, 16, mx.float16, 4, 64)
     x = mx.random.normal((2, 512), key=mx.random.key(2)).astype(mx.float16)

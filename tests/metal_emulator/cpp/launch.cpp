@@ -18,13 +18,14 @@ static void set_up_thread(unsigned i, const unsigned group[3], const unsigned si
   unsigned rest = alive - self.simd * MSL_LANES;
   self.lanes = rest < MSL_LANES ? rest : MSL_LANES;
   self.global = g * MSL_MOST_THREADS + i;
-  void** top = (void**)(stacks + (i + 1) * (msl_address)STACK) - SAVED;
+  void** top = (void**)(msl_stacks + (i + 1) * (msl_address)MSL_STACK) - SAVED;
   memset(top, 0, SAVED * sizeof(void*));
   top[RETURN_SLOT] = (void*)body;
   fiber.stack_pointer = top;
   fiber.state = READY;
   fiber.op = fiber.file = "";
   fiber.line = 0;
+  if (msl_run.watched) msl_private_begin(i);
 }
 
 static bool run_threadgroup(unsigned g) {
@@ -55,10 +56,10 @@ static void set_alarm(double seconds) {
 
 // Runs all threadgroups one after the other. Returns the kind of the first fault, 0 for none.
 extern "C" int msl_go(Entry kernel, void** buffers, const msl_launch* launch) {
-  if (!stacks)
-    stacks = (unsigned char*)mmap(0, (msl_address)STACK * MSL_MOST_THREADS, PROT_READ | PROT_WRITE,
-                                  MAP_PRIVATE | MAP_ANON | MAP_NORESERVE, -1, 0);
-  if (stacks == MAP_FAILED) abort();
+  if (!msl_stacks)
+    msl_stacks = (msl_address)mmap(0, (msl_address)MSL_STACK * MSL_MOST_THREADS, PROT_READ | PROT_WRITE,
+                                   MAP_PRIVATE | MAP_ANON | MAP_NORESERVE, -1, 0);
+  if (msl_stacks == (msl_address)MAP_FAILED) abort();
   msl_run = *launch;
   entry = kernel;
   arguments = buffers;

@@ -8,8 +8,8 @@ enum msl_kind {
   MSL_NONE, MSL_DIVERGENCE, MSL_BOUNDS, MSL_RACE, MSL_UNINITIALISED, MSL_UNWRITTEN, MSL_LIMIT,
   MSL_ENDLESS, MSL_READ_ONLY, MSL_ALIGNMENT
 };
-enum msl_memory { MSL_DEVICE = 0, MSL_THREADGROUP = 1 };
-const unsigned MSL_LANES = 32, MSL_MOST_THREADS = 1024, MSL_SLOT = 64;
+enum msl_memory { MSL_DEVICE = 0, MSL_THREADGROUP = 1, MSL_PRIVATE = 2 };
+const unsigned MSL_LANES = 32, MSL_MOST_THREADS = 1024, MSL_SLOT = 64, MSL_STACK = 256 * 1024;
 
 // One thread of the grid; the attributes a kernel may ask for.
 struct msl_thread {
@@ -21,7 +21,7 @@ struct msl_thread {
 struct msl_launch {
   unsigned grid[3], group[3], groups[3];
   unsigned seed;
-  int checked;
+  int checked, watched;  // watched: its private variables
   double seconds;
 };
 
@@ -41,7 +41,7 @@ struct msl_counts {
 
 // The first fault of a launch. place: "lane at op" faults carry file and line themselves.
 struct msl_fault {
-  int kind, write, memory, buffer;  // buffer: index, -1 none
+  int kind, write, memory, buffer;  // buffer: index, -1 none; of a private variable: see used()
   msl_u64 offset, size;
   msl_thread thread, other;
   int has_other;
@@ -62,16 +62,20 @@ void msl_barrier(int flags, const char* file, int line);
 void msl_simd_barrier(int flags, const char* file, int line);
 void* msl_threadgroup_array(int id, const char* name, unsigned size);
 void msl_atomic_access(const void* address, unsigned size, int write);
+msl_u64 msl_image();
 }
 
 // Between the scheduler and the checks.
 extern msl_fault msl_error;
 extern unsigned msl_epoch[2];
 extern unsigned msl_simd_epoch[MSL_LANES][2];
-extern msl_address msl_stack_low, msl_stack_high;
+extern msl_address msl_stacks, msl_stack_low, msl_stack_high;  // of all threads; of the one that runs
 [[noreturn]] void msl_fail(int kind, const char* what, msl_address pc);
 void msl_checks_begin_group();
 void msl_checks_flush();
 bool msl_checks_end_group();
 int msl_checks_end();
 msl_thread msl_thread_of(unsigned global);
+void msl_private_begin(unsigned thread);
+void msl_private_end();
+void msl_private_exchanged(const void* value, unsigned size, const char* file, int line);

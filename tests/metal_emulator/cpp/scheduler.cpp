@@ -9,7 +9,6 @@
 #include <ucontext.h>
 
 enum State { READY, AT_SIMD, AT_BARRIER, DONE };
-enum { STACK = 256 * 1024 };
 
 struct Fiber {
   void* stack_pointer;
@@ -26,12 +25,11 @@ msl_counts msl_count;
 }
 msl_fault msl_error;
 unsigned msl_epoch[2], msl_simd_epoch[MSL_LANES][2];
-msl_address msl_stack_low, msl_stack_high;
+msl_address msl_stacks, msl_stack_low, msl_stack_high;
 
 static Fiber fibers[MSL_MOST_THREADS];
 static unsigned char slots[MSL_LANES][2][MSL_LANES][MSL_SLOT];
 static int parity[MSL_LANES];
-static unsigned char* stacks;
 static unsigned alive, order[MSL_MOST_THREADS], random_state;
 static void* scheduler_pointer;
 static Fiber* volatile running;
@@ -76,6 +74,7 @@ static void leave() {
 static void body() {
   entry(arguments);
   msl_checks_flush();
+  if (msl_run.watched) msl_private_end();
   running->state = DONE;
   leave();
   abort();
@@ -103,6 +102,7 @@ static void wait_as(State state, int flags, const char* op, const char* file, in
 
 extern "C" const unsigned char* msl_exchange(
     const void* value, unsigned size, const char* op, const char* file, int line) {
+  if (msl_run.watched) msl_private_exchanged(value, size, file, line);
   unsigned simd = msl_now->simd;
   unsigned char(*mine)[MSL_SLOT] = slots[simd][parity[simd]];
   memcpy(mine[msl_now->lane], value, size);
@@ -125,7 +125,7 @@ static void on_alarm(int number, siginfo_t*, void* context) {
   }
   timed_out = 1;
   msl_address here = (msl_address)&number;
-  if (!running || here - msl_stack_low >= STACK) return;  // not in a thread: the next alarm is
+  if (!running || here - msl_stack_low >= MSL_STACK) return;  // not in a thread: the next alarm is
   msl_address pc = 0;
 #if defined(__linux__) && defined(__x86_64__)
   pc = ((ucontext_t*)context)->uc_mcontext.gregs[REG_RIP];
@@ -139,8 +139,8 @@ static void on_alarm(int number, siginfo_t*, void* context) {
 
 static void go(Fiber* fiber) {
   msl_now = &fiber->self;
-  msl_stack_low = (msl_address)stacks + (fiber - fibers) * (msl_address)STACK;
-  msl_stack_high = msl_stack_low + STACK;
+  msl_stack_low = msl_stacks + (fiber - fibers) * (msl_address)MSL_STACK;
+  msl_stack_high = msl_stack_low + MSL_STACK;
   running = fiber;
   msl_switch(&scheduler_pointer, fiber->stack_pointer);
   running = 0;
