@@ -33,7 +33,7 @@ from app.start.mistakes import Mistakes, watch_for_crashes
 from app.start.outside import OpenFiles, SingleInstance, as_typed
 from app.start.threads import Collector, keep_clipboard
 from app.store.session_store import SessionStore, open_passing_store, open_store
-from app.values.chat_settings import ChatSettings, for_model
+from app.values.chat_settings import ChatSettings
 from app.values.errors import StoreError
 from app.window.controls.icons import app_icon
 from app.window.layers import CrashBox
@@ -171,7 +171,7 @@ class App(QObject):
 
     def new_settings(self) -> ChatSettings:
         """What a new chat starts with, now."""
-        return for_model(self.settings.value.new_chat, self.models.description)
+        return self.settings.value.new_chat
 
     def begin_chat(self) -> None:
         """Show a new chat, ready to be typed into."""
@@ -240,13 +240,11 @@ class App(QObject):
                 self.models.take(reply)
 
     def _use_model(self, model: ModelDescription) -> None:
-        chat, in_use = self.chats.chat, self.models.in_use
+        in_use = self.models.in_use
         self._collector.settle()
         self.widgets.head.show_model(model)
         self.figures.show_model(model)
         self.library.remember(model, in_use.path if in_use else None)
-        if chat.chat_id is None:
-            self.chats.change_settings(for_model(chat.settings, model))
 
     def _describe_model(self, news: tuple[Reason, ...]) -> None:
         """It was found out while it was used."""

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QApplication
 
 from app.values.app_settings import AppSettings, zoomed
 from app.values.app_settings import Theme as Wish
-from app.values.chat_settings import ChatSettings
+from app.values.chat_settings import ChatSettings, without_old_defaults
 from app.values.errors import SettingsNotSaved
 from app.values.typed_json import Reading, encode, read_fields
 from app.window.look import Scheme
@@ -39,7 +39,8 @@ def read_settings(path: Path) -> Reading[AppSettings]:
         return Reading(AppSettings(), (_kept_aside(path),))
     reading = read_fields(AppSettings(), content, "settings")
     notes = tuple(f"{path}: {note}" for note in reading.notes)
-    return Reading(reading.value, notes)
+    new_chat = without_old_defaults(reading.value.new_chat)
+    return Reading(replace(reading.value, new_chat=new_chat), notes)
 
 
 def save_settings(path: Path, settings: AppSettings) -> None:

@@ -2,10 +2,9 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 from app.values.typed_json import Reading, encode, read_fields
-from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import (
     DraftOptions,
     GenerationOptions,
@@ -13,6 +12,30 @@ from mlx_engine.values.options import (
     SamplingOptions,
     TemplateValue,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingChoice:
+    """What the user chose of SamplingOptions; None is what the model recommends."""
+
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: Mapping[int, float] | None = None
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        self.over(SamplingOptions())
+
+    def over(self, recommended: SamplingOptions) -> SamplingOptions:
+        """What holds where this is recommended."""
+        chosen = {name: value for name, value in asdict(self).items() if value is not None}
+        return replace(recommended, **chosen)
+
 
 THINKING = "enable_thinking"
 """The argument of chat templates that switches thinking on or off."""
@@ -30,7 +53,7 @@ class ChatSettings:
     model_path: str | None = None
     system: str = ""
     draft: DraftOptions = field(default_factory=DraftOptions)
-    sampling: SamplingOptions = field(default_factory=SamplingOptions)
+    sampling: SamplingChoice = field(default_factory=SamplingChoice)
     generation: GenerationOptions = field(default_factory=GenerationOptions)
     load: LoadOptions = field(default_factory=LoadOptions)
     thinking: bool | None = None
@@ -55,17 +78,19 @@ def settings_from_json(text: str) -> Reading[ChatSettings]:
         content = json.loads(text)
     except (ValueError, RecursionError):
         content = text
-    return read_fields(ChatSettings(), content, "settings")
+    reading = read_fields(ChatSettings(), content, "settings")
+    return replace(reading, value=without_old_defaults(reading.value))
+
+
+def without_old_defaults(settings: ChatSettings) -> ChatSettings:
+    """An older Headstart wrote sampling down whole, also where nobody had chosen it."""
+    untouched = SamplingChoice(**asdict(SamplingOptions()))
+    if settings.sampling != untouched:
+        return settings
+    return replace(settings, sampling=SamplingChoice())
 
 
 def as_preset(settings: ChatSettings) -> ChatSettings:
     """What a preset keeps of a chat: nothing that names its model, or the preset itself."""
     load = LoadOptions(numerics=settings.load.numerics)
     return replace(settings, model_path=None, load=load, preset=None)
-
-
-def for_model(settings: ChatSettings, model: ModelDescription | None) -> ChatSettings:
-    """Settings of a new chat: sampling the user never touched is what the model recommends."""
-    if model is None or settings.sampling != SamplingOptions():
-        return settings
-    return replace(settings, sampling=model.sampling)

@@ -73,8 +73,8 @@ class AppearanceSection(QWidget):
 
 
 EXPLANATION = (
-    "A new chat begins with these; chats you have keep their own. Sampling that is left as it is "
-    "here becomes what the model recommends."
+    "A new chat begins with these; chats you have keep their own. Sampling that is left empty here "
+    "is what the model recommends."
 )
 
 

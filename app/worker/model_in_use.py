@@ -105,7 +105,7 @@ class KeptChats:
             session.system = system
         if session.template_arguments != settings.given_to_template:
             session.template_arguments = settings.given_to_template
-        session.sampling = settings.sampling
+        session.sampling = settings.sampling.over(self._engine.description.sampling)
         session.draft = settings.draft
         session.generation = settings.generation
 

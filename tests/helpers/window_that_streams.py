@@ -21,7 +21,8 @@ from PySide6.QtWidgets import QApplication  # noqa: E402
 
 from app.app import App  # noqa: E402
 from app.start.folders import Folders  # noqa: E402
-from mlx_engine.values.options import GenerationOptions, SamplingOptions  # noqa: E402
+from app.values.chat_settings import SamplingChoice  # noqa: E402
+from mlx_engine.values.options import GenerationOptions  # noqa: E402
 
 QUESTION = "Tell me everything."
 LOOK_MS = 5
@@ -60,7 +61,7 @@ def main(folder: Path, log: Path) -> None:
         app.begin_chat()
         settings = replace(
             chats.chat.settings,
-            sampling=SamplingOptions(seed=time.time_ns() % 2**32),
+            sampling=SamplingChoice(seed=time.time_ns() % 2**32),
             generation=GenerationOptions(max_tokens=TOKENS, ignore_eos=True),
         )
         chats.change_settings(settings)

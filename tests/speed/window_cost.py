@@ -22,15 +22,15 @@ from scripted_models import ScriptedModels, WorkerEngine, described
 
 from app.app import App
 from app.start.folders import Folders
-from app.values.chat_settings import ChatSettings
+from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.worker.replies import AnswerEvents, Reply
 from app.worker.requests import Ask
 from mlx_engine.values.conversation import GenerationFinished, Message
-from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
+from mlx_engine.values.options import DraftOptions, GenerationOptions
 
 TOKENS = 400
 SETTINGS = ChatSettings(
-    sampling=SamplingOptions(temperature=0.8, seed=1),
+    sampling=SamplingChoice(temperature=0.8, seed=1),
     generation=GenerationOptions(max_tokens=TOKENS, ignore_eos=True),
     draft=DraftOptions(depth=2),
 )

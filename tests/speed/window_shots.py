@@ -20,11 +20,11 @@ from PySide6.QtWidgets import QApplication
 
 from app.app import App
 from app.start.folders import Folders
-from app.values.chat_settings import ChatSettings
+from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.window.look import Scheme
 from app.window.main_window import Page
 from app.worker.replies import Reply
-from mlx_engine.values.options import DraftOptions, SamplingOptions
+from mlx_engine.values.options import DraftOptions
 
 FONTS = """<fontconfig><include>/etc/fonts/fonts.conf</include>
 <match><test name="family"><string>sans-serif</string></test><edit name="family" mode="prepend"
@@ -42,7 +42,7 @@ FIRST = "How does drafting work?"
 SECOND = "How do I read a file line by line?"
 OLDER = ("Which files can I load?", "What does os.path.join do?", "What is the pocket model?")
 SETTINGS = ChatSettings(
-    sampling=SamplingOptions(temperature=0.3, seed=1), draft=DraftOptions(depth=3)
+    sampling=SamplingChoice(temperature=0.3, seed=1), draft=DraftOptions(depth=3)
 )
 
 

@@ -95,24 +95,43 @@ MOST_DIGITS = 20
 
 
 @dataclass(frozen=True, slots=True)
+class Typed:
+    """What a field holds; `number` None with is_number True is none, or none that was chosen."""
+
+    number: float | None
+    is_number: bool
+
+
+@dataclass(frozen=True, slots=True)
 class NumberKind:
     """How a number is read and stepped.
 
-    off: the word an empty field shows, None when it may not be empty. neutral: what empty means.
+    off: the word for `neutral`, None where there is none. is_choice: an empty field means that
+    nothing was chosen, not `neutral`.
     """
 
     read: Callable[[str], int | float]
     step: float
     off: str | None = None
     neutral: float | None = None
+    is_choice: bool = False
 
+    def text(self, number: float | None) -> str:
+        """What a field shows of a number."""
+        if number is None:
+            return ""
+        if self.off is None or number != self.neutral:
+            return number_text(number)
+        return self.off if self.is_choice else ""
 
-@dataclass(frozen=True, slots=True)
-class Typed:
-    """What a field holds; `number` None with is_number True is an empty field."""
-
-    number: float | None
-    is_number: bool
+    def typed(self, text: str) -> Typed:
+        """What a text means."""
+        if not text or (self.off is not None and text.lower() == self.off):
+            return Typed(self.neutral if text or not self.is_choice else None, True)
+        try:
+            return Typed(self.read(text.replace(",", ".")), True)
+        except ValueError:
+            return Typed(None, False)
 
 
 class NumberEdit(QLineEdit):
@@ -160,12 +179,15 @@ class LineField(Field):
 
 
 class NumberField(LineField):
-    """Signal `changed`(int | float | None): a number to try; an empty field is the neutral one."""
+    """Signal `changed`(int | float | None): a number to try; an empty field is the neutral one, or
+    None for no choice.
+    """
 
     def __init__(self, name: str, kind: NumberKind, what: str = "") -> None:
         edit = NumberEdit()
         super().__init__(edit, name, what, kind.off or "")
         self._edit, self._kind = edit, kind
+        self._recommended: float | None = None
         edit.setMaxLength(MOST_DIGITS)
         tabular(edit)
         edit.stepped.connect(self._step)
@@ -174,9 +196,13 @@ class NumberField(LineField):
         """Show a number, None as an empty field; nothing is emitted."""
         self.pending.stop()
         if self._typed() != Typed(number, True):
-            is_off = self._kind.off is not None and number == self._kind.neutral
-            self._edit.setText("" if number is None or is_off else number_text(number))
+            self._edit.setText(self._kind.text(number))
         self.show_problem("")
+
+    def show_recommended(self, number: float | None) -> None:
+        """What holds where nothing is chosen, None where that is not known."""
+        self._recommended = number
+        self._edit.setPlaceholderText(self._kind.text(number) or "model's way")
 
     def forbid(self, why: str) -> None:
         """Disable it with a reason, "" enables it."""
@@ -190,23 +216,17 @@ class NumberField(LineField):
         if typed.is_number:
             self.changed.emit(typed.number)
         else:
-            text = self._edit.text().strip()
-            self.show_problem(f"“{text}” is not a number." if text else "A number is needed here.")
+            self.show_problem(f"“{self._edit.text().strip()}” is not a number.")
 
     def _typed(self) -> Typed:
-        text = self._edit.text().strip()
-        if not text:
-            return Typed(self._kind.neutral, self._kind.off is not None)
-        try:
-            return Typed(self._kind.read(text.replace(",", ".")), True)
-        except ValueError:
-            return Typed(None, False)
+        return self._kind.typed(self._edit.text().strip())
 
     def _step(self, direction: int) -> None:
         typed = self._typed()
         if not typed.is_number or not self._edit.isEnabled():
             return
-        number = (typed.number or 0) + direction * self._kind.step
+        start = self._recommended if typed.number is None else typed.number
+        number = (start or 0) + direction * self._kind.step
         exact = number if isinstance(number, int) else round(number, 6)
         self._edit.setText(number_text(exact))
         self.settle()

@@ -7,6 +7,7 @@ from operator import attrgetter
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QPushButton, QWidget
 
+from app.values.chat_settings import SamplingChoice
 from app.window.controls.fields import Field, NumberField, NumberKind, TextField
 from app.window.controls.group import Group
 from app.window.controls.icons import IconButton
@@ -129,12 +130,11 @@ class NumberRow:
     what: str
 
 
-PLAIN = NumberKind(float, 0.05)
-COUNT = NumberKind(int, 1, "off", 0)
-SHARE = NumberKind(float, 0.05, "off", 1.0)
-SMALL_SHARE = NumberKind(float, 0.01, "off", 0.0)
-FACTOR = NumberKind(float, 0.05, "off", 1.0)
-PENALTY = NumberKind(float, 0.1, "off", 0.0)
+PLAIN = NumberKind(float, 0.05, is_choice=True)
+COUNT = NumberKind(int, 1, "off", 0, is_choice=True)
+SHARE = NumberKind(float, 0.05, "off", 1.0, is_choice=True)
+SMALL_SHARE = NumberKind(float, 0.01, "off", 0.0, is_choice=True)
+PENALTY = NumberKind(float, 0.1, "off", 0.0, is_choice=True)
 
 ROWS = (
     NumberRow("temperature", "Temperature", PLAIN, "0 always takes the likeliest token"),
@@ -144,7 +144,7 @@ ROWS = (
     NumberRow(
         "repetition_penalty",
         "Repetition penalty",
-        FACTOR,
+        SHARE,
         "Above 1 avoids what prompt and answer have",
     ),
     NumberRow(
@@ -166,9 +166,8 @@ class SamplingGroup(Group):
 
     def __init__(self) -> None:
         super().__init__("Sampling", is_open=False)
-        self._sampling = SamplingOptions()
+        self._sampling = SamplingChoice()
         self._generation = GenerationOptions()
-        self._recommended: SamplingOptions | None = None
         self._numbers = {
             number.name: NumberField(number.words, number.kind, number.what) for number in ROWS
         }
@@ -179,9 +178,11 @@ class SamplingGroup(Group):
         self._stop = TextField("Stop strings", 2, "One a line; \\n is a newline")
         self._bias = TextField("Logit bias", 2, "Token id: bias, one a line")
         self._own = QPushButton("Use the model's recommendation")
-        self.add(*self._numbers.values(), self._seed, self._limit, self._stop, self._bias)
-        self.add(self._own)
+        self.add(paragraph("Grey figures are what the model recommends.", "muted"))
+        self.add(*self._numbers.values(), self._own)
+        self.add(self._seed, self._limit, self._stop, self._bias)
         for name, field in self._numbers.items():
+            field.show_recommended(None)
             field.changed.connect(lambda value, name=name: self._try_number(name, value))
         self._seed.changed.connect(lambda seed: self._try_sampling(self._seed.number, seed=seed))
         self._limit.changed.connect(self._try_limit)
@@ -190,7 +191,7 @@ class SamplingGroup(Group):
         self._own.clicked.connect(self._take_recommended)
         self.show_settings(self._sampling, self._generation)
 
-    def show_settings(self, sampling: SamplingOptions, generation: GenerationOptions) -> None:
+    def show_settings(self, sampling: SamplingChoice, generation: GenerationOptions) -> None:
         """Show a chat's settings; nothing is emitted."""
         self._sampling, self._generation = sampling, generation
         for name, field in self._numbers.items():
@@ -199,14 +200,15 @@ class SamplingGroup(Group):
         self._limit.show_number(generation.max_tokens)
         if read_stop(self._stop.text()) != generation.stop:
             self._stop.show_text(stop_text(generation.stop))
-        if not says_logit_bias(self._bias.text(), sampling.logit_bias):
-            self._bias.show_text(logit_bias_text(sampling.logit_bias))
+        biases = sampling.logit_bias or {}
+        if not says_logit_bias(self._bias.text(), biases):
+            self._bias.show_text(logit_bias_text(biases))
         self._allow_recommended()
 
     def show_recommended(self, recommended: SamplingOptions | None) -> None:
         """What the model's makers recommend, None when there is no model."""
-        self._recommended = recommended
-        self._allow_recommended()
+        for name, field in self._numbers.items():
+            field.show_recommended(None if recommended is None else attrgetter(name)(recommended))
 
     def show_last_seed(self, seed: int | None) -> None:
         """The seed of the newest answer: locking takes it."""
@@ -218,7 +220,7 @@ class SamplingGroup(Group):
     def _try_bias(self, text: str) -> None:
         biases = self._bias.tried(lambda: read_logit_bias(text))
         if biases is not None:
-            self._try_sampling(self._bias, logit_bias=biases)
+            self._try_sampling(self._bias, logit_bias=biases or None)
 
     def _try_sampling(self, field: Field, **changes: object) -> None:
         sampling = field.tried(lambda: replace(self._sampling, **changes))  # type: ignore[arg-type]
@@ -237,21 +239,17 @@ class SamplingGroup(Group):
         self._generation = generation
         self.changed.emit({"generation": generation})
 
-    def _take_sampling(self, sampling: SamplingOptions) -> None:
+    def _take_sampling(self, sampling: SamplingChoice) -> None:
         self._sampling = sampling
         self._seed.show_seed(sampling.seed)
         self._allow_recommended()
         self.changed.emit({"sampling": sampling})
 
     def _take_recommended(self) -> None:
-        if self._recommended is not None:
-            sampling = replace(self._recommended, seed=self._sampling.seed)
-            self.show_settings(sampling, self._generation)
-            self._take_sampling(sampling)
+        sampling = replace(SamplingChoice(), seed=self._sampling.seed)
+        self.show_settings(sampling, self._generation)
+        self._take_sampling(sampling)
 
     def _allow_recommended(self) -> None:
-        """Only where it would change something; a locked seed stays."""
-        own = self._recommended
-        differs = own is not None and replace(own, seed=self._sampling.seed) != self._sampling
-        self._own.setEnabled(differs)
-        self._own.setToolTip("" if own is not None else "No model is loaded")
+        """Only where something was chosen; a locked seed stays."""
+        self._own.setEnabled(replace(self._sampling, seed=None) != SamplingChoice())

@@ -8,9 +8,10 @@ import pytest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
-from scripted_models import ScriptedModels
+from scripted_models import ScriptedModels, WorkerEngine, described
 from windows import Driven, running, scripted
 
+from app.values.chat_settings import SamplingChoice
 from mlx_engine.values.errors import PromptTooLong
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
@@ -144,13 +145,24 @@ def test_settings_reach_an_answer_that_runs(driven: Driven, source: ScriptedMode
     driven.until_answered()
 
 
-def test_new_chats_begin_with_what_the_model_recommends(driven: Driven) -> None:
-    assert driven.app.chats.chat.settings.sampling.top_k == 20
-    own = replace(driven.app.chats.chat.settings, sampling=SamplingOptions(temperature=0.1))
-    driven.app.chats.change_settings(own)
+def test_what_a_model_recommends_is_not_what_a_user_chose(
+    driven: Driven, source: ScriptedModels
+) -> None:
+    engines, chats = source.engines, driven.app.chats
+    engines["other"] = WorkerEngine([], described("other", 1_000_000))
+    engines["None"].description = replace(
+        engines["None"].description, sampling=SamplingOptions(temperature=0.0)
+    )
+    own = replace(chats.chat.settings, sampling=SamplingChoice(top_k=5))
+    chats.change_settings(own)
+    driven.app.models.load_path("other")
+    driven.until(lambda: driven.app.models.model_name == "other")
+    driven.ask("One")
+    assert engines["other"].sessions[-1].sampling == SamplingOptions(0.6, 5, 0.95)
+    assert chats.chat.settings.sampling == SamplingChoice(top_k=5)
     driven.widgets.session.presets.defaults_wanted.emit()
     driven.app.begin_chat()
-    assert driven.app.chats.chat.settings.sampling.temperature == 0.1
+    assert chats.chat.settings.sampling == SamplingChoice(top_k=5)
 
 
 def test_what_the_engine_refuses_is_said_in_the_chat(

@@ -12,7 +12,7 @@ from windows import running, scripted
 
 from app.control.compare import CHAT_IDS, CompareController
 from app.control.models import ModelController
-from app.values.chat_settings import ChatSettings
+from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.window.compare.compare_pane import ComparePane
 from app.window.compare.compare_view import CompareView, Side
 from app.worker.replies import (
@@ -30,7 +30,7 @@ from mlx_engine.values.conversation import (
     RoundFinished,
     TextPiece,
 )
-from mlx_engine.values.options import DraftOptions, SamplingOptions
+from mlx_engine.values.options import DraftOptions
 from mlx_engine.values.stats import GenerationStats, RoundStats
 
 
@@ -43,7 +43,7 @@ class Comparison:
         self.view = CompareView()
         qtbot.addWidget(self.view)
         models = ModelController(self.asked.append)
-        sampling = SamplingOptions(seed=5)
+        sampling = SamplingChoice(seed=5)
         self.settings = ChatSettings(draft=DraftOptions(depth=0), sampling=sampling)
         self.controller = CompareController(
             self.view, models, self.asked.append, lambda: self.settings, clock=lambda: self.now

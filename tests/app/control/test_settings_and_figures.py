@@ -10,10 +10,10 @@ from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from windows import running, scripted
 
-from app.values.chat_settings import ChatSettings
+from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.window.drafting.drafting_view import summary
 from app.window.drafting.round_history import LastAnswer
-from mlx_engine.values.options import DraftOptions, SamplingOptions
+from mlx_engine.values.options import DraftOptions
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 WORDS = "one two three four five six seven eight nine ten eleven twelve"
@@ -39,8 +39,7 @@ def test_settings_open_a_page_and_reach_new_chats(
         assert widgets.window.page == "chat"
         begun = app.chats.chat.settings
         assert (begun.system, begun.draft.depth, begun.thinking) == ("Be kind.", 2, False)
-        assert app.models.description is not None
-        assert begun.sampling == app.models.description.sampling, "the model's own"
+        assert begun.sampling == SamplingChoice(), "the model's own"
 
 
 def test_what_a_chat_gives_its_template_is_kept_and_given(
@@ -77,7 +76,7 @@ def test_a_preset_follows_its_chat(qapp: QApplication, qtbot: QtBot, tmp_path: P
         assert number is not None
         panel.presets.saved.emit("Mine")
         assert chats.chat.settings.preset == "Mine"
-        panel.fields.changed.emit({"sampling": SamplingOptions(temperature=0.1)})
+        panel.fields.changed.emit({"sampling": SamplingChoice(temperature=0.1)})
         save = next(b for b in panel.findChildren(QPushButton) if "Save the changes" in b.text())
         assert not save.isHidden()
         driven.app.begin_chat()

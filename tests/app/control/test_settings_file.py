@@ -19,14 +19,14 @@ from app.values.app_settings import (
     without_preset,
     zoomed,
 )
-from app.values.chat_settings import ChatSettings
+from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.values.errors import SettingsNotSaved
 from mlx_engine.values.errors import BadOption
-from mlx_engine.values.options import DraftOptions, SamplingOptions
+from mlx_engine.values.options import DraftOptions
 
 FULL = AppSettings(
     new_chat=ChatSettings(system="Be kind.", draft=DraftOptions(depth=2)),
-    presets={"Exact ✓": ChatSettings(sampling=SamplingOptions(temperature=0.0))},
+    presets={"Exact ✓": ChatSettings(sampling=SamplingChoice(temperature=0.0))},
     theme="dark",
     text_zoom=1.3,
     show_drafted=True,

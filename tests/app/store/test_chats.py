@@ -5,10 +5,10 @@ from chat_stores import Clock, talk, texts
 
 from app.store.chats import DAYS_IN_BIN
 from app.store.session_store import SessionStore, open_store
-from app.values.chat_settings import ChatSettings
+from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.values.chats import AnswerSoFar
 from app.values.errors import NoSuchChat
-from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
+from mlx_engine.values.options import DraftOptions, LoadOptions
 
 DAY = 24 * 3600
 
@@ -39,7 +39,7 @@ def test_settings_belong_to_a_chat(store: SessionStore) -> None:
         model_path="/models/a.gguf",
         system="Be brief.",
         draft=DraftOptions(depth=3, min_probability=0.25),
-        sampling=SamplingOptions(temperature=0.0, logit_bias={7: -2.5}, seed=2**64 - 1),
+        sampling=SamplingChoice(temperature=0.0, logit_bias={7: -2.5}, seed=2**64 - 1),
         load=LoadOptions(numerics="fast", context_length=4096),
     )
     first, second = store.chats.create(mine), store.chats.create(ChatSettings())

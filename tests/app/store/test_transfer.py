@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 
 from app.store.session_store import SessionStore, open_passing_store
 from app.store.transfer import export_chat, import_chat
-from app.values.chat_settings import ChatSettings
+from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.values.chats import AnswerSoFar, DraftedSpan, StoredMessage
 from app.values.errors import BadChatFile
 from mlx_engine.command_line.conversation import read_chat, write_chat
 from mlx_engine.values.conversation import Message
-from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
+from mlx_engine.values.options import DraftOptions, LoadOptions
 from mlx_engine.values.saved_chat import SavedChat
 
 MINE = ChatSettings(
     model_path="/secret/place/model.gguf",
     system="Be brief.",
     draft=DraftOptions(depth=3),
-    sampling=SamplingOptions(temperature=0.0, logit_bias={5: 1.0}),
+    sampling=SamplingChoice(temperature=0.0, logit_bias={5: 1.0}),
     load=LoadOptions(heads=Path("/secret/heads"), numerics="fast"),
 )
 

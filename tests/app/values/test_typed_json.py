@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,7 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.values.chat_settings import ChatSettings, settings_from_json, settings_to_json
+from app.values.chat_settings import (
+    ChatSettings,
+    SamplingChoice,
+    settings_from_json,
+    settings_to_json,
+)
 from app.values.typed_json import encode, read_fields
 from mlx_engine.values.options import (
     DraftOptions,
@@ -127,12 +132,19 @@ def test_any_json_makes_settings(content: Any) -> None:
         assert len(note) < 200 and note.startswith("settings")
 
 
+def test_sampling_an_older_version_wrote_down_unasked_was_not_chosen() -> None:
+    old = json.dumps({"sampling": asdict(SamplingOptions()), "system": "Hm"})
+    assert settings_from_json(old).value == ChatSettings(system="Hm")
+    chosen = json.dumps({"sampling": asdict(SamplingOptions(0.0))})
+    assert settings_from_json(chosen).value.sampling.over(SamplingOptions(0.6)).temperature == 0.0
+
+
 def test_settings_of_a_chat_come_back() -> None:
     settings = ChatSettings(
         "/m",
         "Be brief.\n",
         DraftOptions("prompt-lookup", 8, 0.5, "greedy"),
-        SamplingOptions(1.5, 40, 0.9, 0.05, 1.1, 0.2, -0.2, {1: 5.0}, 2**64 - 1),
+        SamplingChoice(1.5, 40, 0.9, 0.05, 1.1, 0.2, -0.2, {1: 5.0}, 2**64 - 1),
         GenerationOptions(100, ("a", "b"), True),
         LoadOptions(Path("/heads"), "fast", 8192),
     )

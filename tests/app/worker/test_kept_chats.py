@@ -3,7 +3,7 @@
 from scripted_engine import Answer, ScriptedEngine
 from scripted_models import WorkerEngine, described
 
-from app.values.chat_settings import ChatSettings
+from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.worker.model_in_use import MOST_CHATS, KeptChats
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
@@ -51,14 +51,14 @@ def test_settings_change_on_the_session_at_hand() -> None:
     engine = engine_of(0)
     chats = KeptChats(engine, 0)
     session = chats.open("a", SETTINGS)
-    assert (session.system, session.sampling) == (None, SETTINGS.sampling)
+    assert (session.system, session.sampling) == (None, engine.description.sampling)
     changed = ChatSettings(
-        system=" Be brief.", sampling=SamplingOptions(0.1), draft=DraftOptions(depth=2)
+        system=" Be brief.", sampling=SamplingChoice(0.1), draft=DraftOptions(depth=2)
     )
     assert chats.open("a", changed) is session
     assert (session.system, session.sampling, session.draft) == (
         "Be brief.",
-        SamplingOptions(0.1),
+        SamplingOptions(0.1, top_k=20, top_p=0.95),
         DraftOptions(depth=2),
     )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from served import Served, ask, is_end, message_id_of, served
 
-from app.values.chat_settings import ChatSettings
+from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.worker.model_in_use import ModelSource, Progress, Stop
 from app.worker.replies import (
     AnswerEvents,
@@ -27,7 +27,7 @@ from app.worker.requests import (
     StopAnswer,
 )
 from mlx_engine.values.conversation import Message, PromptProgress, RoundFinished
-from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
+from mlx_engine.values.options import DraftOptions, GenerationOptions
 
 if TYPE_CHECKING:
     from mlx_engine import Engine
@@ -42,7 +42,7 @@ QUESTION = "What is Headstart?"
 def settings(depth: int, max_tokens: int = 40) -> ChatSettings:
     """Goes on and on, for there is no end token to stop it."""
     return ChatSettings(
-        sampling=SamplingOptions(temperature=0.7, seed=5),
+        sampling=SamplingChoice(temperature=0.7, seed=5),
         draft=DraftOptions(depth=depth),
         generation=GenerationOptions(max_tokens=max_tokens, ignore_eos=True),
     )

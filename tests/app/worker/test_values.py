@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 from scripted_engine import DESCRIPTION
 
-from app.values.chat_settings import ChatSettings
+from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.worker.replies import (
     AnswerEvents,
     AnswerFailed,
@@ -50,13 +50,12 @@ from mlx_engine.values.options import (
     DraftOptions,
     GenerationOptions,
     LoadOptions,
-    SamplingOptions,
 )
 from mlx_engine.values.stats import GenerationStats, RoundStats
 
 SETTINGS = ChatSettings(
     system="Be brief.",
-    sampling=SamplingOptions(temperature=0.0, logit_bias={5: -1.0}, seed=2**63),
+    sampling=SamplingChoice(temperature=0.0, logit_bias={5: -1.0}, seed=2**63),
     draft=DraftOptions(depth=3),
     generation=GenerationOptions(max_tokens=9, stop=("\n",)),
     thinking=False,

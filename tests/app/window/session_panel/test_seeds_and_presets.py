@@ -5,10 +5,9 @@ from dataclasses import replace
 from panel_driving import CAN, FULL, find, shown_words, type_into
 from PySide6.QtWidgets import QLineEdit, QPushButton, QToolButton
 
-from app.values.chat_settings import ChatSettings
+from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.window.controls.choices import DropDown
 from app.window.session_panel.chat_fields import TemplateFields, ThinkingField
-from mlx_engine.values.options import SamplingOptions
 
 
 def test_the_lock_takes_the_last_seed_and_lets_it_go(panel, heard):
@@ -22,7 +21,7 @@ def test_the_models_recommendation_keeps_a_locked_seed(panel, heard):
     panel.fields.show_settings(FULL)
     button = next(b for b in panel.findChildren(QPushButton) if "recommendation" in b.text())
     button.click()
-    assert heard == [("sampling", SamplingOptions(0.6, top_k=20, seed=99))]
+    assert heard == [("sampling", SamplingChoice(seed=99))]
     assert not button.isEnabled()
 
 

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QLabel, QLineEdit, QPlainTextEdit, QToolButton, QW
 from scripted_engine import DESCRIPTION, NO_HEADS
 
 from app.control.session import abilities
-from app.values.chat_settings import ChatSettings
+from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.window.controls.choices import DropDown
 from app.window.drafting.round_history import DraftingNow
 from app.window.session_panel.abilities import SourceAbility
@@ -21,7 +21,6 @@ from mlx_engine.values.options import (
     DraftSourceName,
     GenerationOptions,
     LoadOptions,
-    SamplingOptions,
 )
 
 
@@ -63,12 +62,13 @@ def test_one_change_changes_one_thing(qtbot, panel, heard):
     assert not rest
 
 
-def test_an_empty_field_is_off(qtbot, panel, heard):
+def test_an_empty_field_is_no_choice_or_no_limit(qtbot, panel, heard):
     panel.fields.show_settings(FULL)
+    type_into(qtbot, panel, "Top p", "off")
     type_into(qtbot, panel, "Top p", "")
     type_into(qtbot, panel, "Max tokens", "")
-    assert heard[0][1].top_p == 1.0
-    assert heard[1] == ("generation", GenerationOptions(None, ("END", "\n\n")))
+    assert [sampling.top_p for _, sampling in heard[:2]] == [1.0, None]
+    assert heard[2] == ("generation", GenerationOptions(None, ("END", "\n\n")))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,6 @@ def test_an_empty_field_is_off(qtbot, panel, heard):
         ("Temperature", "11", "use 0 to 10"),
         ("Temperature", "hot", "is not a number"),
         ("Temperature", "nan", "use 0 to 10"),
-        ("Temperature", "", "A number is needed"),
         ("Top k", "1.5", "is not a number"),
         ("Top p", "0", "more than 0"),
         ("Seed", "-1", "0 to 2**64-1"),
@@ -97,7 +96,7 @@ def test_a_mistake_in_one_field_does_not_hold_up_another(qtbot, panel, heard):
     type_into(qtbot, panel, "Temperature", "11")
     type_into(qtbot, panel, "Top k", "5")
     assert [(name, value.top_k, value.temperature) for name, value in heard] == [
-        ("sampling", 5, 0.7)
+        ("sampling", 5, None)
     ]
 
 
@@ -106,9 +105,22 @@ def test_arrows_step(qtbot, panel, heard):
     for _ in range(3):
         qtbot.keyClick(temperature, Qt.Key.Key_Up)
     qtbot.keyClick(find(panel, QLineEdit, "Top k"), Qt.Key.Key_Up)
-    assert [s.temperature for _, s in heard] == [0.75, 0.8, 0.85, 0.85]
-    assert heard[-1][1].top_k == 1
-    assert heard[-1][1] == SamplingOptions(0.85, 1)
+    assert [s.temperature for _, s in heard] == [0.65, 0.7, 0.75, 0.75]
+    assert heard[-1][1] == SamplingChoice(0.75, 21), "from what the model recommends"
+
+
+def test_what_the_model_recommends_is_shown_where_nothing_was_chosen(panel):
+    panel.fields.show_settings(ChatSettings(sampling=SamplingChoice(top_k=0)))
+    shown = {
+        name: (field.text(), field.placeholderText())
+        for name in ("Temperature", "Top k", "Top p")
+        for field in [find(panel, QLineEdit, name)]
+    }
+    assert shown == {
+        "Temperature": ("", "0.6"),
+        "Top k": ("off", "20"),
+        "Top p": ("", "off"),
+    }
 
 
 def test_typing_settles_without_return(qtbot, panel):
