@@ -3,10 +3,10 @@
     y[p] = x[row(p)] W[expert(p)]^T    for pairs p = (row, choice), W [E, N, K]
 
 A pass of M rows with `top` choices has M * top pairs; rows of one text often choose alike. The
-threadgroups of a pair look whether an earlier pair has the same expert and if so end at once; the
-first pair of an expert takes all its rows, at most M of them, and reads the weights once for all.
-So the grouping happens on the device, with no pass of its own and no wait for the host. A pair's
-sum is that of few_row_matvec, bit for bit, whatever other pairs there are.
+threadgroups of a pair look for the pairs of the same expert, all of a row at once, and end if there
+is an earlier one; the first pair of an expert takes all its rows, at most M of them, and reads the
+weights once for all. So the grouping happens on the device, with no pass of its own and no wait for
+the host. A pair's sum is that of few_row_matvec, bit for bit, whatever other pairs there are.
 
 Cost: the weights of each distinct expert read once, x once a pair, y written; 2 N K flops a pair.
 """
@@ -28,28 +28,24 @@ const int simd = threadgroup_position_in_grid.x * SIMDS + simdgroup_index_in_thr
 const int first = simd * R;
 const int leader = threadgroup_position_in_grid.y;
 const int expert = experts[leader];
-for (int p = 0; p < leader; p++) {
-  if (experts[p] == expert) {
+int pairs[M];  // of each row the one that has this expert, -1 for none
+UNROLL for (int m = 0; m < M; m++) {
+  const bool is_its = lane < TOP && experts[m * TOP + lane] == expert;
+  const uint found = uint(ulong(simd_ballot(is_its)));
+  pairs[m] = found != 0 ? m * TOP + int(ctz(found)) : -1;
+  if (pairs[m] >= 0 && pairs[m] < leader) {
     return;
-  }
-}
-int pairs[M];
-int count = 0;
-for (int p = leader; p < PAIRS; p++) {
-  if (experts[p] == expert && count < M) {
-    pairs[count] = p;
-    count++;
   }
 }
 #define W_ROW(r) (expert * N + min(first + r, N - 1))
 #define X_VALUE(m, k) float(x[size_t(pairs[m] / PAIRS_PER_X) * K + (k)])
-#define ROWS_HERE count
+#define HAS_ROW(m) (pairs[m] >= 0)
 """
 
 STORE = """
 UNROLL for (int r = 0; r < R; r++) {
   UNROLL for (int m = 0; m < M; m++) {
-    if (m < count) {
+    if (HAS_ROW(m)) {
       const float all = simd_sum(total[r][m]);
       if (lane == 0 && first + r < N) {
         y[size_t(pairs[m]) * N + first + r] = T(all);
@@ -59,6 +55,8 @@ UNROLL for (int r = 0; r < R; r++) {
 }
 """
 
+LANES = 32
+"""Of a SIMD-group: as many choices of a row are looked at together."""
 
 KERNEL = RowKernel("expert_union_matvec", SETUP + ACCUMULATE + STORE, before=("x", "experts"))
 
@@ -71,7 +69,7 @@ def expert_union_matvec(
     launcher: Launcher,
 ) -> mx.array:
     """x [M, K], one row a token, or [M * top, K], one a pair; experts int32 [M, top], distinct in a
-    row; weights [E, N, ...] -> y [M * top, N] of x's dtype.
+    row, at most 32; weights [E, N, ...] -> y [M * top, N] of x's dtype.
     """
     launch = _launch(form, experts.shape, x.shape[0], x.dtype, weights[0].shape[1])
     return launcher.run(launch, (x, experts, *weights))[0]
@@ -82,9 +80,10 @@ def _launch(
     form: WeightFormat, chosen: tuple[int, ...], rows: int, dtype: mx.Dtype, outputs: int
 ) -> Launch:
     count, top = chosen
+    assert top <= LANES, top
     pairs, together = count * top, weight_rows(count)
     cut = Cut(count, together, -(-outputs // together), deep=pairs)
-    extra = (Parameter("PAIRS", pairs), Parameter("PAIRS_PER_X", pairs // rows))
+    extra = (Parameter("TOP", top), Parameter("PAIRS_PER_X", pairs // rows))
     return row_launch(KERNEL, form, dtype, (((pairs, outputs), dtype),), cut, extra)
 
 

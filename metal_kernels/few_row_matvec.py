@@ -18,7 +18,7 @@ product is the same bit for bit, and rounded to x's dtype before it meets anythi
                                         first; silu(g) = g / (1 + exp(-g)) (arXiv 2002.05202)
 
 Kernels of other files take ACCUMULATE and say by three macros which rows of the matrix (W_ROW),
-which values of x (X_VALUE) and how many of the M rows (ROWS_HERE) it works on.
+which values of x (X_VALUE) and which of the M rows (HAS_ROW) it works on.
 
 A SIMD-group takes `R` weight rows and all M rows of x: a lane fetches a unit of each weight row,
 and each x it loads serves R rows. R * M accumulators, at most 24 a thread; beside them the units,
@@ -52,7 +52,7 @@ const int lane = thread_index_in_simdgroup;
 const int simd = threadgroup_position_in_grid.x * SIMDS + simdgroup_index_in_threadgroup;
 #define W_ROW(r) min(first + r, N - 1)
 #define X_VALUE(m, k) float(x[size_t(m) * K + (k)])
-#define ROWS_HERE M
+#define HAS_ROW(m) true
 """
 
 FIRST = """
@@ -83,7 +83,7 @@ for (int unit = lane; unit < units; unit += 32) {
       scale_offset[r] = decode(fetched[r], q[r]);
     }
     UNROLL for (int m = 0; m < M; m++) {
-      if (m < ROWS_HERE) {
+      if (HAS_ROW(m)) {
         float x8[8];
         float sum = 0;
         UNROLL for (int i = 0; i < 8; i++) {
@@ -139,7 +139,7 @@ const int simd = threadgroup_position_in_grid.x * SIMDS + simdgroup_index_in_thr
 const int first = simd * (R / 2);
 #define W_ROW(r) (min(first + r % (R / 2), N - 1) + (r < R / 2 ? 0 : N))
 #define X_VALUE(m, k) float(x[size_t(m) * K + (k)])
-#define ROWS_HERE M
+#define HAS_ROW(m) true
 """
 
 PAIR_STORE = """

@@ -1,57 +1,41 @@
-"""What an MTP head begins with, in one pass: two norms, the join and the projection.
+"""What an MTP head begins with: two norms, the join and the projection.
 
     u = W [rms(e) * a ; rms(h) * b],   rms(v) = v / sqrt(mean(v^2) + eps)
 
 for 1 to 8 rows of embeddings e and hidden states h [M, H], W [H, 2H], a and b float32 [H]
 (DeepSeek-V3, arXiv 2412.19437, eq. 21; families that put the hidden state first swap the inputs).
-Nothing between is written: a SIMD-group finds the two means itself, which costs it M rows that are
-in cache anyway, and normalises as it multiplies. Normalised values are rounded to the dtype of e,
-as the separate norms would. The product is that of few_row_matvec.
+One launch norms both halves of every row and lays them side by side, rounded to the dtype of e, as
+the separate norms would; a threadgroup has a half of a row. few_row_matvec multiplies. Norming
+while it multiplies would save that launch, but every four rows of W would norm all of e and h anew.
 
-Cost: W [H, 2H], e, h and the norms' weights read once, u written; 4 M H H flops.
+Cost: e, h and the norms' weights read, 2 M H values written and read again, W [H, 2H] read once, u
+written; 4 M H H flops.
 """
 
+from functools import cache
+from math import prod
 from typing import NamedTuple
 
 import mlx.core as mx
 
-from metal_kernels import few_row_matvec
-from metal_kernels.few_row_matvec import (
-    ACCUMULATE,
-    FIRST,
-    STORE,
-    RowKernel,
-    product_launch,
-)
-from metal_kernels.kernel import Launcher, Parameter
+from metal_kernels import few_row_matvec, wide_norm
+from metal_kernels.kernel import Launch, Launcher, Parameter, Source, pipeline
 from metal_kernels.weight_formats.contract import WeightFormat
 
-SETUP = """
+BODY = """
 const int H = e_shape[e_ndim - 1];
-const int K = 2 * H;
-const int N = w_shape[0];
+const int simd = simdgroup_index_in_threadgroup;
 const int lane = thread_index_in_simdgroup;
-const int simd = threadgroup_position_in_grid.x * SIMDS + simdgroup_index_in_threadgroup;
-float e_size[M];
-float h_size[M];
-UNROLL for (int m = 0; m < M; m++) {
-  float e_sum = 0;
-  float h_sum = 0;
-  for (int k = lane; k < H; k += 32) {
-    const float e_value = float(e[size_t(m) * H + k]);
-    const float h_value = float(h[size_t(m) * H + k]);
-    e_sum = fma(e_value, e_value, e_sum);
-    h_sum = fma(h_value, h_value, h_sum);
-  }
-  e_size[m] = precise::rsqrt(simd_sum(e_sum) / float(H) + EPS);
-  h_size[m] = precise::rsqrt(simd_sum(h_sum) / float(H) + EPS);
+const size_t row = threadgroup_position_in_grid.x;
+threadgroup float sums[SIMDS];
+if (threadgroup_position_in_grid.y == 0) {
+  norm_row<T, SIMDS>(e + row * H, e_norm, joined + row * 2 * H, H, EPS, sums, simd, lane);
+} else {
+  norm_row<T, SIMDS>(h + row * H, h_norm, joined + row * 2 * H + H, H, EPS, sums, simd, lane);
 }
-#define W_ROW(r) min(first + r, N - 1)
-#define NORMAL(v, size, weight, m, k) float(T(float(v[size_t(m) * H + (k)]) * size[m] * weight[k]))
-#define X_VALUE(m, k) \\
-  ((k) < H ? NORMAL(e, e_size, e_norm, m, k) : NORMAL(h, h_size, h_norm, m, (k) - H))
-#define ROWS_HERE M
 """
+
+SOURCE = Source("mtp_input", ("e", "h", "e_norm", "h_norm"), ("joined",), BODY, wide_norm.HEADER)
 
 
 class Norms(NamedTuple):
@@ -60,13 +44,6 @@ class Norms(NamedTuple):
     embedding: mx.array
     hidden: mx.array
     eps: float
-
-
-KERNEL = RowKernel(
-    "mtp_input",
-    SETUP + FIRST + ACCUMULATE + STORE,
-    before=("e", "h", "e_norm", "h_norm"),
-)
 
 
 def mtp_input(
@@ -78,18 +55,31 @@ def mtp_input(
     launcher: Launcher,
 ) -> mx.array:
     """e, h [..., H] of one dtype, weights [N, 2H] -> [..., N]."""
-    eps = Parameter("EPS", norms.eps)
-    launch = product_launch(KERNEL, form, e.shape, e.dtype, weights[0].shape[0], eps)
-    return launcher.run(launch, (e, h, norms.embedding, norms.hidden, *weights))[0]
+    launch = _launch(e.shape, e.dtype, norms.eps)
+    joined = launcher.run(launch, (e, h, norms.embedding, norms.hidden))[0]
+    return few_row_matvec.few_row_matvec(joined, weights, form, launcher)
+
+
+@cache
+def _launch(shape: tuple[int, ...], dtype: mx.Dtype, eps: float) -> Launch:
+    *lead, size = shape
+    simds = wide_norm.simds_of(size)
+    parameters = (Parameter("T", dtype), Parameter("SIMDS", simds), Parameter("EPS", eps))
+    return Launch(
+        pipeline(SOURCE, parameters),
+        ((*lead, 2 * size),),
+        (dtype,),
+        grid=(32 * simds * prod(lead), 2, 1),
+        threadgroup=(32 * simds, 1, 1),
+    )
 
 
 def reference(
     e: mx.array, h: mx.array, norms: Norms, weights: tuple[mx.array, ...], form: WeightFormat
 ) -> mx.array:
     """The same by plain ops."""
-    parts = []
-    for rows, weight in ((e, norms.embedding), (h, norms.hidden)):
-        wide = rows.astype(mx.float32)
-        size = mx.rsqrt(mx.mean(wide * wide, axis=-1, keepdims=True) + norms.eps)
-        parts.append((wide * size * weight).astype(e.dtype))
+    parts = [
+        wide_norm.reference(rows, weight, norms.eps)
+        for rows, weight in ((e, norms.embedding), (h, norms.hidden))
+    ]
     return few_row_matvec.reference(mx.concatenate(parts, axis=-1), weights, form)

@@ -75,7 +75,8 @@ TAKE = """
         if (lane == tile * R + r) {
           float value = logit;
           if (NOISY) {
-            value = logit * inverse_temperature + gumbel_of(keys[2 * m], keys[2 * m + 1], n);
+            const float noise = gumbel_of(keys[2 * m], keys[2 * m + 1], n);
+            value = fma(logit, inverse_temperature, noise);
           }
           mine[m] = Choice{value, n};
         }

@@ -19,36 +19,48 @@ import mlx.core as mx
 
 from metal_kernels.kernel import Launch, Launcher, Parameter, Source, pipeline
 
-BODY = """
-const int N = x_shape[x_ndim - 1];
-const int lane = thread_index_in_simdgroup;
-const int simd = simdgroup_index_in_threadgroup;
-const size_t first = size_t(threadgroup_position_in_grid.x) * N;
-threadgroup float sums[SIMDS];
-
-float sum = 0.0f;
-for (int i = 32 * simd + lane; i < N; i += 32 * SIMDS) {
-  const float value = float(x[first + i]);
-  sum = fma(value, value, sum);
-}
-sum = simd_sum(sum);
-if (lane == 0) {
-  sums[simd] = sum;
-}
-threadgroup_barrier(mem_flags::mem_threadgroup);
-float total = 0.0f;
-for (int s = 0; s < SIMDS; s++) {
-  total += sums[s];
-}
-const float scale = precise::rsqrt(total / float(N) + EPS);
-for (int i = 32 * simd + lane; i < N; i += 32 * SIMDS) {
-  y[first + i] = T(float(x[first + i]) * scale * w[i]);
+HEADER = """
+// One row of N, by a threadgroup of SIMDS SIMD-groups that share `sums`.
+template <typename T, int SIMDS, typename X, typename W, typename Y>
+METAL_FUNC void norm_row(
+    X x, W w, Y y, int N, float eps, threadgroup float* sums, int simd, int lane) {
+  float sum = 0.0f;
+  for (int i = 32 * simd + lane; i < N; i += 32 * SIMDS) {
+    const float value = float(x[i]);
+    sum = fma(value, value, sum);
+  }
+  sum = simd_sum(sum);
+  if (lane == 0) {
+    sums[simd] = sum;
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  float total = 0.0f;
+  for (int s = 0; s < SIMDS; s++) {
+    total += sums[s];
+  }
+  const float scale = precise::rsqrt(total / float(N) + eps);
+  for (int i = 32 * simd + lane; i < N; i += 32 * SIMDS) {
+    y[i] = T(float(x[i]) * scale * w[i]);
+  }
 }
 """
 
-SOURCE = Source("wide_norm", ("x", "w"), ("y",), BODY)
+BODY = """
+const int N = x_shape[x_ndim - 1];
+const size_t first = size_t(threadgroup_position_in_grid.x) * N;
+threadgroup float sums[SIMDS];
+norm_row<T, SIMDS>(x + first, w, y + first, N, EPS, sums, simdgroup_index_in_threadgroup,
+                   thread_index_in_simdgroup);
+"""
+
+SOURCE = Source("wide_norm", ("x", "w"), ("y",), BODY, HEADER)
 SHORT, SIMDS = 512, 8
 """Rows up to SHORT are for one SIMD-group, longer ones for so many."""
+
+
+def simds_of(size: int) -> int:
+    """SIMD-groups for a row of so many."""
+    return 1 if size <= SHORT else SIMDS
 
 
 def wide_norm(x: mx.array, weight: mx.array, eps: float, launcher: Launcher) -> mx.array:
@@ -59,7 +71,7 @@ def wide_norm(x: mx.array, weight: mx.array, eps: float, launcher: Launcher) -> 
 @lru_cache(maxsize=256)  # prompts have rows in any number
 def _launch(shape: tuple[int, ...], dtype: mx.Dtype, eps: float) -> Launch:
     *lead, size = shape
-    simds = 1 if size <= SHORT else SIMDS
+    simds = simds_of(size)
     parameters = (Parameter("T", dtype), Parameter("SIMDS", simds), Parameter("EPS", eps))
     return Launch(
         pipeline(SOURCE, parameters),

@@ -20,6 +20,7 @@ from metal_kernels import (
     mtp_input,
     noise,
     vocabulary_pick,
+    wide_norm,
 )
 from metal_kernels.kernel import Launch, pipeline
 from metal_kernels.key_value_formats import affine_cache, dense_cache, latent_cache
@@ -163,6 +164,14 @@ def head_input(launcher: Breaking) -> None:
     near(whole, mtp_input.reference(e, h, norms, weights, FOUR))
     few = mtp_input.mtp_input(e[:1], h[:1], norms, weights, FOUR, launcher)
     equal(few, whole[:1], "rows")
+
+
+def norm(launcher: Breaking) -> None:
+    """Rows of several SIMD-groups, the last of which has less to do."""
+    x, weight = normal((ROWS, 1056), 32) / 1000, normal((1056,), 33)
+    whole = wide_norm.wide_norm(x, weight, 1e-6, launcher)
+    near(whole, wide_norm.reference(x, weight, 1e-6))
+    equal(wide_norm.wide_norm(x[:1], weight, 1e-6, launcher), whole[:1], "rows")
 
 
 def experts(launcher: Breaking) -> None:
