@@ -143,8 +143,7 @@ def _as_json(store: SessionStore, chat_id: int) -> str:
     number: dict[int | None, int] = {
         message.id: place for place, message in enumerate((*path, *others))
     }
-    settings = encode(chat.settings)
-    del settings["model_path"], settings["load"]["heads"]
+    settings = _safe_settings(encode(chat.settings))
     content = chat_as_content(_selected_branch(store, chat_id))
     content |= {
         "title": chat.summary.title,
@@ -209,13 +208,17 @@ def _from_json(store: SessionStore, content: Any, defaults: ChatSettings) -> Imp
     return Imported(chat_id, reading.notes)
 
 
-def _safe_settings(content: object) -> object:
-    """Without places on a disk: a file from elsewhere does not choose what is loaded."""
+PASSED_ON = ("numerics",)
+"""What a file says of loading: neither a place nor an id, for it must not choose what is loaded."""
+
+
+def _safe_settings(content: Any) -> Any:
+    """Without what names this machine's disk, or would be loaded or written on another's."""
     if not isinstance(content, dict):
         return content
     safe = {key: value for key, value in content.items() if key != "model_path"}
     if isinstance(safe.get("load"), dict):
-        safe["load"] = {key: value for key, value in safe["load"].items() if key != "heads"}
+        safe["load"] = {key: value for key, value in safe["load"].items() if key in PASSED_ON}
     return safe
 
 

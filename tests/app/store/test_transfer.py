@@ -25,7 +25,12 @@ MINE = ChatSettings(
     system="Be brief.",
     draft=DraftOptions(depth=3),
     sampling=SamplingChoice(temperature=0.0, logit_bias={5: 1.0}),
-    load=LoadOptions(heads=Path("/secret/heads"), numerics="fast"),
+    load=LoadOptions(
+        heads=Path("/secret/heads"),
+        numerics="fast",
+        draft_model="/secret/draft",
+        repack_cache=Path("/secret/cache"),
+    ),
 )
 
 
@@ -179,7 +184,9 @@ def test_odd_extras_are_left_out(store: SessionStore, tmp_path: Path) -> None:
         "finish_reason": "bored",
         "model": ["m"],
     }
-    settings = {"draft": {"depth": 77}, "model_path": "/evil", "load": {"heads": "/evil"}}
+    settings: dict[str, Any] = {"draft": {"depth": 77}, "model_path": "/evil", "load": {}}
+    for name in ("heads", "draft_model", "repack_cache"):
+        settings["load"][name] = "/evil"
     path = tmp_path / "chat.json"
     path.write_text(json.dumps(GOOD | {"messages": [message], "settings": settings, "title": 9}))
     imported = import_chat(store, path, ChatSettings())
