@@ -15,7 +15,7 @@ from app.control.chat import ChatController
 from app.control.chat_list import ChatListController
 from app.control.commands import CommandController
 from app.control.compare import CompareController
-from app.control.composer import ComposerController
+from app.control.composer import NEW, ComposerController
 from app.control.downloads import Downloads
 from app.control.drops import DropController
 from app.control.figures import LiveFigures
@@ -33,6 +33,7 @@ from app.start.mistakes import Mistakes, watch_for_crashes
 from app.start.outside import OpenFiles, SingleInstance, as_typed
 from app.start.threads import Collector, keep_clipboard
 from app.store.session_store import SessionStore, open_passing_store, open_store
+from app.values.app_settings import AppSettings
 from app.values.chat_settings import ChatSettings
 from app.values.errors import StoreError
 from app.window.controls.icons import app_icon
@@ -150,9 +151,7 @@ class App(QObject):
         value, window = self.settings.value, self.widgets.window
         window.restore(value.window_state)
         self.listed.refresh()
-        self.chats.begin(self.new_settings())
-        if value.last_chat is not None:
-            self._open_last(value.last_chat)
+        self._restore_chats(value)
         window.show()
         self.widgets.composer.setFocus()
         self.worker.start()
@@ -185,8 +184,8 @@ class App(QObject):
             return
         self._is_closed = True
         self.answers.keep_all()
-        state = self.widgets.window.state()
-        self.settings.change(replace(self.settings.value, window_state=state))
+        state, unsent = self.widgets.window.state(), self.composer.unsent()
+        self.settings.change(replace(self.settings.value, window_state=state, unsent=unsent))
         self.library.close()
         self.worker.shutdown(LEAVE_S)
         self.store.close()
@@ -194,10 +193,13 @@ class App(QObject):
         keep_clipboard()
         self._collector.close()
 
-    def _open_last(self, chat_id: int) -> None:
-        listed = {chat.id for chat in self.store.chats.listed()}
-        if chat_id in listed:
-            self.chats.open(chat_id)
+    def _restore_chats(self, value: AppSettings) -> None:
+        """The chat that was open, and what was typed in those that are still there."""
+        listed = {NEW, *(chat.id for chat in self.store.chats.listed())}
+        self.composer.restore({of: text for of, text in value.unsent.items() if of in listed})
+        self.chats.begin(self.new_settings())
+        if value.last_chat in listed:
+            self.chats.open(value.last_chat)
 
     def _load_first(self, has_paths: bool) -> None:
         """The model used last, the built-in one if there is none or it is gone."""
@@ -314,7 +316,8 @@ class App(QObject):
         widgets.sidebar.list.show_current(chat.chat_id)
         self.figures.show_chat(chat.chat_id, self.chats.last_stats, self.chats.running)
         self.session.show_now()
-        self.settings.change(replace(self.settings.value, last_chat=chat.chat_id))
+        unsent = self.composer.unsent()
+        self.settings.change(replace(self.settings.value, last_chat=chat.chat_id, unsent=unsent))
         title = chat.title or "New chat"
         widgets.window.setWindowTitle(f"{title} – Headstart")
 

@@ -172,9 +172,10 @@ class ChatController(QObject):
 
     def edit(self, message_id: int, text: str) -> None:
         """Ask a question in other words; the old one stays as a branch."""
-        if self.running is not None or not self._has_model():
-            return
-        if self._try(lambda: self._ask(self.chat.edit(message_id, text))):
+        if self.running is not None:
+            self.failed.emit("Stop the answer that is being written, then send this again.", "")
+        elif self._has_model() and self._try(lambda: self._ask(self.chat.edit(message_id, text))):
+            self._transcript.reader.unsent.pop(message_id, None)
             self._show()
 
     def continue_answer(self, message_id: int | None = None) -> None:

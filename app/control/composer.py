@@ -1,6 +1,7 @@
 """Joins the composer with the chat on show: what is sent, stopped, attached and edited."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from PySide6.QtCore import QObject
@@ -16,6 +17,16 @@ from app.window.composer.composer import Composer
 from app.worker.replies import TokensCounted
 
 NO_MODEL = "Open or drop a model first"
+NEW = 0
+"""In place of the number of a chat that has none yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnsentMessage:
+    """What stands in the composer."""
+
+    text: str = ""
+    attachments: tuple[AttachedText, ...] = ()
 
 
 class ComposerController(QObject):
@@ -33,6 +44,8 @@ class ComposerController(QObject):
         super().__init__(parent)
         self._composer, self._chats, self._models = composer, chats, models
         self._disk = Beside(self)
+        self._of: int | None = None
+        self._unsent: dict[int | None, UnsentMessage] = {}
         composer.sent.connect(self._send)
         composer.stop_wanted.connect(chats.stop)
         composer.edit_last_wanted.connect(edit_last)
@@ -41,7 +54,7 @@ class ComposerController(QObject):
         composer.attachments_changed.connect(self._count)
         models.counted.connect(self._show_counts)
         answers.changed.connect(self.refresh)
-        chats.opened.connect(self.refresh)
+        chats.opened.connect(self._change_chat)
         models.changed.connect(self.refresh)
 
     def refresh(self) -> None:
@@ -52,6 +65,32 @@ class ComposerController(QObject):
             self._composer.show_ready(NO_MODEL)
         else:
             self._composer.show_ready()
+
+    def unsent(self) -> dict[int, str]:
+        """What is typed and not sent, by chat; NEW for one that has no number yet."""
+        texts = {of: message.text for of, message in self._unsent.items()}
+        texts[self._of] = self._composer.text()
+        return {NEW if of is None else of: text for of, text in texts.items() if text.strip()}
+
+    def restore(self, unsent: Mapping[int, str]) -> None:
+        """What `unsent` said the last time; the chat on show is new."""
+        for of, text in unsent.items():
+            self._unsent[None if of == NEW else of] = UnsentMessage(text)
+        self._show_unsent()
+
+    def _change_chat(self) -> None:
+        """What is typed belongs to its chat."""
+        chat_id = self._chats.chat.chat_id
+        if chat_id != self._of:
+            said = UnsentMessage(self._composer.text(), self._composer.attachments())
+            self._unsent[self._of] = said
+            self._of = chat_id
+            self._show_unsent()
+        self.refresh()
+
+    def _show_unsent(self) -> None:
+        message = self._unsent.pop(self._of, UnsentMessage())
+        self._composer.show_message(message.text, message.attachments)
 
     def attach(self, paths: list[Path]) -> None:
         """Attach files that were dropped."""

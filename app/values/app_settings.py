@@ -19,7 +19,8 @@ class AppSettings:
 
     window_state: geometry and panes, as Qt made it. folded_groups: titles of the session panel that
     are folded away. recent_models: paths or hub ids, last used first. model_folders: where models
-    are looked for besides the usual places. last_chat: the one that was open.
+    are looked for besides the usual places. last_chat: the one that was open. unsent: what was
+    typed and not sent, by chat, 0 for a new one.
     """
 
     new_chat: ChatSettings = field(default_factory=ChatSettings)
@@ -33,6 +34,7 @@ class AppSettings:
     model_folders: tuple[Path, ...] = ()
     window_state: bytes = b""
     last_chat: int | None = None
+    unsent: Mapping[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not SMALLEST_ZOOM <= self.text_zoom <= LARGEST_ZOOM:

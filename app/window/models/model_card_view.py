@@ -1,10 +1,11 @@
 """The card of a model that could be loaded, is being loaded, or would not load."""
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QEvent, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QProgressBar, QPushButton
 
 from app.values.models import ModelCard
+from app.window.controls.fields import asks_for_escape
 from app.window.controls.labels import label, paragraph, say, tabular
 from app.window.controls.layouts import Wide, column, row
 from app.window.models.downloads import bytes_of
@@ -96,9 +97,19 @@ class ModelCardView(QFrame):
 
     # Qt
 
+    def event(self, event: QEvent) -> bool:
+        """Escape is a key here, before it stops an answer."""
+        if asks_for_escape(event):
+            event.accept()
+            return True
+        return bool(super().event(event))
+
     def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
-        """Esc cancels."""
-        if event.key() == Qt.Key.Key_Escape:
-            self._cancel.click()
-        else:
-            super().keyPressEvent(event)
+        """Escape cancels, Return loads."""
+        match event.key():
+            case Qt.Key.Key_Escape:
+                self._cancel.click()
+            case Qt.Key.Key_Return | Qt.Key.Key_Enter if self._load.isVisible():
+                self._load.click()
+            case _:
+                super().keyPressEvent(event)

@@ -118,7 +118,7 @@ class MessageView(QWidget):
 
     def _make_body(self, width: int) -> AnswerView | UserBubble:
         if self.message.role == "user":
-            bubble = UserBubble(self._reader, self.message.text, width)
+            bubble = UserBubble(self._reader, self.message.id, self.message.text, width)
             bubble.edited.connect(lambda text: self._reader.edit_wanted.emit(self.message.id, text))
             return bubble
         answer = AnswerView(self._reader, width)

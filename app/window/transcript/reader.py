@@ -39,7 +39,8 @@ class Reader(QObject):
     """Whoever reads one transcript: every part of it says here what they want.
 
     An id names a message; `branch_wanted`(id, -1 or 1) asks for another version of it.
-    shows_drafted: whether they want drafted words tinted.
+    shows_drafted: whether they want drafted words tinted. unsent: messages they are changing, by
+    id, and the text so far.
     """
 
     regenerate_wanted = Signal(int)
@@ -52,6 +53,7 @@ class Reader(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.shows_drafted = False
+        self.unsent: dict[int, str] = {}
 
 
 def css(look: Look, muted: bool = False) -> str:

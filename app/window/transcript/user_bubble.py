@@ -4,9 +4,11 @@ from html import escape
 
 from PySide6.QtCore import QEvent, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QKeySequence, QPainter, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QPlainTextEdit, QPushButton, QWidget
+from PySide6.QtWidgets import QPushButton, QWidget
 
-from app.window.controls.layouts import STRETCH, column, row
+from app.window.controls.fields import TOO_LONG, Lines, asks_for_escape
+from app.window.controls.labels import paragraph, say
+from app.window.controls.layouts import Wide, column, row
 from app.window.look import look
 from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.reader import Reader, keeps_height
@@ -22,13 +24,16 @@ SHARE = 0.85
 
 
 class UserBubble(QWidget):
-    """Signal `edited`(str): the text to send instead. Places its parts itself: see `fit`."""
+    """Signal `edited`(str): the text to send instead, which stays in its editor until it was sent.
+    Places its parts itself: see `fit`.
+    """
 
     edited = Signal(str)
 
-    def __init__(self, reader: Reader, text: str, width: int) -> None:
+    def __init__(self, reader: Reader, message_id: int, text: str, width: int) -> None:
         super().__init__()
         keeps_height(self)
+        self._unsent, self._id = reader.unsent, message_id
         self._text, self._width = text, width
         self._box = QRect()
         self.prose = ProseSegment(reader, parent=self)
@@ -38,16 +43,23 @@ class UserBubble(QWidget):
         self._more.clicked.connect(lambda: self._show(is_whole=True))
         self.editor: BubbleEditor | None = None
         self._show(is_whole=False)
+        if message_id in self._unsent:
+            self._open_editor()
 
     def edit(self) -> None:
         """Let the user change the text here; Escape gives up."""
+        self._unsent.setdefault(self._id, self._text)
+        self._open_editor().field.setFocus()
+
+    def _open_editor(self) -> "BubbleEditor":
         if self.editor is None:
-            self.editor = BubbleEditor(self._text, self)
-            self.editor.accepted.connect(self._accept)
+            self.editor = BubbleEditor(self._unsent[self._id], self)
+            self.editor.changed.connect(lambda text: self._unsent.update({self._id: text}))
+            self.editor.accepted.connect(self.edited)
             self.editor.given_up.connect(self._close_editor)
             self.editor.show()
             self.fit(self._width)
-            self.editor.field.setFocus()
+        return self.editor
 
     def fit(self, width: int) -> None:
         """Be as wide as the text needs, at the right side of a column this wide."""
@@ -86,12 +98,8 @@ class UserBubble(QWidget):
         self.prose.show_html(_lines(shown), shown, ())
         self.fit(self._width)
 
-    def _accept(self, text: str) -> None:
-        self._close_editor()
-        if text.strip():
-            self.edited.emit(text)
-
     def _close_editor(self) -> None:
+        self._unsent.pop(self._id, None)
         if self.editor is not None:
             self.editor.hide()
             self.editor.deleteLater()
@@ -124,28 +132,45 @@ class UserBubble(QWidget):
 
 
 class BubbleEditor(QWidget):
-    """Signals `accepted`(str) and `given_up`."""
+    """Signals `changed`(str), `accepted`(str), and `given_up`."""
 
+    changed = Signal(str)
     accepted = Signal(str)
     given_up = Signal()
 
     def __init__(self, text: str, parent: QWidget) -> None:
         super().__init__(parent)
-        self.field = QPlainTextEdit(text)
-        self.field.setProperty("role", "field")
+        beginning = text[:4000]
+        self.field = Lines(min(16, max(3, text.count("\n", 0, 4000) + 1 + len(beginning) // 80)))
         self.field.setAccessibleName("Edit your message")
         self.field.setFont(look().text_font())
-        self.field.setTabChangesFocus(True)
-        lines = min(16, max(3, text.count("\n", 0, 4000) + 1 + len(text[:4000]) // 80))
-        self.field.setFixedHeight(lines * self.field.fontMetrics().lineSpacing() + 24)
+        self.field.fit()
+        self.field.setPlainText(text)
+        self._problem = paragraph("", "problem")
+        say(self._problem, "")
         self.send = QPushButton("Send again")
         self.send.setProperty("role", "primary")
-        self.send.clicked.connect(lambda: self.accepted.emit(self.field.toPlainText()))
         cancel = QPushButton("Cancel")
+        foot = row(Wide(self._problem), cancel, self.send)
+        column(self.field, foot, of=self, spacing=8)
+        self.field.textChanged.connect(lambda: self.changed.emit(self.field.toPlainText()))
+        self.field.refused.connect(lambda: say(self._problem, TOO_LONG))
+        self.send.clicked.connect(self._accept)
         cancel.clicked.connect(self.given_up)
-        column(self.field, row(STRETCH, cancel, self.send), of=self, spacing=8)
+
+    def _accept(self) -> None:
+        text = self.field.toPlainText()
+        if text.strip():
+            self.accepted.emit(text)
 
     # Qt
+
+    def event(self, event: QEvent) -> bool:
+        """Escape is a key here, before it stops an answer."""
+        if asks_for_escape(event):
+            event.accept()
+            return True
+        return bool(super().event(event))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
         """Escape gives up; Command or Control with Return sends."""
@@ -154,7 +179,7 @@ class BubbleEditor(QWidget):
         elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and (
             event.modifiers() & Qt.KeyboardModifier.ControlModifier
         ):
-            self.accepted.emit(self.field.toPlainText())
+            self._accept()
         else:
             super().keyPressEvent(event)
 

@@ -5,13 +5,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from scripted_models import ScriptedModels, WorkerEngine, described
 from windows import Driven, running, scripted
 
+from app.values.attached_text import AttachedText
 from app.values.chat_settings import SamplingChoice
+from app.window.transcript.user_bubble import UserBubble
 from mlx_engine.values.errors import PromptTooLong
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
@@ -143,6 +146,84 @@ def test_settings_reach_an_answer_that_runs(driven: Driven, source: ScriptedMode
     assert driven.app.chats.running is not None
     driven.app.chats.stop()
     driven.until_answered()
+
+
+def test_a_message_rewritten_while_an_answer_runs_is_not_lost(
+    driven: Driven, source: ScriptedModels
+) -> None:
+    say_next(source, SLOW)
+    driven.send("Go")
+    transcript = driven.widgets.transcript
+    transcript.edit_last_prompt()
+    bubble = transcript.column.views[0].findChild(UserBubble)
+    assert isinstance(bubble, UserBubble) and bubble.editor is not None
+    bubble.editor.field.setPlainText("Go on")
+    bubble.editor.send.click()
+    assert driven.app.chats.running is not None
+    assert "then send this again" in driven.widgets.notice.words()
+    assert bubble.editor.field.toPlainText() == "Go on"
+    driven.app.chats.stop()
+    driven.until_answered()
+    bubble.editor.send.click()
+    driven.until_answered()
+    assert driven.shown == ["Go on", "You said: Go on"]
+    assert transcript.reader.unsent == {}
+
+
+def test_escape_leaves_an_editor_or_a_card_and_not_the_answer(
+    driven: Driven, source: ScriptedModels, qtbot: QtBot, tmp_path: Path
+) -> None:
+    say_next(source, SLOW)
+    driven.send("Go")
+    driven.widgets.window.activateWindow()
+    qtbot.waitUntil(driven.widgets.window.isActiveWindow)
+    driven.widgets.transcript.edit_last_prompt()
+    bubble = driven.widgets.transcript.column.views[0].findChild(UserBubble)
+    assert isinstance(bubble, UserBubble) and bubble.editor is not None
+    qtbot.keyClick(bubble.editor.field, Qt.Key.Key_Escape)
+    assert bubble.editor is None
+    driven.app.cards.offer(None)
+    driven.until(driven.widgets.layer.isVisible)
+    qtbot.keyClick(driven.widgets.card, Qt.Key.Key_Escape)
+    assert not driven.widgets.layer.isVisible()
+    assert driven.app.chats.running is not None
+    qtbot.keyClick(driven.widgets.composer, Qt.Key.Key_Escape)
+    driven.until_answered()
+
+
+def test_return_on_a_card_loads(driven: Driven, source: ScriptedModels, qtbot: QtBot) -> None:
+    driven.app.cards.offer(None)
+    driven.until(driven.widgets.layer.isVisible)
+    qtbot.keyClick(driven.widgets.card, Qt.Key.Key_Return)
+    driven.until(lambda: source.loaded == ["None", "None"])
+
+
+def test_what_is_typed_belongs_to_its_chat_and_outlives_the_program(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    with running(qapp, qtbot, tmp_path, scripted()) as driven:
+        composer, chats = driven.widgets.composer, driven.app.chats
+        driven.ask("One")
+        first = chats.chat.chat_id
+        assert first is not None
+        composer.show_message("half a sent", (AttachedText("a.py", "x = 1", 5),))
+        driven.app.begin_chat()
+        assert (composer.text(), composer.attachments()) == ("", ())
+        composer.show_message("a new thought")
+        chats.open(first)
+        assert composer.text() == "half a sent"
+        assert [attached.name for attached in composer.attachments()] == ["a.py"]
+        driven.app.begin_chat()
+        assert composer.text() == "a new thought"
+        chats.open(first)
+    with running(qapp, qtbot, tmp_path, scripted()) as driven:
+        composer = driven.widgets.composer
+        assert composer.text() == "half a sent"
+        driven.app.begin_chat()
+        assert composer.text() == "a new thought"
+        driven.ask("Two")
+        driven.app.begin_chat()
+        assert composer.text() == ""
 
 
 def test_what_a_model_recommends_is_not_what_a_user_chose(

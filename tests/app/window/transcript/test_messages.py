@@ -1,8 +1,9 @@
 """A message says what is wanted of it, copies, shows figures and tints, and fetches nothing."""
 
 import pytest
-from PySide6.QtCore import QPoint, Qt, QUrl
+from PySide6.QtCore import QMimeData, QPoint, Qt, QUrl
 from PySide6.QtGui import QGuiApplication, QImage, QTextDocument
+from PySide6.QtWidgets import QLabel, QPushButton
 from shown_transcript import (
     LIVE,
     STATS,
@@ -59,10 +60,39 @@ def test_edit_and_send_again(view, qtbot):
     with qtbot.waitSignal(view.reader.edit_wanted) as caught:
         qtbot.keyClick(field, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
     assert caught.args == [1, "xhi"]
-    view.edit_last_prompt()
+    assert field.toPlainText() == "xhi", "it stays until it was sent"
     with qtbot.assertNotEmitted(view.reader.edit_wanted):
         qtbot.keyClick(of(view, 1).findChild(UserBubble).editor.field, Qt.Key.Key_Escape)
     assert of(view, 1).findChild(UserBubble).editor is None
+    view.edit_last_prompt()
+    assert of(view, 1).findChild(UserBubble).editor.field.toPlainText() == "hi"
+
+
+def test_a_message_that_is_being_changed_stays_so(view, qtbot):
+    messages = (ShownMessage(1, "user", "hi"), ShownMessage(2, "assistant", "yes"))
+    show(view, *messages)
+    view.edit_last_prompt()
+    editor = of(view, 1).findChild(UserBubble).editor
+    qtbot.keyClicks(editor.field, "oh ")
+    show(view, ShownMessage(3, "user", "another chat"))
+    show(view, *messages)
+    editor = of(view, 1).findChild(UserBubble).editor
+    assert editor.field.toPlainText() == "oh hi"
+    qtbot.mouseClick(editor.send.parent().findChildren(QPushButton)[0], Qt.MouseButton.LeftButton)
+    show(view, *messages)
+    assert of(view, 1).findChild(UserBubble).editor is None
+
+
+def test_an_editor_takes_neither_files_nor_texts_without_end(view, tmp_path):
+    show(view, ShownMessage(1, "user", "hi"))
+    view.edit_last_prompt()
+    editor = of(view, 1).findChild(UserBubble).editor
+    assert not editor.field.acceptDrops()
+    long = QMimeData()
+    long.setText("x" * 30_000)
+    editor.field.insertFromMimeData(long)
+    assert editor.field.toPlainText() == "hi"
+    assert "too long" in " ".join(label.text() for label in editor.findChildren(QLabel))
 
 
 def test_copies(view, qtbot):
