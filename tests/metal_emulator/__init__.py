@@ -28,7 +28,7 @@ bounds, race, uninitialised, unwritten, limit, endless, read-only, alignment. pl
 (1 is the source's first line), buffer, offset, thread, threadgroup.
 
 Report: buffers[name] -> Traffic (size, loads, stores, bytes_loaded, bytes_stored, lines_loaded,
-lines_stored, lines, times_read, times_written), threads, simd_ops, barriers, threadgroup_bytes,
+lines_stored, lines, together, times_read, times_written), threads, simd_ops, barriers, threadgroup_bytes,
 group_loads, group_stores, arithmetic, seconds. Assert on lines (64 bytes, counted once for each
 threadgroup that touches them): loads depend on the compiler.
 

@@ -182,6 +182,7 @@ def _traffic(place: native.Buffer) -> Traffic:
         lines_loaded=place.lines_loaded,
         lines_stored=place.lines_stored,
         lines=place.lines,
+        together=place.together,
     )
 
 

@@ -56,6 +56,7 @@ class Buffer(Structure):
         ("lines_loaded", c_uint64),
         ("lines_stored", c_uint64),
         ("lines", c_uint64),
+        ("together", c_uint64),
     ]
 
 

@@ -11,7 +11,8 @@ class Traffic:
     size: bytes. loads, stores: accesses by lanes. bytes_loaded, bytes_stored: what those moved.
     lines_loaded, lines_stored: 64-byte lines, each counted once for every threadgroup that touches
     it; the figure to assert on, as the host compiler does not change it. lines: lines touched by
-    anyone.
+    anyone. together: most bytes a thread loads before it meets others, across lanes or at a
+    barrier: what it can have in flight.
     """
 
     size: int
@@ -22,6 +23,7 @@ class Traffic:
     lines_loaded: int
     lines_stored: int
     lines: int
+    together: int
 
     @property
     def size_in_lines(self) -> int:

@@ -17,6 +17,8 @@ struct Buffer {
   msl_buffer shown;
   Cell* cells;
   unsigned *loaded_by, *stored_by;  // one stamp for each line: threadgroup number plus one
+  unsigned turn;  // in which `since` bytes were loaded
+  msl_u64 since;
 };
 struct GroupArray {
   const char* name;
@@ -176,6 +178,11 @@ static void device_access(msl_address a, unsigned size, bool write, bool atomic,
       count_line(&b.stored_by[l], b.shown.lines_stored, &b.loaded_by[l], b.shown.unique_lines);
     else
       count_line(&b.loaded_by[l], b.shown.lines_loaded, &b.stored_by[l], b.shown.unique_lines);
+  if (!write) {
+    b.since = size + (b.turn == msl_turn ? b.since : 0);
+    b.turn = msl_turn;
+    if (b.since > b.shown.together) b.shown.together = b.since;
+  }
   if (!b.cells) return;
   Cell* cell = b.cells + offset;
   if (!write || reads)

@@ -32,6 +32,7 @@ struct msl_buffer {
   int writable, initialised;
   msl_u64 loads, stores, bytes_loaded, bytes_stored;
   msl_u64 lines_loaded, lines_stored, unique_lines;
+  msl_u64 together;  // most bytes a thread loads before it meets another
 };
 
 struct msl_counts {
@@ -67,7 +68,7 @@ msl_u64 msl_image();
 
 // Between the scheduler and the checks.
 extern msl_fault msl_error;
-extern unsigned msl_epoch[2];
+extern unsigned msl_epoch[2], msl_turn;  // msl_turn: threads resumed so far
 extern unsigned msl_simd_epoch[MSL_LANES][2];
 extern msl_address msl_stacks, msl_stack_low, msl_stack_high;  // of all threads; of the one that runs
 [[noreturn]] void msl_fail(int kind, const char* what, msl_address pc);

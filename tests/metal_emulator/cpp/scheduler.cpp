@@ -24,7 +24,7 @@ msl_launch msl_run;
 msl_counts msl_count;
 }
 msl_fault msl_error;
-unsigned msl_epoch[2], msl_simd_epoch[MSL_LANES][2];
+unsigned msl_epoch[2], msl_turn, msl_simd_epoch[MSL_LANES][2];
 msl_address msl_stacks, msl_stack_low, msl_stack_high;
 
 static Fiber fibers[MSL_MOST_THREADS];
@@ -142,6 +142,7 @@ static void go(Fiber* fiber) {
   msl_stack_low = msl_stacks + (fiber - fibers) * (msl_address)MSL_STACK;
   msl_stack_high = msl_stack_low + MSL_STACK;
   running = fiber;
+  msl_turn++;
   msl_switch(&scheduler_pointer, fiber->stack_pointer);
   running = 0;
   if (timed_out && !msl_error.kind) {
