@@ -3,11 +3,12 @@
 from typing import NamedTuple
 
 import mlx.core as mx
-from metal_emulator import EmulatorLauncher, Report
+from metal_emulator import Counted, EmulatorLauncher, RegisterLauncher, Report
 from metal_emulator import stock_kernels as stock
 
 from metal_kernels import few_query_attention, few_row_matvec, gated_delta_block
 from metal_kernels.key_value_formats import dense_cache
+from metal_kernels.trials import Trial
 from metal_kernels.weight_formats.affine import affine
 
 OUTPUTS, INPUTS = 96, 1024
@@ -74,16 +75,18 @@ def _packed(bits: int) -> tuple[mx.array, ...]:
 
 class PerKey(NamedTuple):
     """Of attention over one key head. lines: times the keys' lines are read; loads: times their
-    bytes are fetched by lanes.
+    bytes are fetched by lanes; in_flight: keys that a SIMD-group fetches before it needs one.
     """
 
     lines: float
     loads: float
+    in_flight: float
 
 
 def per_key(report: Report, buffer: str) -> PerKey:
     traffic = report.buffers[buffer]
-    return PerKey(traffic.times_read, traffic.bytes_loaded / traffic.size)
+    keys = traffic.together * 32 / (SIZE * 2)
+    return PerKey(traffic.times_read, traffic.bytes_loaded / traffic.size, keys)
 
 
 KEYS, SIZE = 512, 128
@@ -109,6 +112,14 @@ def stock_attention(rows: int, heads: int, two_pass: bool) -> PerKey | None:
     else:
         done = stock.sdpa_vector(q, keys, values, scale=0.1, causal=True)
     return per_key(done.report, "keys")
+
+
+def our_registers(trial: Trial, rows: int) -> list[Counted]:
+    """What each launch of the trial's kernel asks for, at its own small sizes, in bfloat16."""
+    launcher = RegisterLauncher()
+    case = trial.make(trial.checked, mx.bfloat16, 1)
+    case.ours(case.x(rows), launcher)
+    return launcher.runs
 
 
 class StateTraffic(NamedTuple):

@@ -29,14 +29,18 @@ def test_keys(rows: int, heads: int) -> None:
     stock = measures.stock_attention(rows, heads, two_pass=True)
     one_pass = measures.stock_attention(rows, heads, two_pass=False)
     assert stock is not None and one_pass is not None
-    assert ours == (1, heads * rows / 4)
-    assert stock == (1, heads * rows)
+    assert ours == (1, heads * rows / 4, 4)
+    assert stock == (1, heads * rows, 4)
     assert one_pass.lines == pytest.approx(heads * rows, rel=0.01)
 
 
 def test_keys_where_mlx_has_no_fused_kernel() -> None:
     assert measures.stock_attention(8, 6, two_pass=True) is None
-    assert measures.our_attention(8, 6) == (2, 12)  # two threadgroups, the second out of the cache
+    assert measures.our_attention(8, 6) == (
+        2,
+        12,
+        4,
+    )  # two threadgroups, the second out of the cache
 
 
 @pytest.mark.parametrize("kept", [0, 3, 8])

@@ -28,9 +28,9 @@ bounds, race, uninitialised, unwritten, limit, endless, read-only, alignment. pl
 (1 is the source's first line), buffer, offset, thread, threadgroup.
 
 Report: buffers[name] -> Traffic (size, loads, stores, bytes_loaded, bytes_stored, lines_loaded,
-lines_stored, lines, together, times_read, times_written), threads, simd_ops, barriers, threadgroup_bytes,
-group_loads, group_stores, arithmetic, seconds. Assert on lines (64 bytes, counted once for each
-threadgroup that touches them): loads depend on the compiler.
+lines_stored, lines, together, times_read, times_written), threads, simd_ops, barriers,
+threadgroup_bytes, group_loads, group_stores, arithmetic, seconds. Assert on lines (64 bytes,
+counted once for each threadgroup that touches them): loads depend on the compiler.
 
 RegisterLauncher runs nothing and says what each run asks for: runs -> Counted (pipeline, threads,
 need); need.count registers, need.in_memory bytes of variables that are in none, need.most_threads.
