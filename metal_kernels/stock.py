@@ -5,9 +5,11 @@ a graph in the place of each and see on any machine what a Mac would be asked fo
 """
 
 from collections.abc import Callable
+from math import prod
 from typing import cast
 
 import mlx.core as mx
+import numpy as np
 
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 
@@ -20,6 +22,7 @@ class Stock:
 
     def __init__(self) -> None:
         self._compiled: dict[Elementwise, Elementwise] = {}
+        self._numbers: dict[tuple[int, ...], mx.array] = {}
 
     def rms_norm(self, x: mx.array, weight: mx.array | None, eps: float) -> mx.array:
         """[..., H] -> the same, of the wider type of both."""
@@ -94,6 +97,12 @@ class Stock:
             mode=mode,
             dtype=dtype,
         )
+
+    def numbers(self, shape: tuple[int, ...]) -> mx.array:
+        """0, 1, 2, ... uint32 in this shape, made once: no launch in each layer of each pass."""
+        if shape not in self._numbers:
+            self._numbers[shape] = mx.array(np.arange(prod(shape), dtype=np.uint32).reshape(shape))
+        return self._numbers[shape]
 
     def elementwise(self, formula: Elementwise) -> Elementwise:
         """The same in one launch, for any number of rows.

@@ -23,10 +23,13 @@ _FREE = {
 }
 """Views, and zeros that stand for what a stand-in makes."""
 
+_SAME_ORDER = {"ExpandDims", "Flatten", "Reshape", "Squeeze", "Unflatten"}
+"""Views of all elements in their order."""
+
 _IN_PLACE = {"SliceUpdate", "DynamicSliceUpdate"}
 """Written to a buffer that nobody else holds."""
 
-CAST, COPIES = "AsType", ("contiguous", "Concatenate")
+CAST, CONTIGUOUS, COPIES = "AsType", "contiguous", ("contiguous", "copy", "Concatenate")
 SORTS = ("ArgSort", "ArgPartition", "Sort", "Partition")
 UNPACK = "dequantise"
 
@@ -131,7 +134,7 @@ class StandIn(Stock):
     ) -> mx.array:
         """One launch, and a copy first where only a part of a head is rotated."""
         del interleaved, base, offset
-        whole = x if width == x.shape[-1] else self.contiguous(x)
+        whole = x if width == x.shape[-1] else self._like("copy", x)
         return self._like("rope", whole, *([] if periods is None else [periods]))
 
     def attention(
@@ -167,8 +170,8 @@ class StandIn(Stock):
         return outputs, after
 
     def contiguous(self, x: mx.array) -> mx.array:
-        """Taken to copy."""
-        return self._like("contiguous", x)
+        """A copy, unless it is of what another operation has just made."""
+        return self._like(CONTIGUOUS, x)
 
     def dequantise(
         self, parts: tuple[mx.array, ...], group_size: int, bits: int, mode: str, dtype: mx.Dtype
@@ -218,14 +221,22 @@ def operations_of(
     rows: list[dict[str, Any]] = []
     mx.export_function(rows.append, lambda *given: list(build(*given)), *inputs)
     constants = {name: made for row in rows for name, made in row.get("constants", ())}
-    found = Operations()
+    found, made_anew = Operations(), set[str]()
     for row in rows:
         label, taken = row.get("name"), row.get("inputs", ())
-        if row["type"] != "primitive" or label in _FREE:
+        if row["type"] != "primitive":
             continue
-        if label == "Depends":
-            label, taken = stand_in.label_of(int(constants[taken[-1][0]].item())), taken[:-1]
-        found[Node(str(label), _arrays(taken), _arrays(row["outputs"]))] += 1
+        made = [name for name, *_ in row["outputs"]]
+        if label == "Depends":  # of zeros in the outputs' place, inputs, and the label's number
+            label = stand_in.label_of(int(constants[taken[-1][0]].item()))
+            taken = taken[len(made) : -1]
+        is_new = bool(taken) and taken[0][0] in made_anew
+        if label in _FREE:
+            made_anew.update(made if label in _SAME_ORDER and is_new else ())
+            continue
+        if label != CONTIGUOUS or not is_new:
+            found[Node(str(label), _arrays(taken), _arrays(row["outputs"]))] += 1
+        made_anew.update(made)
     return found
 
 

@@ -22,6 +22,11 @@ from metal_kernels.kernel import Launcher
 from metal_kernels.stock import MLX, Stock
 from mlx_engine.cache.contract import LayerSnapshot, Place
 
+_SLICED = 16
+"""Rows of a block of which the next window is a slice, for no launch; it keeps the whole block
+alive, so that of a prompt's chunk it is copied.
+"""
+
 
 class DeltaInputs(NamedTuple):
     """What a step of the delta rule needs besides the state.
@@ -259,8 +264,9 @@ class RecurrentCache:
         self._block = None
         if rows == 0:
             return
-        # contiguous: a plain slice would keep the whole block alive
-        window = self._stock.contiguous(block.convolved[:, rows : rows + now.window.shape[1]])
+        window = block.convolved[:, rows : rows + now.window.shape[1]]
+        if block.rows > _SLICED:
+            window = self._stock.contiguous(window)
         after = block.delta.after if rows == block.rows else None
         self._now = RecurrentSnapshot(
             length=now.length + rows,

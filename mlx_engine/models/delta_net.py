@@ -102,19 +102,19 @@ class StockInputs:
     stock: Stock = MLX
 
     def __call__(self, projected: Projected, window: mx.array) -> RecurrentInputs:
-        """A dozen operations."""
+        """Half a dozen operations."""
         fixed, (_, rows, channels) = self.fixed, projected.channels.shape
         convolved = mx.concatenate([window, projected.channels], axis=1)
         # causal and depthwise: every channel by its own taps
-        made = silu(mx.conv1d(convolved, fixed.taps[..., None], groups=channels))
-        both_size = 2 * fixed.key_heads * fixed.key_size
-        both, values = mx.split(made.astype(mx.float32), [both_size], axis=-1)
+        sums = mx.conv1d(convolved, fixed.taps[..., None], groups=channels)
+        made = self.stock.elementwise(_activated)(sums)
+        both, values = mx.split(made, [2 * fixed.key_heads * fixed.key_size], axis=-1)
         units = self._unit(both.reshape(1, rows, 2 * fixed.key_heads, fixed.key_size))
         steps = DeltaInputs(
             keys=units[:, :, fixed.key_heads :],
             values=values.reshape(1, rows, -1, fixed.value_size),
-            decay=self._decay(projected.a),
-            beta=mx.sigmoid(projected.b.astype(mx.float32)),
+            decay=self.stock.elementwise(_decay)(projected.a, fixed.decay_bias, fixed.decay_rate),
+            beta=self.stock.elementwise(_beta)(projected.b),
         )
         queries = units[:, :, : fixed.key_heads] * fixed.key_size**-0.5
         return RecurrentInputs(queries, steps, convolved)
@@ -124,18 +124,13 @@ class StockInputs:
         size = x.shape[-1]
         return self.stock.rms_norm(x, None, L2_EPS / size) / math.sqrt(size)
 
-    def _decay(self, a: mx.array) -> mx.array:
-        """exp(-exp(A_log) * softplus(a + dt_bias)), float32 [1, T, value heads]."""
-        step = a.astype(mx.float32) + self.fixed.decay_bias
-        return mx.exp(self.fixed.decay_rate * mx.logaddexp(step, mx.array(0.0)))
-
 
 @dataclass(frozen=True, slots=True)
 class FewRowInputs:
     """Our kernel for few rows, in one launch; plain ops for the long blocks of a prompt.
 
-    The cache hands over a window that was cut already, so that no row of the last block is left
-    for the kernel to skip.
+    The window is a slice of the last block's rows, so that none of them is left for the kernel to
+    skip.
     """
 
     fixed: Fixed
@@ -166,6 +161,20 @@ def recurrent_inputs(kernels: Kernels, fixed: Fixed) -> MakeInputs:
     if served is None:
         return stock
     return FewRowInputs(fixed, served, mx.array([0], dtype=mx.int32), stock)
+
+
+def _activated(sums: mx.array) -> mx.array:
+    """SiLU, rounded to what it is of, in float32."""
+    return silu(sums.astype(mx.float32)).astype(sums.dtype).astype(mx.float32)
+
+
+def _decay(a: mx.array, bias: mx.array, rate: mx.array) -> mx.array:
+    """exp(-exp(A_log) * softplus(a + dt_bias)) in float32."""
+    return mx.exp(rate * mx.logaddexp(a.astype(mx.float32) + bias, mx.array(0.0)))
+
+
+def _beta(b: mx.array) -> mx.array:
+    return mx.sigmoid(b.astype(mx.float32))
 
 
 def _through_gate(outputs: mx.array, gate: mx.array) -> mx.array:

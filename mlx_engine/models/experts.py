@@ -54,12 +54,14 @@ class ExpertLinear:
         if self.few_rows is not None and len(x) in self.few_rows.counts:
             return self.few_rows.of_experts(x, chosen)
         stack, rows = self.matrices, x[..., None, :]
+        # which row goes with an expert; MLX sorts along only where it is left to MLX
+        its_row = None if in_order else self.stock.numbers(x.shape[:-1])
         if stack.scales is None:
             dense = stack.mode == "dense"
             parts = [stack.weight] if dense else tiles_of(stack, x.dtype, self.stock)
             columns = (part.swapaxes(-1, -2) for part in parts)
             products = [
-                mx.gather_mm(rows, part, rhs_indices=chosen, sorted_indices=in_order)
+                mx.gather_mm(rows, part, its_row, chosen, sorted_indices=in_order)
                 for part in columns
             ]
             made = products[0] if dense else mx.concatenate(products, axis=-1)
@@ -69,6 +71,7 @@ class ExpertLinear:
                 stack.weight,
                 stack.scales,
                 stack.biases,
+                lhs_indices=its_row,
                 rhs_indices=chosen,
                 transpose=True,
                 group_size=stack.group_size,
@@ -80,7 +83,7 @@ class ExpertLinear:
 
 
 class Choice(NamedTuple):
-    """Experts of each row, int [R, n], and their weights, float32 likewise."""
+    """Experts of each row, int [R, n], and their weights likewise, computed in float32."""
 
     experts: mx.array
     weights: mx.array
@@ -94,20 +97,34 @@ class Router:
         self._scores = Linear.read(part, "gate", mx.float32 if spec.float32_router else None)
         bias = "gate.e_score_correction_bias"
         self._choice_bias = part.vector(bias, mx.float32) if spec.choice_bias else None
+        self._sigmoid = part.kernels.stock.elementwise(_wide_sigmoid)
 
     def __call__(self, rows: mx.array) -> Choice:
         """Hidden states [R, H] -> a choice for each."""
         spec = self._spec
         product = self._scores(rows.astype(mx.float32) if spec.float32_router else rows)
-        wide = product.astype(mx.float32)
-        scores = mx.softmax(wide, axis=-1) if spec.score == "softmax" else mx.sigmoid(wide)
-        chosen = mx.argpartition(self._liking(scores), kth=-spec.per_token, axis=-1)
-        chosen = chosen[:, -spec.per_token :]
-        weights = mx.take_along_axis(scores, chosen, axis=-1)
-        if spec.normalise:
-            total = weights.sum(axis=-1, keepdims=True)
-            weights = weights / (mx.maximum(total, spec.least_sum) if spec.least_sum else total)
+        if spec.is_softmax_of_chosen:
+            chosen = self._best(product)
+            picked = mx.take_along_axis(product, chosen, axis=-1)
+            weights = mx.softmax(picked, axis=-1, precise=True)
+        else:
+            softmax = spec.score == "softmax"
+            scores = (
+                mx.softmax(product.astype(mx.float32), axis=-1)
+                if softmax
+                else self._sigmoid(product)
+            )
+            chosen = self._best(self._liking(scores))
+            weights = mx.take_along_axis(scores, chosen, axis=-1)
+            if spec.normalise:
+                total = weights.sum(axis=-1, keepdims=True)
+                weights = weights / (mx.maximum(total, spec.least_sum) if spec.least_sum else total)
         return Choice(chosen, weights if spec.scale == 1.0 else weights * spec.scale)
+
+    def _best(self, liked: mx.array) -> mx.array:
+        """[R, E] -> the experts liked most [R, n], in no order."""
+        count = self._spec.per_token
+        return mx.argpartition(liked, kth=-count, axis=-1)[:, -count:]
 
     def _liking(self, scores: mx.array) -> mx.array:
         """What the choice goes by, [R, E]; experts of groups left out are never chosen."""
@@ -192,6 +209,10 @@ class ExpertFeedForward:
         gate = self.gate(x, chosen, in_order=in_order)
         inner = self.join(gate, self.up(x, chosen, in_order=in_order))
         return self.down(inner, chosen, in_order=in_order)
+
+
+def _wide_sigmoid(product: mx.array) -> mx.array:
+    return mx.sigmoid(product.astype(mx.float32))
 
 
 def _weighted(answers: mx.array, weights: mx.array) -> mx.array:

@@ -273,6 +273,15 @@ class Experts:
 
     prefix = "mlp"
 
+    @property
+    def is_softmax_of_chosen(self) -> bool:
+        """Whether choice and weights follow from the products of those chosen alone.
+
+        A softmax keeps their order, and divided by the sum of those chosen it is one over these.
+        """
+        is_plain = not self.choice_bias and self.groups == self.kept_groups
+        return self.score == "softmax" and self.normalise and is_plain and not self.least_sum
+
     def tensors(self, hidden: int) -> Shapes:
         """Names and shapes; the experts' matrices are stacks."""
         made: Shapes = {"gate.weight": (self.count, hidden)}

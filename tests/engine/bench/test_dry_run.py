@@ -4,15 +4,18 @@ import json
 import resource
 from io import StringIO
 
+import mlx.core as mx
 import pytest
 from published_configs import CONFIGS
 
 from mlx_engine.bench.dry_run import FORMATS, DryRun, dry_run, read_config, table_of
+from mlx_engine.bench.lazy_graph import StandIn, operations_of
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 # enough for one layer of each kind
 LAYERS = {"Gemma-3-27B": 6, "DeepSeek-V3": 4, "MiMo-V2-Flash": 2, "MiMo-7B": 2}
 HEADLESS = ("Llama-3.1-8B", "Qwen3-8B", "Qwen3-30B-A3B", "Gemma-3-27B", "gpt-oss-20b")
+LATENT = ("GLM-4.7-Flash", "DeepSeek-V3")
 EVERY = [(name, form) for name in CONFIGS for form in FORMATS]
 
 
@@ -29,7 +32,10 @@ def test_every_family_computes_in_16_bits_and_writes_what_is_told(name, form):
     assert ("drafted round" in run.phases) == (name not in HEADLESS)
     assert all(phase.launches > 0 for phase in run.phases.values())
     layers = LAYERS.get(name, 4)
-    assert run.phases["plain round"].casts <= 3 * layers + 2  # routers are computed in float32
+    plain = run.phases["plain round"]
+    assert plain.casts <= 2 * layers + 2  # routers computed in float32, sinks
+    assert "Arange" not in plain.kinds or name in LATENT
+    assert plain.copies <= plain.kinds["rope"] + 1  # of heads of which a part is rotated
     chunk = run.phases["chunk"]
     assert chunk.largest.startswith("dequantise") or chunk.largest_bytes < 300e6  # scores in tiles
     if form == "mlx-4bit":
@@ -61,6 +67,28 @@ def test_a_round_unpacks_no_matrix_of_qwen_and_prints_as_a_table(tmp_path):
     text = console.file.getvalue()
     assert "Q4_K_M" in text
     assert "drafted round" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "most"), [("Qwen3.6-27B", 68), ("Qwen3.6-35B-A3B", 120), ("GLM-4.5-Air", 122)]
+)
+def test_launches_of_a_plain_round(name, most):
+    run = few_layers(name, "mlx-4bit")
+    assert run.phases["plain round"].launches <= most
+    assert run.phases["plain round"].sorts <= 4
+    assert run.phases["chunk"].casts <= 4
+
+
+def test_what_was_just_made_is_not_copied():
+    stand_in = StandIn()
+
+    def build(x):
+        made = stand_in.rms_norm(x, None, 1e-6)
+        return [stand_in.contiguous(made.squeeze(0)), stand_in.contiguous(x.swapaxes(1, 2))]
+
+    found = operations_of(build, [mx.zeros((1, 3, 64))], stand_in)
+    assert found.kinds == {"rms_norm": 1, "contiguous": 1}
+    assert found.largest[0].inputs[0].shape in ((1, 3, 64), (1, 64, 3))
 
 
 def test_what_cannot_be_run_dry_is_told(tmp_path):

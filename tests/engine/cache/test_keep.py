@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from in_step import assert_layers_in_step
 from tiny_model import TinySizes, tiny_model
 
+from metal_kernels.stock import Stock
 from mlx_engine.cache.attention import GROWTH, AttentionCache
 from mlx_engine.cache.recurrent import DeltaInputs, RecurrentCache
 
@@ -132,6 +133,24 @@ def test_deferred_replay_against_float64(keep):
     delta_rule_float64(queries[:, :keep], first.first(keep), state)
     wanted = delta_rule_float64(queries[:, 7:], second, state)
     assert np.abs(found - wanted).max() < 2e-6 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize(("rows", "kept"), [(4, 2), (200, 200), (200, 7)])
+def test_a_window_copies_only_what_would_keep_a_long_block_alive(rows, kept):
+    copied = []
+
+    class Counted(Stock):
+        def contiguous(self, x):
+            copied.append(x.shape)
+            return super().contiguous(x)
+
+    rng = np.random.default_rng(rows)
+    convolved = rng.normal(size=(1, 3 + rows, 6)).astype(np.float32)
+    cache = RecurrentCache(mx.zeros((1, 3, 6)), mx.zeros((1, 4, 5, 8)), stock=Counted())
+    cache.run(mx.zeros((1, rows, 2, 8)), delta_inputs(rng, rows), mx.array(convolved))
+    cache.keep(kept)
+    np.testing.assert_array_equal(cache.window, convolved[:, kept : kept + 3])
+    assert copied == ([] if rows == 4 else [(1, 3, 6)])
 
 
 def test_a_row_to_replay_costs_about_a_hundredth_of_a_state():
