@@ -177,7 +177,8 @@ def test_logits_equal_mlx_lm(tmp_path, kind, bits):
     folder = write_tiny_experts(tmp_path / "mlx", kind, experts="stacked", bits=bits, seed=5)
     model, _ = mlx_lm.utils.load_model(folder, strict=False)
     wanted = np.array(model(mx.array([TOKENS]))[0].astype(mx.float32))
-    assert relative(mlx_engine.load(folder).logits(TOKENS), wanted) < 1e-5
+    # mlx-lm rounds otherwise: it divides a softmax of all by the sum of those chosen
+    assert relative(mlx_engine.load(folder).logits(TOKENS), wanted) < 2e-5
 
 
 def test_a_row_does_not_depend_on_those_beside_it(kind, engine):
