@@ -1,6 +1,6 @@
 """What is dropped, opened or handed over: loaded, used as heads, downloaded, attached, refused."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QObject, QTimer
 
@@ -66,6 +66,24 @@ class DropController(QObject):
     def take(self, texts: Sequence[str]) -> None:
         """Carry out the plan."""
         self._disk.run_each(lambda: all_of(texts), self._carry_out)
+
+    def begin_with(self, texts: Sequence[str], otherwise: Callable[[], object]) -> None:
+        """At the start: load the model that is meant, without asking again; else `otherwise`, and
+        carry out the plan.
+        """
+
+        def begin(things: Sequence[Dropped]) -> None:
+            models = [thing for thing in things if isinstance(thing, DroppedModel)]
+            if len(models) != 1:
+                otherwise()
+                self._carry_out(things)
+                return
+            self._models.load_path(str(models[0].path))
+            rest = [thing for thing in things if thing is not models[0]]
+            if rest:
+                self._carry_out(rest)
+
+        self._disk.run_each(lambda: all_of(texts), begin)
 
     def _show_plan(self, things: Sequence[Dropped]) -> None:
         self._slow.stop()

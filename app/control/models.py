@@ -77,9 +77,10 @@ class ModelController(QObject):
         self._waiting.append(request)
         self._request(request)
 
-    def load_path(self, path: str | None) -> None:
-        """The same with the options of the model in use."""
-        options = self.in_use.options if self.in_use else LoadOptions()
+    def load_path(self, path: str | None, options: LoadOptions | None = None) -> None:
+        """The same with these options but for heads, or those of the model in use."""
+        if options is None:
+            options = self.in_use.options if self.in_use else LoadOptions()
         self.load(LoadModel(path, options=replace(options, heads=None)))
 
     def load_heads(self, path: Path) -> None:
@@ -153,9 +154,11 @@ class ModelController(QObject):
         return replace(description, name=BUILT_IN_NAME) if is_built_in else description
 
     def _done(self, path: str | None) -> LoadModel:
-        """Loads end in the order they were asked for."""
-        if self._waiting and self._waiting[0].path == path:
-            return self._waiting.pop(0)
+        """The first one of this path; one that waited is withdrawn before one that ran ends."""
+        for request in self._waiting:
+            if request.path == path:
+                self._waiting.remove(request)
+                return request
         return LoadModel(path)
 
 

@@ -9,9 +9,13 @@ from PySide6.QtWidgets import QApplication, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from scripted_models import MISFIT, Doubting, ScriptedModels, WorkerEngine, described
-from windows import Driven, running, scripted
+from windows import Driven, close, folders_in, running, scripted
 
+from app.app import App
 from app.control.library import BUILT_IN
+from app.control.settings import save_settings
+from app.values.app_settings import AppSettings
+from app.values.chat_settings import ChatSettings
 from app.window.controls.labels import ShortLabel
 from app.worker.replies import DraftOutputInUse
 from app.worker.requests import LoadModel
@@ -62,6 +66,59 @@ def test_the_built_in_model_is_loaded_first_and_the_last_one_after(
     with running(qapp, qtbot, tmp_path, source) as without:
         assert without.app.models.model_name == "Pocket model"
         assert "no longer there" in without.widgets.notice.words()
+
+
+def test_a_start_loads_once_and_in_the_way_the_chat_wants(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path, source: ScriptedModels
+) -> None:
+    wanted = ChatSettings(load=LoadOptions(numerics="fast"))
+    save_settings(folders_in(tmp_path).settings_file, AppSettings(new_chat=wanted))
+    with running(qapp, qtbot, tmp_path, source) as driven:
+        driven.ask("Hello")
+        assert source.loaded == ["None"]
+        assert driven.app.models.in_use == LoadModel(None, options=wanted.load)
+
+
+def test_a_start_with_a_model_loads_that_one_alone(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path, source: ScriptedModels, model: Path
+) -> None:
+    app = App(qapp, folders_in(tmp_path / "home"), source)
+    try:
+        app.start([str(model)])
+        Driven(app, qtbot).until(lambda: app.models.model_name == "Small-4bit")
+        assert source.loaded == [str(model)]
+    finally:
+        close(app)
+
+
+def test_a_start_with_a_text_loads_the_last_model_too(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path, source: ScriptedModels
+) -> None:
+    note = tmp_path / "note.txt"
+    note.write_text("words")
+    app = App(qapp, folders_in(tmp_path / "home"), source)
+    try:
+        app.start([str(note)])
+        Driven(app, qtbot).until(lambda: app.models.model_name == "Pocket model")
+        assert [text.name for text in app.widgets.composer.attachments()] == ["note.txt"]
+    finally:
+        close(app)
+
+
+def test_loads_in_quick_succession_end_with_the_last(
+    driven: Driven, source: ScriptedModels, model: Path, tmp_path: Path
+) -> None:
+    names = [str(tmp_path / name) for name in ("one", "two")]
+    for name in names:
+        source.engines[name] = WorkerEngine(description=described(name, 10**9))
+    source.pause_s = 0.05
+    models = driven.app.models
+    for name in names:
+        models.load_path(name)
+    models.load(LoadModel(str(model), heads="/heads"))
+    driven.until(lambda: models.model_name == "Small-4bit")
+    assert models.loading is None
+    assert models.in_use == LoadModel(str(model), heads="/heads")
 
 
 def test_a_dropped_model_shows_its_card_and_loads(driven: Driven, model: Path) -> None:
