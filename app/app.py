@@ -147,7 +147,7 @@ class App(QObject):
     # from the first window to the last save
 
     def start(self, paths: Sequence[str] = ()) -> None:
-        """Show the window, then load a model: one of `paths`, else the last one."""
+        """Show the window, then load a model: that in `paths`, else the last one."""
         value, window = self.settings.value, self.widgets.window
         window.restore(value.window_state)
         self.listed.refresh()
@@ -156,9 +156,10 @@ class App(QObject):
         self.widgets.composer.setFocus()
         self.worker.start()
         self.library.refresh()
-        self._load_first(bool(paths))
         if paths:
-            self.open(paths)
+            self.drops.begin_with(paths, self._load_last)
+        else:
+            self._load_last()
 
     def open(self, paths: Sequence[str]) -> None:
         """Files and links from outside: in front, as if they were dropped."""
@@ -201,16 +202,15 @@ class App(QObject):
         if value.last_chat in listed:
             self.chats.open(value.last_chat)
 
-    def _load_first(self, has_paths: bool) -> None:
-        """The model used last, the built-in one if there is none or it is gone."""
+    def _load_last(self) -> None:
+        """The model used last, as the chat on show wants it; the built-in one if there is none."""
         recent = self.settings.value.recent_models
         last = recent[0] if recent and recent[0] != BUILT_IN else None
         if last is not None and not Path(last).exists():
-            if not has_paths:
-                words = f"{last} is no longer there; the built-in model is used instead."
-                self.widgets.notice.say(words)
+            words = f"{last} is no longer there; the built-in model is used instead."
+            self.widgets.notice.say(words)
             last = None
-        self.models.load_path(last)
+        self.models.load_path(last, self.chats.chat.settings.load)
 
     # models
 
@@ -294,6 +294,7 @@ class App(QObject):
         chats.stored.connect(listed.show_changed)
         listed.chosen.connect(self._choose_chat)
         listed.gone.connect(self._lose_chat)
+        listed.changed.connect(self._show_changed_list)
         self.files.imported.connect(self._choose_chat)
         self.files.imported.connect(listed.refresh)
         answers.grown.connect(self.figures.take)
@@ -318,8 +319,17 @@ class App(QObject):
         self.session.show_now()
         unsent = self.composer.unsent()
         self.settings.change(replace(self.settings.value, last_chat=chat.chat_id, unsent=unsent))
-        title = chat.title or "New chat"
-        widgets.window.setWindowTitle(f"{title} – Headstart")
+        self._show_title()
+
+    def _show_title(self) -> None:
+        title = self.chats.chat.title or "New chat"
+        self.widgets.window.setWindowTitle(f"{title} – Headstart")
+
+    def _show_changed_list(self) -> None:
+        """The chat on show may be among those that were renamed or pinned."""
+        self.chats.look_again()
+        self._show_title()
+        self.commands.refresh()
 
     def _show_answering(self) -> None:
         self.widgets.sidebar.list.show_answering(self.answers.chat_ids)
@@ -347,6 +357,7 @@ class App(QObject):
         self.mistakes.made.connect(self._show_mistake)
         notes = (*self.store.notices, *self.settings.notes)
         if notes:
+            self.mistakes.note("\n".join(notes))
             self.widgets.notice.say(" ".join(notes), stays=True)
 
     def _tell(self, words: str, details: str = "") -> None:

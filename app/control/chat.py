@@ -131,6 +131,10 @@ class ChatController(QObject):
         if view is not None:
             self._transcript.column.ensureWidgetVisible(view)
 
+    def look_again(self) -> None:
+        """The chat on show may have another name."""
+        self._try(self.chat.reload)
+
     def forget(self, chat_id: int) -> None:
         """A chat was thrown away: end its answer and free its cache."""
         self._answers.stop(chat_id)
@@ -190,9 +194,13 @@ class ChatController(QObject):
             self._show()
 
     def show_branch(self, message_id: int, step: int) -> None:
-        """Show the next (1) or previous (-1) version of a message."""
-        if self.running is None and self._try(lambda: self.chat.show_branch(message_id, step)):
-            self._show()
+        """Show the next (1) or previous (-1) version of a message, in its place."""
+        if self.running is not None:
+            return
+        place = self.chat.turns.index(self.chat.turn(message_id))
+        if self._try(lambda: self.chat.show_branch(message_id, step)):
+            self._transcript.replace_from(message_id, self._shown()[place:])
+            self._tell_opened()
 
     def stop(self) -> None:
         """End the answer on show; what there is of it stays."""
@@ -262,7 +270,7 @@ class ChatController(QObject):
         )
 
     def _grow(self, answer: RunningAnswer, growth: Growth) -> None:
-        if answer.chat_id == self.chat.chat_id and answer.finished is None:
+        if answer.chat_id == self.chat.chat_id:
             if growth.pieces:
                 self._transcript.append_pieces(answer.message_id, growth.pieces)
             if growth.ends_thinking:

@@ -21,11 +21,13 @@ class ChatListController(QObject):
     Signals:
         chosen: a chat to show, and the id of the message that was found in it or None.
         gone: this chat was thrown away.
+        changed: chats have other names or places, or the bin is shown or left.
         failed: a StoreError in words.
     """
 
     chosen = Signal(int, object)
     gone = Signal(int)
+    changed = Signal()
     failed = Signal(str)
 
     def __init__(
@@ -40,7 +42,7 @@ class ChatListController(QObject):
         self._sidebar = sidebar
         self._clock = clock
         self._query = ""
-        self._shows_bin = False
+        self.shows_bin = False
         self._day = date.min
         self._connect()
 
@@ -67,14 +69,14 @@ class ChatListController(QObject):
             self.failed.emit(str(error))
             return
         self._day = date.fromtimestamp(self._clock())
-        self._sidebar.show_groups(groups, is_bin=self._shows_bin)
+        self._sidebar.show_groups(groups, is_bin=self.shows_bin)
 
     def show_changed(self, chat_id: int) -> None:
         """Something was said in a chat: bring its row up to date and to the top, where that is so.
 
         On another day all headings change; a search or the bin is listed anew.
         """
-        if self._shows_bin or self._query or date.fromtimestamp(self._clock()) != self._day:
+        if self.shows_bin or self._query or date.fromtimestamp(self._clock()) != self._day:
             self.refresh()
             return
         try:
@@ -88,13 +90,14 @@ class ChatListController(QObject):
     def search(self, query: str) -> None:
         """List what has these words; all chats when there are none."""
         self._query = query.strip()
-        self._shows_bin = False
-        self.refresh()
+        self.show_bin(False)
 
     def show_bin(self, wanted: bool) -> None:
         """List the bin, or the chats again."""
-        self._shows_bin = wanted
+        is_news, self.shows_bin = self.shows_bin != wanted, wanted
         self.refresh()
+        if is_news:
+            self.changed.emit()
 
     def pin(self, chat_id: int, pinned: bool) -> None:
         """Keep a chat at the top, or no longer."""
@@ -126,10 +129,11 @@ class ChatListController(QObject):
             self.failed.emit(str(error))
             return False
         self.refresh()
+        self.changed.emit()
         return True
 
     def _groups(self) -> tuple[ChatGroup, ...]:
-        if self._shows_bin:
+        if self.shows_bin:
             return _one_group("Bin", self._store.chats.in_bin())
         if self._query:
             hits = self._store.search.find(self._query)

@@ -117,6 +117,8 @@ class CommandController(QObject):
         actions.enable(
             has_chat, "rename-chat", "pin-chat", "duplicate-chat", "delete-chat", "export-chat"
         )
+        actions.check("pin-chat", self._chats.chat.pinned)
+        actions.check("bin", self._listed.shows_bin)
         actions.check("sidebar", window.has_sidebar)
         actions.check("session", window.is_shown("session"))
         actions.check("drafting", window.is_shown("drafting"))

@@ -12,20 +12,22 @@ class OpenChat:
     def __init__(self, store: SessionStore, settings: ChatSettings) -> None:
         self._store = store
         self.chat_id: int | None = None
-        self.title = ""
+        self.title, self.pinned = "", False
         self.settings = settings
         self.turns: tuple[Turn, ...] = ()
         self.notes: tuple[str, ...] = ()
 
     def begin(self, settings: ChatSettings) -> None:
         """A new chat with these settings."""
-        self.chat_id, self.title, self.settings = None, "", settings
+        self.chat_id, self.settings = None, settings
+        self.title, self.pinned = "", False
         self.turns, self.notes = (), ()
 
     def open(self, chat_id: int) -> None:
         """A stored chat as it is now."""
         chat = self._store.open_chat(chat_id)
-        self.chat_id, self.title = chat.summary.id, chat.summary.title
+        self.chat_id = chat.summary.id
+        self.title, self.pinned = chat.summary.title, chat.summary.pinned
         self.settings, self.turns, self.notes = chat.settings, chat.turns, chat.notes
 
     def reload(self) -> None:

@@ -117,6 +117,11 @@ class TranscriptView(QWidget):
         self.find_bar.hide()
         self.column.show_messages(messages)
 
+    def replace_from(self, message_id: int, messages: Iterable[ShownMessage]) -> None:
+        """Show these in place of a message and what follows it; the reader stays where they are."""
+        self.column.replace_from(message_id, messages)
+        self._find_again()
+
     def add_message(self, message: ShownMessage) -> None:
         """Show one more message, `state` "live" for an answer that begins, and go to it."""
         self.column.add(message)
@@ -138,6 +143,9 @@ class TranscriptView(QWidget):
     def finish(self, message: ShownMessage) -> None:
         """An answer is complete, stopped or failed: its final text, figures and state."""
         self.column.finish(message)
+        self._find_again()
+
+    def _find_again(self) -> None:
         if self.find_bar.isVisible():
             self._find(self.find_bar.field.text())
 

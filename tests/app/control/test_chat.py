@@ -148,6 +148,39 @@ def test_settings_reach_an_answer_that_runs(driven: Driven, source: ScriptedMode
     driven.until_answered()
 
 
+def test_a_finished_answer_is_not_made_again(driven: Driven, source: ScriptedModels) -> None:
+    for _ in range(3):
+        say_next(source, Answer("One two three four five six.", pause_s=0.01))
+        driven.send("Go")
+        driven.until(lambda: bool(driven.shown[-1:]) and driven.app.chats.running is not None)
+        live = driven.widgets.transcript.column.views[-1].answer
+        driven.until_answered()
+        assert driven.widgets.transcript.column.views[-1].answer is live
+        assert driven.shown[-1] == "One two three four five six."
+
+
+def test_another_version_is_shown_where_it_stands(
+    driven: Driven, source: ScriptedModels, qtbot: QtBot
+) -> None:
+    for _ in range(6):
+        say_next(source, Answer("Tell me more about that, please. " * 20))
+        driven.ask("Go on.")
+    first = driven.app.chats.chat.turns[0].message.id
+    driven.app.chats.edit(first, "Begin elsewhere.")
+    driven.until_answered()
+    say_next(source, Answer("Tell me more about that, please. " * 60))
+    driven.ask("Go on.")
+    column = driven.widgets.transcript.column
+    edited = driven.app.chats.chat.turns[0].message.id
+    column.verticalScrollBar().setValue(0)
+    qtbot.wait(200)
+    driven.widgets.transcript.reader.branch_wanted.emit(edited, -1)
+    qtbot.wait(200)
+    assert driven.shown[0] == "Go on." and len(driven.shown) == 12
+    assert column.verticalScrollBar().maximum() > 200
+    assert column.verticalScrollBar().value() == 0
+
+
 def test_a_message_rewritten_while_an_answer_runs_is_not_lost(
     driven: Driven, source: ScriptedModels
 ) -> None:

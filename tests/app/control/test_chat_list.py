@@ -4,13 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QApplication, QFileDialog, QLabel
+from panel_driving import find
+from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QToolButton
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from scripted_models import ScriptedModels
 from windows import Driven, running, scripted
-
-from mlx_engine.values.options import DraftOptions
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 
@@ -61,7 +60,7 @@ def test_deleting_can_be_undone(driven: Driven) -> None:
 
 def test_what_is_in_effect_is_said_of_the_chat_on_show(driven: Driven) -> None:
     chat(driven, "Drafted")
-    driven.widgets.session.fields.changed.emit({"draft": DraftOptions(depth=2)})
+    find(driven.widgets.session, QToolButton, "Depth: 2").click()
     assert "Pinned: 2." in in_effect(driven)
     driven.app.begin_chat()
     assert "Pinned" not in in_effect(driven)
@@ -175,3 +174,20 @@ def test_a_chat_is_exported_from_its_menu(
     next(action for action in menu.actions() if action.text() == "Export…").trigger()
     assert "What is a kernel?" in (tmp_path / "kernel.md").read_text()
     assert "kernel.md" in driven.widgets.notice.words()
+
+
+def test_menu_and_title_follow_what_is_done_in_the_sidebar(driven: Driven) -> None:
+    first = chat(driven, "First")
+    actions, sidebar = driven.widgets.actions, driven.widgets.sidebar
+    sidebar.list.renamed.emit(first, "Zebras")
+    assert driven.widgets.window.windowTitle() == "Zebras – Headstart"
+    sidebar.list.pin_wanted.emit(first, True)
+    assert actions["pin-chat"].isChecked()
+    driven.app.begin_chat()
+    assert not actions["pin-chat"].isChecked()
+    sidebar.bin_wanted.emit(True)
+    assert actions["bin"].isChecked()
+    sidebar.search_changed.emit("zeb")
+    assert not actions["bin"].isChecked()
+    actions["bin"].trigger()
+    assert actions["bin"].isChecked() and listed(driven) == []
