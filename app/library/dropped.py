@@ -1,6 +1,7 @@
 """What was dropped: a model, heads for one, a hub link, a text to attach, or nothing of use."""
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -166,11 +167,24 @@ def _safetensors(file: Path) -> Dropped:
     )
 
 
+NEAR, MOST_FOLDERS, LONGEST_S = 2, 500, 1.0
+"""How deep and how long a folder that is dropped is looked into, while its user waits. In a home
+folder the system would even ask for leave.
+"""
+
+
+def _brief() -> Callable[[], bool]:
+    """Whether to look into one folder more."""
+    ends, left = time.monotonic() + LONGEST_S, iter(range(MOST_FOLDERS))
+    return lambda: next(left, None) is not None and time.monotonic() < ends
+
+
 def _folder(folder: Path) -> Dropped:
     weights = sorted(folder.glob("*" + SAFETENSORS))
     if weights and all(holds_only_heads(file) for file in weights if damage(file) is None):
         return DroppedHeads(folder)
-    found = list(find_models([Place("", folder)]))
+    deepest = 0 if folder == Path.home() else NEAR
+    found = list(find_models([Place("", folder)], deepest, _brief()))
     good = [model for model in found if not model.problem]
     if len(good) == 1:
         return DroppedModel(good[0].path)
@@ -189,7 +203,10 @@ def _folder_of_heads(folder: Path) -> Dropped:
         return _gguf(heads[0])
     if heads:
         return Refused(f"{folder.name} holds {len(heads)} files of MTP heads: drop one of them.")
-    return Refused(f"{folder.name} holds no model: it needs a .gguf, or .safetensors with config.")
+    return Refused(
+        f"{folder.name} holds no model near its top: it needs a .gguf, or .safetensors with "
+        "config. Add the folder in Models to have all of it searched."
+    )
 
 
 def _text(file: Path) -> Dropped:

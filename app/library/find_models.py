@@ -1,7 +1,7 @@
 """Models on this disk: those of Hugging Face and LM Studio, in folders given, and recent ones."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -172,10 +172,13 @@ def look_around(places: Iterable[Place], own: Iterable[Path], recent: Iterable[s
     return FoundHere(models, tuple(folder for folder in folders if not folder.is_dir()))
 
 
-def find_models(places: Iterable[Place]) -> Iterator[FoundModel]:
+def find_models(
+    places: Iterable[Place], deepest: int = DEEPEST, goes_on: Callable[[], bool] = lambda: True
+) -> Iterator[FoundModel]:
     """What is there, one by one as it is found, broken ones with their reason.
 
     A folder that is not there is passed over; links are followed, but never twice to one place.
+    deepest: folders inside folders that are looked into, each only while it `goes_on`.
     """
     seen: set[tuple[int, int]] = set()
     for place in places:
@@ -184,7 +187,7 @@ def find_models(places: Iterable[Place]) -> Iterator[FoundModel]:
         if place.layout == "hub-cache":
             yield from _in_hub_cache(place, seen)
         else:
-            yield from _in_folder(place.folder, place, seen, DEEPEST)
+            yield from _in_folder(place.folder, place, seen, deepest, goes_on)
 
 
 def recall(recent: Iterable[str]) -> tuple[FoundModel, ...]:
@@ -228,10 +231,14 @@ def _listing(folder: Path) -> _Listing:
 
 
 def _in_folder(
-    folder: Path, place: Place, seen: set[tuple[int, int]], depth: int
+    folder: Path,
+    place: Place,
+    seen: set[tuple[int, int]],
+    depth: int,
+    goes_on: Callable[[], bool] = lambda: True,
 ) -> Iterator[FoundModel]:
     """Models in a tree; a folder that is a model is not searched further."""
-    if not _is_new(folder, seen):
+    if not goes_on() or not _is_new(folder, seen):
         return
     names = _listing(folder)
     label = str(folder.relative_to(place.folder)) if folder != place.folder else folder.name
@@ -250,7 +257,7 @@ def _in_folder(
                 yield found
     if depth > 0:
         for name in names.folders:
-            yield from _in_folder(folder / name, place, seen, depth - 1)
+            yield from _in_folder(folder / name, place, seen, depth - 1, goes_on)
 
 
 def _in_hub_cache(place: Place, seen: set[tuple[int, int]]) -> Iterator[FoundModel]:

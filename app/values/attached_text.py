@@ -46,8 +46,8 @@ def tokens_about(attachment: AttachedText) -> int:
 
 
 def with_attachments(text: str, attachments: Sequence[AttachedText]) -> str:
-    """The attachments as named, fenced blocks, then the message: what the model reads."""
-    return "\n\n".join([*(fenced(attachment) for attachment in attachments), text]).strip("\n")
+    """The message, then the attachments as named, fenced blocks: what the model reads."""
+    return "\n\n".join([text, *(fenced(attachment) for attachment in attachments)]).strip("\n")
 
 
 def fenced(attachment: AttachedText) -> str:

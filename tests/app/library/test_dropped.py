@@ -233,3 +233,26 @@ def test_other_texts(text: str) -> None:
 @given(st.text(max_size=60).filter(lambda text: not text.strip().startswith(("/", "~", "file:"))))
 def test_no_text_is_too_strange(text: str) -> None:
     assert isinstance(what_is(text), Refused | DroppedHubModel)
+
+
+def test_only_the_top_of_a_folder_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gguf(tmp_path / "a" / "b" / "near.gguf")
+    assert what_is(str(tmp_path)) == DroppedModel(tmp_path / "a" / "b" / "near.gguf")
+    gguf(tmp_path / "deep" / "b" / "c" / "d" / "far.gguf")
+    assert "near its top" in refusal(tmp_path / "deep")
+    monkeypatch.setattr("app.library.dropped.Path.home", lambda: tmp_path)
+    assert "near its top" in refusal(tmp_path)
+
+
+def test_a_folder_of_many_folders_is_looked_at_briefly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(900):
+        (tmp_path / f"{number:03}").mkdir()
+    gguf(tmp_path / "999" / "last.gguf")
+    assert "near its top" in refusal(tmp_path)
+    monkeypatch.setattr("app.library.dropped.LONGEST_S", 0.0)
+    gguf(tmp_path / "slow" / "000" / "first.gguf")
+    assert "near its top" in refusal(tmp_path / "slow")

@@ -23,9 +23,9 @@ def test_names_cannot_break_out():
     assert AttachedText("a.p y`", "", 0).language == ""
 
 
-def test_context_comes_before_the_question():
+def test_the_question_comes_before_its_context():
     text = with_attachments("Why?", [AttachedText("a.txt", "1\n", 2), AttachedText("b", "2", 1)])
-    assert text == "a.txt:\n\n```txt\n1\n```\n\nb:\n\n```\n2\n```\n\nWhy?"
+    assert text == "Why?\n\na.txt:\n\n```txt\n1\n```\n\nb:\n\n```\n2\n```"
     assert with_attachments("Why?", []) == "Why?"
 
 
