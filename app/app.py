@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from PySide6.QtCore import QObject, QTimer
+from PySide6.QtCore import QObject, Qt, QTimer
 from PySide6.QtWidgets import QApplication
 
 from app.control.answers import Answers
@@ -369,7 +369,14 @@ class App(QObject):
         self._show_mistake(self.widgets.notice.words(), details)
 
     def _show_mistake(self, words: str, details: str) -> None:
-        CrashBox(words, details, self.widgets.window).open()
+        window = self.widgets.window
+        open_now = [box for box in window.findChildren(CrashBox) if box.isVisible()]
+        if open_now:
+            open_now[0].count_another()
+        else:
+            box = CrashBox(words, details, window)
+            box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+            box.show()
 
 
 def _open_chats(file: Path) -> SessionStore:

@@ -4,6 +4,7 @@ import faulthandler
 import logging
 import platform
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,7 +12,13 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from types import TracebackType
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import (
+    QMessageLogContext,
+    QObject,
+    QtMsgType,
+    Signal,
+    qInstallMessageHandler,
+)
 
 LARGEST_LOG = 1_000_000
 LOG = "headstart.log"
@@ -61,11 +68,11 @@ class Mistakes(QObject):
 
     def catch_all(self) -> Callable[[], None]:
         """Whatever nobody catches from now on comes here; call the result to end that."""
-        before = sys.excepthook
-        sys.excepthook = self.take
+        before, before_in_threads = sys.excepthook, threading.excepthook
+        sys.excepthook, threading.excepthook = self.take, self._take_of_thread
 
         def end() -> None:
-            sys.excepthook = before
+            sys.excepthook, threading.excepthook = before, before_in_threads
             self._log.removeHandler(self._file)
             self._file.close()
 
@@ -84,6 +91,10 @@ class Mistakes(QObject):
         words = f"{kind.__name__}: {error}. Your chats are kept; the window goes on."
         self.report(words, "".join(traceback.format_exception(kind, error, trace)))
 
+    def _take_of_thread(self, args: threading.ExceptHookArgs) -> None:
+        if args.exc_value is not None and args.exc_type is not SystemExit:
+            self.take(args.exc_type, args.exc_value, args.exc_traceback)
+
     def report(self, words: str, details: str) -> None:
         """Keep a mistake in the log and tell of it."""
         whole = f"{about_this_machine()}\n\n{details}"
@@ -97,10 +108,18 @@ class Mistakes(QObject):
 
 
 def watch_for_crashes(logs: Path, note: Callable[[str], None]) -> None:
-    """`note` what the last crash left behind, and have the next one leave where it happened.
+    """`note` what the last crash left behind, and have the next one leave where it happened; from
+    now on also what Qt warns of.
 
     A folder that cannot be written to is no reason to stop.
     """
+
+    def take(kind: QtMsgType, context: QMessageLogContext, words: str) -> None:
+        del context
+        if kind not in (QtMsgType.QtDebugMsg, QtMsgType.QtInfoMsg):
+            note(f"Qt: {words}")
+
+    qInstallMessageHandler(take)
     file = logs / CRASHES
     try:
         left = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""

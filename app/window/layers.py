@@ -16,7 +16,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QPlainTextEdit, QPushButton, QWidget
 
 from app.window.controls.icons import Colour, paint_icon
-from app.window.controls.labels import label, paragraph
+from app.window.controls.labels import label, paragraph, say
 from app.window.controls.layouts import Wide, column
 from app.window.look import look
 from app.window.motion import fade_in
@@ -160,7 +160,7 @@ class DropOverlay(Layer):
 
 
 class CrashBox(QDialog):
-    """Not modal: the window goes on, and so does an answer that runs."""
+    """Not modal: the window goes on, and so does an answer that runs. More mistakes are counted."""
 
     def __init__(self, words: str, details: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -181,9 +181,16 @@ class CrashBox(QDialog):
         buttons.addButton(self.copy_button, QDialogButtonBox.ButtonRole.ActionRole)
         buttons.addButton(close, QDialogButtonBox.ButtonRole.AcceptRole)
         buttons.accepted.connect(self.accept)
-        said = (label("Headstart made a mistake", "title"), paragraph(words))
+        self._others, self._more = 0, paragraph("", "muted")
+        self._more.hide()
+        said = (label("Headstart made a mistake", "title"), paragraph(words), self._more)
         column(*said, Wide(shown), buttons, of=self, margins=(24, 24, 24, 16), spacing=12)
         self.resize(640, 420)
+
+    def count_another(self) -> None:
+        """Something else went wrong since."""
+        self._others += 1
+        say(self._more, f"{self._others} more since then: Help, Show log file has all of them.")
 
     def copy(self) -> None:
         """Put the details on the clipboard."""

@@ -141,8 +141,13 @@ def test_a_bug_outside_of_answers_opens_the_crash_box(
     )
     driven.app.models.load_path(str(POCKET))
     driven.until(lambda: driven.widgets.window.findChild(CrashBox) is not None)
-    box = driven.widgets.window.findChild(CrashBox)
-    assert box.isVisible()
+    (box,) = driven.widgets.window.findChildren(CrashBox)
+    assert box.isVisible() and not box.isModal()
+    for _ in range(20):
+        driven.app.mistakes.report("Another", "details")
+    assert driven.widgets.window.findChildren(CrashBox) == [box]
+    assert "20 more since then" in " ".join(label.text() for label in box.findChildren(QLabel))
+    assert driven.ask("Still there?") == "You said: Still there?"
     box.accept()
     assert driven.ask("Still there?") == "You said: Still there?"
 

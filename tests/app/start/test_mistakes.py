@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from chat_stores import without_rights
@@ -33,6 +34,25 @@ def test_lines_have_their_time_and_half_characters_do_no_harm(mistakes: Mistakes
     first, second = mistakes.log_file.read_text().splitlines()
     assert first[:2] == "20" and "The disk is full" in first
     assert second.endswith(" Again.")
+
+
+def test_mistakes_of_other_threads_and_what_qt_warns_of_are_logged(
+    mistakes: Mistakes, tmp_path: Path
+) -> None:
+    thread = Thread(target=lambda: 1 // 0)
+    thread.start()
+    thread.join()
+    assert "ZeroDivisionError" in mistakes.log_file.read_text()
+    code = "from app.start.mistakes import *; from PySide6.QtCore import qWarning, qDebug;"
+    code += "watch_for_crashes(Path(sys.argv[1]), print); qDebug('no'); qWarning('no timer')"
+    said = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "other")],
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout == "Qt: no timer\n"
 
 
 def test_the_log_does_not_grow_for_ever(mistakes: Mistakes) -> None:
