@@ -12,7 +12,7 @@ from speed.round_model.products import Product
 from speed.round_model.published import compared
 from speed.round_model.shapes import SHAPES, Shape
 
-CHIPS = ("M1 Max", "M2 Ultra", "M3 Max", "M4", "M4 Pro", "M4 Max", "M5", "M5 Max")
+CHIPS = ("M1", "M1 Max", "M2 Ultra", "M3 Max", "M4 Pro", "M5 Max")
 ROWS = range(1, 9)
 DRAFTS = (1, 2, 3)
 
@@ -23,7 +23,8 @@ def print_check() -> None:
     for one in compared():
         piece = one.entry.piece
         size = f"{piece.inputs:.0f}x{piece.outputs:.0f}" if isinstance(piece, Product) else ""
-        words = f"{one.entry.source:<26}{one.entry.chip:<10}{size:<12}M={one.rows:<3}"
+        size = piece.name if isinstance(piece, Shape) else size
+        words = f"{one.entry.source:<26}{one.entry.chip:<10}{size:<13}M={one.rows:<3}"
         print(f"{words}{one.measured:>7.3f}{one.predicted:>8.3f}{one.error:>7.2f}")
 
 

@@ -10,14 +10,18 @@ ELEMENT = 2
 SUM_SLOTS = 20
 """Slots of a lane for a key and a query row besides its share of the elements: five exchanges and
 additions of simd_sum, two exponentials, the running maximum."""
+OUR_SUM_SLOTS = 8
+"""The same where four keys are summed, and their exponentials taken, together."""
 MOST_FUSED_ROWS = 32
 
 
-def _attended(heads: Heads, rows: int, keys: int, slots: float, launches: float) -> Work:
+def _attended(
+    heads: Heads, rows: int, keys: int, slots: float, launches: float, sums: float = SUM_SLOTS
+) -> Work:
     """slots: for one element of a key and one of its value, of one query row."""
     cache = heads.keys * keys * 2 * heads.size * ELEMENT
     pairs = heads.queries * rows * keys * heads.size
-    each = slots + SUM_SLOTS * 32 / heads.size
+    each = slots + sums * 32 / heads.size
     return Work(Cost(cache, 0, 4.0 * pairs, launches), pairs * each)
 
 
@@ -37,7 +41,7 @@ def stock_attention(heads: Heads, rows: int, keys: int) -> Work:
 def our_attention(heads: Heads, rows: int, keys: int) -> Work:
     """few_query_attention: what a SIMD-group fetches serves two or four rows."""
     shared = 4 if heads.size <= 128 else 2
-    done = _attended(heads, rows, keys, 3 + 4 / shared, 2)
+    done = _attended(heads, rows, keys, 2.25 + 4 / shared, 2, OUR_SUM_SLOTS)
     parts = heads.queries * rows * (block_of(keys) + 1) * (heads.size + 2) * 4.0
     cost = done.cost
     return Work(cost._replace(read=cost.read + parts, written=cost.written + parts), done.slots)

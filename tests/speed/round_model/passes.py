@@ -4,6 +4,7 @@
 are those of the layers as mlx-lm writes them; they barely overlap, as each waits for the last.
 """
 
+from functools import cache
 from typing import NamedTuple, Protocol
 
 from speed.round_model import mixers, products
@@ -119,12 +120,22 @@ def draft(shape: Shape, kernels: Kernels, chip: ChipFigures, place: Place) -> To
 
 def layer(shape: Shape, kernels: Kernels, number: int, place: Place) -> list[Work]:
     """The pieces of layer `number`, counted from 0."""
-    if shape.states is not None and (number + 1) % shape.every:
-        mixed = _states(shape, shape.states, kernels, place)
+    states = shape.states if (number + 1) % shape.every else None
+    experts = shape.experts if number >= shape.dense_layers else None
+    return _layer(shape, kernels, states, experts, place)
+
+
+@cache
+def _layer(
+    shape: Shape, kernels: Kernels, states: States | None, experts: Experts | None, place: Place
+) -> list[Work]:
+    """Of attention where it has no states, dense where it has no experts."""
+    if states is not None:
+        mixed = _states(shape, states, kernels, place)
     else:
         mixed = _attention(shape, kernels, place)
-    if shape.experts is not None and number >= shape.dense_layers:
-        return mixed + _experts(shape, shape.experts, kernels, place)
+    if experts is not None:
+        return mixed + _experts(shape, experts, kernels, place)
     wide = shape.feed_forward
     return [
         *mixed,

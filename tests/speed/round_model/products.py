@@ -2,7 +2,8 @@
 
 MLX's choice among its kernels and their tiles are those of its backend/metal/quantized.cpp (0.32.4,
 affine). A second tile of rows reads the weights again, but soon after the first: from the cache.
-Slots a weight are counted, each multiply of MLX's joined with its addition.
+Slots a weight are counted, each multiply of MLX's joined with its addition, and one for what cuts
+its bits out of a word: a mask, or Apple's bfeil (github.com/dougallj/applegpu) for shift and mask.
 """
 
 import math
@@ -76,7 +77,7 @@ def matrix_slots(rows: int, chip: ChipFigures) -> float:
 
 def our_slots(rows: float, most_rows: int) -> float:
     """few_row_matvec: one decoding, each x shared by R weight rows."""
-    return 3.125 + rows * (1.125 + 2 / weight_rows(most_rows))
+    return 2.125 + rows * (1.125 + 2 / weight_rows(most_rows))
 
 
 def stock_product(product: Product, rows: int, chip: ChipFigures) -> Work:
