@@ -27,6 +27,8 @@ KernelName = Literal[
     "gate-up",
     "product-add",
     "experts",
+    "prompt-products",
+    "prompt-experts",
     "mtp-input",
     "pick",
     "noise",
@@ -163,6 +165,10 @@ KERNELS: Mapping[KernelName, Kernel] = MappingProxyType(
         "gate-up": Kernel("gate and up in one", False, _whole_units, _always),
         "product-add": Kernel("products onto the residual", False, _whole_units, _always),
         "experts": Kernel("experts read once", False, _whole_units, _where_stock_cannot_read),
+        "prompt-products": Kernel("prompts by blocks", False, _any_work, _where_stock_cannot_read),
+        "prompt-experts": Kernel(
+            "experts of prompts by blocks", False, _any_work, _where_stock_cannot_read
+        ),
         "mtp-input": Kernel("the heads' input", False, _whole_units, _always),
         "pick": Kernel("choosing without logits", False, _whole_units, _always),
         "noise": Kernel("noise", False, _any_work, _never),

@@ -9,6 +9,7 @@ from metal_kernels import few_query_attention as attention
 from metal_kernels import few_row_matvec as matvec
 from metal_kernels import gated_delta_block as delta
 from metal_kernels import gated_delta_inputs as inputs
+from metal_kernels import many_row_product as many
 from metal_kernels import mtp_input as mtp
 from metal_kernels import vocabulary_pick as picking
 from metal_kernels.choice import Work
@@ -188,6 +189,41 @@ def experts_case(work: Work, dtype: mx.Dtype, seed: int) -> Case:
         lambda x, by: expert_union_matvec(x, chosen(x), it.arrays, it.form, by).reshape(len(x), -1),
         lambda x: experts_reference(x, chosen(x), it.arrays, it.form).reshape(len(x), -1),
         stock,
+    )
+
+
+PROMPT = 40
+"""Rows of a trial: more than a SIMD-group takes, fewer than a threadgroup does."""
+
+
+def prompt_product_case(work: Work, dtype: mx.Dtype, seed: int) -> Case:
+    """More rows by a matrix in blocks."""
+    it = _matrix(work.form, (work.outputs, work.inputs), dtype, seed)
+    return Case(
+        lambda rows: normal((rows, work.inputs), 5, dtype),
+        lambda x, by: many.many_row_product(x, it.arrays, it.form, by),
+        lambda x: many.reference(x, it.arrays, it.form),
+        it.stock,
+        most=PROMPT,
+    )
+
+
+def prompt_experts_case(work: Work, dtype: mx.Dtype, seed: int) -> Case:
+    """More rows sorted by their experts, seven to each, in blocks."""
+    it = _matrix(work.form, (8, work.outputs, work.inputs), dtype, seed)
+
+    def chosen(x: mx.array) -> mx.array:
+        return (mx.arange(len(x)) // 7).astype(mx.uint32)
+
+    def plain(x: mx.array) -> mx.array:
+        return many.experts_reference(x, chosen(x), it.arrays, it.form)
+
+    return Case(
+        lambda rows: normal((rows, work.inputs), 5, dtype),
+        lambda x, by: many.many_row_experts(x, chosen(x), it.arrays, it.form, by),
+        plain,
+        plain,
+        most=PROMPT,
     )
 
 

@@ -20,6 +20,8 @@ from metal_kernels.trial_cases import (
     pick_case,
     product_add_case,
     product_case,
+    prompt_experts_case,
+    prompt_product_case,
 )
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 
@@ -54,6 +56,8 @@ def _trials() -> Iterator[Trial]:
         )
     for form in BLOCK_FORMS:  # untimed: stock MLX has nothing to set against them
         yield Trial("products", Work(form, 45, 512), (), product_case)
+        yield Trial("prompt-products", Work(form, 45, 512), (), prompt_product_case)
+    yield Trial("prompt-experts", Work("q6_k", 21, 512), (), prompt_experts_case)
     for form in COMMON:
         yield Trial("gate-up", Work(form, 46, 192), (Work(form, 24576, 4096),), gate_up_case)
         yield Trial(

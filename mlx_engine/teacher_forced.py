@@ -1,8 +1,9 @@
 """What a model and its MTP heads say along a known text, in memory that a few rows take.
 
 Hidden states are read in chunks, as a prompt is, and logits are made ROWS at a time: a pass of so
-few rows reads an output head in the blocks of its file, where more rows would unpack all of it (a
-Q6_K head of 248k x 5120 takes 1.0 GB, and 5.1 GB unpacked beside the product's own float32).
+few rows reads an output head in the blocks of its file, where more rows would unpack all of it
+while no kernel for many rows is in use (a Q6_K head of 248k x 5120 takes 1.0 GB, and 5.1 GB
+unpacked beside the product's own float32).
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -29,6 +29,10 @@ class WeightFormat:
     compiled lies in memory, not in registers. So decode knows no number of a run: it takes the
     first one off its unit and moves the others up.
 
+    Units of 32 have `constant constexpr int RUN_STEP` too, what lies between the starts of a run
+    and the next: 8 values where a unit's runs adjoin, or 32 where those of four neighbouring units
+    do, the first runs of all, then the second ones.
+
     setup: MSL at the beginning of a kernel, for what its threads share; it may name a table that
     FETCH knows. parameters: template arguments the header needs. dequantise: the stored arrays ->
     float32 [N, K].

@@ -87,6 +87,8 @@ METAL_FUNC Eight take(thread Nibbles& it) {
 K_SHARED = (
     SHARED
     + """
+constant constexpr int RUN_STEP = 32;
+
 // Where a unit lies: its block, which half of it, and its first byte in a plane.
 template <typename W>
 struct Place {
@@ -243,6 +245,7 @@ threadgroup_barrier(mem_flags::mem_threadgroup);
 IQ4_SHARED = (
     SHARED
     + """
+constant constexpr int RUN_STEP = 8;
 constant constexpr bool OFFSET = false;
 
 constant float IQ4_VALUES[16] = {

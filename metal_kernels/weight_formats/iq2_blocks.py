@@ -22,6 +22,7 @@ import mlx.core as mx
 VALUES = (8, 25, 43)
 
 SHARED = """
+constant constexpr int RUN_STEP = 8;
 constant constexpr bool OFFSET = false;
 
 struct Iq2Unit {

@@ -10,6 +10,7 @@ from metal_kernels.stock import MLX, Stock
 from mlx_engine.models import specs
 from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.layers import Gate, GatedFeedForward, Linear, gate_of
+from mlx_engine.models.many_rows import ManyRows
 from mlx_engine.models.matrix import Matrix, tiles_of
 from mlx_engine.models.weights import Part
 
@@ -24,19 +25,22 @@ class ExpertLinear:
     """x [R, 1, K] and an expert for each row, uint32 [R, n] -> [R, n, N], or [R, n, K] likewise.
 
     A result depends on its own row and expert only (measured bit for bit on MLX's CPU backend).
-    few_rows: the kernel for few rows, None for stock MLX throughout. biases: [E, N].
+    few_rows: the kernel for few rows, None for none. many_rows: the one for rows in order of their
+    experts. Stock MLX does what neither does. biases: [E, N].
     """
 
     matrices: Matrix
     few_rows: FewRows | None = None
+    many_rows: ManyRows | None = None
     biases: mx.array | None = None
     stock: Stock = MLX
 
     @staticmethod
     def of(matrices: Matrix, kernels: Kernels, biases: mx.array | None = None) -> "ExpertLinear":
-        """By the kernel where there is one for this stack."""
+        """By the kernels where there are some for this stack."""
         few_rows = FewRows.of(matrices, kernels, "experts")
-        return ExpertLinear(matrices, few_rows, biases, kernels.stock)
+        many_rows = ManyRows.of(matrices, kernels, "prompt-experts")
+        return ExpertLinear(matrices, few_rows, many_rows, biases, kernels.stock)
 
     @staticmethod
     def read(part: Part, name: str) -> "ExpertLinear":
@@ -53,6 +57,8 @@ class ExpertLinear:
     def _product(self, x: mx.array, chosen: mx.array, *, in_order: bool) -> mx.array:
         if self.few_rows is not None and len(x) in self.few_rows.counts:
             return self.few_rows.of_experts(x, chosen)
+        if in_order and self.many_rows is not None and self.many_rows.is_in_use:
+            return self.many_rows.of_experts(x, chosen)
         stack, rows = self.matrices, x[..., None, :]
         # which row goes with an expert; MLX sorts along only where it is left to MLX
         its_row = None if in_order else self.stock.numbers(x.shape[:-1])

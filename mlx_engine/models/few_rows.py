@@ -25,8 +25,8 @@ from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 from mlx_engine.models.matrix import Matrix
 
 MOST_OF_BLOCKS = 32
-"""Rows up to which blocks go eight by eight through a kernel: by the bytes, reading them four times
-takes a fraction of unpacking them for stock MLX. Presumed, not measured.
+"""Rows up to which blocks go eight by eight through a kernel, and not through the one for many
+rows, whose tiles have 64. Presumed, not measured.
 """
 
 

@@ -11,6 +11,7 @@ from metal_kernels.choice import Kernels, Served, Work
 from metal_kernels.stock import MLX, Stock
 from metal_kernels.wide_norm import wide_norm
 from mlx_engine.models.few_rows import FewRows
+from mlx_engine.models.many_rows import ManyRows
 from mlx_engine.models.matrix import Matrix, rows_of, tiles_of, values_of
 from mlx_engine.models.specs import Activation, FeedForward, Rope
 from mlx_engine.models.weights import Part
@@ -22,24 +23,25 @@ class Linear:
 
     The result has x's element type, so that a matrix of floats among packed ones (GGUF files have
     routers and gates so) does not make all that follows float32.
-    few_rows: the kernel for passes of few rows, None for stock MLX throughout. adding: the one for
-    product and bias together.
+    few_rows: the kernel for passes of few rows, None for none. adding: the one for product and bias
+    together. many_rows: the one for all other passes. Stock MLX does what none of them does.
     """
 
     matrix: Matrix
     few_rows: FewRows | None = None
     bias: mx.array | None = None
     adding: FewRows | None = None
+    many_rows: ManyRows | None = None
     stock: Stock = MLX
 
     @staticmethod
     def of(matrix: Matrix, kernels: Kernels, bias: mx.array | None = None) -> "Linear":
         """By the kernel where there is one for this matrix."""
         few_rows = FewRows.of(matrix, kernels, "products")
-        if few_rows is None or bias is None:
-            return Linear(matrix, few_rows, bias, None, kernels.stock)
-        adding = FewRows.of(matrix, kernels, "product-add")
-        return Linear(matrix, few_rows, bias, adding, kernels.stock)
+        adds = few_rows is not None and bias is not None
+        adding = FewRows.of(matrix, kernels, "product-add") if adds else None
+        many_rows = ManyRows.of(matrix, kernels, "prompt-products")
+        return Linear(matrix, few_rows, bias, adding, many_rows, kernels.stock)
 
     @staticmethod
     def read(part: Part, name: str, dtype: mx.Dtype | None = None) -> "Linear":
@@ -60,6 +62,8 @@ class Linear:
     def _product(self, x: mx.array) -> mx.array:
         if self.few_rows is not None and self.few_rows.takes(x):
             return self.few_rows.product(x)
+        if self.many_rows is not None and self.many_rows.is_in_use:
+            return self.many_rows.product(x)
         return self._stock_product(x).astype(x.dtype)
 
     def _stock_product(self, x: mx.array) -> mx.array:

@@ -38,11 +38,14 @@ def test_rows_have_the_bits_of_one_pass(model, length):
 
 
 def test_a_q6_k_head_is_read_in_its_blocks():
-    """A whole text in one pass unpacks all of it; ROWS at a time it stays as it is."""
+    """A whole text in one pass unpacks all of it without the kernel for many rows; ROWS at a time
+    it stays as it is.
+    """
     vocabulary, width, rows = 16384, 256, 64
     blocks = mx.array(blocks_of(Types.Q6_K, (vocabulary, width), 3))
     matrix = Matrix(blocks, None, None, 0, 0, "q6_k")
-    head = Linear.of(matrix, every_kernel(EmulatorLauncher(check=False)))
+    launcher, off = EmulatorLauncher(check=False), {"prompt-products": "for this test"}
+    head, tiled = (Linear.of(matrix, every_kernel(launcher, off=its)) for its in (off, {}))
     assert head.few_rows is not None
     states = mx.random.normal((1, rows, width), key=mx.random.key(1))
     mx.eval(blocks, states)
@@ -57,4 +60,5 @@ def test_a_q6_k_head_is_read_in_its_blocks():
     unpacked = 4 * vocabulary * width
     logits = 4 * vocabulary * ROWS
     assert peak([head(states)]) > unpacked
+    assert peak([tiled(states)]) < unpacked / 4
     assert peak(by_rows(head, states)) < 0.5 * unpacked + 3 * logits

@@ -1,9 +1,11 @@
-"""The few-row product and every weight format, broken on purpose: for test_broken_kernels.py."""
+"""Products and every weight format, broken on purpose: for test_broken_kernels.py."""
 
 import mlx.core as mx
 import numpy as np
-from kernel_scenarios import Broken, Scenario, normal, product
+from gguf_blocks import random_blocks
+from kernel_scenarios import Breaking, Broken, Scenario, equal, near, normal, product
 
+from metal_kernels import many_row_product
 from metal_kernels.weight_formats.affine import affine
 from metal_kernels.weight_formats.contract import WeightFormat
 from metal_kernels.weight_formats.dense import DENSE
@@ -27,6 +29,29 @@ def blocks(form: WeightFormat, size: int, *halves: int) -> Scenario:
     return product(form, (mx.array(data.reshape(16, -1)),), 512, loads=2)
 
 
+def many_rows(launcher: Breaking) -> None:
+    """More than a tile of rows and of outputs, neither a whole number of tiles."""
+    for name in ("q2_k", "iq4_xs"):
+        form, x = BLOCK_FORMS[name], normal((67, 256), 4)
+        weights = (mx.array(random_blocks(name.upper(), 69, 1, 5)),)
+        whole = many_row_product.many_row_product(x, weights, form, launcher)
+        near(whole, many_row_product.reference(x, weights, form))
+        few = many_row_product.many_row_product(x[62:], weights, form, launcher)
+        equal(few, whole[62:], "rows")
+        launcher.read_once("x", share=2, loads=4)  # by two tiles of outputs
+        launcher.read_once("w", loads=12)  # some bits for each run and each lane beyond the last
+
+
+def many_experts(launcher: Breaking) -> None:
+    """One expert has no rows, one more than a tile."""
+    form, chosen = BLOCK_FORMS["q6_k"], mx.array([0] * 3 + [1] * 67 + [3] * 5, dtype=mx.uint32)
+    stack = (mx.array(random_blocks("Q6_K", 4 * 9, 1, 6)).reshape(4, 9, -1),)
+    x = normal((75, 256), 7)
+    mine = many_row_product.many_row_experts(x, chosen, stack, form, launcher)
+    near(mine, many_row_product.experts_reference(x, chosen, stack, form))
+    launcher.read_once("w", share=3 / 4, loads=40)
+
+
 SCENARIOS: dict[str, Scenario] = {
     "few_row_matvec": packed(affine(4, 64), 64, 4),
     "affine3": packed(affine(3, 64), 64, 3),
@@ -41,6 +66,8 @@ SCENARIOS: dict[str, Scenario] = {
     "iq4_xs": blocks(BLOCK_FORMS["iq4_xs"], 136, 0),
     "iq2_xs": blocks(BLOCK_FORMS["iq2_xs"], 74, 0),
     "iq2_s": blocks(BLOCK_FORMS["iq2_s"], 82, 0),
+    "many_row_product": many_rows,
+    "many_row_experts": many_experts,
 }
 
 BROKEN = [
@@ -215,4 +242,149 @@ BROKEN = [
         "numbers",
     ),
     Broken("iq2_s", "signs of the run before", "it.signs >>= 8;", "", "numbers"),
+    Broken(
+        "many_row_product",
+        "no guard at the last weights",
+        "min(first + output, N - 1)",
+        "(first + output)",
+        "bounds",
+    ),
+    Broken(
+        "many_row_product",
+        "no guard at the last rows",
+        "min(top + row, to - 1)",
+        "(top + row)",
+        "bounds",
+    ),
+    Broken(
+        "many_row_product",
+        "outputs beyond N stored",
+        "if (n < N)",
+        "if (true)",
+        "race",
+    ),
+    Broken(
+        "many_row_product",
+        "last row left out",
+        "at < here * TILE",
+        "at < (here - 1) * TILE",
+        "unwritten",
+    ),
+    Broken(
+        "many_row_product",
+        "weights not turned",
+        "ulong2(0, 0), true)",
+        "ulong2(0, 0), false)",
+        "numbers",
+    ),
+    Broken(
+        "many_row_product",
+        "another run",
+        "if (STEPS == 1 && my_part > 0) {",
+        "if (STEPS == 1 && my_part == 0) {",
+        "numbers",
+    ),
+    Broken(
+        "many_row_product",
+        "another unit",
+        "(STEPS == 1 ? 0 : my_part + i), K)",
+        "(STEPS == 1 ? 0 : 3 - my_part - i), K)",
+        "numbers",
+    ),
+    Broken(
+        "many_row_product",
+        "offset forgotten",
+        "q[j], scale_offset.y)",
+        "q[j], 0.0f)",
+        "numbers",
+    ),
+    Broken(
+        "many_row_product",
+        "a tile of sums forgotten",
+        "left, right[n], total[m][n]);",
+        "left, right[n], total[m][0]);",
+        "numbers",
+    ),
+    Broken(
+        "many_row_product",
+        "weights in half precision",
+        ": scale_offset.x * q[j]",
+        ": float(half(scale_offset.x)) * q[j]",
+        "numbers",
+    ),
+    Broken(
+        "many_row_product",
+        "multiplied before it is laid out",
+        "      threadgroup_barrier(mem_flags::mem_threadgroup);\n      UNROLL for (int part",
+        "      UNROLL for (int part",
+        "race",
+    ),
+    Broken(
+        "many_row_product",
+        "laid out before it is multiplied",
+        "      threadgroup_barrier(mem_flags::mem_threadgroup);\n    }\n  }\n  UNROLL",
+        "    }\n  }\n  UNROLL",
+        "race",
+    ),
+    Broken(
+        "many_row_product",
+        "written before it is stored",
+        "threadgroup_barrier(mem_flags::mem_threadgroup);\n  for (int at",
+        "for (int at",
+        "race",
+    ),
+    Broken(
+        "many_row_product",
+        "tiles passed over that have rows",
+        "if (my_rows + 8 * m < here)",
+        "if (my_rows + 8 * m + 8 < here)",
+        "uninitialised",
+    ),
+    Broken(
+        "many_row_product",
+        "rows of a tile not laid out",
+        "(here + 7) / 8 * 8",
+        "here / 8 * 8",
+        "uninitialised",
+    ),
+    Broken(
+        "many_row_product",
+        "order of steps by rows",
+        "int span = 0; span < K; span += STEP * STEPS",
+        (
+            "int at = 0, span = 0; span = here < 8 ? K - STEP * STEPS - at : at, at < K; "
+            "at += STEP * STEPS"
+        ),
+        "rows",
+    ),
+    Broken(
+        "many_row_product",
+        "a row too few in memory",
+        "constexpr int PITCH = STEP + 4;",
+        "constexpr int PITCH = STEP - 4;",
+        "race",
+    ),
+    Broken("many_row_experts", "rows of the one before", "< sought", "<= sought", "unwritten"),
+    Broken("many_row_experts", "all rows for each", "simd_shuffle(begin, 0)", "0", "race"),
+    Broken(
+        "many_row_experts",
+        "one tile alone",
+        "top < to; top += TILE",
+        "top < min(to, from + TILE); top += TILE",
+        "unwritten",
+    ),
+    Broken(
+        "many_row_experts",
+        "weights of the first",
+        "const int w_start = expert * N;",
+        "const int w_start = 0;",
+        "numbers",
+    ),
+    Broken(
+        "many_row_experts",
+        "next tile laid out too early",
+        "    }\n  }\n  threadgroup_barrier(mem_flags::mem_threadgroup);\n}",
+        "    }\n  }\n}",
+        "race",
+    ),
 ]

@@ -27,7 +27,7 @@ def test_the_gpu_doubles_or_says_there_is_none() -> None:
         mx.eval(launcher.run(double(x), [x])[0])
 
 
-COUNTS = "R|R / 2|M|[248]|EACH|KEY_EACH|VALUE_EACH|COUNT|WORDS|RUNS"
+COUNTS = "R|R / 2|M|[248]|EACH|KEY_EACH|VALUE_EACH|COUNT|WORDS|RUNS|UNITS"
 FIXED = re.compile(rf"for \(int (\w+) = [01]; \1 < (?:{COUNTS}); \1\+\+\)")
 
 

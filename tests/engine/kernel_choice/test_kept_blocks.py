@@ -163,11 +163,16 @@ def test_families_without_heads_keep_them_too(tmp_path: Path) -> None:
         assert mx.allclose(mine, wanted, rtol=1e-4, atol=1e-4).item()
 
 
+NO_TILES = dict.fromkeys(("prompt-products", "prompt-experts"), "for this test")
+"""Without the kernels for many rows."""
+
+
+@pytest.mark.parametrize("off", [{}, NO_TILES], ids=["kernels", "stock"])
 @pytest.mark.parametrize("kind", [Types.Q6_K, Types.IQ4_XS, Types.IQ2_S])
 def test_stacks_of_experts_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Types
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Types, off: dict[str, str]
 ) -> None:
-    """Few rows by the kernel, many in tiles of a few outputs, never a whole stack unpacked."""
+    """Few rows and many by kernels; stock MLX is never handed the values of a whole stack."""
     sizes = {"hidden_size": HIDDEN, "moe_intermediate_size": HIDDEN}
     made = {
         form: write_tiny_gguf_experts(
@@ -175,7 +180,8 @@ def test_stacks_of_experts_stay(
         )
         for form in ("packed", "as packed")
     }
-    model = opened(made["packed"], every_kernel(EmulatorLauncher(check=False)))
+    launcher = EmulatorLauncher(check=False)
+    model = opened(made["packed"], every_kernel(launcher, off=off))
     plain = opened(made["as packed"])
     groups = {group.name: group for group in model.description.groups}
     assert groups["experts"].storage.startswith(f"kept as {kind.name} blocks")
@@ -184,20 +190,24 @@ def test_stacks_of_experts_stay(
     for count in (1, 9, 11, len(TOKENS)):
         mine, wanted = (logits(one, TOKENS[:count]) for one in (model, plain))
         assert mx.allclose(mine, wanted, rtol=1e-4, atol=1e-4).item(), count
+    served = {report.kernel.removesuffix(kind.name.lower()) for report in launcher.reports}
+    assert served.isdisjoint({"many_row_product_", "many_row_experts_"}) == bool(off)
     whole = logits(model, TOKENS, TOKENS[3:9])
     assert mx.array_equal(logits(model, TOKENS, TOKENS[3:4], TOKENS[4:9]), whole).item()
 
 
-def test_a_prompt_is_read_in_tiles(
-    kept: LoadedModel, plain: LoadedModel, monkeypatch: pytest.MonkeyPatch
+def test_a_prompt_is_read_in_blocks_or_else_in_tiles(
+    file: Path, kept: LoadedModel, plain: LoadedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mlx_engine.models.matrix.TILE_VALUES", 40 * HIDDEN)
     matrix = kept.model.mtp_output.matrix
     tiles = list(tiles_of(matrix, mx.float32))
     assert [len(tile) for tile in tiles] == [40] * 7 + [20]
     assert mx.array_equal(mx.concatenate(tiles), values_of(matrix, mx.float32)).item()
-    mine, wanted = (logits(model, TOKENS) for model in (kept, plain))
+    without = opened(file, every_kernel(EmulatorLauncher(check=False), off=NO_TILES))
+    tiled, mine, wanted = (logits(model, TOKENS) for model in (without, kept, plain))
     assert mx.allclose(mine, wanted, rtol=1e-4, atol=1e-4).item()
+    assert mx.allclose(tiled, wanted, rtol=1e-4, atol=1e-4).item()
 
 
 @pytest.mark.parametrize("off", [True, False])
