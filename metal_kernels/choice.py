@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 import mlx.core as mx
 
 from metal_kernels.kernel import Launcher
-from metal_kernels.key_value_formats import dense_cache
+from metal_kernels.key_value_formats import LATENT, cache_form
 from metal_kernels.stock import MLX, Stock
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 
@@ -71,8 +71,9 @@ def this_chip() -> Chip:
 
 
 class Work(NamedTuple):
-    """What a layer does. form: the name of its weights' format. outputs, inputs: of a matrix;
-    size of a value and of a key for attention and recurrent states; for noise nothing counts.
+    """What a layer does. form: the name of its weights' format, of its cache's for attention.
+    outputs, inputs: of a matrix; size of a value and of a key for attention and recurrent states,
+    of a latent and of what is rotated for latent attention; for noise nothing counts.
     """
 
     form: str = ""
@@ -120,8 +121,10 @@ def _whole_units(work: Work) -> str:
 
 
 def _attention_sizes(work: Work) -> str:
-    fits = dense_cache().shares(work.inputs, work.outputs)
-    return "" if fits else f"heads of {work.inputs} are not among the sizes it takes"
+    if cache_form(work.form, work.inputs, work.outputs).shares(work.inputs, work.outputs):
+        return ""
+    what = f"latents of {work.outputs}" if work.form == LATENT else f"heads of {work.inputs}"
+    return f"{what} are not among the sizes it takes"
 
 
 def _state_sizes(work: Work) -> str:

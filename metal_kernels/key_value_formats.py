@@ -17,6 +17,9 @@ from metal_kernels.kernel import Parameter
 MOST_EACH = 18
 """Elements of a lane: those of a latent of 512 and its rotated key of 64."""
 
+LATENT = "latent"
+"""The name of a form; the others are "affine8" and "affine4", and "" for floating numbers."""
+
 FETCH = """
 template <int EACH, int SIZE, typename B>
 void fetch_row(B buffer, size_t row_at, int lane, thread float* values) {
@@ -71,7 +74,7 @@ void fetch_packed(
       head * v_scales_strides[0] + (row) * v_scales_strides[1], lane, values)
 """
 
-LATENT = """
+LATENTS = """
 #define QUERY(row, lane, values) \\
   fetch_row<VALUE_EACH, VALUE_SIZE>(q_latent, size_t(row) * VALUE_SIZE, lane, values); \\
   fetch_row<KEY_EACH - VALUE_EACH, KEY_SIZE>( \\
@@ -97,7 +100,8 @@ class KeyValueFormat:
 
     queries, buffers: names of the kernel's inputs; of buffers, the first half is keys. size:
     elements of a row of the first buffer of keys or values, from the stored width. share: a lane's
-    part of a row is a multiple of it, so that it begins at a whole byte. is_joined: a whole key is
+    part of a row is a multiple of it, so that it begins at a whole byte. group: a row is a multiple
+    of it. is_joined: a whole key is
     its value's row followed by the key's own. header defines the macros QUERY, KEY and VALUE, the
     last of which is given the key too; mention: a comment that names the strides they use.
     dequantise: one side's arrays -> float32 [heads, capacity, size].
@@ -111,6 +115,7 @@ class KeyValueFormat:
     parameters: tuple[Parameter, ...]
     size: Callable[[int], int]
     share: int
+    group: int
     is_joined: bool
     dequantise: Callable[[tuple[mx.array, ...]], mx.array]
 
@@ -122,7 +127,7 @@ class KeyValueFormat:
 
     def _each(self, size: int) -> int:
         """The fewest elements a lane that share a row out evenly, 0 for none."""
-        counts = range(-(-size // 32), MOST_EACH + 1)
+        counts = range(-(-size // 32), MOST_EACH + 1) if size % self.group == 0 else ()
         return next((n for n in counts if size % n == 0 and n % self.share == 0), 0)
 
 
@@ -144,7 +149,7 @@ def latent_cache() -> KeyValueFormat:
     """v [1, capacity, DV], latents, each the value and the greater part of the key at once, and
     k [1, capacity, DR], the rest of the key; queries have the two parts as q_latent and q.
     """
-    return _floating("latent", ("q", "q_latent"), LATENT)
+    return _floating(LATENT, ("q", "q_latent"), LATENTS)
 
 
 def _floating(name: str, queries: tuple[str, ...], header: str) -> KeyValueFormat:
@@ -157,6 +162,7 @@ def _floating(name: str, queries: tuple[str, ...], header: str) -> KeyValueForma
         parameters=(),
         size=lambda width: width,
         share=1,
+        group=1,
         is_joined=len(queries) > 1,
         dequantise=lambda arrays: arrays[0].astype(mx.float32),
     )
@@ -181,6 +187,21 @@ def affine_cache(bits: int, group: int = 64) -> KeyValueFormat:
         parameters=(Parameter("BITS", bits), Parameter("GROUP", group)),
         size=lambda width: width * 32 // bits,
         share=8 // bits,
+        group=group,
         is_joined=False,
         dequantise=dequantise,
     )
+
+
+def cache_form(name: str, size: int, value_size: int) -> KeyValueFormat:
+    """By its name; of packed rows as they lie for keys and values of these sizes."""
+    if name == LATENT:
+        return latent_cache()
+    if not name:
+        return dense_cache()
+    return affine_cache(int(name.removeprefix("affine")), group_of(size, value_size))
+
+
+def group_of(size: int, value_size: int) -> int:
+    """Elements that share a scale: 64, or 32 where rows are no whole number of that."""
+    return 64 if size % 64 == value_size % 64 == 0 else 32

@@ -149,7 +149,7 @@ def _filled(model: Model, keys: int) -> LayerCaches:
     caches.keep(1)
     for cache in caches.layers:
         if isinstance(cache, RowsCache):
-            rows = [_random(array, keys - 1) for array in cache.arrays()[:2]]
+            rows = [_random(array, keys - 1) for array in cache.shown()]
             cache.write(*rows)
             cache.keep(keys - 1)
     mx.eval(caches.arrays())

@@ -5,7 +5,11 @@ from typing import Literal, NamedTuple
 
 import mlx.core as mx
 
+from metal_kernels.key_value_formats import group_of
 from mlx_engine.cache.contract import LayerSnapshot, Place
+
+CacheBits = Literal[16, 8, 4]
+"""Of an element as it is stored; 16 for as it comes, the others as `mx.quantize` rounds rows."""
 
 GROWTH = 256
 """Rows by which the buffers grow: one copy every 256 tokens, at most 255 rows unused."""
@@ -22,18 +26,25 @@ class KeysValues(NamedTuple):
     values: mx.array
 
 
+Buffers = tuple[mx.array, ...]
+"""Keys and values [1, heads, capacity, size] each; or of both words, scales and biases."""
+
+
 class RowsCache(ABC):
     """Buffers of keys and values, and how far they are filled.
 
-    To a class of mlx-lm's each kind is what that library's own cache is (offset, update_and_fetch,
+    Of 8 or 4 bits a row is what was written, rounded, whoever reads it: a block's own rows too. To
+    a class of mlx-lm's each kind is what that library's own cache is (offset, update_and_fetch,
     make_mask). Buffers are written in place when nobody else holds them (MLX donates them), so
     callers must not keep what `write` returns beyond the pass.
     """
 
     keeps_any_prefix = True
 
-    def __init__(self) -> None:
-        self._buffers: KeysValues | None = None
+    def __init__(self, bits: CacheBits = 16) -> None:
+        self.bits = bits
+        self._buffers: Buffers = ()
+        self._group = 0
         self._length = 0
         self._block = 0
 
@@ -49,8 +60,8 @@ class RowsCache(ABC):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of both buffers."""
-        return sum(buffer.nbytes for buffer in self._buffers) if self._buffers else 0
+        """Bytes of the buffers."""
+        return sum(buffer.nbytes for buffer in self._buffers)
 
     @abstractmethod
     def write(self, keys: mx.array, values: mx.array) -> KeysValues:
@@ -59,6 +70,32 @@ class RowsCache(ABC):
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> KeysValues:
         """`write` under mlx-lm's name."""
         return self.write(keys, values)
+
+    @abstractmethod
+    def shown(self) -> KeysValues:
+        """Committed rows that a next block would see, of which there is one at least."""
+
+    @abstractmethod
+    def append(self, keys: mx.array, values: mx.array) -> Buffers:
+        """Append a block; the buffers whole, scratch behind the block's last row included."""
+
+    def _packed(self, keys: mx.array, values: mx.array) -> Buffers:
+        """Rows as they are stored."""
+        if self.bits == 16:
+            return keys, values
+        self._group = group_of(keys.shape[-1], values.shape[-1])
+        sides = (mx.quantize(side, self._group, self.bits) for side in (keys, values))
+        return tuple(part for side in sides for part in side)
+
+    def _unpacked(self, rows: slice) -> KeysValues:
+        """Stored rows as they are computed with."""
+        parts = [buffer[:, :, rows] for buffer in self._buffers]
+        if self.bits == 16:
+            return KeysValues(*parts)
+        return KeysValues(self._dequantised(*parts[:3]), self._dequantised(*parts[3:]))
+
+    def _dequantised(self, words: mx.array, scales: mx.array, biases: mx.array) -> mx.array:
+        return mx.dequantize(words, scales, biases, group_size=self._group, bits=self.bits)
 
     def keep(self, rows: int) -> None:
         """Commit the first `rows` rows of the last block."""
@@ -76,16 +113,16 @@ class AttentionCache(RowsCache):
 
     def write(self, keys: mx.array, values: mx.array) -> KeysValues:
         """Append a block; all rows in view."""
-        buffers, end = self.append(keys, values), self._length + self._block
-        return KeysValues(buffers.keys[:, :, :end], buffers.values[:, :, :end])
+        self.append(keys, values)
+        return self._unpacked(slice(0, self._length + self._block))
 
-    def append(self, keys: mx.array, values: mx.array) -> KeysValues:
+    def append(self, keys: mx.array, values: mx.array) -> Buffers:
         """The same; the buffers whole, scratch behind the block's last row included."""
         self._block = keys.shape[2]
-        end = self._length + self._block
-        buffers = self._room_for(end, keys, values)
-        buffers.keys[:, :, self._length : end] = keys
-        buffers.values[:, :, self._length : end] = values
+        end, rows = self._length + self._block, self._packed(keys, values)
+        buffers = self._room_for(end, rows)
+        for buffer, its in zip(buffers, rows, strict=True):
+            buffer[:, :, self._length : end] = its
         self._buffers = buffers
         return buffers
 
@@ -102,20 +139,15 @@ class AttentionCache(RowsCache):
 
     def shown(self) -> KeysValues:
         """Keys and values of all committed tokens, of which there is one at least."""
-        assert self._buffers is not None
-        return KeysValues(*(buffer[:, :, : self._length] for buffer in self._buffers))
+        assert self._buffers
+        return self._unpacked(slice(0, self._length))
 
-    def _room_for(self, end: int, keys: mx.array, values: mx.array) -> KeysValues:
-        capacity = self._buffers.keys.shape[2] if self._buffers else 0
-        if self._buffers and end <= capacity:
+    def _room_for(self, end: int, rows: Buffers) -> Buffers:
+        capacity = self._buffers[0].shape[2] if self._buffers else 0
+        if end <= capacity:
             return self._buffers
         more = -(-end // GROWTH) * GROWTH - capacity
-        if self._buffers is None:
-            return KeysValues(_blank(keys, more), _blank(values, more))
-        return KeysValues(
-            mx.concatenate([self._buffers.keys, _blank(keys, more)], axis=2),
-            mx.concatenate([self._buffers.values, _blank(values, more)], axis=2),
-        )
+        return with_blanks(self._buffers, rows, more)
 
     def snapshot(self) -> Place:
         """Committed rows never change, so their number is all there is to know."""
@@ -128,8 +160,8 @@ class AttentionCache(RowsCache):
         self._block = 0
 
     def arrays(self) -> list[mx.array]:
-        """Both buffers."""
-        return list(self._buffers) if self._buffers else []
+        """The buffers."""
+        return list(self._buffers)
 
 
 def causal_mask(start: int, rows: int, first_key: int, window: int | None) -> mx.array:
@@ -143,6 +175,10 @@ def causal_mask(start: int, rows: int, first_key: int, window: int | None) -> mx
     return seen if window is None else seen & (keys > queries - window)
 
 
-def _blank(like: mx.array, rows: int) -> mx.array:
-    batch, heads, _, size = like.shape
-    return mx.zeros((batch, heads, rows, size), dtype=like.dtype)
+def with_blanks(buffers: Buffers, like: Buffers, rows: int) -> Buffers:
+    """Buffers, or none at first, and behind them so many empty rows of the shape of others."""
+    blanks = [mx.zeros((*its.shape[:2], rows, its.shape[3]), dtype=its.dtype) for its in like]
+    if not buffers:
+        return tuple(blanks)
+    pairs = zip(buffers, blanks, strict=True)
+    return tuple(mx.concatenate([old, blank], axis=2) for old, blank in pairs)

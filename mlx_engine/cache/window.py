@@ -11,7 +11,15 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from metal_kernels.stock import MLX, Stock
-from mlx_engine.cache.attention import KeysValues, Mask, RowsCache, causal_mask
+from mlx_engine.cache.attention import (
+    Buffers,
+    CacheBits,
+    KeysValues,
+    Mask,
+    RowsCache,
+    causal_mask,
+    with_blanks,
+)
 from mlx_engine.cache.contract import LayerSnapshot
 
 STEP = 64
@@ -22,16 +30,16 @@ SLACK = 256
 
 
 class WindowSnapshot(NamedTuple):
-    """A copy of the rows a later token may see; rows None when there are none."""
+    """A copy of the rows a later token may see; no arrays when there are none."""
 
     length: int
     first: int
-    rows: KeysValues | None
+    rows: Buffers
 
     @property
     def nbytes(self) -> int:
         """Bytes of the copy."""
-        return sum(array.nbytes for array in self.rows) if self.rows else 0
+        return sum(array.nbytes for array in self.rows)
 
 
 class WindowCache(RowsCache):
@@ -41,12 +49,12 @@ class WindowCache(RowsCache):
     stay under those of window + STEP + SLACK rows and one block.
     """
 
-    def __init__(self, window: int, stock: Stock = MLX) -> None:
-        super().__init__()
+    def __init__(self, window: int, stock: Stock = MLX, bits: CacheBits = 16) -> None:
+        super().__init__(bits)
         self.window = window
         self._stock = stock
         self.first = 0
-        self._copy: KeysValues | None = None
+        self._copy: Buffers = ()
 
     def _begin(self) -> int:
         """Position of the first row the next block is shown."""
@@ -66,55 +74,49 @@ class WindowCache(RowsCache):
 
     def write(self, keys: mx.array, values: mx.array) -> KeysValues:
         """Append a block; all rows from a multiple of STEP on."""
-        rows = self.append(keys, values)
-        shown = slice(self._begin() - self.first, self._length + self._block - self.first)
-        return KeysValues(rows.keys[:, :, shown], rows.values[:, :, shown])
+        self.append(keys, values)
+        return self._unpacked(self._at(self._begin(), self._length + self._block))
 
-    def append(self, keys: mx.array, values: mx.array) -> KeysValues:
+    def append(self, keys: mx.array, values: mx.array) -> Buffers:
         """The same; the buffers whole, whose first row stands at position `first`."""
-        self._copy = None  # that is evaluated by now
+        self._copy = ()  # that is evaluated by now
         self._block = keys.shape[2]
-        begin, end = self._begin(), self._length + self._block
-        rows = self._room(begin, end, keys, values)
-        start, stop = self._length - self.first, end - self.first
-        rows.keys[:, :, start:stop] = keys
-        rows.values[:, :, start:stop] = values
-        self._buffers = rows
-        return rows
+        end, rows = self._length + self._block, self._packed(keys, values)
+        buffers = self._room(self._begin(), end, rows)
+        here = self._at(self._length, end)
+        for buffer, its in zip(buffers, rows, strict=True):
+            buffer[:, :, here] = its
+        self._buffers = buffers
+        return buffers
 
     def shown(self) -> KeysValues:
         """Committed rows that a block here would be shown, some of them out of the window."""
-        kept = self._kept(self._begin())
-        assert kept is not None
-        return kept
+        return self._unpacked(self._at(self._begin(), self._length))
 
-    def _room(self, begin: int, end: int, keys: mx.array, values: mx.array) -> KeysValues:
+    def _at(self, begin: int, end: int) -> slice:
+        """Where rows of these positions lie in the buffers."""
+        return slice(begin - self.first, end - self.first)
+
+    def _room(self, begin: int, end: int, rows: Buffers) -> Buffers:
         """Buffers that reach to `end`; new ones start at `begin`."""
-        if self._buffers and end - self.first <= self._buffers.keys.shape[2]:
+        if self._buffers and end - self.first <= self._buffers[0].shape[2]:
             return self._buffers
         kept = self._kept(begin)
         more = end - self._length + SLACK
         self.first = begin
-        parts = []
-        for array, old in zip((keys, values), kept or (None, None), strict=True):
-            batch, heads, _, size = array.shape
-            blank = mx.zeros((batch, heads, more, size), dtype=array.dtype)
-            parts.append(blank if old is None else mx.concatenate([old, blank], axis=2))
-        return KeysValues(*parts)
+        return with_blanks(kept, rows, more)
 
-    def _kept(self, begin: int) -> KeysValues | None:
-        """The committed rows from position `begin` on."""
-        if self._buffers is None or begin >= self._length:
-            return None
-        shown = slice(begin - self.first, self._length - self.first)
-        return KeysValues(*(buffer[:, :, shown] for buffer in self._buffers))
+    def _kept(self, begin: int) -> Buffers:
+        """The committed rows from position `begin` on, as they are stored."""
+        if begin >= self._length:
+            return ()
+        return tuple(buffer[:, :, self._at(begin, self._length)] for buffer in self._buffers)
 
     def snapshot(self) -> WindowSnapshot:
         """A copy of what later tokens may see."""
         begin = self._begin()
-        kept = self._kept(begin)
         # contiguous: a plain slice would keep the whole buffer alive
-        self._copy = KeysValues(*(self._stock.contiguous(rows) for rows in kept)) if kept else None
+        self._copy = tuple(self._stock.contiguous(rows) for rows in self._kept(begin))
         return WindowSnapshot(self._length, begin, self._copy)
 
     def restore(self, snapshot: LayerSnapshot) -> None:
@@ -125,5 +127,5 @@ class WindowCache(RowsCache):
         self._block = 0
 
     def arrays(self) -> list[mx.array]:
-        """Both buffers, and the newest copy."""
-        return [*(self._buffers or ()), *(self._copy or ())]
+        """The buffers, and the newest copy."""
+        return [*self._buffers, *self._copy]

@@ -7,9 +7,9 @@ import mlx.core as mx
 
 from metal_kernels.choice import Kernels, Served, Work
 from metal_kernels.few_query_attention import Place, few_query_attention
-from metal_kernels.key_value_formats import dense_cache
+from metal_kernels.key_value_formats import cache_form
 from metal_kernels.stock import MLX, Stock, attends_in_one_launch, tiles
-from mlx_engine.cache.attention import AttentionCache, KeysValues, Mask
+from mlx_engine.cache.attention import AttentionCache, CacheBits, KeysValues, Mask
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.models import specs
@@ -91,14 +91,22 @@ class StockAttention:
         )
 
 
-@dataclass(frozen=True, slots=True)
 class FewQueryAttention:
     """Our kernel for few rows, on the cache's buffers as they lie; stock MLX for a prompt."""
 
-    scale: float
-    served: Served
-    stock: StockAttention
-    sinks: mx.array | None
+    def __init__(
+        self, spec: specs.Attention, kernels: Kernels, stock: StockAttention, sinks: mx.array | None
+    ) -> None:
+        self._spec, self._kernels, self._stock = spec, kernels, stock
+        self._sinks = None if sinks is None else sinks.astype(mx.float32)
+        self._by_bits: dict[CacheBits, Served | None] = {}
+
+    def served(self, bits: CacheBits) -> Served | None:
+        """Rows over a cache of so many bits that go through the kernel; None for never."""
+        if bits not in self._by_bits:
+            work = Work(_form(bits), self._spec.value_dim, self._spec.key_dim)
+            self._by_bits[bits] = self._kernels.served("attention", work, whole=True)
+        return self._by_bits[bits]
 
     def __call__(
         self,
@@ -109,35 +117,35 @@ class FewQueryAttention:
         masks: Masks,
     ) -> mx.array:
         """Causal, within the cache's window."""
-        rows = queries.shape[2]
-        if rows not in self.served:
-            return self.stock(queries, keys, values, cache, masks)
+        rows, served = queries.shape[2], self.served(cache.bits)
+        if served is None or rows not in served:
+            return self._stock(queries, keys, values, cache, masks)
         buffers = cache.append(keys, values)
         window = cache.window if isinstance(cache, WindowCache) else 0
         start = cache.first if isinstance(cache, WindowCache) else 0
         # squeezed: an index would copy the whole cache
         attended = few_query_attention(
-            self.stock.stock.contiguous(queries.squeeze(0)),
-            (buffers.keys.squeeze(0), buffers.values.squeeze(0)),
-            dense_cache(),
+            self._stock.stock.contiguous(queries.squeeze(0)),
+            tuple(buffer.squeeze(0) for buffer in buffers),
+            cache_form(_form(cache.bits), self._spec.key_dim, self._spec.value_dim),
             Place(cache.length + rows, start, window),
-            self.scale,
-            self.served.launcher,
-            self.sinks,
+            self._stock.scale,
+            served.launcher,
+            self._sinks,
         )
         return attended[None]
+
+
+def _form(bits: CacheBits) -> str:
+    return "" if bits == 16 else f"affine{bits}"
 
 
 def attend_of(kernels: Kernels, spec: specs.Attention, sinks: mx.array | None) -> Attend:
     """By the kernel where there is one for heads of these sizes."""
     scale = spec.key_dim**-0.5 if spec.scale is None else spec.scale
     stock = StockAttention(scale, sinks, kernels.stock)
-    work = Work("", spec.value_dim, spec.key_dim)
-    served = kernels.served("attention", work, whole=True)
-    if served is None:
-        return stock
-    wide = None if sinks is None else sinks.astype(mx.float32)
-    return FewQueryAttention(scale, served, stock, wide)
+    few = FewQueryAttention(spec, kernels, stock, sinks)
+    return stock if few.served(16) is None else few
 
 
 class Attention:
@@ -163,10 +171,10 @@ class Attention:
         """Element type the layer works in."""
         return self._queries.matrix.dtype
 
-    def make_cache(self) -> LayerCache:
+    def make_cache(self, bits: CacheBits = 16) -> LayerCache:
         """An empty one."""
         window = self._spec.window
-        return AttentionCache() if window is None else WindowCache(window, self._stock)
+        return AttentionCache(bits) if window is None else WindowCache(window, self._stock, bits)
 
     def __call__(self, x: mx.array, cache: LayerCache, masks: Masks) -> mx.array:
         """Normed hidden states [1, T, H] -> [1, T, H]."""

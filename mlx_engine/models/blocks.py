@@ -4,6 +4,7 @@ from typing import Protocol
 
 import mlx.core as mx
 
+from mlx_engine.cache.attention import CacheBits
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.models import specs
 from mlx_engine.models.attention import Attention, Masks
@@ -21,8 +22,8 @@ class Mixer(Protocol):
     def dtype(self) -> mx.Dtype:
         """Element type the layer works in."""
 
-    def make_cache(self) -> LayerCache:
-        """An empty one of the kind it reads."""
+    def make_cache(self, bits: CacheBits = 16) -> LayerCache:
+        """An empty one of the kind it reads; bits: of keys and values, where it has any."""
 
     def __call__(self, x: mx.array, cache: LayerCache, masks: Masks) -> mx.array:
         """[1, T, H] -> [1, T, H]."""
@@ -64,9 +65,9 @@ class DecoderBlock:
         """Element type the block works in."""
         return self._mixer.dtype
 
-    def make_cache(self) -> LayerCache:
+    def make_cache(self, bits: CacheBits = 16) -> LayerCache:
         """An empty cache for its mixer."""
-        return self._mixer.make_cache()
+        return self._mixer.make_cache(bits)
 
     def __call__(self, x: mx.array, cache: LayerCache, masks: Masks) -> mx.array:
         """[1, T, H] -> [1, T, H]."""

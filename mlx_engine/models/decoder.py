@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
+from mlx_engine.cache.attention import CacheBits
 from mlx_engine.cache.by_length import CacheByLength
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.models import specs
@@ -39,6 +40,7 @@ class Decoder:
         part = Part(trunk, "", spec.tensors(trunk.names))
         matrix = part.matrix("embed_tokens")
         self._spec = spec
+        self._cache_bits: CacheBits = 16
         self._norm = Norm.read(part, "norm", spec.eps)
         self._blocks, self._kinds = _read_blocks(spec, part)
         dtype = min((block.dtype for block in self._blocks), key=lambda one: one.size)
@@ -100,6 +102,12 @@ class Decoder:
         few._blocks = self._kinds
         return few
 
+    def with_cache_of(self, bits: CacheBits) -> "Decoder":
+        """The same with the trunk's keys and values stored in so many bits."""
+        other = copy(self)
+        other._cache_bits = bits
+        return other
+
     def make_caches(self) -> LayerCaches:
         """Empty caches for the trunk."""
         border = self._spec.long_beyond
@@ -108,7 +116,7 @@ class Decoder:
         return LayerCaches([CacheByLength(self._caches_of_blocks, border)])
 
     def _caches_of_blocks(self) -> LayerCaches:
-        return LayerCaches([block.make_cache() for block in self._blocks])
+        return LayerCaches([block.make_cache(self._cache_bits) for block in self._blocks])
 
     def embed(self, tokens: mx.array) -> mx.array:
         """Int tokens [..., T] -> [..., T, H], unscaled."""

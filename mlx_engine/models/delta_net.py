@@ -15,6 +15,7 @@ from metal_kernels.gated_delta_inputs import (
     gated_delta_inputs,
 )
 from metal_kernels.stock import MLX, Stock
+from mlx_engine.cache.attention import CacheBits
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.recurrent import DeltaInputs, RecurrentCache, delta_rule
 from mlx_engine.models import specs
@@ -52,8 +53,9 @@ class DeltaNet:
         """Element type the layer works in."""
         return self._in_qkv.matrix.dtype
 
-    def make_cache(self) -> LayerCache:
-        """Zeros."""
+    def make_cache(self, bits: CacheBits = 16) -> LayerCache:
+        """Zeros; states are float32."""
+        del bits
         spec = self._spec
         window = mx.zeros((1, spec.taps - 1, spec.channels), self.dtype)
         state = mx.zeros((1, spec.value_heads, spec.value_dim, spec.key_dim))

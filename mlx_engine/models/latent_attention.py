@@ -1,9 +1,9 @@
 """Multi-head latent attention (arXiv 2405.04434), computed alike for one row and for several.
 
 A block of up to ABSORBED_ROWS rows multiplies its queries by the matrix that unpacks keys and
-attends to the latents themselves ("absorbed"); a longer one, of a prompt, unpacks keys and values
-from the latents, which costs less there. Verify passes are short, so a row's bits do not tell
-whether it was drafted.
+attends to the latents themselves ("absorbed"): few rows by our kernel, on the cache's buffers as
+they lie. A longer one, of a prompt, unpacks keys and values from the latents, which costs less
+there. Verify passes are short, so a row's bits do not tell whether it was drafted.
 """
 
 from dataclasses import dataclass
@@ -11,8 +11,11 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
+from metal_kernels.choice import Work
+from metal_kernels.few_query_attention import Place, few_query_attention
+from metal_kernels.key_value_formats import LATENT, latent_cache
 from metal_kernels.stock import MLX, Stock, tiles
-from mlx_engine.cache.attention import AttentionCache
+from mlx_engine.cache.attention import AttentionCache, CacheBits
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.models import specs
 from mlx_engine.models.attention import Masks
@@ -81,6 +84,8 @@ class LatentAttention:
     def __init__(self, spec: specs.Latent, part: Part, eps: float) -> None:
         del eps  # the norms of latents have their own
         self._spec, self._stock = spec, part.kernels.stock
+        work = Work(LATENT, spec.kv_rank, spec.rope.width)
+        self._served = part.kernels.served("attention", work, whole=True)
         self._rotate = Rotation(spec.rope, part.kernels.stock)
         self._to_latent = Linear.read(part, "kv_a_proj_with_mqa")
         self._latent_norm = Norm.read(part, "kv_a_layernorm", spec.eps)
@@ -104,8 +109,9 @@ class LatentAttention:
         """Element type the layer works in."""
         return self._to_latent.matrix.dtype
 
-    def make_cache(self) -> LayerCache:
-        """An empty one."""
+    def make_cache(self, bits: CacheBits = 16) -> LayerCache:
+        """An empty one; latents, small as they are, stay in 16 bits."""
+        del bits
         return AttentionCache()
 
     def __call__(self, x: mx.array, cache: LayerCache, masks: Masks) -> mx.array:
@@ -124,14 +130,31 @@ class LatentAttention:
         spec, position, rows = self._spec, cache.length, x.shape[1]
         straight, rotated = mx.split(self._by_head(x), [spec.nope], axis=-1)
         latent, key = mx.split(self._to_latent(x)[:, None], [spec.kv_rank], axis=-1)
-        latents, keys = cache.write(self._latent_norm(latent), self._rotate(key, position))
-        rotated = self._rotate(rotated, position) * spec.scale
-        if rows <= ABSORBED_ROWS:
-            absorbed = _Block(self._unpack_keys.back(straight), rotated, latents, latents, keys)
-            heads = self._unpack_values(self._by_tiles(absorbed))
+        latent, key = self._latent_norm(latent), self._rotate(key, position)
+        rotated = self._rotate(rotated, position)
+        if self._served is not None and rows in self._served:
+            absorbed = self._unpack_keys.back(straight)
+            # squeezed: an index would copy the whole cache
+            latents, keys = (one.squeeze(0) for one in cache.append(latent, key))
+            attended = few_query_attention(
+                self._stock.contiguous(rotated.squeeze(0)),
+                (keys, latents),
+                latent_cache(),
+                Place(position + rows),
+                spec.scale,
+                self._served.launcher,
+                q_latent=self._stock.contiguous(absorbed.squeeze(0)),
+            )
+            heads = self._unpack_values(attended[None])
+        elif rows <= ABSORBED_ROWS:
+            latents, keys = cache.write(latent, key)
+            absorbed = self._unpack_keys.back(straight)
+            block = _Block(absorbed, rotated * spec.scale, latents, latents, keys)
+            heads = self._unpack_values(self._by_tiles(block))
         else:
+            latents, keys = cache.write(latent, key)
             unpacked, values = self._unpack_keys(latents), self._unpack_values(latents)
-            heads = self._by_tiles(_Block(straight, rotated, unpacked, values, keys))
+            heads = self._by_tiles(_Block(straight, rotated * spec.scale, unpacked, values, keys))
         return heads.swapaxes(1, 2).reshape(1, rows, spec.heads * spec.value_dim)
 
     def _by_tiles(self, block: _Block) -> mx.array:

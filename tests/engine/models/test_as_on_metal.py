@@ -2,19 +2,21 @@
 
 Types, bytes of caches, and text with drafting against text without, for a folder of 4 bits and for
 a GGUF, whose norms and routers are float32 and some of whose matrices stay in its own blocks.
+Every layer that attends does so by the kernel, also over caches of 8 and 4 bits.
 """
 
 import itertools
+from typing import NamedTuple
 
 import mlx.core as mx
 import numpy as np
 import pytest
 from dialled_draft import DialledDraft
 from metal_emulator import EmulatorLauncher
-from plain_run import CyclingDepth, run
+from plain_run import CyclingDepth, Ran, run
 
 from metal_kernels.choice import Kernels, chip_of
-from mlx_engine.cache.attention import AttentionCache
+from mlx_engine.cache.attention import AttentionCache, CacheBits, RowsCache
 from mlx_engine.cache.recurrent import RecurrentCache
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.drafting.contract import NoDraft
@@ -76,6 +78,28 @@ CONFIGS = {
         "num_nextn_predict_layers": 1,
         **_EXPERTS,
     },
+    "heads of 80": {"model_type": "llama", "head_dim": 80},
+    "sizes apart": {
+        "model_type": "mimo_v2_flash",
+        "hybrid_layer_pattern": [1, 0],
+        "head_dim": 96,
+        "v_head_dim": 64,
+        "partial_rotary_factor": 0.334,
+        "attention_value_scale": 0.7,
+        "add_swa_attention_sink_bias": True,
+        "add_full_attention_sink_bias": False,
+        "sliding_window": 8,
+        "swa_num_attention_heads": 4,
+        "swa_num_key_value_heads": 4,
+        "swa_head_dim": 96,
+        "swa_v_head_dim": 64,
+        "swa_rope_theta": 10000,
+        "moe_layer_freq": [0, 1],
+        "n_routed_experts": 8,
+        "scoring_func": "sigmoid",
+        "layernorm_epsilon": 1e-5,
+        **_EXPERTS,
+    },
     "delta net": {"model_type": "qwen3_5", **_DELTA},
     "experts": {
         "model_type": "qwen3_5_moe",
@@ -120,12 +144,27 @@ def q6_k_blocks(draw: np.random.Generator, shape: tuple[int, ...]) -> mx.array:
     return mx.array(blocks.reshape(shape[0], -1))
 
 
-def model_of(name: str, form: str) -> tuple[Decoder, ModelSpec]:
+class Made(NamedTuple):
+    """A model, and what runs its kernels."""
+
+    model: Decoder
+    spec: ModelSpec
+    launcher: EmulatorLauncher
+
+    def rows_attended(self, kernel: str) -> set[int]:
+        """Rows of the passes in which attention went through a kernel, up to a factor."""
+        reports = [one for one in self.launcher.reports if one.kernel.startswith(kernel)]
+        sizes = [one.buffers["q"].size for one in reports]
+        return {size // min(sizes) for size in sizes}
+
+
+def model_of(name: str, form: str) -> Made:
     config = {**_COMMON, **CONFIGS[name]}
     kind = str(config["model_type"])
     family = FAMILIES[kind](kind)
     spec = family.read(ConfigFields(config, "config.json"))
-    kernels = Kernels(EmulatorLauncher(check=False), chip=chip_of("applegpu_g16s", "Apple M4 Max"))
+    launcher = EmulatorLauncher(check=False)
+    kernels = Kernels(launcher, chip=chip_of("applegpu_g16s", "Apple M4 Max"))
     shifted = family.norms != "w"
     present = ["layers.0.join.weight"]
     tables = [
@@ -134,13 +173,22 @@ def model_of(name: str, form: str) -> tuple[Decoder, ModelSpec]:
         )
         for seed, shapes in enumerate((spec.tensors(present), spec.head_tensors(present)))
     ]
-    return build_decoder(spec, tables[0], tables[1] if spec.heads else None), spec
+    model = build_decoder(spec, tables[0], tables[1] if spec.heads else None)
+    return Made(model, spec, launcher)
+
+
+def with_known_drafts(model: Decoder, tokens: list[int], options: SamplingOptions) -> Ran:
+    """Drafts of what comes, some of them right."""
+    known = DialledDraft([*PROMPT, *tokens], itertools.cycle([2, 0, 3, 1]), VOCABULARY)
+    lengths = CyclingDepth([3, 2])
+    return run(model, PROMPT, known, lengths, options=options, max_tokens=TOKENS, chunk=CHUNK)
 
 
 @pytest.mark.parametrize("form", ["folder", "gguf"])
 @pytest.mark.parametrize("name", CONFIGS)
 def test_types_cache_bytes_and_words(name: str, form: str) -> None:
-    model, spec = model_of(name, form)
+    made = model_of(name, form)
+    model, spec, _ = made
     half = mx.bfloat16 if form == "folder" else mx.float16
     options = SamplingOptions(temperature=0.8)
     plain = run(model, PROMPT, NoDraft(), 0, options=options, max_tokens=TOKENS, chunk=CHUNK)
@@ -159,15 +207,36 @@ def test_types_cache_bytes_and_words(name: str, form: str) -> None:
     assert {cache.snapshot().state.dtype for cache in states} <= {mx.float32}
     assert len(layers) + len(windows) + len(states) == len(caches.layers)
 
-    truth = [*PROMPT, *plain.tokens]
-    known = DialledDraft(truth, itertools.cycle([2, 0, 3, 1]), VOCABULARY)
-    drafted = run(
-        model, PROMPT, known, CyclingDepth([3, 2]), options=options, max_tokens=TOKENS, chunk=CHUNK
-    )
+    drafted = with_known_drafts(model, plain.tokens, options)
     assert drafted.tokens == plain.tokens
     assert 0 < drafted.stats.accepted < drafted.stats.drafted
+    latent = name == "latent attention"
+    assert {1, 3, 4} <= made.rows_attended("attention_parts_" + ("latent" if latent else "dense"))
     if model.mtp_depth:
         heads = MtpDraft((model, *model.later_heads), DraftOptions(depth=2))
         drafted = run(model, PROMPT, heads, 2, options=options, max_tokens=4, chunk=CHUNK)
         assert drafted.tokens == plain.tokens[:4]
         assert drafted.stats.drafted > 0
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("name", ["attention", "window and sinks", "sizes apart", "delta net"])
+def test_over_caches_of_few_bits(name: str, bits: CacheBits) -> None:
+    """The same words with drafts and without, other words than of 16 bits, in fewer bytes."""
+    made, options = model_of(name, "folder"), SamplingOptions(temperature=0.8)
+    model = made.model.with_cache_of(bits)
+    plain = run(model, PROMPT, NoDraft(), 0, options=options, max_tokens=TOKENS, chunk=CHUNK)
+    assert with_known_drafts(model, plain.tokens, options).tokens == plain.tokens
+    assert {1, 3, 4} <= made.rows_attended(f"attention_parts_affine{bits}")
+    assert not any(one.kernel.startswith("attention_parts_dense") for one in made.launcher.reports)
+
+    logits, sizes = [], []
+    for one in (made.model, model):
+        caches = one.make_caches()
+        logits.append(one.logits(one.forward(mx.array([PROMPT]), caches)))
+        layers = [cache for cache in caches.layers if isinstance(cache, RowsCache)]
+        sizes.append(sum(cache.nbytes for cache in layers))
+    assert sizes[1] <= (bits + 1) / 16 * sizes[0]
+    norms = [mx.linalg.norm(one, axis=-1) for one in (logits[1] - logits[0], logits[0])]
+    apart = float(mx.median(norms[0] / norms[1]))  # a row may choose other experts
+    assert 0 < apart < (0.08 if bits == 8 else 0.35)
