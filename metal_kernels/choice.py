@@ -73,12 +73,14 @@ def this_chip() -> Chip:
 class Work(NamedTuple):
     """What a layer does. form: the name of its weights' format, of its cache's for attention.
     outputs, inputs: of a matrix; size of a value and of a key for attention and recurrent states,
-    of a latent and of what is rotated for latent attention; for noise nothing counts.
+    of a latent and of what is rotated for latent attention; for noise nothing counts. shared: heads
+    of queries to each of keys.
     """
 
     form: str = ""
     outputs: int = 0
     inputs: int = 0
+    shared: int = 1
 
 
 def trial_name(name: KernelName, work: Work) -> str:

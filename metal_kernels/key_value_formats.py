@@ -104,7 +104,8 @@ class KeyValueFormat:
     of it. is_joined: a whole key is
     its value's row followed by the key's own. header defines the macros QUERY, KEY and VALUE, the
     last of which is given the key too; mention: a comment that names the strides they use.
-    dequantise: one side's arrays -> float32 [heads, capacity, size].
+    store: keys or values as one side's arrays. dequantise: these -> float32
+    [heads, capacity, size].
     """
 
     name: str
@@ -117,6 +118,7 @@ class KeyValueFormat:
     share: int
     group: int
     is_joined: bool
+    store: Callable[[mx.array], tuple[mx.array, ...]]
     dequantise: Callable[[tuple[mx.array, ...]], mx.array]
 
     def shares(self, size: int, value_size: int) -> "Shares | None":
@@ -164,6 +166,7 @@ def _floating(name: str, queries: tuple[str, ...], header: str) -> KeyValueForma
         share=1,
         group=1,
         is_joined=len(queries) > 1,
+        store=lambda rows: (rows,),
         dequantise=lambda arrays: arrays[0].astype(mx.float32),
     )
 
@@ -189,6 +192,7 @@ def affine_cache(bits: int, group: int = 64) -> KeyValueFormat:
         share=8 // bits,
         group=group,
         is_joined=False,
+        store=lambda rows: tuple(mx.quantize(rows, group, bits)),
         dequantise=dequantise,
     )
 

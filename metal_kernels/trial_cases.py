@@ -16,7 +16,7 @@ from metal_kernels.choice import Work
 from metal_kernels.expert_union_matvec import expert_union_matvec
 from metal_kernels.expert_union_matvec import reference as experts_reference
 from metal_kernels.kernel import Launcher
-from metal_kernels.key_value_formats import dense_cache
+from metal_kernels.key_value_formats import cache_form
 from metal_kernels.noise import gumbel_noise
 from metal_kernels.noise import reference as noise_reference
 from metal_kernels.weight_formats.affine import affine
@@ -32,8 +32,8 @@ NORM_EPS = 1e-6
 GROUP, CHOSEN = 64, 2
 """Weights of a scale; experts of a row."""
 
-KEY_HEADS, SHARED, TAPS = 2, 8, 4
-"""Heads of keys; heads of queries to each in attention; rows that a convolution sees."""
+KEY_HEADS, TAPS = 2, 4
+"""Heads of keys; rows that a convolution sees."""
 
 Run = Callable[[mx.array], mx.array]
 
@@ -269,41 +269,64 @@ def pick_case(work: Work, dtype: mx.Dtype, seed: int) -> Case:
     )
 
 
-def attention_case(work: Work, dtype: mx.Dtype, seed: int) -> Case:
-    """work.outputs: keys in the cache; work.inputs: size of a head."""
-    length, size = work.outputs, work.inputs
-    cache = tuple(normal((KEY_HEADS, length, size), seed + side, dtype) for side in (1, 2))
+def attention_case(work: Work, dtype: mx.Dtype, seed: int, keys: int = 150) -> Case:
+    """Over a cache of few keys; x are queries, of latents both parts side by side."""
+    form = cache_form(work.form, work.inputs, work.outputs)
+    heads = 1 if form.is_joined else KEY_HEADS
+    sides = [
+        normal((heads, keys, size), seed + n, dtype)
+        for n, size in enumerate((work.inputs, work.outputs), 1)
+    ]
+    cache = tuple(part for side in sides for part in form.store(side))
+    half = len(cache) // 2
+    read = [form.dequantise(side).astype(dtype) for side in (cache[:half], cache[half:])]
+    if form.is_joined:
+        read[0] = mx.concatenate([read[1], read[0]], axis=-1)
+    width = read[0].shape[2]
+    scale = width**-0.5
 
     def place(x: mx.array) -> attention.Place:  # row m of every pass stands at the same position
-        return attention.Place(length - 9 + len(x))
+        return attention.Place(keys - 9 + len(x))
+
+    def parts(x: mx.array) -> tuple[mx.array, mx.array | None]:
+        q = mx.contiguous(x.swapaxes(0, 1))
+        if not form.is_joined:
+            return q, None
+        latent, turned = mx.split(q, [work.outputs], axis=-1)
+        return mx.contiguous(turned), mx.contiguous(latent)
 
     def stock(x: mx.array) -> mx.array:
         end = place(x).end
-        keys, values = (side[None, :, :end] for side in cache)
         mask = "causal" if len(x) > 1 else None
-        q = x.swapaxes(0, 1)[None]
+        seen = (side[None, :, :end] for side in read)
         y: mx.array = mx.fast.scaled_dot_product_attention(
-            q, keys, values, scale=size**-0.5, mask=mask
+            x.swapaxes(0, 1)[None], *seen, scale=scale, mask=mask
         )
         its: mx.array = y[0]
         return its.swapaxes(0, 1)
 
     def ours(x: mx.array, by: Launcher) -> mx.array:
-        q = mx.contiguous(x.swapaxes(0, 1))
-        y = attention.few_query_attention(q, cache, dense_cache(), place(x), size**-0.5, by)
+        q, latent = parts(x)
+        y = attention.few_query_attention(q, cache, form, place(x), scale, by, q_latent=latent)
         return y.swapaxes(0, 1)
 
     def reference(x: mx.array) -> mx.array:
-        q = x.swapaxes(0, 1)
-        return attention.reference(q, cache, dense_cache(), place(x), size**-0.5).swapaxes(0, 1)
+        q, latent = parts(x)
+        y = attention.reference(q, cache, form, place(x), scale, q_latent=latent)
+        return y.swapaxes(0, 1)
 
     return Case(
-        lambda rows: normal((rows, KEY_HEADS * SHARED, size), 5, dtype),
+        lambda rows: normal((rows, heads * work.shared, width), 5, dtype),
         ours,
         reference,
         stock,
         most=9,
     )
+
+
+def long_attention_case(work: Work, dtype: mx.Dtype, seed: int) -> Case:
+    """Over as many keys as a long chat has."""
+    return attention_case(work, dtype, seed, keys=8192)
 
 
 def noise_case(work: Work, dtype: mx.Dtype, seed: int) -> Case:

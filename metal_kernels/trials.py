@@ -7,6 +7,7 @@ from types import MappingProxyType
 import mlx.core as mx
 
 from metal_kernels.choice import KernelName, Work, trial_name
+from metal_kernels.key_value_formats import LATENT
 from metal_kernels.trial_cases import (
     Case,
     attention_case,
@@ -14,6 +15,7 @@ from metal_kernels.trial_cases import (
     delta_inputs_case,
     experts_case,
     gate_up_case,
+    long_attention_case,
     mtp_input_case,
     noise_case,
     norms_case,
@@ -28,12 +30,16 @@ from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One kernel with one format. checked: sizes to check it at; timed: sizes to time it at."""
+    """One kernel with one format. checked: sizes to check it at; timed: sizes to time it at.
+
+    make: a small case of such sizes; make_timed: where that is too small to time.
+    """
 
     kernel: KernelName
     checked: Work
     timed: tuple[Work, ...]
     make: Callable[[Work, mx.Dtype, int], Case]
+    make_timed: Callable[[Work, mx.Dtype, int], Case] | None = None
 
     @property
     def words(self) -> str:
@@ -66,8 +72,12 @@ def _trials() -> Iterator[Trial]:
         yield Trial("experts", Work(form, 21, 192), (Work(form, 512, 2048),), experts_case)
         yield Trial("mtp-input", Work(form, 33, 256), (Work(form, 4096, 8192),), mtp_input_case)
         yield Trial("pick", Work(form, 333, 192), (Work(form, 32768, 4096),), pick_case)
-    for size in (64, 128, 256):
-        yield Trial("attention", Work("", 150, size), (Work("", 8192, size),), attention_case)
+    for work in (
+        *(Work("", size, size, 8) for size in (64, 128, 256)),
+        *(Work(f"affine{bits}", 128, 128, 8) for bits in (8, 4)),
+        Work(LATENT, 512, 64, 20),
+    ):
+        yield Trial("attention", work, (work,), attention_case, long_attention_case)
     yield Trial("delta", Work("", 40, 128), (Work("", 128, 128),), delta_case)
     yield Trial("delta-inputs", Work("", 40, 48), (Work("", 128, 128),), delta_inputs_case)
     for size in (128, 4096):
@@ -80,13 +90,15 @@ TRIALS = tuple(_trials())
 _CASES: Mapping[KernelName, Callable[[Work, mx.Dtype, int], Case]] = MappingProxyType(
     {one.kernel: one.make for one in TRIALS}
 )
-OUTPUTS, KEYS = 46, 150
+OUTPUTS = 46
 """Of a trial: few, so that it takes no time, and no whole number of what a SIMD-group takes."""
 
 
 def trial_of(kernel: KernelName, work: Work) -> Trial:
     """A check of the kernel for a model's own work, at its width."""
+    if kernel == "attention":
+        return Trial(kernel, work, (), _CASES[kernel])
     wide = -(-work.inputs // WHOLE) * WHOLE if work.form else work.inputs
-    outputs = OUTPUTS if work.form else KEYS if kernel == "attention" else work.outputs
+    outputs = OUTPUTS if work.form else work.outputs
     small = Work(work.form, min(outputs, 512), wide)
     return Trial(kernel, small, (), _CASES[kernel])

@@ -90,7 +90,7 @@ def faster(
     """The counts of rows at which the kernel beats stock MLX; those between go with the nearest."""
     copies = round(COLD_BYTES / max(1, work.outputs * work.inputs))
     copies = min(MOST_COPIES, max(FEWEST_COPIES, copies))
-    cases = [trial.make(work, dtype, seed) for seed in range(copies)]
+    cases = [(trial.make_timed or trial.make)(work, dtype, seed) for seed in range(copies)]
     times = {rows: _timed(cases, rows, launcher, clock) for rows in TIMED_ROWS}
     wins = {rows for rows, time in times.items() if time.ours < WORTH_IT * time.stock}
     nearest = {rows: min(TIMED_ROWS, key=lambda one: abs(one - rows)) for rows in ALL_ROWS}

@@ -158,12 +158,13 @@ def _measured(stored: Mapping[str, Any]) -> dict[KernelName, tuple[Measured, ...
 
 
 def _one(stored: Mapping[str, object]) -> Measured:
-    form, outputs, inputs, rows = (stored[key] for key in ("form", "outputs", "inputs", "rows"))
-    if not isinstance(form, str) or not isinstance(outputs, int) or not isinstance(inputs, int):
+    form, rows = stored["form"], stored["rows"]
+    sizes = [size for name in Work._fields[1:] if isinstance(size := stored[name], int)]
+    if not isinstance(form, str) or len(sizes) < len(Work._fields) - 1:
         raise TypeError("sizes are numbers")
-    if not isinstance(rows, list) or not ALL_ROWS.issuperset(rows) or min(outputs, inputs) < 0:
+    if not isinstance(rows, list) or not ALL_ROWS.issuperset(rows) or min(sizes) < 0:
         raise ValueError("rows are 1 to 9")
     at_one = stored["at_one"]
     if not isinstance(at_one, float):
         raise TypeError("shares are numbers")
-    return Measured(Work(form, outputs, inputs), frozenset(rows), at_one)
+    return Measured(Work(form, *sizes), frozenset(rows), at_one)

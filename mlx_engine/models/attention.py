@@ -104,7 +104,9 @@ class FewQueryAttention:
     def served(self, bits: CacheBits) -> Served | None:
         """Rows over a cache of so many bits that go through the kernel; None for never."""
         if bits not in self._by_bits:
-            work = Work(_form(bits), self._spec.value_dim, self._spec.key_dim)
+            spec = self._spec
+            shared = spec.heads // spec.kv_heads
+            work = Work(_form(bits), spec.value_dim, spec.key_dim, shared)
             self._by_bits[bits] = self._kernels.served("attention", work, whole=True)
         return self._by_bits[bits]
 

@@ -84,7 +84,7 @@ class LatentAttention:
     def __init__(self, spec: specs.Latent, part: Part, eps: float) -> None:
         del eps  # the norms of latents have their own
         self._spec, self._stock = spec, part.kernels.stock
-        work = Work(LATENT, spec.kv_rank, spec.rope.width)
+        work = Work(LATENT, spec.kv_rank, spec.rope.width, spec.heads)
         self._served = part.kernels.served("attention", work, whole=True)
         self._rotate = Rotation(spec.rope, part.kernels.stock)
         self._to_latent = Linear.read(part, "kv_a_proj_with_mqa")

@@ -129,10 +129,10 @@ def test_a_trial_is_as_wide_as_the_models_matrix() -> None:
     kernels = Kernels(EmulatorLauncher(check=False), trusted=frozenset())
     for width in (32, 5000, 704):
         kernels.served("products", Work("affine4", 96, width))
-    kernels.served("attention", Work("", 128, 128))
+    kernels.served("attention", Work("", 96, 128, 6))
     verdict = Verdict(None, HERE)
     checked = [one.checked for one in TrialsOfModel(kernels, verdict, mx.float32).pending()]
-    assert checked == [Work("affine4", 46, 5120), Work("", 150, 128)]
+    assert checked == [Work("affine4", 46, 5120), Work("", 96, 128, 6)]
 
 
 def test_what_is_sound_is_remembered_by_type(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_an_old_or_damaged_verdict_counts_for_nothing(tmp_path: Path) -> None:
     read = Verdict(file, HERE)
     assert (read.tried, read.rows, read.measured) == (wanted.tried, wanted.rows, wanted.measured)
     sound = json.loads(file.read_text())
-    size = {"form": "affine4", "outputs": 1, "inputs": 1, "rows": [99], "at_one": 1.0}
+    size = {"form": "affine4", "outputs": 1, "inputs": 1, "shared": 1, "rows": [99], "at_one": 1.0}
     wrong_rows = {**sound, "measured": {"products": [size]}}
     without = {name: value for name, value in sound.items() if name != "tried"}
     wrong_words = {**sound, "tried": {"products affine4 float32": 1}}
