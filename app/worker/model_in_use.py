@@ -18,7 +18,7 @@ from app.worker.replies import (
     problem_of,
 )
 from app.worker.requests import CancelLoad, CloseChat, LoadModel
-from mlx_engine.values.errors import LoadStopped
+from mlx_engine.values.errors import EngineError, LoadStopped
 from mlx_engine.values.model_description import ModelDescription
 
 if TYPE_CHECKING:
@@ -128,11 +128,13 @@ class KeptChats:
     def trim(self) -> None:
         """Drop the oldest chats until the rest is within the budget."""
         while len(self._sessions) > 1 and (
-            len(self._sessions) > MOST_CHATS or self._held() > self._budget
+            len(self._sessions) > MOST_CHATS or self.nbytes > self._budget
         ):
             self.forget(next(iter(self._sessions)))
 
-    def _held(self) -> int:
+    @property
+    def nbytes(self) -> int:
+        """What the caches of all chats hold."""
         return sum(session.nbytes for session in self._sessions.values())
 
 
@@ -143,8 +145,8 @@ class ModelInUse:
     """Owns the engine and the sessions on it; lives on the engine's thread.
 
     memory_bytes: what models and caches may use here. The model in use stays until its successor
-    is loaded when both fit; else it goes first, after the successor's headers were found sound,
-    and ModelUnloaded says so.
+    is loaded when both fit, with their draft models; else it goes first, after the successor's
+    headers were found sound, and ModelUnloaded says so.
     """
 
     def __init__(
@@ -160,6 +162,7 @@ class ModelInUse:
         self._memory = memory_bytes
         self.engine: Engine | None = None
         self.chats: KeptChats | None = None
+        self._drafter = 0
 
     @property
     def description(self) -> ModelDescription | None:
@@ -174,7 +177,8 @@ class ModelInUse:
             description = self._source.inspect(request, fetched, self._is_unwanted)
             if self._is_unwanted():
                 raise LoadStopped(f"{request.path}: loading was stopped.")
-            self._make_room(description)
+            drafter = self._drafter_nbytes(request, fetched)
+            self._make_room(description, drafter)
             engine = self._source.load(request, read, fetched, self._is_unwanted)
         except LoadStopped:
             self._reply(LoadCancelled(request.path))
@@ -182,8 +186,8 @@ class ModelInUse:
             self._reply(LoadFailed(request.path, problem_of(error)))
         else:
             self.close()
-            self.engine = engine
-            left = max(0, self._memory - engine.description.nbytes)
+            self.engine, self._drafter = engine, drafter
+            left = max(0, self._memory - engine.description.nbytes - drafter)
             self.chats = KeptChats(engine, left // 2)
             self._reply(ModelLoaded(request.path, engine.description))
 
@@ -199,9 +203,29 @@ class ModelInUse:
         if engine is not None:
             engine.close()
 
-    def _make_room(self, new: ModelDescription) -> None:
+    def _drafter_nbytes(self, request: LoadModel, on_download: Progress) -> int:
+        """Weights of the draft model that comes with it, 0 for one that headers do not tell of."""
+        drafter = request.options.draft_model
+        if drafter is None:
+            return 0
+        try:
+            small = LoadModel(str(drafter))
+            return self._source.inspect(small, on_download, self._is_unwanted).nbytes
+        except LoadStopped:
+            raise
+        except EngineError:
+            return 0
+
+    def _make_room(self, new: ModelDescription, drafter: int) -> None:
+        """Caches go before the model does: its successor cannot use them."""
         old = self.description
-        if old is None or old.nbytes + new.memory_needed(SHORT_CONTEXT) <= self._memory:
+        if old is None or self.chats is None:
+            return
+        free = self._memory - old.nbytes - self._drafter
+        needed = new.memory_needed(SHORT_CONTEXT) + drafter
+        if needed + self.chats.nbytes > free:
+            self.chats.forget_all()
+        if needed <= free:
             return
         self.close()
         words = f"{old.name} was closed first: it and {new.name} do not fit into memory together."

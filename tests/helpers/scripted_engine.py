@@ -73,7 +73,7 @@ class Answer:
     pause_s: float = 0.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class ScriptedSession:
     """A conversation; it takes the answers of its engine one after the other."""
 

@@ -1,5 +1,7 @@
 """Loads: progress, cancel, failure, and the model in use meanwhile."""
 
+import weakref
+
 from scripted_engine import Answer
 from scripted_models import ScriptedModels, WorkerEngine, described
 from served import Served, ask, served
@@ -16,6 +18,7 @@ from app.worker.replies import (
 from app.worker.requests import CancelLoad, CloseChat, LoadModel, StopAnswer
 from mlx_engine.values.conversation import GenerationFinished
 from mlx_engine.values.errors import BadModelFile
+from mlx_engine.values.options import LoadOptions
 
 GB = 10**9
 SLOW = 0.01
@@ -118,6 +121,40 @@ def test_models_that_do_not_fit_together_are_swapped_with_a_word() -> None:
         outcome(room, "new")
         assert closed_by_then == [False, True]
         assert is_answered(room, "new", source)
+
+
+def test_a_draft_model_counts_when_room_is_made() -> None:
+    source = two_models()
+    source.engines["small"] = WorkerEngine([], described("small", 5 * GB))
+    with_small = LoadOptions(draft_model="small")
+    with served(source, memory_bytes=42 * GB) as room:
+        room.put(LoadModel("old"), LoadModel("new", options=with_small))
+        outcome(room, "new")
+        assert unloaded(room)
+        room.replies.clear()
+        room.put(LoadModel("old"))
+        outcome(room, "old")
+        assert unloaded(room), "the one of the model in use counts too"
+        room.replies.clear()
+        room.put(LoadModel("new"))
+        outcome(room, "new")
+        assert not unloaded(room)
+
+
+def test_caches_of_chats_go_before_the_model_does() -> None:
+    source = two_models()
+    old = source.engines["old"]
+    old.answers = [Answer("Yes.", prompt_tokens=3_000_000)]
+    with served(source, memory_bytes=42 * GB) as room:
+        room.put(LoadModel("old"))
+        outcome(room, "old")
+        assert is_answered(room, "old", source)
+        session = weakref.ref(old.sessions.pop())
+        source.before_load = lambda: gone.append(session() is None)
+        gone: list[bool] = []
+        room.put(LoadModel("new"))
+        outcome(room, "new")
+        assert gone == [True] and not unloaded(room)
 
 
 def test_what_cannot_be_loaded_at_all_closes_nothing() -> None:
