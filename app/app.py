@@ -4,11 +4,12 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Qt, QTimer
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QMessageBox
 
 from app.control.answers import Answers
 from app.control.chat import ChatController
@@ -30,7 +31,7 @@ from app.library.machine import this_machine
 from app.library.model_card import read_card
 from app.start.folders import Folders, this_users_folders
 from app.start.mistakes import Mistakes, watch_for_crashes
-from app.start.outside import OpenFiles, SingleInstance, as_typed
+from app.start.outside import Application, SingleInstance, as_typed
 from app.start.threads import Collector, keep_clipboard
 from app.store.session_store import SessionStore, open_passing_store, open_store
 from app.values.app_settings import AppSettings
@@ -53,6 +54,10 @@ from mlx_engine.hub.download import Hub
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
 
+HANGS = (
+    "Headstart is open already, but does not answer. Two of them would harm each other's chats: "
+    "wait a moment or force the other one to quit, then start again."
+)
 LEAVE_S = 2.0
 LOOK_MS = 200
 """How often Python may look whether Ctrl-C was pressed in the terminal."""
@@ -387,11 +392,9 @@ def _open_chats(file: Path) -> SessionStore:
         return open_passing_store(f"{error} Until then chats are lost when you quit.")
 
 
-def hear_outside(app: App, application: QApplication, instance: SingleInstance) -> None:
+def hear_outside(app: App, application: Application, instance: SingleInstance) -> None:
     """Open what the system and later launches hand over."""
-    files = OpenFiles(app)
-    application.installEventFilter(files)
-    files.opened.connect(app.open)
+    application.opened.connect(app.open)
     instance.called.connect(app.open)
 
 
@@ -399,12 +402,17 @@ def run_window(arguments: Sequence[str]) -> int:
     """Show the window until it is closed; the exit status. Paths go to a window already open."""
     paths = as_typed(arguments, Path.cwd())
     folders = this_users_folders()
-    application = QApplication(sys.argv[:1])
+    application = Application(sys.argv[:1])
     application.setApplicationName("Headstart")
     application.setWindowIcon(app_icon())
     instance = SingleInstance(folders.data)
     if instance.hand_over(paths):
         return 0
+    with suppress(OSError):  # what follows from that is said when chats are opened
+        folders.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not instance.claim():
+        QMessageBox.critical(None, "Headstart", HANGS)
+        return 1
     app = App(application, folders)
     watch_for_crashes(folders.logs, app.mistakes.note)
     hear_outside(app, application, instance)

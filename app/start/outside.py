@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from PySide6.QtCore import QEvent, QObject, QProcess, QUrl, Signal
+from PySide6.QtCore import QEvent, QLockFile, QObject, QProcess, QUrl, Signal
 from PySide6.QtGui import QDesktopServices, QFileOpenEvent
 from PySide6.QtNetwork import QLocalServer, QLocalSocket
+from PySide6.QtWidgets import QApplication
 
 ANSWER_MS = 1000
 LARGEST_MESSAGE = 1_000_000
@@ -26,6 +27,8 @@ class SingleInstance(QObject):
 
     def __init__(self, data: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)
+        self._lock = QLockFile(str(data / "headstart.lock"))
+        self._lock.setStaleLockTime(0)
         self._name = "headstart-" + sha256(str(data.resolve()).encode()).hexdigest()[:16]
         self._server = QLocalServer(self)
         self._server.setSocketOptions(QLocalServer.SocketOption.UserAccessOption)
@@ -43,14 +46,21 @@ class SingleInstance(QObject):
         socket.disconnectFromServer()
         return taken
 
+    def claim(self) -> bool:
+        """Be the one window of this folder until `close`; False when another is, though it may not
+        answer. One that crashed is none. A folder that cannot be written to can be shared.
+        """
+        return self._lock.tryLock(0) or self._lock.error() != QLockFile.LockError.LockFailedError
+
     def listen(self) -> bool:
         """Be the one that is called; what a crashed window left behind is taken away first."""
         QLocalServer.removeServer(self._name)
         return self._server.listen(self._name)
 
     def close(self) -> None:
-        """Listen no more."""
+        """Listen no more, and make room for another."""
         self._server.close()
+        self._lock.unlock()
 
     def _greet(self) -> None:
         while self._server.hasPendingConnections():
@@ -94,19 +104,19 @@ def paths_in(message: bytes) -> list[str]:
     return [path for path in content if isinstance(path, str)]
 
 
-class OpenFiles(QObject):
-    """An event filter for the application; signal `opened`(paths and links)."""
+class Application(QApplication):
+    """Signal `opened`(paths and links): macOS opens a file with Headstart."""
 
     opened = Signal(list)
 
     # Qt
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:  # noqa: N802
-        """Take what macOS sends when a file is opened with Headstart."""
+    def event(self, event: QEvent) -> bool:
+        """Its own events alone: a filter would see every event of every widget."""
         if isinstance(event, QFileOpenEvent):
             self.opened.emit([event.file() or event.url().toString()])
             return True
-        return super().eventFilter(watched, event)
+        return bool(super().event(event))
 
 
 def as_typed(arguments: Sequence[str], folder: Path) -> list[str]:

@@ -10,6 +10,14 @@ MUCH = 20_000
 """Objects that have come up since the last collection."""
 
 
+@pytest.fixture(scope="session")
+def qapp_cls() -> type:
+    """The application is ours."""
+    from app.start.outside import Application
+
+    return Application
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _no_collection_on_other_threads() -> Iterator[None]:
     """As app.start has it: a window in a cycle must not end on the thread of a download."""

@@ -1,18 +1,20 @@
 """A second launch hands its paths to the first window."""
 
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QObject, QUrl
+from PySide6.QtCore import QUrl
 from PySide6.QtGui import QFileOpenEvent
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.__main__ import OpenWindow, RunCommand, meant_by
-from app.start.outside import OpenFiles, SingleInstance, as_typed, paths_in
+from app.start.outside import Application, SingleInstance, as_typed, paths_in
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 
@@ -63,12 +65,32 @@ def test_odd_messages_bring_no_paths(message: bytes) -> None:
     assert paths_in(message) == []
 
 
-def test_a_file_opened_in_the_finder_is_passed_on(qtbot: QtBot) -> None:
-    files = OpenFiles()
+def test_a_file_opened_in_the_finder_is_passed_on(qapp: Application, qtbot: QtBot) -> None:
     event = QFileOpenEvent(QUrl.fromLocalFile("/models/a.gguf"))
-    with qtbot.waitSignal(files.opened) as heard:
-        assert files.eventFilter(QObject(), event)
+    with qtbot.waitSignal(qapp.opened) as heard:
+        assert QApplication.sendEvent(qapp, event)
     assert heard.args == [["/models/a.gguf"]]
+
+
+def test_a_first_window_that_hangs_keeps_its_place(qtbot: QtBot, tmp_path: Path) -> None:
+    first, second = SingleInstance(tmp_path), SingleInstance(tmp_path)
+    assert first.claim() and first.listen()
+    assert not second.hand_over(["a"]), "nobody answers while this thread is busy"
+    assert not second.claim()
+    first.close()
+    assert second.claim()
+    second.close()
+
+
+def test_the_place_of_a_window_that_crashed_is_free(qtbot: QtBot, tmp_path: Path) -> None:
+    code = "import os, sys; from app.start.outside import *;"
+    code += "one = SingleInstance(Path(sys.argv[1])); assert one.claim(); os._exit(0)"
+    root = Path(__file__).parents[3]
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=root, check=True)
+    assert (tmp_path / "headstart.lock").exists()
+    instance = SingleInstance(tmp_path)
+    assert instance.claim()
+    instance.close()
 
 
 def test_arguments_become_whole_paths(tmp_path: Path) -> None:
