@@ -240,11 +240,6 @@ class Kernels:
         may_serve = self.may_serve(name, work)
         return Served(self, self.launcher, name, work, whole) if may_serve else None
 
-    def launcher_of(self, name: KernelName, work: Work) -> Launcher | None:
-        """Of a kernel that serves all counts of rows or none, as of now; None for none."""
-        served = self.served(name, work, whole=True)
-        return self.launcher if served is not None and 1 in served else None
-
     def why_off(self, name: KernelName, work: Work) -> str:
         """Why this work never goes through the kernel on this machine, "" where it may."""
         return self.off.get(name) or self.off.get(trial_name(name, work), "")

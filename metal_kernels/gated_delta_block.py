@@ -159,10 +159,8 @@ def _launch(state: tuple[int, ...], rows: int, key_heads: int) -> Launch:
 def reference(state: mx.array, kept: int, last: Steps, rows: Rows) -> Result:
     """The same by plain ops in float32, step by step; sums over Dk in MLX's own order."""
     group = state.shape[0] // rows.keys.shape[1]
-    for t in range(kept):
-        key = mx.repeat(last.keys[t], group, axis=0)[:, None]
-        state = last.decay[t][:, None, None] * state + last.delta[t][..., None] * key
-    settled, outputs, deltas = state, [], []
+    settled = state = replayed(state, kept, last)
+    outputs, deltas = [], []
     for t in range(rows.values.shape[0]):
         key, query = (mx.repeat(part[t], group, axis=0)[:, None] for part in rows[1::-1])
         state = rows.decay[t][:, None, None] * state
@@ -171,3 +169,12 @@ def reference(state: mx.array, kept: int, last: Steps, rows: Rows) -> Result:
         state = state + deltas[-1][..., None] * key
         outputs.append((state * query).sum(axis=-1))
     return Result(mx.stack(outputs), mx.stack(deltas), settled)
+
+
+def replayed(state: mx.array, kept: int, last: Steps) -> mx.array:
+    """The state after `kept` of the last block's steps, by plain ops."""
+    group = state.shape[0] // last.keys.shape[1]
+    for t in range(kept):
+        key = mx.repeat(last.keys[t], group, axis=0)[:, None]
+        state = last.decay[t][:, None, None] * state + last.delta[t][..., None] * key
+    return state

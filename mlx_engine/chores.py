@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import TypeVar
 
 import mlx.core as mx
 
+from metal_kernels.choice import KERNELS
 from mlx_engine.kernel_choice.kernels_here import TrialsOfModel, kernel_states
 from mlx_engine.kernel_choice.verdict import Verdict
 from mlx_engine.loading.load import LoadedModel
@@ -19,10 +21,11 @@ from mlx_engine.numerics import (
     rows_unknown,
     with_numerics,
 )
-from mlx_engine.values.errors import Reason
+from mlx_engine.values.errors import EngineError, NumericsError, Reason, is_out_of_memory
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import AskedNumerics
 
+T = TypeVar("T")
 TimerOf = Callable[[Model], Callable[[int], float]]
 
 
@@ -42,18 +45,26 @@ class Chores:
         timer_of: TimerOf = pass_timer,
     ) -> None:
         self._loaded, self._asked, self._timer_of = loaded, asked, timer_of
+        self._verdict = verdict
         self._rows: Found | Reason = ROWS_PENDING
         self._steps: Iterator[None] = iter(())
-        self.news = False
+        self._is_done = self.news = False
         if verdict is not None:
-            trials = TrialsOfModel(loaded.kernels, verdict, dtype_of(loaded.model))
-            if not trials.pending() and self._name in verdict.rows:
-                self._settle(Found.of_words(verdict.rows[self._name]))
-            else:
-                self._steps = self._all(trials, verdict)
+            self._trials = TrialsOfModel(loaded.kernels, verdict, dtype_of(loaded.model))
+            self._begin(verdict)
         elif asked != "fast":
             context = loaded.description.context_length
             self._rows = Found(rows_that_differ(loaded.model, context))
+
+    def _begin(self, verdict: Verdict) -> None:
+        """What is remembered need not be found out."""
+        why = verdict.tried.get(self._passes, "")
+        for name in KERNELS if why else ():
+            self._loaded.kernels.switch_off(name, f"{why}, in {self._passes}")
+        if not self._trials.pending() and self._name in verdict.rows:
+            self._settle(Found.of_words(verdict.rows[self._name]))
+        else:
+            self._rows, self._steps = ROWS_PENDING, self._all(verdict)
         self._is_done = False
 
     def go_on(self, stop: Callable[[], bool]) -> bool:
@@ -69,32 +80,59 @@ class Chores:
                 self._rows = rows_unknown(error)
         return self._is_done
 
+    def survives(self, error: Exception) -> bool:
+        """Whether a pass that ended so is worth another, because kernels that may have been the
+        reason are off from now on; what then holds of rows is found out anew.
+        """
+        is_told = isinstance(error, EngineError) and not isinstance(error, NumericsError)
+        if self._verdict is None or is_told or is_out_of_memory(error):
+            return False
+        if not self._trials.blame(error):
+            return False
+        self._loaded.kernels.want(exact=self._asked != "fast")
+        self._begin(self._verdict)
+        self.news = True
+        return True
+
     def told(self, description: ModelDescription) -> ModelDescription:
         """The description as it is now."""
         self.news = False
         described = with_numerics(description, self._asked, self._rows, self._loaded.kernels)
         return replace(described, kernels=kernel_states(self._loaded.kernels))
 
-    def _all(self, trials: TrialsOfModel, verdict: Verdict) -> Iterator[None]:
+    def _all(self, verdict: Verdict) -> Iterator[None]:
         loaded = self._loaded
-        for _ in trials.steps():
+        for _ in self._trials.steps():
             self.news = True
             yield
         if self._asked == "fast":
             return
         differ = ""
-        for differ in compare_rows(loaded.model, loaded.description.context_length):
+        compared = compare_rows(loaded.model, loaded.description.context_length)
+        for differ in self._watched(compared, verdict):
             yield
             if differ:
                 break
         found = Found(differ)
         if not differ and self._asked == "auto":
             timing = ExactCost(loaded.kernels, self._timer_of(loaded.model))
-            yield from timing.steps()
+            yield from self._watched(timing.steps(), verdict)
             found = Found("", timing.share)
         verdict.note_rows(self._name, found.as_words())
         self._settle(found)
         self.news = True
+
+    def _watched(self, passes: Iterator[T], verdict: Verdict) -> Iterator[T]:
+        """The same steps; one that ends the program is not begun again, with our kernels."""
+        while True:
+            verdict.begin(self._passes)
+            try:
+                done = next(passes)
+            except StopIteration:
+                return
+            finally:
+                verdict.end(None)
+            yield done
 
     def _settle(self, found: Found) -> None:
         """What is known of the rows decides whether they stay exact."""
@@ -105,10 +143,19 @@ class Chores:
     @property
     def _name(self) -> str:
         """What is found of rows holds for models of these sizes, forms and kernels."""
-        its, kernels = self._loaded.description, self._loaded.kernels
-        used = [state.name for state in kernel_states(kernels) if state.in_use]
+        used = [state.name for state in kernel_states(self._loaded.kernels) if state.in_use]
+        return f"{self._sizes}, {self._asked}: {', '.join(used)}"
+
+    @property
+    def _passes(self) -> str:
+        """The first passes of models of these sizes, as a trial."""
+        return f"passes of {self._sizes}"
+
+    @property
+    def _sizes(self) -> str:
+        its = self._loaded.description
         sizes = f"{its.layers} x {its.hidden_size}, {its.parameters} parameters, {its.quantisation}"
-        return f"{its.architecture}, {sizes}, {self._asked}: {', '.join(used)}"
+        return f"{its.architecture}, {sizes}"
 
 
 def dtype_of(model: Model) -> mx.Dtype:

@@ -106,8 +106,11 @@ class Engine:
                 ),
             ),
             chunk=chunk_rows(told.nbytes, told.active_parameters or told.parameters, _gpu_bytes()),
-            noise=noise_by(loaded.kernels.launcher_of("noise", Work("", loaded.model.vocabulary))),
+            noise=noise_by(
+                loaded.kernels.served("noise", Work("", loaded.model.vocabulary), whole=True)
+            ),
             after_answer=self._after_answer,
+            survives=self._survives,
         )
         self.description = replace(
             self._chores.told(loaded.description),
@@ -138,11 +141,9 @@ class Engine:
     def pass_costs(self) -> PassCosts:
         """Milliseconds of a pass of 1 to 9 rows, and of the heads, measured at the first call."""
         self._check()
-        with told_when_full():
-            self._do_chores(lambda: False)
-            self._meter.use_heads()
-            costs = self._meter.measure()
-        assert costs is not None
+        costs = None
+        while costs is None:
+            costs = self._measured(lambda: False, heads=True)
         return costs
 
     def measure_costs(self, stop: Callable[[], bool]) -> PassCosts | None:
@@ -153,8 +154,28 @@ class Engine:
         begin with presumed costs.
         """
         self._check()
+        return self._measured(stop)
+
+    def _measured(self, stop: Callable[[], bool], *, heads: bool = False) -> PassCosts | None:
+        """None as well where a kernel failed and stock MLX has its work now."""
         with told_when_full():
-            return self._meter.measure(stop) if self._do_chores(stop) else None
+            if not self._do_chores(stop):
+                return None
+            try:
+                if heads:
+                    self._meter.use_heads()
+                return self._meter.measure(stop)
+            except Exception as error:
+                if not self._survives(error):
+                    raise
+                return None
+
+    def _survives(self, error: Exception) -> bool:
+        """Whether it works otherwise from now on, which the description says at once."""
+        is_survived = self._chores.survives(error)
+        if is_survived:
+            self.description = self._chores.told(self.description)
+        return is_survived
 
     def _do_chores(self, stop: Callable[[], bool]) -> bool:
         """Whether all are done."""
@@ -169,9 +190,10 @@ class Engine:
             return
         end = perf_counter() + A_LITTLE_S
         with suppress(OutOfMemory), told_when_full():  # the answer stands; it is tried again
-            is_done = self._do_chores(lambda: perf_counter() > end)
-            if is_done and self._meter.is_wanted:
-                self._meter.measure(lambda: perf_counter() > end)
+            if self._meter.is_wanted:
+                self._measured(lambda: perf_counter() > end)
+            else:
+                self._do_chores(lambda: perf_counter() > end)
 
     def session(
         self,

@@ -11,13 +11,14 @@ other, so a row never depends on the rows beside it.
 """
 
 from collections.abc import Container
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import NamedTuple, Protocol
 
 import mlx.core as mx
 
 from metal_kernels.choice import ALL_ROWS, Served
-from metal_kernels.gated_delta_block import Rows, Steps, gated_delta_block
+from metal_kernels.gated_delta_block import Rows, Steps, gated_delta_block, replayed
 from metal_kernels.kernel import Launcher
 from metal_kernels.stock import MLX, Stock
 from mlx_engine.cache.contract import LayerSnapshot, Place
@@ -115,16 +116,24 @@ class StockDelta:
         return DeltaBlock(outputs, before, after, StockSteps(inputs, self.stock))
 
 
+@cache
+def _number(count: int) -> mx.array:
+    """Kept, because every layer of a pass asks for the same few."""
+    return mx.array([count], dtype=mx.int32)
+
+
 @dataclass(frozen=True, slots=True)
 class KernelSteps:
     """Steps whose `delta` is known, so that the kernel takes them again without reductions.
 
-    count: how many of them, the rest is not to be taken.
+    count: how many of them, the rest is not to be taken. counts: rows that the kernel serves; where
+    it was switched off since, plain ops take the steps.
     """
 
     steps: Steps
     count: int
     launcher: Launcher
+    counts: Container[int] = ALL_ROWS
 
     def arrays(self) -> list[mx.array]:
         """Keys, delta and decay."""
@@ -132,15 +141,17 @@ class KernelSteps:
 
     def first(self, rows: int) -> "KernelSteps":
         """The first `rows` of them."""
-        return KernelSteps(self.steps, rows, self.launcher)
+        return replace(self, count=rows)
 
     @property
     def kept(self) -> mx.array:
         """`count` as the kernel reads it."""
-        return mx.array([self.count], dtype=mx.int32)
+        return _number(self.count)
 
     def settled(self, state: mx.array) -> mx.array:
         """The state after them: the kernel's own, beside a row that nobody asks for."""
+        if 1 not in self.counts:
+            return replayed(state.squeeze(0), self.count, self.steps)[None]
         keys, delta, decay = (mx.zeros((1, *part.shape[1:])) for part in self.steps)
         row = Rows(keys, keys, delta, decay, decay)
         done = gated_delta_block(state.squeeze(0), self.kept, self.steps, row, self.launcher)
@@ -169,12 +180,12 @@ class KernelDelta:
         state = state.squeeze(0)
         done = gated_delta_block(state, replay.kept, replay.steps, rows, self.launcher)
         steps = Steps(rows.keys, done.delta, rows.decay)
-        whole = KernelSteps(steps, queries.shape[1], self.launcher)
+        whole = KernelSteps(steps, queries.shape[1], self.launcher, self.counts)
         return DeltaBlock(done.y[None], done.settled[None], None, whole)
 
     def _no_steps(self, rows: Rows) -> KernelSteps:
         blank = Steps(*(mx.zeros((1, *a.shape[1:])) for a in (rows.keys, rows.values, rows.decay)))
-        return KernelSteps(blank, 0, self.launcher)
+        return KernelSteps(blank, 0, self.launcher, self.counts)
 
 
 def delta_rule(served: Served | None, stock: Stock = MLX) -> DeltaRule:

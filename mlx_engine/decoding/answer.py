@@ -8,7 +8,13 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from mlx_engine.decoding.device_memory import told_when_full
-from mlx_engine.decoding.opening import ModelParts, Opening, Settings, prefill
+from mlx_engine.decoding.opening import (
+    ModelParts,
+    Opening,
+    Settings,
+    nothing_survives,
+    prefill,
+)
 from mlx_engine.decoding.round import Round, run_round
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.drafting.contract import Proposal
@@ -126,9 +132,10 @@ class Answer:
 
     settings: the owner may change sampling and draft while the answer runs; the seed stays. text:
     what tokens become (of a StreamingText it needs add, finish, hit_stop, text and thinking).
-    stopped: asked before every round. Whatever interrupts an answer (the owner, a reader that walks
-    away), the sequence stands after tokens that were really emitted; after an error it is of no
-    use.
+    stopped: asked before every round. survives: whether the engine works otherwise after an error,
+    so that it is worth going on; all is then read again, because rows that were written last may
+    have come from what failed. Whatever interrupts an answer (the owner, a reader that walks away),
+    the sequence stands after tokens that were really emitted; after an error it is of no use.
     """
 
     def __init__(
@@ -142,6 +149,7 @@ class Answer:
         chunk: int,
         noise: NoiseOfKeys = plain_noise,
         stopped: Callable[[], bool] = lambda: False,
+        survives: Callable[[Exception], bool] = nothing_survives,
     ) -> None:
         everything, seed = opening.tokens, settings.sampling.seed
         self.tokens = list(opening.answered)
@@ -155,7 +163,9 @@ class Answer:
         self._chunk = chunk
         self._noise = noise
         self._stopped = stopped
+        self._survives = survives
         self._was_stopped = False
+        self._unsaid: list[TextPiece | RoundFinished] = []
         self._last = everything[-1]
         self._generated = 0
         self._finish: FinishReason | None = None
@@ -168,14 +178,17 @@ class Answer:
         """Progress, text and rounds. Raises NumericsError, OutOfMemory."""
         mx.reset_peak_memory()
         with told_when_full():
-            yield from self._read_prompt()
-            while self._finish is None:
-                if self._must_stop():
-                    self._finish = "stopped"
-                    break
-                yield from self._round()
+            is_settled = False
+            while not is_settled:
+                try:
+                    yield from self._read_and_answer()
+                    is_settled = True
+                except Exception as error:
+                    if not self._survives(error):
+                        raise
+                    self._start_over()
+                yield from self._said()
             yield from self._text.finish()
-            self.sequence.settle()
         self.tally.peak_memory_bytes = mx.get_peak_memory()
 
     def finished(self) -> GenerationFinished:
@@ -184,6 +197,30 @@ class Answer:
         return GenerationFinished(
             self._finish, self.tally.stats(), self._text.text, self._text.thinking
         )
+
+    def _read_and_answer(self) -> Iterator[Event]:
+        """Everything that the device is asked for."""
+        if self._finish is None:
+            yield from self._read_prompt()
+        while self._finish is None:
+            if self._must_stop():
+                self._finish = "stopped"
+            else:
+                self._round()
+                yield from self._said()
+        self.sequence.settle()
+
+    def _start_over(self) -> None:
+        """Where the answer stands, with nothing read: as when it is continued."""
+        read_anew(self.sequence, self._drafting, self._settings)
+        self._opening = self._opening._replace(answered=tuple(self.tokens))
+        self._last = self._opening.tokens[-1]
+        self._sampler = self._new_sampler(self.tokens)
+
+    def _said(self) -> Iterator[TextPiece | RoundFinished]:
+        """What rounds have had to say since the last time."""
+        said, self._unsaid = self._unsaid, []
+        yield from said
 
     def _read_prompt(self) -> Iterator[PromptProgress]:
         steps = prefill(self.sequence, self._opening, self._chunk, self._must_stop)
@@ -201,7 +238,7 @@ class Answer:
         self._was_stopped = self._was_stopped or self._stopped()
         return self._was_stopped
 
-    def _round(self) -> Iterator[TextPiece | RoundFinished]:
+    def _round(self) -> None:
         started = perf_counter()
         self._follow_sampling()
         plan = self._drafting.plan(self.sequence, self._settings.draft, self._last)
@@ -215,32 +252,35 @@ class Answer:
         if tried:
             plan.learn(tried, found.accepted)
         checked = perf_counter()
+        last = self._last
         kept = self._keep(found, choice)
-        ended = perf_counter()
+        try:
+            self.sequence.commit([last, *found.tokens[: kept.rows - 1]], found.hidden)
+        finally:  # its tokens stand, whatever becomes of their rows
+            ended = perf_counter()
+            on_device = found.draft_ms + found.verify_ms
+            stats = RoundStats(
+                position=wanted.position,
+                depth=choice.depth,
+                drafted=found.drafted,
+                accepted=min(found.accepted, kept.rows),
+                emitted=kept.rows,
+                draft_ms=found.draft_ms,
+                verify_ms=found.verify_ms,
+                host_ms=max(0.0, 1000 * (checked - started) - on_device),
+                why=choice.why,
+                auto_depth=choice.auto,
+                accept_ms=1000 * (ended - checked),
+                source=choice.by if found.drafted else None,
+                draft_passes=found.draft_passes,
+            )
+            self.tally.add(stats, ended - started)
+            self._unsaid += [*kept.pieces, RoundFinished(stats)]
+            self._finish = kept.finish
         plan.took(tried, 1000 * (ended - started))
-        on_device = found.draft_ms + found.verify_ms
-        stats = RoundStats(
-            position=wanted.position,
-            depth=choice.depth,
-            drafted=found.drafted,
-            accepted=min(found.accepted, kept.rows),
-            emitted=kept.rows,
-            draft_ms=found.draft_ms,
-            verify_ms=found.verify_ms,
-            host_ms=max(0.0, 1000 * (checked - started) - on_device),
-            why=choice.why,
-            auto_depth=choice.auto,
-            accept_ms=1000 * (ended - checked),
-            source=choice.by if found.drafted else None,
-            draft_passes=found.draft_passes,
-        )
-        self.tally.add(stats, ended - started)
-        yield from kept.pieces
-        yield RoundFinished(stats)
-        self._finish = kept.finish
 
     def _keep(self, found: Round, choice: Choice) -> _Kept:
-        """Read the round's tokens as text until one ends the answer, and keep them everywhere."""
+        """Read the round's tokens as text until one ends the answer."""
         source = choice.by if found.drafted else None
         pieces: list[TextPiece] = []
         finish: FinishReason | None = None
@@ -258,7 +298,6 @@ class Answer:
                 finish = "stop-string" if self._text.hit_stop else finish
             if finish is not None:
                 break
-        self.sequence.commit([self._last, *found.tokens[: count - 1]], found.hidden)
         self._sampler.commit(found.tokens[:count])
         self._last = found.tokens[count - 1]
         return _Kept(count, pieces, finish)
@@ -292,7 +331,12 @@ def open_answer(
     parts.limits.hold()
     began = perf_counter()
     with told_when_full():
-        drafting.begin(sequence, settings.draft)  # may read heads, and try them
+        try:
+            drafting.begin(sequence, settings.draft)  # may read heads, and try them
+        except Exception as error:
+            if not parts.survives(error):
+                raise
+            read_anew(sequence, drafting, settings)
     waited = perf_counter() - began
     generation = settings.generation
     limits = Limits(
@@ -301,10 +345,26 @@ def open_answer(
         context_length=parts.context_length,
     )
     answer = Answer(
-        sequence, drafting, opening, limits, text, settings, parts.chunk, parts.noise, stopped
+        sequence,
+        drafting,
+        opening,
+        limits,
+        text,
+        settings,
+        parts.chunk,
+        parts.noise,
+        stopped,
+        parts.survives,
     )
     answer.tally.waited_seconds = waited
     return answer
+
+
+def read_anew(sequence: TokenSequence, drafting: Drafting, settings: Settings) -> None:
+    """Forget all that was read, after an error, and begin with a draft source of its own."""
+    sequence.forget()
+    drafting.forget()
+    drafting.begin(sequence, settings.draft)
 
 
 def raw_answer(

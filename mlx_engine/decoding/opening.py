@@ -28,6 +28,12 @@ LONGEST_LEAD_IN = 24
 NOTHING_SAID = Message("assistant", "")
 
 
+def nothing_survives(error: Exception) -> bool:
+    """Where nothing can be done otherwise."""
+    del error
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class ModelParts:
     """What a conversation needs of a loaded model.
@@ -35,7 +41,8 @@ class ModelParts:
     stop: strings that end an answer in this template's format. drafting: what there is to draft
     with. chunk: prompt tokens read between two looks at the stop flag. noise: makes what is added
     to logits. limits: in effect while it answers. after_answer: called when an answer is complete
-    and was handed out.
+    and was handed out. survives: asked about an error of the device, whether the engine works
+    otherwise from now on.
     """
 
     model: Model
@@ -48,6 +55,7 @@ class ModelParts:
     noise: NoiseOfKeys = plain_noise
     limits: MemoryLimits = field(default_factory=MemoryLimits)
     after_answer: Callable[[], None] = lambda: None
+    survives: Callable[[Exception], bool] = nothing_survives
 
 
 @dataclass(slots=True)

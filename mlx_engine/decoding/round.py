@@ -83,12 +83,12 @@ def run_round(sequence: TokenSequence, wanted: Proposal, sampler: Sampler) -> Ro
     numbers: list[int] = outcome.tolist()  # type: ignore[assignment]
     verified_at = perf_counter()
 
-    if not numbers[-1]:
+    drafted, picked = numbers[: draft.depth], numbers[draft.depth : -1]
+    if not numbers[-1] or max(picked) >= sequence.model.vocabulary:
         raise NumericsError(
             f"The model produced NaN or infinity at position {wanted.position}. Its weights may be "
             "damaged, or too large for 16-bit numbers: load the file again or use another one."
         )
-    drafted, picked = numbers[: draft.depth], numbers[draft.depth : -1]
     return Round(
         tokens=tuple(picked[: count_accepted(drafted, picked) + 1]),
         drafted=draft.depth,

@@ -1,6 +1,6 @@
 """The kernels a load may use on this machine: those known to be sound, others once tried."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import mlx.core as mx
 
@@ -55,13 +55,8 @@ class TrialsOfModel:
 
     def pending(self) -> list[Trial]:
         """Those that nobody has run yet, one a kernel and format, the widest matrix of each."""
-        kernels, found = self._kernels, dict[str, Trial]()
-        for name in KERNELS:
-            for work in sorted(kernels.asked.get(name, ()), key=lambda work: work.inputs):
-                if kernels.may_serve(name, work):
-                    trial = trial_of(name, work)
-                    found[trial.words] = trial
-        return [one for one in found.values() if self._name(one) not in self._verdict.tried]
+        asked = self._asked(self._kernels.may_serve)
+        return [one for one in asked if self._name(one) not in self._verdict.tried]
 
     def steps(self) -> Iterator[Tried]:
         """Try them one by one."""
@@ -80,6 +75,33 @@ class TrialsOfModel:
         else:
             self._kernels.trust([words])
         return tried
+
+    def blame(self, error: Exception) -> bool:
+        """Switch off what may have raised this in a pass: kernels in use that fail their trial now,
+        else all of them; whether there were any.
+
+        MLX tells what went wrong in a command buffer or a compiler, seldom in which kernel. What
+        fails here may be over at the next load, and is tried again then.
+        """
+        used = self._asked(lambda name, work: bool(self._kernels.rows(name, work)))
+        for trial in used:
+            self._verdict.tried.pop(self._name(trial), None)
+        wrong = [trial for trial in used if self.run(trial).wrong]
+        if not wrong:
+            why = f"a pass failed with it in use, and no kernel fails alone ({ascii(error)[:160]})"
+            for name in {trial.kernel for trial in used}:
+                self._kernels.switch_off(name, why)
+        return bool(used)
+
+    def _asked(self, wanted: Callable[[KernelName, Work], object]) -> list[Trial]:
+        """Trials of work that layers asked for: one a kernel and format, the widest of each."""
+        found = dict[str, Trial]()
+        for name in KERNELS:
+            for work in sorted(self._kernels.asked.get(name, ()), key=lambda work: work.inputs):
+                if wanted(name, work):
+                    trial = trial_of(name, work)
+                    found[trial.words] = trial
+        return list(found.values())
 
     def _name(self, trial: Trial) -> str:
         return typed(trial.words, self._dtype)
@@ -107,8 +129,8 @@ def try_all(
     """Every kernel anew, whatever the verdict says by now."""
     dtype = mx.bfloat16 if mx.metal.is_available() else mx.float32
     found: dict[KernelName, list[Tried]] = {}
+    verdict.tried.clear()
     for trial in trials:
-        verdict.tried.pop(typed(trial.words, dtype), None)
         tried = remembered(trial, launcher, dtype, verdict, timed=timed)
         found.setdefault(trial.kernel, []).append(tried)
         yield tried

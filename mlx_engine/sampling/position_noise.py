@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import mlx.core as mx
 import numpy as np
 
-from metal_kernels.kernel import Launcher
+from metal_kernels.choice import Served
 from metal_kernels.noise import gumbel_noise as kernel_noise
 from metal_kernels.noise import reference as noise_of_keys
 
@@ -38,11 +38,17 @@ def row_keys(seed: int, positions: Sequence[int]) -> mx.array:
 plain_noise: NoiseOfKeys = mx.compile(noise_of_keys) if mx.metal.is_available() else noise_of_keys
 
 
-def noise_by(launcher: Launcher | None) -> NoiseOfKeys:
-    """By the kernel where there is something to run it; the bits are the same."""
-    if launcher is None:
+def noise_by(served: Served | None) -> NoiseOfKeys:
+    """By the kernel while it is in use; the bits are the same."""
+    if served is None:
         return plain_noise
-    return lambda keys, vocabulary: kernel_noise(keys, vocabulary, launcher)
+
+    def noise(keys: mx.array, vocabulary: int) -> mx.array:
+        if 1 in served:
+            return kernel_noise(keys, vocabulary, served.launcher)
+        return plain_noise(keys, vocabulary)
+
+    return noise
 
 
 def gumbel_noise(seed: int, positions: Sequence[int], vocabulary: int) -> mx.array:

@@ -20,7 +20,7 @@ from mlx_engine.values.conversation import GenerationFinished
 from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions, SamplingOptions
 
 OPTIONS = LoadOptions(check_heads=False)
-PIPELINES_OF_ALL, PIPELINES_OF_ONE = 83, 16
+PIPELINES_OF_ALL, PIPELINES_OF_ONE = 72, 17
 SHORT = GenerationOptions(3, ignore_eos=True)
 GREEDY = SamplingOptions(temperature=0)
 
@@ -79,7 +79,7 @@ def test_only_what_the_model_uses_is_compiled(folder: Path) -> None:
     verdict = Verdict(None, here)
     loaded = load_model(folder, OPTIONS, folder, kernels=kernels_here(own, "exact", verdict))
     trials = TrialsOfModel(loaded.kernels, verdict, mx.float32)
-    assert len(list(trials.steps())) == 7
+    assert len(list(trials.steps())) == 8
     assert (len(every.pipelines), len(own.pipelines)) == (PIPELINES_OF_ALL, PIPELINES_OF_ONE)
     loaded = load_model(folder, OPTIONS, folder, kernels=kernels_here(again, "exact", verdict))
     assert not TrialsOfModel(loaded.kernels, verdict, mx.float32).pending()

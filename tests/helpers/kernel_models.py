@@ -26,14 +26,20 @@ def every_kernel(launcher: Launcher, *, exact: bool = True, off: Mapping = {}) -
 
 
 def kernel_model(
-    kind: Kind, kernels: Kernels = NO_KERNELS, *, layers: int = 2, bits: int = 4, seed: int = 3
+    kind: Kind,
+    kernels: Kernels = NO_KERNELS,
+    *,
+    layers: int = 2,
+    bits: int = 4,
+    seed: int = 3,
+    vocabulary: int = VOCABULARY,
 ) -> Decoder:
     """One recurrent layer to each that attends; the weights depend on kind, bits and seed alone."""
     config = tiny_config(tied=False) if kind == "dense" else experts_config("qwen3_5_moe")
     text = config["text_config"]
     assert isinstance(text, dict)
     text |= {
-        "vocab_size": VOCABULARY,
+        "vocab_size": vocabulary,
         "num_hidden_layers": layers,
         "full_attention_interval": 2,
         "head_dim": 64,

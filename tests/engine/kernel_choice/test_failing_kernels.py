@@ -1,0 +1,314 @@
+"""A kernel that fails in the middle of an answer: stock MLX goes on, and the reason is on show."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import mlx.core as mx
+import pytest
+from kernel_models import EVERY_SIZE, Kind, kernel_model
+from metal_emulator import EmulatorLauncher
+from tiny_qwen3_5 import write_tiny_qwen3_5
+
+from metal_kernels.choice import ALL_ROWS, KERNELS, NO_KERNELS, KernelName, Kernels, Measured
+from metal_kernels.kernel import Launch, Launcher
+from mlx_engine.engine import Engine
+from mlx_engine.kernel_choice.kernels_here import kernels_here
+from mlx_engine.kernel_choice.verdict import DIED, Verdict, circumstances
+from mlx_engine.loading.load import LoadedModel, load_model
+from mlx_engine.models.decoder import Decoder
+from mlx_engine.values.conversation import Event, PromptProgress
+from mlx_engine.values.errors import NumericsError
+from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions, SamplingOptions
+
+OPTIONS = LoadOptions(check_heads=False, numerics="exact")
+HERE = circumstances()
+PROMPT, LENGTH = [5, 17, 40, 2, 71], 5
+KINDS: tuple[Kind, ...] = ("dense", "experts")
+NOISY = SamplingOptions(temperature=0.8, seed=5)
+SOURCES: dict[KernelName, str] = {
+    "products": "few_row_matvec_affine4",
+    "attention": "attention_parts",
+    "delta": "gated_delta_block",
+    "delta-inputs": "gated_delta_inputs",
+    "gate-up": "few_row_gate_up",
+    "product-add": "few_row_matvec_add",
+    "experts": "expert_union_matvec",
+    "mtp-input": "mtp_input",
+    "pick": "vocabulary_candidates",
+    "noise": "position_noise",
+}
+How = Literal["raises", "raises later", "NaN"]
+
+
+class Failing:
+    """Runs kernels in another launcher; `source` fails from its `at`-th run on, for `times` runs.
+
+    A failure "later" is one that shows when the result is computed, as all of Metal's do.
+    """
+
+    def __init__(self, source: str, how: How, at: int, times: float = float("inf")) -> None:
+        self._inner = EmulatorLauncher(check=False)
+        self._source, self._how, self._times = source, how, times
+        self.runs = 0
+        self.fail_at(at)
+
+    def fail_at(self, run: int) -> None:
+        self._from, self._to = run, run + self._times
+
+    def run(self, launch: Launch, inputs: Sequence[mx.array]) -> Sequence[mx.array]:
+        if not launch.pipeline.source.name.startswith(self._source):
+            return self._inner.run(launch, inputs)
+        self.runs += 1
+        if not self._from <= self.runs < self._to:
+            return self._inner.run(launch, inputs)
+        if self._how == "raises":
+            raise RuntimeError("[metal::Device] Unable to load kernel")
+        shapes = zip(launch.shapes, launch.dtypes, strict=True)
+        if self._how == "NaN":
+            return [
+                mx.full(shape, mx.nan if mx.issubdtype(dtype, mx.floating) else -2, dtype)
+                for shape, dtype in shapes
+            ]
+        # the only operation that MLX's CPU backend records and then refuses
+        square = mx.zeros((64, 64))
+        refused = mx.qqmm(square, square, group_size=16, bits=4, mode="nvfp4")
+        return mx.depends([mx.zeros(*one) for one in shapes], [refused])
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is found out behind answers, where it would take the emulator seconds."""
+    monkeypatch.setattr("mlx_engine.engine.A_LITTLE_S", -1.0)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a model comes with besides its layers."""
+    return write_tiny_qwen3_5(tmp_path_factory.mktemp("tiny") / "model", layout="mlx", layers=4)
+
+
+def loaded(folder: Path, kind: Kind, kernels: Kernels) -> LoadedModel:
+    return replace(
+        load_model(folder, OPTIONS, folder),
+        model=kernel_model(kind, kernels, vocabulary=300),
+        kernels=kernels,
+    )
+
+
+def measured() -> Verdict:
+    verdict = Verdict(None, HERE)
+    for name in KERNELS:
+        verdict.note_speed(name, [Measured(work, ALL_ROWS) for work in EVERY_SIZE])
+    return verdict
+
+
+@pytest.fixture(scope="module")
+def sound(folder: Path) -> dict[Kind, Verdict]:
+    """All kernels tried and found to be right, and rows exact."""
+    found: dict[Kind, Verdict] = {}
+    for kind in KINDS:
+        verdict = found[kind] = measured()
+        engine = opened(folder, kind, EmulatorLauncher(check=False), verdict)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("mlx_engine.numerics.KEYS", (40,))
+            assert engine.measure_costs(lambda: False) is not None
+        assert engine.description.numerics == "exact"
+        engine.close()
+    return found
+
+
+def opened(folder: Path, kind: Kind, launcher: Launcher | None, verdict: Verdict | None) -> Engine:
+    kernels = NO_KERNELS if launcher is None else kernels_here(launcher, "exact", verdict)
+    return Engine(loaded(folder, kind, kernels), OPTIONS, None, verdict)
+
+
+def copied(verdict: Verdict) -> Verdict:
+    made = Verdict(None, HERE)
+    made.tried, made.rows, made.measured = (
+        dict(verdict.tried),
+        dict(verdict.rows),
+        dict(verdict.measured),
+    )
+    return made
+
+
+def text(engine: Engine, sampling: SamplingOptions = NOISY) -> tuple[int, ...]:
+    made = engine.generate(PROMPT, LENGTH, sampling, DraftOptions(depth=2), ignore_eos=True)
+    assert made.stats.generated_tokens == len(made.tokens) == LENGTH
+    return made.tokens
+
+
+@pytest.fixture(scope="module")
+def stock(folder: Path) -> dict[Kind, tuple[int, ...]]:
+    return {kind: text(opened(folder, kind, None, None)) for kind in KINDS}
+
+
+@pytest.mark.parametrize(("how", "at"), [("raises", 1), ("raises later", 2)])
+@pytest.mark.parametrize("kernel", list(SOURCES))
+def test_stock_goes_on(
+    folder: Path,
+    sound: dict[Kind, Verdict],
+    stock: dict[Kind, tuple[int, ...]],
+    kernel: KernelName,
+    how: How,
+    at: int,
+) -> None:
+    kind: Kind = "experts" if kernel == "experts" else "dense"
+    launcher = Failing(SOURCES[kernel], how, at)
+    engine = opened(folder, kind, launcher, copied(sound[kind]))
+    assert {one.name: one for one in engine.description.kernels}[kernel].in_use
+    assert text(engine) == stock[kind]
+    assert launcher.runs >= at
+    states = {one.name: one for one in engine.description.kernels}
+    assert "does not run" in states[kernel].why_not
+    assert states["delta" if kernel != "delta" else "products"].in_use
+    assert engine.description.numerics == "fast"
+    ran = launcher.runs
+    assert text(engine) == stock[kind]
+    assert launcher.runs == ran
+    engine.close()
+
+
+@pytest.mark.parametrize("kernel", ["products", "attention", "delta", "delta-inputs", "gate-up"])
+def test_what_is_no_number_is_the_kernels_fault(
+    folder: Path,
+    sound: dict[Kind, Verdict],
+    stock: dict[Kind, tuple[int, ...]],
+    kernel: KernelName,
+) -> None:
+    """And remembered, for the trial shows it again."""
+    verdict = copied(sound["dense"])
+    engine = opened(folder, "dense", Failing(SOURCES[kernel], "NaN", 3), verdict)
+    assert text(engine) == stock["dense"]
+    assert "off its reference" in " ".join(verdict.off().values())
+    engine.close()
+
+
+def test_a_failure_that_no_trial_shows_switches_all_off(
+    folder: Path, sound: dict[Kind, Verdict], stock: dict[Kind, tuple[int, ...]]
+) -> None:
+    """For this load: the next one has them again."""
+    verdict = copied(sound["dense"])
+    engine = opened(folder, "dense", Failing("gated_delta_block", "raises", 3, 1), verdict)
+    assert text(engine) == stock["dense"]
+    assert not any(state.in_use for state in engine.description.kernels)
+    assert any("a pass failed" in state.why_not for state in engine.description.kernels)
+    engine.close()
+    again = opened(folder, "dense", EmulatorLauncher(check=False), verdict)
+    assert any(state.in_use for state in again.description.kernels)
+    again.close()
+
+
+def test_a_damaged_model_is_still_told(
+    folder: Path, sound: dict[Kind, Verdict], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stock MLX makes no numbers of it either."""
+    engine = opened(folder, "dense", EmulatorLauncher(check=False), copied(sound["dense"]))
+    monkeypatch.setattr(
+        Decoder, "logits", lambda model, hidden: mx.full((1, hidden.shape[1], 300), mx.nan)
+    )
+    monkeypatch.setattr(Decoder, "output_rows", None)
+    with pytest.raises(NumericsError):
+        text(engine)
+    engine.close()
+
+
+def test_chats_are_kept(
+    folder: Path, sound: dict[Kind, Verdict], stock: dict[Kind, tuple[int, ...]]
+) -> None:
+    """What was said stays and is read again; another chat, whose state has steps to take that the
+    kernel left, goes on as well.
+    """
+    launcher = Failing("gated_delta_block", "raises later", 10**9)
+    engine = opened(folder, "dense", launcher, copied(sound["dense"]))
+    plain = opened(folder, "dense", None, None)
+    short = GenerationOptions(4, ignore_eos=True)
+    draft = DraftOptions(depth=2)
+    pairs = [
+        [one.session(sampling=NOISY, draft=draft, generation=short) for one in (engine, plain)]
+        for _ in range(2)
+    ]
+
+    def both_say(number: int, words: str) -> list[Event]:
+        mine, its = pairs[number]
+        events = list(mine.send(words))
+        list(its.send(words))
+        assert mine.messages == its.messages
+        return events
+
+    both_say(0, "a")
+    both_say(1, "b")
+    launcher.fail_at(launcher.runs + 3)
+    events = both_say(0, "c")
+    read = [event for event in events if isinstance(event, PromptProgress) and event.done == 0]
+    assert len(read) == 1
+    both_say(1, "d")
+    both_say(0, "e")
+    assert "does not run" in {one.name: one for one in engine.description.kernels}["delta"].why_not
+    engine.close()
+    plain.close()
+
+
+@pytest.mark.parametrize("kernel", list(KERNELS))
+def test_a_trial_that_ends_the_program_is_not_begun_again(
+    kernel: KernelName, tmp_path: Path
+) -> None:
+    ended = [ended_in_a_trial(kernel, tmp_path / "kernels.json") for _ in range(2)]
+    assert ended == [9, 0]
+    assert [DIED in why for why in Verdict(tmp_path / "kernels.json", HERE).off().values()] == [
+        True
+    ]
+
+
+def ended_in_a_trial(kernel: KernelName, file: Path) -> int:
+    """The status of a program that ends where the kernel is run."""
+    script = (
+        "import os, sys, pathlib, mlx.core as mx\n"
+        "from metal_kernels.trials import TRIALS\n"
+        "from mlx_engine.kernel_choice.kernels_here import TrialsOfModel, kernels_here\n"
+        "from mlx_engine.kernel_choice.verdict import verdict_here\n"
+        "class Deadly:\n"
+        "    def run(self, launch, inputs): os._exit(9)\n"
+        "verdict = verdict_here(pathlib.Path(sys.argv[1]))\n"
+        "kernels = kernels_here(Deadly(), 'exact', verdict)\n"
+        "(trial, *_) = [one for one in TRIALS if one.kernel == sys.argv[2]]\n"
+        "if trial.words not in kernels.off:\n"
+        "    TrialsOfModel(kernels, verdict, mx.float32).run(trial)\n"
+    )
+    command = [sys.executable, "-c", script, str(file), kernel]
+    return subprocess.run(command, check=False).returncode
+
+
+def test_passes_that_end_the_program_are_not_begun_again(
+    folder: Path, sound: dict[Kind, Verdict], tmp_path: Path
+) -> None:
+    """In the first passes with kernels that had passed their trials: they stay off, and it says so.
+
+    The program that ended is one that is interrupted here with its file as it then was.
+    """
+    file = tmp_path / "kernels.json"
+    verdict = Verdict(file, HERE)
+    verdict.tried, verdict.measured = dict(sound["dense"].tried), dict(sound["dense"].measured)
+    launcher = Failing("gated_delta_block", "raises", 10**9)
+    engine = opened(folder, "dense", launcher, verdict)
+    as_it_was: list[bytes] = []
+
+    def ends(launch: Launch, inputs: Sequence[mx.array]) -> Sequence[mx.array]:
+        as_it_was.append(file.read_bytes())
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(launcher, "run", ends)
+        patch.setattr("mlx_engine.numerics.KEYS", (40,))
+        engine.measure_costs(lambda: False)
+    assert Verdict(file, HERE).off() == {}  # it was no more than interrupted
+    file.write_bytes(as_it_was[0])
+    again = opened(folder, "dense", launcher, Verdict(file, HERE))
+    whys = [state.why_not for state in again.description.kernels]
+    assert all(DIED in why or "No layer" in why for why in whys)
+    assert text(again)
+    again.close()
