@@ -25,8 +25,9 @@ and each x it loads serves R rows. R * M accumulators, at most 24 a thread; besi
 eight of each unit's values as floats and eight values of one row of x are live, whatever M is.
 Neighbouring lanes fetch neighbouring units, so a SIMD-group reads whole lines. Weight rows beyond N
 are read as the last one and not stored. Every product is an explicit fma: what a compiler contracts
-could depend on M. From 6 rows on the loop over runs stays a loop: four runs written out would be
-16 KB of code. Gate and up: a SIMD-group takes the same rows of both.
+could depend on M. The loop over a unit's runs is written out for few rows only: four runs of eight
+rows would be 16 KB of code, which no instruction cache holds, and compilers move so much of it up
+that values lose their registers. Gate and up: a SIMD-group takes the same rows of both.
 
 Cost: weights, x and c read once, y written, 2 M N K flops (gate and up: 4 M N K).
 """
@@ -68,7 +69,7 @@ UNROLL for (int r = 0; r < R; r++) {
   }
 }
 
-constexpr int AT_ONCE = M < 6 ? RUNS : 1;
+constexpr int AT_ONCE = M * RUNS <= 8 ? RUNS : 1;
 const int units = K / (8 * RUNS);
 for (int unit = lane; unit < units; unit += 32) {
   decltype(FETCH(0, 0, 0)) fetched[R];

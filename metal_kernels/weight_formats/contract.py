@@ -45,16 +45,3 @@ class WeightFormat:
     parameters: tuple[Parameter, ...]
     dequantise: Callable[[tuple[mx.array, ...]], mx.array]
     setup: str = ""
-
-
-TAKE = """
-// The first of a few values in registers; the others move up.
-template <typename V, int COUNT>
-METAL_FUNC V take(thread V (&from)[COUNT]) {
-  const V first = from[0];
-  UNROLL for (int i = 1; i < COUNT; i++) {
-    from[i - 1] = from[i];
-  }
-  return first;
-}
-"""

@@ -9,11 +9,9 @@ from functools import cache
 import mlx.core as mx
 
 from metal_kernels.kernel import Parameter
-from metal_kernels.weight_formats.contract import TAKE, WeightFormat
+from metal_kernels.weight_formats.contract import WeightFormat
 
-HEADER = (
-    TAKE
-    + """
+HEADER = """
 constant constexpr int RUNS = 2;
 constant constexpr bool OFFSET = false;
 
@@ -46,13 +44,13 @@ METAL_FUNC int run_start(int unit, int run) {
 }
 
 METAL_FUNC float2 decode(thread Fp4Unit& it, thread float* q) {
-  const uint codes = take(it.words);
   UNROLL for (int i = 0; i < 8; i++) {
-    const uint code = codes >> (4 * i);
+    const uint code = it.words[0] >> (4 * i);
     // as float16 its sign, exponent and mantissa are those of a number 2^14 times smaller
     const ushort bits = ushort(((code & 7) << 9) | ((code & 8) << 12));
     q[i] = float(as_type<half>(bits)) * 16384.0f;
   }
+  it.words[0] = it.words[1];
   return float2(it.scale, 0.0f);
 }
 
@@ -69,7 +67,6 @@ METAL_FUNC Fp4Unit fetch_fp4(W w, S scales, int row, int unit, int K) {
 
 #define FETCH(row, unit, K) fetch_fp4<GROUP>(w, scales, row, unit, K)
 """
-)
 
 
 @cache

@@ -34,13 +34,11 @@ from typing import Literal, NamedTuple
 import mlx.core as mx
 
 from metal_kernels.weight_formats import iq2_blocks
-from metal_kernels.weight_formats.contract import TAKE, WeightFormat
+from metal_kernels.weight_formats.contract import WeightFormat
 
 BlockName = Literal["q6_k", "q3_k", "q2_k", "iq4_nl", "iq4_xs", "iq2_xs", "iq2_s"]
 
-SHARED = (
-    TAKE
-    + """
+SHARED = """
 constant constexpr int RUNS = 4;
 
 template <typename P>
@@ -82,7 +80,6 @@ METAL_FUNC Eight take(thread Nibbles& it) {
   return now;
 }
 """
-)
 
 K_SHARED = (
     SHARED
@@ -126,7 +123,8 @@ constant constexpr bool OFFSET = false;
 struct Q6Unit {
   Nibbles low;
   Eight high;
-  float scale[4];
+  uint scales;  // a byte a run, as in all that follow
+  float d;
 };
 
 template <typename W>
@@ -136,10 +134,11 @@ METAL_FUNC Q6Unit fetch_q6(W w, int row, int unit, int K) {
   it.low.now = eight(at.block + 64 * at.half_of + at.l);
   it.low.next = eight(at.block + 64 * at.half_of + 32 + at.l);
   it.high = eight(at.block + 128 + 32 * at.half_of + at.l);
-  const float d = half_at(at.block + 208);
+  it.scales = 0;
   UNROLL for (int run = 0; run < 4; run++) {
-    it.scale[run] = d * float(char(at.block[192 + group_of(at, run)]));
+    it.scales |= uint(at.block[192 + group_of(at, run)]) << (8 * run);
   }
+  it.d = half_at(at.block + 208);
   return it;
 }
 
@@ -148,8 +147,10 @@ METAL_FUNC float2 decode(thread Q6Unit& it, thread float* q) {
   UNROLL for (int i = 0; i < 8; i++) {
     q[i] = float(int((byte_of(low, i) & 15) | ((byte_of(it.high, i) & 3) << 4)) - 32);
   }
+  const float scale = it.d * float(char(it.scales));
   it.high = moved(it.high, 2);
-  return float2(take(it.scale), 0.0f);
+  it.scales >>= 8;
+  return float2(scale, 0.0f);
 }
 
 #define FETCH(row, unit, K) fetch_q6(w, row, unit, K)
@@ -164,7 +165,8 @@ constant constexpr bool OFFSET = false;
 struct Q3Unit {
   Eight low;
   Eight high;
-  float scale[4];
+  uint scales;
+  float d;
 };
 
 template <typename W>
@@ -173,12 +175,13 @@ METAL_FUNC Q3Unit fetch_q3(W w, int row, int unit, int K) {
   const Place<W> at = place_of<110>(w, row, unit, K);
   it.high = moved(eight(at.block + at.l), 4 * at.half_of);
   it.low = eight(at.block + 32 + 32 * at.half_of + at.l);
-  const float d = half_at(at.block + 108);
+  it.d = half_at(at.block + 108);
+  it.scales = 0;
   UNROLL for (int run = 0; run < 4; run++) {
     const int group = group_of(at, run);
     const uint low = (uint(at.block[96 + group % 8]) >> (4 * (group / 8))) & 15;
     const uint high = (uint(at.block[104 + group % 4]) >> (2 * (group / 4))) & 3;
-    it.scale[run] = d * float(int(low | (high << 4)) - 32);
+    it.scales |= (low | (high << 4)) << (8 * run);
   }
   return it;
 }
@@ -187,9 +190,11 @@ METAL_FUNC float2 decode(thread Q3Unit& it, thread float* q) {
   UNROLL for (int i = 0; i < 8; i++) {
     q[i] = float(int((byte_of(it.low, i) & 3) | ((byte_of(it.high, i) & 1) << 2)) - 4);
   }
+  const float scale = it.d * float(int(it.scales & 63) - 32);
   it.low = moved(it.low, 2);
   it.high = moved(it.high, 1);
-  return float2(take(it.scale), 0.0f);
+  it.scales >>= 8;
+  return float2(scale, 0.0f);
 }
 
 #define FETCH(row, unit, K) fetch_q3(w, row, unit, K)
@@ -203,8 +208,9 @@ constant constexpr bool OFFSET = true;
 
 struct Q2Unit {
   Eight bits;
-  float scale[4];
-  float minimum[4];
+  uint scales;
+  float d;
+  float dmin;
 };
 
 template <typename W>
@@ -212,12 +218,11 @@ METAL_FUNC Q2Unit fetch_q2(W w, int row, int unit, int K) {
   Q2Unit it;
   const Place<W> at = place_of<84>(w, row, unit, K);
   it.bits = eight(at.block + 16 + 32 * at.half_of + at.l);
-  const float d = half_at(at.block + 80);
-  const float dmin = half_at(at.block + 82);
+  it.d = half_at(at.block + 80);
+  it.dmin = half_at(at.block + 82);
+  it.scales = 0;
   UNROLL for (int run = 0; run < 4; run++) {
-    const uint both = at.block[group_of(at, run)];
-    it.scale[run] = d * float(both & 15);
-    it.minimum[run] = -dmin * float(both >> 4);
+    it.scales |= uint(at.block[group_of(at, run)]) << (8 * run);
   }
   return it;
 }
@@ -226,8 +231,11 @@ METAL_FUNC float2 decode(thread Q2Unit& it, thread float* q) {
   UNROLL for (int i = 0; i < 8; i++) {
     q[i] = float(byte_of(it.bits, i) & 3);
   }
+  const float scale = it.d * float(it.scales & 15);
+  const float minimum = -it.dmin * float((it.scales >> 4) & 15);
   it.bits = moved(it.bits, 2);
-  return float2(take(it.scale), take(it.minimum));
+  it.scales >>= 8;
+  return float2(scale, minimum);
 }
 
 #define FETCH(row, unit, K) fetch_q2(w, row, unit, K)

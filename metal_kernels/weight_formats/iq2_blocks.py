@@ -26,28 +26,33 @@ constant constexpr int RUN_STEP = 8;
 constant constexpr bool OFFSET = false;
 
 struct Iq2Unit {
-  uint entries[4];
-  uint signs;  // a byte a run
-  float scale[4];
+  uint entries[2];  // 16 bits a run
+  uint signs;       // a byte a run
+  uint scales;      // a byte a run
+  float d;
 };
-
-METAL_FUNC float iq2_scale(float d, uint scales, int run) {
-  return d * (float((scales >> (4 * (run / 2))) & 15) + 0.5f) * 0.25f;
-}
 
 METAL_FUNC int run_start(int unit, int run) {
   return (unit * 4 + run) * 8;
 }
 
 METAL_FUNC float2 decode(thread Iq2Unit& it, thread float* q) {
-  const uint entry = take(it.entries);
   UNROLL for (int i = 0; i < 8; i++) {
-    const int code = (entry >> (2 * i)) & 3;
+    const int code = (it.entries[0] >> (2 * i)) & 3;
     const int value = 8 + 17 * code + (code >> 1);  // 8, 25, 43
     q[i] = float((it.signs >> i) & 1 ? -value : value);
   }
+  const float scale = it.d * (float(it.scales & 15) + 0.5f) * 0.25f;
+  it.entries[0] = (it.entries[0] >> 16) | (it.entries[1] << 16);
+  it.entries[1] >>= 16;
   it.signs >>= 8;
-  return float2(take(it.scale), 0.0f);
+  it.scales >>= 8;
+  return float2(scale, 0.0f);
+}
+
+// The nibble of each half of a unit, for its two runs.
+METAL_FUNC uint iq2_scales(uint both) {
+  return (both & 15) * 0x0101 | (both >> 4) * 0x01010000;
 }
 
 #define FETCH(row, unit, K) fetch_iq2(w, row, unit, K)
@@ -59,15 +64,14 @@ METAL_FUNC Iq2Unit fetch_iq2(W w, int row, int unit, int K) {
   Iq2Unit it;
   W block = w + (size_t(row) * (K / 256) + unit / 8) * 74;
   const int which = unit % 8;
-  const float d = half_at(block);
-  const uint scales = block[66 + which];
-  it.signs = 0;
+  it.d = half_at(block);
+  it.scales = iq2_scales(block[66 + which]);
+  it.entries[0] = it.entries[1] = it.signs = 0;
   UNROLL for (int run = 0; run < 4; run++) {
     const uint both = ((const device ushort*)(block + 2))[4 * which + run];
     const uint signs = both >> 9;
-    it.entries[run] = IQ2_LATTICE[both & 511];
+    it.entries[run / 2] |= uint(IQ2_LATTICE[both & 511]) << (16 * (run % 2));
     it.signs |= (signs | ((popcount(signs) & 1) << 7)) << (8 * run);
-    it.scale[run] = iq2_scale(d, scales, run);
   }
   return it;
 }
@@ -79,15 +83,15 @@ METAL_FUNC Iq2Unit fetch_iq2(W w, int row, int unit, int K) {
   Iq2Unit it;
   W block = w + (size_t(row) * (K / 256) + unit / 8) * 82;
   const int which = unit % 8;
-  const float d = half_at(block);
   const uint highs = block[66 + which];
-  const uint scales = block[74 + which];
-  it.signs = 0;
+  it.d = half_at(block);
+  it.scales = iq2_scales(block[74 + which]);
+  it.entries[0] = it.entries[1] = it.signs = 0;
   UNROLL for (int run = 0; run < 4; run++) {
     const uint low = block[2 + 4 * which + run];
-    it.entries[run] = IQ2_LATTICE[low | (((highs >> (2 * run)) & 3) << 8)];
+    const uint entry = IQ2_LATTICE[low | (((highs >> (2 * run)) & 3) << 8)];
+    it.entries[run / 2] |= entry << (16 * (run % 2));
     it.signs |= uint(block[34 + 4 * which + run]) << (8 * run);
-    it.scale[run] = iq2_scale(d, scales, run);
   }
   return it;
 }

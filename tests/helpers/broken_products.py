@@ -191,7 +191,7 @@ BROKEN = [
         "const Eight now = it.next",
         "numbers",
     ),
-    Broken("q6_k", "scale unsigned", "float(char(at.block", "float(uchar(at.block", "numbers"),
+    Broken("q6_k", "scale unsigned", "float(char(", "float(uchar(", "numbers"),
     Broken("q3_k", "high bit of the other half", ", 4 * at.half_of)", ", 0)", "numbers"),
     Broken("q3_k", "zero point one off", "<< 2)) - 4", "<< 2)) - 3", "numbers"),
     Broken(
@@ -201,8 +201,11 @@ BROKEN = [
         "uint(at.block[104])",
         "numbers",
     ),
-    Broken("q2_k", "minimum added", "-dmin", "dmin", "numbers"),
-    Broken("q2_k", "scale and minimum swapped", "both & 15", "both >> 4", "numbers"),
+    Broken("q2_k", "scales of the run before", "it.scales >>= 8;", "", "numbers"),
+    Broken("q2_k", "minimum added", "-it.dmin", "it.dmin", "numbers"),
+    Broken(
+        "q2_k", "scale and minimum swapped", "it.scales & 15", "(it.scales >> 4) & 15", "numbers"
+    ),
     Broken(
         "q2_k",
         "second half read twice",
@@ -230,7 +233,7 @@ BROKEN = [
         "numbers",
     ),
     Broken("iq2_xs", "no eighth sign", "(popcount(signs) & 1) << 7", "0", "numbers"),
-    Broken("iq2_xs", "scales swapped", "(4 * (run / 2))", "(4 - 4 * (run / 2))", "numbers"),
+    Broken("iq2_xs", "scales swapped", "* 0x0101 |", "* 0x01010000 |", "numbers"),
     Broken("iq2_xs", "an index of eight bits", "both & 511]", "both & 255]", "numbers"),
     Broken("iq2_s", "no half in a scale", "+ 0.5f", "+ 0.0f", "numbers"),
     Broken("iq2_s", "high bits of an index lost", "& 3) << 8", "& 0) << 8", "numbers"),
@@ -241,6 +244,7 @@ BROKEN = [
         "block[34 + 4 * which]",
         "numbers",
     ),
+    Broken("iq2_s", "an entry a word", "it.entries[0] >> 16", "0", "numbers"),
     Broken("iq2_s", "signs of the run before", "it.signs >>= 8;", "", "numbers"),
     Broken(
         "many_row_product",

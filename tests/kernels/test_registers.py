@@ -8,18 +8,14 @@ from metal_kernels.trials import TRIALS, Trial
 ROWS = 4
 """Where products hold most: four rows of the matrix, with their weights."""
 
-IN_MEMORY = {"products iq2_xs": 8}
-"""Bytes of a thread's variables for which there is no register, where that is known."""
-
 
 @pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.words)
 def test_a_threadgroup_fits(trial: Trial) -> None:
     for run in measures.our_registers(trial, ROWS):
-        assert run.fits(13), (run.threads, run.need)
-        assert run.need.in_memory <= IN_MEMORY.get(trial.words, 0), run.need
+        assert run.fits(13) and not run.need.in_memory, (run.threads, run.need)
 
 
-@pytest.mark.parametrize("rows", [1, 2, 6, 8])
+@pytest.mark.parametrize("rows", [1, 2, 5, 8])
 @pytest.mark.parametrize("kernel", ["products", "experts", "attention"])
 def test_of_as_many_rows(kernel: str, rows: int) -> None:
     """Of the format or the size of heads with most."""

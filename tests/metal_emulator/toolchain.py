@@ -5,7 +5,7 @@ import platform
 from functools import cache
 from pathlib import Path
 
-PROCESSORS = {"x86_64": "x86_64+f16c", "aarch64": "generic", "arm64": "apple_m1"}
+PROCESSORS = {"x86_64": "x86_64+f16c+fma", "aarch64": "generic", "arm64": "apple_m1"}
 """What code is made for; zig would take the processor it runs on, whose half floats differ."""
 
 BASE = [
