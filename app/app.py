@@ -145,6 +145,7 @@ class App(QObject):
         self._end_catching = self.mistakes.catch_all()
         self._connect_models()
         self._connect_chats()
+        self._connect_focus()
         self._connect_look()
         self._connect_troubles()
         widgets.window.closing.connect(self.close)
@@ -180,9 +181,8 @@ class App(QObject):
 
     def begin_chat(self) -> None:
         """Show a new chat, ready to be typed into."""
-        self.chats.begin(self.new_settings())
         self.widgets.window.show_page("chat")
-        self.widgets.composer.setFocus()
+        self.chats.begin(self.new_settings())
 
     def close(self) -> None:
         """Keep everything, and end the engine's thread."""
@@ -276,7 +276,6 @@ class App(QObject):
         current = self.models.loading or self.models.in_use
         if current is None or current.path is not None:
             self.models.load_path(None)
-        self.widgets.composer.setFocus()
 
     # chats
 
@@ -340,6 +339,26 @@ class App(QObject):
         self.widgets.sidebar.list.show_answering(self.answers.chat_ids)
         self.commands.refresh()
         self.session.show_now()
+
+    def _connect_focus(self) -> None:
+        """Whatever ends in the chat leaves the keys with its message."""
+        widgets = self.widgets
+        for ends_in_chat in (
+            self.chats.opened,
+            widgets.layer.left,
+            widgets.transcript.find_bar.closed,
+            widgets.session.fold_wanted,
+            widgets.drafting_panel.closed,
+            widgets.start.built_in_wanted,
+            widgets.head.cancel_wanted,
+        ):
+            ends_in_chat.connect(lambda *_: self._focus_message())
+        widgets.window.typed.connect(widgets.composer.type)
+
+    def _focus_message(self) -> None:
+        """Unless another page or a card has the keys."""
+        if self.widgets.window.page == "chat" and self.widgets.layer.isHidden():
+            self.widgets.composer.setFocus()
 
     # the look, and troubles
 

@@ -18,6 +18,7 @@ from app.worker.requests import ChangeSettings, CloseChat, Request
 from mlx_engine.values.stats import GenerationStats
 
 ENDINGS = {
+    "stopped": "Stopped. Continue goes on from here.",
     "max-tokens": "Ended at this chat's limit of tokens. Continue goes on from here.",
     "context-full": "The context is full. Edit an earlier message or start a new chat.",
 }

@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from PySide6.QtCore import QEvent, QObject, QRect, QRectF, Qt
+from PySide6.QtCore import QEvent, QObject, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import (
     QFont,
     QFontDatabase,
     QGuiApplication,
+    QHideEvent,
     QMouseEvent,
     QPainter,
     QPaintEvent,
@@ -64,7 +65,9 @@ class Layer(QWidget):
 
 
 class CardLayer(Layer):
-    """A card in the middle; a click beside it does nothing on purpose."""
+    """A card in the middle; a click beside it does nothing on purpose. Signal `left`: it went."""
+
+    left = Signal()
 
     def __init__(self, card: QWidget, parent: QWidget) -> None:
         super().__init__(parent)
@@ -80,6 +83,12 @@ class CardLayer(Layer):
         self._card.setFocus()
 
     # Qt
+
+    def hideEvent(self, event: QHideEvent) -> None:  # noqa: N802
+        """Say so, unless it is hidden with its window."""
+        super().hideEvent(event)
+        if self.isHidden():
+            self.left.emit()
 
     def mousePressEvent(self, event: QMouseEvent) -> None:  # noqa: N802
         """Nothing below the veil is clicked."""

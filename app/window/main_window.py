@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from typing import Literal
 
-from PySide6.QtCore import QByteArray, QEvent, QMimeData, Signal
+from PySide6.QtCore import QByteArray, QEvent, QMimeData, Qt, Signal
 from PySide6.QtGui import (
     QCloseEvent,
     QDragEnterEvent,
     QDragLeaveEvent,
     QDropEvent,
+    QKeyEvent,
     QResizeEvent,
 )
 from PySide6.QtWidgets import QFrame, QMainWindow, QWidget
@@ -24,6 +25,7 @@ NARROWEST_PAGE = 420
 NARROWEST_BESIDE_ONE = 300
 """The page has at least so much beside the sidebar, or a panel that the sidebar made room for."""
 
+WITH_LETTERS = Qt.KeyboardModifier.ShiftModifier | Qt.KeyboardModifier.KeypadModifier
 SMALLEST, USUAL = (760, 520), (1180, 780)
 
 
@@ -35,6 +37,7 @@ class MainWindow(QMainWindow):
         drag_left: they do no longer.
         dropped: they were let go here.
         folded: sidebar or right side were shown or hidden, by the user or for want of room.
+        typed: a letter that no widget took, on the page of the chat.
         closing: the window is about to close.
     """
 
@@ -42,6 +45,7 @@ class MainWindow(QMainWindow):
     drag_left = Signal()
     dropped = Signal(list)
     folded = Signal()
+    typed = Signal(str)
     closing = Signal()
 
     def __init__(
@@ -168,6 +172,14 @@ class MainWindow(QMainWindow):
         """Fold what has no room."""
         super().resizeEvent(event)
         self._fold()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+        """A letter that no widget took is for the message."""
+        text, held = event.text(), event.modifiers() & ~WITH_LETTERS
+        if self.page == "chat" and text.strip() and text.isprintable() and not held:
+            self.typed.emit(text)
+        else:
+            super().keyPressEvent(event)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:  # noqa: N802
         """Everything with an address is let in: the plan says what will not be used, and why."""

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import QElapsedTimer, Signal
+from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QFrame
 
 from app.values.attached_text import AttachedText, RefusedFile, pasted_text
@@ -13,6 +14,8 @@ from app.window.controls.labels import restyle
 from app.window.controls.layouts import STRETCH, column, row
 
 HINT = "Message…"
+DOUBLE_MS = 400
+"""So long after a message was sent, the same button does not stop its answer."""
 
 
 class Composer(QFrame):
@@ -35,6 +38,7 @@ class Composer(QFrame):
         self.setProperty("role", "composer")
         self.setAccessibleName("Composer")
         self._is_answering = False
+        self._sent = QElapsedTimer()
         self._why_not = ""
         self._box = MessageBox()
         self._row = AttachmentRow()
@@ -101,11 +105,18 @@ class Composer(QFrame):
     def _has_message(self) -> bool:
         return bool(self.text().strip() or self.attachments())
 
+    def type(self, text: str) -> None:
+        """What was typed where no text field had the keys."""
+        self._box.setFocus()
+        self._box.insertPlainText(text)
+
     def _press(self) -> None:
-        if self._is_answering:
-            self.stop_wanted.emit()
-        else:
+        """The second click of a double one on Send is no wish to stop."""
+        self._box.setFocus()
+        if not self._is_answering:
             self._try_send()
+        elif not self._sent.isValid() or self._sent.elapsed() > DOUBLE_MS:
+            self.stop_wanted.emit()
 
     def _try_send(self) -> None:
         """Send what is there, and begin anew; while an answer runs the text waits."""
@@ -114,6 +125,7 @@ class Composer(QFrame):
         text, attachments = self.text().strip(), self.attachments()
         self._box.clear()
         self._row.show_attachments(())
+        self._sent.start()
         self.sent.emit(text, attachments)
 
     def _tell_attachments(self) -> None:
@@ -132,3 +144,10 @@ class Composer(QFrame):
     def _frame(self, is_focused: bool) -> None:
         self.setProperty("focused", is_focused)
         restyle(self)
+
+    # Qt
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:  # noqa: N802
+        """All of it is the box."""
+        self._box.setFocus()
+        event.accept()

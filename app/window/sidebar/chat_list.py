@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from PySide6.QtCore import QModelIndex, QPoint, Qt, Signal
+from PySide6.QtCore import QEvent, QModelIndex, QPoint, Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QKeyEvent
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QListView, QMenu, QWidget
 
@@ -84,6 +84,11 @@ class ChatList(QListView):
         """Let the user type another title in place."""
         self._edit(self._model.index_of(chat_id))
 
+    def choose_first(self) -> None:
+        """Open the first chat of the list, if there is one."""
+        for first in self._model.chat_rows[:1]:
+            self._choose(self._model.index(first))
+
     def choose_neighbour(self, step: int) -> None:
         """Open the chat `step` rows further down (negative: up)."""
         rows = self._model.chat_rows
@@ -139,6 +144,14 @@ class ChatList(QListView):
         if not by_mouse:
             place = self.viewport().mapToGlobal(self.visualRect(index).bottomLeft())
         self._open_menu(index, place)
+
+    def event(self, event: QEvent) -> bool:
+        """F2 is for the chat that is marked here, not for the one on show."""
+        is_asked = event.type() == QEvent.Type.ShortcutOverride
+        if is_asked and isinstance(event, QKeyEvent) and event.key() == Qt.Key.Key_F2:
+            event.accept()
+            return True
+        return bool(super().event(event))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
         """Return opens, F2 renames; Delete does nothing on purpose: too easily pressed."""

@@ -98,6 +98,7 @@ class Sidebar(QFrame):
         self._search.textChanged.connect(lambda _: self._pause.start())
         self._pause.timeout.connect(lambda: self.search_changed.emit(self._search.text()))
         self._search.left.connect(self._leave_search)
+        self._search.returnPressed.connect(self._open_first)
         new.clicked.connect(self.new_wanted)
         library.clicked.connect(self.library_wanted)
         self._bin.toggled.connect(self.bin_wanted)
@@ -144,6 +145,13 @@ class Sidebar(QFrame):
     def clear_search(self) -> None:
         """List all chats again."""
         self._search.clear()
+
+    def _open_first(self) -> None:
+        """What was typed counts now, not after a pause."""
+        if self._pause.isActive():
+            self._pause.stop()
+            self.search_changed.emit(self._search.text())
+        self.list.choose_first()
 
     def _leave_search(self) -> None:
         self.clear_search()

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QSize
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
@@ -118,6 +118,8 @@ class MessageActions(QWidget):
         self.edit = self._add(IconButton("edit", "Edit and send again", colour="muted"))
         self.regenerate = self._add(IconButton("regenerate", "Regenerate", colour="muted"))
         self.go_on = self._add(IconButton("continue", "Continue this answer", colour="muted"))
+        self.go_on.setText("Continue")
+        self.go_on.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
 
     def _add(self, button: IconButton) -> IconButton:
         self._row.addWidget(button)

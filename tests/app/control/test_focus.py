@@ -1,0 +1,198 @@
+"""Whatever ends in the chat leaves the keys with the message; typed letters go there."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QAbstractButton, QApplication, QPlainTextEdit, QWidget
+from pytestqt.qtbot import QtBot
+from scripted_engine import Answer
+from windows import Driven, running, scripted
+
+from app.window.controls.icons import IconButton
+from app.window.transcript.message_foot import MessageActions
+from app.window.transcript.user_bubble import UserBubble
+
+pytestmark = pytest.mark.qt_log_level_fail("WARNING")
+SLOW = Answer(" ".join(f"word{n}" for n in range(400)), pause_s=0.01)
+
+
+@pytest.fixture
+def driven(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> Iterator[Driven]:
+    with running(qapp, qtbot, tmp_path, scripted()) as one:
+        one.widgets.window.activateWindow()
+        qtbot.waitUntil(one.widgets.window.isActiveWindow)
+        yield one
+
+
+def box(driven: Driven) -> QPlainTextEdit:
+    found = driven.widgets.composer.focusProxy()
+    assert isinstance(found, QPlainTextEdit)
+    return found
+
+
+def click(widget: QWidget) -> None:
+    QTest.mouseClick(widget, Qt.MouseButton.LeftButton)
+
+
+def named(within: QWidget, name: str) -> QAbstractButton:
+    buttons = within.findChildren(QAbstractButton)
+    return next(b for b in buttons if b.accessibleName() == name or b.text() == name)
+
+
+def foot(driven: Driven, number: int) -> MessageActions:
+    buttons = driven.widgets.transcript.column.views[number].buttons
+    assert buttons is not None
+    return buttons
+
+
+def send_by_click(driven: Driven) -> None:
+    driven.widgets.composer.show_message("Another")
+    click(named(driven.widgets.composer, "Send"))
+
+
+def ask_a_suggestion(driven: Driven) -> None:
+    driven.app.begin_chat()
+    click(named(driven.widgets.start, "How does drafting work?"))
+
+
+def go_to_another_version(driven: Driven) -> None:
+    driven.app.chats.regenerate()
+    driven.until_answered()
+    click(foot(driven, 1).previous)
+
+
+def send_again(driven: Driven) -> None:
+    driven.widgets.transcript.edit_last_prompt()
+    bubble = driven.widgets.transcript.column.views[0].findChild(UserBubble)
+    assert isinstance(bubble, UserBubble) and bubble.editor is not None
+    QTest.keyClick(bubble.editor.field, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
+
+
+def leave_a_card(driven: Driven) -> None:
+    driven.app.cards.offer(None)
+    driven.until(driven.widgets.layer.isVisible)
+    QTest.keyClick(driven.widgets.card, Qt.Key.Key_Escape)
+
+
+def load_from_a_card(driven: Driven) -> None:
+    driven.app.cards.offer(None)
+    driven.until(driven.widgets.layer.isVisible)
+    QTest.keyClick(driven.widgets.card, Qt.Key.Key_Return)
+    driven.until(driven.widgets.layer.isHidden)
+
+
+def open_from_the_list(driven: Driven) -> None:
+    chats = driven.widgets.sidebar.list
+    chats.setFocus()
+    index = chats.model().index(1, 0)
+    place = chats.visualRect(index).center()
+    QTest.mouseClick(chats.viewport(), Qt.MouseButton.LeftButton, pos=place)
+
+
+def open_the_first_hit(driven: Driven) -> None:
+    driven.widgets.actions["search"].trigger()
+    field = QApplication.focusWidget()
+    assert field is not None
+    QTest.keyClicks(field, "hello")
+    driven.app.begin_chat()
+    driven.widgets.actions["search"].trigger()
+    QTest.keyClick(field, Qt.Key.Key_Return)
+    assert driven.shown == ["Hello", "You said: Hello"]
+
+
+def close_the_find_bar(driven: Driven) -> None:
+    driven.widgets.transcript.open_find()
+    QTest.keyClick(driven.widgets.transcript.find_bar.field, Qt.Key.Key_Escape)
+
+
+def fold_the_panel(driven: Driven) -> None:
+    driven.widgets.window.show_panel("session")
+    click(named(driven.widgets.session, "Hide this panel"))
+
+
+def come_back_from_a_page(driven: Driven) -> None:
+    driven.widgets.actions["settings"].trigger()
+    click(named(driven.widgets.settings_page, "Back to the chat"))
+
+
+ACTIONS: dict[str, Callable[[Driven], object]] = {
+    "send": send_by_click,
+    "suggestion": ask_a_suggestion,
+    "another version": go_to_another_version,
+    "send again": send_again,
+    "answer again": lambda driven: click(foot(driven, 1).regenerate),
+    "card left": leave_a_card,
+    "card loaded": load_from_a_card,
+    "chat chosen": open_from_the_list,
+    "first hit": open_the_first_hit,
+    "new chat": lambda driven: click(named(driven.widgets.sidebar, "New chat")),
+    "find bar": close_the_find_bar,
+    "panel": fold_the_panel,
+    "page": come_back_from_a_page,
+}
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+def test_the_message_has_the_keys_after(driven: Driven, name: str) -> None:
+    driven.ask("Hello")
+    driven.widgets.head.compare.setFocus()
+    ACTIONS[name](driven)
+    assert QApplication.focusWidget() is box(driven)
+    driven.until_answered()
+    assert QApplication.focusWidget() is box(driven)
+
+
+def test_letters_go_to_the_message_and_shortcuts_do_not(driven: Driven) -> None:
+    driven.ask("Hello")
+    driven.widgets.head.compare.setFocus()
+    QTest.keyClick(driven.widgets.head.compare, Qt.Key.Key_X, Qt.KeyboardModifier.AltModifier)
+    assert driven.widgets.composer.text() == ""
+    QTest.keyClicks(driven.widgets.head.compare, "He")
+    assert QApplication.focusWidget() is box(driven)
+    assert driven.widgets.composer.text() == "He"
+    driven.widgets.actions["settings"].trigger()
+    QTest.keyClicks(driven.widgets.settings, "x")
+    assert driven.widgets.composer.text() == "He"
+
+
+def test_a_click_anywhere_in_the_composer_is_for_the_message(driven: Driven) -> None:
+    driven.widgets.head.compare.setFocus()
+    composer = driven.widgets.composer
+    place = QPoint(composer.width() // 2, composer.height() - 4)
+    QTest.mouseClick(composer, Qt.MouseButton.LeftButton, pos=place)
+    assert QApplication.focusWidget() is box(driven)
+
+
+def test_a_double_click_on_send_does_not_stop_the_answer(driven: Driven, qtbot: QtBot) -> None:
+    engine = driven.app.worker._source.engines["None"]
+    engine.answers.append(SLOW)
+    composer = driven.widgets.composer
+    composer.show_message("Go")
+    button = named(composer, "Send")
+    click(button)
+    click(button)
+    qtbot.wait(100)
+    assert driven.app.chats.running is not None
+    qtbot.wait(400)
+    click(button)
+    driven.until_answered()
+    answer = driven.app.chats.chat.last_answer
+    assert answer is not None and answer.finish_reason == "stopped"
+    view = driven.widgets.transcript.column.views[-1]
+    assert view.message.notice == "Stopped. Continue goes on from here."
+    go_on = foot(driven, -1).go_on
+    assert isinstance(go_on, IconButton) and go_on.isVisible() and go_on.text() == "Continue"
+
+
+def test_escape_stops_an_answer_that_was_asked_for_by_an_edit(driven: Driven) -> None:
+    driven.ask("Hello")
+    driven.app.worker._source.engines["None"].answers.append(SLOW)
+    send_again(driven)
+    driven.until(lambda: driven.app.chats.running is not None)
+    QTest.keyClick(QApplication.focusWidget(), Qt.Key.Key_Escape)
+    driven.until_answered()
+    answer = driven.app.chats.chat.last_answer
+    assert answer is not None and answer.finish_reason == "stopped"
