@@ -6,6 +6,8 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -37,6 +39,15 @@ def _emulator_hash() -> str:
 def _library(key: object) -> Path:
     text = repr((key, _emulator_hash()))
     return cache_folder() / (hashlib.sha256(text.encode()).hexdigest()[:24] + ".so")
+
+
+@contextmanager
+def _source(text: str) -> Iterator[Path]:
+    """A file of it for this build alone: another process may build the same."""
+    with tempfile.TemporaryDirectory(dir=cache_folder()) as scratch:
+        source = Path(scratch, "kernel.cpp")
+        source.write_text(text, encoding="utf-8")
+        yield source
 
 
 def _run(command: list[str]) -> str | None:
@@ -84,9 +95,8 @@ def kernel_library(name: str, text: str, command: list[str]) -> Path:
     target = _library((text, command, link))
     if target.exists():
         return target
-    source = target.with_suffix(".cpp")
-    source.write_text(text, encoding="utf-8")
-    said = _build(target, [[*command, str(source)]], link, [str(runtime)])
+    with _source(text) as source:
+        said = _build(target, [[*command, str(source)]], link, [str(runtime)])
     if said:
         raise EmulatorError(name, "compile", _shortened(said))
     return target
@@ -102,10 +112,8 @@ def lint(name: str, text: str) -> Registers:
     )
     target = _library((text, check, command)).with_suffix(".s")
     if not target.exists():
-        source = target.with_suffix(".cpp")
-        source.write_text(text, encoding="utf-8")
-        with tempfile.TemporaryDirectory(dir=cache_folder()) as scratch:
-            made = Path(scratch, "0.s")
+        with _source(text) as source:
+            made = source.with_suffix(".s")
             said = _run([*check, str(source)]) or _run([*command, str(source), "-o", str(made)])
             if said:
                 raise EmulatorError(name, "lint", _shortened(said))
