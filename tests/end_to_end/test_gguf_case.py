@@ -2,13 +2,14 @@
 
 import json
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from shared_case import FOLDER, QUANTISATIONS, gguf_of, needs_case
 
 import mlx_engine
-from mlx_engine import DraftOptions, SamplingOptions
+from mlx_engine import DraftOptions, Generation, SamplingOptions
 from mlx_engine.engine import Engine
 
 pytestmark = needs_case
@@ -62,21 +63,45 @@ def test_text_with_drafting_is_text_without(quantisation: str) -> None:
         assert len(texts) == 1
 
 
+class Drafts(NamedTuple):
+    drafted: int
+    accepted: int
+    ties: int
+
+
+def drafts_along(quantisation: str, run: dict) -> Drafts:
+    """Counts over llama.cpp's text; where a tie falls otherwise, it goes on behind their token."""
+    asked, text = engine(quantisation).tokenize(run["prompt"], True), run["tokens"]
+    drafted = accepted = ties = 0
+    while text:
+        ours = drafted_text(quantisation, asked, len(text))
+        pairs = zip(ours.tokens, text, strict=True)
+        same = next((place for place, (own, its) in enumerate(pairs) if own != its), len(text))
+        if 0 < same < len(text):
+            ours = drafted_text(quantisation, asked, same)
+        if same:
+            drafted, accepted = drafted + ours.stats.drafted, accepted + ours.stats.accepted
+        ties += same < len(text)
+        asked, text = [*asked, *text[: same + 1]], text[same + 1 :]
+    return Drafts(drafted, accepted, ties)
+
+
+def drafted_text(quantisation: str, tokens: list[int], count: int) -> Generation:
+    return engine(quantisation).generate(
+        tokens, count, GREEDY, DraftOptions(depth=3), ignore_eos=True
+    )
+
+
 @pytest.mark.parametrize("quantisation", QUANTISATIONS)
 def test_drafts_are_accepted_as_often(quantisation: str) -> None:
     drafted = accepted = theirs_drafted = theirs_accepted = 0
     for run in runs(quantisation, "mtp"):
-        ours = engine(quantisation).generate(
-            run["prompt"], len(run["tokens"]), GREEDY, DraftOptions(depth=3), ignore_eos=True
-        )
-        drafted += ours.stats.drafted
-        accepted += ours.stats.accepted
-        timings = run["timings"]
+        ours, timings = drafts_along(quantisation, run), run["timings"]
+        if ours.ties == 0:
+            assert ours.drafted == pytest.approx(timings["draft_n"], rel=0.03)
+            assert ours.accepted == pytest.approx(timings["draft_n_accepted"], rel=0.03)
+        drafted, accepted = drafted + ours.drafted, accepted + ours.accepted
         theirs_drafted += timings["draft_n"]
         theirs_accepted += timings["draft_n_accepted"]
-        if list(ours.tokens) == run["tokens"]:
-            assert ours.stats.drafted == pytest.approx(timings["draft_n"], rel=0.03)
-            assert ours.stats.accepted == pytest.approx(timings["draft_n_accepted"], rel=0.03)
-    # where a tie was decided otherwise the text goes on otherwise, and so does what is drafted
-    assert drafted == pytest.approx(theirs_drafted, rel=0.06)
-    assert accepted == pytest.approx(theirs_accepted, rel=0.06)
+    assert drafted == pytest.approx(theirs_drafted, rel=0.02)
+    assert accepted == pytest.approx(theirs_accepted, rel=0.01)
