@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from mlx_engine.hub.repository import ChoiceNeededError, HubFile, HubModel, needed_files
+from mlx_engine.hub.weight_files import INDEX, SAFETENSORS, head_shards
 from mlx_engine.values.errors import DownloadFailed, EngineError
 from mlx_engine.values.words import size_words
 
@@ -143,8 +144,9 @@ class DownloadPlan:
 def plan_download(hub: Hub, model: HubModel, *, heads: bool = False) -> DownloadPlan:
     """Ask the hub for the files and their sizes.
 
-    heads: of its MTP heads alone, where they lie in files of their own. Raises DownloadFailed, and
-    ChoiceNeededError where one of several models must be chosen.
+    heads: of its MTP heads alone, where they lie in files of their own, or an index of shards says
+    where they lie. Raises DownloadFailed, and ChoiceNeededError where one of several models must be
+    chosen.
     """
     from huggingface_hub import HfApi
 
@@ -162,6 +164,8 @@ def plan_download(hub: Hub, model: HubModel, *, heads: bool = False) -> Download
         ]
         files = needed_files(listed, model, heads=heads)
         _check_names(model, info.sha or "", files)
+        if heads:
+            files = _only_heads(hub, model, info.sha or "", files)
         blobs = hub.repository(model.hub_id) / "blobs"
         return DownloadPlan(
             model=model,
@@ -229,14 +233,12 @@ def _have(hub: Hub, plan: DownloadPlan, file: HubFile, on_bytes: Callable[[int],
 
 def _fetch_rest(hub: Hub, plan: DownloadPlan, file: HubFile, target: "_Target") -> None:
     """Append what is missing; a server that cannot resume sends all of it."""
-    from huggingface_hub import get_session, hf_hub_url, hf_raise_for_status
-    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+    from huggingface_hub import get_session, hf_raise_for_status
 
     if target.size == file.nbytes:
         return
     hub_id = plan.model.hub_id
-    url = hf_hub_url(hub_id, file.name, revision=plan.commit, endpoint=hub.endpoint)
-    headers = build_hf_headers(token=hub.token) | {"Accept-Encoding": "identity"}
+    url, headers = _address(hub, hub_id, file.name, plan.commit)
     if target.size > 0:
         headers["Range"] = f"bytes={target.size}-"
     asked = get_session().stream(
@@ -310,6 +312,35 @@ class _Target:
         self._opened.write(piece)
         self.checksum.update(piece)
         self._on_bytes(min(self.size, self._file.nbytes))
+
+
+def _only_heads(
+    hub: Hub, model: HubModel, commit: str, files: tuple[HubFile, ...]
+) -> tuple[HubFile, ...]:
+    """Without shards that hold no heads by the repository's index; all where it tells of none."""
+    from huggingface_hub import get_session, hf_raise_for_status
+
+    index = next((file for file in files if file.name.endswith(INDEX)), None)
+    if index is None:
+        return files
+    url, headers = _address(hub, model.hub_id, index.name, commit)
+    answer = get_session().get(
+        url, headers=headers, follow_redirects=True, timeout=LONGEST_SILENCE_S
+    )
+    hf_raise_for_status(answer)
+    holding = head_shards(answer.content)
+    kept = [file for file in files if file.name in holding]
+    beside = [file for file in files if not file.name.endswith(SAFETENSORS)]
+    return (*kept, *beside) if kept else files
+
+
+def _address(hub: Hub, hub_id: str, name: str, commit: str) -> tuple[str, dict[str, str]]:
+    """Of a file, and what a request for it says of itself."""
+    from huggingface_hub import hf_hub_url
+    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+
+    url = hf_hub_url(hub_id, name, revision=commit, endpoint=hub.endpoint)
+    return url, build_hf_headers(token=hub.token) | {"Accept-Encoding": "identity"}
 
 
 def _check_names(model: HubModel, commit: str, files: tuple[HubFile, ...]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 SAFETENSORS = ".safetensors"
+INDEX = ".safetensors.index.json"
 GGUF = ".gguf"
 UNSAFE = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 PARTIAL = (".incomplete", ".part", ".partial", ".download", ".crdownload", ".downloading")
@@ -74,6 +75,19 @@ def holds_only_heads(path: Path) -> bool:
         return True
     names = tensor_names(path)
     return bool(names) and all("mtp" in name.split(".") for name in names)
+
+
+def head_shards(index: bytes) -> set[str]:
+    """Files in which MTP heads lie by an index of shards, where their names say so (mtp.*); none
+    for what is no such index.
+    """
+    try:
+        told = json.loads(index)
+    except (ValueError, RecursionError):
+        return set()
+    table = told.get("weight_map") if isinstance(told, dict) else None
+    names = table.items() if isinstance(table, dict) else ()
+    return {str(file) for name, file in names if "mtp" in name.split(".")}
 
 
 def _header_damage(start: bytes, size: int) -> str | None:

@@ -167,6 +167,32 @@ def test_a_part_that_is_too_long_is_not_used(hub: Hub) -> None:
     assert contents(fetched(hub))["config.json"] == FILES["config.json"]
 
 
+INDEX = b"""{"weight_map": {"lm_head.weight": "model-00001-of-00002.safetensors",
+ "mtp.fc.weight": "model-00002-of-00002.safetensors"}}"""
+SHARDS = {f"model-0000{n}-of-00002.safetensors": bytes([n]) * 99 for n in (1, 2)}
+
+
+@pytest.mark.parametrize(
+    ("index", "wanted"),
+    [
+        (INDEX, {"model-00002-of-00002.safetensors"}),
+        (INDEX.replace(b"mtp.", b"model.layers.9."), set(SHARDS)),
+        (INDEX.replace(b"00002-of", b"00003-of"), set(SHARDS)),
+        (b"[]", set(SHARDS)),
+        (b"{", set(SHARDS)),
+    ],
+)
+def test_of_shards_only_those_with_heads_are_fetched(
+    hub: Hub, fake: FakeHub, index: bytes, wanted: set[str]
+) -> None:
+    small = {"config.json": b"{}", "model.safetensors.index.json": index}
+    fake.repositories["org/donor"] = SHARDS | small
+    plan = plan_download(hub, HubModel("org/donor"), heads=True)
+    assert {file.name for file in plan.files} == wanted | set(small)
+    assert set(contents(download(hub, plan))) == wanted | set(small)
+    assert set(contents(fetched(hub, HubModel("org/donor")))) == set(SHARDS) | set(small)
+
+
 def test_a_full_disk_is_seen_before_the_first_byte(
     hub: Hub, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
