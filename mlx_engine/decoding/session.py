@@ -97,6 +97,7 @@ class Session:
 
     @template_arguments.setter
     def template_arguments(self, arguments: Mapping[str, TemplateValue]) -> None:
+        self._check()
         self._parts.template.check_arguments(arguments)
         self._settings.template_arguments = dict(arguments)
         self._continues_at = None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 
-from mlx_engine.hub.weight_files import GGUF, SAFETENSORS, UNSAFE, shard_of
+from mlx_engine.hub.weight_files import GGUF, SAFETENSORS, UNSAFE, is_gguf_model, shard_of
 from mlx_engine.values.errors import DownloadFailed
 from mlx_engine.values.words import size_words
 
@@ -134,7 +134,7 @@ def needed_files(
     weights = [name for name in named_heads or everything if _is_weight(name)]
     if weights and model.quantisation is None:
         return _folder_files(everything, weights)
-    ggufs = named_heads or [name for name in everything if _is_model_gguf(name)]
+    ggufs = named_heads or [name for name in everything if is_gguf_model(PurePosixPath(name).name)]
     choices = _choices(everything, [name for name in ggufs if name.lower().endswith(GGUF)])
     if model.quantisation is not None and choices:
         choices = _chosen(choices, model)
@@ -246,12 +246,6 @@ def _is_heads(name: str) -> bool:
     folder, _, file = name.rpartition("/")
     ending = file.lower().endswith((GGUF, SAFETENSORS))
     return ending and (file.lower().startswith("mtp") or folder == "mtp")
-
-
-def _is_model_gguf(name: str) -> bool:
-    shard, file = shard_of(name), name.rpartition("/")[2].lower()
-    is_first = shard is None or shard.number == 1
-    return file.endswith(GGUF) and is_first and not file.startswith(("mmproj", "mtp"))
 
 
 def _is_safe_name(name: str) -> bool:

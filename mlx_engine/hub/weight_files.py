@@ -40,6 +40,18 @@ def is_heads_name(name: str) -> bool:
     return name.startswith("mtp") and name.endswith(SAFETENSORS)
 
 
+def is_gguf_head(name: str) -> bool:
+    """Whether a GGUF by its name holds only MTP heads."""
+    return name.lower().startswith("mtp") and name.lower().endswith(GGUF)
+
+
+def is_gguf_model(name: str) -> bool:
+    """Of a model in parts only the first is opened; heads and vision parts are no models."""
+    shard = shard_of(name)
+    beside = name.lower().startswith(("mtp", "mmproj"))
+    return name.lower().endswith(GGUF) and not beside and (shard is None or shard.number == 1)
+
+
 def damage(path: Path) -> str | None:
     """What is plainly wrong with a weight file, None when it looks right. Raises OSError."""
     with path.open("rb") as file:

@@ -9,7 +9,15 @@ from typing import Literal
 
 from mlx_engine.hub.download import Hub, cached, download, plan_download
 from mlx_engine.hub.repository import HubModel, read_hub_link
-from mlx_engine.hub.weight_files import GGUF, SAFETENSORS, UNSAFE, shard_of
+from mlx_engine.hub.weight_files import (
+    GGUF,
+    INDEX,
+    SAFETENSORS,
+    UNSAFE,
+    is_gguf_head,
+    is_gguf_model,
+    shard_of,
+)
 from mlx_engine.values.errors import (
     BadModelFile,
     HeadsOnly,
@@ -60,9 +68,11 @@ def read_folder(root: Path) -> ModelFiles:
 
 def gguf_file(file: Path) -> ModelFiles:
     """A model in a GGUF file; its config is in there too. Heads may lie in mtp*.gguf beside it."""
-    beside = [path for path in file.parent.iterdir() if _is_gguf_head(path.name)]
-    heads = tuple(sorted(path for path in beside if path.name != file.name))
-    return ModelFiles(file, "gguf", (), file, heads)
+    names: list[str] = []
+    with suppress(ModelNotFound):  # a file may be open to us in a folder that is not
+        names = _names(file.parent)
+    beside = [name for name in names if is_gguf_head(name) and name != file.name]
+    return ModelFiles(file, "gguf", (), file, tuple(file.parent / name for name in beside))
 
 
 def read_json_object(path: Path) -> dict[str, object]:
@@ -110,7 +120,7 @@ def _names(folder: Path) -> list[str]:
 
 def _indexed_shards(root: Path, names: list[str]) -> tuple[Path, ...]:
     """Shards an index lists; none without an index, BadModelFile when one is missing."""
-    indexes = [name for name in names if name.endswith(".safetensors.index.json")]
+    indexes = [name for name in names if name.endswith(INDEX)]
     if not indexes:
         return ()
     index = root / indexes[0]
@@ -143,19 +153,8 @@ def _existing(shard: Path, told_by: str) -> Path:
     return shard
 
 
-def _is_gguf_head(name: str) -> bool:
-    return name.lower().startswith("mtp") and name.lower().endswith(".gguf")
-
-
-def _is_gguf_model(name: str) -> bool:
-    """Of a model in parts only the first is opened; heads and vision parts are no models."""
-    shard = shard_of(name)
-    beside = name.lower().startswith(("mtp", "mmproj"))
-    return name.lower().endswith(".gguf") and not beside and (shard is None or shard.number == 1)
-
-
 def _without_safetensors(root: Path, names: list[str], has_heads: bool) -> ModelFiles:
-    ggufs = [name for name in names if _is_gguf_model(name)]
+    ggufs = [name for name in names if is_gguf_model(name)]
     if len(ggufs) == 1:
         return gguf_file(root / ggufs[0])
     if ggufs:
@@ -163,7 +162,7 @@ def _without_safetensors(root: Path, names: list[str], has_heads: bool) -> Model
     unsafe = [name for name in names if name.lower().endswith(UNSAFE)]
     if unsafe:
         raise unsafe_file(root / unsafe[0])
-    if has_heads or any(map(_is_gguf_head, names)):
+    if has_heads or any(map(is_gguf_head, names)):
         raise HeadsOnly(
             f"{root}: holds MTP heads only. Open the model they belong to and give them as its "
             "heads."
@@ -230,20 +229,30 @@ def locate_model(path: str | Path | None, built_in: Path, hub: FromHub | None = 
     """
     if path is None:
         return read_folder(built_in)
-    try:
-        place = Path(path).expanduser()
-        if place.exists():
-            return _at(place)
-    except (OSError, RuntimeError, ValueError) as error:
-        raise ModelNotFound(f"{path}: cannot be opened ({error}).") from error
-    return (hub or FromHub()).model(str(path))
+    place = _here(path)
+    return (hub or FromHub()).model(str(path)) if place is None else _at(place)
 
 
 def locate_heads(place: Path | None, hub: FromHub | None = None) -> Path | None:
-    """Where MTP heads lie that were asked for, fetched from the hub when they are not here."""
-    if place is None or place.exists() or not isinstance(read_hub_link(str(place)), HubModel):
-        return place
-    return (hub or FromHub()).heads(str(place))
+    """Where MTP heads lie that were asked for, fetched from the hub when they are not here.
+
+    A place that is neither is handed back. Raises ModelNotFound for one that cannot be looked at.
+    """
+    if place is None:
+        return None
+    here = _here(place)
+    if here is None and isinstance(read_hub_link(str(place)), HubModel):
+        return (hub or FromHub()).heads(str(place))
+    return here or place
+
+
+def _here(path: str | Path) -> Path | None:
+    """A path at which there is something."""
+    try:
+        place = Path(path).expanduser()
+        return place if place.exists() else None
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ModelNotFound(f"{path}: cannot be opened ({error}).") from error
 
 
 def _at(place: Path) -> ModelFiles:

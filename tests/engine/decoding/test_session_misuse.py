@@ -111,6 +111,7 @@ def test_a_closed_engine_is_refused(folder):
         lambda: next(session.continue_answer()),
         lambda: next(session.edit(0, "x")),
         lambda: session.load_messages([]),
+        lambda: setattr(session, "template_arguments", {"enable_thinking": False}),
         engine.session,
         lambda: engine.generate("a"),
         lambda: engine.logits([1]),

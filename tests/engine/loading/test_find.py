@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from mlx_engine.hub.download import Hub
-from mlx_engine.loading.find import FromHub, locate_model
+from mlx_engine.loading.find import FromHub, gguf_file, locate_heads, locate_model
 from mlx_engine.loading.headers import read_headers
 from mlx_engine.values.errors import (
     BadModelFile,
@@ -188,6 +188,21 @@ def test_half_a_download_does_not_count_as_cached(tmp_path: Path, lost: str) -> 
     for name in ("org/name", "org/other"):
         with pytest.raises(DownloadFailed, match="no connection to the hub"):
             locate_model(name, tmp_path, hub)
+
+
+@pytest.mark.parametrize("place", ["x" * 5000, "~nobody/x"])
+def test_heads_at_a_place_that_cannot_be(place: str) -> None:
+    with pytest.raises(ModelNotFound, match="cannot be opened"):
+        locate_heads(Path(place), no_download)
+
+
+def test_heads_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(fill(tmp_path, "mtp.safetensors")))
+    assert locate_heads(Path("~/mtp.safetensors"), no_download) == tmp_path / "mtp.safetensors"
+
+
+def test_a_gguf_in_a_folder_that_cannot_be_listed(tmp_path: Path) -> None:
+    assert gguf_file(tmp_path / "closed" / "m.gguf").heads == ()
 
 
 @pytest.mark.parametrize("name", ["mtp.safetensors", "mtp-Q8_0.gguf"])
