@@ -6,6 +6,7 @@ they lie. A longer one, of a prompt, unpacks keys and values from the latents, w
 there. Verify passes are short, so a row's bits do not tell whether it was drafted.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -83,7 +84,7 @@ class LatentAttention:
 
     def __init__(self, spec: specs.Latent, part: Part, eps: float) -> None:
         del eps  # the norms of latents have their own
-        self._spec, self._stock = spec, part.kernels.stock
+        self._spec, self._stock, self._kernels = spec, part.kernels.stock, part.kernels
         work = Work(LATENT, spec.kv_rank, spec.rope.width, spec.heads)
         self._served = part.kernels.served("attention", work, whole=True)
         self._rotate = Rotation(spec.rope, part.kernels.stock)
@@ -133,7 +134,7 @@ class LatentAttention:
         latent, key = self._latent_norm(latent), self._rotate(key, position)
         rotated = self._rotate(rotated, position)
         if self._served is not None and rows in self._served:
-            absorbed = self._unpack_keys.back(straight)
+            absorbed = self._of_rows(self._unpack_keys.back, straight)
             # squeezed: an index would copy the whole cache
             latents, keys = (one.squeeze(0) for one in cache.append(latent, key))
             attended = few_query_attention(
@@ -145,7 +146,7 @@ class LatentAttention:
                 self._served.launcher,
                 q_latent=self._stock.contiguous(absorbed.squeeze(0)),
             )
-            heads = self._unpack_values(attended[None])
+            heads = self._of_rows(self._unpack_values, attended[None])
         elif rows <= ABSORBED_ROWS:
             latents, keys = cache.write(latent, key)
             absorbed = self._unpack_keys.back(straight)
@@ -156,6 +157,14 @@ class LatentAttention:
             unpacked, values = self._unpack_keys(latents), self._unpack_values(latents)
             heads = self._by_tiles(_Block(straight, rotated * spec.scale, unpacked, values, keys))
         return heads.swapaxes(1, 2).reshape(1, rows, spec.heads * spec.value_dim)
+
+    def _of_rows(self, product: Callable[[mx.array], mx.array], x: mx.array) -> mx.array:
+        """A product by head of x [1, heads, T, K]; where rows are to be exact as T of one row each,
+        because MLX's kernels for one row and for several round differently.
+        """
+        if not self._kernels.exact:
+            return product(x)
+        return product(x.swapaxes(0, 2)).swapaxes(0, 2)
 
     def _by_tiles(self, block: _Block) -> mx.array:
         """Row by row where the scores of all would be large."""

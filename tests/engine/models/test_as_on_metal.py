@@ -23,6 +23,7 @@ from mlx_engine.drafting.contract import NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.decoder import Decoder, build_decoder
+from mlx_engine.models.latent_attention import HeadMatrices
 from mlx_engine.models.norm_shift import is_shifted
 from mlx_engine.models.registry import FAMILIES
 from mlx_engine.models.specs import ModelSpec, Shapes
@@ -150,6 +151,7 @@ class Made(NamedTuple):
     model: Decoder
     spec: ModelSpec
     launcher: EmulatorLauncher
+    kernels: Kernels
 
     def rows_attended(self, kernel: str) -> set[int]:
         """Rows of the passes in which attention went through a kernel, up to a factor."""
@@ -174,7 +176,7 @@ def model_of(name: str, form: str) -> Made:
         for seed, shapes in enumerate((spec.tensors(present), spec.head_tensors(present)))
     ]
     model = build_decoder(spec, tables[0], tables[1] if spec.heads else None)
-    return Made(model, spec, launcher)
+    return Made(model, spec, launcher, kernels)
 
 
 def with_known_drafts(model: Decoder, tokens: list[int], options: SamplingOptions) -> Ran:
@@ -188,7 +190,7 @@ def with_known_drafts(model: Decoder, tokens: list[int], options: SamplingOption
 @pytest.mark.parametrize("name", CONFIGS)
 def test_types_cache_bytes_and_words(name: str, form: str) -> None:
     made = model_of(name, form)
-    model, spec, _ = made
+    model, spec = made.model, made.spec
     half = mx.bfloat16 if form == "folder" else mx.float16
     options = SamplingOptions(temperature=0.8)
     plain = run(model, PROMPT, NoDraft(), 0, options=options, max_tokens=TOKENS, chunk=CHUNK)
@@ -219,6 +221,12 @@ def test_types_cache_bytes_and_words(name: str, form: str) -> None:
         assert drafted.stats.drafted > 0
 
 
+def apart(one: mx.array, other: mx.array) -> float:
+    """Relative distance of most rows; one or the other may choose other experts."""
+    norms = [mx.linalg.norm(part, axis=-1) for part in (one - other, other)]
+    return float(mx.median(norms[0] / norms[1]))
+
+
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("name", ["attention", "window and sinks", "sizes apart", "delta net"])
 def test_over_caches_of_few_bits(name: str, bits: CacheBits) -> None:
@@ -237,6 +245,25 @@ def test_over_caches_of_few_bits(name: str, bits: CacheBits) -> None:
         layers = [cache for cache in caches.layers if isinstance(cache, RowsCache)]
         sizes.append(sum(cache.nbytes for cache in layers))
     assert sizes[1] <= (bits + 1) / 16 * sizes[0]
-    norms = [mx.linalg.norm(one, axis=-1) for one in (logits[1] - logits[0], logits[0])]
-    apart = float(mx.median(norms[0] / norms[1]))  # a row may choose other experts
-    assert 0 < apart < (0.08 if bits == 8 else 0.35)
+    assert 0 < apart(*logits) < (0.08 if bits == 8 else 0.35)
+
+
+def test_exact_rows_are_multiplied_by_a_heads_matrix_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """MLX has a kernel for one row and others for several; in a batch each is as if alone."""
+    made, product, rows = model_of("latent attention", "folder"), HeadMatrices._product, set()
+
+    def noted(self: HeadMatrices, x: mx.array, *, transpose: bool) -> mx.array:
+        rows.add(x.shape[2])
+        return product(self, x, transpose=transpose)
+
+    monkeypatch.setattr(HeadMatrices, "_product", noted)
+    found = []
+    for exact in (True, False):
+        made.kernels.want(exact=exact)
+        caches = made.model.make_caches()
+        found.append(made.model.forward(mx.array([PROMPT[:4]]), caches))
+        assert rows == ({1} if exact else {4})
+        rows.clear()
+    assert 0 < apart(*found) < 0.1
