@@ -4,7 +4,7 @@ from pathlib import Path
 
 import mlx_engine
 from app.library.machine import Machine
-from app.values.models import Fit, MemorySum, ModelCard
+from app.values.models import Fit, MemorySum, ModelCard, short_quantisation
 from mlx_engine.values.errors import EngineError
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.words import count_words, size_words, token_words
@@ -20,7 +20,7 @@ def make_card(model: ModelDescription, machine: Machine) -> ModelCard:
         name=model.name,
         architecture=model.architecture,
         parameters=_parameter_words(model),
-        quantisation=model.quantisation,
+        quantisation=short_quantisation(model.quantisation),
         size=size_words(model.nbytes),
         context=f"{token_words(model.context_length)} tokens",
         heads=_heads_words(model),

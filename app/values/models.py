@@ -1,5 +1,6 @@
 """What the window shows of a model: its place, facts, memory as one sum; and of its download."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -82,6 +83,20 @@ class MemorySum:
             case "too-large":
                 over = size_words(short - self.usable)
                 return f"{start}: does not fit, {over} too much"
+
+
+MOST_KINDS = 3
+
+
+def short_quantisation(words: str) -> str:
+    """ "Q4_K + Q6_K" of "Q4_K as 4-bit affine, groups of 32 + kept as Q6_K blocks (our kernel)".
+
+    How each is stored is told group by group.
+    """
+    parts = (part.removeprefix("kept as ") for part in words.split(" + "))
+    kinds = list(dict.fromkeys(re.split(" as | blocks|,", part)[0] for part in parts))
+    more = " + …" if len(kinds) > MOST_KINDS else ""
+    return " + ".join(kinds[:MOST_KINDS]) + more
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QProgressBar, QWidget
 
+from app.values.models import short_quantisation
 from app.window.composer.composer import Composer
 from app.window.controls.icons import IconButton, icon
 from app.window.controls.labels import ShortButton, ShortLabel
@@ -80,7 +81,7 @@ def model_in_words(model: ModelDescription) -> str:
         heads = "no drafting heads"
     else:
         heads = "1 drafting head" if model.mtp_heads == 1 else f"{model.mtp_heads} drafting heads"
-    return f"{model.quantisation} · {heads}"
+    return f"{short_quantisation(model.quantisation)} · {heads}"
 
 
 WIDEST = 800

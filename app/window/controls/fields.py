@@ -202,7 +202,7 @@ class NumberField(LineField):
     def show_recommended(self, number: float | None) -> None:
         """What holds where nothing is chosen, None where that is not known."""
         self._recommended = number
-        self._edit.setPlaceholderText(self._kind.text(number) or "model's way")
+        self._edit.setPlaceholderText(self._kind.text(number) or "model's")
 
     def forbid(self, why: str) -> None:
         """Disable it with a reason, "" enables it."""

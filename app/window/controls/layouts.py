@@ -25,6 +25,8 @@ class Wide(NamedTuple):
 
 
 STRETCH = Wide()
+SPARE = Wide(share=0)
+"""Takes the room that nothing wide beside it takes, such as what is hidden now."""
 Item = QWidget | QLayout | Wide | int
 """An int is that many pixels of nothing."""
 Margins = tuple[int, int, int, int]

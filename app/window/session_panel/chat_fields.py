@@ -49,7 +49,7 @@ class ArgumentField(LineField):
 
     def __init__(self, name: str) -> None:
         self._edit = QLineEdit()
-        super().__init__(self._edit, name, WHAT, "model's way")
+        super().__init__(self._edit, name, WHAT, "model's")
         self._edit.setMaxLength(LONGEST_VALUE)
 
     def show_value(self, text: str) -> None:

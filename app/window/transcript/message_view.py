@@ -6,7 +6,7 @@ from PySide6.QtCore import QEvent, QMimeData
 from PySide6.QtGui import QGuiApplication, QTextDocument
 from PySide6.QtWidgets import QWidget
 
-from app.window.controls.layouts import Wide, column, row
+from app.window.controls.layouts import SPARE, Wide, column, row
 from app.window.look import look
 from app.window.transcript.answer_view import AnswerView
 from app.window.transcript.markdown_text import markdown_html, plain_text
@@ -61,7 +61,7 @@ class MessageView(QWidget):
         self._body = self._make_body(width)
         self.buttons = MessageActions()
         self.footer = MessageFooter()
-        foot = row(Wide(self.footer), self.buttons, spacing=8)
+        foot = row(Wide(self.footer), SPARE, self.buttons, spacing=8)
         column(self._body, foot, of=self, spacing=2)
         self._connect(self.buttons, self.footer)
         self._show_state()

@@ -45,6 +45,7 @@ class Reader(QObject):
 
     regenerate_wanted = Signal(int)
     edit_wanted = Signal(int, str)
+    edit_given_up = Signal()
     continue_wanted = Signal(int)
     branch_wanted = Signal(int, int)
     stats_clicked = Signal(int)

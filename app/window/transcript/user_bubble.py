@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QPushButton, QWidget
 
 from app.window.controls.fields import TOO_LONG, Lines, asks_for_escape
 from app.window.controls.labels import paragraph, say
-from app.window.controls.layouts import Wide, column, row
+from app.window.controls.layouts import SPARE, Wide, column, row
 from app.window.look import look
 from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.reader import Reader, keeps_height
@@ -33,7 +33,7 @@ class UserBubble(QWidget):
     def __init__(self, reader: Reader, message_id: int, text: str, width: int) -> None:
         super().__init__()
         keeps_height(self)
-        self._unsent, self._id = reader.unsent, message_id
+        self._reader, self._unsent, self._id = reader, reader.unsent, message_id
         self._text, self._width = text, width
         self._box = QRect()
         self.prose = ProseSegment(reader, parent=self)
@@ -105,6 +105,7 @@ class UserBubble(QWidget):
             self.editor.deleteLater()
             self.editor = None
         self.fit(self._width)
+        self._reader.edit_given_up.emit()
 
     # Qt
 
@@ -151,7 +152,7 @@ class BubbleEditor(QWidget):
         self.send = QPushButton("Send again")
         self.send.setProperty("role", "primary")
         cancel = QPushButton("Cancel")
-        foot = row(Wide(self._problem), cancel, self.send)
+        foot = row(Wide(self._problem), SPARE, cancel, self.send)
         column(self.field, foot, of=self, spacing=8)
         self.field.textChanged.connect(lambda: self.changed.emit(self.field.toPlainText()))
         self.field.refused.connect(lambda: say(self._problem, TOO_LONG))

@@ -4,13 +4,24 @@ import dataclasses
 from typing import get_args
 
 import pytest
-from panel_driving import CANNOT, FULL, WHY, find, shown_words, type_into
+from panel_driving import CAN, CANNOT, FULL, WHY, find, shown_words, type_into
 from PySide6.QtCore import QMimeData, Qt
-from PySide6.QtWidgets import QLabel, QLineEdit, QPlainTextEdit, QToolButton, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QLabel,
+    QLineEdit,
+    QPlainTextEdit,
+    QScrollArea,
+    QToolButton,
+    QWidget,
+)
 from scripted_engine import DESCRIPTION, NO_HEADS
 
 from app.control.session import abilities
+from app.library.machine import Machine
+from app.library.model_card import make_card
 from app.values.chat_settings import ChatSettings, SamplingChoice
+from app.window.chat_page import model_in_words
 from app.window.controls.choices import DropDown
 from app.window.drafting.round_history import DraftingNow
 from app.window.session_panel.abilities import SourceAbility
@@ -273,3 +284,22 @@ def test_sources_of_a_model(panel):
     said = " ".join(shown_words(panel))
     assert "Draft model: Choose a small one of the same family below." in said
     assert said.count("Choose a small one") == 1, "once, not for each combination"
+
+
+def test_how_weights_are_stored_does_not_widen_the_panel(panel):
+    words = (
+        "Q4_K as 4-bit affine, groups of 32 + Q6_K as 8-bit affine, groups of 32 + kept as IQ4_XS"
+    )
+    words += " blocks (our kernel)"
+    model = dataclasses.replace(
+        DESCRIPTION, quantisation=words, template_arguments=("reasoning_effort",)
+    )
+    card = make_card(model, Machine("M4", 48 * 10**9, 40 * 10**9))
+    assert card.quantisation == "Q4_K + Q6_K + IQ4_XS"
+    panel.show_model(card, dataclasses.replace(CAN, can_switch_thinking=True))
+    panel.fields.sampling.open(True)
+    panel.resize(288, 900)
+    QApplication.processEvents()
+    (area,) = panel.findChildren(QScrollArea)
+    assert area.horizontalScrollBar().maximum() == 0
+    assert "Q4_K + Q6_K + IQ4_XS" in model_in_words(model)

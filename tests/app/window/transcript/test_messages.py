@@ -83,6 +83,18 @@ def test_a_message_that_is_being_changed_stays_so(view, qtbot):
     assert of(view, 1).findChild(UserBubble).editor is None
 
 
+def test_buttons_keep_to_the_right_side(view):
+    show(view, ShownMessage(1, "user", "hi"), ShownMessage(2, "assistant", "yes"))
+    settle()
+    buttons = of(view, 1).buttons
+    assert buttons.edit.x() - buttons.copy.x() < 60
+    assert buttons.geometry().right() > of(view, 1).width() - 10
+    view.edit_last_prompt()
+    settle()
+    send = of(view, 1).findChild(UserBubble).editor.send
+    assert send.width() < 200 and send.geometry().right() > of(view, 1).width() - 10
+
+
 def test_an_editor_takes_neither_files_nor_texts_without_end(view, tmp_path):
     show(view, ShownMessage(1, "user", "hi"))
     view.edit_last_prompt()
