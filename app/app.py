@@ -11,7 +11,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Qt, QTimer
 from PySide6.QtWidgets import QApplication, QMessageBox
 
-from app.control.answers import Answers
+from app.control.answers import Answers, RunningAnswer
 from app.control.chat import ChatController
 from app.control.chat_list import ChatListController
 from app.control.commands import CommandController
@@ -38,6 +38,7 @@ from app.values.app_settings import AppSettings
 from app.values.chat_settings import ChatSettings
 from app.values.errors import StoreError
 from app.window.controls.icons import app_icon
+from app.window.controls.labels import announce
 from app.window.layers import CrashBox
 from app.window.widgets import Widgets
 from app.worker.engine_worker import EngineWorker
@@ -303,7 +304,7 @@ class App(QObject):
         self.files.imported.connect(listed.refresh)
         answers.grown.connect(self.figures.take)
         answers.grown.connect(lambda *_: self.session.show_now())
-        answers.ended.connect(lambda answer, _: self.figures.end(answer))
+        answers.ended.connect(self._end_answer)
         answers.changed.connect(self._show_answering)
 
     def _choose_chat(self, chat_id: int, message_id: int | None = None) -> None:
@@ -335,6 +336,11 @@ class App(QObject):
         self._show_title()
         self.commands.refresh()
 
+    def _end_answer(self, answer: RunningAnswer) -> None:
+        self.figures.end(answer)
+        if answer.chat_id == self.chats.chat.chat_id:
+            announce(self.widgets.transcript, answer.answer.text or "The answer has ended.")
+
     def _show_answering(self) -> None:
         self.widgets.sidebar.list.show_answering(self.answers.chat_ids)
         self.commands.refresh()
@@ -347,6 +353,7 @@ class App(QObject):
             self.chats.opened,
             widgets.layer.left,
             widgets.transcript.find_bar.closed,
+            widgets.transcript.reader.edit_given_up,
             widgets.session.fold_wanted,
             widgets.drafting_panel.closed,
             widgets.start.built_in_wanted,

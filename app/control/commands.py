@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QMetaObject, QObject, Qt
+from PySide6.QtWidgets import QApplication
 
 from app.control.chat import ChatController
 from app.control.chat_list import ChatListController
@@ -13,6 +14,16 @@ from app.control.models import ModelController
 from app.control.settings import KeptSettings, LookController
 from app.window.main_window import Panel
 from app.window.widgets import Widgets
+
+EDITING = {
+    "undo": "undo",
+    "redo": "redo",
+    "cut": "cut",
+    "copy": "copy",
+    "paste": "paste",
+    "select-all": "selectAll",
+}
+"""Commands for the text that has the keys -> slots that all of Qt's text widgets have."""
 
 
 class CommandController(QObject):
@@ -56,6 +67,7 @@ class CommandController(QObject):
             "export-chat": lambda: self._with_chat(self._files.export_chat),
             "settings": lambda: window.show_page("settings"),
             "quit": window.close,
+            **{name: _in_focus(slot) for name, slot in EDITING.items()},
             "copy-answer": transcript.copy_last_answer,
             "find": transcript.open_find,
             "search": self._search,
@@ -82,6 +94,11 @@ class CommandController(QObject):
             "system": lambda: look.choose("system"),
             "light": lambda: look.choose("light"),
             "dark": lambda: look.choose("dark"),
+            "minimise": window.showMinimized,
+            "zoom-window": lambda: window.setWindowState(
+                window.windowState() ^ Qt.WindowState.WindowMaximized
+            ),
+            "close-window": window.close,
             "log": self._files.show_log,
             "about": self._files.show_about,
         }
@@ -170,6 +187,17 @@ class CommandController(QObject):
     def _search(self) -> None:
         self._widgets.window.show_sidebar(True)
         self._widgets.sidebar.start_search()
+
+
+def _in_focus(slot: str) -> Callable[[], object]:
+    """Have the text that has the keys do this; nothing where no text has."""
+
+    def do() -> None:
+        text = QApplication.focusWidget()
+        if text is not None and text.metaObject().indexOfMethod(f"{slot}()") >= 0:
+            QMetaObject.invokeMethod(text, slot)
+
+    return do
 
 
 def _without_arguments(command: Callable[[], object]) -> Callable[[], None]:

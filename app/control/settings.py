@@ -135,6 +135,13 @@ class KeptSettings(QObject):
         self.changed.emit()
 
 
+COLOURS: dict[Wish, Qt.ColorScheme] = {
+    "system": Qt.ColorScheme.Unknown,
+    "light": Qt.ColorScheme.Light,
+    "dark": Qt.ColorScheme.Dark,
+}
+
+
 class LookController(QObject):
     """Dresses the application; Qt hands its palette, font and style sheet on to every widget."""
 
@@ -163,7 +170,8 @@ class LookController(QObject):
         self._settings.change(replace(self._settings.value, theme=wish))
 
     def refresh(self) -> None:
-        """Dress everything, if the look has changed."""
+        """Dress everything, if the look has changed; parts of the system's own follow too."""
+        self._application.styleHints().setColorScheme(COLOURS[self._settings.value.theme])
         wanted = (self.scheme, self._settings.value.text_zoom)
         if wanted == self._worn:
             return

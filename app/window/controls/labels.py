@@ -1,7 +1,12 @@
 """Labels with a role that the style sheet knows, and figures that keep their width."""
 
 from PySide6.QtCore import QEvent, QSize, Qt
-from PySide6.QtGui import QFont, QResizeEvent
+from PySide6.QtGui import (
+    QAccessible,
+    QAccessibleAnnouncementEvent,
+    QFont,
+    QResizeEvent,
+)
 from PySide6.QtWidgets import QLabel, QPushButton, QSizePolicy, QWidget
 
 
@@ -27,6 +32,11 @@ def say(target: QLabel, text: str) -> None:
     """Show a text, or hide the label when there is none."""
     target.setText(text)
     target.setVisible(bool(text))
+
+
+def announce(widget: QWidget, words: str) -> None:
+    """Have a screen reader say this, wherever its user is."""
+    QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(widget, words))
 
 
 def set_role(widget: QWidget, role: str) -> None:

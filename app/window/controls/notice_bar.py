@@ -4,7 +4,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QPushButton
 
 from app.window.controls.icons import IconButton
-from app.window.controls.labels import paragraph, set_role
+from app.window.controls.labels import announce, paragraph, set_role
 from app.window.controls.layouts import Wide, row
 from app.window.motion import fade_in
 
@@ -49,6 +49,7 @@ class NoticeBar(QFrame):
         self._more.setVisible(bool(details))
         self.take.hide()
         self.setAccessibleDescription(words)
+        announce(self, words)
         appears = self.isHidden()
         self.show()
         if appears:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QAccessible
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QApplication, QPlainTextEdit, QWidget
 from pytestqt.qtbot import QtBot
@@ -71,6 +72,11 @@ def send_again(driven: Driven) -> None:
     QTest.keyClick(bubble.editor.field, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
 
 
+def give_up_an_edit(driven: Driven) -> None:
+    driven.widgets.transcript.edit_last_prompt()
+    click(named(driven.widgets.transcript, "Cancel"))
+
+
 def leave_a_card(driven: Driven) -> None:
     driven.app.cards.offer(None)
     driven.until(driven.widgets.layer.isVisible)
@@ -123,6 +129,7 @@ ACTIONS: dict[str, Callable[[Driven], object]] = {
     "suggestion": ask_a_suggestion,
     "another version": go_to_another_version,
     "send again": send_again,
+    "edit given up": give_up_an_edit,
     "answer again": lambda driven: click(foot(driven, 1).regenerate),
     "card left": leave_a_card,
     "card loaded": load_from_a_card,
@@ -196,3 +203,32 @@ def test_escape_stops_an_answer_that_was_asked_for_by_an_edit(driven: Driven) ->
     driven.until_answered()
     answer = driven.app.chats.chat.last_answer
     assert answer is not None and answer.finish_reason == "stopped"
+
+
+def test_the_edit_menu_works_on_the_text_that_has_the_keys(driven: Driven) -> None:
+    actions, text = driven.widgets.actions, box(driven)
+    text.setFocus()
+    text.setPlainText("")
+    QTest.keyClicks(text, "one")
+    for name in ("select-all", "copy", "cut", "paste", "paste"):
+        actions[name].trigger()
+    assert text.toPlainText() == "oneone"
+    actions["undo"].trigger()
+    assert text.toPlainText() != "oneone"
+    actions["redo"].trigger()
+    assert text.toPlainText() == "oneone"
+    driven.widgets.head.compare.setFocus()
+    actions["cut"].trigger()
+    assert text.toPlainText() == "oneone"
+
+
+def test_what_happens_is_said_to_screen_readers(
+    driven: Driven, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(
+        QAccessible, "updateAccessibility", lambda event: said.append(event.message())
+    )
+    driven.ask("Hello")
+    driven.app.files.open_link("file:///etc/passwd")
+    assert said == ["You said: Hello", "This link is not opened: file:///etc/passwd"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QPalette
+from PySide6.QtGui import QPalette, QStyleHints
 from PySide6.QtWidgets import QApplication, QLineEdit
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
@@ -48,6 +48,15 @@ def test_dark_dresses_the_application(driven: Driven, qapp: QApplication) -> Non
     driven.widgets.actions["light"].trigger()
     page = qapp.palette().color(QPalette.ColorRole.Window).name()
     assert page == load_theme("light").page.lower()
+
+
+def test_parts_of_the_system_s_own_follow(driven: Driven, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Qt.ColorScheme] = []
+    monkeypatch.setattr(QStyleHints, "setColorScheme", lambda _, scheme: asked.append(scheme))
+    for wish in ("dark", "light", "system"):
+        driven.widgets.actions[wish].trigger()
+    scheme = Qt.ColorScheme
+    assert asked == [scheme.Dark, scheme.Light, scheme.Unknown]
 
 
 def test_text_grows_and_shrinks(driven: Driven, qapp: QApplication) -> None:
