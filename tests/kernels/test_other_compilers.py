@@ -41,10 +41,11 @@ class OtherCompiler:
 
 
 def one_of_each() -> list[Trial]:
-    """Every kernel once, products once a form."""
+    """Every kernel once, products and attention once a form."""
     products = [one for one in TRIALS if one.kernel == "products" and one.checked.form in FORMS]
-    others = {one.kernel: one for one in TRIALS if one.kernel != "products"}
-    return products + list(others.values())
+    attention = {one.checked.form: one for one in TRIALS if one.kernel == "attention"}
+    others = {one.kernel: one for one in TRIALS if one.kernel not in ("products", "attention")}
+    return [*products, *attention.values(), *others.values()]
 
 
 def result(trial: Trial, rows: int, by: Launcher) -> mx.array:
