@@ -10,6 +10,7 @@ from metal_kernels import few_query_attention, few_row_matvec, gated_delta_block
 from metal_kernels.key_value_formats import dense_cache
 from metal_kernels.trials import Trial
 from metal_kernels.weight_formats.affine import affine
+from metal_kernels.weight_formats.dense import DENSE
 
 OUTPUTS, INPUTS = 96, 1024
 """A whole number of threadgroups for every count of rows, ours and stock."""
@@ -48,6 +49,13 @@ def ours(rows: int, bits: int) -> PerWeight:
     few_row_matvec.few_row_matvec(
         normal((rows, INPUTS), 1), _packed(bits), affine(bits, 64), launcher
     )
+    return per_weight(launcher.last)
+
+
+def ours_dense(rows: int) -> PerWeight:
+    launcher = EmulatorLauncher(arithmetic=True)
+    weights = (normal((OUTPUTS, INPUTS), 2),)
+    few_row_matvec.few_row_matvec(normal((rows, INPUTS), 1), weights, DENSE, launcher)
     return per_weight(launcher.last)
 
 

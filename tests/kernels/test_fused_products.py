@@ -119,6 +119,18 @@ def test_mtp_input(form: WeightFormat) -> None:
         assert mx.array_equal(few, whole[:rows]).item(), rows
 
 
+def test_a_head_norms_its_rows_once() -> None:
+    """Twice read, for the mean and the values, however many weights they meet."""
+    launcher, form = EmulatorLauncher(), affine(4, 64)
+    e, h = normal((4, 256), 5), normal((4, 256), 6)
+    norms = mtp_input.Norms(mx.ones((256,)), mx.ones((256,)), 1e-6)
+    mtp_input.mtp_input(e, h, norms, stored((96, 512), 9, form), form, launcher)
+    normed, multiplied = launcher.reports
+    for name in ("e", "h"):
+        assert normed.buffers[name].bytes_loaded == 2 * normed.buffers[name].size
+    assert multiplied.buffers["w"].times_read == 1
+
+
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
 @pytest.mark.parametrize("a_pair_each", [False, True])
 def test_experts(form: WeightFormat, a_pair_each: bool) -> None:
@@ -155,3 +167,4 @@ def test_each_distinct_expert_is_read_once(rows: int) -> None:
     )
     distinct = len(set(np.array(experts).reshape(-1).tolist()))
     assert launcher.last.buffers["w"].times_read == distinct / 8
+    assert launcher.last.buffers["experts"].loads <= (rows + 1) * launcher.last.threads
