@@ -228,10 +228,10 @@ static bool is_constant(msl_address a) {
   return true;
 }
 
-static void access(msl_address a, unsigned size, bool write, msl_address pc, bool atomic = false,
-                   bool reads = false) {
-  msl_checks_flush();
+static inline __attribute__((always_inline)) void access(
+    msl_address a, unsigned size, bool write, msl_address pc, bool atomic = false, bool reads = false) {
   if (a - msl_stack_low < msl_stack_high - msl_stack_low) return;
+  if (pending.set) msl_checks_flush();
   if (a - (msl_address)arena < GROUP_ARENA - 64) 
     return group_access(a, size, write, atomic, reads, pc);
   if (a - (msl_address)arena < arena_used)

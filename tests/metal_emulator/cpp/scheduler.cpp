@@ -152,8 +152,10 @@ static void go(Fiber* fiber) {
   }
 }
 
+static bool same(const char* a, const char* b) { return a == b || !strcmp(a, b); }
+
 static bool same_place(const Fiber& a, const Fiber& b) {
-  return a.state == b.state && a.line == b.line && !strcmp(a.op, b.op) && !strcmp(a.file, b.file);
+  return a.state == b.state && a.line == b.line && same(a.op, b.op) && same(a.file, b.file);
 }
 
 static bool diverged(const char* what, const Fiber& fiber) {
