@@ -33,7 +33,7 @@ from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.decoder import Decoder, build_decoder
 from mlx_engine.models.norm_shift import is_shifted
 from mlx_engine.models.registry import FAMILIES
-from mlx_engine.models.specs import Delta, Experts, ModelSpec, Shape
+from mlx_engine.models.specs import Experts, ModelSpec, Shape
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.errors import UnsupportedModel
@@ -325,12 +325,9 @@ class _Weights:
     def _gguf(self, name: str, shape: Shape) -> Iterator[tuple[str, mx.array]]:
         """As llama.cpp's quantisation of that name mixes types."""
         kind = self._types[self._type_of(name, shape)]
-        heads, place = self._reordered(name), Placement(name)
-        if heads:
-            place = replace(place, column_heads=tuple(range(heads)))
         nbytes = prod(shape) // kind.elements * kind.nbytes
         stored = GgufTensor(name, kind, shape, nbytes, Path("model.gguf"), 0)
-        parts = {part.name: part for part in parts_of(stored, place, None, "BF16")}
+        parts = {part.name: part for part in parts_of(stored, Placement(name), None, "BF16")}
 
         def is_read(form: str, shape: Shape) -> bool:
             what: KernelName = "products" if len(shape) == 2 else "experts"
@@ -338,14 +335,6 @@ class _Weights:
 
         for key, part in kept_in_blocks(parts, is_read).items():
             yield key, mx.zeros(part.shape, _DTYPES[part.dtype])
-
-    def _reordered(self, name: str) -> int:
-        """Heads whose columns a GGUF of Qwen3.5 has in another order."""
-        mixers = (block.mixer for block in self._spec.blocks)
-        delta = next((mixer for mixer in mixers if isinstance(mixer, Delta)), None)
-        if delta is None or not name.endswith("linear_attn.out_proj.weight"):
-            return 0
-        return delta.value_heads if delta.value_heads > delta.key_heads else 0
 
     def _type_of(self, name: str, shape: Shape) -> str:
         if not _is_matrix(name, shape) or name.endswith(_ROUTERS):

@@ -74,11 +74,15 @@ class DeltaNet:
     def _recurred(self, x: mx.array, cache: LayerCache) -> mx.array:
         """[1, T, H] -> what the output projection takes."""
         assert isinstance(cache, RecurrentCache)
-        gate = self._in_gate(x)
+        spec, gate = self._spec, self._in_gate(x)
         projected = Projected(self._in_qkv(x), self._in_decay(x), self._in_beta(x))
         queries, steps, convolved = self._inputs(projected, cache.window)
         outputs = self._head_norm(cache.run(queries, steps, convolved))
-        return self._stock.elementwise(_through_gate)(outputs.reshape(gate.shape), gate)
+        if spec.tiled:  # a view, which the gate walks through
+            grouped = (1, x.shape[1], spec.key_heads, -1, spec.value_dim)
+            outputs = outputs.reshape(grouped).swapaxes(2, 3)
+        made = self._stock.elementwise(_through_gate)(outputs, gate.reshape(outputs.shape))
+        return made.reshape(gate.shape)
 
 
 class RecurrentInputs(NamedTuple):

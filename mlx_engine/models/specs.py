@@ -174,7 +174,9 @@ class Latent:
 class Delta:
     """Gated DeltaNet (arXiv 2412.06464): a state for each value head in the place of a cache.
 
-    taps: of the causal convolution that queries, keys and values go through.
+    taps: of the causal convolution that queries, keys and values go through. tiled: the rows of
+    in_proj_z and the columns of out_proj begin with the first value head of every key head, then
+    come the second ones of all, as GGUF files have them.
     """
 
     key_heads: int
@@ -182,6 +184,7 @@ class Delta:
     key_dim: int
     value_dim: int
     taps: int
+    tiled: bool = False
 
     prefix = "linear_attn"
 

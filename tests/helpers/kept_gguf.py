@@ -45,8 +45,9 @@ def write_kept_gguf(path: Path, *, blocks: bool, bad_scale: bool = False) -> Pat
     config = tiny_config(hidden=HIDDEN)
     text = config["text_config"]
     assert isinstance(text, dict)
-    text |= {"intermediate_size": HIDDEN}
-    sizes = {"qwen35.embedding_length": HIDDEN, "qwen35.feed_forward_length": HIDDEN}
+    text |= {"intermediate_size": HIDDEN, "linear_value_head_dim": HIDDEN // 4}
+    names = ("embedding_length", "feed_forward_length", "ssm.inner_size")
+    sizes = {f"qwen35.{name}": HIDDEN for name in names}
     return write_model(
         path,
         tiny_values(config, 1),

@@ -48,25 +48,25 @@ NAMES = {
 }
 
 
-def tiled(values: Floats, width: int) -> Floats:
-    """Value heads, `width` rows each, from group by group to all first ones, all second ones."""
-    split = values.reshape(GROUPS, HEADS_PER_GROUP, width, *values.shape[1:])
+def tiled(values: Floats) -> Floats:
+    """Value heads, equal runs of rows, from group by group to all first ones, all second ones."""
+    split = values.reshape(GROUPS, HEADS_PER_GROUP, -1, *values.shape[1:])
     return split.swapaxes(0, 1).reshape(values.shape)
 
 
 def last_rows_tiled(values: Floats) -> Floats:
-    return np.concatenate([values[:KEYS], tiled(values[KEYS:], HEAD)])
+    return np.concatenate([values[:KEYS], tiled(values[KEYS:])])
 
 
 CONVERTED: dict[str, Callable[[Floats], Floats]] = {
     "linear_attn.in_proj_qkv.weight": last_rows_tiled,
     "linear_attn.conv1d.weight": lambda values: last_rows_tiled(values[..., 0]),
-    "linear_attn.in_proj_z.weight": lambda values: tiled(values, HEAD),
-    "linear_attn.in_proj_b.weight": lambda values: tiled(values, 1),
-    "linear_attn.in_proj_a.weight": lambda values: tiled(values, 1),
-    "linear_attn.dt_bias": lambda values: tiled(values, 1),
-    "linear_attn.A_log": lambda values: tiled(-np.exp(values), 1),
-    "linear_attn.out_proj.weight": lambda values: tiled(values.T, HEAD).T,
+    "linear_attn.in_proj_z.weight": tiled,
+    "linear_attn.in_proj_b.weight": tiled,
+    "linear_attn.in_proj_a.weight": tiled,
+    "linear_attn.dt_bias": tiled,
+    "linear_attn.A_log": lambda values: tiled(-np.exp(values)),
+    "linear_attn.out_proj.weight": lambda values: tiled(values.T).T,
 }
 
 

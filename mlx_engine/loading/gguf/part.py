@@ -88,15 +88,14 @@ class Placement:
     """Where a tensor belongs, by the name Hugging Face files give it, and what was done to it.
 
     rows: our row i is the file's row rows[i]; file_rows: how many it has, None for as many as ours.
-    run: of a stack of matrices, the rows of each that are ours. column_heads: like rows, for equal
-    runs of columns. change: what makes the file's values ours.
+    run: of a stack of matrices, the rows of each that are ours. change: what makes ours of the
+    file's values.
     """
 
     name: str
     rows: tuple[int, ...] | None = None
     file_rows: int | None = None
     run: Run | None = None
-    column_heads: tuple[int, ...] | None = None
     change: Change = "none"
 
 
@@ -175,10 +174,7 @@ def parts_of(
             f"{stored.file}: {stored.name} {list(stored.shape)} is stored as {stored.type.name}, "
             "though it is no matrix. Get the file again."
         )
-    heads = place.column_heads
-    if heads is not None and plan.group_size > 32 and inputs % (plan.group_size * len(heads)):
-        plan = plan._replace(group_size=32)  # heads do not hold larger groups whole
-    _check_order(stored, place, plan)
+    _check_rows(stored, place)
     whole = GgufPart(place.name, "", (), 0, stored.file, stored, place, plan, factor, half)
     *lead, last = whole.unpacked_shape
 
@@ -197,32 +193,23 @@ def parts_of(
         yield part(f"{base}.biases", half, inputs // plan.group_size)
 
 
-def _check_order(stored: GgufTensor, place: Placement, plan: BlockPlan) -> None:
-    """UnsupportedModel when rows or columns cannot be put in our order without unpacking."""
-    inputs, heads, fits = stored.shape[-1], place.column_heads, True
+def _check_rows(stored: GgufTensor, place: Placement) -> None:
+    """That ours are there. Raises BadModelFile."""
     rows = stored.shape[0] if place.rows is None else place.file_rows or len(place.rows)
     if stored.shape[0] != rows:
         raise BadModelFile(
             f"{stored.file}: {stored.name} has the shape {list(stored.shape)} where the metadata "
             f"ask for {rows} rows. Get the file again."
         )
-    if place.run is not None:
-        fits = len(stored.shape) == 3 and stored.shape[-2] % place.run.of == 0
-    if heads is not None:
-        width, rest = divmod(inputs, len(heads))
-        fits = fits and not rest and (plan.group_size == 0 or width % 32 == 0)
-    if not fits:
-        raise UnsupportedModel(
-            f"{stored.file}: {stored.name} {list(stored.shape)} has heads whose order cannot be "
-            "changed while it is packed. Take the model in 16 bits, or its folder."
+    if place.run is not None and (len(stored.shape) != 3 or stored.shape[-2] % place.run.of):
+        raise BadModelFile(
+            f"{stored.file}: {stored.name} {list(stored.shape)} is no stack of {place.run.of} runs "
+            "of rows each. Get the file again."
         )
 
 
 def kept_in_blocks(tensors: Mapping[str, TensorInfo], is_read: IsRead) -> dict[str, TensorInfo]:
-    """The same, with matrices of a GGUF kept in the blocks of the file where kernels read them.
-
-    Those whose columns change places are made others of as ever.
-    """
+    """The same, with matrices of a GGUF kept in the blocks of the file where kernels read them."""
     kept = {
         name: _in_blocks(info)
         for name, info in tensors.items()
@@ -236,8 +223,8 @@ def kept_in_blocks(tensors: Mapping[str, TensorInfo], is_read: IsRead) -> dict[s
 
 def _can_stay(part: GgufPart, is_read: IsRead) -> bool:
     place, shape, kind = part.place, part.unpacked_shape, part.stored.type.name
-    moved = place.column_heads is not None or place.change != "none"
-    if moved or part.factor is not None or not part.is_weight or kind not in KEPT_SCALES:
+    moved = place.change != "none" or part.factor is not None
+    if moved or not part.is_weight or kind not in KEPT_SCALES:
         return False
     return not part.name.endswith(_BY_HEAD) and is_read(kind, shape)
 

@@ -70,6 +70,7 @@ class Qwen35Gguf(Architecture):
             "linear_value_head_dim": self._value_head,
             "linear_num_key_heads": self._key_heads,
             "linear_num_value_heads": self._value_heads,
+            "linear_value_heads_tiled": self._is_tiled(),
             "partial_rotary_factor": self._rotated() / self._head,
             "mtp_num_hidden_layers": count("nextn_predict_layers", 0),
         }
@@ -98,18 +99,16 @@ class Qwen35Gguf(Architecture):
         return super()._in_block(block, rest)
 
     def _single(self, block: int, rest: str) -> Placement:
-        """Value heads in Hugging Face's order."""
+        """Value heads in Hugging Face's order, but those of the gate and the output projection: a
+        model is told of their order, so that columns stay where packed blocks have them.
+        """
         place = replace(super()._single(block, rest), change=_CHANGES.get(rest, "none"))
         if not self._is_tiled():
             return place
-        if rest == "ssm_out.weight":
-            return replace(place, column_heads=self._heads_in_order())
         if rest in ("attn_qkv.weight", "ssm_conv1d.weight"):
             before = 2 * self._key_heads * self._key_head
             rows = (*range(before), *(before + row for row in self._rows_in_order()))
             return replace(place, rows=rows)
-        if rest == "attn_gate.weight":
-            return replace(place, rows=self._rows_in_order())
         is_by_head = rest in ("ssm_alpha.weight", "ssm_beta.weight", "ssm_dt.bias", "ssm_a")
         return replace(place, rows=self._heads_in_order()) if is_by_head else place
 

@@ -176,12 +176,12 @@ def _arrays(
     if part.plan.becomes == "unpacked":
         return {key: _unpacked(rows, part, between, metal=metal)}
     memory, base = MlxMemory(), key.removesuffix(".weight")
-    lead, heads, factor = part.unpacked_shape[:-1], part.place.column_heads, _factor(part)
-    if metal and heads is None and kind.name in ON_DEVICE:
+    lead, factor = part.unpacked_shape[:-1], _factor(part)
+    if metal and kind.name in ON_DEVICE:
         arrays: Iterable[mx.array | None] = _on_device(rows, kind)
     else:
         made = repack(rows, kind, part.plan, between, memory.new)
-        arrays = (one if one is None else memory.array(_in_order(one, heads)) for one in made)
+        arrays = (one if one is None else memory.array(one) for one in made)
     found: dict[str, mx.array] = {}
     for name, array in zip((key, f"{base}.scales", f"{base}.biases"), arrays, strict=True):
         if array is not None:
@@ -213,8 +213,7 @@ def _unpacked(rows: Bytes, part: GgufPart, between: Callable[[], None], *, metal
         between()
         here = slice(start, start + step)
         values = _values(np.ascontiguousarray(rows[here]), kind).astype(wanted)
-        bits = np.array(values.view(mx.uint16) if metal else values, copy=False)
-        made[here] = _in_order(bits, part.place.column_heads)
+        made[here] = np.array(values.view(mx.uint16) if metal else values, copy=False)
     array = memory.array(made)
     array = (array.view(wanted) if metal else array).reshape(part.unpacked_shape)
     factor = _factor(part)
@@ -262,14 +261,6 @@ def _rows_of(rows: NDArray[Any], part: GgufPart) -> NDArray[Any]:
     return rows
 
 
-def _in_order(array: NDArray[np.generic], heads: tuple[int, ...] | None) -> NDArray[np.generic]:
-    """Equal runs of columns in another order."""
-    if heads is None:
-        return array
-    split = array.reshape(len(array), len(heads), -1)
-    return split[:, np.array(heads)].reshape(array.shape)
-
-
 def _dense(part: GgufPart, data: mmap, *, metal: bool) -> mx.array:
     """Floats as the file has them; float32 without Metal and for what has no type of its own."""
     stored, place = part.stored, part.place
@@ -279,7 +270,6 @@ def _dense(part: GgufPart, data: mmap, *, metal: bool) -> mx.array:
     values = _rows_of(raw.reshape(-1, inputs), part)
     if kind != "BF16" and not np.isfinite(values).all():
         raise NotNumbersError
-    values = _in_order(values, place.column_heads)
     if place.change == "log of minus":
         values = _log_of_minus(values)
     elif kind == "F64":

@@ -133,6 +133,7 @@ def _delta(fields: ConfigFields) -> Delta:
         key_dim=fields.count("linear_key_head_dim"),
         value_dim=fields.count("linear_value_head_dim"),
         taps=fields.count("linear_conv_kernel_dim", 4),
+        tiled=fields.flag("linear_value_heads_tiled", default=False),
     )
 
 

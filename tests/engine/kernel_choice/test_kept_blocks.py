@@ -66,7 +66,8 @@ def logits(loaded: LoadedModel, *passes: list[int]) -> mx.array:
 def test_logits_are_those_of_the_values(kept: LoadedModel, plain: LoadedModel, count: int) -> None:
     mine, wanted = (logits(model, TOKENS[:count]) for model in (kept, plain))
     assert mx.abs(wanted).max().item() > 0.5
-    assert mx.allclose(mine, wanted, rtol=1e-4, atol=1e-4).item()
+    # of logits up to 5; another order of sums in one matrix alone moves them by 3e-5
+    assert mx.allclose(mine, wanted, rtol=1e-4, atol=2e-4).item()
 
 
 def test_head_and_embedding_are_those_of_the_values(kept: LoadedModel, plain: LoadedModel) -> None:
@@ -91,7 +92,7 @@ def test_a_row_is_itself_in_every_pass(kept: LoadedModel) -> None:
     assert isinstance(launcher, EmulatorLauncher)
     served = {report.kernel for report in launcher.reports}
     wanted = "matvec_q6_k matvec_q3_k matvec_q2_k matvec_iq2_s matvec_iq2_xs "
-    wanted += "matvec_add_iq4_nl gate_up_iq4_xs"
+    wanted += "matvec_add_iq4_nl matvec_add_q6_k gate_up_iq4_xs"  # Q6_K: by heads in another order
     assert {f"few_row_{name}" for name in wanted.split()} <= served
     for cut in (1, 3, 8):
         assert mx.array_equal(logits(kept, prompt, rows[:cut], rows[cut:]), whole).item(), cut
@@ -224,13 +225,13 @@ def test_without_the_kernel_values_are_unpacked(file: Path, plain: LoadedModel, 
     assert mx.allclose(mine, wanted, rtol=1e-4, atol=1e-4).item()
 
 
-def test_columns_that_change_places_and_heads_of_latents_do_not_stay(file: Path) -> None:
+def test_what_is_changed_and_heads_of_latents_do_not_stay(file: Path) -> None:
     headers, name = read_headers(locate_model(file, file)), "layers.0.mlp.down_proj.weight"
     part = headers.parts.trunk[name]
     assert isinstance(part, GgufPart)
-    turned = replace(part.place, column_heads=(1, 0))
+    changed = replace(part.place, change="less one")
     latent = "layers.0.self_attn.kv_b_proj.weight"
-    for other in (part, replace(part, place=turned), replace(part, name=latent)):
+    for other in (part, replace(part, place=changed), replace(part, name=latent)):
         headers.parts.trunk[name] = other
         kept = keep_blocks(headers, lambda kind, shape: True).parts.trunk
         assert (f"{name.removesuffix('weight')}scales" not in kept) == (other is part)

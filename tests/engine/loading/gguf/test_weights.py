@@ -1,4 +1,4 @@
-"""Arrays of single GGUF tensors: a factor beside a tensor, heads of columns in another order."""
+"""Arrays of single GGUF tensors: a factor beside a tensor, and the memory that is written to."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mlx_engine.loading.gguf.header import Half, read_gguf_header
 from mlx_engine.loading.gguf.part import Placement, parts_of
 from mlx_engine.loading.gguf.weights import MlxMemory, load_gguf_arrays
-from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+from mlx_engine.values.errors import BadModelFile
 
 KINDS = gguf.GGMLQuantizationType
 UNPACKED = ("Q2_K", "Q6_K", "IQ2_XS", "IQ2_S")
@@ -117,21 +117,6 @@ def test_a_factor_beside_floats(tmp_path: Path, kind: KINDS) -> None:
     arrays = load_gguf_arrays({part.name: part for part in parts}, False, None, None)
     wanted = stored.astype(np.float32) * np.float32(0.37)
     np.testing.assert_allclose(arrays["w.weight"], wanted, rtol=6e-4)
-
-
-@pytest.mark.parametrize("order", [(2, 0, 3, 1), (1, 0)])
-@pytest.mark.parametrize("kind", [KINDS.Q8_0, KINDS.Q5_0, KINDS.TQ1_0, KINDS.TQ2_0, KINDS.Q2_K])
-def test_heads_of_columns(tmp_path: Path, kind: KINDS, order: tuple[int, ...]) -> None:
-    """Heads of 64 and of 128 columns; TQ has groups of 128 where heads hold them whole."""
-    found = loaded(tmp_path / "m.gguf", kind, Placement("w.weight", column_heads=order))
-    wanted = dequantize(blocks_of(kind), kind).reshape(6, len(order), -1)[:, list(order)]
-    np.testing.assert_array_equal(found, wanted.reshape(6, 256))
-
-
-def test_heads_narrower_than_a_group(tmp_path: Path) -> None:
-    narrow = Placement("w.weight", column_heads=tuple(range(16)))
-    with pytest.raises(UnsupportedModel, match="order cannot be"):
-        loaded(tmp_path / "m.gguf", KINDS.Q8_0, narrow)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.float32])
