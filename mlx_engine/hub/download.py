@@ -3,7 +3,9 @@
 `huggingface_hub` speaks to the hub, signs requests and knows what errors mean. Its own downloads
 (2.x) throw a part of a file away when they are stopped and write in pieces of 10 MB, so files are
 streamed through its session into `blobs/<checksum>.incomplete`, and go on from there. Files over
-50 GB are handed out through Xet alone (hf_xet), which begins a file anew.
+50 GB are handed out through Xet alone (hf_xet), which begins a file anew and can be stopped only
+with its process. The client names its versions to the hub and asks it for `api/agent-harnesses`
+once a day, unless HF_HUB_DISABLE_TELEMETRY is set.
 """
 
 import hashlib
