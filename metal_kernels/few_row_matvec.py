@@ -2,13 +2,12 @@
 
 Verifying a draft multiplies the same weights by a few rows. Memory is the bound, so every weight
 is read once for all rows; and a row's result must not depend on the rows beside it, so one
-algorithm serves every count: the order in which a row adds is fixed by K alone.
+algorithm serves every count: the order in which a row adds is fixed by K and the format.
 
-    x [M, K] float, W [N, K] in a WeightFormat of units of several runs u (8 values each, scale s,
-        offset o), all of one scale where the format has it so
+    x [M, K] float, W [N, K] in a WeightFormat: units of one, two or four runs u of 8 values q_u,
+        fetched together, with the runs' scales s_u and offsets o_u
     part[l] = sum over the runs u of units l, l + 32, ... of o_u * sum(x_u) + s_u * (q_u . x_u)
-                                                                          in float32
-    y[m, n] = part[0] + ... + part[31], by simd_sum
+    y[m, n] = part[0] + ... + part[31], by simd_sum; all in float32
 
 Two more store what they have multiplied otherwise, so that a launch and its traffic are saved. The
 product is the same bit for bit, and rounded to x's dtype before it meets anything:
