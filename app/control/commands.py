@@ -47,6 +47,7 @@ class CommandController(QObject):
         self._look, self._files, self._settings = look, files, settings
         self._compare, self._models = compare, models
         self._new_chat = new_chat
+        self._compared: tuple[int | None, int | None] = (None, None)
         self._connect()
         self._connect_buttons()
         widgets.window.folded.connect(self.refresh)
@@ -120,8 +121,12 @@ class CommandController(QObject):
         widgets.drafting_panel.closed.connect(lambda: window.show_panel("session"))
         for page in (widgets.library_page, widgets.settings_page, widgets.compare_page):
             page.closed.connect(self._back_to_chat)
-        for view in (widgets.start, widgets.library):
-            view.open_wanted.connect(actions["open"].trigger)
+        for wanted in (
+            widgets.start.open_wanted,
+            widgets.library.open_wanted,
+            widgets.card.other_wanted,
+        ):
+            wanted.connect(actions["open"].trigger)
 
     def refresh(self) -> None:
         """Make checks and availability true."""
@@ -178,10 +183,14 @@ class CommandController(QObject):
         self._with_chat(lambda chat_id: self._listed.pin(chat_id, pinned))
 
     def _show_compare(self) -> None:
-        """With the last question as the prompt, to begin with."""
-        asked = self._chats.chat.last_question
-        if asked is not None:
-            self._widgets.compare.show_prompt(asked.text)
+        """With the chat's last question as the prompt, to begin with; what is typed there since
+        stays until another is the last.
+        """
+        chat, asked = self._chats.chat, self._chats.chat.last_question
+        compared = (chat.chat_id, asked.id if asked else None)
+        if compared != self._compared:
+            self._compared = compared
+            self._widgets.compare.show_prompt(asked.text if asked else "")
         self._widgets.window.show_page("compare")
 
     def _search(self) -> None:

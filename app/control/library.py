@@ -100,6 +100,7 @@ class LibraryController(QObject):
         self._start.show_built_in(path is None)
         used = BUILT_IN if path is None else model.path
         self._settings.change(with_recent_model(self._settings.value, used))
+        self.refresh()
 
     def get(self, model: HubModel) -> None:
         """Say what a download would fetch, ready to begin."""

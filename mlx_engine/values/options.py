@@ -183,5 +183,6 @@ class GenerationOptions:
     def __post_init__(self) -> None:
         limit = self.max_tokens
         _require(limit is None or limit >= 1, "max_tokens", limit, "1 or more, or None")
+        _require(not isinstance(self.stop, str), "stop", self.stop, "a tuple of texts")
         for text in self.stop:
             _require(bool(text), "stop", text, "strings that are not empty")

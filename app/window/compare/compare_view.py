@@ -4,6 +4,7 @@ from itertools import zip_longest
 from typing import Literal
 
 from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QTextCursor
 from PySide6.QtWidgets import QFrame, QPushButton, QWidget
 
 from app.window.compare.compare_pane import ComparePane
@@ -154,6 +155,7 @@ class CompareView(QWidget):
         """Put a prompt in the box, unless it is too long for it."""
         is_short = len(prompt) <= LONGEST
         self._prompt.setPlainText(prompt if is_short else "")
+        self._prompt.moveCursor(QTextCursor.MoveOperation.End)
         self._verdict.show_words("" if is_short else TOO_LONG)
 
     def show_ready(self, why_not: str = "") -> None:

@@ -16,9 +16,12 @@ LOOKING = "Looking at the files"
 
 
 class ModelCardView(QFrame):
-    """Signals: `load_wanted`, `cancel_wanted` (a load that runs), `closed` (the card itself)."""
+    """Signals: `load_wanted`, `other_wanted` (another file), `cancel_wanted` (a load that runs),
+    `closed` (the card itself).
+    """
 
     load_wanted = Signal()
+    other_wanted = Signal()
     cancel_wanted = Signal()
     closed = Signal()
 
@@ -36,10 +39,12 @@ class ModelCardView(QFrame):
         self._load = QPushButton("Load")
         self._load.setProperty("role", "primary")
         self._cancel = QPushButton("Cancel")
-        foot = row(Wide(self._bytes), self._cancel, self._load, spacing=8)
+        self._other = QPushButton("Choose another…")
+        foot = row(Wide(self._bytes), self._cancel, self._other, self._load, spacing=8)
         lines = (self.facts, self._problem, self._progress)
         column(*lines, foot, of=self, margins=(16, 16, 16, 16), spacing=8)
         self._load.clicked.connect(self.load_wanted)
+        self._other.clicked.connect(self.other_wanted)
         self._cancel.clicked.connect(self._give_up)
         self._is_loading = False
         self.show_offered(None)
@@ -81,12 +86,14 @@ class ModelCardView(QFrame):
     def show_failed(self, words: str) -> None:
         """The load failed, or the file cannot be loaded at all; words say why and what to do."""
         self._show_loading(False)
+        self._other.show()
         self._load.setText("Try again")
         self._load.setEnabled(True)
         say(self._problem, words)
 
     def _show_loading(self, is_loading: bool) -> None:
         self._is_loading = is_loading
+        self._other.hide()
         self._progress.setVisible(is_loading)
         self._cancel.setEnabled(True)
         self._load.setVisible(not is_loading)

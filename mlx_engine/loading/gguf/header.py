@@ -116,6 +116,8 @@ def map_file(path: Path) -> mmap:
     try:
         with path.open("rb") as file:
             return mmap(file.fileno(), 0, access=ACCESS_READ)
+    except PermissionError as error:
+        raise BadModelFile(f"{path}: may not be read. Allow reading it and its folder.") from error
     except (OSError, ValueError) as error:
         raise BadModelFile(f"{path}: cannot be read ({error}). Download it again.") from error
 

@@ -2,10 +2,18 @@
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QApplication, QLabel, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QFileDialog,
+    QLabel,
+    QPlainTextEdit,
+    QPushButton,
+    QWidget,
+)
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from scripted_models import MISFIT, Doubting, ScriptedModels, WorkerEngine, described
@@ -203,7 +211,8 @@ def test_texts_are_attached_and_sent_with_the_message(driven: Driven, tmp_path: 
     driven.until(lambda: any("4 tok" in text for text in label_texts(driven)))
     driven.send("What does it print?")
     driven.until_answered()
-    assert driven.shown[0] == "note.py:\n\n```py\nprint('hello')\n```\n\nWhat does it print?"
+    assert driven.shown[0] == "What does it print?\n\nnote.py:\n\n```py\nprint('hello')\n```"
+    assert driven.app.chats.chat.title == "What does it print?"
     assert driven.widgets.composer.attachments() == ()
 
 
@@ -226,6 +235,47 @@ def test_comparing_runs_both_ways_and_keeps_nothing(driven: Driven, source: Scri
     assert on.sampling.seed == off.sampling.seed is not None
     assert driven.app.store.chats.listed() == ()
     assert driven.ask("And the chat?") == "You said: And the chat?"
+
+
+def test_compare_begins_with_the_question_of_the_chat_on_show(driven: Driven) -> None:
+    actions, compare = driven.widgets.actions, driven.widgets.compare
+    box = compare.focusProxy()
+    assert isinstance(box, QPlainTextEdit)
+    driven.ask("Why?")
+    actions["compare"].trigger()
+    assert (box.toPlainText(), box.textCursor().position()) == ("Why?", 4)
+    box.setPlainText("Why indeed?")
+    driven.widgets.compare_page.closed.emit()
+    actions["compare"].trigger()
+    assert box.toPlainText() == "Why indeed?", "what was typed there stays"
+    driven.app.begin_chat()
+    actions["compare"].trigger()
+    assert box.toPlainText() == "", "a new chat has asked nothing"
+
+
+def test_a_model_that_was_loaded_is_listed(
+    driven: Driven, source: ScriptedModels, model: Path
+) -> None:
+    loaded = source.engines[str(model)]
+    loaded.description = replace(loaded.description, path=str(model))
+    driven.app.models.load_path(str(model))
+    entries = driven.widgets.library.list
+    driven.until(lambda: "Small-4bit" in [entries.item(n).text() for n in range(entries.count())])
+
+
+def test_a_card_of_a_failed_load_offers_another_model(
+    driven: Driven, source: ScriptedModels, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(
+        QFileDialog, "getOpenFileNames", lambda *_: (asked.append("asked"), ([], ""))[1]
+    )
+    source.broken[str(model)] = BadModelFile("model.safetensors: ends too early.")
+    driven.app.models.load_path(str(model))
+    driven.until(driven.widgets.layer.isVisible)
+    buttons = driven.widgets.card.findChildren(QPushButton)
+    next(button for button in buttons if button.text() == "Choose another…").click()
+    assert asked == ["asked"]
 
 
 def test_comparing_can_be_stopped(driven: Driven, source: ScriptedModels) -> None:

@@ -250,3 +250,14 @@ def test_what_is_forgotten_can_be_read_again(tmp_path: Path) -> None:
     for _ in range(2):
         assert tensor.blocks(data).tobytes() == values.tobytes()
         forget(data, tensor)
+
+
+def test_a_file_that_may_not_be_read_is_not_to_be_downloaded_again(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(BadModelFile, match="Allow reading it"):
+        map_file(file)
