@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from chat_stores import without_rights
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
@@ -42,6 +43,16 @@ def test_what_was_found_at_the_start_is_not_put_out_of_sight_by_what_follows(
         assert notice.words() == ""
         driven.app.files.open_link("file:///etc/passwd")
         assert notice.words() == "This link is not opened: file:///etc/passwd"
+
+
+def test_a_home_that_cannot_be_written_to_loses_chats_and_says_so(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    with without_rights(home), running(qapp, qtbot, home, scripted()) as driven:
+        assert "chats are lost when you quit" in driven.widgets.notice.words()
+        assert driven.ask("Hello") == "You said: Hello"
 
 
 def test_settings_of_a_chat_that_had_to_be_reset_are_named(
