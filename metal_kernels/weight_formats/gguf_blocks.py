@@ -21,7 +21,7 @@ they like in one step there, while in constant memory each would wait for its ow
     IQ4_XS, 256 values in 136 bytes: half d, ushort high scales, low scales [4], nibbles [128]
         w = d * (scale - 32) * table[q], one 6-bit scale for 32 values
 
-IQ2_XS and IQ2_S, with values from a lattice, are in iq2_blocks.py.
+IQ2_XXS, IQ2_XS and IQ2_S, with values from a lattice, are in iq2_blocks.py.
 
 Layouts: ggml-common.h and the gguf package, whose bits the plain ops have too.
 """
@@ -36,7 +36,7 @@ import mlx.core as mx
 from metal_kernels.weight_formats import iq2_blocks
 from metal_kernels.weight_formats.contract import WeightFormat
 
-BlockName = Literal["q6_k", "q3_k", "q2_k", "iq4_nl", "iq4_xs", "iq2_xs", "iq2_s"]
+BlockName = Literal["q6_k", "q3_k", "q2_k", "iq4_nl", "iq4_xs", "iq2_xxs", "iq2_xs", "iq2_s"]
 
 SHARED = """
 constant constexpr int RUNS = 4;
@@ -406,14 +406,9 @@ class _Block(NamedTuple):
     setup: str = ""
 
 
-def _iq2_xs_header() -> str:
-    parts = (SHARED, iq2_blocks.lattice_constant("IQ2_XS"), iq2_blocks.SHARED, iq2_blocks.IQ2_XS)
-    return "".join(parts)
-
-
-def _iq2_s_header() -> str:
-    parts = (SHARED, iq2_blocks.lattice_constant("IQ2_S"), iq2_blocks.SHARED, iq2_blocks.IQ2_S)
-    return "".join(parts)
+def _iq2(name: iq2_blocks.Lattice, fetch: str) -> Callable[[], str]:
+    """What makes the header."""
+    return lambda: SHARED + iq2_blocks.lattice_constant(name) + iq2_blocks.SHARED + fetch
 
 
 _BLOCKS: Mapping[BlockName, _Block] = MappingProxyType(
@@ -423,8 +418,9 @@ _BLOCKS: Mapping[BlockName, _Block] = MappingProxyType(
         "q2_k": _Block(84, lambda: Q2_K, _q2_k),
         "iq4_nl": _Block(144, lambda: IQ4_NL, _iq4_nl, IQ4_SETUP),
         "iq4_xs": _Block(136, lambda: IQ4_XS, _iq4_xs, IQ4_SETUP),
-        "iq2_xs": _Block(74, _iq2_xs_header, iq2_blocks.iq2_xs),
-        "iq2_s": _Block(82, _iq2_s_header, iq2_blocks.iq2_s),
+        "iq2_xxs": _Block(66, _iq2("IQ2_XXS", iq2_blocks.IQ2_XXS), iq2_blocks.iq2_xxs),
+        "iq2_xs": _Block(74, _iq2("IQ2_XS", iq2_blocks.IQ2_XS), iq2_blocks.iq2_xs),
+        "iq2_s": _Block(82, _iq2("IQ2_S", iq2_blocks.IQ2_S), iq2_blocks.iq2_s),
     }
 )
 

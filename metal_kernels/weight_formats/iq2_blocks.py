@@ -1,17 +1,19 @@
-"""GGUF's IQ2_XS and IQ2_S blocks: eight values at a time from a lattice, signs and scales beside.
+"""GGUF's IQ2 blocks: eight values at a time from a lattice, signs and scales beside.
 
 An entry of the lattice is eight values, each 8, 25 or 43; a block has an index and eight signs for
-every eight of its 256 values, and a scale of four bits for every 16:
+every eight of its 256 values, and a scale of four bits for every 16, of IQ2_XXS for every 32:
 
     w = d * (scale + 1/2) / 4 * sign * value
 
-    IQ2_XS, 74 bytes: half d, [32] of 9 bits of index and 7 of signs, scales [8]; the eighth sign
-        makes the number of minuses even
+    IQ2_XXS, 66 bytes: half d, [8] of four bytes of indices and a word, which has seven signs for
+        each index and the scale above them
+    IQ2_XS, 74 bytes: half d, [32] of 9 bits of index and 7 of signs, scales [8]
     IQ2_S, 82 bytes: half d, low bytes of the indices [32], signs [32], their two high bits [8],
         scales [8]
 
-The lattices are the gguf package's, 512 and 1024 entries of two bits a value, and reach the kernels
-as constants. A unit is 32 values: four entries.
+The eighth of seven signs makes the number of minuses even. The lattices are the gguf package's,
+256, 512 and 1024 entries of two bits a value, and reach the kernels as constants. A unit is 32
+values: four entries.
 """
 
 from functools import cache
@@ -19,6 +21,7 @@ from typing import Literal
 
 import mlx.core as mx
 
+Lattice = Literal["IQ2_XXS", "IQ2_XS", "IQ2_S"]
 VALUES = (8, 25, 43)
 
 SHARED = """
@@ -56,6 +59,26 @@ METAL_FUNC uint iq2_scales(uint both) {
 }
 
 #define FETCH(row, unit, K) fetch_iq2(w, row, unit, K)
+"""
+
+IQ2_XXS = """
+template <typename W>
+METAL_FUNC Iq2Unit fetch_iq2(W w, int row, int unit, int K) {
+  Iq2Unit it;
+  W block = w + (size_t(row) * (K / 256) + unit / 8) * 66;
+  const device ushort* pairs = (const device ushort*)(block + 2) + 4 * (unit % 8);
+  const uint both = pairs[2] | uint(pairs[3]) << 16;
+  it.d = half_at(block);
+  it.scales = (both >> 28) * 0x01010101;
+  it.entries[0] = it.entries[1] = it.signs = 0;
+  UNROLL for (int run = 0; run < 4; run++) {
+    const uint index = (pairs[run / 2] >> (8 * (run % 2))) & 255;
+    const uint signs = (both >> (7 * run)) & 127;
+    it.entries[run / 2] |= uint(IQ2_LATTICE[index]) << (16 * (run % 2));
+    it.signs |= (signs | ((popcount(signs) & 1) << 7)) << (8 * run);
+  }
+  return it;
+}
 """
 
 IQ2_XS = """
@@ -98,21 +121,28 @@ METAL_FUNC Iq2Unit fetch_iq2(W w, int row, int unit, int K) {
 """
 
 
-def lattice_constant(name: Literal["IQ2_XS", "IQ2_S"]) -> str:
+def lattice_constant(name: Lattice) -> str:
     """MSL: the entries, two bits a value, the first lowest."""
     words = [str(word) for word in _entries(name)]
     return f"\nconstant ushort IQ2_LATTICE[{len(words)}] = {{{', '.join(words)}}};\n"
 
 
-def iq2_xs(rows: mx.array) -> mx.array:
+def iq2_xxs(rows: mx.array) -> mx.array:
     """uint8 [..., bytes] -> float32 [..., K]."""
+    blocks = rows.reshape(*rows.shape[:-1], -1, 66)
+    groups = mx.contiguous(blocks[..., 2:]).reshape(*blocks.shape[:-1], 8, 8)
+    both = mx.contiguous(groups[..., 4:]).view(mx.uint32)
+    signs = ((both >> mx.array([0, 7, 14, 21], mx.uint32)) & 127).astype(mx.uint16)
+    every = (*blocks.shape[:-1], 32)
+    index = groups[..., :4].reshape(every)
+    return _values("IQ2_XXS", blocks, index, _with_eighth(signs.reshape(every)), both[..., 0] >> 28)
+
+
+def iq2_xs(rows: mx.array) -> mx.array:
+    """The same."""
     blocks = rows.reshape(*rows.shape[:-1], -1, 74)
     both = mx.contiguous(blocks[..., 2:66]).view(mx.uint16)
-    signs = both >> 9
-    parity = signs ^ (signs >> 4)
-    parity = parity ^ (parity >> 2)
-    signs = signs | (((parity ^ (parity >> 1)) & 1) << 7)
-    return _values("IQ2_XS", blocks, both & 511, signs, 66)
+    return _values("IQ2_XS", blocks, both & 511, _with_eighth(both >> 9), _fours(blocks[..., 66:]))
 
 
 def iq2_s(rows: mx.array) -> mx.array:
@@ -121,37 +151,46 @@ def iq2_s(rows: mx.array) -> mx.array:
     low = blocks[..., 2:34].astype(mx.uint16)
     highs = (blocks[..., 66:74, None] >> mx.array([0, 2, 4, 6], mx.uint8)) & 3
     index = low | (highs.reshape(low.shape).astype(mx.uint16) << 8)
-    return _values("IQ2_S", blocks, index, blocks[..., 34:66].astype(mx.uint16), 74)
+    signs = blocks[..., 34:66].astype(mx.uint16)
+    return _values("IQ2_S", blocks, index, signs, _fours(blocks[..., 74:]))
+
+
+def _with_eighth(signs: mx.array) -> mx.array:
+    """uint16 of seven signs."""
+    parity = signs ^ (signs >> 4)
+    parity = parity ^ (parity >> 2)
+    return signs | (((parity ^ (parity >> 1)) & 1) << 7)
+
+
+def _fours(data: mx.array) -> mx.array:
+    """Four bits each, the low ones of a byte first."""
+    both = (data[..., None] >> mx.array([0, 4], mx.uint8)) & 15
+    return both.reshape(*data.shape[:-1], -1)
 
 
 def _values(
-    name: Literal["IQ2_XS", "IQ2_S"],
-    blocks: mx.array,
-    index: mx.array,
-    signs: mx.array,
-    scales_at: int,
+    name: Lattice, blocks: mx.array, index: mx.array, signs: mx.array, steps: mx.array
 ) -> mx.array:
-    """index, signs [..., blocks, 32] -> float32 [..., K]."""
+    """index, signs [..., blocks, 32], steps [..., blocks, scales] -> float32 [..., K]."""
     values = _lattice(name)[index]
     minus = (signs[..., None] >> mx.arange(8, dtype=mx.uint16)) & 1
     signed = mx.where(minus == 1, -values, values)
-    both = blocks[..., scales_at : scales_at + 8, None]
-    steps = (both >> mx.array([0, 4], mx.uint8)) & 15
     d = mx.contiguous(blocks[..., :2]).view(mx.float16).astype(mx.float32)
-    scales = d * (steps.reshape(*d.shape[:-1], 16).astype(mx.float32) + 0.5) * 0.25
-    runs = signed.astype(mx.float32).reshape(*scales.shape, 16)
+    scales = d * (steps.astype(mx.float32) + 0.5) * 0.25
+    runs = signed.astype(mx.float32).reshape(*scales.shape, -1)
     return (scales[..., None] * runs).reshape(*blocks.shape[:-2], -1)
 
 
-def _lattice(name: Literal["IQ2_XS", "IQ2_S"]) -> mx.array:
+def _lattice(name: Lattice) -> mx.array:
     """int8 [entries, 8]."""
     codes = mx.array(_entries(name), mx.uint16)[:, None] >> (2 * mx.arange(8, dtype=mx.uint16))
     return mx.array(VALUES, mx.int8)[codes & 3]
 
 
 @cache
-def _entries(name: Literal["IQ2_XS", "IQ2_S"]) -> tuple[int, ...]:
-    from gguf.quants import IQ2_S, IQ2_XS
+def _entries(name: Lattice) -> tuple[int, ...]:
+    from gguf.quants import IQ2_S, IQ2_XS, IQ2_XXS
 
-    told = bytes.fromhex((IQ2_XS if name == "IQ2_XS" else IQ2_S).grid_hex.decode())
+    grids = {"IQ2_XXS": IQ2_XXS.grid_hex, "IQ2_XS": IQ2_XS.grid_hex, "IQ2_S": IQ2_S.grid_hex}
+    told = bytes.fromhex((grids[name] or b"").decode())
     return tuple(low | high << 8 for low, high in zip(told[::2], told[1::2], strict=True))

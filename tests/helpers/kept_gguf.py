@@ -20,6 +20,7 @@ _STEPS = {
     Types.Q2_K: {80: 4e-3, 82: 4e-3},
     Types.IQ4_NL: {0: 1e-3},
     Types.IQ4_XS: {0: 5e-5},
+    Types.IQ2_XXS: {0: 1.5e-3},
     Types.IQ2_XS: {0: 1.5e-3},
     Types.IQ2_S: {0: 1.5e-3},
 }
@@ -31,6 +32,7 @@ _STORED = {
     "ffn_down": Types.IQ4_NL,
     "attn_gate": Types.Q2_K,
     "attn_k": Types.IQ2_XS,
+    "attn_q.": Types.IQ2_XXS,
     "attn_output": Types.Q2_K,
     "attn_qkv": Types.IQ2_S,
     "token_embd": Types.Q6_K,

@@ -111,6 +111,7 @@ def test_every_scale_of_four_bit_floats(form: WeightFormat) -> None:
         (BLOCK_FORMS["q2_k"], 84, (80, 82)),
         (BLOCK_FORMS["iq4_nl"], 18, (0,)),
         (BLOCK_FORMS["iq4_xs"], 136, (0,)),
+        (BLOCK_FORMS["iq2_xxs"], 66, (0,)),
         (BLOCK_FORMS["iq2_xs"], 74, (0,)),
         (BLOCK_FORMS["iq2_s"], 82, (0,)),
     ],

@@ -9,7 +9,7 @@ from gguf.quants import dequantize
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, blocks_in
 
 STEPS = {"q6_k": (208,), "q3_k": (108,), "q2_k": (80, 82), "iq4_nl": (0,)} | dict.fromkeys(
-    ("iq4_xs", "iq2_xs", "iq2_s"), (0,)
+    ("iq4_xs", "iq2_xxs", "iq2_xs", "iq2_s"), (0,)
 )
 
 

@@ -20,7 +20,7 @@ under published names that are still unread (part.py). Families know nothing of 
 
 All block types open but Q8_1, and none is rounded: with float32 scales values are the file's bit
 for bit (Q8_K's to 2^-24). With Metal scales are bfloat16 as activations are, float16 where all
-matrices of the file are. Q6_K, Q3_K, Q2_K, IQ4_NL, IQ4_XS, IQ2_XS and IQ2_S stay as they lie in the
-file where our kernels read them, in matrices and in stacks of experts; elsewhere IQ4 and Q3_K
-become 8 bits a weight, the rest, whose groups of 16 MLX does not have, plain floats.
+matrices of the file are. Q6_K, Q3_K, Q2_K, IQ4 and IQ2 stay as they lie in the file where our
+kernels read them, in matrices and in stacks of experts; elsewhere IQ4, IQ2_XXS and Q3_K become 8
+bits a weight, the rest, whose groups of 16 MLX does not have, plain floats.
 """

@@ -48,7 +48,7 @@ KEPT = BlockPlan("blocks")
 """For what our kernels read as it is in the file."""
 
 KEPT_SCALES = {"Q6_K": (208,), "Q3_K": (108,), "Q2_K": (80, 82)} | dict.fromkeys(
-    ("IQ4_NL", "IQ4_XS", "IQ2_XS", "IQ2_S"), (0,)
+    ("IQ4_NL", "IQ4_XS", "IQ2_XXS", "IQ2_XS", "IQ2_S"), (0,)
 )
 """Types kept so -> bytes of a block at which float16 numbers begin; all other content is finite."""
 

@@ -91,7 +91,7 @@ def test_a_row_is_itself_in_every_pass(kept: LoadedModel) -> None:
     launcher = kept.kernels.launcher
     assert isinstance(launcher, EmulatorLauncher)
     served = {report.kernel for report in launcher.reports}
-    wanted = "matvec_q6_k matvec_q3_k matvec_q2_k matvec_iq2_s matvec_iq2_xs "
+    wanted = "matvec_q6_k matvec_q3_k matvec_q2_k matvec_iq2_s matvec_iq2_xs matvec_iq2_xxs "
     wanted += "matvec_add_iq4_nl matvec_add_q6_k gate_up_iq4_xs"  # Q6_K: by heads in another order
     assert {f"few_row_{name}" for name in wanted.split()} <= served
     for cut in (1, 3, 8):
