@@ -2,7 +2,8 @@
 
 A layer sees a kernel as an alternative to stock MLX. Some are needed for exact rows: with them
 plain decoding and verifying run the same order of operations for 1 to 9 rows. All others are a
-matter of speed, measured by `headstart doctor` where it was run, presumed elsewhere.
+matter of speed: they are used where they were measured to be faster than stock MLX, behind answers
+or by `headstart doctor`, and not before.
 """
 
 import re
@@ -104,13 +105,12 @@ class Kernel:
     """One row of the table.
 
     is_exact: rows are exact only with it. misfit: why the kernel cannot do some work, "" when it
-    can. presumed: rows at which it is taken to be faster where nobody has measured.
+    can.
     """
 
     words: str
     is_exact: bool
     misfit: Callable[[Work], str]
-    presumed: Callable[[Work, Chip], frozenset[int]]
 
 
 def _any_work(work: Work) -> str:
@@ -133,51 +133,21 @@ def _state_sizes(work: Work) -> str:
     return f"keys of {work.inputs} are not a multiple of 16" if work.inputs % 16 else ""
 
 
-def _always(work: Work, chip: Chip) -> frozenset[int]:
-    del work, chip
-    return ALL_ROWS
-
-
-def _never(work: Work, chip: Chip) -> frozenset[int]:
-    del work, chip
-    return NO_ROWS
-
-
-def _where_stock_cannot_read(work: Work, chip: Chip) -> frozenset[int]:
-    del chip
-    return ALL_ROWS if work.form in BLOCK_FORMS else NO_ROWS
-
-
-def _where_stock_reads_again(work: Work, chip: Chip) -> frozenset[int]:
-    """Stock MLX reads packed weights once for up to 5 rows from M3 on, once a row before; what it
-    computes a weight grows with the rows, most at 2 and 3 bits (issues 3839, 3852, PR 3764).
-    """
-    if work.form == "dense":
-        return NO_ROWS
-    if work.form in BLOCK_FORMS:  # stock MLX cannot read them, only unpack them for every product
-        return ALL_ROWS
-    if chip.generation < 15 and work.form.startswith("affine"):
-        return frozenset(range(2, MOST_ROWS + 1))
-    return frozenset(range(3 if work.form in ("affine2", "affine3") else 6, MOST_ROWS + 1))
-
-
 KERNELS: Mapping[KernelName, Kernel] = MappingProxyType(
     {
-        "products": Kernel("matrix products", True, _whole_units, _where_stock_reads_again),
-        "attention": Kernel("attention", True, _attention_sizes, _always),
-        "delta": Kernel("recurrent states", True, _state_sizes, _always),
-        "delta-inputs": Kernel("what recurrent states read", False, _any_work, _always),
-        "gate-up": Kernel("gate and up in one", False, _whole_units, _always),
-        "product-add": Kernel("products onto the residual", False, _whole_units, _always),
-        "experts": Kernel("experts read once", False, _whole_units, _where_stock_cannot_read),
-        "prompt-products": Kernel("prompts by blocks", False, _any_work, _where_stock_cannot_read),
-        "prompt-experts": Kernel(
-            "experts of prompts by blocks", False, _any_work, _where_stock_cannot_read
-        ),
-        "mtp-input": Kernel("the heads' input", False, _whole_units, _always),
-        "pick": Kernel("choosing without logits", False, _whole_units, _always),
-        "noise": Kernel("noise", False, _any_work, _never),
-        "norms": Kernel("norms by float32 weights", False, _any_work, _always),
+        "products": Kernel("matrix products", True, _whole_units),
+        "attention": Kernel("attention", True, _attention_sizes),
+        "delta": Kernel("recurrent states", True, _state_sizes),
+        "delta-inputs": Kernel("what recurrent states read", False, _any_work),
+        "gate-up": Kernel("gate and up in one", False, _whole_units),
+        "product-add": Kernel("products onto the residual", False, _whole_units),
+        "experts": Kernel("experts read once", False, _whole_units),
+        "prompt-products": Kernel("prompts by blocks", False, _any_work),
+        "prompt-experts": Kernel("experts of prompts by blocks", False, _any_work),
+        "mtp-input": Kernel("the heads' input", False, _whole_units),
+        "pick": Kernel("choosing without logits", False, _whole_units),
+        "noise": Kernel("noise", False, _any_work),
+        "norms": Kernel("norms by float32 weights", False, _any_work),
     }
 )
 
@@ -196,7 +166,6 @@ class Kernels:
 
     launcher: Launcher | None
     exact: bool = True
-    chip: Chip = NO_CHIP
     off: Mapping[str, str] = field(default_factory=dict)
     measured: Mapping[KernelName, tuple[Measured, ...]] = field(default_factory=dict)
     stock: Stock = MLX
@@ -225,9 +194,16 @@ class Kernels:
         return self.rows(name, work)
 
     def may_serve(self, name: KernelName, work: Work) -> bool:
-        """Whether the kernel does this work, now or once it was tried."""
-        is_there = self.launcher is not None and not self.why_off(name, work)
-        return is_there and bool(self._wanted(name, work))
+        """Whether the kernel does this work, now or once it was tried and measured."""
+        if self.launcher is None or self.why_off(name, work) or KERNELS[name].misfit(work):
+            return False
+        return not self.is_measured(name, work) or bool(self._wanted(name, work))
+
+    def is_measured(self, name: KernelName, work: Work) -> bool:
+        """Whether it is known how fast this work is; stock MLX has nothing to set against kernels
+        that read blocks of a GGUF, but to unpack them every time.
+        """
+        return work.form in BLOCK_FORMS or bool(self._alike(name, work))
 
     def served(self, name: KernelName, work: Work, *, whole: bool = False) -> "Served | None":
         """The counts as they are now and later; None where the kernel will never do this work.
@@ -284,10 +260,11 @@ class Kernels:
         off = [why for work in asked if (why := self.why_off(name, work))]
         if off:
             return f"Switched off: {off[0]}."
-        if any(self.is_pending(name, work) and self._wanted(name, work) for work in asked):
+        if any(self.is_pending(name, work) and self.may_serve(name, work) for work in asked):
             return "It waits to be tried on this GPU, after an answer."
-        told = "measured" if self.measured.get(name) else "taken"
-        return f"Stock MLX is {told} to be as fast here."
+        if not all(self.is_measured(name, work) for work in asked):
+            return "It waits to be timed on this GPU, after an answer."
+        return "Stock MLX is measured to be as fast here."
 
     def formats_off(self, name: KernelName) -> tuple[str, ...]:
         """Trials of asked work that are off while others of the kernel are in use, with reasons."""
@@ -308,10 +285,13 @@ class Kernels:
 
     def _faster(self, name: KernelName, work: Work) -> frozenset[int]:
         """As measured with the work most like this."""
-        alike = [one for one in self.measured.get(name, ()) if one.work.form == work.form]
-        if not alike:
-            return KERNELS[name].presumed(work, self.chip)
-        return min(alike, key=lambda one: _distance(one.work, work)).rows
+        if work.form in BLOCK_FORMS:
+            return ALL_ROWS
+        alike = self._alike(name, work)
+        return min(alike, key=lambda one: _distance(one.work, work)).rows if alike else NO_ROWS
+
+    def _alike(self, name: KernelName, work: Work) -> list[Measured]:
+        return [one for one in self.measured.get(name, ()) if one.work.form == work.form]
 
 
 class Served:

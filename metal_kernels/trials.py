@@ -1,7 +1,7 @@
 """The one list of kernels to try: for `headstart doctor`, for a first load, and for tests."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import mlx.core as mx
@@ -87,18 +87,21 @@ def _trials() -> Iterator[Trial]:
 
 TRIALS = tuple(_trials())
 
-_CASES: Mapping[KernelName, Callable[[Work, mx.Dtype, int], Case]] = MappingProxyType(
-    {one.kernel: one.make for one in TRIALS}
-)
+_SORTS: Mapping[KernelName, Trial] = MappingProxyType({one.kernel: one for one in TRIALS})
+MOST_TIMED = 2**25
+"""Weights of a matrix that is timed: as long a walk as a larger one's, in a quarter of a second."""
+
 OUTPUTS = 46
 """Of a trial: few, so that it takes no time, and no whole number of what a SIMD-group takes."""
 
 
 def trial_of(kernel: KernelName, work: Work) -> Trial:
-    """A check of the kernel for a model's own work, at its width."""
+    """A check of the kernel for a model's own work, at its width; it is timed at its own size."""
+    made = _SORTS[kernel]
     if kernel == "attention":
-        return Trial(kernel, work, (), _CASES[kernel])
+        return replace(made, checked=work, timed=(work,))
     wide = -(-work.inputs // WHOLE) * WHOLE if work.form else work.inputs
     outputs = OUTPUTS if work.form else work.outputs
     small = Work(work.form, min(outputs, 512), wide)
-    return Trial(kernel, small, (), _CASES[kernel])
+    whole = work._replace(outputs=max(1, min(work.outputs, MOST_TIMED // max(1, work.inputs))))
+    return replace(made, checked=small, timed=() if work.form in BLOCK_FORMS else (whole,))

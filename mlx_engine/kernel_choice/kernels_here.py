@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import mlx.core as mx
 
-from metal_kernels.choice import KERNELS, NO_KERNELS, KernelName, Kernels, Work, this_chip
+from metal_kernels.choice import KERNELS, NO_KERNELS, KernelName, Kernels, Work
 from metal_kernels.kernel import Launcher, MetalLauncher
 from metal_kernels.trials import TRIALS, Trial, trial_of
 from mlx_engine.kernel_choice.try_kernels import FEWER, Tried, check, faster
@@ -29,7 +29,7 @@ def kernels_here(
     if launcher is None or verdict is None:
         return NO_KERNELS
     kernels = Kernels(
-        launcher, numerics != "fast", this_chip(), verdict.off(), verdict.measured, trusted=NONE_YET
+        launcher, numerics != "fast", verdict.off(), verdict.measured, trusted=NONE_YET
     )
     dtype = mx.bfloat16 if mx.metal.is_available() else mx.float32
 
@@ -54,13 +54,19 @@ class TrialsOfModel:
         kernels.trust(verdict.sound(dtype))
 
     def pending(self) -> list[Trial]:
-        """Those that nobody has run yet, one a kernel and format, the widest matrix of each."""
+        """Those that nobody has run yet, or timed."""
         asked = self._asked(self._kernels.may_serve)
-        return [one for one in asked if self._name(one) not in self._verdict.tried]
+        return [
+            one for one in asked if self._name(one) not in self._verdict.tried or self._untimed(one)
+        ]
 
     def steps(self) -> Iterator[Tried]:
-        """Try them one by one."""
-        yield from map(self.run, self.pending())
+        """Try them one by one, and time those that are right."""
+        for trial in self.pending():
+            tried = self.run(trial)
+            yield tried
+            if not tried.wrong and self._untimed(trial):
+                yield self._time(trial)
 
     def run(self, trial: Trial) -> Tried:
         """Try one that may have been tried before."""
@@ -75,6 +81,24 @@ class TrialsOfModel:
         else:
             self._kernels.trust([words])
         return tried
+
+    def _untimed(self, trial: Trial) -> bool:
+        return any(not self._kernels.is_measured(trial.kernel, work) for work in trial.timed)
+
+    def _time(self, trial: Trial) -> Tried:
+        """What was faster is used from the next pass on."""
+        launcher, verdict = self._kernels.launcher, self._verdict
+        assert launcher is not None
+        verdict.begin(self._name(trial))
+        try:
+            timed = [faster(trial, work, launcher, self._dtype) for work in trial.timed]
+        except Exception as error:
+            return Tried(trial, f"it cannot be timed ({ascii(error)[:160]})", is_lasting=False)
+        finally:
+            verdict.end(None)
+        verdict.note_speed(trial.kernel, [*verdict.measured.get(trial.kernel, ()), *timed])
+        self._kernels.trust([trial.words])
+        return Tried(trial, measured=tuple(timed))
 
     def blame(self, error: Exception) -> bool:
         """Switch off what may have raised this in a pass: kernels in use that fail their trial now,

@@ -105,6 +105,7 @@ class Verdict:
     def note_speed(self, name: KernelName, measured: Iterable[Measured]) -> None:
         """Remember what was timed, in the place of what was before."""
         self.measured[name] = tuple(measured)
+        self.write()
 
     def write(self) -> bool:
         """Whole or not at all; whether there is a file now."""

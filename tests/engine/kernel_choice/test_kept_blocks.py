@@ -144,7 +144,7 @@ def test_bytes_are_those_of_the_file(file: Path, kept: LoadedModel) -> None:
     np.testing.assert_array_equal(np.array(output.matrix.weight), wanted)
 
 
-def test_the_kernel_is_presumed_faster_at_every_count() -> None:
+def test_the_kernel_serves_every_count_where_stock_cannot_read() -> None:
     kernels = Kernels(EmulatorLauncher(), exact=False)
     assert kernels.rows("products", Work("iq4_xs", 256, 256)) == ALL_ROWS
 

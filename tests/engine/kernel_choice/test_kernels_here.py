@@ -8,14 +8,13 @@ from pathlib import Path
 import mlx.core as mx
 import pytest
 from kernel_launchers import kernel_launcher
+from kernel_models import all_faster
 from metal_emulator import EmulatorLauncher
 
 from metal_kernels.choice import (
     ALL_ROWS,
     KERNELS,
-    MOST_ROWS,
     NO_KERNELS,
-    Chip,
     Kernels,
     Measured,
     Served,
@@ -96,6 +95,12 @@ def test_a_wrong_kernel_is_seen(words: str, tampering: tuple[str, str, str], sai
     assert tried.is_lasting == ("does not run" not in tried.wrong)
 
 
+def as_if_timed(file: Path | None = None) -> Verdict:
+    verdict = Verdict(file, HERE)
+    verdict.measured = all_faster()
+    return verdict
+
+
 def asking(kernels: Kernels) -> dict[str, Served]:
     """Layers of a model with two formats of matrices and recurrent states."""
     works = {"products affine4": Work("affine4", 96, 192), "products q2_k": Work("q2_k", 64, 256)}
@@ -107,7 +112,7 @@ def asking(kernels: Kernels) -> dict[str, Served]:
 
 def test_a_format_that_is_wrong_is_switched_off_alone() -> None:
     launcher = Tampering("few_row_matvec_q2_k", "T(all)", "T(all * 1.01f)")
-    verdict = Verdict(None, HERE)
+    verdict = as_if_timed()
     kernels = kernels_here(launcher, "exact", verdict)
     served = asking(kernels)
     trials = TrialsOfModel(kernels, verdict, mx.float32)
@@ -136,16 +141,16 @@ def test_a_trial_is_as_wide_as_the_models_matrix() -> None:
 def test_what_is_sound_is_remembered_by_type(tmp_path: Path) -> None:
     file = tmp_path / "cache" / "kernels.json"
     launcher = Tampering(*SOUND)
-    kernels = kernels_here(launcher, "exact", Verdict(file, HERE))
+    kernels = kernels_here(launcher, "exact", as_if_timed(file))
     asking(kernels)
-    assert len(list(TrialsOfModel(kernels, Verdict(file, HERE), mx.float32).steps())) == 3
+    assert len(list(TrialsOfModel(kernels, as_if_timed(file), mx.float32).steps())) == 3
     ran = len(launcher.names)
-    again = kernels_here(launcher, "fast", Verdict(file, HERE))
+    again = kernels_here(launcher, "fast", as_if_timed(file))
     served = again.served("products", Work("q2_k", 96, 256))
-    trials = TrialsOfModel(again, Verdict(file, HERE), mx.float32)
+    trials = TrialsOfModel(again, as_if_timed(file), mx.float32)
     assert served is not None
     assert (1 in served, trials.pending(), len(launcher.names)) == (True, [], ran)
-    half = TrialsOfModel(again, Verdict(file, HERE), mx.float16).pending()
+    half = TrialsOfModel(again, as_if_timed(file), mx.float16).pending()
     assert [one.words for one in half] == ["products q2_k"]
 
 
@@ -163,7 +168,7 @@ def test_what_may_pass_is_asked_again(tmp_path: Path) -> None:
     file = tmp_path / "kernels.json"
     broken = Tampering("few_row_matvec", "y[", "no_such_name[")
     for launcher, rows in ((broken, False), (Tampering(*SOUND), True)):
-        verdict = Verdict(file, HERE)
+        verdict = as_if_timed(file)
         kernels = kernels_here(launcher, "exact", verdict)
         served = asking(kernels)
         list(TrialsOfModel(kernels, verdict, mx.float32).steps())
@@ -216,7 +221,7 @@ def test_an_old_or_damaged_verdict_counts_for_nothing(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_is_no_obstacle(tmp_path: Path) -> None:
     file = tmp_path / "taken" / "kernels.json"
     file.parent.write_text("a file where a folder belongs")
-    verdict = Verdict(file, HERE)
+    verdict = as_if_timed(file)
     kernels = kernels_here(Tampering(*SOUND), "exact", verdict)
     served = asking(kernels)
     list(TrialsOfModel(kernels, verdict, mx.float32).steps())
@@ -313,18 +318,55 @@ def test_layers_see_what_changes_while_they_run() -> None:
     assert "Switched off: it is wrong" in kernels.why_unused("attention")
 
 
-def test_what_is_presumed_of_a_chip() -> None:
+def test_chips_are_known_by_their_architecture() -> None:
     old, new = chip_of("applegpu_g14s", "Apple M2 Max"), chip_of("applegpu_g16p", "Apple M4")
     assert (old.generation, new.letter, chip_of("?", "?").generation) == (14, "p", 0)
-    work = Work("affine4", 4096, 4096)
-    rows = {
-        chip: Kernels(EmulatorLauncher(), False, chip).rows("products", work) for chip in (old, new)
-    }
-    assert (2 in rows[old], 2 in rows[new], MOST_ROWS in rows[new]) == (True, False, True)
-    assert (
-        Kernels(EmulatorLauncher(), False, Chip(16, "s", "")).rows("products", Work("dense", 8, 8))
-        == set()
-    )
+
+
+@pytest.mark.parametrize("rows", [ALL_ROWS, frozenset({6, 7, 8, 9}), frozenset[int]()])
+def test_nothing_is_faster_before_it_was_timed(
+    rows: frozenset[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Then for as many rows as the clock says; exact rows need some kernels whatever it says."""
+    timed: list[Work] = []
+
+    def clocked(one: Trial, work: Work, launcher: object, dtype: mx.Dtype) -> Measured:
+        timed.append(work)
+        return Measured(work, rows)
+
+    monkeypatch.setattr("mlx_engine.kernel_choice.kernels_here.faster", clocked)
+    wide, file = Work("affine4", 200_000, 512), tmp_path / "kernels.json"
+    verdict = Verdict(file, HERE)
+    exact, fast = (kernels_here(Tampering(*SOUND), asked, verdict) for asked in ("exact", "fast"))
+    for kernels in (exact, fast):
+        assert kernels.served("products", wide) is not None
+        assert kernels.served("gate-up", wide) is not None
+    fast.trust(["gate-up affine4", "products affine4"])
+    assert fast.rows("products", wide) == set()
+    assert "waits to be timed" in fast.why_unused("gate-up")
+    done = list(TrialsOfModel(exact, verdict, mx.float32).steps())
+    assert [bool(one.measured) for one in done] == [False, True, False, True]
+    assert timed == [Work("affine4", 2**25 // 512, 512)] * 2
+    assert fast.rows("products", wide) == rows
+    assert exact.rows("products", wide) == ALL_ROWS
+    assert exact.rows("gate-up", wide) == (ALL_ROWS if rows == ALL_ROWS else frozenset())
+    again = kernels_here(Tampering(*SOUND), "exact", Verdict(file, HERE))
+    again.served("gate-up", wide)
+    assert not TrialsOfModel(again, Verdict(file, HERE), mx.float32).pending()
+
+
+def test_a_clock_that_fails_leaves_it_to_stock(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*given: object) -> Measured:
+        raise RuntimeError("[metal::malloc] Attempting to allocate")
+
+    monkeypatch.setattr("mlx_engine.kernel_choice.kernels_here.faster", full)
+    verdict = Verdict(None, HERE)
+    kernels = kernels_here(Tampering(*SOUND), "exact", verdict)
+    kernels.served("norms", Work("", 64, 64), whole=True)
+    done = list(TrialsOfModel(kernels, verdict, mx.float32).steps())
+    assert "cannot be timed" in done[-1].wrong
+    assert kernels.rows("norms", Work("", 64, 64)) == set()
+    assert verdict.off() == {}
 
 
 def test_what_stock_mlx_runs_is_named_when_rows_differ() -> None:

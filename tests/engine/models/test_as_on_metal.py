@@ -12,10 +12,11 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from dialled_draft import DialledDraft
+from kernel_models import every_kernel
 from metal_emulator import EmulatorLauncher
 from plain_run import CyclingDepth, Ran, run
 
-from metal_kernels.choice import Kernels, chip_of
+from metal_kernels.choice import Kernels
 from mlx_engine.cache.attention import AttentionCache, CacheBits, RowsCache
 from mlx_engine.cache.recurrent import RecurrentCache
 from mlx_engine.cache.window import WindowCache
@@ -166,7 +167,7 @@ def model_of(name: str, form: str) -> Made:
     family = FAMILIES[kind](kind)
     spec = family.read(ConfigFields(config, "config.json"))
     launcher = EmulatorLauncher(check=False)
-    kernels = Kernels(launcher, chip=chip_of("applegpu_g16s", "Apple M4 Max"))
+    kernels = every_kernel(launcher)
     shifted = family.norms != "w"
     present = ["layers.0.join.weight"]
     tables = [
