@@ -7,10 +7,14 @@ failure, too.
 """
 
 import kernel_scenarios as scenarios
+import mlx.core as mx
 import pytest
 from broken_products import BROKEN as BROKEN_PRODUCTS
 from broken_products import SCENARIOS as PRODUCTS
 from kernel_scenarios import Breaking, Broken, Scenario, caught_by
+from metal_emulator import EmulatorLauncher
+
+from metal_kernels.trials import TRIALS
 
 SCENARIOS: dict[str, Scenario] = {
     "few_row_gate_up": scenarios.gate_up,
@@ -315,6 +319,13 @@ def test_a_sound_one_passes_in_any_order_of_lanes(kernel: str, shuffle: int) -> 
 @pytest.mark.parametrize("kernel", ALL)
 def test_a_sound_one_uses_no_variable_before_it_is_written(kernel: str) -> None:
     assert caught_by(ALL[kernel], Breaking(private=True)) == "nothing"
+
+
+@pytest.mark.parametrize("kernel", ["prompt-products", "prompt-experts"])
+def test_nor_does_one_for_prompts(kernel: str) -> None:
+    trial = next(one for one in TRIALS if one.kernel == kernel)
+    case = trial.make(trial.checked, mx.float16, 1)
+    case.ours(case.x(3), EmulatorLauncher(private=True))
 
 
 @pytest.mark.parametrize(
