@@ -54,7 +54,7 @@ def typed(trial: str, dtype: mx.Dtype) -> str:
 class Verdict:
     """What was found by trials and by the clock.
 
-    tried: by typed trial, what is wrong, "" for nothing. measured: what `headstart doctor` timed.
+    tried: by typed trial, what is wrong, "" for nothing. measured: what was timed.
     rows: by model, what was found of its rows (numerics.py).
 
     A trial is written down before it begins: one that ends the program is not begun again. file:
