@@ -246,11 +246,8 @@ class Answer:
         read = len(self.sequence.tokens)
         depth = min(choice.depth, self._limits.deepest(self._generated, read))
         wanted = Proposal(depth, self._last, read + 1, choice.by)
+        self.sequence.source.rest(rests=depth == 0)
         found = run_round(self.sequence, wanted, self._sampler)
-        # what was asked for counts where a model worked for it: it may have ended its draft early
-        tried = depth if found.draft_passes else found.drafted
-        if tried:
-            plan.learn(tried, found.accepted)
         checked = perf_counter()
         last = self._last
         kept = self._keep(found, choice)
@@ -277,7 +274,9 @@ class Answer:
             self.tally.add(stats, ended - started)
             self._unsaid += [*kept.pieces, RoundFinished(stats)]
             self._finish = kept.finish
-        plan.took(tried, 1000 * (ended - started))
+        # what was asked for counts where a model worked for it: it may have ended its draft early
+        tried = depth if found.draft_passes else found.drafted
+        plan.learn(tried, found.accepted, 1000 * (ended - started))
 
     def _keep(self, found: Round, choice: Choice) -> _Kept:
         """Read the round's tokens as text until one ends the answer."""

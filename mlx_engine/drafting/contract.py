@@ -13,6 +13,9 @@ from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftOptions, DraftO
 FLUSH_ROWS = 64
 """Rows that may wait for a model's next draft before it reads them without one."""
 
+MOST_WAITING = 2048
+"""The same while the source rests."""
+
 
 class Draft(NamedTuple):
     """Proposed tokens, int32 [k]; lazy where the source is a model.
@@ -92,7 +95,8 @@ class DraftSource(ABC):
 
     reads_hidden: it has to be there when the target reads, because it lives on hidden states; any
     other source can be told a conversation's tokens later. target: the model as this source wants
-    it run, None for as it is. length: tokens observed. caches: those of its own models.
+    it run, None for as it is. length: tokens observed. rests: no draft is near, so it reads nothing
+    before the next one. caches: those of its own models.
     """
 
     reads_hidden: bool = False
@@ -101,6 +105,7 @@ class DraftSource(ABC):
     def __init__(self, options: DraftOptions, *caches: LayerCaches) -> None:
         self.options = options
         self.length = 0
+        self.rests = False
         self._caches = caches
         self._newest: mx.array | None = None
 
@@ -128,6 +133,14 @@ class DraftSource(ABC):
     def prepare(self) -> None:
         """Bring what drafts into memory, before a draft is asked for. Raises EngineError."""
         return
+
+    def rest(self, *, rests: bool) -> None:
+        """Let rows wait, or read them as they come; asked before every round.
+
+        What waits costs nothing but its memory, so a conversation without drafts is as fast as one
+        without this source. A source that cannot keep so much is lost.
+        """
+        self.rests = rests
 
     def follow(self, options: DraftOptions) -> None:
         """Take over what may change between rounds: rule, min_probability, output head."""

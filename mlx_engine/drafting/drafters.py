@@ -11,6 +11,7 @@ from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.drafting.contract import (
     FLUSH_ROWS,
+    MOST_WAITING,
     Draft,
     DraftSource,
     Offer,
@@ -61,7 +62,8 @@ class BlockDraft(DraftSource):
         """Committed tokens int [T]; hidden [1, T, H and features]."""
         super().observe(tokens, hidden)
         self._waiting.append(self._drafter.target.features(hidden))
-        if self.length - self._remembered.length >= FLUSH_ROWS:
+        unread = self.length - self._remembered.length
+        if unread >= (MOST_WAITING if self.rests else FLUSH_ROWS):
             self._read_waiting()
             mx.async_eval(self._remembered.arrays())  # type: ignore[no-untyped-call]
 

@@ -16,6 +16,7 @@ import mlx.core as mx
 
 from mlx_engine.drafting.contract import (
     FLUSH_ROWS,
+    MOST_WAITING,
     Draft,
     DraftSource,
     Offer,
@@ -29,9 +30,6 @@ from mlx_engine.drafting.output_head import FullOutput, OutputHead, OutputShelf
 from mlx_engine.models.contract import Model, MtpHead
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftOptions, DraftOutput
-
-DEFERRED_ROWS = 2048
-"""Rows kept for a head that has not drafted yet, before it gives this conversation up."""
 
 
 class HeadMemory:
@@ -69,8 +67,8 @@ class MtpDraft(DraftSource):
 
     outputs: output heads to choose from, None for the heads' own. by: whose drafts these are,
     "model" for a head that was published apart. read_heads: brings them into memory; free after
-    the first call. A source made at depth 0 leaves its heads alone until the first draft, for which
-    rows are kept; it is lost when they become too many.
+    the first call. While it rests it leaves its heads alone until the next draft, for which rows
+    are kept; it is lost when they become too many.
     """
 
     reads_hidden = True
@@ -95,7 +93,6 @@ class MtpDraft(DraftSource):
         self._outputs = self._take_outputs()
         self._drafted: list[Rows] = []
         self._is_ahead = False
-        self._is_deferred = options.depth == 0
         self._is_lost = False
 
     @property
@@ -132,18 +129,21 @@ class MtpDraft(DraftSource):
     def observe(self, tokens: mx.array, hidden: mx.array) -> None:
         """Committed tokens int [T] and their hidden states [1, T, H]."""
         super().observe(tokens, hidden)
+        count = tokens.shape[0]
         if self._newest is None or self._is_ahead:
             # the very first token has no state before it; or the last draft has read its row
-            rows = Rows(tokens[1:], hidden[:, :-1])
+            if count > 1:
+                self._wait(Rows(tokens[1:], hidden[:, :-1]))
+        elif count == 1:
+            self._wait(Rows(tokens, self._newest))
         else:
-            rows = Rows(tokens, mx.concatenate([self._newest, hidden[:, :-1]], axis=1))
+            self._wait(Rows(tokens, mx.concatenate([self._newest, hidden[:, :-1]], axis=1)))
         # taken: a slice would keep the whole block alive
-        self._newest = mx.take(hidden, mx.array([-1]), axis=1)
+        one_row = hidden.shape[1] == 1
+        self._newest = hidden if one_row else mx.take(hidden, mx.array([-1]), axis=1)
         self._is_ahead = False
         for output in set(self._outputs):
             output.saw(tokens)
-        if rows.tokens.shape[0]:
-            self._wait(rows)
         self._read_or_give_up()
 
     def _wait(self, rows: Rows) -> None:
@@ -153,8 +153,8 @@ class MtpDraft(DraftSource):
     def _read_or_give_up(self) -> None:
         """Let no rows wait for ever."""
         for memory in self._memories:
-            if self._is_deferred:
-                self._is_lost = self._is_lost or memory.unread > DEFERRED_ROWS
+            if self.rests:
+                self._is_lost = self._is_lost or memory.unread > MOST_WAITING
                 memory.waiting = [] if self._is_lost else memory.waiting
             elif memory.unread >= FLUSH_ROWS:
                 memory.flush()
@@ -168,7 +168,6 @@ class MtpDraft(DraftSource):
         """`wanted.depth` tokens, no more than `limit`, lazy unless min_probability is set."""
         if wanted.depth == 0 or self._newest is None or self.is_lost:
             return empty_draft()
-        self._is_deferred = False
         self._wait(Rows(mx.array([wanted.last]), self._newest))
         self._is_ahead = True
         self._drafted = []
@@ -195,9 +194,9 @@ class MtpDraft(DraftSource):
         return self._memories[len(self._drafted)].read(self._drafted)[:, -1:]
 
     def snapshot(self) -> SourceSnapshot:
-        """Everything observed, read into the heads' caches unless they are left alone."""
+        """Everything observed, read into the heads' caches unless it rests."""
         assert not self._is_ahead
-        if not self._is_deferred:
+        if not self.rests:
             for memory in self._memories:
                 memory.flush()
         return super().snapshot()._replace(waiting=tuple(self._memories[0].waiting))
@@ -211,5 +210,5 @@ class MtpDraft(DraftSource):
 
     def arrays(self) -> list[mx.array]:
         """The heads' caches, rows that wait for long, and the newest hidden state."""
-        waiting = [rows.hidden for rows in self._memories[0].waiting] if self._is_deferred else []
+        waiting = [rows.hidden for rows in self._memories[0].waiting] if self.rests else []
         return [*super().arrays(), *waiting]

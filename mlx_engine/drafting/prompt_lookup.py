@@ -258,6 +258,11 @@ class CombinedDraft(DraftSource):
         """Bring the model into memory. Raises EngineError."""
         self.model.prepare()
 
+    def rest(self, *, rests: bool) -> None:
+        """The model does; text is followed at any time."""
+        super().rest(rests=rests)
+        self.model.rest(rests=rests)
+
     def follow(self, options: DraftOptions) -> None:
         """What the model takes over."""
         self.model.follow(options)

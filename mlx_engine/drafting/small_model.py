@@ -9,6 +9,7 @@ import mlx.core as mx
 
 from mlx_engine.drafting.contract import (
     FLUSH_ROWS,
+    MOST_WAITING,
     Draft,
     DraftSource,
     Offer,
@@ -50,7 +51,8 @@ class SmallModelDraft(DraftSource):
         if unread.shape[0]:
             self._waiting.append(unread)
         self._is_ahead = False
-        if sum(part.shape[0] for part in self._waiting) >= FLUSH_ROWS:
+        rows = sum(part.shape[0] for part in self._waiting)
+        if rows >= (MOST_WAITING if self.rests else FLUSH_ROWS):
             self._read_waiting()
 
     def offers(self, last: int) -> tuple[Offer, ...]:

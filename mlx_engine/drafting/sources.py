@@ -1,7 +1,7 @@
 """Which source drafts in a conversation, as its options ask; or the reason why none does."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mlx_engine.drafting.contract import DraftSource, NoDraft
@@ -139,6 +139,7 @@ class Drafting:
         self._kit = kit
         self._learned = learned
         self._made: _Made | None = None
+        self._followed: DraftOptions | None = None
         self._unreadable: dict[DraftedBy, Reason] = {}
 
     def why_not(self, options: DraftOptions) -> Reason | None:
@@ -154,6 +155,8 @@ class Drafting:
         reason to decode plainly. A source that was lost is made anew, and so is the sequence when
         it has to be read from the start.
         """
+        if self._drafts(options):
+            self._learned.begin_text()
         if self._wants_another(sequence.source, options) or (
             self._drafts(options) and not self._is_ready(sequence.source, options)
         ):
@@ -161,8 +164,8 @@ class Drafting:
         if self.why_not(options) is not None and not sequence.source.is_lost:
             sequence.use(NoDraft())
         if self._drafts(options):
-            sequence.source.follow(options)
-            self._learned.prepare()  # measures, if need be, before the answer's clocks start
+            self._follow(sequence.source, options)
+        sequence.source.rest(rests=options.depth == 0 or self._why_never(options) is not None)
 
     def forget(self) -> None:
         """After an error: the next answer makes its source anew."""
@@ -182,13 +185,33 @@ class Drafting:
         if not wanted.with_model and (source.is_lost or wanted != self._made):
             self._use(sequence, options)  # it needs nothing but the tokens
             return self._no_draft(NEXT_ROUND)
-        if source.is_lost or self._made is None or self._made.name != options.source:
+        never = self._why_never(options)
+        if self._made is None or self._made.name != options.source:
+            return self._no_draft(UNREAD)
+        if source.is_lost and never is None:
             return self._no_draft(UNREAD)
         if not self._is_ready(source, options):
             return self._no_draft(self._why_no_model(options))
-        source.follow(options)
-        nothing = self._why_no_model(options) or NO_MATCH
+        self._follow(source, options)
+        nothing = never or self._why_no_model(options) or NO_MATCH
         return RoundPlan(offers, self._learned, options.depth, nothing)
+
+    def _follow(self, source: DraftSource, options: DraftOptions) -> None:
+        """Take over options; what was learned of drafts made otherwise is doubted."""
+        if options is self._followed:
+            return
+        if self._followed is not None:
+            same = replace(self._followed, depth=options.depth)
+            self._learned.asked_anew(otherwise=same != options)
+        self._followed = options
+        source.follow(options)
+
+    def _why_never(self, options: DraftOptions) -> Reason | None:
+        """Why no draft of the model that the options name can pay, as far as it is known now."""
+        model = model_of(options)
+        if options.depth != "auto" or model is None or self._why_no_model(options) is not None:
+            return None
+        return self._learned.of(model).why_never()
 
     def _no_draft(self, why: Reason | None) -> RoundPlan:
         return RoundPlan((), self._learned, 0, why)
@@ -204,7 +227,7 @@ class Drafting:
         is_new = self._made is None or self._made.name != options.source
         if options.depth == 0:
             return is_new and model_of(options) != "model"
-        return is_new or source.is_lost
+        return is_new or (source.is_lost and self._why_never(options) is None)
 
     def _use(self, sequence: Followed, options: DraftOptions) -> None:
         """Make the source the options ask for, without its model if that cannot be read."""

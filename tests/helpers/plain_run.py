@@ -57,10 +57,7 @@ class CyclingDepth:
     def next(self) -> Choice:
         return Choice(next(self._depths), None)
 
-    def learn(self, drafted: int, accepted: int) -> None:
-        pass
-
-    def took(self, drafted: int, milliseconds: float) -> None:
+    def learn(self, drafted: int, accepted: int, milliseconds: float) -> None:
         pass
 
 

@@ -14,20 +14,40 @@ from mlx_engine.values.options import MAX_DEPTH, DraftedBy
 WORTH_IT = 1.02
 """Drafting must promise this much more than plain decoding: measurements are not exact."""
 
-PROBE_LOSS = 0.01
-"""Share of the time a parked chat may spend on drafts that fail."""
+LOSS = 0.01
+"""Share of the time that drafts may lose which are made to find out whether they pay."""
+
+AT_FIRST = 2.5
+"""Tokens' worth of plain decoding that may be lost to begin with."""
+
+MOST_SAVED = 12.0
+"""The same at most, however long nothing was tried, or however much drafting has gained."""
+
+MOST_OWED = 4.0
+"""What of drafting's losses is remembered at most: it would take long to save it up again."""
+
+DOUBT = 0.05
+"""How much more drafting must promise for each token that it owes: what promised falsely before may
+again.
+"""
 
 PROBE_EVERY = 16
-"""Plain rounds between two such drafts, at least."""
+"""Plain rounds between two drafts of a parked chat, at least."""
 
 PROBE_AT_LAST = 256
-"""The same where no draft seems to pay: costs may have been measured in a bad moment."""
+"""The same where no draft seems to pay, by costs that may have been measured in a bad moment."""
 
-MEMORY = 0.95
-"""Weight of the past in the running acceptance: about the last 20 rounds that reached a depth."""
+PROOFS = 3
+"""Rounds with a draft after which it is certain that none can pay."""
+
+MEMORY = 0.92
+"""Weight of the past in the running acceptance: about the last 12 rounds that reached a depth."""
 
 FADING = 0.99
 """The same for depths a round did not reach: what is known of them grows old more slowly."""
+
+LONG_REST = 8
+"""Plain rounds after which a draft costs more than drafts do: the source reads their rows first."""
 
 FIRST_GUESS = 0.9
 """Acceptance assumed before anything was drafted: trying costs little, and tells."""
@@ -89,21 +109,65 @@ class Choice(NamedTuple):
     by: DraftedBy | None = None
 
 
+class Purse:
+    """What drafting may still lose, in tokens of plain decoding.
+
+    A share of all time goes into it, and all that drafting gains; what it loses is paid from it.
+    So an answer never takes much more than LOSS longer than with drafting off, however wrong what
+    is believed of drafts may be.
+    """
+
+    def __init__(self) -> None:
+        self.left = AT_FIRST
+
+    def ran(self, cost: float, tokens: int) -> None:
+        """A round took as long as `cost` plain ones, for so many tokens."""
+        gained = tokens - cost if tokens > 1 or cost > 1 else 0.0
+        self.left = min(MOST_SAVED, max(-MOST_OWED, self.left + LOSS * cost + gained))
+
+    def refill(self) -> None:
+        """As much as there was to begin with."""
+        self.left = max(self.left, AT_FIRST)
+
+
 class AdaptiveDepth:
     """The depth with the best expected tokens per second; 0 when drafting does not pay.
 
     Speculative decoding's usual trade (Leviathan et al. 2023, section 3.3) with measured costs.
+    What was run is known; what is only assumed, of drafts deeper than any so far or before the
+    first, is tried as far as the purse can pay for it.
     """
 
     def __init__(self, costs: PassCosts, limit: int) -> None:
         self._costs = RoundCosts(costs)
         self._limit = min(limit, self._costs.deepest)
+        self._purse = Purse()
         self.acceptance = Acceptance()
-        self._rest = self._probe_interval()
+        self._rest = _rest_after(self._costs.at(min(1, self._limit)) / self._costs.at(0), 0)
+        self._rested = 0
+        self._parked: Choice | None = None
+        self._settle()
 
     def recost(self, costs: PassCosts) -> None:
-        """Begin the costs anew; what is known of acceptance stays."""
-        self._costs = RoundCosts(costs)
+        """Passes were measured; what is known of rounds and of acceptance stays."""
+        self._costs.measured(costs)
+        if not self._pays_at_best():
+            self._costs.forget_drafts()  # they may have been run in a bad moment
+        self._settle()
+
+    def begin_text(self) -> None:
+        """Another text may be easier to draft: try again, if the purse can pay for it."""
+        if self._can_pay and self._may_lose(1):
+            self._rest = 0
+
+    def asked_anew(self, *, otherwise: bool) -> None:
+        """The user has changed how it drafts, or only how deep: try again, whatever was lost."""
+        self._purse.refill()
+        self._rest = 0
+        self._parked = None
+        if otherwise:
+            self._costs.forget_drafts()
+            self._can_pay = True
 
     def gains(self, chance: float | None = None, limit: int = MAX_DEPTH) -> list[float]:
         """[k] -> expected tokens per second at depth k over those of plain decoding.
@@ -118,45 +182,66 @@ class AdaptiveDepth:
 
     def best(self, chance: float | None = None, limit: int = MAX_DEPTH) -> int:
         """The depth that pays most by what is known now; 0 when none does."""
-        gains = self.gains(chance, limit)
-        best = gains.index(max(gains))
-        return best if gains[best] >= WORTH_IT else 0
+        return _best(self.gains(chance, limit))
 
     def next(self, chance: float | None = None, limit: int = MAX_DEPTH) -> Choice:
         """The best depth now, or a round to learn from; a known chance needs no probing."""
-        best = self.best(chance, limit)
+        if self._parked is not None and self._rest > 0 and chance is None:
+            self._rest -= 1
+            return self._parked
+        gains = self.gains(chance, limit)
+        possible = [gain if self._may(depth) else 0.0 for depth, gain in enumerate(gains)]
+        best = _best(possible, WORTH_IT + DOUBT * max(0.0, -self._purse.left))
         if best > 0:
-            return Choice(0, MEASURING) if self._costs.wants_plain else Choice(best, None)
+            wants_plain = self._costs.wants_plain(gains[best])
+            return Choice(0, MEASURING) if wants_plain else Choice(best, None)
         if chance is not None:
             return Choice(0, self._why_parked())
-        if self._rest == 0 and self._limit > 0:
+        if self._rest == 0 and (self._can_pay or self._costs.drafts_run < PROOFS):
             return Choice(1, None)
         self._rest = max(0, self._rest - 1)
-        return Choice(0, self._why_parked())
+        self._parked = Choice(0, self._why_parked())
+        return self._parked
 
-    def learn(self, drafted: int, accepted: int) -> None:
-        """Remember what was accepted; a parked chat goes on trying until nothing is."""
+    def learn(self, drafted: int, accepted: int, milliseconds: float) -> None:
+        """A round was run; a parked chat rests after a draft that lost something."""
+        if drafted == 0:
+            self._costs.add(0, milliseconds)
+            self._purse.ran(1.0, 1)
+            self._rested += 1
+            return
+        depth = min(drafted, self._costs.deepest)
+        cost = milliseconds / self._costs.at(0)
+        self._purse.ran(cost, accepted + 1)
         self.acceptance.add(drafted, accepted)
-        if accepted == 0:
-            self._rest = self._probe_interval()
+        was_rested, self._rested = self._rested >= LONG_REST, 0
+        if not was_rested or depth > self._costs.deepest_run:
+            self._costs.add(depth, milliseconds)  # else the source had much to read first
+        usual = cost if was_rested else self._costs.at(1) / self._costs.at(0)
+        self._rest = _rest_after(usual, accepted)
+        self._settle()
 
-    def took(self, drafted: int, milliseconds: float) -> None:
-        """Correct the costs; after a draft that paid nothing the chat rests."""
-        self._costs.add(min(drafted, self._costs.deepest), milliseconds)
-        if drafted and self._rest == 0 and not self._can_pay():
-            self._rest = self._probe_interval()
+    def why_never(self) -> Reason | None:
+        """Why not even drafts that are always accepted would pay; None where they do."""
+        return None if self._can_pay else self._why_parked()
 
-    def _can_pay(self) -> bool:
+    def _settle(self) -> None:
+        """Whether a parked chat goes on trying."""
+        self._parked = None
+        self._can_pay = self._pays_at_best()
+        if not self._can_pay:
+            self._rest = max(self._rest, PROBE_AT_LAST)
+
+    def _pays_at_best(self) -> bool:
         """Whether drafts that are always accepted would pay."""
-        return max(self._gains(range(1, MAX_DEPTH + 2))) >= WORTH_IT
+        return self._limit > 0 and max(self._gains(range(1, MAX_DEPTH + 2))) >= WORTH_IT
 
-    def _probe_interval(self) -> int:
-        """Plain rounds after a failed draft, for it to cost no more than PROBE_LOSS."""
-        if self._limit == 0:
-            return PROBE_EVERY
-        lost = self._costs.at(1) / self._costs.at(0) - 1
-        rarely = PROBE_EVERY if self._can_pay() else PROBE_AT_LAST
-        return max(rarely, ceil(lost / PROBE_LOSS))
+    def _may(self, depth: int) -> bool:
+        """Whether it is known what such drafts do, or can be found out."""
+        return depth <= self._costs.deepest_run or self._may_lose(depth)
+
+    def _may_lose(self, depth: int) -> bool:
+        return self._costs.at(depth) / self._costs.at(0) - 1 <= self._purse.left
 
     def _gains(self, tokens: Sequence[float]) -> list[float]:
         plain = self._costs.at(0)
@@ -167,14 +252,27 @@ class AdaptiveDepth:
             return Reason("no-source", "Drafting parked: nothing can draft in this chat.")
         ratio = self._costs.at(1) / self._costs.at(0)
         cost = f"a round with one drafted token costs {ratio:.2f} of a plain one here"
-        if not self._can_pay():
-            return Reason("parked-cost", f"Drafting parked: {cost}, so no draft can pay.")
+        if not self._can_pay:
+            words = f"Drafting parked: {cost}, so no draft can pay and the source reads nothing."
+            return Reason("parked-cost", words)
         share = f"{100 * self.acceptance.by_depth()[0]:.0f} %"
         verb = "are" if self.acceptance.is_measured else "are expected to be"
         return Reason(
             "parked-acceptance",
             f"Drafting parked: {share} of first drafts {verb} accepted, and {cost}.",
         )
+
+
+def _rest_after(cost: float, accepted: int) -> int:
+    """Plain rounds after such a draft, for it to lose no more than LOSS of the time."""
+    lost = max(0.0, cost - accepted - 1)
+    return max(0 if accepted else PROBE_EVERY, ceil(lost / LOSS))
+
+
+def _best(gains: Sequence[float], worth: float = WORTH_IT) -> int:
+    """The index of the largest, 0 where none is worth it."""
+    best = gains.index(max(gains))
+    return best if gains[best] >= worth else 0
 
 
 class Learned:
@@ -190,8 +288,18 @@ class Learned:
         self._used: PassCosts | None = None
         self._depths: dict[DraftedBy, AdaptiveDepth] = {}
 
-    def prepare(self) -> None:
-        """Measure, if need be; costs measured since the last answer replace presumed ones."""
+    def begin_text(self) -> None:
+        """Before an answer: costs measured since the last one replace presumed ones."""
+        self._take_costs()
+        for depth in self._depths.values():
+            depth.begin_text()
+
+    def asked_anew(self, *, otherwise: bool) -> None:
+        """Other options are in effect: another depth, or drafts that are made otherwise."""
+        for depth in self._depths.values():
+            depth.asked_anew(otherwise=otherwise)
+
+    def _take_costs(self) -> None:
         costs = self._costs()
         if costs != self._used:
             self._used = costs
@@ -201,16 +309,16 @@ class Learned:
     def of(self, by: DraftedBy) -> AdaptiveDepth:
         """What is known of a source."""
         if self._used is None:
-            self.prepare()
+            self._take_costs()
         assert self._used is not None
         if by not in self._depths:
             self._depths[by] = AdaptiveDepth(self._of_source(self._used, by), MAX_DEPTH)
         return self._depths[by]
 
-    def took_plain(self, milliseconds: float) -> None:
+    def learn_plain(self, milliseconds: float) -> None:
         """A plain round costs the same whoever might have drafted."""
         for depth in self._depths.values():
-            depth.took(0, milliseconds)
+            depth.learn(0, 0, milliseconds)
 
     def _of_source(self, costs: PassCosts, by: DraftedBy) -> PassCosts:
         if by == "mtp":
@@ -243,7 +351,8 @@ class RoundPlan:
         if not self._offers:
             return Choice(0, self._nothing)
         offer = self._offers[0]
-        if self._depth == "auto" and not (offer.is_long and self._best(offer)):
+        is_open = self._depth == "auto" and len(self._offers) > 1
+        if is_open and not (offer.is_long and self._best(offer)):
             offer = max(self._offers, key=self._gain)
         self._by = offer.by
         adaptive = self._learned.of(offer.by)
@@ -253,17 +362,14 @@ class RoundPlan:
         why = _too_deep(offer.limit) if depth < self._depth else None
         return Choice(depth, why, self._best(offer), offer.by)
 
-    def learn(self, drafted: int, accepted: int) -> None:
-        """What became of the draft, for the source that drafted."""
-        if self._by is not None:
-            self._learned.of(self._by).learn(drafted, accepted)
-
-    def took(self, drafted: int, milliseconds: float) -> None:
-        """What the round cost, for the source that drafted; a plain round for all."""
+    def learn(self, drafted: int, accepted: int, milliseconds: float) -> None:
+        """What became of a draft and what the round cost, for the source that drafted; a plain
+        round for all.
+        """
         if drafted and self._by is not None:
-            self._learned.of(self._by).took(drafted, milliseconds)
+            self._learned.of(self._by).learn(drafted, accepted, milliseconds)
         else:
-            self._learned.took_plain(milliseconds)
+            self._learned.learn_plain(milliseconds)
 
     def _best(self, offer: Offer) -> int:
         return self._learned.of(offer.by).best(offer.chance, offer.limit)

@@ -1,6 +1,7 @@
 """What passes and rounds of each depth cost on this machine: measured, then corrected by rounds."""
 
 from collections.abc import Callable, Iterator
+from itertools import accumulate, chain
 from time import perf_counter
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from mlx_engine.values.options import MAX_DEPTH
 CONTEXT = 32
 """Tokens read before measuring."""
 
-REPEATS = 2
+REPEATS = 5
 """Passes of each width, interleaved; the fastest counts, for noise only ever adds."""
 
 TRUST = 1.0
@@ -25,12 +26,15 @@ SPIKE = 3.0
 """A round counts as at most this many times dearer, or cheaper, than expected: spikes are noise."""
 
 PLAIN_EVERY = 48
-"""Drafted rounds after which a plain one shows again what drafting gains."""
+"""Drafted rounds, at least, after which a plain one shows again what drafting gains."""
+
+PLAIN_LOSS = 0.005
+"""Share of the time that such plain rounds may lose."""
 
 AT_FIRST_EVERY = 6
 """The same until ENOUGH_PLAIN of them were run."""
 
-ENOUGH_PLAIN = 5
+ENOUGH_PLAIN = 3
 
 
 class PassCosts(NamedTuple):
@@ -57,57 +61,66 @@ PRESUMED = PassCosts(tuple(1 + 0.06 * row for row in range(MAX_DEPTH + 1)), 0.1)
 class CostMeter:
     """Times target passes of 1 to MAX_DEPTH + 1 rows and head passes, output head included.
 
-    It may be left between two passes and taken up again. read_heads: brings the heads into memory;
-    before `use_heads` they are not touched, and their cost is presumed. is_wanted: somebody has
-    asked for costs.
+    It may be left between two passes and taken up again, and no answer waits for it. read_heads:
+    brings the heads into memory; before `use_heads` they are not touched, and their cost is
+    presumed. is_wanted: somebody has asked for costs.
     """
 
     def __init__(self, model: Model, read_heads: Callable[[], None]) -> None:
         self._model = model
         self._read_heads = read_heads
-        self._verify_ms = [float("inf")] * (MAX_DEPTH + 1)
+        self._fastest = [float("inf")] * (MAX_DEPTH + 1)
+        self._fastest_heads: list[float] = []
         self._heads_are_read = False
-        self._passes: Iterator[None] = self._timed()
+        self._steps: Iterator[None] = self._timed_passes()
+        self._is_done = False
         self.is_wanted = False
         self._costs: PassCosts | None = None
 
     def measure(self, stop: Callable[[], bool] = lambda: False) -> PassCosts | None:
         """Go on measuring; None when stop(), asked before every pass, ended it too early."""
-        while self._costs is None:
+        while not self._is_done:
             if stop():
                 return None
             try:
-                is_over = next(self._passes, self) is self
+                self._is_done = next(self._steps, self) is self
             except BaseException:
-                self._passes = self._timed()  # a generator that has raised is over
+                self._steps = self._everything()  # a generator that has raised is over
                 raise
-            if is_over:
-                presumed = PRESUMED.draft_ms * self._verify_ms[0] if self._model.mtp_depth else 0
-                self._costs = self._with_heads(PassCosts(tuple(self._verify_ms), presumed))
         return self._costs
 
     def use_heads(self) -> None:
-        """Read the heads into memory, once, and measure them. Raises EngineError."""
+        """Read the heads into memory, once, and have them measured too. Raises EngineError."""
         if self._heads_are_read or not self._model.mtp_depth:
             return
         self._read_heads()
         self._heads_are_read = True
-        if self._costs is not None:
-            self._costs = self._with_heads(self._costs)
+        self._steps = chain(self._steps, self._timed_heads())
+        self._is_done = False
 
     def costs_now(self) -> PassCosts:
         """What was measured by now, presumed before that: no answer waits for a measurement."""
         self.is_wanted = True
         return PRESUMED if self._costs is None else self._costs
 
-    def _with_heads(self, costs: PassCosts) -> PassCosts:
-        if not self._heads_are_read:
-            return costs
-        first, *later = self._head_passes()
-        return costs._replace(draft_ms=first, later_ms=tuple(later))
+    def _everything(self) -> Iterator[None]:
+        yield from self._timed_passes()
+        if self._heads_are_read:
+            yield from self._timed_heads()
 
-    def _timed(self) -> Iterator[None]:
-        """Every pass of the measurement, one by one."""
+    def _take(self) -> None:
+        """Costs of what was timed by now. A pass of more rows cannot be faster than one of fewer,
+        so the latter was measured in a bad moment where it seems so.
+        """
+        backwards = accumulate(reversed(self._fastest), min)
+        verify = tuple(reversed(list(backwards)))
+        heads = self._fastest_heads
+        if not heads:
+            heads = [PRESUMED.draft_ms * verify[0] if self._model.mtp_depth else 0.0]
+        self._costs = PassCosts(verify, heads[0], tuple(heads[1:]))
+
+    def _timed_passes(self) -> Iterator[None]:
+        """Every pass of the target, again and again, in both directions by turns."""
         model = self._model
         tokens = mx.arange(CONTEXT)[None] % model.vocabulary
         caches = model.make_caches()
@@ -115,63 +128,80 @@ class CostMeter:
         caches.keep(CONTEXT)
         mx.eval(hidden, caches.arrays())
         yield
-
-        def verify(rows: int) -> float:
-            started = perf_counter()
-            mx.eval(model.logits(model.forward(tokens[:, :rows], caches)))
-            caches.keep(0)
-            return 1000 * (perf_counter() - started)
-
-        for _ in range(REPEATS + 1):  # the first one warms up
-            for rows in range(1, MAX_DEPTH + 2):
-                self._verify_ms[rows - 1] = min(self._verify_ms[rows - 1], verify(rows))
+        widths = range(1, MAX_DEPTH + 2)
+        for sweep in range(REPEATS + 1):  # the first one warms up
+            for rows in widths if sweep % 2 else reversed(widths):
+                started = perf_counter()
+                mx.eval(mx.argmax(model.logits(model.forward(tokens[:, :rows], caches)), axis=-1))
+                caches.keep(0)
+                found = 1000 * (perf_counter() - started)
+                self._fastest[rows - 1] = min(self._fastest[rows - 1], found)
                 yield
+            if sweep:
+                self._take()
 
-    def _head_passes(self) -> list[float]:
-        """Milliseconds of a pass of each head, over as many rows as its turn has at the least."""
+    def _timed_heads(self) -> Iterator[None]:
+        """A pass of each head, over as many rows as its turn has at the least."""
         token = mx.zeros((1, 1), dtype=mx.int32)
         state = self._model.forward(token, self._model.make_caches())
         mx.eval(state)
         heads = (self._model, *self._model.later_heads)
-        return [_pass_ms(head, state, rows) for rows, head in enumerate(heads, 1)]
+        fastest = [float("inf")] * len(heads)
+        for _ in range(REPEATS + 1):  # the first one warms up
+            for turn, head in enumerate(heads):
+                fastest[turn] = min(fastest[turn], _pass_ms(head, state, turn + 1))
+                yield
+        self._fastest_heads = fastest
+        self._take()
 
 
 def _pass_ms(head: MtpHead, state: mx.array, rows: int) -> float:
-    caches, fastest = head.make_head_caches(), float("inf")
+    caches = head.make_head_caches()
     tokens, hidden = mx.zeros((1, rows), dtype=mx.int32), mx.repeat(state, rows, axis=1)
     mx.eval(tokens, hidden)
-    for _ in range(REPEATS + 1):  # the first one warms up
-        started = perf_counter()
-        states = head.mtp_forward(tokens, hidden, caches)
-        mx.eval(mx.argmax(head.mtp_logits(states[:, -1:]), axis=-1))
-        caches.keep(0)
-        fastest = min(fastest, 1000 * (perf_counter() - started))
-    return fastest
+    started = perf_counter()
+    states = head.mtp_forward(tokens, hidden, caches)
+    mx.eval(mx.argmax(head.mtp_logits(states[:, -1:]), axis=-1))
+    return 1000 * (perf_counter() - started)
 
 
 class RoundCosts:
     """Milliseconds of a round by depth.
 
-    A depth that was run is known by its own rounds. The others keep the measured proportions:
-    what rounds cost over what was measured for them scales all.
+    A depth that was run is known by its own rounds. Of the others it is known what passes of their
+    width took over one of the nearest shallower depth that was run, and they are taken to be no
+    cheaper than that one.
     """
 
     def __init__(self, costs: PassCosts) -> None:
-        self._measured = [ms + costs.drafting_ms(k) for k, ms in enumerate(costs.verify_ms)]
-        self._mean = [0.0] * len(self._measured)
-        self._rounds = [0.0] * len(self._measured)
-        self._since_plain = 0
+        self._mean = [0.0] * len(costs.verify_ms)
+        self._rounds = [0.0] * len(costs.verify_ms)
+        self._since_plain = self._deepest_run = 0
+        self.measured(costs)
+
+    def measured(self, costs: PassCosts) -> None:
+        """Passes were measured anew; what rounds took stays."""
+        self._passes = [ms + costs.drafting_ms(k) for k, ms in enumerate(costs.verify_ms)]
+        self._expected = self._expect()
 
     @property
     def deepest(self) -> int:
         """The deepest draft whose cost is known."""
-        return len(self._measured) - 1
+        return len(self._passes) - 1
 
     def at(self, depth: int) -> float:
         """Milliseconds to expect of a round that drafts `depth` tokens."""
-        expected = self._scale() * self._measured[depth]
-        known = self._rounds[depth]
-        return (TRUST * expected + known * self._mean[depth]) / (TRUST + known)
+        return self._expected[depth]
+
+    @property
+    def drafts_run(self) -> float:
+        """Rounds with a draft, of those that count."""
+        return sum(self._rounds[1:])
+
+    @property
+    def deepest_run(self) -> int:
+        """The deepest draft that a round had."""
+        return self._deepest_run
 
     def add(self, depth: int, milliseconds: float) -> None:
         """A round of this depth took so long."""
@@ -180,19 +210,44 @@ class RoundCosts:
         rounds = min(self._rounds[depth], RECENT - 1)
         self._mean[depth] = (rounds * self._mean[depth] + counted) / (rounds + 1)
         self._rounds[depth] = rounds + 1
+        self._deepest_run = max(depth, self._deepest_run)
         self._since_plain = 0 if depth == 0 else self._since_plain + 1
+        self._expected = self._expect()
 
-    @property
-    def wants_plain(self) -> bool:
-        """Whether a plain round is due, so that its cost stays known."""
-        is_known = self._rounds[0] >= ENOUGH_PLAIN
-        return self._since_plain >= (PLAIN_EVERY if is_known else AT_FIRST_EVERY)
+    def forget_drafts(self) -> None:
+        """Something else drafts now: of its rounds nothing is known."""
+        self._rounds[1:] = [0.0] * self.deepest
+        self._deepest_run = 0
+        self._expected = self._expect()
+
+    def wants_plain(self, gain: float) -> bool:
+        """Whether a plain round is due, so that its cost stays known.
+
+        gain: of the rounds that are run, over a plain one: a plain round loses so much.
+        """
+        if self._rounds[0] < ENOUGH_PLAIN:
+            return self._since_plain >= AT_FIRST_EVERY
+        return self._since_plain >= max(PLAIN_EVERY, (gain - 1) / PLAIN_LOSS)
+
+    def _expect(self) -> list[float]:
+        """[depth] -> milliseconds."""
+        found: list[float] = []
+        anchor = 0
+        for depth, passes in enumerate(self._passes):
+            if depth == 0:
+                expected = self._scale() * passes
+            else:
+                expected = found[anchor] * max(1.0, passes / self._passes[anchor])
+            rounds = self._rounds[depth]
+            found.append((TRUST * expected + rounds * self._mean[depth]) / (TRUST + rounds))
+            anchor = depth if rounds else anchor
+        return found
 
     def _scale(self) -> float:
-        """Milliseconds of rounds over those measured for the same."""
-        known = zip(self._rounds, self._mean, self._measured, strict=True)
-        seen = measured = 0.0
+        """Milliseconds of rounds over those of the same passes."""
+        known = zip(self._rounds, self._mean, self._passes, strict=True)
+        seen = passes = 0.0
         for rounds, mean, first in known:
             seen += rounds * mean
-            measured += rounds * first
-        return seen / measured if measured else 1.0
+            passes += rounds * first
+        return seen / passes if passes else 1.0

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_model import TinySizes, tiny_model
 
-from mlx_engine.drafting.contract import Proposal
-from mlx_engine.drafting.mtp import DEFERRED_ROWS, FLUSH_ROWS, MtpDraft
+from mlx_engine.drafting.contract import FLUSH_ROWS, MOST_WAITING, Proposal
+from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.prompt_lookup import CombinedDraft
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import DraftOptions, SamplingOptions
@@ -65,7 +65,7 @@ def test_drafts_after_any_history(model, hidden, steps):
 
 
 def test_rows_that_wait_are_read_in_one_go(model, hidden):
-    """A parked source reads its rows every FLUSH_ROWS tokens, not never and not each time."""
+    """A source that does not rest reads its rows every FLUSH_ROWS tokens, not each time."""
     source = MtpDraft([model], DraftOptions(rule="greedy"))
     source.observe(mx.array(TEXT[:2]), hidden[:, :2])
     assert source.nbytes == hidden[:, :2].nbytes, "what waits, and nothing that a head has made"
@@ -147,9 +147,10 @@ def test_beside_prompt_lookup_the_head_sees_every_token(model, hidden):
     )
 
 
-def test_a_deferred_head_is_not_touched_before_it_drafts(model, hidden):
+def test_a_head_that_rests_is_not_touched_before_it_drafts(model, hidden):
     """It then knows all that came before; of very long texts it says that it does not."""
-    source = MtpDraft([model], DraftOptions(rule="greedy", depth=0))
+    source = MtpDraft([model], DraftOptions(rule="greedy"))
+    source.rest(rests=True)
     for start in range(0, 90, 30):
         source.observe(mx.array(TEXT[start : start + 30]), hidden[:, start : start + 30])
     boundary = source.snapshot()
@@ -157,9 +158,24 @@ def test_a_deferred_head_is_not_touched_before_it_drafts(model, hidden):
     for _ in range(2):
         assert propose(source, 90, 3) == chain(model, hidden, 90, 3)
         source.restore(boundary)
-    late = MtpDraft([model], DraftOptions(rule="greedy", depth=0))
-    many = mx.zeros((1, DEFERRED_ROWS + 2, 32))
-    late.observe(mx.zeros(DEFERRED_ROWS + 2, dtype=mx.int32), many)
+    late = MtpDraft([model], DraftOptions(rule="greedy"))
+    late.rest(rests=True)
+    many = mx.zeros((1, MOST_WAITING + 2, 32))
+    late.observe(mx.zeros(MOST_WAITING + 2, dtype=mx.int32), many)
     assert late.is_lost
     assert late.offers(1) == ()
     assert propose(late, 5, 3) == []
+
+
+def test_a_token_that_waits_is_no_work(model, hidden):
+    """A plain round of a chat whose source rests: nothing is made of what the target computed."""
+    source = MtpDraft([model], DraftOptions(rule="greedy"))
+    source.observe(mx.array(TEXT[:9]), hidden[:, :9])
+    source.rest(rests=True)
+    rows = [mx.contiguous(hidden[:, n : n + 1]) for n in range(9, 9 + 2 * FLUSH_ROWS)]
+    for n, row in enumerate(rows, 9):
+        source.observe(mx.array(TEXT[n : n + 1]), row)
+    waiting = source.snapshot().waiting
+    assert all(part.hidden is row for part, row in zip(waiting[2:], rows[:-1], strict=True))
+    length = source.length
+    assert propose(source, length, 3) == chain(model, hidden, length, 3)

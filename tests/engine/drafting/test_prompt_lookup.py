@@ -126,7 +126,7 @@ def play(text, start, plan):
         while stood < len(drafted) and text[at + 1 : at + 2 + stood] == drafted[: stood + 1]:
             stood += 1
         source.observe(mx.array(text[at : at + stood + 1]), mx.zeros((1, stood + 1, 0)))
-        length.took(len(drafted), COSTS.verify_ms[len(drafted)])
+        length.learn(len(drafted), stood, COSTS.verify_ms[len(drafted)])
         at += stood + 1
         rows, passes = rows + 1 + len(drafted), passes + 1
     return rows, passes

@@ -39,7 +39,7 @@ def test_a_long_copy_goes_first(learned):
 def test_a_short_copy_only_where_it_promises_more(learned):
     assert plan((MTP, copy(0.5)), learned).next().by == "mtp"
     for _ in range(40):
-        learned.of("mtp").learn(3, 0)
+        learned.of("mtp").learn(3, 0, 14.0)
     assert plan((MTP, copy(0.5)), learned).next().by == "prompt-lookup"
 
 
@@ -55,8 +55,7 @@ def test_what_one_source_shows_is_not_held_against_another(learned):
     for _ in range(30):
         round_plan = plan((MTP,), learned, depth=2)
         assert round_plan.next().by == "mtp"
-        round_plan.learn(2, 0)
-        round_plan.took(2, 11.0)
+        round_plan.learn(2, 0, 11.0)
     assert learned.of("model").gains() == before
     assert learned.of("mtp").best() == 0
 
@@ -66,7 +65,7 @@ def test_a_pinned_depth_tells_what_would_pay(learned):
     choice = plan((MTP,), learned, depth=3).next()
     assert (choice.depth, choice.auto, choice.by) == (3, 8, "mtp")
     for _ in range(60):
-        learned.of("mtp").learn(3, 0)
+        learned.of("mtp").learn(3, 0, 14.0)
     choice = plan((MTP,), learned, depth=3).next()
     assert (choice.depth, choice.auto) == (3, 0)
 
@@ -75,7 +74,7 @@ def test_costs_measured_later_replace_presumed_ones():
     costs = iter([FLAT, STEEP, STEEP])
     learned = Learned(lambda: next(costs))
     assert learned.of("mtp").best() > 0
-    learned.prepare()
+    learned.begin_text()
     assert learned.of("mtp").best() == 0
 
 

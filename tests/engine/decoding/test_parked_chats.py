@@ -1,0 +1,93 @@
+"""A chat in which no draft can pay costs what drafting off costs, and drafts when that changes."""
+
+import pytest
+from session_runs import listen, session_of, tiny_folder
+
+import mlx_engine
+from mlx_engine.drafting import mtp
+from mlx_engine.drafting.depth.costs import PassCosts
+from mlx_engine.values.options import DraftOptions
+
+HOPELESS = PassCosts(tuple(10.0 * row for row in range(1, 10)), 5.0)
+CHEAP = PassCosts((10.0,) * 9, 0.0)
+LENGTH = 12
+
+
+@pytest.fixture
+def engine(tmp_path):
+    made = mlx_engine.load(tiny_folder(tmp_path / "m"))
+    made._use_heads()  # they are tried when they are read
+    return made
+
+
+def costing(engine, costs):
+    engine._meter._costs, engine._meter._is_done = costs, True
+
+
+def head_rows(engine, monkeypatch):
+    """Rows that the head reads from now on."""
+    rows, read = [], engine.parts.model.mtp_forward
+
+    def counted(tokens, hidden, caches):
+        rows.append(tokens.shape[1])
+        return read(tokens, hidden, caches)
+
+    monkeypatch.setattr(engine.parts.model, "mtp_forward", counted)
+    return rows
+
+
+def answers(engine, monkeypatch, costs):
+    """The reasons and depths of an answer at each of these costs, and what was re-read for it."""
+    session = session_of(engine, depth=0, max_tokens=LENGTH)
+    session.draft = DraftOptions()
+    plain = session_of(engine, depth=0, max_tokens=LENGTH)
+    rows = head_rows(engine, monkeypatch)
+    for cost in costs:
+        costing(engine, cost)
+        rows.clear()
+        said = listen(session, session.send("The fox"))
+        assert said.tokens == listen(plain, plain.send("The fox")).tokens
+        yield said, tuple(rows)
+
+
+def test_the_head_is_not_fed_where_no_draft_can_pay(engine, monkeypatch):
+    for said, rows in answers(engine, monkeypatch, [HOPELESS, HOPELESS]):
+        assert rows == ()
+        assert {r.why.code for r in said.rounds} == {"parked-cost"}
+        assert "reads nothing" in said.rounds[0].why.words
+
+
+def test_it_drafts_from_the_next_answer_on_when_that_pays(engine, monkeypatch):
+    first, second = answers(engine, monkeypatch, [HOPELESS, CHEAP])
+    assert not first[0].finished.stats.drafted
+    assert second[0].finished.stats.drafted
+    assert second[0].progress[0].reused > 0, "its rows have waited"
+
+
+def test_after_long_texts_the_conversation_is_read_again_but_only_when_it_pays(engine, monkeypatch):
+    monkeypatch.setattr(mtp, "MOST_WAITING", 4)
+    lost, still, back = answers(engine, monkeypatch, [HOPELESS, HOPELESS, CHEAP])
+    assert {r.why.code for r in (*lost[0].rounds, *still[0].rounds)} == {"parked-cost"}
+    assert still[0].progress[0].reused > 0
+    assert back[0].progress[0].reused == 0
+    assert back[0].finished.stats.drafted
+
+
+def test_a_pinned_depth_is_drafted_whatever_it_costs(engine, monkeypatch):
+    costing(engine, HOPELESS)
+    session = session_of(engine, depth=2, max_tokens=LENGTH)
+    rounds = listen(session, session.send("The fox")).rounds
+    assert {r.depth for r in rounds} == {2}
+
+
+def test_what_waits_while_the_depth_is_zero_is_read_by_the_first_draft(engine, monkeypatch):
+    costing(engine, CHEAP)
+    session = session_of(engine, depth=3, max_tokens=LENGTH)
+    listen(session, session.send("The fox"))
+    rows = head_rows(engine, monkeypatch)
+    session.draft = DraftOptions(depth=0)
+    listen(session, session.send("and"))
+    assert rows == []
+    session.draft = DraftOptions(depth=1)
+    assert listen(session, session.send("again")).finished.stats.drafted
+    assert max(rows) > LENGTH
