@@ -38,7 +38,9 @@ def test_the_numbers_are_those_of_the_folder(
     file = write_tiny_gguf_experts(
         tmp_path / "m.gguf", kind, seed=3, joined_experts=experts, joined_projection=projection
     )
-    np.testing.assert_allclose(numbers(file), numbers(folder), atol=1e-5)
+    # value heads stand in another order, so sums are others; 6e-8 of noise in one matrix of these
+    # models moves their logits by up to 4e-5
+    np.testing.assert_allclose(numbers(file), numbers(folder), atol=1e-4)
 
 
 @pytest.mark.parametrize("quantised", [TYPES.Q8_0, TYPES.MXFP4, TYPES.Q4_0])
