@@ -15,12 +15,13 @@ from tiny_qwen3_5 import write_tiny_qwen3_5
 
 from metal_kernels.choice import KERNELS, NO_KERNELS, KernelName, Kernels
 from metal_kernels.kernel import Launch, Launcher
+from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.engine import Engine
 from mlx_engine.kernel_choice.kernels_here import kernels_here
 from mlx_engine.kernel_choice.verdict import DIED, Verdict, circumstances
 from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.models.decoder import Decoder
-from mlx_engine.values.conversation import Event, PromptProgress
+from mlx_engine.values.conversation import Event, PromptProgress, TextPiece
 from mlx_engine.values.errors import NumericsError
 from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions, SamplingOptions
 
@@ -247,7 +248,9 @@ def test_chats_are_kept(
     assert len(read) == 1
     both_say(1, "d")
     both_say(0, "e")
-    assert "does not run" in {one.name: one for one in engine.description.kernels}["delta"].why_not
+    states = {one.name: one for one in engine.description.kernels}
+    assert "does not run" in states["delta"].why_not
+    assert states["products"].in_use
     engine.close()
     plain.close()
 
@@ -311,3 +314,26 @@ def test_passes_that_end_the_program_are_not_begun_again(
     assert all(DIED in why or "No layer" in why for why in whys)
     assert text(again)
     again.close()
+
+
+def test_no_word_is_lost_where_keeping_rows_fails(
+    folder: Path, sound: dict[Kind, Verdict], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tokens of a round are known by then, and were not yet handed out."""
+    engine = opened(folder, "dense", EmulatorLauncher(check=False), copied(sound["dense"]))
+    real, left = TokenSequence.commit, [4]
+
+    def commit(sequence: TokenSequence, tokens: Sequence[int], hidden: mx.array) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise RuntimeError("[METAL] Command buffer execution failed")
+        real(sequence, tokens, hidden)
+
+    monkeypatch.setattr(TokenSequence, "commit", commit)
+    session = engine.session(sampling=NOISY, generation=GenerationOptions(6, ignore_eos=True))
+    events = list(session.send("a"))
+    pieces = "".join(event.text for event in events if isinstance(event, TextPiece))
+    assert left[0] < 0
+    assert pieces == session.messages[-1].text
+    assert session.stats.generated_tokens == len(session.tokens) == 6
+    engine.close()
