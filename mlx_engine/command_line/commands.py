@@ -17,7 +17,7 @@ from mlx_engine.command_line.options import (
     load_options,
     sampling_options,
 )
-from mlx_engine.command_line.outside import Outside, opened_model
+from mlx_engine.command_line.outside import DOWNLOADING, Outside, opened_model, shown
 from mlx_engine.command_line.screen import WARNING, Screen, harmless, make_screen
 from mlx_engine.doctor import Finding
 from mlx_engine.values.conversation import Generation
@@ -84,11 +84,16 @@ SHORT_CONTEXT = 4096
 
 def inspect(arguments: Namespace, outside: Outside) -> int:
     """Print a table, or with --json one object."""
-    model = outside.inspect(arguments.model, heads=arguments.heads)
+    screen = make_screen(outside.stdout, outside.stderr, plain=False)
+    fetched = shown(screen, DOWNLOADING)
+    try:
+        model = outside.inspect(arguments.model, heads=arguments.heads, on_download=fetched)
+    finally:
+        screen.progress("")
     if arguments.json:
         print(json.dumps(description_report(model)), file=outside.stdout)
     else:
-        _show(model, make_screen(outside.stdout, outside.stderr, plain=False))
+        _show(model, screen)
     return 0
 
 

@@ -85,6 +85,9 @@ def _backend() -> str:
     return backend_words()
 
 
+DOWNLOADING = "Downloading (Ctrl-C stops, what came is kept)"
+
+
 def shown(screen: "Screen", what: str) -> Callable[[int, int], None]:
     """Shows how far something is, given bytes done and in all; each per cent once."""
     last = ""
@@ -111,7 +114,7 @@ def opened_model(arguments: Namespace, outside: Outside, screen: "Screen") -> It
             arguments.model,
             options=load_options(arguments),
             on_progress=shown(screen, f"Loading {name}"),
-            on_download=shown(screen, "Downloading (Ctrl-C stops, what came is kept)"),
+            on_download=shown(screen, DOWNLOADING),
         )
     finally:
         screen.progress("")

@@ -78,8 +78,9 @@ def rows_of(matrix: Matrix, rows: mx.array) -> Matrix:
 def laid_out_for_cpu(matrix: Matrix) -> Matrix:
     """The same matrix dense in float32, its columns contiguous.
 
-    MLX's CPU backend (0.32.4) multiplies by such a matrix about twice as fast as by a packed one or
-    by one whose rows are contiguous; a row's result still does not depend on the rows beside it.
+    MLX's CPU backend (0.32.4) multiplies by such a matrix no slower than by a packed one or by one
+    whose rows are contiguous, on some processors twice as fast; a row's result still does not
+    depend on the rows beside it.
     """
     weight = matrix.weight if matrix.mode == "dense" else values_of(matrix, mx.float32)
     columns = mx.contiguous(weight.swapaxes(-1, -2))

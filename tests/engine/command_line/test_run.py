@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
-from fake_outside import FakeOutside
+from fake_outside import FakeOutside, Terminal
 from scripted_engine import DESCRIPTION, NO_HEADS, ScriptedEngine
 
 from mlx_engine.doctor import Finding
@@ -134,6 +134,15 @@ def test_inspect_shows_what_matters(outside: FakeOutside) -> None:
     ):
         assert words in outside.out
     assert "\x1b" not in outside.out
+
+
+@pytest.mark.parametrize("command", [["generate", "--prompt", "x"], ["inspect"]])
+def test_what_the_hub_sends_is_shown_at_a_terminal(
+    outside: FakeOutside, command: list[str]
+) -> None:
+    outside.stdout = Terminal()
+    assert outside.run(*command, "hub/model") == 0
+    assert "Downloading (Ctrl-C stops, what came is kept): 33 % of 900 B" in outside.out
 
 
 def test_inspect_says_which_machine_memory_is_for(outside: FakeOutside) -> None:
