@@ -140,9 +140,10 @@ def test_inspect_shows_what_matters(outside: FakeOutside) -> None:
 def test_what_the_hub_sends_is_shown_at_a_terminal(
     outside: FakeOutside, command: list[str]
 ) -> None:
-    outside.stdout = Terminal()
+    outside.stdout, outside.stderr = Terminal(), Terminal()
     assert outside.run(*command, "hub/model") == 0
-    assert "Downloading (Ctrl-C stops, what came is kept): 33 % of 900 B" in outside.out
+    shown = outside.out + outside.err
+    assert "Downloading (Ctrl-C stops, what came is kept): 33 % of 900 B" in shown
 
 
 def test_inspect_says_which_machine_memory_is_for(outside: FakeOutside) -> None:
