@@ -121,9 +121,17 @@ def test_rows_are_saved_past_a_lost_first_page_and_from_a_file_cut_off(
 
 
 @pytest.mark.parametrize("table", ["message", "chat"])
-@pytest.mark.parametrize("spoilt", [bytes(4096), random.Random(3).randbytes(4096)])
+@pytest.mark.parametrize(
+    ("spoilt", "page_size"),
+    [
+        (bytes(4096), b"\x10\x00"),
+        (random.Random(3).randbytes(4096), b"\x10\x00"),
+        (bytes(4096), b"\x00\x00"),
+        (bytes(4096), b"\x10\x01"),
+    ],
+)
 def test_rows_are_saved_past_the_lost_root_of_their_table(
-    path: Path, table: str, spoilt: bytes
+    path: Path, table: str, spoilt: bytes, page_size: bytes
 ) -> None:
     store = open_store(path)
     for summary in store.chats.listed()[:20]:
@@ -138,6 +146,7 @@ def test_rows_are_saved_past_the_lost_root_of_their_table(
         assert connection.execute("PRAGMA freelist_count").fetchone()[0] > 0
     content = bytearray(path.read_bytes())
     content[(root - 1) * 4096 : root * 4096] = spoilt
+    content[16:18] = page_size
     path.write_bytes(content)
     store = open_store(path)
     assert [summary.title for summary in store.chats.listed()] == [
