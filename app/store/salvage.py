@@ -142,7 +142,7 @@ def _rows_of_pages(aside: Path, graft: Path, table: str, columns: Columns) -> Ro
         sql = "SELECT rootpage FROM sqlite_schema WHERE name = ?"
         root = source.execute(sql, [table]).fetchone()[0]
         size = source.execute("PRAGMA page_size").fetchone()[0]
-    given_up = _free_pages(aside)
+    given_up = _free_pages(aside, size)
     with graft.open("r+b", buffering=0) as file:
         pages = file.seek(0, SEEK_END) // size
 
@@ -162,14 +162,14 @@ def _rows_of_pages(aside: Path, graft: Path, table: str, columns: Columns) -> Ro
         file.write(beginning)
 
 
-def _free_pages(path: Path) -> set[int]:
-    """Pages of what was deleted, as far as the file can say (section 1.5)."""
+def _free_pages(path: Path, size: int) -> set[int]:
+    """Pages of `size` bytes of what was deleted, as far as the file can say (section 1.5)."""
     free = set[int]()
     with path.open("rb") as file:
         header = file.read(FREE_PAGES.stop)
         if not header.startswith(MAGIC):
             return free
-        size, trunk = int.from_bytes(header[PAGE_SIZE]), int.from_bytes(header[FREE_PAGES][:4])
+        trunk = int.from_bytes(header[FREE_PAGES][:4])
         while trunk and trunk not in free:
             file.seek((trunk - 1) * size)
             numbers = array("I", file.read(size).ljust(size, b"\0"))
