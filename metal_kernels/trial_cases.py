@@ -19,7 +19,7 @@ from metal_kernels.kernel import Launcher
 from metal_kernels.key_value_formats import cache_form
 from metal_kernels.noise import gumbel_noise
 from metal_kernels.noise import reference as noise_reference
-from metal_kernels.weight_formats.affine import affine
+from metal_kernels.weight_formats.affine import GROUP, affine
 from metal_kernels.weight_formats.contract import WeightFormat
 from metal_kernels.weight_formats.dense import DENSE
 from metal_kernels.weight_formats.fp4 import mxfp4, nvfp4
@@ -29,8 +29,8 @@ from metal_kernels.wide_norm import wide_norm
 
 NORM_EPS = 1e-6
 
-GROUP, CHOSEN = 64, 2
-"""Weights of a scale; experts of a row."""
+CHOSEN = 2
+"""Experts of a row."""
 
 KEY_HEADS, TAPS = 2, 4
 """Heads of keys; rows that a convolution sees."""
@@ -104,9 +104,10 @@ def _matrix(form: str, shape: tuple[int, ...], dtype: mx.Dtype, seed: int) -> _M
     if form in BLOCK_FORMS:
         return _Matrix((_blocks(form, shape, seed),), BLOCK_FORMS[form], 0, 0, form)
     if form.startswith("affine"):
-        bits = int(form.removeprefix("affine"))
-        packed = mx.quantize(values, group_size=GROUP, bits=bits)
-        return _Matrix(tuple(packed), affine(bits, GROUP), bits, GROUP, "affine")
+        size, _, of = form.removeprefix("affine").partition("g")
+        bits, group = int(size), int(of or GROUP)
+        packed = mx.quantize(values, group_size=group, bits=bits)
+        return _Matrix(tuple(packed), affine(bits, group), bits, group, "affine")
     group, made = (32, mxfp4()) if form == "mxfp4" else (16, nvfp4())
     packed = mx.quantize(values, group_size=group, bits=4, mode=form)
     return _Matrix(tuple(packed), made, 4, group, form)

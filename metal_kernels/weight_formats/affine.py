@@ -13,7 +13,8 @@ from metal_kernels.kernel import Parameter
 from metal_kernels.weight_formats.contract import WeightFormat
 
 BITS = (2, 3, 4, 5, 6, 8)
-GROUPS = (32, 64, 128)
+GROUP = 64
+GROUPS = (32, GROUP, 128)
 
 TWO_RUNS = """
 constant constexpr int RUNS = 2;
@@ -79,7 +80,10 @@ METAL_FUNC float2 decode(thread AffineUnit<BITS>& it, thread float* q) {
 
 @cache
 def affine(bits: int, group: int) -> WeightFormat:
-    """uint32 w [N, K * bits / 32], floating scales and biases [N, K / group]."""
+    """uint32 w [N, K * bits / 32], floating scales and biases [N, K / group].
+
+    Its name has the group, "affine4g32", where it is not the one that MLX takes by itself.
+    """
     assert bits in BITS, bits
     assert group in GROUPS, group
 
@@ -90,7 +94,7 @@ def affine(bits: int, group: int) -> WeightFormat:
 
     runs = 4 if bits in (2, 3, 5) else 2
     return WeightFormat(
-        name=f"affine{bits}",
+        name=f"affine{bits}" if group == GROUP else f"affine{bits}g{group}",
         buffers=("w", "scales", "biases"),
         unit=8 * runs,
         header=(FOUR_RUNS if runs == 4 else TWO_RUNS) + HEADER,

@@ -17,6 +17,7 @@ from metal_kernels.choice import (
     Work,
 )
 from metal_kernels.kernel import Launcher
+from metal_kernels.weight_formats.affine import BITS, GROUPS, affine
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.decoder import Decoder, build_decoder
 from mlx_engine.models.families.qwen3_5 import Qwen35
@@ -24,7 +25,8 @@ from mlx_engine.models.weights import WeightTable
 
 Kind = Literal["dense", "experts"]
 VOCABULARY = 96
-EVERY_SIZE = (Work(), *(Work(f"affine{bits}") for bits in (2, 3, 4, 5, 6, 8)), Work("dense"))
+PACKED = tuple(Work(affine(bits, group).name) for bits in BITS for group in GROUPS)
+EVERY_SIZE = (Work(), *PACKED, Work("dense"))
 
 
 def every_kernel(launcher: Launcher, *, exact: bool = True, off: Mapping = {}) -> Kernels:
@@ -43,15 +45,20 @@ def kernel_model(
     *,
     layers: int = 2,
     bits: int = 4,
+    group: int = 32,
     seed: int = 3,
     vocabulary: int = VOCABULARY,
 ) -> Decoder:
-    """One recurrent layer to each that attends; the weights depend on kind, bits and seed alone."""
+    """One recurrent layer to each that attends; the weights depend on kind, bits, group and seed
+    alone. Matrices that are not whole groups wide stay plain.
+    """
     config = tiny_config(tied=False) if kind == "dense" else experts_config("qwen3_5_moe")
     text = config["text_config"]
     assert isinstance(text, dict)
     text |= {
         "vocab_size": vocabulary,
+        "hidden_size": max(64, group),
+        "intermediate_size": -(-96 // group) * group,
         "num_hidden_layers": layers,
         "full_attention_interval": 2,
         "head_dim": 64,
@@ -60,21 +67,21 @@ def kernel_model(
     }
     values = tiny_values(config, seed)
     trunk, head = (
-        WeightTable(_packed(part, bits), "tiny", kernels=kernels)
+        WeightTable(_packed(part, bits, group), "tiny", kernels=kernels)
         for part in (values.trunk, our_names(values.head))
     )
     return build_decoder(Qwen35(kind).read(ConfigFields(config, "tiny")), trunk, head)
 
 
-def _packed(values: Mapping, bits: int) -> dict[str, mx.array]:
+def _packed(values: Mapping, bits: int, group: int) -> dict[str, mx.array]:
     packed = {}
     for name, value in values.items():
         array = mx.array(value)
-        if array.ndim < 2 or "conv1d" in name:
+        if array.ndim < 2 or "conv1d" in name or array.shape[-1] % group:
             packed[name] = array + 1 if is_shifted_norm(name) else array
             continue
         base = name.removesuffix(".weight")
-        parts = mx.quantize(array, group_size=32, bits=bits)
+        parts = mx.quantize(array, group_size=group, bits=bits)
         names = (name, f"{base}.scales", f"{base}.biases")
         packed |= dict(zip(names, parts, strict=True))
     return packed

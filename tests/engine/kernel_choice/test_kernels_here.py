@@ -7,8 +7,8 @@ from pathlib import Path
 
 import mlx.core as mx
 import pytest
-from kernel_launchers import kernel_launcher
-from kernel_models import all_faster
+from kernel_launchers import CountingLauncher, kernel_launcher
+from kernel_models import all_faster, kernel_model
 from metal_emulator import EmulatorLauncher
 
 from metal_kernels.choice import (
@@ -136,6 +136,24 @@ def test_a_trial_is_as_wide_as_the_models_matrix() -> None:
     verdict = Verdict(None, HERE)
     checked = [one.checked for one in TrialsOfModel(kernels, verdict, mx.float32).pending()]
     assert checked == [Work("affine4", 46, 5120), Work("", 96, 128, 6)]
+
+
+@pytest.mark.parametrize("group", [32, 64, 128])
+def test_a_trial_runs_the_pipelines_of_the_models_passes(group: int) -> None:
+    """Weights of a scale are a parameter of the kernels."""
+    launcher, verdict = CountingLauncher(EmulatorLauncher(check=False)), as_if_timed()
+    kernels = kernels_here(launcher, "exact", verdict)
+    model = kernel_model("dense", kernels, group=group)
+    assert not any(one.wrong for one in TrialsOfModel(kernels, verdict, mx.float32).steps())
+    tried = {name for name, _ in launcher.pipelines}
+    launcher.pipelines.clear()
+    caches = model.make_caches()
+    for rows in (8, 1):
+        mx.eval(model.logits(model.forward(mx.arange(rows)[None], caches)))
+        caches.keep(rows)
+    ran = {name for name, _ in launcher.pipelines}
+    assert any("affine4" in name for name in ran)
+    assert ran <= tried
 
 
 def test_what_is_sound_is_remembered_by_type(tmp_path: Path) -> None:
