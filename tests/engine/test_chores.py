@@ -1,6 +1,7 @@
 """Nothing that can wait stands before the first answer: kernels and costs come behind it."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import mlx.core as mx
@@ -70,13 +71,39 @@ def test_the_first_answer_waits_for_no_trial(engine: Engine, launcher: CountingL
     assert launcher.pipelines
     assert engine.measure_costs(lambda: False) is not None
     assert in_use(engine) >= {"products", "delta", "delta-inputs"}
-    before = len(launcher.pipelines)
+    compiled = set(launcher.pipelines)
+    launcher.pipelines.clear()
     texts = [
         engine.generate("ab", 5, GREEDY, DraftOptions(depth=depth), ignore_eos=True).tokens
         for depth in (0, 2)
     ]
     assert texts[0] == texts[1]
-    assert len(launcher.pipelines) > before  # the answer ran on them
+    assert set() < launcher.pipelines <= compiled  # the answer ran on them
+
+
+def test_a_later_answer_compiles_nothing(tmp_path: Path, launcher: CountingLauncher) -> None:
+    """At any depth, however many drafts are accepted; the head is packed otherwise than the trunk.
+
+    A bias towards one token has all drafts accepted, in two rounds.
+    """
+    folder = write_tiny_qwen3_5(tmp_path / "m", layout="mlx", bits=4, layers=4, heads="none")
+    write_tiny_qwen3_5(tmp_path / "plain", layout="mlx", layers=4, heads="sibling")
+    (tmp_path / "plain-MTP").rename(tmp_path / "m-MTP")
+    engine = open_on(folder, launcher, timed())
+    engine.generate("a", 2, GREEDY, DraftOptions(depth=1), ignore_eos=True)  # reads the head
+    assert engine.measure_costs(lambda: False) is not None
+    assert in_use(engine) >= {"products", "attention", "pick", "noise"}
+    before = set(launcher.pipelines)
+    noisy = SamplingOptions(temperature=0.8, seed=5)
+    biased = replace(noisy, logit_bias={7: 100.0})
+    for sampling in (GREEDY, noisy, biased):
+        for depth in range(9):
+            length = (2 if sampling is biased else 1) * (depth + 1) + 1
+            draft = DraftOptions(depth=depth)
+            made = engine.generate("ab", length, sampling, draft, ignore_eos=True)
+            assert launcher.pipelines == before, depth
+    assert made.stats.accepted == made.stats.drafted == 16
+    engine.close()
 
 
 def test_only_what_the_model_uses_is_compiled(folder: Path) -> None:

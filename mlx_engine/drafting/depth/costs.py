@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
+from metal_kernels.vocabulary_pick import Choosing
 from mlx_engine.models.contract import Model, MtpHead
 from mlx_engine.values.options import MAX_DEPTH
 
@@ -132,27 +133,45 @@ class CostMeter:
         for sweep in range(REPEATS + 1):  # the first one warms up
             for rows in widths if sweep % 2 else reversed(widths):
                 started = perf_counter()
-                mx.eval(mx.argmax(model.logits(model.forward(tokens[:, :rows], caches)), axis=-1))
+                hidden = model.forward(tokens[:, :rows], caches)
+                mx.eval(mx.argmax(model.logits(hidden), axis=-1))
                 caches.keep(0)
                 found = 1000 * (perf_counter() - started)
+                if not sweep:
+                    _warm_choosing(model, hidden)
                 self._fastest[rows - 1] = min(self._fastest[rows - 1], found)
                 yield
             if sweep:
                 self._take()
 
     def _timed_heads(self) -> Iterator[None]:
-        """A pass of each head, over as many rows as its turn has at the least."""
+        """A pass of each head, over as many rows as its turn has at the least.
+
+        First come passes of all the rows that a round may leave to it: their kernels are compiled.
+        """
         token = mx.zeros((1, 1), dtype=mx.int32)
         state = self._model.forward(token, self._model.make_caches())
         mx.eval(state)
         heads = (self._model, *self._model.later_heads)
         fastest = [float("inf")] * len(heads)
-        for _ in range(REPEATS + 1):  # the first one warms up
+        for head in heads:
+            for rows in range(1, MAX_DEPTH + 2):
+                _pass_ms(head, state, rows)
+                yield
+        for _ in range(REPEATS):
             for turn, head in enumerate(heads):
                 fastest[turn] = min(fastest[turn], _pass_ms(head, state, turn + 1))
                 yield
         self._fastest_heads = fastest
         self._take()
+
+
+def _warm_choosing(model: Model, hidden: mx.array) -> None:
+    """Compile what chooses tokens of so many rows [1, R, H] without logits, with noise or not."""
+    rows, states = model.output_rows, hidden[..., : model.hidden_size]
+    if rows is not None and rows.takes(states):
+        keys = mx.zeros((states.shape[1], 2), dtype=mx.uint32)
+        mx.eval([rows.pick(states, how) for how in (Choosing(), Choosing(keys))])
 
 
 def _pass_ms(head: MtpHead, state: mx.array, rows: int) -> float:
