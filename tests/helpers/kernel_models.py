@@ -48,9 +48,10 @@ def kernel_model(
     group: int = 32,
     seed: int = 3,
     vocabulary: int = VOCABULARY,
+    halves: bool = False,
 ) -> Decoder:
     """One recurrent layer to each that attends; the weights depend on kind, bits, group and seed
-    alone. Matrices that are not whole groups wide stay plain.
+    alone. Matrices that are not whole groups wide stay plain. halves: all but norms in bfloat16.
     """
     config = tiny_config(tied=False) if kind == "dense" else experts_config("qwen3_5_moe")
     text = config["text_config"]
@@ -67,16 +68,18 @@ def kernel_model(
     }
     values = tiny_values(config, seed)
     trunk, head = (
-        WeightTable(_packed(part, bits, group), "tiny", kernels=kernels)
+        WeightTable(_packed(part, bits, group, halves), "tiny", kernels=kernels, metal=halves)
         for part in (values.trunk, our_names(values.head))
     )
     return build_decoder(Qwen35(kind).read(ConfigFields(config, "tiny")), trunk, head)
 
 
-def _packed(values: Mapping, bits: int, group: int) -> dict[str, mx.array]:
+def _packed(values: Mapping, bits: int, group: int, halves: bool) -> dict[str, mx.array]:
     packed = {}
     for name, value in values.items():
         array = mx.array(value)
+        if halves and "norm" not in name:
+            array = array.astype(mx.bfloat16)
         if array.ndim < 2 or "conv1d" in name or array.shape[-1] % group:
             packed[name] = array + 1 if is_shifted_norm(name) else array
             continue

@@ -9,8 +9,11 @@ from typing import Literal
 
 import mlx.core as mx
 import pytest
+from gguf import GGMLQuantizationType
+from kept_gguf import HIDDEN, write_kept_gguf
 from kernel_models import Kind, all_faster, kernel_model
 from metal_emulator import EmulatorLauncher
+from tiny_gguf_experts import write_tiny_gguf_experts
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
 from metal_kernels.choice import KERNELS, NO_KERNELS, KernelName, Kernels
@@ -42,6 +45,14 @@ SOURCES: dict[KernelName, str] = {
     "pick": "vocabulary_candidates",
     "noise": "position_noise",
 }
+OTHERS: dict[KernelName, str] = {
+    "prompt-products": "many_row_product",
+    "prompt-experts": "many_row_experts",
+    "norms": "wide_norm",
+}
+"""Those of blocks, in prompts longer than a round, and of rows in 16 bits."""
+
+LONG_PROMPT = [7 * n % 90 for n in range(40)]
 How = Literal["raises", "raises later", "NaN"]
 
 
@@ -171,6 +182,44 @@ def test_stock_goes_on(
     assert text(engine) == stock[kind]
     assert launcher.runs == ran
     engine.close()
+
+
+@pytest.mark.parametrize(("how", "at"), [("raises", 1), ("raises later", 2)])
+@pytest.mark.parametrize("kernel", list(OTHERS))
+def test_stock_goes_on_in_prompts_and_norms(
+    folder: Path, tmp_path: Path, kernel: KernelName, how: How, at: int
+) -> None:
+    """With the words of a model on which this kernel had been off from the beginning."""
+    launcher, made = Failing(OTHERS[kernel], how, 10**9), []
+    file = folder if kernel == "norms" else blocks_for(kernel, tmp_path / "model.gguf")
+    for is_off in (False, True):
+        verdict = measured()
+        kernels = kernels_here(launcher, "exact", verdict)
+        kernels.trusted = None
+        if is_off:
+            kernels.switch_off(kernel, "for this test")
+        model = load_model(file, OPTIONS, file, kernels=kernels)
+        if kernel == "norms":
+            halves = kernel_model("dense", kernels, vocabulary=300, halves=True)
+            model = replace(model, model=halves)
+        engine = Engine(model, OPTIONS, None, verdict)
+        launcher.fail_at(launcher.runs + at)
+        depth = DraftOptions(depth=2)
+        made.append(engine.generate(LONG_PROMPT, LENGTH, NOISY, depth, ignore_eos=True).tokens)
+        states = {one.name: one for one in engine.description.kernels}
+        assert ("does not run" in states[kernel].why_not) != is_off
+        assert states["products"].in_use
+        engine.close()
+    assert made[0] == made[1]
+
+
+def blocks_for(kernel: KernelName, file: Path) -> Path:
+    """A GGUF whose matrices, or experts, are in blocks."""
+    if kernel == "prompt-products":
+        return write_kept_gguf(file, blocks=True)
+    sizes = {"hidden_size": HIDDEN, "moe_intermediate_size": HIDDEN}
+    kind = GGMLQuantizationType.Q6_K
+    return write_tiny_gguf_experts(file, "qwen3_5_moe", quantised=kind, sizes=sizes)
 
 
 @pytest.mark.parametrize("kernel", ["products", "attention", "delta", "delta-inputs", "gate-up"])
