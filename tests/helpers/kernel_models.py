@@ -68,7 +68,9 @@ def kernel_model(
     }
     values = tiny_values(config, seed)
     trunk, head = (
-        WeightTable(_packed(part, bits, group, halves), "tiny", kernels=kernels, metal=halves)
+        WeightTable(
+            _packed(part, bits, group, halves), "tiny", kernels=kernels, metal=halves or None
+        )
         for part in (values.trunk, our_names(values.head))
     )
     return build_decoder(Qwen35(kind).read(ConfigFields(config, "tiny")), trunk, head)

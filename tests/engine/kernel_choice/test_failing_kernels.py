@@ -1,9 +1,11 @@
 """A kernel that fails in the middle of an answer: stock MLX goes on, and the reason is on show."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Literal
 
@@ -334,32 +336,54 @@ def ended_in_a_trial(kernel: KernelName, file: Path) -> int:
     return subprocess.run(command, check=False).returncode
 
 
+class Ending(Failing):
+    """The kernel's `at`-th run ends the program as a GPU's crash does, or raises what is given."""
+
+    def __init__(self, source: str, at: int, raises: type[BaseException] | None = None) -> None:
+        super().__init__(source, "raises", at)
+        self._raises = raises
+
+    def run(self, launch: Launch, inputs: Sequence[mx.array]) -> Sequence[mx.array]:
+        try:
+            return super().run(launch, inputs)
+        except RuntimeError:
+            if self._raises is None:
+                os._exit(9)
+            raise self._raises from None
+
+
+def first_passes(folder: Path, file: Path, raises: type[BaseException] | None = None) -> None:
+    """A program that opens the model and goes through what follows its first answer."""
+    launcher = Ending("gated_delta_block", 3, raises)
+    engine = opened(folder, "dense", launcher, Verdict(file, HERE))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mlx_engine.numerics.KEYS", (40,))
+        engine.measure_costs(lambda: False)
+    engine.close()
+
+
 def test_passes_that_end_the_program_are_not_begun_again(
     folder: Path, sound: dict[Kind, Verdict], tmp_path: Path
 ) -> None:
     """In the first passes with kernels that had passed their trials: they stay off, and it says so.
 
-    The program that ended is one that is interrupted here with its file as it then was.
+    Passes that were no more than interrupted are begun again.
     """
     file = tmp_path / "kernels.json"
     verdict = Verdict(file, HERE)
     verdict.tried, verdict.measured = dict(sound["dense"].tried), dict(sound["dense"].measured)
-    launcher = Failing("gated_delta_block", "raises", 10**9)
-    engine = opened(folder, "dense", launcher, verdict)
-    as_it_was: list[bytes] = []
-
-    def ends(launch: Launch, inputs: Sequence[mx.array]) -> Sequence[mx.array]:
-        as_it_was.append(file.read_bytes())
-        raise KeyboardInterrupt
-
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(launcher, "run", ends)
-        patch.setattr("mlx_engine.numerics.KEYS", (40,))
-        engine.measure_costs(lambda: False)
-    assert Verdict(file, HERE).off() == {}  # it was no more than interrupted
-    file.write_bytes(as_it_was[0])
-    again = opened(folder, "dense", launcher, Verdict(file, HERE))
+    verdict.write()
+    with pytest.raises(KeyboardInterrupt):
+        first_passes(folder, file, KeyboardInterrupt)
+    assert Verdict(file, HERE).off() == {}
+    for status in (9, 0):
+        program = get_context("spawn").Process(target=first_passes, args=(folder, file))
+        program.start()
+        program.join()
+        assert program.exitcode == status
+    again = opened(folder, "dense", Ending("", 1, AssertionError), Verdict(file, HERE))
     whys = [state.why_not for state in again.description.kernels]
+    assert any(DIED in why for why in whys)
     assert all(DIED in why or "No layer" in why for why in whys)
     assert text(again)
     again.close()
