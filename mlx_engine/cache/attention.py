@@ -33,16 +33,17 @@ Buffers = tuple[mx.array, ...]
 class RowsCache(ABC):
     """Buffers of keys and values, and how far they are filled.
 
-    Of 8 or 4 bits a row is what was written, rounded, whoever reads it: a block's own rows too. To
-    a class of mlx-lm's each kind is what that library's own cache is (offset, update_and_fetch,
-    make_mask). Buffers are written in place when nobody else holds them (MLX donates them), so
-    callers must not keep what `write` returns beyond the pass.
+    row_bits: of an element; where they are 8 or 4 a row is what was written, rounded, whoever reads
+    it: a block's own rows too. To a class of mlx-lm's each kind is what that library's own cache is
+    (offset, update_and_fetch, make_mask; an attribute `bits` would tell it of packed rows). Buffers
+    are written in place when nobody else holds them (MLX donates them), so callers must not keep
+    what `write` returns beyond the pass.
     """
 
     keeps_any_prefix = True
 
     def __init__(self, bits: CacheBits = 16) -> None:
-        self.bits = bits
+        self.row_bits = bits
         self._buffers: Buffers = ()
         self._group = 0
         self._length = 0
@@ -81,21 +82,21 @@ class RowsCache(ABC):
 
     def _packed(self, keys: mx.array, values: mx.array) -> Buffers:
         """Rows as they are stored."""
-        if self.bits == 16:
+        if self.row_bits == 16:
             return keys, values
         self._group = group_of(keys.shape[-1], values.shape[-1])
-        sides = (mx.quantize(side, self._group, self.bits) for side in (keys, values))
+        sides = (mx.quantize(side, self._group, self.row_bits) for side in (keys, values))
         return tuple(part for side in sides for part in side)
 
     def _unpacked(self, rows: slice) -> KeysValues:
         """Stored rows as they are computed with."""
         parts = [buffer[:, :, rows] for buffer in self._buffers]
-        if self.bits == 16:
+        if self.row_bits == 16:
             return KeysValues(*parts)
         return KeysValues(self._dequantised(*parts[:3]), self._dequantised(*parts[3:]))
 
     def _dequantised(self, words: mx.array, scales: mx.array, biases: mx.array) -> mx.array:
-        return mx.dequantize(words, scales, biases, group_size=self._group, bits=self.bits)
+        return mx.dequantize(words, scales, biases, group_size=self._group, bits=self.row_bits)
 
     def keep(self, rows: int) -> None:
         """Commit the first `rows` rows of the last block."""

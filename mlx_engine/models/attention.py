@@ -119,7 +119,7 @@ class FewQueryAttention:
         masks: Masks,
     ) -> mx.array:
         """Causal, within the cache's window."""
-        rows, served = queries.shape[2], self.served(cache.bits)
+        rows, served = queries.shape[2], self.served(cache.row_bits)
         if served is None or rows not in served:
             return self._stock(queries, keys, values, cache, masks)
         buffers = cache.append(keys, values)
@@ -129,7 +129,7 @@ class FewQueryAttention:
         attended = few_query_attention(
             self._stock.stock.contiguous(queries.squeeze(0)),
             tuple(buffer.squeeze(0) for buffer in buffers),
-            cache_form(_form(cache.bits), self._spec.key_dim, self._spec.value_dim),
+            cache_form(_form(cache.row_bits), self._spec.key_dim, self._spec.value_dim),
             Place(cache.length + rows, start, window),
             self._stock.scale,
             served.launcher,

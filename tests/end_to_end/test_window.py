@@ -11,8 +11,9 @@ from tiny_gguf import write_tiny_gguf
 from windows import close, folders_in
 
 from app.app import App
+from app.values.chat_settings import SamplingChoice
 from app.values.chats import StoredMessage
-from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions, SamplingOptions
+from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 PATIENCE_MS = 60_000
@@ -41,7 +42,7 @@ def set_up(app: App, **draft: object) -> None:
     """A long, repeatable answer."""
     settings = replace(
         app.chats.chat.settings,
-        sampling=SamplingOptions(temperature=0.7, seed=3),
+        sampling=SamplingChoice(temperature=0.7, seed=3),
         generation=GenerationOptions(max_tokens=110, ignore_eos=True),
         draft=DraftOptions(**draft),  # type: ignore[arg-type]
     )

@@ -307,4 +307,3 @@ def test_attention_on_the_kernels(name: str) -> None:
     assert np.array_equal(alone, together)
     kernels = {report.kernel for report in launcher.reports}
     assert any(kernel.startswith("attention_parts") for kernel in kernels)
-    assert any("with_sinks" in kernel for kernel in kernels) == spec.sinks
