@@ -11,7 +11,7 @@ from typing import Any
 import mlx.core as mx
 
 import metal_kernels
-from metal_kernels.choice import ALL_ROWS, KERNELS, KernelName, Measured, Work, this_chip
+from metal_kernels.choice import ALL_ROWS, KERNELS, KernelName, Measured, Work
 
 DIED = "the program ended while it was tried"
 
@@ -33,7 +33,7 @@ def circumstances() -> Circumstances:
     folder = Path(metal_kernels.__file__).parent
     text = b"".join(path.read_bytes() for path in sorted(folder.rglob("*.py")))
     return Circumstances(
-        chip=this_chip().name or "CPU",
+        chip=str(mx.device_info()["device_name"]) if mx.metal.is_available() else "CPU",
         system=f"{platform.system()} {platform.mac_ver()[0] or platform.release()}",
         mlx=version("mlx"),
         sources=hashlib.sha256(text).hexdigest()[:16],

@@ -147,16 +147,19 @@ class LatentAttention:
                 q_latent=self._stock.contiguous(absorbed.squeeze(0)),
             )
             heads = self._of_rows(self._unpack_values, attended[None])
-        elif rows <= ABSORBED_ROWS:
-            latents, keys = cache.write(latent, key)
-            absorbed = self._unpack_keys.back(straight)
-            block = _Block(absorbed, rotated * spec.scale, latents, latents, keys)
-            heads = self._unpack_values(self._by_tiles(block))
         else:
-            latents, keys = cache.write(latent, key)
-            unpacked, values = self._unpack_keys(latents), self._unpack_values(latents)
-            heads = self._by_tiles(_Block(straight, rotated * spec.scale, unpacked, values, keys))
+            heads = self._by_stock(straight, rotated * spec.scale, *cache.write(latent, key))
         return heads.swapaxes(1, 2).reshape(1, rows, spec.heads * spec.value_dim)
+
+    def _by_stock(
+        self, straight: mx.array, rotated: mx.array, latents: mx.array, keys: mx.array
+    ) -> mx.array:
+        """Queries [1, heads, T, ...] over all tokens [1, 1, L, ...] -> [1, heads, T, values]."""
+        if rotated.shape[2] <= ABSORBED_ROWS:
+            block = _Block(self._unpack_keys.back(straight), rotated, latents, latents, keys)
+            return self._unpack_values(self._by_tiles(block))
+        unpacked, values = self._unpack_keys(latents), self._unpack_values(latents)
+        return self._by_tiles(_Block(straight, rotated, unpacked, values, keys))
 
     def _of_rows(self, product: Callable[[mx.array], mx.array], x: mx.array) -> mx.array:
         """A product by head of x [1, heads, T, K]; where rows are to be exact as T of one row each,

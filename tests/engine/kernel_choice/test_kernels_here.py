@@ -19,7 +19,6 @@ from metal_kernels.choice import (
     Measured,
     Served,
     Work,
-    chip_of,
 )
 from metal_kernels.kernel import Launch, pipeline
 from metal_kernels.trial_cases import Case
@@ -334,11 +333,6 @@ def test_layers_see_what_changes_while_they_run() -> None:
     kernels.switch_off("attention", "it is wrong")
     assert 1 not in heads
     assert "Switched off: it is wrong" in kernels.why_unused("attention")
-
-
-def test_chips_are_known_by_their_architecture() -> None:
-    old, new = chip_of("applegpu_g14s", "Apple M2 Max"), chip_of("applegpu_g16p", "Apple M4")
-    assert (old.generation, new.letter, chip_of("?", "?").generation) == (14, "p", 0)
 
 
 @pytest.mark.parametrize("rows", [ALL_ROWS, frozenset({6, 7, 8, 9}), frozenset[int]()])
