@@ -16,6 +16,8 @@ from mlx_engine.hub.weight_files import (
     SAFETENSORS,
     UNSAFE,
     damage,
+    is_gguf_head,
+    is_gguf_model,
     is_heads_name,
     shard_of,
 )
@@ -36,12 +38,9 @@ def folder_model(folder: Path, names: Iterable[str], name: str, place: str) -> F
 
 def gguf_model(file: Path, name: str, place: str) -> FoundModel | None:
     """The model in a GGUF file; None for the later shards of one, image encoders and MTP heads."""
-    shard = shard_of(file.name)
-    if file.name.lower().startswith("mmproj") or (shard is not None and shard.number > 1):
+    if not is_gguf_model(file.name) or gguf_of_heads(file):
         return None
-    if gguf_of_heads(file):
-        return None
-    files = [file]
+    shard, files = shard_of(file.name), [file]
     if shard is not None:
         files = [file.with_name(shard.name(number)) for number in range(1, shard.total + 1)]
     missing = next((path.name for path in files if not path.exists()), None)
@@ -59,7 +58,7 @@ FIRST_LAYER = b"blk.0."
 
 def gguf_of_heads(file: Path) -> bool:
     """Whether a GGUF holds MTP heads and no model, by its name or by its tensors. Never raises."""
-    if file.name.lower().startswith("mtp"):
+    if is_gguf_head(file.name):
         return True
     try:
         facts = file.stat()

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from os import SEEK_END
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from mlx_engine.hub.repository import ChoiceNeededError, HubFile, HubModel, needed_files
 from mlx_engine.hub.weight_files import INDEX, SAFETENSORS, head_shards
@@ -240,7 +240,7 @@ def _fetch_rest(hub: Hub, plan: DownloadPlan, file: HubFile, target: "_Target") 
     if target.size == file.nbytes:
         return
     hub_id = plan.model.hub_id
-    url, headers = _address(hub, hub_id, file.name, plan.commit)
+    url, headers = _request_for(hub, hub_id, file.name, plan.commit)
     if target.size > 0:
         headers["Range"] = f"bytes={target.size}-"
     asked = get_session().stream(
@@ -325,7 +325,7 @@ def _only_heads(
     index = next((file for file in files if file.name.endswith(INDEX)), None)
     if index is None:
         return files
-    url, headers = _address(hub, model.hub_id, index.name, commit)
+    url, headers = _request_for(hub, model.hub_id, index.name, commit)
     answer = get_session().get(
         url, headers=headers, follow_redirects=True, timeout=LONGEST_SILENCE_S
     )
@@ -336,13 +336,18 @@ def _only_heads(
     return (*kept, *beside) if kept else files
 
 
-def _address(hub: Hub, hub_id: str, name: str, commit: str) -> tuple[str, dict[str, str]]:
-    """Of a file, and what a request for it says of itself."""
+class _Request(NamedTuple):
+    url: str
+    headers: dict[str, str]
+
+
+def _request_for(hub: Hub, hub_id: str, name: str, commit: str) -> _Request:
+    """A file's bytes as they are stored."""
     from huggingface_hub import hf_hub_url
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
     url = hf_hub_url(hub_id, name, revision=commit, endpoint=hub.endpoint)
-    return url, build_hf_headers(token=hub.token) | {"Accept-Encoding": "identity"}
+    return _Request(url, build_hf_headers(token=hub.token) | {"Accept-Encoding": "identity"})
 
 
 def _check_names(model: HubModel, commit: str, files: tuple[HubFile, ...]) -> None:
