@@ -270,6 +270,11 @@ def pick_case(work: Work, dtype: mx.Dtype, seed: int) -> Case:
     )
 
 
+class _Queries(NamedTuple):
+    q: mx.array
+    latent: mx.array | None
+
+
 def attention_case(work: Work, dtype: mx.Dtype, seed: int, keys: int = 150) -> Case:
     """Over a cache of few keys; x are queries, of latents both parts side by side."""
     form = cache_form(work.form, work.inputs, work.outputs)
@@ -289,12 +294,12 @@ def attention_case(work: Work, dtype: mx.Dtype, seed: int, keys: int = 150) -> C
     def place(x: mx.array) -> attention.Place:  # row m of every pass stands at the same position
         return attention.Place(keys - 9 + len(x))
 
-    def parts(x: mx.array) -> tuple[mx.array, mx.array | None]:
+    def parts(x: mx.array) -> _Queries:
         q = mx.contiguous(x.swapaxes(0, 1))
         if not form.is_joined:
-            return q, None
+            return _Queries(q, None)
         latent, turned = mx.split(q, [work.outputs], axis=-1)
-        return mx.contiguous(turned), mx.contiguous(latent)
+        return _Queries(mx.contiguous(turned), mx.contiguous(latent))
 
     def stock(x: mx.array) -> mx.array:
         end = place(x).end
