@@ -3,7 +3,7 @@
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from app.store.database import Database
@@ -34,12 +34,20 @@ def title_from(text: str) -> str:
 
 DAYS_IN_BIN = 30
 SUMMARY_COLUMNS = (
-    "chat.id, chat.title, chat.pinned, chat.created_at, chat.updated_at, chat.deleted_at"
+    "chat.id, chat.title, chat.pinned, chat.created_at, chat.updated_at, chat.deleted_at, "
+    "chat.folder"
 )
 _COPIED = (
     "role, finish_reason, model, created_at, text, thinking, spans, stats, "
-    "thinking_seconds, problem"
+    "thinking_seconds, problem, edited"
 )
+_UP_TO = """WITH RECURSIVE up (id, parent) AS (
+        SELECT id, parent FROM message WHERE id = ?
+        UNION ALL
+        SELECT message.id, message.parent FROM up JOIN message ON message.id = up.parent
+        WHERE message.id < up.id
+    )
+    SELECT id, parent FROM up ORDER BY id"""
 
 
 def summary_from_row(row: sqlite3.Row) -> ChatSummary:
@@ -52,6 +60,19 @@ def summary_from_row(row: sqlite3.Row) -> ChatSummary:
         seconds_of(row["created_at"]),
         seconds_of(row["updated_at"]),
         None if deleted_at is None else seconds_of(deleted_at),
+        row["folder"] if isinstance(row["folder"], int) else None,
+    )
+
+
+def copy_message(database: Database, message_id: int, chat_id: int, parent: int | None) -> int:
+    """The same in another place; its id. A partial answer is stopped there. Raises StoreError."""
+    return database.insert(
+        f"""INSERT INTO message (chat, parent, state, {_COPIED})
+            SELECT ?, ?, iif(state = 'partial', 'stopped', state), {_COPIED}
+            FROM message WHERE id = ?""",
+        chat_id,
+        parent,
+        message_id,
     )
 
 
@@ -130,28 +151,33 @@ class Chats:
         return self._database.write("DELETE FROM chat WHERE deleted_at <= ?", before)
 
     def duplicate(self, chat_id: int) -> int:
-        """A second one with all branches, not pinned; its id. A partial answer is stopped there."""
+        """A second one with all branches, not pinned; its id."""
+        sql = "SELECT id, parent FROM message WHERE chat = ? ORDER BY id"
+        leaf = self._row("leaf", chat_id)["leaf"]
+        return self._copy(chat_id, "copy", self._database.rows(sql, chat_id), leaf)
+
+    def branch(self, chat_id: int, message_id: int) -> int:
+        """A second one that ends with this message of it; its id."""
+        return self._copy(chat_id, "branch", self._database.rows(_UP_TO, message_id), message_id)
+
+    def _copy(
+        self, chat_id: int, how: str, messages: Sequence[sqlite3.Row], leaf: int | None
+    ) -> int:
+        """With these of its messages, parents first, and in the same folder."""
         database, now = self._database, self._clock()
         with database.transaction():
-            leaf = self._row("leaf", chat_id)["leaf"]
+            title = clean_title(self.get(chat_id).title)[: MAX_TITLE - len(how) - 3]
             copy = database.insert(
-                """INSERT INTO chat (title, created_at, updated_at, settings)
-                    SELECT title || ' (copy)', ?, ?, settings FROM chat WHERE id = ?""",
+                """INSERT INTO chat (title, created_at, updated_at, settings, folder)
+                    SELECT ?, ?, ?, settings, folder FROM chat WHERE id = ?""",
+                f"{title} ({how})",
                 now,
                 now,
                 chat_id,
             )
             new_ids: dict[int | None, int | None] = {None: None}
-            sql = "SELECT id, parent FROM message WHERE chat = ? ORDER BY id"
-            for row in database.rows(sql, chat_id):
-                new_ids[row["id"]] = database.insert(
-                    f"""INSERT INTO message (chat, parent, state, {_COPIED})
-                        SELECT ?, ?, iif(state = 'partial', 'stopped', state), {_COPIED}
-                        FROM message WHERE id = ?""",
-                    copy,
-                    new_ids[row["parent"]],
-                    row["id"],
-                )
+            for row in messages:
+                new_ids[row["id"]] = copy_message(database, row["id"], copy, new_ids[row["parent"]])
             database.write("UPDATE chat SET leaf = ? WHERE id = ?", new_ids.get(leaf), copy)
             return copy
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from app.store.chats import title_from
+from app.store.chats import copy_message, title_from
 from app.store.database import Database
 from app.store.rows import (
     content_of,
@@ -101,6 +101,32 @@ class Messages:
         """Another wording beside a message; the old one and all below it stay as a branch."""
         old = self.get(message_id)
         return self.add(old.chat_id, old.parent, old.role, text)
+
+    def rewrite(self, message_id: int, text: str) -> StoredMessage:
+        """An answer in its user's words beside it, with copies of what follows it on show.
+
+        The old one and all below it stay as a branch.
+        """
+        old = self.get(message_id)
+        on_show = [turn.message.id for turn in self.path(old.chat_id)]
+        following = on_show[on_show.index(old.id) + 1 :] if old.id in on_show else []
+        with self._database.transaction():
+            leaf = rewritten = copy_message(self._database, old.id, old.chat_id, old.parent)
+            self._database.write(
+                """UPDATE message SET text = ?, edited = 1, state = 'done', finish_reason = NULL,
+                    problem = '', spans = '[]', stats = NULL WHERE id = ?""",
+                text,
+                rewritten,
+            )
+            for later in following:
+                leaf = copy_message(self._database, later, old.chat_id, leaf)
+            self._database.write(
+                "UPDATE chat SET leaf = ?, updated_at = ? WHERE id = ?",
+                leaf,
+                self._clock(),
+                old.chat_id,
+            )
+        return self.get(rewritten)
 
     def begin_answer(self, chat_id: int, parent: int | None, model: str) -> int:
         """Add an empty answer after `parent`, select it; its id.

@@ -120,7 +120,7 @@ def _bring_up_to_date(
     notices = []
     look_closer = _was_asked_to_look_closer(path)
     if pragma(connection, "user_version"):
-        _check_pages(connection, path, *(f"quick_check({table})" for table in TABLES))
+        _check_pages(connection, path, *(f"quick_check({table})" for table in _there(connection)))
     copy = migrate(connection, path, steps)
     _check_shape(connection, path)
     if look_closer or not index_opens(connection):
@@ -132,6 +132,12 @@ def _bring_up_to_date(
     if copy is not None:
         notices.append(f"Your chats were brought up to date; a copy from before is {copy}.")
     return Database(connection, path, notices=tuple(notices))
+
+
+def _there(connection: sqlite3.Connection) -> list[str]:
+    """An older file lacks some of the tables."""
+    found = {row["name"] for row in connection.execute("SELECT name FROM sqlite_schema")}
+    return [table for table in TABLES if table in found]
 
 
 def _was_asked_to_look_closer(path: Path) -> bool:

@@ -74,6 +74,7 @@ def sound_message(
         created_at=seconds_of(said("created_at")),
         thinking_seconds=duration_of(said("thinking_seconds")),
         problem=text_of(said("problem")),
+        edited=said("edited") in (True, 1),
     )
 
 

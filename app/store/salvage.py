@@ -26,6 +26,9 @@ TABLE_LEAF = 13
 _LOST_CHATS = """INSERT INTO chat (id, title, created_at, updated_at, settings)
     SELECT chat, 'Recovered chat', min(created_at), max(created_at), '{}' FROM message
     WHERE chat NOT IN (SELECT id FROM chat) GROUP BY chat"""
+_LOST_FOLDERS = """INSERT INTO folder (id, created_at, name)
+    SELECT folder, 0, 'Recovered folder ' || folder FROM chat
+    WHERE folder IS NOT NULL AND folder NOT IN (SELECT id FROM folder) GROUP BY folder"""
 _LOST_PARENTS = """UPDATE message SET parent =
     (SELECT max(id) FROM message AS before WHERE chat = message.chat AND id < message.id)
     WHERE parent NOT IN (SELECT id FROM message)"""
@@ -72,7 +75,7 @@ def salvage(aside: Path, path: Path) -> Saved:
                 places = ", ".join("?" * len(row))
                 sql = f"INSERT OR IGNORE INTO {table} ({', '.join(row)}) VALUES ({places})"
                 target.execute(sql, list(row.values()))
-        for statement in (_LOST_CHATS, _LOST_PARENTS, _LOST_LEAVES):
+        for statement in (_LOST_CHATS, _LOST_FOLDERS, _LOST_PARENTS, _LOST_LEAVES):
             target.execute(statement)
         chats, messages = (
             target.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
@@ -124,10 +127,12 @@ _DAMAGED = (sqlite3.DatabaseError, UnicodeDecodeError)
 
 
 def _rows(place: Path, table: str, columns: Columns, order: str = "ASC") -> Rows:
-    """A file of an older version lacks some of the columns."""
+    """A file of an older version lacks some of the tables and columns."""
     with closing(connect(place, "ro")) as source:
         there = {row["name"] for row in source.execute(f"PRAGMA table_info({table})")}
         names = [name for name in columns if name in there]
+        if not names:
+            return
         sql = f"SELECT {', '.join(names)} FROM {table} NOT INDEXED ORDER BY id {order}"
         for row in source.execute(sql):
             if all(isinstance(row[name], columns[name]) for name in names):

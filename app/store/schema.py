@@ -136,11 +136,38 @@ def _how_answers_went(connection: sqlite3.Connection) -> None:
     connection.execute("ALTER TABLE message ADD COLUMN problem TEXT NOT NULL DEFAULT ''")
 
 
-MIGRATIONS: tuple[Migration, ...] = (_chats_and_messages, make_index, _how_answers_went)
+def _folders_and_edits(connection: sqlite3.Connection) -> None:
+    """Folders of chats, and answers their user has changed.
+
+    No row of a folder can be taken for one of a chat or message, or the other way round: salvage
+    tells them by the types of their columns.
+    """
+    for statement in (
+        """CREATE TABLE folder (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            created_at REAL NOT NULL,
+            name TEXT NOT NULL,
+            is_open INTEGER NOT NULL DEFAULT 1
+        )""",
+        "ALTER TABLE chat ADD COLUMN folder INTEGER REFERENCES folder ON DELETE SET NULL",
+        "ALTER TABLE message ADD COLUMN edited INTEGER NOT NULL DEFAULT 0",
+        "DROP INDEX chat_list",
+        """CREATE INDEX chat_list ON chat
+            (deleted_at, pinned DESC, updated_at DESC, id DESC, title, created_at, folder)""",
+    ):
+        connection.execute(statement)
+
+
+MIGRATIONS: tuple[Migration, ...] = (
+    _chats_and_messages,
+    make_index,
+    _how_answers_went,
+    _folders_and_edits,
+)
 
 
 Columns = Mapping[str, tuple[type, ...]]
-TABLES = ("chat", "message")
+TABLES = ("folder", "chat", "message")
 _TYPES: Mapping[str, tuple[type, ...]] = {"INTEGER": (int,), "REAL": (int, float), "TEXT": (str,)}
 
 

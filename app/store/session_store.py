@@ -7,6 +7,7 @@ from pathlib import Path
 
 from app.store.chats import Chats, Search
 from app.store.database import Database
+from app.store.folders import Folders
 from app.store.messages import Messages
 from app.store.open_database import open_database, open_in_memory
 from app.values.chats import Chat
@@ -19,6 +20,7 @@ class SessionStore:
 
     database: Database
     chats: Chats
+    folders: Folders
     messages: Messages
     search: Search
 
@@ -76,5 +78,9 @@ def open_passing_store(notice: str, clock: Callable[[], float] = time.time) -> S
 
 def _store(database: Database, clock: Callable[[], float]) -> SessionStore:
     return SessionStore(
-        database, Chats(database, clock), Messages(database, clock), Search(database)
+        database,
+        Chats(database, clock),
+        Folders(database, clock),
+        Messages(database, clock),
+        Search(database),
     )

@@ -53,8 +53,8 @@ def insert_chat(
             ids.append(
                 database.insert(
                     """INSERT INTO message (chat, parent, role, state, finish_reason, model,
-                        created_at, text, thinking, spans, stats, thinking_seconds, problem)
-                        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+                        created_at, text, thinking, spans, stats, thinking_seconds, problem, edited)
+                        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
                     chat_id,
                     None if message.parent is None else ids[message.parent],
                     message.role,
@@ -68,6 +68,7 @@ def insert_chat(
                     stats_to_json(message.stats),
                     message.thinking_seconds,
                     message.problem,
+                    message.edited,
                 )
             )
         if leaf >= 0:

@@ -51,7 +51,7 @@ class StoredMessage:
 
     model: the name of the one that answered. state: "partial" while it is being written.
     created_at: seconds since 1970. thinking_seconds: how long it thought, None if that is not
-    known. problem: what ended it in words, "" if nothing did.
+    known. problem: what ended it in words, "" if nothing did. edited: its text is its user's.
     """
 
     id: int
@@ -68,6 +68,7 @@ class StoredMessage:
     created_at: float = 0.0
     thinking_seconds: float | None = None
     problem: str = ""
+    edited: bool = False
 
     @property
     def so_far(self) -> AnswerSoFar:
@@ -94,8 +95,20 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder of chats; is_open: its chats are listed under it."""
+
+    id: int
+    name: str
+    is_open: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class ChatSummary:
-    """A line of the sidebar; times in seconds since 1970, deleted_at None unless in the bin."""
+    """A line of the sidebar; times in seconds since 1970, deleted_at None unless in the bin.
+
+    folder: the number of the one it is in, None for none.
+    """
 
     id: int
     title: str
@@ -103,6 +116,7 @@ class ChatSummary:
     created_at: float
     updated_at: float
     deleted_at: float | None = None
+    folder: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +150,8 @@ class ListedChat:
 
 @dataclass(frozen=True, slots=True)
 class ChatGroup:
-    """A heading ("Today") and the chats under it."""
+    """A heading ("Today") or a folder, and the chats under it."""
 
     heading: str
     chats: tuple[ListedChat, ...]
+    folder: Folder | None = None

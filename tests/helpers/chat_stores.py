@@ -1,12 +1,14 @@
 """Chats, clocks and other processes for the tests of the store."""
 
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+from app.store.schema import MIGRATIONS
 from app.store.session_store import SessionStore
 from app.values.chat_settings import ChatSettings
 from mlx_engine.values.conversation import FinishReason, GenerationFinished
@@ -48,6 +50,26 @@ def talk(store: SessionStore, *texts: str, title: str = "") -> int:
 def texts(store: SessionStore, chat: int) -> list[str]:
     """What the selected branch says."""
     return [turn.message.text for turn in store.messages.path(chat)]
+
+
+def file_of_version(path: Path, version: int) -> None:
+    """As a Headstart that knew `version` steps left it, with one chat of two messages."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.create_function("index_text", 1, bytes.decode)
+        for step in MIGRATIONS[:version]:
+            step(connection)
+        connection.execute(f"PRAGMA user_version = {version}")
+        connection.execute(
+            "INSERT INTO chat (title, created_at, updated_at, leaf, settings)"
+            " VALUES ('old zebra', 1, 2, 2, '{}')"
+        )
+        for parent, role, text in ((None, "user", "hello lion"), (1, "assistant", "world")):
+            connection.execute(
+                "INSERT INTO message (chat, parent, role, state, model, created_at, text, thinking,"
+                " spans) VALUES (1, ?, ?, 'done', '', 1, ?, '', '[]')",
+                (parent, role, text),
+            )
 
 
 @contextmanager

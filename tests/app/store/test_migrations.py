@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from chat_stores import talk, texts
+from chat_stores import file_of_version, talk, texts
 
 from app.store.database import pragma
 from app.store.open_database import open_database
@@ -13,26 +13,6 @@ from app.store.schema import APPLICATION_ID, MIGRATIONS, Migration
 from app.store.session_store import open_store
 
 LATEST = len(MIGRATIONS)
-
-
-def file_of_version(path: Path, version: int) -> None:
-    """As a Headstart that knew `version` steps left it, with one chat of two messages."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.create_function("index_text", 1, bytes.decode)
-        for step in MIGRATIONS[:version]:
-            step(connection)
-        connection.execute(f"PRAGMA user_version = {version}")
-        connection.execute(
-            "INSERT INTO chat (title, created_at, updated_at, leaf, settings)"
-            " VALUES ('old zebra', 1, 2, 2, '{}')"
-        )
-        for parent, role, text in ((None, "user", "hello lion"), (1, "assistant", "world")):
-            connection.execute(
-                "INSERT INTO message (chat, parent, role, state, model, created_at, text, thinking,"
-                " spans) VALUES (1, ?, ?, 'done', '', 1, ?, '', '[]')",
-                (parent, role, text),
-            )
 
 
 @pytest.mark.parametrize("version", range(1, LATEST + 1))
@@ -90,7 +70,7 @@ def test_a_step_that_fails_changes_nothing(tmp_path: Path) -> None:
     file_of_version(path, LATEST)
 
     def add_a_column(connection: sqlite3.Connection) -> None:
-        connection.execute("ALTER TABLE chat ADD COLUMN folder TEXT")
+        connection.execute("ALTER TABLE chat ADD COLUMN colour TEXT")
 
     def fail(connection: sqlite3.Connection) -> None:
         connection.execute("DROP TABLE message")
@@ -103,7 +83,7 @@ def test_a_step_that_fails_changes_nothing(tmp_path: Path) -> None:
         assert connection.execute("SELECT count(*) FROM message").fetchone()[0] == 2
     good: tuple[Migration, ...] = (*MIGRATIONS, add_a_column, lambda connection: None)
     database = open_database(path, good)
-    assert len(database.rows("SELECT folder FROM chat")) == 1
+    assert len(database.rows("SELECT colour FROM chat")) == 1
     database.close()
 
 
