@@ -232,7 +232,10 @@ class App(QObject):
         models.measured.connect(self.figures.show_costs)
         head.cancel_wanted.connect(models.cancel)
         self.widgets.notice.taken.connect(self.library.offer)
-        self.widgets.start.built_in_wanted.connect(self._use_built_in)
+        self.widgets.start.built_in_wanted.connect(lambda: models.switch_to(None))
+        head.recent_chosen.connect(
+            lambda entry: models.switch_to(None if entry.is_built_in else str(entry.path))
+        )
 
     def route(self, reply: Reply) -> None:
         """Hand a reply of the engine's thread to who waits for it; its mistakes are logged too."""
@@ -271,12 +274,6 @@ class App(QObject):
         name = model_name(progress.path)
         verb = "Downloading" if progress.fetches else "Loading"
         self.widgets.head.show_loading(name, progress.done, progress.total, verb)
-
-    def _use_built_in(self) -> None:
-        """Load it, unless it is there already; then type."""
-        current = self.models.loading or self.models.in_use
-        if current is None or current.path is not None:
-            self.models.load_path(None)
 
     # chats
 
@@ -358,6 +355,7 @@ class App(QObject):
             widgets.drafting_panel.closed,
             widgets.start.built_in_wanted,
             widgets.head.cancel_wanted,
+            widgets.head.recent_chosen,
         ):
             ends_in_chat.connect(lambda *_: self._focus_message())
         widgets.window.typed.connect(widgets.composer.type)

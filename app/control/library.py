@@ -56,6 +56,7 @@ class LibraryController(QObject):
         """hub_models: where the hub's own client keeps models."""
         super().__init__(parent)
         self._library, self._start, self._notice = widgets.library, widgets.start, widgets.notice
+        self._head = widgets.head
         self._window, self._cards = widgets.window, cards
         self._downloads, self._settings = downloads, settings
         self._places = usual_places(Path.home(), hub_models)
@@ -129,7 +130,9 @@ class LibraryController(QObject):
     def _show(self, found: FoundHere) -> None:
         entries = list(dict.fromkeys((POCKET, *found.models)))
         self._library.show_entries(entries)
-        self._start.show_recent([entry for entry in entries if entry.is_recent])
+        recent = [entry for entry in entries if entry.is_recent]
+        self._start.show_recent(recent)
+        self._head.show_recent([entry for entry in (*recent, POCKET) if not entry.problem])
         self._show_folders(found.missing)
 
     def _show_folders(self, missing: Sequence[Path]) -> None:

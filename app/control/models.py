@@ -83,6 +83,12 @@ class ModelController(QObject):
             options = self.in_use.options if self.in_use else LoadOptions()
         self.load(LoadModel(path, options=replace(options, heads=None)))
 
+    def switch_to(self, path: str | None) -> None:
+        """Load this one, unless it is there already."""
+        current = self.loading or self.in_use
+        if current is None or current.path != path:
+            self.load_path(path)
+
     def load_heads(self, path: Path) -> None:
         """Load the model in use again with heads from there."""
         if self.in_use is not None:

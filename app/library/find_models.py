@@ -16,6 +16,7 @@ from mlx_engine.hub.weight_files import (
     SAFETENSORS,
     UNSAFE,
     damage,
+    folder_name,
     is_gguf_head,
     is_gguf_model,
     is_heads_name,
@@ -200,8 +201,8 @@ def _recalled(path: Path) -> FoundModel:
     if path.is_file():
         found = gguf_model(path, path.stem, RECENT)
     elif path.is_dir():
-        found = folder_model(path, _listing(path).files, path.name, RECENT)
-    return found or FoundModel(path.name, path, RECENT, problem=gone)
+        found = folder_model(path, _listing(path).files, folder_name(path), RECENT)
+    return found or FoundModel(folder_name(path), path, RECENT, problem=gone)
 
 
 @dataclass(frozen=True, slots=True)

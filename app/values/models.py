@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from mlx_engine.values.model_description import TensorGroup
+from mlx_engine.values.model_description import ModelDescription, TensorGroup
 from mlx_engine.values.words import about_tokens, size_words, token_words
 
 RECENT, BUILT_IN_PLACE = "Recent", "Built in"
@@ -38,6 +38,10 @@ class FoundModel:
     def is_built_in(self) -> bool:
         """It comes with Headstart."""
         return self.place == BUILT_IN_PLACE
+
+    def is_of(self, model: ModelDescription) -> bool:
+        """Whether this model was loaded from here; the built-in one is known by its name."""
+        return model.name == self.name if self.is_built_in else model.path == str(self.path)
 
     @property
     def detail(self) -> str:

@@ -1,9 +1,11 @@
 """The middle of the window: the model in use, notices, the transcript or a start page, composer."""
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QProgressBar, QWidget
+from collections.abc import Sequence
 
-from app.values.models import short_quantisation
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFrame, QMenu, QProgressBar, QWidget
+
+from app.values.models import FoundModel, short_quantisation
 from app.window.composer.composer import Composer
 from app.window.controls.icons import IconButton, icon
 from app.window.controls.labels import ShortButton, ShortLabel
@@ -18,10 +20,12 @@ STEPS = 1000
 
 
 class HeadBar(QFrame):
-    """Signals: `model_wanted` (the page of models), `cancel_wanted` (of a load), and one for each
-    of the buttons `sidebar`, `compare` and `session`, which are there to be connected.
+    """Signals: `recent_chosen` (a FoundModel to load again), `model_wanted` (the page of models),
+    `cancel_wanted` (of a load), and one for each of the buttons `sidebar`, `compare` and `session`,
+    which are there to be connected.
     """
 
+    recent_chosen = Signal(object)
     model_wanted = Signal()
     cancel_wanted = Signal()
 
@@ -36,6 +40,11 @@ class HeadBar(QFrame):
         self._model.setAccessibleName("Model in use")
         self._model.setIcon(icon("chevron_down", "muted"))
         self._model.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
+        self._recent: tuple[FoundModel, ...] = ()
+        self._in_use: ModelDescription | None = None
+        self._menu = QMenu(self._model)
+        self._menu.aboutToShow.connect(self._fill_menu)
+        self._model.setMenu(self._menu)
         self._detail = ShortLabel()
         self._detail.setProperty("role", "muted")
         self._progress = QProgressBar()
@@ -46,12 +55,12 @@ class HeadBar(QFrame):
         left = (self.sidebar, self._model, Wide(self._detail))
         right = (self._progress, self._cancel, self.compare, self.session)
         row(*left, *right, of=self, margins=(12, 8, 12, 8), spacing=6)
-        self._model.clicked.connect(self.model_wanted)
         self._cancel.clicked.connect(self.cancel_wanted)
         self.show_model(None)
 
     def show_model(self, model: ModelDescription | None) -> None:
         """Name and heads of the model in use, None for no model."""
+        self._in_use = model
         self._name(model.name if model else "No model")
         self._detail.show_text(model_in_words(model) if model else "Open or drop one to begin.")
         self._show_loading(False)
@@ -64,6 +73,21 @@ class HeadBar(QFrame):
         self._progress.setRange(0, STEPS if total else 0)
         self._progress.setValue(STEPS * done // total if total else 0)
         self._show_loading(True)
+
+    def show_recent(self, entries: Sequence[FoundModel]) -> None:
+        """What the arrow offers to load again."""
+        self._recent = tuple(entries)
+
+    def _fill_menu(self) -> None:
+        self._menu.clear()
+        for entry in self._recent:
+            words = " · ".join(filter(None, (entry.name, entry.detail)))
+            action = self._menu.addAction(words.replace("&", "&&"))
+            action.setCheckable(True)
+            action.setChecked(self._in_use is not None and entry.is_of(self._in_use))
+            action.triggered.connect(lambda _, entry=entry: self.recent_chosen.emit(entry))
+        self._menu.addSeparator()
+        self._menu.addAction("All models…", self.model_wanted.emit)
 
     def _name(self, name: str) -> None:
         self._model.show_text(name)

@@ -67,7 +67,7 @@ QToolButton:hover { background: $hover; }
 QToolButton:pressed, QToolButton:checked { background: $selected; }
 QToolButton:focus { border-color: $accent; }
 QToolButton:disabled { color: $muted; }
-QToolButton::menu-indicator { image: none; }
+QToolButton::menu-indicator, QPushButton[role="quiet"]::menu-indicator { image: none; }
 QToolButton[role="primary"] { background: $accent; border-radius: 8px; padding: 5px; }
 QToolButton[role="primary"]:hover { background: $accent_over; }
 QToolButton[role="primary"]:focus { border-color: $text; }

@@ -1,4 +1,4 @@
-"""What files are by name and first bytes: weights, shards, heads, damaged downloads."""
+"""What files and folders are by name and first bytes: weights, shards, heads, damaged downloads."""
 
 import json
 import re
@@ -12,6 +12,9 @@ GGUF = ".gguf"
 UNSAFE = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 PARTIAL = (".incomplete", ".part", ".partial", ".download", ".crdownload", ".downloading")
 _SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})(\.gguf|\.safetensors)", re.IGNORECASE)
+_LAYOUTS = frozenset(("hf", "mlx", "gguf", "safetensors", "model"))
+"""What folders of a model are called by the form it has in them."""
+
 _LFS_POINTER = b"version https://git-lfs"
 _LARGEST_HEADER = 100_000_000
 
@@ -50,6 +53,17 @@ def is_gguf_model(name: str) -> bool:
     shard = shard_of(name)
     beside = name.lower().startswith(("mtp", "mmproj"))
     return name.lower().endswith(GGUF) and not beside and (shard is None or shard.number == 1)
+
+
+def folder_name(folder: Path) -> str:
+    """What the model in a folder is called: the hub id in the hub's cache; where the folder says
+    only what form the model has ("Qwen3.5-4B/mlx"), the folder around it.
+    """
+    folder = folder.absolute()
+    around = folder.parent
+    if around.name == "snapshots" and around.parent.name.startswith("models--"):
+        return around.parent.name.removeprefix("models--").replace("--", "/")
+    return around.name if folder.name.lower() in _LAYOUTS and around.name else folder.name
 
 
 def damage(path: Path) -> str | None:

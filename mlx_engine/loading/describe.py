@@ -6,6 +6,7 @@ from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
+from mlx_engine.hub.weight_files import folder_name
 from mlx_engine.loading.find import (
     FromHub,
     ModelFiles,
@@ -299,13 +300,8 @@ def _context(figures: Figures, options: LoadOptions) -> int:
 
 
 def _name(files: ModelFiles) -> str:
-    """The name of folder or file; for a folder of the hub's cache, the hub id."""
-    if files.kind == "gguf":
-        return files.root.stem
-    folder = files.root.absolute()
-    if folder.parent.name == "snapshots" and folder.parent.parent.name.startswith("models--"):
-        return folder.parent.parent.name.removeprefix("models--").replace("--", "/")
-    return folder.name
+    """That of its file or folder."""
+    return files.root.stem if files.kind == "gguf" else folder_name(files.root)
 
 
 def element_bytes(config: Mapping[str, object], *, metal: bool) -> int:

@@ -45,7 +45,11 @@ class _Drawn(QIconEngine):
             paint_icon(painter, rect, self._name, colour, FAINT)
 
     def pixmap(self, size: QSize, mode: QIcon.Mode, state: QIcon.State) -> QPixmap:
-        """Where Qt wants a picture; its size is in device pixels."""
+        """Where Qt wants a picture; its size is in device pixels, and none for a button that is
+        squeezed while it is laid out.
+        """
+        if size.isEmpty():
+            return QPixmap()
         picture = QPixmap(size)
         picture.fill(Qt.GlobalColor.transparent)
         painter = QPainter(picture)

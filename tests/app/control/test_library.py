@@ -2,12 +2,13 @@
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fake_hub import FakeHub, serving
 from model_files import model_folder
-from PySide6.QtWidgets import QApplication, QComboBox, QLabel, QPushButton
+from PySide6.QtWidgets import QApplication, QComboBox, QLabel, QMenu, QPushButton
 from pytestqt.qtbot import QtBot
 from scripted_models import ScriptedModels, WorkerEngine, described
 from windows import Driven, running, scripted
@@ -113,6 +114,34 @@ def test_a_recent_model_that_is_gone_is_marked_and_can_be_forgotten(
     driven.widgets.library.list.reveal_wanted.emit(gone)
     problems = [label.text() for label in driven.widgets.library.findChildren(QLabel)]
     assert f"{gone} is no longer there." in problems
+
+
+def test_the_arrow_beside_the_models_name_offers_recent_ones_to_load_again(
+    driven: Driven, source: ScriptedModels, tmp_path: Path
+) -> None:
+    small, gone = model_folder(tmp_path / "small & fine" / "mlx"), tmp_path / "gone"
+    source.engines[str(small)] = WorkerEngine([], replace(described("small", 9), path=str(small)))
+    settings = driven.app.settings
+    for path in (small, gone):
+        settings.change(with_recent_model(settings.value, str(path)))
+    driven.app.library.refresh()
+    driven.until(lambda: "small & fine" in names(driven))
+    menu = driven.widgets.head.findChild(QMenu)
+    assert menu is not None
+
+    def offered() -> dict[str, bool]:
+        menu.aboutToShow.emit()
+        actions = {a.text().split(" · ")[0]: a for a in menu.actions() if not a.isSeparator()}
+        return {text: action.isChecked() for text, action in actions.items()}
+
+    assert offered() == {"small && fine": False, "Pocket model": True, "All models…": False}
+    menu.actions()[0].trigger()
+    driven.until(lambda: driven.app.models.model_name == "small")
+    assert offered() == {"small && fine": True, "Pocket model": False, "All models…": False}
+    menu.actions()[0].trigger()
+    assert driven.app.models.loading is None, "it is there already"
+    menu.actions()[-1].trigger()
+    assert driven.widgets.window.page == "library"
 
 
 def test_nothing_is_revealed_that_is_not_there(tmp_path: Path) -> None:

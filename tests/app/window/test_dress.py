@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+from PySide6.QtCore import QSize
 from PySide6.QtGui import QColor, QIcon, QPalette, QPixmap
 from PySide6.QtWidgets import QPushButton, QWidget
 
@@ -33,6 +34,10 @@ def test_icons_are_drawn_in_one_colour(qapp, theme, name):
 def test_an_icon_that_is_off_is_paler(qapp, theme):
     assert solid_colours(icon("stop").pixmap(16)) != set()
     assert solid_colours(icon("stop").pixmap(16, QIcon.Mode.Disabled)) == set()
+
+
+def test_an_icon_without_room_is_not_drawn(qapp):
+    assert icon("copy").pixmap(QSize(16, -2)).isNull(), "and Qt warns of nothing"
 
 
 def test_an_icon_wears_the_colours_of_now(qapp, wear):

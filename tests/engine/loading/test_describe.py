@@ -164,6 +164,14 @@ def test_a_folder_of_the_hub_cache_has_the_name_of_the_hub(tmp_path: Path) -> No
     assert inspect_model(write_tiny_qwen3_5(tmp_path / "x--y"), tmp_path).name == "x--y"
 
 
+def test_a_folder_that_says_only_the_form_has_the_name_of_the_folder_around_it(
+    tmp_path: Path,
+) -> None:
+    for form in ("hf", "MLX"):
+        folder = write_tiny_qwen3_5(tmp_path / "Qwen3.5-0.8B" / form)
+        assert inspect_model(folder, tmp_path).name == "Qwen3.5-0.8B"
+
+
 def test_inspecting_needs_no_mlx(tmp_path: Path) -> None:
     folder = write_tiny_qwen3_5(tmp_path / "m", bits=4)
     program = (
