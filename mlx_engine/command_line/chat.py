@@ -1,8 +1,8 @@
 """`headstart chat`: a conversation in the terminal, or one answer for a script."""
 
 from argparse import Namespace
-from collections.abc import Iterable, Iterator
-from typing import TextIO
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from mlx_engine.command_line.conversation import Chat, run_command
 from mlx_engine.command_line.options import (
@@ -11,36 +11,61 @@ from mlx_engine.command_line.options import (
     sampling_options,
     template_arguments,
 )
-from mlx_engine.command_line.outside import Outside, opened_model
-from mlx_engine.command_line.screen import PROMPT_MARK, make_screen
-from mlx_engine.values.errors import BadPrompt
+from mlx_engine.command_line.outside import Outside, check_options, opened_model
+from mlx_engine.command_line.screen import Screen, make_screen
+from mlx_engine.command_line.typed_lines import Lines, typed_lines
+from mlx_engine.values.errors import LoadStopped
+
+if TYPE_CHECKING:
+    from mlx_engine import Engine
+
+INVITATION = "Type a message. /help lists the commands, Ctrl-C stops an answer."
+SAVE_QUESTION = "Save this chat as FILE.md or FILE.json (Return: not at all): "
 
 
 def chat(arguments: Namespace, outside: Outside) -> int:
     """Talk until the user leaves; with --once, 2 when there was no answer."""
+    check_options(arguments)
     screen = make_screen(outside.stdout, outside.stderr, plain=arguments.plain)
-    with opened_model(arguments, outside, screen) as engine:
-        limits = generation_options(arguments)
-        session = engine.session(
-            system=arguments.system,
-            sampling=sampling_options(arguments, engine.description.sampling),
-            draft=draft_options(arguments),
-            generation=limits,
-            thinking=arguments.thinking,
-            template_arguments=template_arguments(arguments.template_argument),
-        )
-        chat = Chat(engine, session, limits, screen, outside.backend())
-        chat.greet()
-        if arguments.once is not None:
+    if arguments.once is not None:
+        with opened_model(arguments, outside, screen.progress) as engine:
+            chat = _chat_with(engine, arguments, outside, screen)
+            chat.greet()
             return 0 if chat.send(arguments.once) else 2
-        if outside.interactive:
-            chat.invite()
-        run_chat(chat, _lines(outside, plain=arguments.plain))
+    if outside.interactive:
+        screen.note(INVITATION)
+    with typed_lines(outside, screen, plain=arguments.plain) as lines:
+        try:
+            with opened_model(arguments, outside, lines.progress, lines.are_over) as engine:
+                chat = _chat_with(engine, arguments, outside, screen)
+                lines.set_aside()
+                chat.greet()
+                if outside.interactive:
+                    chat.explain_colours()
+                run_chat(chat, lines)
+                offer_to_save(chat, lines)
+        except LoadStopped:
+            if not lines.are_over():
+                raise
     return 0
 
 
+def _chat_with(engine: "Engine", arguments: Namespace, outside: Outside, screen: Screen) -> Chat:
+    """A new conversation."""
+    limits = generation_options(arguments)
+    session = engine.session(
+        system=arguments.system,
+        sampling=sampling_options(arguments, engine.description.sampling),
+        draft=draft_options(arguments),
+        generation=limits,
+        thinking=arguments.thinking,
+        template_arguments=template_arguments(arguments.template_argument),
+    )
+    return Chat(engine, session, limits, screen, outside.backend())
+
+
 def run_chat(chat: Chat, lines: Iterable[str]) -> None:
-    """Take lines until they end or the user leaves, by /quit or Ctrl-C at the prompt."""
+    """Take lines until they end or the user leaves, by /quit or a second Ctrl-C in an answer."""
     try:
         for line in lines:
             if line.startswith("//"):
@@ -55,56 +80,10 @@ def run_chat(chat: Chat, lines: Iterable[str]) -> None:
         chat.screen.note("")
 
 
-def _lines(outside: Outside, *, plain: bool) -> Iterator[str]:
-    if not outside.interactive:
-        return piped_lines(outside.stdin)
-    if plain:
-        return plain_typed_lines(outside.stdin, outside.stdout)
-    return edited_lines()
-
-
-def piped_lines(stream: TextIO) -> Iterator[str]:
-    """Every line of `stream` that is not blank, trimmed; raises BadPrompt for other bytes."""
-    try:
-        for line in stream:
-            if line.strip():
-                yield line.strip()
-    except UnicodeDecodeError as error:
-        raise BadPrompt(f"What was piped in is not UTF-8 (byte {error.start}).") from None
-
-
-def plain_typed_lines(stream: TextIO, prompt_to: TextIO) -> Iterator[str]:
-    """The same with a prompt mark, for terminals that should get no control codes."""
-    while True:
-        prompt_to.write(PROMPT_MARK)
-        prompt_to.flush()
-        line = stream.readline()
-        if not line:
+def offer_to_save(chat: Chat, lines: Lines) -> None:
+    """Ask for a file where messages would be lost, until one can be written or none is wanted."""
+    while chat.is_unsaved:
+        name = lines.ask(SAVE_QUESTION)
+        if not name:
             return
-        if line.strip():
-            yield line.strip()
-
-
-def edited_lines() -> Iterator[str]:
-    """Messages typed at the terminal; pasted line breaks and Alt-Enter stay inside a message.
-
-    Ends at Ctrl-D. Raises KeyboardInterrupt at Ctrl-C.
-    """
-    from prompt_toolkit import PromptSession
-    from prompt_toolkit.history import InMemoryHistory
-    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-
-    keys = KeyBindings()
-
-    @keys.add("escape", "enter")
-    def _new_line(event: KeyPressEvent) -> None:
-        event.current_buffer.insert_text("\n")
-
-    session: PromptSession[str] = PromptSession(history=InMemoryHistory(), key_bindings=keys)
-    while True:
-        try:
-            text = session.prompt(PROMPT_MARK).strip()
-        except EOFError:
-            return
-        if text:
-            yield text
+        run_command(chat, f"/save {name}")

@@ -17,7 +17,7 @@ from mlx_engine.command_line.options import (
     load_options,
     sampling_options,
 )
-from mlx_engine.command_line.outside import DOWNLOADING, Outside, opened_model, shown
+from mlx_engine.command_line.outside import DOWNLOADING, Outside, check_options, opened_model, shown
 from mlx_engine.command_line.screen import WARNING, Screen, harmless, make_screen
 from mlx_engine.doctor import Finding
 from mlx_engine.values.conversation import Generation
@@ -31,9 +31,10 @@ def generate(arguments: Namespace, outside: Outside) -> int:
 
     The first Ctrl-C ends it, and what there is by then is printed. Raises KeyboardInterrupt then.
     """
+    check_options(arguments)
     screen = make_screen(outside.stderr, outside.stderr, plain=False)
     prompt = arguments.prompt if arguments.prompt is not None else _read_prompt(outside)
-    with opened_model(arguments, outside, screen) as engine:
+    with opened_model(arguments, outside, screen.progress) as engine:
         draft = draft_options(arguments)
         why_not = engine.session(draft=draft).why_not_drafting
         if why_not is not None and draft.source != "none" and draft.depth != 0:
@@ -85,7 +86,7 @@ SHORT_CONTEXT = 4096
 def inspect(arguments: Namespace, outside: Outside) -> int:
     """Print a table, or with --json one object."""
     screen = make_screen(outside.stdout, outside.stderr, plain=False)
-    fetched = shown(screen, DOWNLOADING)
+    fetched = shown(screen.progress, DOWNLOADING)
     try:
         model = outside.inspect(arguments.model, heads=arguments.heads, on_download=fetched)
     finally:

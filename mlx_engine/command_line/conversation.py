@@ -10,6 +10,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from rich.table import Table
+
 from mlx_engine.command_line.figures import (
     acceptance_lines,
     source_lines,
@@ -17,14 +19,16 @@ from mlx_engine.command_line.figures import (
     summary_lines,
 )
 from mlx_engine.command_line.options import (
+    DRAFT_WORDS,
+    SAMPLING_WORDS,
     change_draft,
     change_sampling,
     draft_words,
     sampling_words,
     template_arguments,
 )
-from mlx_engine.command_line.screen import WARNING, Screen, show_answer
-from mlx_engine.values.conversation import Event
+from mlx_engine.command_line.screen import NOTE, WARNING, Screen, show_answer
+from mlx_engine.values.conversation import Event, Message
 from mlx_engine.values.errors import BadOption, EngineError
 from mlx_engine.values.options import MAX_DEPTH, GenerationOptions, template_value_text
 from mlx_engine.values.saved_chat import (
@@ -65,7 +69,10 @@ def stopped_by_interrupt(stop: Callable[[], None]) -> Iterator[None]:
 
 @dataclass(slots=True)
 class Chat:
-    """One conversation at a terminal; `is_open` turns false when the user leaves."""
+    """One conversation at a terminal; `is_open` turns false when the user leaves.
+
+    saved: the messages as they stand in a file.
+    """
 
     engine: "Engine"
     session: "Session"
@@ -73,6 +80,12 @@ class Chat:
     screen: Screen
     backend: str
     is_open: bool = True
+    saved: tuple[Message, ...] = ()
+
+    @property
+    def is_unsaved(self) -> bool:
+        """There are messages that no file has."""
+        return self.session.messages not in ((), self.saved)
 
     def send(self, text: str) -> bool:
         """Answer a message."""
@@ -81,7 +94,7 @@ class Chat:
     def answer(self, ask: Callable[[], Iterator[Event]]) -> bool:
         """Show an answer to its end; Ctrl-C stops it, an error becomes one line and False."""
         try:
-            with stopped_by_interrupt(self.session.stop):
+            with stopped_by_interrupt(self.session.stop), self.screen.quiet_keys():
                 show_answer(ask(), self.screen)
         except EngineError as error:
             self.screen.note(str(error), WARNING)
@@ -113,10 +126,9 @@ class Chat:
             self.screen.note(reason.words, WARNING)
         self.explain_drafting()
 
-    def invite(self) -> None:
-        """How to use the chat."""
-        self.screen.note("Type a message. /help lists the commands, Ctrl-C stops an answer.")
-        if self.screen.has_colours and self.session.why_not_drafting is None:
+    def explain_colours(self) -> None:
+        """What the tints of words mean, where there are any."""
+        if self.screen.depth_colours and self.session.why_not_drafting is None:
             deepest = self.session.draft.depth
             self.screen.legend(LEGEND_DEPTH if deepest == "auto" else min(deepest, MAX_DEPTH))
 
@@ -133,12 +145,15 @@ class Chat:
 class ChatCommand:
     """A bad one says what would be right, and no more.
 
-    usage: its arguments as shown by /help. run gets the text after the command's name.
+    usage: its arguments as shown by /help. run gets the text after the command's name. words: what
+    that text may be made of; takes_file: it is a file's name.
     """
 
     usage: str
     help: str
     run: Callable[[Chat, str], None]
+    words: tuple[str, ...] = ()
+    takes_file: bool = False
 
 
 def run_command(chat: Chat, line: str) -> None:
@@ -152,13 +167,15 @@ def run_command(chat: Chat, line: str) -> None:
         return
     try:
         command.run(chat, rest.strip())
-    except (EngineError, OSError) as error:
+    except EngineError as error:
         chat.screen.note(str(error), WARNING)
 
 
 def _help(chat: Chat, _rest: str) -> None:
+    table = Table.grid(padding=(0, 2, 0, 0))
     for name, command in COMMANDS.items():
-        chat.screen.note(f"/{f'{name} {command.usage}'.strip():<36} {command.help}")
+        table.add_row(f"/{name} {command.usage}".strip(), command.help, style=NOTE)
+    chat.screen.show(table)
     chat.screen.note("A message that starts with / is written with two: //etc/hosts", "")
 
 
@@ -208,7 +225,9 @@ def _regenerate(chat: Chat, _rest: str) -> None:
 
 
 def _continue(chat: Chat, _rest: str) -> None:
-    chat.answer(chat.session.continue_answer)
+    before = chat.session.messages
+    if chat.answer(chat.session.continue_answer) and chat.session.messages == before:
+        chat.screen.note("The answer is complete; /regenerate gives another.", WARNING)
 
 
 def _messages(chat: Chat, _rest: str) -> None:
@@ -234,7 +253,8 @@ def _edit(chat: Chat, rest: str) -> None:
 def _save(chat: Chat, rest: str) -> None:
     path = _path(rest, "/save FILE, ending in .md or .json")
     session, model = chat.session, chat.engine.description.name
-    write_chat(path, SavedChat(model, session.system, tuple(session.messages)))
+    write_chat(path, SavedChat(model, session.system, session.messages))
+    chat.saved = session.messages
     chat.screen.note(f"Saved {len(session.messages)} messages to {path}")
 
 
@@ -243,6 +263,7 @@ def _load(chat: Chat, rest: str) -> None:
     chat.start_over()
     chat.session.system = saved.system
     chat.session.load_messages(saved.messages)
+    chat.saved = chat.session.messages
     chat.screen.note(f"Loaded {len(saved.messages)} messages; /messages shows them.")
 
 
@@ -259,7 +280,7 @@ def _colours(chat: Chat, rest: str) -> None:
     if rest not in ("on", "off"):
         raise BadOption("Write /colours on or /colours off.")
     chat.screen.tints = rest == "on"
-    missing = "" if chat.screen.has_colours else " (this terminal shows none)"
+    missing = "" if chat.screen.depth_colours else " (this terminal shows none)"
     chat.screen.note(f"Drafted words are {'' if rest == 'on' else 'not '}coloured{missing}.")
 
 
@@ -274,24 +295,28 @@ def _quit(chat: Chat, _rest: str) -> None:
 
 COMMANDS = {
     "help": ChatCommand("", "this list", _help),
-    "system": ChatCommand("[TEXT | off]", "show or set the system prompt", _system),
+    "system": ChatCommand("[TEXT | off]", "show or set the system prompt", _system, ("off",)),
     "template": ChatCommand(
         "[NAME=VALUE ...]", "show or set arguments of the chat template", _template
     ),
     "draft": ChatCommand(
-        "[SOURCE] [DEPTH | auto | off] [KEY=VALUE]", "show or set the drafting", _draft
+        "[SOURCE] [DEPTH | auto | off] [KEY=VALUE]", "show or set the drafting", _draft, DRAFT_WORDS
     ),
-    "sampling": ChatCommand("[KEY=VALUE ...]", "show or set how tokens are picked", _sampling),
+    "sampling": ChatCommand(
+        "[KEY=VALUE ...]", "show or set how tokens are picked", _sampling, SAMPLING_WORDS
+    ),
     "stats": ChatCommand("", "figures of the last answer", _stats),
     "messages": ChatCommand("", "the conversation with its numbers", _messages),
     "regenerate": ChatCommand("", "answer the last message again", _regenerate),
     "edit": ChatCommand("N TEXT", "replace your message N and answer from there", _edit),
     "continue": ChatCommand("", "go on with the last answer", _continue),
-    "save": ChatCommand("FILE.md | FILE.json", "write the chat to a new file", _save),
-    "load": ChatCommand("FILE.json", "go on with a saved chat", _load),
-    "colours": ChatCommand("on | off", "tint drafted words by depth", _colours),
+    "save": ChatCommand(
+        "FILE.md | FILE.json", "write the chat to a new file", _save, takes_file=True
+    ),
+    "load": ChatCommand("FILE.json", "go on with a saved chat", _load, takes_file=True),
+    "colours": ChatCommand("on | off", "tint drafted words by depth", _colours, ("on", "off")),
     "clear": ChatCommand("", "start a new chat", _clear),
-    "quit": ChatCommand("", "leave, as Ctrl-C or Ctrl-D at the prompt do", _quit),
+    "quit": ChatCommand("", "leave, as Ctrl-D and Ctrl-C do where nothing is typed", _quit),
 }
 
 
@@ -305,6 +330,10 @@ def write_chat(path: Path, chat: SavedChat) -> None:
             file.write(as_text(chat))
     except FileExistsError:
         raise BadOption(f"{path} is there already: choose another name.") from None
+    except FileNotFoundError:
+        raise BadOption(f"There is no folder {path.parent}: make it, or choose another.") from None
+    except OSError as error:
+        raise BadOption(f"{path} cannot be written: {error.strerror}.") from None
     except ValueError as error:
         raise BadOption(f"{path.name!r} could not be written: {error}.") from None
 
@@ -315,6 +344,8 @@ def read_chat(path: Path) -> SavedChat:
         return chat_from_content(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise BadOption(f"{path} is not there: check the name.") from None
+    except OSError as error:
+        raise BadOption(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError):
         raise BadOption(f"{path} is not a chat that /save wrote as .json.") from None
 

@@ -32,23 +32,32 @@ NUMBER_FIELDS: dict[str, Callable[[str], float]] = {
 }
 SAMPLING_NAMES = (*NUMBER_FIELDS, "seed", "logit_bias")
 SOURCES: dict[str, DraftSourceName] = {name: name for name in get_args(DraftSourceName)}
-_DRAFT_KEYS: dict[str, Callable[[str], Any]] = {
-    "rule": str,
-    "min_probability": float,
-    "output": str,
-    "vocabulary": int,
-}
 _DEPTHS = {str(depth): depth for depth in range(MAX_DEPTH + 1)}
 _BIAS = re.compile(r"(\d{1,9})[:=]([-+]?\d{1,9}(?:\.\d{1,9})?)")
 
 
 def read_depth(text: str) -> int | Literal["auto"]:
-    """ "auto", or 0 to 8."""
+    """ "auto", or 0 to 8; "off" is 0."""
     if text == "auto":
         return "auto"
+    if text == "off":
+        return 0
     if text in _DEPTHS:
         return _DEPTHS[text]
     raise BadOption(f"depth={text!r} is not possible: use auto or 0 to {MAX_DEPTH}.")
+
+
+_DRAFT_KEYS: dict[str, Callable[[str], Any]] = {
+    "source": str,
+    "depth": read_depth,
+    "rule": str,
+    "min_probability": float,
+    "output": str,
+    "vocabulary": int,
+}
+DRAFT_WORDS = (*SOURCES, "auto", "off", *_DEPTHS, *(f"{key}=" for key in _DRAFT_KEYS))
+SAMPLING_WORDS = tuple(f"{name}=" for name in SAMPLING_NAMES)
+"""What `change_draft` and `change_sampling` understand."""
 
 
 def read_bias(pairs: Iterable[str]) -> dict[int, float]:
@@ -96,11 +105,9 @@ def change_draft(base: DraftOptions, words: Iterable[str]) -> DraftOptions:
         key, sign, value = word.partition("=")
         if sign:
             base = replace(base, **{key.replace("-", "_"): _draft_value(key, value)})
-        elif word == "off":
-            base = replace(base, depth=0)
         elif word in SOURCES:
             base = replace(base, source=SOURCES[word])
-        elif word == "auto" or word.isdecimal():
+        elif word in ("auto", "off") or word.isdecimal():
             base = replace(base, depth=read_depth(word))
         else:
             raise BadOption(

@@ -23,7 +23,6 @@ from mlx_engine.values.words import percent_words, size_words
 
 if TYPE_CHECKING:
     from mlx_engine import Engine
-    from mlx_engine.command_line.screen import Screen
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,36 +87,50 @@ def _backend() -> str:
 DOWNLOADING = "Downloading (Ctrl-C stops, what came is kept)"
 
 
-def shown(screen: "Screen", what: str) -> Callable[[int, int], None]:
-    """Shows how far something is, given bytes done and in all; each per cent once."""
+def shown(progress: Callable[[str], None], what: str) -> Callable[[int, int], None]:
+    """Says to `progress` how far something is, given bytes done and in all; each per cent once."""
     last = ""
 
     def show(done: int, total: int) -> None:
         nonlocal last
         words = f"{what}: {percent_words(done, total)} of {size_words(total)}"
         if words != last:
-            screen.progress(words)
+            progress(words)
         last = words
 
     return show
 
 
-@contextmanager
-def opened_model(arguments: Namespace, outside: Outside, screen: "Screen") -> Iterator["Engine"]:
-    """The engine of a command, closed at the end. Options are checked before a file is read."""
+def check_options(arguments: Namespace) -> None:
+    """Raises BadOption before a file is read."""
     draft_options(arguments)
     generation_options(arguments)
     sampling_options(arguments, SamplingOptions())
+
+
+@contextmanager
+def opened_model(
+    arguments: Namespace,
+    outside: Outside,
+    progress: Callable[[str], None],
+    stop: Callable[[], bool] = lambda: False,
+) -> Iterator["Engine"]:
+    """The engine of a command, closed at the end; LoadStopped when stop() says so.
+
+    progress gets words about the load, "" at its end.
+    """
     name = arguments.model or "the built-in model"
+    progress(f"Loading {name}")
     try:
         engine = outside.load(
             arguments.model,
             options=load_options(arguments),
-            on_progress=shown(screen, f"Loading {name}"),
-            on_download=shown(screen, DOWNLOADING),
+            on_progress=shown(progress, f"Loading {name}"),
+            on_download=shown(progress, DOWNLOADING),
+            stop=stop,
         )
     finally:
-        screen.progress("")
+        progress("")
     try:
         yield engine
     finally:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from fake_outside import FakeOutside
+from scripted_engine import Answer
 
 from mlx_engine.command_line.conversation import COMMANDS
 from mlx_engine.values.options import DraftOptions
@@ -54,7 +55,11 @@ def talk(tmp_path: Path) -> Talk:
         ("/load a\0b.json", "not a chat"),
         ("/save", "Write /save FILE"),
         ("/save chat.exe", ".md or .json"),
-        ("/save nowhere/at/all/chat.md", "nowhere"),
+        ("/save nowhere/at/all/chat.md", "There is no folder nowhere/at/all: make it"),
+        (f"/save {'x' * 300}.md", "cannot be written: File name too long"),
+        ("/load /", "/ cannot be read: Is a directory"),
+        ("/draft depth=9", "auto or 0 to 8"),
+        ("/draft source=luck", "prompt-lookup"),
         ("/load", "Write /load FILE"),
         ("/load nowhere.json", "not there"),
         ("/colours", "on or /colours off"),
@@ -91,6 +96,8 @@ def test_draft(talk: Talk) -> None:
     assert outside.engine.sessions[0].draft == DraftOptions(depth=2)
     assert outside.err.count("source mtp, depth 2") == 2
     assert "depth is set to 0" in talk("/draft off").err
+    keyed = talk("/draft depth=2 source=prompt-lookup").engine.sessions[0].draft
+    assert keyed == talk("/draft 2 prompt-lookup").engine.sessions[0].draft
     assert "switched off" in talk("/draft none").err
 
 
@@ -116,6 +123,15 @@ def test_regenerate_edit_and_continue(talk: Talk) -> None:
 
 def test_an_answer_cannot_be_edited(talk: Talk) -> None:
     assert "not one of yours" in talk("one", "/edit 2 x").err
+
+
+def test_a_complete_answer_is_not_continued_in_silence(talk: Talk) -> None:
+    complete = FakeOutside(Path())
+    complete.engine.answers = [Answer("All of it."), Answer("")]
+    complete.type("one", "/continue")
+    assert complete.run("chat") == 0
+    assert "The answer is complete; /regenerate gives another." in complete.err
+    assert "is complete" not in talk("one", "/continue").err
 
 
 def test_messages_are_numbered(talk: Talk) -> None:

@@ -1,12 +1,25 @@
 """Colours are readable and optional; a model cannot steer the terminal."""
 
 import io
+import os
+import re
+import select
+import termios
 
 import pytest
 from fake_outside import Terminal
+from rich.color import Color
 from rich.console import Console
 
-from mlx_engine.command_line.screen import DEPTH_COLOURS, Screen, harmless, make_screen
+from mlx_engine.command_line.screen import (
+    DEPTH_COLOURS,
+    FEWER_COLOURS,
+    Screen,
+    harmless,
+    make_screen,
+    show_answer,
+)
+from mlx_engine.values.conversation import TextPiece
 
 
 def coloured() -> Screen:
@@ -23,9 +36,9 @@ def luminance(colour: str) -> float:
     return sum(w * p for w, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
-@pytest.mark.parametrize("colour", DEPTH_COLOURS)
+@pytest.mark.parametrize("colour", (*DEPTH_COLOURS, *FEWER_COLOURS["256"]))
 def test_tints_are_readable_on_black_and_white(colour: str) -> None:
-    light = luminance(colour)
+    light = luminance(Color.parse(colour).get_truecolor().hex)
     assert min((light + 0.05) / 0.05, 1.05 / (light + 0.05)) >= 4.5
 
 
@@ -33,6 +46,19 @@ def test_tints_get_deeper() -> None:
     spread = [int(c[3:5], 16) - int(c[1:3], 16) for c in DEPTH_COLOURS]
     assert spread == sorted(spread)
     assert len(set(spread)) == 8
+
+
+@pytest.mark.parametrize(
+    ("system", "shown"), [("truecolor", "1 2 3 4"), ("256", "1 2 3 4"), ("standard", "1+")]
+)
+def test_depths_of_the_legend_differ_in_every_terminal(system: str, shown: str) -> None:
+    """As the terminal shows them, which knows fewer colours than asked for."""
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, color_system=system, markup=False)
+    Screen(console, console).legend(4)
+    codes = re.findall(r"\x1b\[([0-9;]+)m (\d\+?)", out.getvalue())
+    assert " ".join(depth for _, depth in codes) == shown
+    assert len({colour for colour, _ in codes}) == len(codes)
 
 
 def test_drafted_words_are_tinted_until_that_is_off() -> None:
@@ -60,6 +86,76 @@ def test_pieces_come_out_as_they_are() -> None:
     for piece in (text[:3], text[3:50], text[50:]):
         screen.piece(piece)
     assert out.getvalue() == text
+
+
+def shown_at(width: int, *pieces: str) -> list[str]:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, color_system=None, width=width, markup=False)
+    screen = Screen(console, console, wraps=True)
+    show_answer(map(TextPiece, pieces), screen)
+    return out.getvalue().splitlines()
+
+
+def test_lines_break_between_words_whatever_the_pieces_are() -> None:
+    text = "The quick brown fox jumps over the lazy dog.\n\n- an item  of a list"
+    wanted = [
+        "The quick",
+        "brown fox",
+        "jumps over",
+        "the lazy",
+        "dog.",
+        "",
+        "- an item",
+        "of a list",
+    ]
+    assert shown_at(10, text) == wanted
+    assert shown_at(10, *text) == wanted
+    assert shown_at(10, text[:7], text[7:31], text[31:]) == wanted
+
+
+def test_a_word_that_fills_a_line_is_followed_by_no_empty_one() -> None:
+    assert shown_at(5, "three words seven\n") == ["three", "words", "seven"]
+
+
+def test_wide_characters_count_twice_and_may_stand_apart() -> None:
+    assert shown_at(9, "速度は上がる。遅くない") == ["速度は上", "がる。遅", "くない"]
+    assert shown_at(8, "速度は上。遅い") == ["速度は", "上。遅い"], (
+        "no line begins with a full stop"
+    )
+    assert shown_at(7, "ok \U0001f469\N{ZERO WIDTH JOINER}\U0001f4bb yes no") == [
+        "ok \U0001f469\N{ZERO WIDTH JOINER}\U0001f4bb",
+        "yes no",
+    ]
+
+
+def test_code_and_what_is_wider_than_a_line_are_left_to_the_terminal() -> None:
+    code = "```py\nif this or that: return those\n```"
+    assert shown_at(10, f"{code}\nand then more") == [*code.splitlines(), "and then", "more"]
+    assert shown_at(10, "see https://a.long/address/of/a/page now") == [
+        "see",
+        "https://a.long/address/of/a/page now",
+    ]
+
+
+def test_a_spoken_word_is_shown_when_the_answer_ends() -> None:
+    assert shown_at(80, "half", " a wo") == ["half a wo"]
+
+
+def test_keys_pressed_during_an_answer_are_not_written_into_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    ours, theirs = os.openpty()
+    with os.fdopen(theirs, "w") as terminal:
+        console = Console(file=terminal, force_terminal=True, markup=False)
+        before = termios.tcgetattr(theirs)
+        with Screen(console, console).quiet_keys():
+            os.write(ours, b"ahead\n")
+            assert os.read(theirs, 6) == b"ahead\n"
+            assert termios.tcgetattr(theirs)[3] & termios.ISIG, "Ctrl-C stops"
+        assert termios.tcgetattr(theirs) == before
+        assert not select.select([ours], [], [], 0)[0], "nothing was echoed"
+    os.close(ours)
 
 
 def test_notes_step_aside_when_stdout_is_piped() -> None:
