@@ -288,7 +288,7 @@ class App(QObject):
         reader.stats_clicked.connect(lambda _: window.show_panel("drafting"))
         reader.link_clicked.connect(self.files.open_link)
         widgets.start.asked.connect(chats.send)
-        widgets.sidebar.list.export_wanted.connect(self.files.export_chat)
+        widgets.sidebar.list.export_wanted.connect(self.files.export)
         window.dragged.connect(self.drops.hover)
         window.drag_left.connect(self.drops.leave)
         window.dropped.connect(self.drops.take)

@@ -1,16 +1,17 @@
-"""Joins the sidebar and the store: the list, its search, its bin, and what is done with a chat."""
+"""Joins the sidebar and the store: chats, folders, search, bin, and what is done with them."""
 
 import time
 from calendar import month_name
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, timedelta, tzinfo
 from datetime import time as clock_time
 from typing import NamedTuple
 
 from PySide6.QtCore import QObject, Signal
 
+from app.store.folders import Removed
 from app.store.session_store import SessionStore
-from app.values.chats import PINNED, TODAY, ChatGroup, ChatSummary, ListedChat
+from app.values.chats import PINNED, TODAY, ChatGroup, ChatSummary, Folder, ListedChat
 from app.values.errors import StoreError
 from app.window.sidebar.sidebar import Sidebar
 
@@ -51,30 +52,37 @@ class ChatListController(QObject):
         sidebar.search_changed.connect(self.search)
         sidebar.bin_wanted.connect(self.show_bin)
         chats.chosen.connect(self.chosen)
-        store = self._store.chats
+        store, folders = self._store.chats, self._store.folders
         chats.renamed.connect(lambda chat, title: self._do(lambda: store.rename(chat, title)))
-        chats.pin_wanted.connect(self.pin)
+        chats.pin_wanted.connect(lambda ids, pinned: self.pin(pinned, *ids))
         chats.duplicate_wanted.connect(self.duplicate)
-        chats.delete_wanted.connect(self.delete)
-        chats.restore_wanted.connect(lambda chat: self._do(lambda: store.restore(chat)))
-        chats.delete_for_ever_wanted.connect(
-            lambda chat: self._do(lambda: store.delete_for_ever(chat))
+        chats.delete_wanted.connect(lambda ids: self.delete(*ids))
+        chats.restore_wanted.connect(lambda ids: self._do_each(store.restore, ids))
+        chats.delete_for_ever_wanted.connect(lambda ids: self._do_each(store.delete_for_ever, ids))
+        chats.move_wanted.connect(lambda ids, to: self._do(lambda: folders.move(ids, to)))
+        chats.folder_wanted.connect(self.new_folder)
+        sidebar.folder_wanted.connect(self.new_folder)
+        chats.folder_renamed.connect(lambda one, name: self._do(lambda: folders.rename(one, name)))
+        chats.folder_opened.connect(
+            lambda one, is_open: self._do(lambda: folders.open(one, is_open))
         )
+        chats.folder_removed.connect(self._remove_folder)
 
     def refresh(self) -> None:
         """Read the list anew."""
         try:
-            groups = self._groups()
+            folders = self._store.folders.listed()
+            groups = self._groups(folders)
         except StoreError as error:
             self.failed.emit(str(error))
             return
         self._day = date.fromtimestamp(self._clock())
-        self._sidebar.show_groups(groups, is_bin=self.shows_bin)
+        self._sidebar.show_groups(groups, folders, is_bin=self.shows_bin)
 
     def show_changed(self, chat_id: int) -> None:
         """Something was said in a chat: bring its row up to date and to the top, where that is so.
 
-        On another day all headings change; a search or the bin is listed anew.
+        On another day all headings change; a search, the bin or a folder is listed anew.
         """
         if self.shows_bin or self._query or date.fromtimestamp(self._clock()) != self._day:
             self.refresh()
@@ -84,7 +92,9 @@ class ChatListController(QObject):
         except StoreError as error:
             self.failed.emit(str(error))
             return
-        if chat.deleted_at is None:
+        if chat.folder is not None:
+            self.refresh()
+        elif chat.deleted_at is None:
             self._sidebar.show_first(PINNED if chat.pinned else TODAY, ListedChat(chat))
 
     def search(self, query: str) -> None:
@@ -99,9 +109,28 @@ class ChatListController(QObject):
         if is_news:
             self.changed.emit()
 
-    def pin(self, chat_id: int, pinned: bool) -> None:
-        """Keep a chat at the top, or no longer."""
-        self._do(lambda: self._store.chats.pin(chat_id, pinned))
+    def pin(self, pinned: bool, *chat_ids: int) -> None:
+        """Keep chats at the top, or no longer."""
+        self._do_each(lambda chat_id: self._store.chats.pin(chat_id, pinned), chat_ids)
+
+    def new_folder(self, chat_ids: Sequence[int] = ()) -> None:
+        """With these chats in it, listed, its name ready to be typed."""
+        made: list[Folder] = []
+        self._query, self.shows_bin = "", False
+        self._sidebar.clear_search()
+        if self._do(lambda: made.append(self._store.folders.create("", chat_ids))):
+            self._sidebar.list.rename_folder(made[0].id)
+
+    def _remove_folder(self, folder: int) -> None:
+        """Its chats stay; it can be taken back."""
+        gone: list[Removed] = []
+        folders = self._store.folders
+        if self._do(lambda: gone.append(folders.remove(folder))):
+            words = f"Removed the folder {gone[0].folder.name}"
+            self._sidebar.offer_undo(words, lambda: self._give_back(gone[0]))
+
+    def _give_back(self, removed: Removed) -> None:
+        self._do(lambda: self._store.folders.give_back(removed))
 
     def duplicate(self, chat_id: int) -> None:
         """Copy a chat with all its branches and show the copy."""
@@ -110,16 +139,28 @@ class ChatListController(QObject):
         for copy in copies:
             self.chosen.emit(copy, None)
 
-    def delete(self, chat_id: int) -> None:
-        """Throw a chat into the bin and offer to take it back."""
-        if not self._do(lambda: self._store.chats.delete(chat_id)):
+    def delete(self, *chat_ids: int) -> None:
+        """Throw chats into the bin and offer to take them back."""
+        if not self._do_each(self._store.chats.delete, chat_ids):
             return
-        self.gone.emit(chat_id)
-        self._sidebar.offer_undo("Moved to the bin", lambda: self._take_back(chat_id))
+        for chat_id in chat_ids:
+            self.gone.emit(chat_id)
+        many = f"{len(chat_ids):,} chats moved" if len(chat_ids) > 1 else "Moved"
+        self._sidebar.offer_undo(f"{many} to the bin", lambda: self._take_back(chat_ids))
 
-    def _take_back(self, chat_id: int) -> None:
-        if self._do(lambda: self._store.chats.restore(chat_id)):
-            self.chosen.emit(chat_id, None)
+    def _take_back(self, chat_ids: Sequence[int]) -> None:
+        if self._do_each(self._store.chats.restore, chat_ids):
+            self.chosen.emit(chat_ids[0], None)
+
+    def _do_each(self, change: Callable[[int], object], chat_ids: Iterable[int]) -> bool:
+        """The same with several chats: all of them or none."""
+
+        def change_all() -> None:
+            with self._store.database.transaction():
+                for chat_id in chat_ids:
+                    change(chat_id)
+
+        return self._do(change_all)
 
     def _do(self, change: Callable[[], object]) -> bool:
         """Run a change of the store and list its result; False when it failed."""
@@ -132,18 +173,35 @@ class ChatListController(QObject):
         self.changed.emit()
         return True
 
-    def _groups(self) -> tuple[ChatGroup, ...]:
+    def _groups(self, folders: Sequence[Folder]) -> tuple[ChatGroup, ...]:
         if self.shows_bin:
             return _one_group("Bin", self._store.chats.in_bin())
         if self._query:
             hits = self._store.search.find(self._query)
             return (ChatGroup("Found", hits),) if hits else ()
-        return group_by_day(self._store.chats.listed(), self._clock())
+        return in_folders(self._store.chats.listed(), folders, self._clock())
 
 
 def _one_group(heading: str, chats: Iterable[ChatSummary]) -> tuple[ChatGroup, ...]:
     listed = tuple(map(ListedChat, chats))
     return (ChatGroup(heading, listed),) if listed else ()
+
+
+def in_folders(
+    chats: Iterable[ChatSummary], folders: Iterable[Folder], now: float
+) -> tuple[ChatGroup, ...]:
+    """Folders with their chats below the pinned ones of no folder, then the rest by days."""
+    inside: dict[int, list[ListedChat]] = {folder.id: [] for folder in folders}
+    loose = []
+    for chat in chats:
+        if chat.folder in inside:
+            inside[chat.folder].append(ListedChat(chat))
+        else:
+            loose.append(chat)
+    days = group_by_day(loose, now)
+    above = days[:1] if days and days[0].heading == PINNED else ()
+    kept = (ChatGroup(one.name, tuple(inside[one.id]), one) for one in folders)
+    return (*above, *kept, *days[len(above) :])
 
 
 def group_by_day(

@@ -65,7 +65,8 @@ class CommandController(QObject):
             "open": self._files.choose,
             "library": lambda: window.show_page("library"),
             "import-chat": self._files.import_chat,
-            "export-chat": lambda: self._with_chat(self._files.export_chat),
+            "new-folder": self._make_folder,
+            "export-chat": lambda: self._with_chats(self._export),
             "settings": lambda: window.show_page("settings"),
             "quit": window.close,
             **{name: _in_focus(slot) for name, slot in EDITING.items()},
@@ -80,7 +81,7 @@ class CommandController(QObject):
             "rename-chat": lambda: self._with_chat(widgets.sidebar.list.rename),
             "pin-chat": self._pin,
             "duplicate-chat": lambda: self._with_chat(self._listed.duplicate),
-            "delete-chat": lambda: self._with_chat(self._listed.delete),
+            "delete-chat": lambda: self._with_chats(self._listed.delete),
             "previous-chat": lambda: widgets.sidebar.list.choose_neighbour(-1),
             "next-chat": lambda: widgets.sidebar.list.choose_neighbour(1),
             "sidebar": lambda: window.show_sidebar(not window.has_sidebar),
@@ -166,6 +167,14 @@ class CommandController(QObject):
         if self._chats.chat.chat_id is not None:
             action(self._chats.chat.chat_id)
 
+    def _with_chats(self, action: Callable[..., object]) -> None:
+        """Those marked in the list where several are, else the one on show."""
+        marked = self._widgets.sidebar.list.selected()
+        if len(marked) > 1:
+            action(*marked)
+        else:
+            self._with_chat(action)
+
     def _toggle(self, panel: Panel) -> None:
         """Away if it is there; the Drafting view gives way to the panel it came over."""
         window = self._widgets.window
@@ -180,7 +189,16 @@ class CommandController(QObject):
 
     def _pin(self) -> None:
         pinned = self._widgets.actions["pin-chat"].isChecked()
-        self._with_chat(lambda chat_id: self._listed.pin(chat_id, pinned))
+        self._with_chat(lambda chat_id: self._listed.pin(pinned, chat_id))
+
+    def _export(self, *chat_ids: int) -> None:
+        self._files.export(chat_ids)
+
+    def _make_folder(self) -> None:
+        """With the chats that are marked, where several are."""
+        self._widgets.window.show_sidebar(True)
+        marked = self._widgets.sidebar.list.selected()
+        self._listed.new_folder(marked if len(marked) > 1 else ())
 
     def _show_compare(self) -> None:
         """With the chat's last question as the prompt, to begin with; what is typed there since

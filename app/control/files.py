@@ -1,9 +1,11 @@
 """Dialogs for files: opening a model, chats in and out, the log, and what Headstart is."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 
-from PySide6.QtCore import QObject, QUrl, Signal
+from PySide6.QtCore import QObject, QTimer, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFileDialog, QMessageBox
 
@@ -16,6 +18,9 @@ from app.window.widgets import Widgets
 
 MODELS = "Models and texts (*.gguf *.safetensors *.json *.txt *.md *.py *);;All files (*)"
 CHATS = "Markdown (*.md);;JSON with everything (*.json)"
+LONGEST_NAME = 60
+"""Characters: a name has at most 255 bytes in most file systems."""
+SAID_EVERY = 25
 ABOUT = (
     "Headstart chats with language models on your Mac. The model's own multi-token-prediction "
     "heads draft, one batched pass of the model verifies: the same words, sooner."
@@ -52,9 +57,17 @@ class FileController(QObject):
         if paths:
             self._drops.take(paths)
 
-    def export_chat(self, chat_id: int) -> None:
-        """Ask where to, and write the chat there."""
-        name = self._file_name(chat_id)
+    def export(self, chat_ids: Sequence[int], ending: str = "") -> None:
+        """Ask where to, and write the chats there. ending: of the files, asked for where ""."""
+        if len(chat_ids) == 1:
+            self._export_one(chat_ids[0], ending)
+            return
+        folder = QFileDialog.getExistingDirectory(self._window, f"Export {len(chat_ids):,} chats")
+        if folder:
+            self.export_into(chat_ids, Path(folder), ending or ".json")
+
+    def _export_one(self, chat_id: int, ending: str) -> None:
+        name = self._file_name(chat_id) + (ending or ".md")
         path, kind = QFileDialog.getSaveFileName(self._window, "Export chat", name, CHATS)
         if path:
             self.export_to(chat_id, _with_ending(Path(path), kind))
@@ -67,6 +80,29 @@ class FileController(QObject):
             self.failed.emit(str(error))
         else:
             self._notice.say(f"The chat was written to {path}.")
+
+    def export_into(self, chat_ids: Sequence[int], folder: Path, ending: str) -> None:
+        """Write each into a file of its own that was not there, one a turn of the event loop."""
+        waiting, total = list(reversed(chat_ids)), len(chat_ids)
+
+        def write_next() -> None:
+            done = total - len(waiting)
+            if not waiting:
+                self._notice.say(f"{total:,} chats were written to {folder}.")
+                return
+            chat_id = waiting.pop()
+            try:
+                export_chat(
+                    self._store, chat_id, free_path(folder, self._file_name(chat_id), ending)
+                )
+            except StoreError as error:
+                self.failed.emit(f"{error} {done:,} of {total:,} chats were written.")
+                return
+            if done % SAID_EVERY == 0:
+                self._notice.say(f"Writing {total:,} chats to {folder}: {done:,} are done.")
+            QTimer.singleShot(0, self, write_next)
+
+        write_next()
 
     def import_chat(self) -> None:
         """Ask for files, and add each as a chat."""
@@ -114,7 +150,14 @@ class FileController(QObject):
         except StoreError:
             title = "Chat"
         kept = "".join(c if c.isalnum() or c in " -_" else " " for c in title)
-        return " ".join(kept.split())[:80] + ".md"
+        return " ".join(kept.split())[:LONGEST_NAME].strip() or "Chat"
+
+
+def free_path(folder: Path, name: str, ending: str) -> Path:
+    """`name` in `folder`, with the first number that no file there has yet."""
+    names = (name if number == 1 else f"{name} {number}" for number in count(1))
+    paths = (folder / (name + ending) for name in names)
+    return next(path for path in paths if not os.path.lexists(path))
 
 
 def _with_ending(path: Path, kind: str) -> Path:

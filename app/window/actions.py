@@ -25,6 +25,7 @@ class Command:
 
 COMMANDS = (
     Command("new-chat", "File", "New chat", "Ctrl+N"),
+    Command("new-folder", "File", "New folder", "Ctrl+Shift+N"),
     Command("open", "File", "Open model or file…", "Ctrl+O"),
     Command("library", "File", "Models", "Ctrl+L"),
     Command("import-chat", "File", "Import chat…", line_before=True),

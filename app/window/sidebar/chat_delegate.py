@@ -1,10 +1,10 @@
-"""Paints a row of the list of chats: a heading, or a title with what a search found in it."""
+"""Paints a row of the list of chats: a heading, a folder, or a title with what a search found."""
 
 from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPointF, QRectF, QSize, Qt
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPointF, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import (
     QFont,
     QFontMetrics,
@@ -16,13 +16,15 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QLineEdit, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
 from app.values.chats import ListedChat, TextRange
+from app.window.controls.icons import paint_icon
 from app.window.look import TypeSizes, look
-from app.window.sidebar.chat_list_model import ANSWERING_ROLE, CHAT_ROLE
+from app.window.sidebar.chat_list_model import ANSWERING_ROLE, ROW_ROLE, TARGET_ROLE, Row
 
 Index = QModelIndex | QPersistentModelIndex
 SIDE, INSET, RADIUS = 8, 10, 6
 TITLE_PADDING, HEADING_TOP, HEADING_BOTTOM = 15, 10, 4
 DOT = 6
+CHEVRON, STEP_IN = 12, 16
 TITLE_CHARACTERS = 100
 
 
@@ -35,14 +37,32 @@ class ChatDelegate(QStyledItemDelegate):
         line = rect.adjusted(SIDE + INSET, HEADING_TOP, -SIDE, -HEADING_BOTTOM)
         painter.drawText(line, Qt.AlignmentFlag.AlignVCenter, text)
 
-    def _paint_chat(
-        self, painter: QPainter, rect: QRectF, listed: ListedChat, state: QStyle.StateFlag
+    def _paint_back(
+        self, painter: QPainter, rect: QRectF, state: QStyle.StateFlag, is_target: bool = False
     ) -> None:
-        selected = bool(state & QStyle.StateFlag.State_Selected)
+        selected = is_target or bool(state & QStyle.StateFlag.State_Selected)
         if selected or state & QStyle.StateFlag.State_MouseOver:
-            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setPen(look().colour("accent") if is_target else Qt.PenStyle.NoPen)
             painter.setBrush(look().colour("selected" if selected else "hover"))
             painter.drawRoundedRect(rect.adjusted(SIDE, 1, -SIDE, -1), RADIUS, RADIUS)
+
+    def _paint_folder(self, painter: QPainter, rect: QRectF, row: Row) -> None:
+        """Which way its arrow points says whether it is open; at the right is how many it holds."""
+        sizes, is_open = look().sizes, row.folder is not None and row.folder.is_open
+        inner = rect.adjusted(SIDE + INSET, 0, -SIDE - INSET, 0)
+        size = round(CHEVRON * look().zoom)
+        arrow = QRect(round(inner.left()) - 2, round(inner.center().y() - size / 2), size, size)
+        paint_icon(painter, arrow, "chevron_down" if is_open else "chevron_right", "muted")
+        count = f"{row.size:,}"
+        painter.setFont(_font(sizes.small))
+        painter.setPen(look().colour("muted"))
+        right = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight
+        painter.drawText(inner, right, count)
+        taken = QFontMetrics(_font(sizes.small)).horizontalAdvance(count) + 8
+        name = inner.adjusted(size + 4, 0, -taken, 0)
+        self._line(painter, name, row.heading, (), sizes.interface)
+
+    def _paint_chat(self, painter: QPainter, rect: QRectF, listed: ListedChat) -> None:
         inner = rect.adjusted(SIDE + INSET, 0, -SIDE - INSET, 0)
         sizes, heights = look().sizes, _heights(look().sizes)
         title = QRectF(inner)
@@ -82,23 +102,26 @@ class ChatDelegate(QStyledItemDelegate):
     # Qt
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
-        """A heading, or a chat."""
+        """A heading, a folder, or a chat."""
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        rect = QRectF(option.rect)
-        listed = index.data(CHAT_ROLE)
-        if listed is None:
-            self._paint_heading(painter, rect, index.data())
-        else:
-            self._paint_chat(painter, rect, listed, option.state)
+        rect, row = QRectF(option.rect), index.data(ROW_ROLE)
+        if row.listed is not None:
+            self._paint_back(painter, rect, option.state)
+            self._paint_chat(painter, rect.adjusted(_step_in(row), 0, 0, 0), row.listed)
             if index.data(ANSWERING_ROLE):
                 self._paint_dot(painter, rect)
+        elif row.folder is not None:
+            self._paint_back(painter, rect, option.state, index.data(TARGET_ROLE))
+            self._paint_folder(painter, rect, row)
+        else:
+            self._paint_heading(painter, rect, row.heading)
         painter.restore()
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:  # noqa: N802
         """A heading is as high as a title, so that rows without snippets are all alike."""
         del option
-        listed, heights = index.data(CHAT_ROLE), _heights(look().sizes)
+        listed, heights = index.data(ROW_ROLE).listed, _heights(look().sizes)
         snippet = heights.snippet if listed is not None and listed.snippet else 0
         return QSize(80, heights.title + snippet)
 
@@ -106,19 +129,24 @@ class ChatDelegate(QStyledItemDelegate):
         self, parent: QWidget, option: QStyleOptionViewItem, index: Index
     ) -> QWidget:
         """A field in place of the title."""
-        del option, index
+        del option
         editor = QLineEdit(parent)
         editor.setFont(_font(look().sizes.interface))
-        editor.setAccessibleName("Title of the chat")
+        is_chat = index.data(ROW_ROLE).listed is not None
+        editor.setAccessibleName("Title of the chat" if is_chat else "Name of the folder")
         return editor
 
     def updateEditorGeometry(  # noqa: N802
         self, editor: QWidget, option: QStyleOptionViewItem, index: Index
     ) -> None:
         """Over the title."""
-        del index
-        rect = option.rect
-        editor.setGeometry(rect.adjusted(SIDE, 1, -SIDE, -1))
+        left = SIDE + _step_in(index.data(ROW_ROLE))
+        editor.setGeometry(option.rect.adjusted(left, 1, -SIDE, -1))
+
+
+def _step_in(row: Row) -> int:
+    """Chats of a folder stand below its name."""
+    return round(STEP_IN * look().zoom) if row.listed is not None and row.folder is not None else 0
 
 
 class _Heights(NamedTuple):

@@ -1,38 +1,62 @@
-"""The list of chats with its keys, its menu and renaming in place."""
+"""The list of chats with its keys, its menus, renaming in place, and what is dragged in it."""
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
 
-from PySide6.QtCore import QEvent, QModelIndex, QPoint, Qt, Signal
-from PySide6.QtGui import QContextMenuEvent, QKeyEvent
-from PySide6.QtWidgets import QAbstractItemView, QFrame, QListView, QMenu, QWidget
+from PySide6.QtCore import QEvent, QMimeData, QModelIndex, QPoint, Qt, Signal
+from PySide6.QtGui import (
+    QContextMenuEvent,
+    QDrag,
+    QDragEnterEvent,
+    QDragLeaveEvent,
+    QDragMoveEvent,
+    QDropEvent,
+    QGuiApplication,
+    QKeyEvent,
+)
+from PySide6.QtWidgets import QAbstractItemView, QFrame, QLabel, QListView, QMenu, QWidget
 
-from app.values.chats import ChatGroup, ListedChat
+from app.values.chats import ChatGroup, Folder, ListedChat
 from app.window.sidebar.chat_delegate import ChatDelegate
-from app.window.sidebar.chat_list_model import ChatListModel
+from app.window.sidebar.chat_list_model import ChatListModel, Row
+
+CHATS = "application/x-headstart-chats"
+"""Of what is dragged: a JSON list of chat ids."""
+MANY = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier
 
 
 class ChatList(QListView):
-    """Shows groups of chats.
+    """Shows groups of chats; with Command or Shift several are chosen at once.
 
-    Signals (each carries a chat id):
-        chosen: show it; with the id of the message to scroll to, or None.
-        renamed, pin_wanted, duplicate_wanted, export_wanted, delete_wanted: as they say.
+    Signals; those with `object` first carry a tuple of chat ids:
+        chosen: show this chat; with the id of the message to scroll to, or None.
+        renamed, duplicate_wanted: of one chat.
+        pin_wanted, delete_wanted: as they say.
+        export_wanted: ".md", ".json", or "" for what its user will choose.
+        move_wanted: into a folder, or None for out of it. folder_wanted: into a new folder.
+        folder_renamed, folder_opened, folder_removed: of one folder.
         restore_wanted, delete_for_ever_wanted: while the bin is shown.
     """
 
     chosen = Signal(int, object)
     renamed = Signal(int, str)
-    pin_wanted = Signal(int, bool)
     duplicate_wanted = Signal(int)
-    export_wanted = Signal(int)
-    delete_wanted = Signal(int)
-    restore_wanted = Signal(int)
-    delete_for_ever_wanted = Signal(int)
+    pin_wanted = Signal(object, bool)
+    export_wanted = Signal(object, str)
+    delete_wanted = Signal(object)
+    move_wanted = Signal(object, object)
+    folder_wanted = Signal(object)
+    folder_renamed = Signal(int, str)
+    folder_opened = Signal(int, bool)
+    folder_removed = Signal(int)
+    restore_wanted = Signal(object)
+    delete_for_ever_wanted = Signal(object)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._shows_bin = False
         self._current: int | None = None
+        self._folders: tuple[Folder, ...] = ()
         self._model = ChatListModel(self)
         self._delegate = ChatDelegate(self)
         self.setModel(self._model)
@@ -41,30 +65,55 @@ class ChatList(QListView):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setProperty("role", "chat-list")
         self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        self.setDragDropMode(QAbstractItemView.DragDropMode.DragDrop)
+        self.setDropIndicatorShown(False)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setMouseTracking(True)
         self._model.renamed.connect(self.renamed)
-        self.clicked.connect(self._choose)
+        self._model.folder_renamed.connect(self.folder_renamed)
+        self.clicked.connect(self._click)
         self.activated.connect(self._choose)
-        self.doubleClicked.connect(self._edit)
+        self.doubleClicked.connect(self._edit_chat)
 
-    def show_groups(self, groups: Iterable[ChatGroup], *, is_bin: bool = False) -> None:
-        """Show these chats, those in the bin if `is_bin`."""
-        self._shows_bin = is_bin
+    def show_groups(
+        self,
+        groups: Iterable[ChatGroup],
+        folders: Iterable[Folder] = (),
+        *,
+        is_bin: bool = False,
+    ) -> None:
+        """Show these chats, those in the bin if `is_bin`. folders: all that chats can go into."""
+        self._shows_bin, self._folders = is_bin, tuple(folders)
         place, shown = self.verticalScrollBar().value(), tuple(groups)
+        at, selected = self._model.row_at(self.currentIndex()).own_folder, self.selected()
         has_snippets = any(listed.snippet for group in shown for listed in group.chats)
         self.setUniformItemSizes(not has_snippets)  # else each row is asked for its size
         self._model.show_groups(shown)
-        self.show_current(self._current)
+        self._mark(at.id if at else None, selected)
         self.verticalScrollBar().setValue(place)
 
     def show_first(self, heading: str, listed: ListedChat) -> None:
         """Show a chat that was changed just now as the first under a heading."""
-        place = self.verticalScrollBar().value()
+        place, selected = self.verticalScrollBar().value(), self.selected()
         self._model.show_first(heading, listed)
-        self.show_current(self._current)
+        self._mark(None, selected)
         self.verticalScrollBar().setValue(place)
+
+    def _mark(self, folder: int | None, selected: Sequence[int]) -> None:
+        """What was marked before, as far as it is still listed."""
+        self.show_current(self._current)
+        index = self._model.index_of_folder(folder)
+        if len(selected) == 1:
+            index = self._model.index_of(selected[0])
+        if index.isValid():
+            self.setCurrentIndex(index)
+        if len(selected) > 1:
+            self.clearSelection()
+            marks = self.selectionModel()
+            for each in map(self._model.index_of, selected):
+                marks.select(each, marks.SelectionFlag.Select)
 
     def show_current(self, chat_id: int | None) -> None:
         """Mark the chat that is open; it may not be listed."""
@@ -80,9 +129,20 @@ class ChatList(QListView):
         """Mark the chats that are being answered."""
         self._model.show_answering(chat_ids)
 
+    def selected(self) -> tuple[int, ...]:
+        """Chats that are marked, from the top."""
+        rows = (self._model.row_at(index) for index in sorted(self.selectedIndexes()))
+        return tuple(row.listed.chat.id for row in rows if row.listed is not None)
+
     def rename(self, chat_id: int) -> None:
         """Let the user type another title in place."""
         self._edit(self._model.index_of(chat_id))
+
+    def rename_folder(self, folder: int) -> None:
+        """Let the user type another name in place."""
+        index = self._model.index_of_folder(folder)
+        self.setCurrentIndex(index)
+        self._edit(index)
 
     def choose_first(self) -> None:
         """Open the first chat of the list, if there is one."""
@@ -100,50 +160,177 @@ class ChatList(QListView):
         self.setCurrentIndex(index)
         self._choose(index)
 
+    def _click(self, index: QModelIndex) -> None:
+        """A click that only adds to what is marked opens nothing."""
+        if not QGuiApplication.keyboardModifiers() & MANY:
+            self._choose(index)
+
     def _choose(self, index: QModelIndex) -> None:
-        listed = self._model.chat_at(index)
-        if listed is not None and not self._shows_bin:
-            self.chosen.emit(listed.chat.id, listed.message_id)
+        """Show a chat; open or close a folder."""
+        row = self._model.row_at(index)
+        if row.own_folder is not None:
+            self.folder_opened.emit(row.own_folder.id, not row.own_folder.is_open)
+        elif row.listed is not None and not self._shows_bin:
+            self.chosen.emit(row.listed.chat.id, row.listed.message_id)
+
+    def _edit_chat(self, index: QModelIndex) -> None:
+        """Two clicks on a folder open and close it."""
+        if self._model.row_at(index).listed is not None:
+            self._edit(index)
 
     def _edit(self, index: QModelIndex) -> None:
         if index.isValid() and not self._shows_bin:
             self.setFocus()
             self.edit(index)
 
-    def menu_for(self, listed: ListedChat) -> QMenu:
-        """What can be done with a chat."""
-        menu, chat = QMenu(self), listed.chat
+    # menus
+
+    def menu_for(self, chats: Sequence[ListedChat]) -> QMenu:
+        """What can be done with a chat, or with several."""
+        menu, ids = QMenu(self), tuple(listed.chat.id for listed in chats)
+        many = "" if len(chats) == 1 else f" {len(chats):,} chats"
         if self._shows_bin:
-            menu.addAction("Restore", lambda: self.restore_wanted.emit(chat.id))
+            menu.addAction(f"Restore{many}", lambda: self.restore_wanted.emit(ids))
             menu.addSeparator()
-            menu.addAction("Delete for good", lambda: self.delete_for_ever_wanted.emit(chat.id))
+            for_good = f"Delete{many} for good"
+            menu.addAction(for_good, lambda: self.delete_for_ever_wanted.emit(ids))
             return menu
-        menu.addAction("Rename", lambda: self.rename(chat.id))
-        pin = "Unpin" if chat.pinned else "Pin"
-        menu.addAction(pin, lambda: self.pin_wanted.emit(chat.id, not chat.pinned))
-        menu.addAction("Duplicate", lambda: self.duplicate_wanted.emit(chat.id))
-        menu.addAction("Export…", lambda: self.export_wanted.emit(chat.id))
+        if not many:
+            menu.addAction("Rename", lambda: self.rename(ids[0]))
+        is_pinned = all(listed.chat.pinned for listed in chats)
+        pin = f"{'Unpin' if is_pinned else 'Pin'}{many}"
+        menu.addAction(pin, lambda: self.pin_wanted.emit(ids, not is_pinned))
+        if not many:
+            menu.addAction("Duplicate", lambda: self.duplicate_wanted.emit(ids[0]))
+        menu.addMenu(self._folder_menu(menu, chats, ids))
+        if many:
+            self._add_export(menu, ids)
+        else:
+            menu.addAction("Export…", lambda: self.export_wanted.emit(ids, ""))
         menu.addSeparator()
-        menu.addAction("Delete", lambda: self.delete_wanted.emit(chat.id))
+        menu.addAction(f"Delete{many}", lambda: self.delete_wanted.emit(ids))
         return menu
 
-    def _open_menu(self, index: QModelIndex, place: QPoint) -> None:
-        listed = self._model.chat_at(index)
-        if listed is not None:
-            menu = self.menu_for(listed)
-            menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-            menu.popup(place)
+    def _folder_menu(
+        self, parent: QMenu, chats: Sequence[ListedChat], ids: tuple[int, ...]
+    ) -> QMenu:
+        """Where chats can go from where they are."""
+        menu = QMenu("Move to folder", parent)
+        here = {listed.chat.folder for listed in chats}
+        for folder in self._folders:
+            action = menu.addAction(folder.name.replace("&", "&&"))
+            action.triggered.connect(lambda _, to=folder.id: self.move_wanted.emit(ids, to))
+            action.setEnabled(here != {folder.id})
+        menu.addSeparator()
+        menu.addAction("New folder", lambda: self.folder_wanted.emit(ids))
+        out = menu.addAction("Out of its folder", lambda: self.move_wanted.emit(ids, None))
+        out.setVisible(here != {None})
+        return menu
+
+    def _add_export(self, menu: QMenu, ids: tuple[int, ...]) -> None:
+        kinds = menu.addMenu(f"Export {len(ids):,} chats" if len(ids) != 1 else "Export 1 chat")
+        kinds.addAction("As Markdown…", lambda: self.export_wanted.emit(ids, ".md"))
+        kinds.addAction("As JSON with everything…", lambda: self.export_wanted.emit(ids, ".json"))
+
+    def folder_menu_for(self, folder: Folder, ids: tuple[int, ...]) -> QMenu:
+        """What can be done with a folder of these chats."""
+        menu = QMenu(self)
+        menu.addAction("Rename", lambda: self.rename_folder(folder.id))
+        if ids:
+            self._add_export(menu, ids)
+        menu.addSeparator()
+        keep = "Remove folder, keep its chats" if ids else "Remove folder"
+        menu.addAction(keep, lambda: self.folder_removed.emit(folder.id))
+        if ids:
+            many = "1 chat" if len(ids) == 1 else f"{len(ids):,} chats"
+            menu.addAction(f"Delete its {many}", lambda: self.delete_wanted.emit(ids))
+        return menu
+
+    def _menu_at(self, index: QModelIndex) -> QMenu | None:
+        """Of all that is marked if this is among it, else of this alone."""
+        row = self._model.row_at(index)
+        if row.own_folder is not None:
+            return self.folder_menu_for(row.own_folder, self._model.chats_in(row.own_folder.id))
+        if row.listed is None:
+            return None
+        rows = map(self._model.row_at, sorted(self.selectedIndexes()))
+        marked = [one.listed for one in rows if one.listed is not None]
+        return self.menu_for(marked if row.listed in marked else [row.listed])
+
+    # dragging
+
+    def _dragged(self, data: QMimeData) -> tuple[int, ...]:
+        """Chats of this list that are dragged; none while folders are not shown."""
+        if self._shows_bin or not data.hasFormat(CHATS):
+            return ()
+        return tuple(json.loads(bytes(data.data(CHATS).data())))
+
+    def _target(self, place: QPoint) -> Row:
+        return self._model.row_at(self.indexAt(place))
 
     # Qt
 
+    def startDrag(self, actions: Qt.DropAction) -> None:  # noqa: ARG002, N802
+        """Take what is marked along, shown as words."""
+        ids = self.selected()
+        if not ids or self._shows_bin:
+            return
+        data, drag = QMimeData(), QDrag(self)
+        data.setData(CHATS, json.dumps(ids).encode())
+        drag.setMimeData(data)
+        row = self._model.row_at(self._model.index_of(ids[0]))
+        title = row.listed.title[:40] if row.listed else ""
+        words = QLabel(title if len(ids) == 1 else f"{len(ids):,} chats")
+        words.setTextFormat(Qt.TextFormat.PlainText)
+        words.setProperty("role", "chip")
+        words.setContentsMargins(8, 4, 8, 4)
+        drag.setPixmap(words.grab())
+        drag.exec(Qt.DropAction.MoveAction)
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:  # noqa: N802
+        """Chats are taken; files are for the window."""
+        if self._dragged(event.mimeData()):
+            event.acceptProposedAction()
+        else:
+            event.ignore()
+
+    def dragMoveEvent(self, event: QDragMoveEvent) -> None:  # noqa: N802
+        """Mark the folder they would go into; the list scrolls near its edges."""
+        if not self._dragged(event.mimeData()):
+            event.ignore()
+            return
+        super().dragMoveEvent(event)
+        folder = self._target(event.position().toPoint()).folder
+        self._model.show_target(folder.id if folder else None)
+        event.acceptProposedAction()
+
+    def dragLeaveEvent(self, event: QDragLeaveEvent) -> None:  # noqa: N802
+        """They went elsewhere."""
+        super().dragLeaveEvent(event)
+        self._model.show_target(None)
+
+    def dropEvent(self, event: QDropEvent) -> None:  # noqa: N802
+        """Into the folder under the pointer, or out of the one they are in."""
+        ids = self._dragged(event.mimeData())
+        if not ids:
+            event.ignore()
+            return
+        event.acceptProposedAction()
+        self._model.show_target(None)
+        folder = self._target(event.position().toPoint()).folder
+        self.move_wanted.emit(ids, folder.id if folder else None)
+
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:  # noqa: N802
-        """By the mouse at its place, by the keyboard at the current chat."""
+        """By the mouse at its place, by the keyboard at the current row."""
         by_mouse = event.reason() == QContextMenuEvent.Reason.Mouse
         index = self.indexAt(event.pos()) if by_mouse else self.currentIndex()
         place = event.globalPos()
         if not by_mouse:
             place = self.viewport().mapToGlobal(self.visualRect(index).bottomLeft())
-        self._open_menu(index, place)
+        menu = self._menu_at(index)
+        if menu is not None:
+            menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+            menu.popup(place)
 
     def event(self, event: QEvent) -> bool:
         """F2 is for the chat that is marked here, not for the one on show."""
@@ -155,6 +342,8 @@ class ChatList(QListView):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
         """Return opens, F2 renames; Delete does nothing on purpose: too easily pressed."""
+        if self.state() == QAbstractItemView.State.EditingState:
+            return  # Return ends the typing, no more
         match event.key():
             case Qt.Key.Key_Return | Qt.Key.Key_Enter | Qt.Key.Key_Space:
                 self._choose(self.currentIndex())

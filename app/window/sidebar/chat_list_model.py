@@ -1,7 +1,7 @@
 """Groups of chats as one flat list that Qt's views can show without a widget a row."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from PySide6.QtCore import (
     QAbstractListModel,
@@ -12,67 +12,117 @@ from PySide6.QtCore import (
     Signal,
 )
 
-from app.values.chats import PINNED, ChatGroup, ListedChat
+from app.values.chats import PINNED, ChatGroup, Folder, ListedChat
 
 Index = QModelIndex | QPersistentModelIndex
-CHAT_ROLE = Qt.ItemDataRole.UserRole
-"""The ListedChat of a row, None for a heading."""
+ROW_ROLE = Qt.ItemDataRole.UserRole
+"""The Row of an index."""
 ANSWERING_ROLE = Qt.ItemDataRole.UserRole + 1
 """Whether the chat of a row is being answered."""
+TARGET_ROLE = Qt.ItemDataRole.UserRole + 2
+"""Whether what is dragged would go into the folder of a row."""
+
+
+class Row(NamedTuple):
+    """A heading, a folder, or a chat. folder: the row's own, or the one a chat is listed in.
+
+    size: how many chats a folder has, listed or not.
+    """
+
+    heading: str
+    listed: ListedChat | None = None
+    folder: Folder | None = None
+    size: int = 0
+
+    @property
+    def own_folder(self) -> Folder | None:
+        """The folder this row stands for."""
+        return self.folder if self.listed is None else None
+
+    @property
+    def title(self) -> str:
+        """What is shown of it."""
+        return self.heading if self.listed is None else self.listed.title
+
+    @property
+    def typed(self) -> str:
+        """What its user called it."""
+        return self.heading if self.listed is None else self.listed.chat.title
 
 
 class ChatListModel(QAbstractListModel):
-    """Rows are headings (str) or chats.
+    """Headings can be neither chosen nor edited; the chats of a closed folder have no rows.
 
     Signals:
         renamed: chat id and the new title, as typed.
+        folder_renamed: folder and the new name, as typed.
     """
 
     renamed = Signal(int, str)
+    folder_renamed = Signal(int, str)
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._rows: list[str | ListedChat] = []
+        self._rows: list[Row] = []
+        self._inside: dict[int, tuple[int, ...]] = {}
         self._answering: frozenset[int] = frozenset()
+        self._target: int | None = None
 
     def show_groups(self, groups: Iterable[ChatGroup]) -> None:
         """Show these instead."""
         self.beginResetModel()
-        self._rows = []
+        self._rows, self._inside = [], {}
         for group in groups:
-            self._rows.append(group.heading)
-            self._rows.extend(group.chats)
+            folder = group.folder
+            if folder is not None:
+                self._inside[folder.id] = tuple(listed.chat.id for listed in group.chats)
+            self._rows.append(Row(group.heading, None, folder, len(group.chats)))
+            if folder is None or folder.is_open:
+                self._rows.extend(Row("", listed, folder) for listed in group.chats)
         self.endResetModel()
 
     def show_first(self, heading: str, listed: ListedChat) -> None:
-        """Show a chat, new or changed, as the first under a heading; the others stay as they are.
+        """Show a chat of no folder, new or changed, as the first under a heading; the others stay.
 
-        A heading that is not there yet comes before all others, but after those that are pinned.
+        A heading that is not there yet comes before all others, but after pinned ones and folders.
         """
-        row = self.index_of(listed.chat.id).row()
-        if row > 0 and self._rows[row - 1] == heading:
-            self._rows[row] = listed
+        row, changed = self.index_of(listed.chat.id).row(), Row("", listed)
+        if row > 0 and self._rows[row - 1] == Row(heading, size=self._rows[row - 1].size):
+            self._rows[row] = changed
             self.dataChanged.emit(self.index(row), self.index(row))
             return
         if row >= 0:
             self._remove(row)
-        if heading not in self._rows:
-            self._insert(self._after_pinned() if heading != PINNED else 0, heading)
-        self._insert(self._rows.index(heading) + 1, listed)
+        place = self._heading(heading)
+        if place is None:
+            place = 0 if heading == PINNED else self._first_day()
+            self._insert(place, Row(heading))
+        self._insert(place + 1, changed)
 
-    def _after_pinned(self) -> int:
-        headings = (n for n, row in enumerate(self._rows) if isinstance(row, str) and row != PINNED)
-        return next(headings, len(self._rows))
+    def _heading(self, heading: str) -> int | None:
+        rows = enumerate(self._rows)
+        return next((n for n, row in rows if row.heading == heading and row.folder is None), None)
 
-    def _insert(self, row: int, what: str | ListedChat) -> None:
+    def _first_day(self) -> int:
+        """Where the headings of days begin."""
+        rows = enumerate(self._rows)
+        days = (
+            n
+            for n, row in rows
+            if row.listed is None and row.folder is None and row.heading != PINNED
+        )
+        return next(days, len(self._rows))
+
+    def _insert(self, row: int, what: Row) -> None:
         self.beginInsertRows(QModelIndex(), row, row)
         self._rows.insert(row, what)
         self.endInsertRows()
 
     def _remove(self, row: int) -> None:
         """A heading goes with its last chat."""
-        is_last = row + 1 == len(self._rows) or isinstance(self._rows[row + 1], str)
-        first = row - 1 if is_last and isinstance(self._rows[row - 1], str) else row
+        is_last = row + 1 == len(self._rows) or self._rows[row + 1].listed is None
+        is_only = is_last and self._rows[row - 1].listed is None
+        first = row - 1 if is_only and self._rows[row - 1].folder is None else row
         self.beginRemoveRows(QModelIndex(), first, row)
         del self._rows[first : row + 1]
         self.endRemoveRows()
@@ -80,26 +130,42 @@ class ChatListModel(QAbstractListModel):
     def show_answering(self, chat_ids: Iterable[int]) -> None:
         """Mark the chats that are being answered."""
         self._answering = frozenset(chat_ids)
-        if self._rows:
-            last = self.index(len(self._rows) - 1)
-            self.dataChanged.emit(self.index(0), last, [ANSWERING_ROLE])
+        self._tell_all(ANSWERING_ROLE)
 
-    def chat_at(self, index: Index) -> ListedChat | None:
-        """The chat of a row, None for a heading or no row."""
-        row = self._rows[index.row()] if index.isValid() else ""
-        return row if isinstance(row, ListedChat) else None
+    def show_target(self, folder: int | None) -> None:
+        """Mark the folder into which what is dragged would go."""
+        if folder != self._target:
+            self._target = folder
+            self._tell_all(TARGET_ROLE)
+
+    def _tell_all(self, role: int) -> None:
+        if self._rows:
+            self.dataChanged.emit(self.index(0), self.index(len(self._rows) - 1), [role])
+
+    def row_at(self, index: Index) -> Row:
+        """What an index stands for; an empty heading for none."""
+        return self._rows[index.row()] if index.isValid() else Row("")
 
     def index_of(self, chat_id: int | None) -> QModelIndex:
         """The row of a chat, an invalid index when it is not listed."""
-        for number, row in enumerate(self._rows):
-            if isinstance(row, ListedChat) and row.chat.id == chat_id:
-                return self.index(number)
-        return QModelIndex()
+        rows = enumerate(self._rows)
+        found = (n for n, row in rows if row.listed is not None and row.listed.chat.id == chat_id)
+        return self.index(next(found, -1))
+
+    def index_of_folder(self, folder: int | None) -> QModelIndex:
+        """The row of a folder, an invalid index when it is not listed."""
+        rows = enumerate(self._rows)
+        found = (n for n, row in rows if row.own_folder and row.own_folder.id == folder)
+        return self.index(next(found, -1))
+
+    def chats_in(self, folder: int) -> tuple[int, ...]:
+        """The chats of a folder, listed or not."""
+        return self._inside.get(folder, ())
 
     @property
     def chat_rows(self) -> Sequence[int]:
         """Rows that are chats, from the top."""
-        return [n for n, row in enumerate(self._rows) if isinstance(row, ListedChat)]
+        return [n for n, row in enumerate(self._rows) if row.listed is not None]
 
     # Qt
 
@@ -108,32 +174,51 @@ class ChatListModel(QAbstractListModel):
         return 0 if parent.isValid() else len(self._rows)
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        """Titles, and the values behind them; the layout asks for CHAT_ROLE of every row."""
-        row = self._rows[index.row()] if index.isValid() else ""
-        if isinstance(row, str):
-            return row if role == Qt.ItemDataRole.DisplayRole else None
-        if role == CHAT_ROLE:
-            return row
-        if role == ANSWERING_ROLE:
-            return row.chat.id in self._answering
-        if role == Qt.ItemDataRole.EditRole:
-            return row.chat.title
-        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
-            return row.title
-        return None
+        """Titles, and the values behind them; the layout asks for ROW_ROLE of every row."""
+        row = self.row_at(index)
+        value: Any = None
+        match role:
+            case _ if role == ROW_ROLE:
+                value = row
+            case _ if role == TARGET_ROLE:
+                value = row.own_folder is not None and row.own_folder.id == self._target
+            case _ if role == ANSWERING_ROLE:
+                value = row.listed is not None and row.listed.chat.id in self._answering
+            case Qt.ItemDataRole.DisplayRole:
+                value = row.title
+            case Qt.ItemDataRole.EditRole:
+                value = row.typed
+            case Qt.ItemDataRole.ToolTipRole if row.listed or row.folder:
+                value = row.title
+            case Qt.ItemDataRole.AccessibleDescriptionRole:
+                value = _in_words(row)
+        return value
 
     def setData(  # noqa: N802
         self, index: Index, value: Any, role: int = Qt.ItemDataRole.EditRole
     ) -> bool:
         """Report a rename; the list is shown anew by who carries it out."""
-        chat = self.chat_at(index)
-        if chat is None or role != Qt.ItemDataRole.EditRole or str(value).strip() == chat.title:
+        row, typed = self.row_at(index), str(value)
+        if role != Qt.ItemDataRole.EditRole or typed.strip() == row.typed:
             return False
-        self.renamed.emit(chat.chat.id, str(value))
-        return True
+        if row.listed is not None:
+            self.renamed.emit(row.listed.chat.id, typed)
+        elif row.folder is not None:
+            self.folder_renamed.emit(row.folder.id, typed)
+        return row.listed is not None or row.folder is not None
 
     def flags(self, index: Index) -> Qt.ItemFlag:
         """Headings can be neither chosen nor edited."""
-        if self.chat_at(index) is None:
-            return Qt.ItemFlag.NoItemFlags
-        return Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable | Qt.ItemFlag.ItemIsEditable
+        row, flag = self.row_at(index), Qt.ItemFlag
+        if row.listed is None and row.folder is None:
+            return flag.NoItemFlags
+        movable = flag.ItemIsDragEnabled if row.listed else flag.NoItemFlags
+        return flag.ItemIsEnabled | flag.ItemIsSelectable | flag.ItemIsEditable | movable
+
+
+def _in_words(row: Row) -> str:
+    """For those who hear the list."""
+    if row.own_folder is not None:
+        state = "open" if row.own_folder.is_open else "closed"
+        return f"Folder, {state}, {row.size} {'chat' if row.size == 1 else 'chats'}"
+    return f"In folder {row.folder.name}" if row.folder is not None else ""

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal
 from PySide6.QtWidgets import QFrame, QLineEdit, QPushButton, QWidget
 
-from app.values.chats import ChatGroup, ListedChat
+from app.values.chats import ChatGroup, Folder, ListedChat
 from app.window.controls.fields import SearchField
-from app.window.controls.icons import icon
+from app.window.controls.icons import IconButton, icon
 from app.window.controls.labels import ShortLabel, label
 from app.window.controls.layouts import Wide, column, row
 from app.window.look import ICON, look
@@ -66,13 +66,14 @@ class Sidebar(QFrame):
 
     Signals:
         search_changed: the text in the search field, once the user pauses.
-        new_wanted, library_wanted: a new chat; the page of models.
+        new_wanted, folder_wanted, library_wanted: a new chat, a new folder, the page of models.
         bin_wanted: show the bin (True), or the chats again.
         search_left: Escape was pressed in the search field, which is empty now.
     """
 
     search_changed = Signal(str)
     new_wanted = Signal()
+    folder_wanted = Signal()
     library_wanted = Signal()
     bin_wanted = Signal(bool)
     search_left = Signal()
@@ -92,7 +93,9 @@ class Sidebar(QFrame):
         self._empty.setContentsMargins(18, 12, 18, 0)
         self._undo = UndoBar()
         self._pause = QTimer(self, singleShot=True, interval=SEARCH_PAUSE_MS)
-        top = column(self._search, new, margins=(8, 8, 8, 0), spacing=4)
+        folder = IconButton("new_folder", "New folder")
+        news = row(Wide(new), folder, spacing=4)
+        top = column(self._search, news, margins=(8, 8, 8, 0), spacing=4)
         foot = row(Wide(library), self._bin, margins=(8, 4, 8, 8), spacing=4)
         column(top, self._empty, Wide(self.list), self._undo, foot, of=self, spacing=0)
         self._search.textChanged.connect(lambda _: self._pause.start())
@@ -100,6 +103,7 @@ class Sidebar(QFrame):
         self._search.left.connect(self._leave_search)
         self._search.returnPressed.connect(self._open_first)
         new.clicked.connect(self.new_wanted)
+        folder.clicked.connect(self.folder_wanted)
         library.clicked.connect(self.library_wanted)
         self._bin.toggled.connect(self.bin_wanted)
         self._fit()
@@ -107,10 +111,16 @@ class Sidebar(QFrame):
     def _fit(self) -> None:
         self.setFixedWidth(WIDTH * look().icon_size // ICON)
 
-    def show_groups(self, groups: Iterable[ChatGroup], *, is_bin: bool = False) -> None:
-        """List these chats; say so when there are none."""
+    def show_groups(
+        self,
+        groups: Iterable[ChatGroup],
+        folders: Iterable[Folder] = (),
+        *,
+        is_bin: bool = False,
+    ) -> None:
+        """List these chats; say so when there are none. folders: all that chats can go into."""
         shown = tuple(groups)
-        self.list.show_groups(shown, is_bin=is_bin)
+        self.list.show_groups(shown, folders, is_bin=is_bin)
         self._empty.setText(self._words_for_nothing(is_bin=is_bin))
         self._empty.setVisible(not shown)
         self._bin.blockSignals(True)

@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pytest
 from panel_driving import find
-from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QToolButton
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QLineEdit, QToolButton
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from scripted_models import ScriptedModels
 from windows import Driven, running, scripted
+
+from app.window.sidebar.chat_list_model import ROW_ROLE
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 
@@ -77,8 +80,8 @@ def test_the_bin_gives_back_and_empties(driven: Driven) -> None:
         driven.app.listed.delete(one)
     driven.widgets.sidebar.bin_wanted.emit(True)
     assert listed(driven) == ["Bin", "Second", "First"]
-    driven.widgets.sidebar.list.restore_wanted.emit(first)
-    driven.widgets.sidebar.list.delete_for_ever_wanted.emit(second)
+    driven.widgets.sidebar.list.restore_wanted.emit((first,))
+    driven.widgets.sidebar.list.delete_for_ever_wanted.emit((second,))
     assert listed(driven) == []
     driven.widgets.sidebar.bin_wanted.emit(False)
     assert listed(driven) == ["Today", "First"]
@@ -98,7 +101,7 @@ def test_search_finds_words_in_answers_and_opens_them(driven: Driven) -> None:
     chat(driven, "About ships")
     driven.app.listed.search("said whales")
     assert listed(driven) == ["Found", "About whales"]
-    found = driven.widgets.sidebar.list.model().index(1, 0).data(256)
+    found = driven.widgets.sidebar.list.model().index(1, 0).data(ROW_ROLE).listed
     driven.widgets.sidebar.list.chosen.emit(found.chat.id, found.message_id)
     assert driven.shown[0] == "About whales"
     driven.app.listed.search("")
@@ -109,7 +112,7 @@ def test_renaming_pinning_and_copying(driven: Driven) -> None:
     first = chat(driven, "First")
     chat(driven, "Second")
     driven.widgets.sidebar.list.renamed.emit(first, "Better")
-    driven.widgets.sidebar.list.pin_wanted.emit(first, True)
+    driven.widgets.sidebar.list.pin_wanted.emit((first,), True)
     assert listed(driven) == ["Pinned", "Better", "Today", "Second"]
     driven.widgets.sidebar.list.duplicate_wanted.emit(first)
     assert "Better (copy)" in listed(driven)
@@ -151,8 +154,8 @@ def test_a_chat_that_goes_on_moves_to_the_top(driven: Driven, source: ScriptedMo
     driven.app.chats.open(first)
     driven.ask("More?")
     assert listed(driven) == ["Today", "First", "Third", *before[4:]], "no heading without a chat"
-    driven.app.listed.pin(second, True)
-    driven.app.listed.pin(first, True)
+    driven.app.listed.pin(True, second)
+    driven.app.listed.pin(True, first)
     driven.app.chats.open(second)
     driven.ask("And you?")
     assert listed(driven) == ["Pinned", "Second", "First", "Today", "Third"]
@@ -169,8 +172,8 @@ def test_a_chat_is_exported_from_its_menu(
         QFileDialog, "getSaveFileName", lambda *_: (str(tmp_path / "kernel"), "Markdown (*.md)")
     )
     sidebar = driven.widgets.sidebar.list
-    shown = sidebar.model().chat_at(sidebar.model().index_of(number))
-    menu = sidebar.menu_for(shown)
+    shown = sidebar.model().row_at(sidebar.model().index_of(number)).listed
+    menu = sidebar.menu_for((shown,))
     next(action for action in menu.actions() if action.text() == "Export…").trigger()
     assert "What is a kernel?" in (tmp_path / "kernel.md").read_text()
     assert "kernel.md" in driven.widgets.notice.words()
@@ -181,7 +184,7 @@ def test_menu_and_title_follow_what_is_done_in_the_sidebar(driven: Driven) -> No
     actions, sidebar = driven.widgets.actions, driven.widgets.sidebar
     sidebar.list.renamed.emit(first, "Zebras")
     assert driven.widgets.window.windowTitle() == "Zebras – Headstart"
-    sidebar.list.pin_wanted.emit(first, True)
+    sidebar.list.pin_wanted.emit((first,), True)
     assert actions["pin-chat"].isChecked()
     driven.app.begin_chat()
     assert not actions["pin-chat"].isChecked()
@@ -191,3 +194,76 @@ def test_menu_and_title_follow_what_is_done_in_the_sidebar(driven: Driven) -> No
     assert not actions["bin"].isChecked()
     actions["bin"].trigger()
     assert actions["bin"].isChecked() and listed(driven) == []
+
+
+def mark(driven: Driven, *chats: int) -> None:
+    sidebar = driven.widgets.sidebar.list
+    marks = sidebar.selectionModel()
+    for chat_id in chats:
+        marks.select(sidebar.model().index_of(chat_id), marks.SelectionFlag.Select)
+
+
+def test_a_new_folder_takes_what_is_marked(driven: Driven, qtbot: QtBot) -> None:
+    first, second = chat(driven, "First"), chat(driven, "Second")
+    driven.widgets.window.show_sidebar(False)
+    assert driven.widgets.actions["new-folder"].shortcut().toString() == "Ctrl+Shift+N"
+    driven.widgets.actions["new-folder"].trigger()
+    editor = driven.widgets.sidebar.list.viewport().findChild(QLineEdit)
+    assert editor is not None and driven.widgets.window.has_sidebar
+    qtbot.keyClick(editor, Qt.Key.Key_Escape)
+    assert listed(driven) == ["New folder", "Today", "Second", "First"], "only one was marked"
+    mark(driven, first, second)
+    driven.widgets.actions["new-folder"].trigger()
+    assert listed(driven) == ["New folder", "New folder 2", "Second", "First"]
+
+
+def test_the_menus_mean_all_that_is_marked(driven: Driven) -> None:
+    first, second = chat(driven, "First"), chat(driven, "Second")
+    chat(driven, "Third")
+    driven.app.chats.open(second)
+    mark(driven, first, second)
+    driven.widgets.actions["delete-chat"].trigger()
+    assert listed(driven) == ["Today", "Third"] and driven.shown == []
+    driven.widgets.actions["undo-delete"].trigger()
+    assert listed(driven) == ["Today", "Third", "Second", "First"]
+    assert driven.shown[0] in ("First", "Second")
+
+
+@pytest.mark.parametrize("ending", [".md", ".json"])
+def test_several_chats_go_into_files_of_their_own(
+    driven: Driven, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    names = ("Same/name?", "Same/name?", "…", "研" * 100)
+    chats = tuple(chat(driven, name) for name in names)
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / f"Same name{ending}").write_text("mine")
+    monkeypatch.setattr(QFileDialog, "getExistingDirectory", lambda *_: str(out))
+    driven.widgets.sidebar.list.export_wanted.emit(chats, ending)
+    driven.until(lambda: "4 chats were written" in driven.widgets.notice.words())
+    assert sorted(path.name for path in out.iterdir()) == sorted(
+        f"{name}{ending}" for name in ("Same name", "Same name 2", "Same name 3", "Chat", "研" * 60)
+    )
+    assert (out / f"Same name{ending}").read_text() == "mine", "no file is written over"
+
+
+def test_a_folder_that_takes_no_files_ends_the_export_in_words(
+    driven: Driven, tmp_path: Path
+) -> None:
+    chats = tuple(chat(driven, name) for name in ("One", "Two"))
+    driven.app.files.export_into(chats, tmp_path / "gone", ".md")
+    driven.until(lambda: "0 of 2 chats were written" in driven.widgets.notice.words())
+
+
+def test_a_chat_in_a_folder_goes_on_there(driven: Driven) -> None:
+    first = chat(driven, "First")
+    chat(driven, "Second")
+    driven.app.listed.new_folder((first,))
+    driven.app.chats.open(first)
+    driven.ask("More?")
+    assert listed(driven) == ["New folder", "First", "Today", "Second"]
+    folder = driven.app.store.folders.listed()[0]
+    driven.widgets.sidebar.list.folder_opened.emit(folder.id, False)
+    driven.ask("And more?")
+    assert listed(driven) == ["New folder", "Today", "Second"]
+    assert driven.app.chats.chat.chat_id == first and driven.shown[-2] == "And more?"

@@ -6,15 +6,12 @@ from pathlib import Path
 
 import pytest
 from chat_stores import Clock
-from PySide6.QtCore import QPoint, Qt
-from PySide6.QtGui import QContextMenuEvent
-from PySide6.QtWidgets import QApplication, QLineEdit, QMenu, QPushButton
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
+from sidebar_hands import Hands
 
-from app.control.chat_list import ChatListController
 from app.store.session_store import SessionStore, open_store
-from app.values.chat_settings import ChatSettings
-from app.window.sidebar.sidebar import Sidebar
 
 pytestmark = [
     pytest.mark.qt_log_level_fail("WARNING"),
@@ -36,79 +33,8 @@ def store(tmp_path: Path, clock: Clock) -> Iterator[SessionStore]:
 
 
 @pytest.fixture
-def hands(qtbot: QtBot, store: SessionStore, clock: Clock) -> "Hands":
+def hands(qtbot: QtBot, store: SessionStore, clock: Clock) -> Hands:
     return Hands(qtbot, store, clock)
-
-
-class Hands:
-    """A user in front of the sidebar."""
-
-    def __init__(self, qtbot: QtBot, store: SessionStore, clock: Clock) -> None:
-        self._qtbot, self.store = qtbot, store
-        self.sidebar = Sidebar()
-        qtbot.addWidget(self.sidebar)
-        self.sidebar.resize(232, 600)
-        self.sidebar.show()
-        self.listed = ChatListController(store, self.sidebar, clock)
-        self.opened: list[int] = []
-        self.listed.chosen.connect(lambda chat_id, _: self.opened.append(chat_id))
-
-    def chats(self, *titles: str) -> list[int]:
-        ids = [self.store.chats.create(ChatSettings(), title) for title in titles]
-        self.listed.refresh()
-        return ids
-
-    @property
-    def rows(self) -> list[str]:
-        model = self.sidebar.list.model()
-        return [model.index(row, 0).data() for row in range(model.rowCount())]
-
-    def place(self, title: str) -> QPoint:
-        index = self.sidebar.list.model().index(self.rows.index(title), 0)
-        return self.sidebar.list.visualRect(index).center()
-
-    def click(self, title: str) -> None:
-        viewport = self.sidebar.list.viewport()
-        self._qtbot.mouseClick(viewport, Qt.MouseButton.LeftButton, pos=self.place(title))
-
-    def double_click(self, title: str) -> None:
-        self.click(title)
-        viewport = self.sidebar.list.viewport()
-        self._qtbot.mouseDClick(viewport, Qt.MouseButton.LeftButton, pos=self.place(title))
-
-    def key(self, key: Qt.Key) -> None:
-        self._qtbot.keyClick(self.sidebar.list, key)
-
-    def press(self, words: str) -> None:
-        buttons = self.sidebar.findChildren(QPushButton)
-        button = next(b for b in buttons if b.text() == words and b.isVisible())
-        self._qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
-
-    def type_title(self, title: str) -> None:
-        editor = self.sidebar.list.viewport().findChild(QLineEdit)
-        assert isinstance(editor, QLineEdit)
-        editor.selectAll()
-        self._qtbot.keyClicks(editor, title)
-        self._qtbot.keyClick(editor, Qt.Key.Key_Return)
-        self._qtbot.waitUntil(lambda: title in self.rows)
-
-    def choose(self, title: str, words: str, *, by_keys: bool) -> None:
-        """Open a chat's menu, go down to an entry with the arrow key, and press Return."""
-        chats = self.sidebar.list
-        self.click(title)
-        place = self.place(title)
-        reason = QContextMenuEvent.Reason.Keyboard if by_keys else QContextMenuEvent.Reason.Mouse
-        QApplication.sendEvent(
-            chats.viewport(), QContextMenuEvent(reason, place, chats.mapToGlobal(place))
-        )
-        menu = next(m for m in chats.findChildren(QMenu) if m.isVisible())
-        for _ in range(10):
-            self._qtbot.keyClick(menu, Qt.Key.Key_Down)
-            active = menu.activeAction()
-            if active is not None and active.text() == words:
-                break
-        self._qtbot.keyClick(menu, Qt.Key.Key_Return)
-        QApplication.processEvents()
 
 
 def test_opening_with_mouse_and_keys(hands: Hands) -> None:

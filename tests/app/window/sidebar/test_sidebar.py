@@ -98,11 +98,11 @@ def test_escape_leaves_the_name_alone(qtbot: QtBot, sidebar: Sidebar) -> None:
 
 
 def test_the_menu_offers_what_can_be_done(sidebar: Sidebar) -> None:
-    menu = sidebar.list.menu_for(GROUPS[0].chats[0])
+    menu = sidebar.list.menu_for((GROUPS[0].chats[0],))
     words = [action.text() for action in menu.actions() if not action.isSeparator()]
-    assert words == ["Rename", "Unpin", "Duplicate", "Export…", "Delete"]
+    assert words == ["Rename", "Unpin", "Duplicate", "Move to folder", "Export…", "Delete"]
     sidebar.show_groups(GROUPS, is_bin=True)
-    menu = sidebar.list.menu_for(GROUPS[0].chats[0])
+    menu = sidebar.list.menu_for((GROUPS[0].chats[0],))
     words = [action.text() for action in menu.actions() if not action.isSeparator()]
     assert words == ["Restore", "Delete for good"]
 
