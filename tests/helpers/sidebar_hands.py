@@ -61,8 +61,8 @@ class Hands:
         self._qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
 
     def type_title(self, title: str) -> None:
-        editor = self.sidebar.list.viewport().findChild(QLineEdit)
-        assert isinstance(editor, QLineEdit)
+        editors = self.sidebar.list.viewport().findChildren(QLineEdit)
+        editor = next(one for one in editors if one.isVisible())
         editor.selectAll()
         self._qtbot.keyClicks(editor, title)
         self._qtbot.keyClick(editor, Qt.Key.Key_Return)
