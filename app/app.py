@@ -51,7 +51,7 @@ from app.worker.replies import (
     Reply,
     WorkerFailed,
 )
-from mlx_engine.hub.download import Hub
+from mlx_engine.hub.client import Hub
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
 

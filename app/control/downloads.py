@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject, QProcess, Signal
 
 from app.library.download_process import Job, read_figures
 from app.values.models import DownloadFigures, Phase
-from mlx_engine.hub.download import Hub
+from mlx_engine.hub.client import Hub
 from mlx_engine.hub.repository import HubModel
 
 LEAVE_MS = 1500

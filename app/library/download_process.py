@@ -16,9 +16,9 @@ from typing import Any
 
 from app.values.models import DownloadFigures, FileChoice
 from app.values.typed_json import encode, read_fields
+from mlx_engine.hub.client import Hub
 from mlx_engine.hub.download import (
     DownloadPlan,
-    Hub,
     download,
     plan_download,
 )

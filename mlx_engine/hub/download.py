@@ -1,26 +1,31 @@
 """Downloads a model from the hub into its cache: sizes first, resumed, checked.
 
-`huggingface_hub` speaks to the hub, signs requests and knows what errors mean. Its own downloads
-(2.x) throw a part of a file away when they are stopped and write in pieces of 10 MB, so files are
-streamed through its session into `blobs/<checksum>.incomplete`, and go on from there. Files over
-50 GB are handed out through Xet alone (hf_xet), which begins a file anew and can be stopped only
-with its process. The client names its versions to the hub and asks it for `api/agent-harnesses`
-once a day, unless HF_HUB_DISABLE_TELEMETRY is set.
+The own downloads of `huggingface_hub` (2.x) throw a part of a file away when they are stopped and
+write in pieces of 10 MB, so files are streamed through its session into
+`blobs/<checksum>.incomplete`, and go on from there. Files over 50 GB are handed out through Xet
+alone (hf_xet), which begins a file anew and can be stopped only with its process.
 """
 
 import hashlib
 import re
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from os import SEEK_END
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
+from mlx_engine.hub.client import (
+    LONGEST_SILENCE_S,
+    Hub,
+    content,
+    in_words,
+    listing,
+    request_for,
+)
 from mlx_engine.hub.repository import ChoiceNeededError, HubFile, HubModel, needed_files
 from mlx_engine.hub.weight_files import INDEX, SAFETENSORS, head_shards
-from mlx_engine.values.errors import DownloadFailed, EngineError
+from mlx_engine.values.errors import DownloadFailed
 from mlx_engine.values.words import size_words
 
 _COMMIT = re.compile("[0-9a-f]{40}")
@@ -30,77 +35,7 @@ SPARE_BYTES = 1_000_000_000
 
 LARGEST_BY_HTTP = 50_000_000_000
 PIECE = 2**16
-LONGEST_SILENCE_S = 15
 PARTIAL_CONTENT = 206
-
-
-@contextmanager
-def in_words(hub_id: str) -> Iterator[None]:
-    """Whatever the hub's client or the disk raises, as DownloadFailed."""
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HfHubHTTPError,
-        HFValidationError,
-        OfflineModeIsEnabled,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
-
-    try:
-        yield
-    except EngineError:
-        raise
-    except HFValidationError as error:
-        raise DownloadFailed(f"{hub_id}: no model can have this name. Check it.") from error
-    except GatedRepoError as error:
-        raise DownloadFailed(
-            f"{hub_id}: its owners ask you to accept their terms first. Open its page on the "
-            "hub, accept them, sign in here with `hf auth login`, and try again."
-        ) from error
-    except RepositoryNotFoundError as error:
-        raise DownloadFailed(
-            f"{hub_id}: there is no such model on the hub, or it is private. Check the name."
-        ) from error
-    except RevisionNotFoundError as error:
-        raise DownloadFailed(f"{hub_id}: it has no such branch, tag or commit.") from error
-    except HfHubHTTPError as error:
-        status = error.response.status_code
-        raise DownloadFailed(
-            f"{hub_id}: the hub answered with error {status}. Try again in a while."
-        ) from error
-    except OfflineModeIsEnabled as error:
-        raise DownloadFailed(f"{hub_id}: downloads are switched off (HF_HUB_OFFLINE).") from error
-    except OSError as error:
-        raise DownloadFailed(f"{hub_id}: {error.strerror or error}.") from error
-    except Exception as error:  # the client's own errors of transport have no common name
-        raise DownloadFailed(
-            f"{hub_id}: no connection to the hub ({type(error).__name__}). Check the network and "
-            "try again: the download goes on where it stopped."
-        ) from error
-
-
-@dataclass(frozen=True, slots=True)
-class Hub:
-    """Where to ask and where files go.
-
-    cache: the hub's cache folder, shared with other programs. endpoint: None for the hub itself.
-    token: None for the one saved by `hf auth login`, False for none.
-    """
-
-    cache: Path
-    endpoint: str | None = None
-    token: str | bool | None = None
-
-    def repository(self, hub_id: str) -> Path:
-        """The folder of a model in the cache."""
-        return self.cache / f"models--{hub_id.replace('/', '--')}"
-
-    @classmethod
-    def of_this_user(cls) -> "Hub":
-        """The cache and address that the hub's own client has for this user."""
-        from huggingface_hub import constants
-
-        return cls(Path(constants.HF_HUB_CACHE), constants.ENDPOINT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,28 +85,16 @@ def plan_download(hub: Hub, model: HubModel, *, heads: bool = False) -> Download
     where they lie. Raises DownloadFailed, and ChoiceNeededError where one of several models must be
     chosen.
     """
-    from huggingface_hub import HfApi
-
     with in_words(model.hub_id):
-        api = HfApi(endpoint=hub.endpoint, token=hub.token)
-        info = api.model_info(model.hub_id, revision=model.revision, files_metadata=True)
-        listed = [
-            HubFile(
-                name=file.rfilename,
-                nbytes=file.size or 0,
-                git_id=file.blob_id or "",
-                sha256=file.lfs.sha256 if file.lfs else None,
-            )
-            for file in info.siblings or ()
-        ]
+        commit, listed = listing(hub, model)
         files = needed_files(listed, model, heads=heads)
-        _check_names(model, info.sha or "", files)
+        _check_names(model, commit, files)
         if heads:
-            files = _only_heads(hub, model, info.sha or "", files)
+            files = _only_heads(hub, model, commit, files)
         blobs = hub.repository(model.hub_id) / "blobs"
         return DownloadPlan(
             model=model,
-            commit=info.sha or "",
+            commit=commit,
             files=files,
             total_bytes=sum(file.nbytes for file in files),
             have_bytes=sum(partial_bytes(blobs, file) for file in files),
@@ -240,7 +163,7 @@ def _fetch_rest(hub: Hub, plan: DownloadPlan, file: HubFile, target: "_Target") 
     if target.size == file.nbytes:
         return
     hub_id = plan.model.hub_id
-    url, headers = _request_for(hub, hub_id, file.name, plan.commit)
+    url, headers = request_for(hub, hub_id, file.name, plan.commit)
     if target.size > 0:
         headers["Range"] = f"bytes={target.size}-"
     asked = get_session().stream(
@@ -320,34 +243,13 @@ def _only_heads(
     hub: Hub, model: HubModel, commit: str, files: tuple[HubFile, ...]
 ) -> tuple[HubFile, ...]:
     """Without shards that hold no heads by the repository's index; all where it tells of none."""
-    from huggingface_hub import get_session, hf_raise_for_status
-
     index = next((file for file in files if file.name.endswith(INDEX)), None)
     if index is None:
         return files
-    url, headers = _request_for(hub, model.hub_id, index.name, commit)
-    answer = get_session().get(
-        url, headers=headers, follow_redirects=True, timeout=LONGEST_SILENCE_S
-    )
-    hf_raise_for_status(answer)
-    holding = head_shards(answer.content)
+    holding = head_shards(content(hub, model.hub_id, index.name, commit))
     kept = [file for file in files if file.name in holding]
     beside = [file for file in files if not file.name.endswith(SAFETENSORS)]
     return (*kept, *beside) if kept else files
-
-
-class _Request(NamedTuple):
-    url: str
-    headers: dict[str, str]
-
-
-def _request_for(hub: Hub, hub_id: str, name: str, commit: str) -> _Request:
-    """A file's bytes as they are stored."""
-    from huggingface_hub import hf_hub_url
-    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
-
-    url = hf_hub_url(hub_id, name, revision=commit, endpoint=hub.endpoint)
-    return _Request(url, build_hf_headers(token=hub.token) | {"Accept-Encoding": "identity"})
 
 
 def _check_names(model: HubModel, commit: str, files: tuple[HubFile, ...]) -> None:

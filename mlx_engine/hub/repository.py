@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from mlx_engine.hub.weight_files import GGUF, SAFETENSORS, UNSAFE, is_gguf_model, shard_of
 from mlx_engine.values.errors import DownloadFailed
@@ -34,6 +34,17 @@ class HubModel:
     revision: str = "main"
     file: str | None = None
     quantisation: str | None = None
+
+    @property
+    def link(self) -> str:
+        """What `read_hub_link` takes for it: as short as it can be."""
+        chosen = self.file or self.quantisation
+        short = f"{self.hub_id}:{chosen}" if chosen else self.hub_id
+        if read_hub_link(short) == self:
+            return short
+        file = f"/{quote(self.file)}" if self.file else ""
+        kind = "blob" if self.file else "tree"
+        return f"https://{HOSTS[0]}/{self.hub_id}/{kind}/{self.revision}{file}"
 
 
 def read_hub_link(text: str) -> HubModel | str | None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from mlx_engine.hub.download import Hub, cached, download, plan_download
+from mlx_engine.hub.client import Hub
+from mlx_engine.hub.download import cached, download, plan_download
 from mlx_engine.hub.repository import HubModel, read_hub_link
 from mlx_engine.hub.weight_files import (
     GGUF,

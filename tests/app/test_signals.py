@@ -12,7 +12,7 @@ from windows import Driven, running, scripted
 from app.app import hear_outside
 from app.start.outside import SingleInstance
 from app.window.models.downloads import DownloadRow
-from mlx_engine.hub.download import Hub
+from mlx_engine.hub.client import Hub
 
 ROOT = Path(__file__).parents[2]
 WITH_ALL = Answer("Look:\n\n```python\nprint(1)\n```\n", thinking="Hm.")

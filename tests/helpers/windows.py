@@ -12,7 +12,7 @@ from scripted_models import ScriptedModels, WorkerEngine, described
 
 from app.app import App
 from app.start.folders import Folders
-from mlx_engine.hub.download import Hub
+from mlx_engine.hub.client import Hub
 
 PATIENCE_MS = 60_000
 

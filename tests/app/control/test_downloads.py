@@ -17,7 +17,7 @@ from windows import PATIENCE_MS
 from app.control.downloads import Downloads, key_of
 from app.library.download_process import Job
 from app.values.models import DownloadFigures
-from mlx_engine.hub.download import Hub
+from mlx_engine.hub.client import Hub
 from mlx_engine.hub.repository import HubModel
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")

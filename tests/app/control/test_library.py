@@ -20,7 +20,7 @@ from app.values.models import RECENT, FoundModel
 from app.window.controls.labels import ShortLabel
 from app.window.models.downloads import DownloadRow
 from app.window.models.library_list import ENTRY, LibraryList
-from mlx_engine.hub.download import Hub
+from mlx_engine.hub.client import Hub
 from mlx_engine.hub.repository import HubModel
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")

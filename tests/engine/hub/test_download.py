@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from fake_hub import COMMIT, FakeHub, git_id, serving
 
+from mlx_engine.hub.client import Hub
 from mlx_engine.hub.download import (
     SPARE_BYTES,
     DownloadPlan,
-    Hub,
     download,
     plan_download,
 )

@@ -19,7 +19,7 @@ from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine
 from mlx_engine import DraftOptions, LoadOptions, SamplingOptions
-from mlx_engine.hub.download import Hub
+from mlx_engine.hub.client import Hub
 from mlx_engine.hub.repository import ChoiceNeededError
 from mlx_engine.loading.describe import inspect_model
 from mlx_engine.loading.find import FromHub

@@ -1,0 +1,144 @@
+"""Speaks to the hub through its own client: where it is, how it is asked, what its errors mean.
+
+The client names its versions to the hub and asks it for `api/agent-harnesses` once a day, unless
+HF_HUB_DISABLE_TELEMETRY is set.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from mlx_engine.hub.repository import HubFile, HubModel
+from mlx_engine.values.errors import DownloadFailed, EngineError
+
+LONGEST_SILENCE_S = 15
+
+
+@contextmanager
+def in_words(hub_id: str) -> Iterator[None]:
+    """Whatever the hub's client or the disk raises, as DownloadFailed."""
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        HFValidationError,
+        OfflineModeIsEnabled,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    try:
+        yield
+    except EngineError:
+        raise
+    except HFValidationError as error:
+        raise DownloadFailed(f"{hub_id}: no model can have this name. Check it.") from error
+    except GatedRepoError as error:
+        raise DownloadFailed(
+            f"{hub_id}: its owners ask you to accept their terms first. Open its page on the "
+            "hub, accept them, sign in here with `hf auth login`, and try again."
+        ) from error
+    except RepositoryNotFoundError as error:
+        raise DownloadFailed(
+            f"{hub_id}: there is no such model on the hub, or it is private. Check the name."
+        ) from error
+    except RevisionNotFoundError as error:
+        raise DownloadFailed(f"{hub_id}: it has no such branch, tag or commit.") from error
+    except HfHubHTTPError as error:
+        status = error.response.status_code
+        raise DownloadFailed(
+            f"{hub_id}: the hub answered with error {status}. Try again in a while."
+        ) from error
+    except OfflineModeIsEnabled as error:
+        raise DownloadFailed(f"{hub_id}: downloads are switched off (HF_HUB_OFFLINE).") from error
+    except OSError as error:
+        raise DownloadFailed(f"{hub_id}: {error.strerror or error}.") from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DownloadFailed(
+            f"{hub_id}: the hub's answer cannot be read ({type(error).__name__}). Try again in a "
+            "while; in a hotel or an office, sign in to its network first."
+        ) from error
+    except Exception as error:  # the client's own errors of transport have no common name
+        raise DownloadFailed(
+            f"{hub_id}: no connection to the hub ({type(error).__name__}). Check the network and "
+            "try again: a download goes on where it stopped."
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """Where to ask and where files go.
+
+    cache: the hub's cache folder, shared with other programs. endpoint: None for the hub itself.
+    token: None for the one saved by `hf auth login`, False for none.
+    """
+
+    cache: Path
+    endpoint: str | None = None
+    token: str | bool | None = None
+
+    def repository(self, hub_id: str) -> Path:
+        """The folder of a model in the cache."""
+        return self.cache / f"models--{hub_id.replace('/', '--')}"
+
+    @classmethod
+    def of_this_user(cls) -> "Hub":
+        """The cache and address that the hub's own client has for this user."""
+        from huggingface_hub import constants
+
+        return cls(Path(constants.HF_HUB_CACHE), constants.ENDPOINT)
+
+
+class Listing(NamedTuple):
+    """The files of a repository at one commit."""
+
+    commit: str
+    files: tuple[HubFile, ...]
+
+
+def listing(hub: Hub, model: HubModel) -> Listing:
+    """Ask for all files of a model's revision and their sizes. Raises what `in_words` says."""
+    from huggingface_hub import HfApi
+
+    info = HfApi(endpoint=hub.endpoint, token=hub.token).model_info(
+        model.hub_id, revision=model.revision, files_metadata=True, timeout=LONGEST_SILENCE_S
+    )
+    files = (
+        HubFile(
+            name=file.rfilename,
+            nbytes=file.size or 0,
+            git_id=file.blob_id or "",
+            sha256=file.lfs.sha256 if file.lfs else None,
+        )
+        for file in info.siblings or ()
+    )
+    return Listing(info.sha or "", tuple(files))
+
+
+class Request(NamedTuple):
+    """What a file's bytes are asked for with."""
+
+    url: str
+    headers: dict[str, str]
+
+
+def request_for(hub: Hub, hub_id: str, name: str, commit: str) -> Request:
+    """A file's bytes as they are stored."""
+    from huggingface_hub import hf_hub_url
+    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+
+    url = hf_hub_url(hub_id, name, revision=commit, endpoint=hub.endpoint)
+    return Request(url, build_hf_headers(token=hub.token) | {"Accept-Encoding": "identity"})
+
+
+def content(hub: Hub, hub_id: str, name: str, commit: str) -> bytes:
+    """A small file as a whole. Raises what `in_words` says."""
+    from huggingface_hub import get_session, hf_raise_for_status
+
+    url, headers = request_for(hub, hub_id, name, commit)
+    answer = get_session().get(
+        url, headers=headers, follow_redirects=True, timeout=LONGEST_SILENCE_S
+    )
+    hf_raise_for_status(answer)
+    return answer.content
