@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
+from app.values.hub import Format, HubFind
 from mlx_engine.values.words import size_words
 
 _ASKED = ("machdep.cpu.brand_string", "iogpu.wired_limit_mb")
@@ -50,23 +51,68 @@ def _sysctl(name: str) -> str:
     return answer.stdout.strip() if answer.returncode == 0 else ""
 
 
-SIZES = (0.8, 2, 4, 9, 27, 35, 122)
-"""Billions of parameters of the Qwen3.5 family, whose models have MTP heads of their own."""
-
 GB_A_BILLION = 0.75
-"""Of memory: 0.6 GB of weights in 4 bits with their scales, the rest for long chats."""
+"""Of memory for each billion of parameters: 0.6 GB of weights in 4 bits with their scales, the rest
+for long chats.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A published conversion whose owners say that its MTP heads are in it."""
+
+    link: str
+    format: Format
+    billions: int
+    words: str
+
+    @property
+    def memory(self) -> int:
+        """Bytes that a model of this size wants, with room for long chats."""
+        return round(self.billions * GB_A_BILLION * 1e9)
+
+    def on(self, machine: Machine) -> HubFind:
+        """As a row for this machine."""
+        fits = self.memory <= machine.usable_bytes
+        needs = f"{size_words(self.memory)} of memory" if fits else "too large for this machine"
+        hub_id, parameters = self.link.partition(":")[0], self.billions * 10**9
+        return HubFind(hub_id, self.format, parameters, heads=True, note=f"{self.words} · {needs}")
+
+
+UNSLOTH = "unsloth/Qwen{}-MTP-GGUF:{}"
+CHOSEN = (
+    Chosen(UNSLOTH.format("3.5-2B", "Q4_K_M"), "GGUF", 2, "Small and quick"),
+    Chosen(UNSLOTH.format("3.5-4B", "Q4_K_M"), "GGUF", 4, "For everyday questions"),
+    Chosen(UNSLOTH.format("3.5-9B", "Q4_K_M"), "GGUF", 9, "For most things"),
+    Chosen("kradih/Qwen3.6-27B-MTP-4bit-MLX", "MLX", 27, "The next one as MLX weights"),
+    Chosen(UNSLOTH.format("3.6-27B", "Q4_K_M"), "GGUF", 27, "Thorough, also with code"),
+    Chosen(UNSLOTH.format("3.6-35B-A3B", "Q4_K_M"), "GGUF", 35, "Quick: 3B of it work at a time"),
+    Chosen(UNSLOTH.format("3.5-122B-A10B", "UD-Q4_K_XL"), "GGUF", 122, "The largest of the family"),
+)
+"""Smallest first: of the family of Qwen3.5, for each size of memory that Macs have."""
+
+
+def chosen_for(machine: Machine) -> tuple[HubFind, ...]:
+    """All of them as rows, the best for this machine first, those too large for it last."""
+    fitting = [one for one in CHOSEN if one.memory <= machine.usable_bytes]
+    rest = [one for one in CHOSEN if one not in fitting]
+    return tuple(one.on(machine) for one in (*reversed(fitting), *rest))
 
 
 def advice(machine: Machine) -> str:
     """In words, for the start page."""
+    best = best_for(machine)
     return (
-        f"This machine gives a model {size_words(machine.usable_bytes)}. A Qwen3.5 of up to "
-        f"{largest_size(machine):g}B parameters in 4 bits fits with room for long chats: take a "
-        "version that kept its MTP heads."
+        f"This machine gives a model {size_words(machine.usable_bytes)}. A Qwen of "
+        f"{best.billions}B parameters in 4 bits fits with room for long chats: get one that kept "
+        "its drafting heads in Models, under Hugging Face."
     )
 
 
-def largest_size(machine: Machine) -> float:
-    """Billions of parameters that fit in 4 bits; the smallest there are if none do."""
-    most = machine.usable_bytes / 1e9 / GB_A_BILLION
-    return max((size for size in SIZES if size <= most), default=SIZES[0])
+def best_for(machine: Machine) -> Chosen:
+    """The largest that fits; the smallest there is if none does."""
+    return max(
+        (one for one in CHOSEN if one.memory <= machine.usable_bytes),
+        key=lambda one: one.billions,
+        default=CHOSEN[0],
+    )

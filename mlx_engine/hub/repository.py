@@ -44,7 +44,7 @@ class HubModel:
             return short
         file = f"/{quote(self.file)}" if self.file else ""
         kind = "blob" if self.file else "tree"
-        return f"https://{HOSTS[0]}/{self.hub_id}/{kind}/{self.revision}{file}"
+        return f"https://{HOSTS[0]}/{self.hub_id}/{kind}/{quote(self.revision, safe='')}{file}"
 
 
 def read_hub_link(text: str) -> HubModel | str | None:

@@ -3,6 +3,7 @@
 import json
 import re
 import struct
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -103,17 +104,30 @@ def holds_only_heads(path: Path) -> bool:
     return bool(names) and all("mtp" in name.split(".") for name in names)
 
 
+HEAD_PARTS = ("mtp", "mtp_layers", "eh_proj")
+"""Parts of tensor names that only MTP heads have."""
+
+
+def names_heads(names: Iterable[str]) -> bool:
+    """Whether one of these tensors is of MTP heads, by its name in any family."""
+    return any(part in HEAD_PARTS for name in names for part in name.split("."))
+
+
 def head_shards(index: bytes) -> set[str]:
     """Files in which MTP heads lie by an index of shards, where their names say so (mtp.*); none
     for what is no such index.
     """
+    return {str(file) for name, file in indexed(index).items() if "mtp" in name.split(".")}
+
+
+def indexed(index: bytes) -> Mapping[str, object]:
+    """Tensor name -> file of an index of shards; nothing for what is no such index."""
     try:
         told = json.loads(index)
     except (ValueError, RecursionError):
-        return set()
+        return {}
     table = told.get("weight_map") if isinstance(told, dict) else None
-    names = table.items() if isinstance(table, dict) else ()
-    return {str(file) for name, file in names if "mtp" in name.split(".")}
+    return table if isinstance(table, dict) else {}
 
 
 def _header_damage(start: bytes, size: int) -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 COMMIT = "c0ffee" + "0" * 34
 LARGE = (".safetensors", ".gguf", ".bin")
@@ -21,7 +21,9 @@ class FakeHub:
     cut_at: file -> bytes after which the connection breaks, once. slow: file -> bytes a tenth of a
     second. garbled: files whose bytes are wrong, once. no_ranges: ignore Range. gated: ids that
     need a licence. status: answer all requests for files with this. endpoint, storage: its
-    addresses. signed: first part of a path -> whether it was asked for with a token.
+    addresses. signed: first part of a path -> whether it was asked for with a token. told: what a
+    search tells of a repository beside its files. nonsense: what is answered to every question of
+    the API, as a network does that wants a login. silence_s: before each of these answers.
     """
 
     repositories: dict[str, dict[str, bytes]] = field(default_factory=dict)
@@ -36,6 +38,10 @@ class FakeHub:
     signed: dict[str, bool] = field(default_factory=dict)
     ranges: list[str] = field(default_factory=list)
     sent: dict[str, int] = field(default_factory=dict)
+    told: dict[str, dict[str, object]] = field(default_factory=dict)
+    nonsense: bytes | None = None
+    silence_s: float = 0.0
+    searches: list[dict[str, list[str]]] = field(default_factory=list)
 
 
 class _Answer(BaseHTTPRequestHandler):
@@ -47,7 +53,9 @@ class _Answer(BaseHTTPRequestHandler):
         path = unquote(urlsplit(self.path).path)
         parts = path.strip("/").split("/")
         self.hub.signed[parts[0]] = "Authorization" in self.headers
-        if parts[:2] == ["api", "models"]:
+        if parts == ["api", "models"]:
+            self._search(parse_qs(urlsplit(self.path).query))
+        elif parts[:2] == ["api", "models"]:
             self._model("/".join(parts[2:4]), "/".join(parts[5:]) or "main")
         elif parts[:1] == ["storage"]:
             self._file("/".join(parts[1:3]), "/".join(parts[3:]))
@@ -78,13 +86,29 @@ class _Answer(BaseHTTPRequestHandler):
             return self._refuse(404, "RevisionNotFound")
         files = self.hub.repositories[hub_id]
         listed = [_sibling(name, data) for name, data in files.items()]
-        body = json.dumps({"id": hub_id, "sha": COMMIT, "siblings": listed}).encode()
+        return self._tell({"id": hub_id, "sha": COMMIT, "siblings": listed})
+
+    def _search(self, asked: dict[str, list[str]]) -> None:
+        """Everything with these words in its name."""
+        self.hub.searches.append(asked)
+        words = asked.get("search", [""])[0].lower().split()
+        found = [
+            {"id": hub_id, "siblings": [{"rfilename": name} for name in files]}
+            | self.hub.told.get(hub_id, {})
+            for hub_id, files in self.hub.repositories.items()
+            if all(word in hub_id.lower() for word in words)
+        ]
+        self._tell(found)
+
+    def _tell(self, told: object) -> None:
+        time.sleep(self.hub.silence_s)
+        body = json.dumps(told).encode() if self.hub.nonsense is None else self.hub.nonsense
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
-        return None
+        with suppress(OSError):
+            self.wfile.write(body)
 
     def _resolve(self, hub_id: str, name: str) -> None:
         """Small files come from here, large ones from the storage."""
@@ -101,18 +125,20 @@ class _Answer(BaseHTTPRequestHandler):
     def _file(self, hub_id: str, name: str) -> None:
         hub, data = self.hub, self.hub.repositories[hub_id][name]
         wanted = self.headers.get("Range")
-        start = 0
+        start, end = 0, len(data)
         if wanted is not None:
             hub.ranges.append(wanted)
-            start = 0 if hub.no_ranges else int(wanted.removeprefix("bytes=").rstrip("-"))
-        body = data[start:]
+            first, _, last = wanted.removeprefix("bytes=").partition("-")
+            start = 0 if hub.no_ranges else int(first)
+            end = int(last) + 1 if last else end
+        body = data[start:end]
         if name in hub.garbled:
             hub.garbled.remove(name)
             body = bytes(byte ^ 1 for byte in body)
         self.send_response(206 if start else 200)
         self.send_header("Content-Length", str(len(body)))
         if start:
-            self.send_header("Content-Range", f"bytes {start}-{len(data) - 1}/{len(data)}")
+            self.send_header("Content-Range", f"bytes {start}-{start + len(body) - 1}/{len(data)}")
         self.end_headers()
         cut = hub.cut_at.pop(name, None)
         body = body if cut is None else body[:cut]

@@ -1,0 +1,127 @@
+"""Looks for models on the hub, and tells what one would bring before any of it is fetched."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import Any
+
+from app.library.machine import Machine
+from app.library.model_card import TIGHT_SHARE
+from app.values.hub import Format, HubFind, HubOffer
+from app.values.models import Fit
+from mlx_engine.hub.client import LONGEST_SILENCE_S, Hub, Listing, content, in_words, listing
+from mlx_engine.hub.repository import ChoiceNeededError, HubFile, HubModel, needed_files
+from mlx_engine.hub.weight_files import GGUF, INDEX, SAFETENSORS, indexed, names_heads
+
+MOST_FOUND = 50
+TOLD = ("downloads", "gated", "gguf", "library_name", "safetensors", "siblings", "tags")
+"""What the hub is asked to tell of each model."""
+
+
+def search(hub: Hub, words: str, wanted: Format | None = None) -> tuple[HubFind, ...]:
+    """Models with these words in their names that have weights we read, most downloaded first.
+
+    Raises DownloadFailed. The client's own `list_models` would wait without an end, and for half a
+    minute where there is no network.
+    """
+    from huggingface_hub import constants, get_session, hf_raise_for_status
+    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+
+    asked: dict[str, Any] = {"search": words, "sort": "downloads", "limit": MOST_FOUND}
+    asked["expand"] = list(TOLD)
+    if wanted is not None:
+        asked["filter"] = wanted.lower()
+    with in_words("Hugging Face"):
+        answer = get_session().get(
+            f"{hub.endpoint or constants.ENDPOINT}/api/models",
+            params=asked,
+            headers=build_hf_headers(token=hub.token),
+            timeout=LONGEST_SILENCE_S,
+        )
+        hf_raise_for_status(answer)
+        return tuple(_finds(answer.json()))
+
+
+def _finds(models: Iterable[Mapping[str, Any]]) -> Iterator[HubFind]:
+    """Those with weights we read."""
+    for told in models:
+        names = [file["rfilename"] for file in told.get("siblings", ())]
+        form = _format(names, told.get("tags", ()))
+        if form is not None:
+            # of quantised safetensors the hub counts words of 32 bits, not parameters
+            sizes = {"GGUF": "gguf", "Safetensors": "safetensors"}.get(form, "")
+            yield HubFind(
+                told["id"],
+                form,
+                parameters=int((told.get(sizes) or {}).get("total", 0)),
+                downloads=int(told.get("downloads", 0)),
+                heads=_named_heads(told["id"], names),
+                gated=bool(told.get("gated")),
+            )
+
+
+def _format(names: Iterable[str], tags: Iterable[str]) -> Format | None:
+    """None where there are no weights we read."""
+    endings = {PurePosixPath(name).suffix.lower() for name in names}
+    if SAFETENSORS in endings:
+        return "MLX" if "mlx" in tags else "Safetensors"
+    return "GGUF" if GGUF in endings else None
+
+
+def _named_heads(hub_id: str, names: Iterable[str]) -> bool | None:
+    """Whether a name says that there are MTP heads; None where none does."""
+    parts = (part for name in (hub_id, *names) for part in re.split("[^a-z0-9]+", name.lower()))
+    return True if any(part.startswith("mtp") for part in parts) else None
+
+
+def look_at(hub: Hub, model: HubModel, machine: Machine) -> tuple[HubOffer, ...]:
+    """What can be fetched under this name, smallest first: one for each GGUF, or the folder.
+
+    Only lists, an index or the header of a file are read. Raises DownloadFailed.
+    """
+    with in_words(model.hub_id):
+        listed = listing(hub, model)
+        try:
+            needed_files(listed.files, model)
+        except ChoiceNeededError as error:
+            alone = replace(model, quantisation=None)
+            parts = {one.label: replace(alone, file=one.file) for one in error.choices}
+        else:
+            parts = {model.quantisation or "": model}
+        return tuple(_offer(hub, part, label, listed, machine) for label, part in parts.items())
+
+
+def _offer(hub: Hub, model: HubModel, label: str, listed: Listing, machine: Machine) -> HubOffer:
+    needed = needed_files(listed.files, model)
+    nbytes = sum(file.nbytes for file in needed)
+    is_folder = not needed[0].name.lower().endswith(GGUF)
+    heads = _named_heads(model.hub_id, [file.name for file in needed])
+    if is_folder and heads is None:
+        heads = _told_heads(hub, model, listed.commit, needed)
+    name = "All of it" if is_folder else needed[0].name
+    return HubOffer(model.link, label or name, nbytes, len(needed), heads, fit_of(nbytes, machine))
+
+
+def _told_heads(hub: Hub, model: HubModel, commit: str, files: tuple[HubFile, ...]) -> bool | None:
+    """Whether a folder's index, or the header of its one file, names MTP heads."""
+    from huggingface_hub import HfApi
+
+    index = next((file.name for file in files if file.name.endswith(INDEX)), None)
+    if index is not None:
+        named = indexed(content(hub, model.hub_id, index, commit))
+        return names_heads(named) if named else None
+    weights = [file.name for file in files if file.name.endswith(SAFETENSORS)]
+    if len(weights) != 1:
+        return None
+    header = HfApi(endpoint=hub.endpoint, token=hub.token).parse_safetensors_file_metadata(
+        model.hub_id, weights[0], revision=commit
+    )
+    return names_heads(header.tensors)
+
+
+def fit_of(nbytes: int, machine: Machine) -> Fit:
+    """Whether weights of this size fit into memory; their caches come on top."""
+    if nbytes > machine.usable_bytes:
+        return "too-large"
+    return "tight" if nbytes > TIGHT_SHARE * machine.usable_bytes else "fits"

@@ -1,0 +1,84 @@
+"""What the window shows of models on the hub: what a search found, and what one would bring."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from app.values.models import Fit
+from mlx_engine.values.words import count_words, size_words
+
+Format = Literal["GGUF", "MLX", "Safetensors"]
+FITS: dict[Fit, str] = {
+    "fits": "fits",
+    "tight": "tight here",
+    "too-large": "too large for this machine",
+}
+USUAL = "Q4_K_M"
+"""The quantisation that most people take: small, and close to the model as it was trained."""
+
+
+@dataclass(frozen=True, slots=True)
+class HubFind:
+    """A model on the hub. parameters, downloads: 0 where they are not known. downloads: of a month.
+
+    heads: whether it has MTP heads, None where the names of its files do not tell. gated: its
+    owners want their terms accepted first. note: what else is worth a few words.
+    """
+
+    hub_id: str
+    format: Format
+    parameters: int = 0
+    downloads: int = 0
+    heads: bool | None = None
+    gated: bool = False
+    note: str = ""
+
+    @property
+    def detail(self) -> str:
+        """ "GGUF · 27.3B · drafting heads"."""
+        count = count_words(self.parameters) if self.parameters else ""
+        return " · ".join(filter(None, (self.format, count, heads_words(self.heads))))
+
+    @property
+    def second(self) -> str:
+        """A line about it, never empty."""
+        terms = "accept its owners' terms on its page first" if self.gated else ""
+        count = f"{self.downloads:,} downloads a month" if self.downloads else ""
+        return " · ".join(filter(None, (self.note, count, terms))) or "No downloads yet"
+
+
+@dataclass(frozen=True, slots=True)
+class HubOffer:
+    """One of the models in a repository. link: what names it. files, nbytes: of all it needs."""
+
+    link: str
+    label: str
+    nbytes: int
+    files: int
+    heads: bool | None
+    fit: Fit
+
+    @property
+    def detail(self) -> str:
+        """ "17.1 GB · fits"."""
+        return f"{size_words(self.nbytes)} · {FITS[self.fit]}"
+
+    @property
+    def second(self) -> str:
+        """ "2 files · drafting heads"."""
+        count = "1 file" if self.files == 1 else f"{self.files} files"
+        told = heads_words(self.heads) or "its files do not tell of drafting heads"
+        return f"{count} · {told}"
+
+
+def heads_words(heads: bool | None) -> str:
+    """What is known of MTP heads, "" for nothing."""
+    return "" if heads is None else "drafting heads" if heads else "no drafting heads"
+
+
+def suggested(offers: tuple[HubOffer, ...]) -> HubOffer | None:
+    """What most would take of these: the usual one if it fits, else the largest that does."""
+    fitting = [offer for offer in offers if offer.fit == "fits"]
+    usual = [offer for offer in fitting if offer.label.removeprefix("UD-") == USUAL]
+    by_size = sorted(fitting, key=lambda offer: -offer.nbytes)
+    smallest = sorted(offers, key=lambda offer: offer.nbytes)
+    return next(iter((*usual, *by_size, *smallest)), None)

@@ -1,0 +1,171 @@
+"""Searches tell format and heads from names; a look tells sizes, one row a model, and the heads."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fake_hub import FakeHub, serving
+from model_files import safetensors
+
+from app.library.hub_search import fit_of, look_at, search
+from app.library.machine import Machine
+from app.values.hub import HubOffer, suggested
+from mlx_engine.hub.client import Hub
+from mlx_engine.hub.repository import HubModel, read_hub_link
+from mlx_engine.values.errors import DownloadFailed
+
+MACHINE = Machine("", 16 * 2**30, 10_000)
+TRUNK = ("model.norm.weight",)
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeHub]:
+    with serving(FakeHub()) as made:
+        yield made
+
+
+@pytest.fixture
+def hub(fake: FakeHub, tmp_path: Path) -> Hub:
+    return Hub(tmp_path, fake.endpoint, token=False)
+
+
+def index(*names: str) -> bytes:
+    table = dict.fromkeys(names, "model-00001-of-00002.safetensors")
+    return json.dumps({"weight_map": table}).encode()
+
+
+def sharded(*names: str) -> dict[str, bytes]:
+    shards = {f"model-0000{n}-of-00002.safetensors": b"x" * 4000 for n in (1, 2)}
+    return {"config.json": b"{}", "model.safetensors.index.json": index(*names), **shards}
+
+
+def test_a_search_tells_format_size_and_heads(fake: FakeHub, hub: Hub) -> None:
+    fake.repositories = {
+        "org/Qwen-9B-MTP-GGUF": {"m-Q4_K_M.gguf": b"", "m-Q8_0.gguf": b""},
+        "org/Qwen-9B-4bit": {"config.json": b"", "model.safetensors": b"", "mtp.safetensors": b""},
+        "org/Qwen-9B": {"config.json": b"", "model.safetensors": b""},
+        "org/Qwen-old": {"pytorch_model.bin": b""},
+        "org/Other": {"m.gguf": b""},
+    }
+    fake.told = {
+        "org/Qwen-9B-MTP-GGUF": {"gguf": {"total": 9_000_000_000}, "downloads": 12345},
+        "org/Qwen-9B-4bit": {"tags": ["mlx"], "safetensors": {"total": 1_400_000_000}},
+        "org/Qwen-9B": {"safetensors": {"total": 9_000_000_000}, "gated": "manual"},
+    }
+    gguf, mlx, plain = search(hub, "qwen")
+    assert gguf.detail == "GGUF · 9B · drafting heads"
+    assert gguf.second == "12,345 downloads a month"
+    assert mlx.detail == "MLX · drafting heads", "words of 32 bits are no parameters"
+    assert plain.detail == "Safetensors · 9B"
+    assert "terms" in plain.second
+    assert fake.searches[0]["limit"] == ["50"]
+    search(hub, "qwen", "MLX")
+    assert fake.searches[1]["filter"] == ["mlx"]
+
+
+def test_a_look_at_many_quantisations_is_a_row_each(fake: FakeHub, hub: Hub) -> None:
+    labels = [f"{kind}{n}_K_{size}" for kind in ("Q", "IQ") for n in range(2, 7) for size in "SML"]
+    files = {f"m-{label}.gguf": b"GGUF" * (n + 1) for n, label in enumerate(labels)}
+    shards = {f"big/m-BF16-0000{n}-of-00002.gguf": b"x" * 9000 for n in (1, 2)}
+    fake.repositories["org/many"] = files | shards | {"mmproj-F16.gguf": b"x"}
+    offers = look_at(hub, HubModel("org/many"), MACHINE)
+    assert [offer.label for offer in offers] == [*labels, "BF16"]
+    assert offers[0].detail == "4 B · fits"
+    assert offers[-1].detail == "18 kB · too large for this machine"
+    assert offers[-1].second == "2 files · its files do not tell of drafting heads"
+    best = suggested(offers)
+    assert best is not None
+    assert best.label == "Q4_K_M"
+    assert read_hub_link(best.link) == HubModel("org/many", file="m-Q4_K_M.gguf")
+
+
+def test_heads_beside_a_gguf_count(fake: FakeHub, hub: Hub) -> None:
+    fake.repositories["org/two"] = {"m-Q8_0.gguf": b"x" * 100, "mtp-m-Q8_0.gguf": b"x" * 10}
+    (offer,) = look_at(hub, HubModel("org/two"), MACHINE)
+    assert (offer.nbytes, offer.files, offer.heads) == (110, 2, True)
+
+
+@pytest.mark.parametrize(
+    ("files", "heads"),
+    [
+        (sharded(*TRUNK, "mtp.fc.weight"), True),
+        (sharded(*TRUNK, "model.layers.61.eh_proj.weight"), True),
+        (sharded(*TRUNK), False),
+        (sharded() | {"model.safetensors.index.json": b"no index"}, None),
+        (sharded(*TRUNK) | {"mtp/head.safetensors": b"x"}, True),
+    ],
+)
+def test_the_index_tells_of_heads(
+    fake: FakeHub, hub: Hub, files: dict[str, bytes], heads: bool | None
+) -> None:
+    fake.repositories["org/folder"] = files
+    (offer,) = look_at(hub, HubModel("org/folder"), MACHINE)
+    assert offer.heads is heads
+    assert not any(name.endswith(".safetensors") for name in fake.sent), "no weights were fetched"
+
+
+@pytest.mark.parametrize(("names", "heads"), [(TRUNK, False), ((*TRUNK, "mtp.fc.weight"), True)])
+def test_the_header_of_a_single_file_tells_of_heads(
+    fake: FakeHub, hub: Hub, tmp_path: Path, names: tuple[str, ...], heads: bool
+) -> None:
+    weights = safetensors(tmp_path / "model.safetensors", names).read_bytes() + bytes(10**6)
+    fake.repositories["org/one"] = {"config.json": b"{}", "model.safetensors": weights}
+    (offer,) = look_at(hub, HubModel("org/one"), MACHINE)
+    assert offer.heads is heads
+    assert fake.sent["model.safetensors"] <= 100_001
+
+
+def test_what_is_not_there_cannot_be_read_or_wants_terms_is_said(fake: FakeHub, hub: Hub) -> None:
+    fake.repositories["org/none"] = {"README.md": b""}
+    fake.gated.add("org/gated")
+    for hub_id, words in (
+        ("org/none", "holds no weights"),
+        ("org/gated", "accept their terms"),
+        ("org/unknown", "no such model"),
+    ):
+        with pytest.raises(DownloadFailed, match=words):
+            look_at(hub, HubModel(hub_id), MACHINE)
+    fake.nonsense = b"<html>Sign in to the guest network</html>"
+    with pytest.raises(DownloadFailed, match="cannot be read"):
+        search(hub, "qwen")
+    fake.nonsense = b'[{"id": 7, "siblings": [3]}]'
+    with pytest.raises(DownloadFailed, match="cannot be read"):
+        search(hub, "qwen")
+    with pytest.raises(DownloadFailed, match="no connection"):
+        search(Hub(hub.cache, "http://127.0.0.1:9", token=False), "qwen")
+
+
+def test_a_hub_that_says_nothing_is_not_waited_for(
+    fake: FakeHub, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.silence_s = 0.5
+    monkeypatch.setattr("app.library.hub_search.LONGEST_SILENCE_S", 0.1)
+    with pytest.raises(DownloadFailed, match="no connection to the hub"):
+        search(hub, "qwen")
+
+
+def test_the_largest_that_fits_is_suggested() -> None:
+    def offer(label: str, nbytes: int) -> HubOffer:
+        return HubOffer("", label, nbytes, 1, None, fit_of(nbytes, MACHINE))
+
+    small, usual, large = offer("Q2_K", 100), offer("UD-Q4_K_M", 9500), offer("Q8_0", 11_000)
+    assert [o.fit for o in (small, usual, large)] == ["fits", "tight", "too-large"]
+    assert suggested((small, usual, large)) == small
+    assert suggested((large,)) == large
+    assert suggested(()) is None
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        HubModel("org/m"),
+        HubModel("org/m", quantisation="Q4_K_M"),
+        HubModel("org/m", file="Q4/m-Q4_K_M.gguf"),
+        HubModel("org/m", file="ein Modell (neu) #2 ü.gguf"),
+        HubModel("org/m", "refs/pr/3"),
+        HubModel("org/m", "v1", "m.gguf"),
+    ],
+)
+def test_a_link_leads_back(model: HubModel) -> None:
+    assert read_hub_link(model.link) == model
