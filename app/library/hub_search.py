@@ -11,7 +11,8 @@ from app.library.model_card import TIGHT_SHARE
 from app.values.hub import Format, HubFind, HubOffer
 from app.values.models import Fit
 from mlx_engine.hub.client import LONGEST_SILENCE_S, Hub, Listing, content, in_words, listing
-from mlx_engine.hub.repository import ChoiceNeededError, HubFile, HubModel, needed_files
+from mlx_engine.hub.download import DownloadPlan, plan_from
+from mlx_engine.hub.repository import ChoiceNeededError, HubModel, needed_files
 from mlx_engine.hub.weight_files import GGUF, INDEX, SAFETENSORS, indexed, names_heads
 
 MOST_FOUND = 50
@@ -93,29 +94,36 @@ def look_at(hub: Hub, model: HubModel, machine: Machine) -> tuple[HubOffer, ...]
 
 
 def _offer(hub: Hub, model: HubModel, label: str, listed: Listing, machine: Machine) -> HubOffer:
-    needed = needed_files(listed.files, model)
-    nbytes = sum(file.nbytes for file in needed)
-    is_folder = not needed[0].name.lower().endswith(GGUF)
-    heads = _named_heads(model.hub_id, [file.name for file in needed])
+    plan = plan_from(hub, model, listed)
+    first = plan.files[0].name
+    is_folder = not first.lower().endswith(GGUF)
+    heads = _named_heads(model.hub_id, [file.name for file in plan.files])
     if is_folder and heads is None:
-        heads = _told_heads(hub, model, listed.commit, needed)
-    name = "All of it" if is_folder else needed[0].name
-    return HubOffer(model.link, label or name, nbytes, len(needed), heads, fit_of(nbytes, machine))
+        heads = _told_heads(hub, model, plan)
+    return HubOffer(
+        model.link,
+        label or ("The whole model" if is_folder else first),
+        plan.total_bytes,
+        heads,
+        fit_of(plan.total_bytes, machine),
+        plan.no_room or plan.words,
+        plan.fits,
+    )
 
 
-def _told_heads(hub: Hub, model: HubModel, commit: str, files: tuple[HubFile, ...]) -> bool | None:
+def _told_heads(hub: Hub, model: HubModel, plan: DownloadPlan) -> bool | None:
     """Whether a folder's index, or the header of its one file, names MTP heads."""
     from huggingface_hub import HfApi
 
-    index = next((file.name for file in files if file.name.endswith(INDEX)), None)
+    index = next((file.name for file in plan.files if file.name.endswith(INDEX)), None)
     if index is not None:
-        named = indexed(content(hub, model.hub_id, index, commit))
+        named = indexed(content(hub, model.hub_id, index, plan.commit))
         return names_heads(named) if named else None
-    weights = [file.name for file in files if file.name.endswith(SAFETENSORS)]
+    weights = [file.name for file in plan.files if file.name.endswith(SAFETENSORS)]
     if len(weights) != 1:
         return None
     header = HfApi(endpoint=hub.endpoint, token=hub.token).parse_safetensors_file_metadata(
-        model.hub_id, weights[0], revision=commit
+        model.hub_id, weights[0], revision=plan.commit
     )
     return names_heads(header.tensors)
 

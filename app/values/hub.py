@@ -25,7 +25,7 @@ class HubFind:
     """
 
     hub_id: str
-    format: Format
+    format: Format | None = None
     parameters: int = 0
     downloads: int = 0
     heads: bool | None = None
@@ -43,19 +43,23 @@ class HubFind:
         """A line about it, never empty."""
         terms = "accept its owners' terms on its page first" if self.gated else ""
         count = f"{self.downloads:,} downloads a month" if self.downloads else ""
-        return " · ".join(filter(None, (self.note, count, terms))) or "No downloads yet"
+        return " · ".join(filter(None, (self.note, count, terms))) or "On Hugging Face"
 
 
 @dataclass(frozen=True, slots=True)
 class HubOffer:
-    """One of the models in a repository. link: what names it. files, nbytes: of all it needs."""
+    """One of the models in a repository. link: what names it. nbytes: of all files it needs.
+
+    words: what a download would fetch, or why there is no room for it on the disk.
+    """
 
     link: str
     label: str
     nbytes: int
-    files: int
     heads: bool | None
     fit: Fit
+    words: str = ""
+    has_room: bool = True
 
     @property
     def detail(self) -> str:
@@ -64,10 +68,9 @@ class HubOffer:
 
     @property
     def second(self) -> str:
-        """ "2 files · drafting heads"."""
-        count = "1 file" if self.files == 1 else f"{self.files} files"
-        told = heads_words(self.heads) or "its files do not tell of drafting heads"
-        return f"{count} · {told}"
+        """What is known of its heads."""
+        told = heads_words(self.heads) or "its list of files does not tell of drafting heads"
+        return told[0].upper() + told[1:]
 
 
 def heads_words(heads: bool | None) -> str:

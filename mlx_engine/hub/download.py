@@ -18,6 +18,7 @@ from typing import BinaryIO
 from mlx_engine.hub.client import (
     LONGEST_SILENCE_S,
     Hub,
+    Listing,
     content,
     in_words,
     listing,
@@ -79,27 +80,31 @@ class DownloadPlan:
 
 
 def plan_download(hub: Hub, model: HubModel, *, heads: bool = False) -> DownloadPlan:
-    """Ask the hub for the files and their sizes.
+    """Ask the hub for the files and their sizes; heads and errors as in `plan_from`."""
+    with in_words(model.hub_id):
+        return plan_from(hub, model, listing(hub, model), heads=heads)
+
+
+def plan_from(hub: Hub, model: HubModel, listed: Listing, *, heads: bool = False) -> DownloadPlan:
+    """What of the files of a repository is needed.
 
     heads: of its MTP heads alone, where they lie in files of their own, or an index of shards says
     where they lie. Raises DownloadFailed, and ChoiceNeededError where one of several models must be
     chosen.
     """
-    with in_words(model.hub_id):
-        commit, listed = listing(hub, model)
-        files = needed_files(listed, model, heads=heads)
-        _check_names(model, commit, files)
-        if heads:
-            files = _only_heads(hub, model, commit, files)
-        blobs = hub.repository(model.hub_id) / "blobs"
-        return DownloadPlan(
-            model=model,
-            commit=commit,
-            files=files,
-            total_bytes=sum(file.nbytes for file in files),
-            have_bytes=sum(partial_bytes(blobs, file) for file in files),
-            free_bytes=shutil.disk_usage(_existing(hub.cache)).free,
-        )
+    files = needed_files(listed.files, model, heads=heads)
+    _check_names(model, listed.commit, files)
+    if heads:
+        files = _only_heads(hub, model, listed.commit, files)
+    blobs = hub.repository(model.hub_id) / "blobs"
+    return DownloadPlan(
+        model=model,
+        commit=listed.commit,
+        files=files,
+        total_bytes=sum(file.nbytes for file in files),
+        have_bytes=sum(partial_bytes(blobs, file) for file in files),
+        free_bytes=shutil.disk_usage(_existing(hub.cache)).free,
+    )
 
 
 def download(

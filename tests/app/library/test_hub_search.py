@@ -1,6 +1,7 @@
 """Searches tell format and heads from names; a look tells sizes, one row a model, and the heads."""
 
 import json
+from collections import namedtuple
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -73,7 +74,8 @@ def test_a_look_at_many_quantisations_is_a_row_each(fake: FakeHub, hub: Hub) -> 
     assert [offer.label for offer in offers] == [*labels, "BF16"]
     assert offers[0].detail == "4 B · fits"
     assert offers[-1].detail == "18 kB · too large for this machine"
-    assert offers[-1].second == "2 files · its files do not tell of drafting heads"
+    assert offers[-1].second == "Its list of files does not tell of drafting heads"
+    assert offers[-1].words.startswith("2 files, 18 kB; ")
     best = suggested(offers)
     assert best is not None
     assert best.label == "Q4_K_M"
@@ -83,7 +85,7 @@ def test_a_look_at_many_quantisations_is_a_row_each(fake: FakeHub, hub: Hub) -> 
 def test_heads_beside_a_gguf_count(fake: FakeHub, hub: Hub) -> None:
     fake.repositories["org/two"] = {"m-Q8_0.gguf": b"x" * 100, "mtp-m-Q8_0.gguf": b"x" * 10}
     (offer,) = look_at(hub, HubModel("org/two"), MACHINE)
-    assert (offer.nbytes, offer.files, offer.heads) == (110, 2, True)
+    assert (offer.nbytes, offer.words[:7], offer.heads) == (110, "2 files", True)
 
 
 @pytest.mark.parametrize(
@@ -114,6 +116,16 @@ def test_the_header_of_a_single_file_tells_of_heads(
     (offer,) = look_at(hub, HubModel("org/one"), MACHINE)
     assert offer.heads is heads
     assert fake.sent["model.safetensors"] <= 100_001
+
+
+def test_a_disk_without_room_is_said_before(
+    fake: FakeHub, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.repositories["org/one"] = {"m.gguf": b"GGUF"}
+    monkeypatch.setattr("shutil.disk_usage", lambda _: namedtuple("Disk", "free")(10**6))
+    (offer,) = look_at(hub, HubModel("org/one"), MACHINE)
+    assert not offer.has_room
+    assert "Make room first" in offer.words
 
 
 def test_what_is_not_there_cannot_be_read_or_wants_terms_is_said(fake: FakeHub, hub: Hub) -> None:
@@ -147,7 +159,7 @@ def test_a_hub_that_says_nothing_is_not_waited_for(
 
 def test_the_largest_that_fits_is_suggested() -> None:
     def offer(label: str, nbytes: int) -> HubOffer:
-        return HubOffer("", label, nbytes, 1, None, fit_of(nbytes, MACHINE))
+        return HubOffer("", label, nbytes, None, fit_of(nbytes, MACHINE))
 
     small, usual, large = offer("Q2_K", 100), offer("UD-Q4_K_M", 9500), offer("Q8_0", 11_000)
     assert [o.fit for o in (small, usual, large)] == ["fits", "tight", "too-large"]

@@ -1,0 +1,161 @@
+"""Lists of two lines a row under headings, as the pages of models have them."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QSize, Qt
+from PySide6.QtGui import QFont, QFontMetrics, QKeyEvent, QPainter
+from PySide6.QtWidgets import (
+    QFrame,
+    QListWidget,
+    QListWidgetItem,
+    QStyle,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+)
+
+from app.window.look import look
+
+ENTRY, LINES = Qt.ItemDataRole.UserRole, Qt.ItemDataRole.UserRole + 1
+EDGE, GAP, STEP = 12, 2, 20
+
+
+@dataclass(frozen=True, slots=True)
+class TwoLines:
+    """What a row says. detail: at the right of the first line. tone: the colour of the second.
+
+    is_faint: it cannot be chosen. indent: how many steps it stands below another row.
+    """
+
+    first: str
+    detail: str
+    second: str
+    tone: str = "muted"
+    is_faint: bool = False
+    indent: int = 0
+
+
+class TwoLineList(QListWidget):
+    """Rows made by `line_item`, headings by `heading_item`; `take_item` says what a choice does."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.setAccessibleName(name)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setVerticalScrollMode(QListWidget.ScrollMode.ScrollPerPixel)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setMouseTracking(True)
+        self.setItemDelegate(_Rows(self))
+        self.itemClicked.connect(self.take_item)
+
+    def take_item(self, item: QListWidgetItem) -> None:
+        """A row was clicked, or Return was pressed on it."""
+        raise NotImplementedError
+
+    # Qt
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+        """Return chooses; on a Mac Qt would begin to edit the row."""
+        item = self.currentItem()
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and item is not None:
+            self.take_item(item)
+        else:
+            super().keyPressEvent(event)
+
+
+def heading_item(words: str) -> QListWidgetItem:
+    """Above the rows of one kind."""
+    item = QListWidgetItem(words)
+    item.setFlags(Qt.ItemFlag.NoItemFlags)
+    return item
+
+
+def line_item(entry: object, lines: TwoLines, tip: str = "") -> QListWidgetItem:
+    """A row for `entry`."""
+    item = QListWidgetItem(lines.first)
+    item.setData(ENTRY, entry)
+    item.setData(LINES, lines)
+    spoken = (lines.first, lines.detail, lines.second)
+    item.setData(Qt.ItemDataRole.AccessibleTextRole, ". ".join(filter(None, spoken)))
+    item.setToolTip(tip)
+    return item
+
+
+class _Fonts(NamedTuple):
+    """Of the two lines of a row."""
+
+    big: QFont
+    small: QFont
+
+
+class _Rows(QStyledItemDelegate):
+    """Paints headings and rows."""
+
+    def _fonts(self) -> _Fonts:
+        now = look()
+        big = now.font(now.sizes.interface, QFont.Weight.Medium)
+        return _Fonts(big, now.font(now.sizes.small))
+
+    def _paint_heading(self, painter: QPainter, rect: QRect, text: str, font: QFont) -> None:
+        painter.setFont(font)
+        painter.setPen(look().colour("muted"))
+        painter.drawText(rect.adjusted(EDGE, 8, -EDGE, 0), Qt.AlignmentFlag.AlignVCenter, text)
+
+    # Qt
+
+    def sizeHint(  # noqa: N802
+        self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
+    ) -> QSize:
+        """Two lines for a row, one for a heading."""
+        del option
+        big, small = (QFontMetrics(font).lineSpacing() for font in self._fonts())
+        is_row = isinstance(index.data(LINES), TwoLines)
+        return QSize(120, big + GAP + small + 16 if is_row else small + 20)
+
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionViewItem,
+        index: QModelIndex | QPersistentModelIndex,
+    ) -> None:
+        """One row."""
+        rect: QRect = option.rect
+        state: QStyle.StateFlag = option.state
+        big, small = self._fonts()
+        lines = index.data(LINES)
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if isinstance(lines, TwoLines):
+            self._paint_ground(painter, rect, state)
+            inner = rect.adjusted(EDGE + lines.indent * STEP, 8, -EDGE, -8)
+            self._paint_lines(painter, inner, lines, big, small)
+        else:
+            self._paint_heading(painter, rect, index.data(), small)
+        painter.restore()
+
+    def _paint_ground(self, painter: QPainter, rect: QRect, state: QStyle.StateFlag) -> None:
+        is_selected = bool(state & QStyle.StateFlag.State_Selected)
+        if is_selected or state & QStyle.StateFlag.State_MouseOver:
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(look().colour("selected" if is_selected else "hover"))
+            painter.drawRoundedRect(rect.adjusted(0, 1, 0, -1), 6, 6)
+
+    def _paint_lines(
+        self, painter: QPainter, rect: QRect, lines: TwoLines, big: QFont, small: QFont
+    ) -> None:
+        """The first line keeps room for its detail, and gives way in its middle."""
+        wide, narrow = QFontMetrics(big), QFontMetrics(small)
+        detail = narrow.horizontalAdvance(lines.detail)
+        room = max(60, rect.width() - detail - 12)
+        painter.setFont(big)
+        painter.setPen(look().colour("muted" if lines.is_faint else "text"))
+        first = wide.elidedText(lines.first, Qt.TextElideMode.ElideMiddle, room)
+        painter.drawText(rect.left(), rect.top() + wide.ascent(), first)
+        painter.setFont(small)
+        painter.setPen(look().colour("muted"))
+        painter.drawText(rect.right() - detail, rect.top() + wide.ascent(), lines.detail)
+        base = rect.top() + wide.lineSpacing() + GAP + narrow.ascent()
+        is_place = lines.tone == "muted"
+        mode = Qt.TextElideMode.ElideMiddle if is_place else Qt.TextElideMode.ElideRight
+        painter.setPen(look().colour(lines.tone))
+        painter.drawText(rect.left(), base, narrow.elidedText(lines.second, mode, rect.width()))
