@@ -17,7 +17,6 @@ from app.control.chat_list import ChatListController
 from app.control.commands import CommandController
 from app.control.compare import CompareController
 from app.control.composer import NEW, ComposerController
-from app.control.downloads import Downloads
 from app.control.drops import DropController
 from app.control.figures import LiveFigures
 from app.control.files import FileController
@@ -117,13 +116,7 @@ class App(QObject):
             widgets.card, widgets.layer, self.models, machine, read_card, self
         )
         self.library = LibraryController(
-            widgets,
-            self.cards,
-            Downloads(hub or Hub(folders.hub_models), self),
-            self.settings,
-            folders.hub_models,
-            machine,
-            self,
+            widgets, self.cards, hub or Hub(folders.hub_models), self.settings, machine, self
         )
         self.drops = DropController(
             widgets, self.models, self.cards, self.library, self.composer, self

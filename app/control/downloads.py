@@ -1,6 +1,7 @@
-"""Downloads from the hub, each in a process of its own, with their figures a few times a second."""
+"""Downloads from the hub, one after the other, each in a process of its own that tells of it."""
 
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,10 +10,11 @@ from PySide6.QtCore import QObject, QProcess, Signal
 from app.library.download_process import Job, read_figures
 from app.values.models import DownloadFigures, Phase
 from mlx_engine.hub.client import Hub
-from mlx_engine.hub.repository import HubModel
+from mlx_engine.hub.repository import HubModel, read_hub_link
 
 LEAVE_MS = 1500
-AT_WORK: tuple[Phase, ...] = ("looking", "waiting", "running")
+AT_WORK: tuple[Phase, ...] = ("looking", "running")
+QUEUED: tuple[Phase, ...] = ("waiting", *AT_WORK)
 PACKAGES = Path(__file__).parents[2]
 """The folder that holds the package app, for a process that does not find it by itself."""
 
@@ -23,7 +25,7 @@ START = (
 
 
 class DownloadProcess(QProcess):
-    """One download, or one look at what it would fetch.
+    """One download.
 
     Signals:
         told: its DownloadFigures.
@@ -69,7 +71,7 @@ class DownloadProcess(QProcess):
 
 
 class Downloads(QObject):
-    """All downloads since the program started, by key.
+    """A queue, by key: the first that waits is at work, alone.
 
     Signals:
         changed: figures of all of them, in the order they were asked for.
@@ -82,29 +84,36 @@ class Downloads(QObject):
     def __init__(self, hub: Hub, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._hub = hub
-        self._models: dict[str, HubModel] = {}
         self._figures: dict[str, DownloadFigures] = {}
-        self._processes: dict[str, DownloadProcess] = {}
+        self._process: DownloadProcess | None = None
 
-    def look(self, model: HubModel) -> None:
-        """Ask what would be fetched; one that is at work is left alone."""
-        self._begin(model, "looking")
+    @property
+    def unfinished(self) -> tuple[str, ...]:
+        """Keys of those that are not complete, in their order."""
+        return tuple(f.key for f in self._figures.values() if f.phase != "done")
+
+    def restore(self, keys: Iterable[str]) -> None:
+        """Show those of an earlier day, to be resumed; what is no key is passed over."""
+        models = [model for model in map(read_hub_link, keys) if isinstance(model, HubModel)]
+        old = {
+            model.link: DownloadFigures(model.link, _name_of(model), "paused") for model in models
+        }
+        self._figures = old | self._figures
+        self._show()
 
     def start(self, model: HubModel) -> None:
-        """Begin, or go on with one that was paused or failed."""
-        self._begin(model, "waiting")
+        """Begin, or go on, when its turn comes; one that waits or is at work is left alone."""
+        known = self._figures.get(model.link)
+        if known is None or known.phase not in QUEUED:
+            first = known or DownloadFigures(model.link, _name_of(model), "waiting")
+            self._take(replace(first, phase="waiting", words=""))
+            self._go_on()
 
     def resume(self, key: str) -> None:
-        """Begin what was offered, or go on."""
-        if key in self._models:
-            self.start(self._models[key])
-
-    def choose(self, key: str, file: str) -> None:
-        """Fetch this file of those there are."""
-        model = self._models.get(key)
-        if model is not None:
-            self.cancel(key)
-            self.start(replace(model, file=file, quantisation=None))
+        """Go on with one that was paused or failed, when its turn comes."""
+        model = read_hub_link(key)
+        if isinstance(model, HubModel):
+            self.start(model)
 
     def path_of(self, key: str) -> str:
         """Where a model lies that is complete."""
@@ -112,66 +121,65 @@ class Downloads(QObject):
 
     def pause(self, key: str) -> None:
         """Stop one; what came is kept."""
-        if self._stop(key):
-            figures = replace(self._figures[key], phase="paused", bytes_per_second=0.0)
-            self._figures[key] = figures
-            self._show()
+        self._stop(key)
+        figures = self._figures.get(key)
+        if figures is not None and figures.phase in QUEUED:
+            self._take(replace(figures, phase="paused", bytes_per_second=0.0))
+        self._go_on()
 
     def cancel(self, key: str) -> None:
         """Stop one and list it no more."""
         self._stop(key)
-        self._models.pop(key, None)
         self._figures.pop(key, None)
         self._show()
+        self._go_on()
 
     def stop_all(self) -> None:
         """The program ends."""
-        self._processes.clear()
+        self._process = None
+        self._figures.clear()
         for process in self.findChildren(DownloadProcess):
             process.kill()
             process.waitForFinished(LEAVE_MS)
 
-    def _begin(self, model: HubModel, phase: Phase) -> None:
-        key = key_of(model)
-        before = self._processes.get(key)
-        if before is not None and before.figures.phase in AT_WORK:
+    def _go_on(self) -> None:
+        """Begin the first that waits, unless one is at work."""
+        waiting = next((f for f in self._figures.values() if f.phase == "waiting"), None)
+        model = None if waiting is None else read_hub_link(waiting.key)
+        if self._process is not None or waiting is None or not isinstance(model, HubModel):
             return
-        self._models[key] = model
-        process = DownloadProcess(DownloadFigures(key, _name_of(model), phase), self)
-        self._processes[key] = process
-        process.told.connect(self._take)
+        process = DownloadProcess(replace(waiting, phase="looking"), self)
+        self._process = process
+        process.told.connect(self._hear)
         process.left.connect(self._part)
         self._take(process.figures)
-        process.begin(Job(self._hub, model, fetches=phase == "waiting"))
+        process.begin(Job(self._hub, model))
 
-    def _stop(self, key: str) -> bool:
-        """Whether it was at work; it is heard no more, and leaves by itself."""
-        process = self._processes.pop(key, None)
-        if process is not None:
-            process.told.disconnect(self._take)
+    def _stop(self, key: str) -> None:
+        """It is heard no more, and leaves by itself."""
+        process = self._process
+        if process is not None and process.figures.key == key:
+            self._process = None
+            process.told.disconnect(self._hear)
             process.kill()
-        return process is not None
 
-    def _take(self, figures: DownloadFigures) -> None:
-        if figures.key not in self._processes:
-            return
-        self._figures[figures.key] = figures
-        self._show()
+    def _hear(self, figures: DownloadFigures) -> None:
+        self._take(figures)
         if figures.phase == "done":
             self.came.emit(figures)
 
     def _part(self, process: DownloadProcess) -> None:
-        if self._processes.get(process.figures.key) is process:
-            del self._processes[process.figures.key]
         process.deleteLater()
+        if self._process is process:
+            self._process = None
+            self._go_on()
+
+    def _take(self, figures: DownloadFigures) -> None:
+        self._figures[figures.key] = figures
+        self._show()
 
     def _show(self) -> None:
         self.changed.emit(tuple(self._figures.values()))
-
-
-def key_of(model: HubModel) -> str:
-    """What names a download: the model, its revision, and which of its files."""
-    return f"{model.hub_id}@{model.revision}/{model.file or model.quantisation or ''}"
 
 
 def _name_of(model: HubModel) -> str:

@@ -1,12 +1,14 @@
 """Joins the page of models with what is on the disk, what is recent, and downloads."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QFileDialog
 
 from app.control.downloads import Downloads
+from app.control.hub import HubController
 from app.control.models import BUILT_IN_NAME
 from app.control.offers import CardController
 from app.control.settings import KeptSettings
@@ -22,14 +24,11 @@ from app.values.app_settings import (
 )
 from app.values.models import BUILT_IN_PLACE, DownloadFigures, FoundModel
 from app.window.widgets import Widgets
-from mlx_engine.hub.repository import HubModel, read_hub_link
+from mlx_engine.hub.client import Hub
+from mlx_engine.hub.repository import HubModel
 from mlx_engine.values.model_description import ModelDescription
 
 BUILT_IN = "built-in"
-NO_MODEL = (
-    "This is neither a link to a model on the hub nor a name such as Qwen/Qwen3.5-4B or "
-    "org/model-GGUF:Q4_K_M."
-)
 POCKET = FoundModel(
     BUILT_IN_NAME, Path(BUILT_IN), BUILT_IN_PLACE, 7_000_000, note="1 drafting head"
 )
@@ -47,41 +46,40 @@ class LibraryController(QObject):
         self,
         widgets: Widgets,
         cards: CardController,
-        downloads: Downloads,
+        hub: Hub,
         settings: KeptSettings,
-        hub_models: Path,
         machine: Machine,
         parent: QObject | None = None,
     ) -> None:
-        """hub_models: where the hub's own client keeps models."""
         super().__init__(parent)
         self._library, self._start, self._notice = widgets.library, widgets.start, widgets.notice
         self._head = widgets.head
         self._window, self._cards = widgets.window, cards
-        self._downloads, self._settings = downloads, settings
-        self._places = usual_places(Path.home(), hub_models)
+        self._downloads, self._settings = Downloads(hub, self), settings
+        self.hub = HubController(widgets.library.hub, hub, machine, self._downloads, self)
+        self._places = usual_places(Path.home(), hub.cache)
         self._disk = Beside(self)
         self._connect()
         self._start.show_questions(QUESTIONS)
         self._start.show_advice(advice(machine))
         self._show_folders(())
+        self._downloads.restore(settings.value.downloads)
 
     def _connect(self) -> None:
         library, downloads = self._library, self._downloads
         library.list.chosen.connect(self._choose)
-        library.get_wanted.connect(self._get)
+        library.get_wanted.connect(lambda hub_id: self.get(HubModel(hub_id)))
         wishes = library.downloads.wishes
         wishes.pause_wanted.connect(downloads.pause)
         wishes.resume_wanted.connect(downloads.resume)
         wishes.cancel_wanted.connect(downloads.cancel)
-        wishes.file_chosen.connect(downloads.choose)
         wishes.load_wanted.connect(lambda key: self.offer(downloads.path_of(key)))
         library.list.reveal_wanted.connect(self._reveal)
         library.list.forget_wanted.connect(self._forget)
         library.folders.add_wanted.connect(self._ask_folder)
         library.folders.remove_wanted.connect(self.remove_folder)
         self._start.chosen.connect(self._choose)
-        downloads.changed.connect(library.show_downloads)
+        downloads.changed.connect(self._show_downloads)
         downloads.came.connect(self._arrive)
 
     def offer(self, path: str | None) -> None:
@@ -104,10 +102,10 @@ class LibraryController(QObject):
         self.refresh()
 
     def get(self, model: HubModel) -> None:
-        """Say what a download would fetch, ready to begin."""
+        """Show what a download would fetch, ready to begin."""
         self._window.show_page("library")
-        self._library.show_problem("")
-        self._downloads.look(model)
+        self._library.show_place("hub")
+        self.hub.show(model)
 
     def add_folder(self, folder: str) -> None:
         """Look for models there too, from now on."""
@@ -125,6 +123,7 @@ class LibraryController(QObject):
     def close(self) -> None:
         """The program ends."""
         self._disk.forget()
+        self.hub.close()
         self._downloads.stop_all()
 
     def _show(self, found: FoundHere) -> None:
@@ -141,12 +140,11 @@ class LibraryController(QObject):
     def _choose(self, model: FoundModel) -> None:
         self.offer(None if model.is_built_in else str(model.path))
 
-    def _get(self, text: str) -> None:
-        link = read_hub_link(text)
-        if isinstance(link, HubModel):
-            self.get(link)
-        else:
-            self._library.show_problem(link or NO_MODEL)
+    def _show_downloads(self, downloads: tuple[DownloadFigures, ...]) -> None:
+        """Those that are not complete are there again after a restart."""
+        self._library.show_downloads(downloads)
+        value = self._settings.value
+        self._settings.change(replace(value, downloads=self._downloads.unfinished))
 
     def _arrive(self, figures: DownloadFigures) -> None:
         self._notice.offer(f"{figures.name} is downloaded.", figures.path)

@@ -14,17 +14,12 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from app.values.models import DownloadFigures, FileChoice
+from app.values.models import DownloadFigures
 from app.values.typed_json import encode, read_fields
 from mlx_engine.hub.client import Hub
-from mlx_engine.hub.download import (
-    DownloadPlan,
-    download,
-    plan_download,
-)
-from mlx_engine.hub.repository import ChoiceNeededError, GgufChoice, HubModel
+from mlx_engine.hub.download import download, plan_download
+from mlx_engine.hub.repository import HubModel
 from mlx_engine.values.errors import DownloadFailed
-from mlx_engine.values.words import size_words
 
 INTERVAL_S = 0.25
 NEWEST_SHARE = 0.3
@@ -33,11 +28,10 @@ NEWEST_SHARE = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to do with a model of the hub. fetches: download it; else only look at what there is."""
+    """A model to fetch."""
 
     hub: Hub
     model: HubModel
-    fetches: bool
 
     def as_line(self) -> bytes:
         """For the input of the process."""
@@ -48,11 +42,8 @@ def read_job(line: str) -> Job:
     """What `as_line` wrote."""
     said: dict[str, Any] = json.loads(line)
     hub = said["hub"]
-    return Job(
-        Hub(Path(hub["cache"]), hub["endpoint"], hub["token"]),
-        HubModel(**said["model"]),
-        said["fetches"],
-    )
+    place = Hub(Path(hub["cache"]), hub["endpoint"], hub["token"])
+    return Job(place, HubModel(**said["model"]))
 
 
 def read_figures(line: bytes, before: DownloadFigures) -> DownloadFigures:
@@ -72,7 +63,7 @@ class Teller:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._say, self._clock = say, clock
-        self._figures = DownloadFigures("", "", "waiting")
+        self._figures = DownloadFigures("", "", "looking")
         self._told_at, self._told_bytes = 0.0, 0
 
     def tell(self, **changes: object) -> None:
@@ -95,33 +86,15 @@ class Teller:
 
 
 def do(job: Job, teller: Teller) -> None:
-    """Tell sizes to agree to, or files to choose from, or fetch everything to the last checksum."""
+    """Fetch everything to the last checksum, or say why not."""
     try:
         plan = plan_download(job.hub, job.model)
-        if job.fetches:
-            _fetch(job.hub, plan, teller)
-        else:
-            _offer(plan, teller)
-    except ChoiceNeededError as error:
-        teller.tell(phase="choice", choices=tuple(map(_choice, error.choices)))
+        teller.tell(phase="running", done=plan.have_bytes, total=plan.total_bytes)
+        path = download(job.hub, plan, teller.progress)
     except DownloadFailed as error:
         teller.tell(phase="failed", words=str(error))
-
-
-def _fetch(hub: Hub, plan: DownloadPlan, teller: Teller) -> None:
-    teller.tell(phase="running", done=plan.have_bytes, total=plan.total_bytes)
-    path = download(hub, plan, teller.progress)
-    teller.tell(phase="done", done=plan.total_bytes, path=str(path))
-
-
-def _offer(plan: DownloadPlan, teller: Teller) -> None:
-    phase = "failed" if plan.no_room else "offered"
-    words = plan.no_room or plan.words
-    teller.tell(phase=phase, words=words, done=plan.have_bytes, total=plan.total_bytes)
-
-
-def _choice(choice: GgufChoice) -> FileChoice:
-    return FileChoice(choice.file, f"{choice.file} · {size_words(choice.nbytes)}")
+    else:
+        teller.tell(phase="done", done=plan.total_bytes, path=str(path))
 
 
 def _say(figures: DownloadFigures) -> None:

@@ -19,8 +19,8 @@ class AppSettings:
 
     window_state: geometry and panes, as Qt made it. folded_groups: titles of the session panel that
     are folded away. recent_models: paths or hub ids, last used first. model_folders: where models
-    are looked for besides the usual places. last_chat: the one that was open. unsent: what was
-    typed and not sent, by chat, 0 for a new one.
+    are looked for besides the usual places. downloads: links to models that are not complete yet.
+    last_chat: the one that was open. unsent: what was typed and not sent, by chat, 0 for a new one.
     """
 
     new_chat: ChatSettings = field(default_factory=ChatSettings)
@@ -32,6 +32,7 @@ class AppSettings:
     folded_groups: tuple[str, ...] = ("Sampling", "Presets")
     recent_models: tuple[str, ...] = ()
     model_folders: tuple[Path, ...] = ()
+    downloads: tuple[str, ...] = ()
     window_state: bytes = b""
     last_chat: int | None = None
     unsent: Mapping[int, str] = field(default_factory=dict)

@@ -43,7 +43,9 @@ class HubFind:
         """A line about it, never empty."""
         terms = "accept its owners' terms on its page first" if self.gated else ""
         count = f"{self.downloads:,} downloads a month" if self.downloads else ""
-        return " · ".join(filter(None, (self.note, count, terms))) or "On Hugging Face"
+        return (
+            " · ".join(filter(None, (self.note, count, terms))) or "Press for its files and sizes"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,22 +123,14 @@ class ModelCard:
     groups: tuple[TensorGroup, ...] = ()
 
 
-Phase = Literal["looking", "offered", "choice", "waiting", "running", "paused", "failed", "done"]
-
-
-@dataclass(frozen=True, slots=True)
-class FileChoice:
-    """One of several models under one name; `words` are for a list: "Q4_K_M.gguf · 2.7 GB"."""
-
-    file: str = ""
-    words: str = ""
+Phase = Literal["waiting", "looking", "running", "paused", "failed", "done"]
 
 
 @dataclass(frozen=True, slots=True)
 class DownloadFigures:
-    """One download. words: what is wrong when it failed, what it will fetch when it is offered.
+    """One download. key: the link to its model. words: what is wrong when it failed.
 
-    choices: what can be chosen from in the phase "choice". path: what to load once it is "done".
+    path: what to load once it is "done".
     """
 
     key: str
@@ -148,5 +140,4 @@ class DownloadFigures:
     total: int = 0
     bytes_per_second: float = 0.0
     words: str = ""
-    choices: tuple[FileChoice, ...] = ()
     path: str = ""

@@ -11,6 +11,7 @@ from windows import Driven, running, scripted
 
 from app.app import hear_outside
 from app.start.outside import SingleInstance
+from app.values.hub import HubOffer
 from app.window.models.downloads import DownloadRow
 from mlx_engine.hub.client import Hub
 
@@ -24,7 +25,8 @@ def bring_out_everything(driven: Driven, place: Path) -> None:
     driven.ask("Show me some code.")
     driven.app.composer.attach([place / "note.txt"])
     driven.until(lambda: bool(driven.widgets.composer.attachments()))
-    driven.app.drops.take(["https://huggingface.co/org/small"])
+    offer = HubOffer("org/small", "The whole model", 1, None, "fits")
+    driven.widgets.library.hub.list.download_wanted.emit(offer)
     driven.until(lambda: bool(driven.widgets.library.findChildren(DownloadRow)))
     driven.app.library.add_folder(str(place))
     driven.widgets.transcript.edit_last_prompt()

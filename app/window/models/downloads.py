@@ -1,9 +1,9 @@
-"""Downloads, a row each: what it will fetch, bytes and speed, then the model to load."""
+"""Downloads, a row each in the order of the queue: bytes and speed, then the model to load."""
 
 from collections.abc import Sequence
 
 from PySide6.QtCore import QObject, Qt, Signal
-from PySide6.QtWidgets import QComboBox, QFrame, QProgressBar, QPushButton, QScrollArea, QWidget
+from PySide6.QtWidgets import QFrame, QProgressBar, QPushButton, QScrollArea, QWidget
 
 from app.values.models import DownloadFigures, Phase
 from app.window.controls.icons import IconButton
@@ -13,23 +13,17 @@ from mlx_engine.values.words import size_words
 
 STEPS = 1000
 GAP = 8
-BUTTONS: dict[Phase, str] = {"offered": "Download", "choice": "Download", "done": "Load"}
 STATES: dict[Phase, str] = {"waiting": "waiting", "paused": "paused", "failed": "stopped"}
-RUNS: tuple[Phase, ...] = ("running", "waiting")
-WITH_BAR: tuple[Phase, ...] = ("running", "waiting", "paused", "failed")
+RUNS: tuple[Phase, ...] = ("waiting", "looking", "running")
 
 
 class DownloadWishes(QObject):
-    """What the user wants of downloads, each named by its key; `resume_wanted` also to begin.
-
-    `file_chosen` has the key and the file.
-    """
+    """What the user wants of downloads, each named by its key."""
 
     pause_wanted = Signal(str)
     resume_wanted = Signal(str)
     cancel_wanted = Signal(str)
     load_wanted = Signal(str)
-    file_chosen = Signal(str, str)
 
 
 class DownloadList(QScrollArea):
@@ -84,25 +78,19 @@ class DownloadRow(QFrame):
         self._bar.setTextVisible(False)
         self._bar.setRange(0, STEPS)
         self._problem = paragraph("", "problem")
-        self._choices = QComboBox()
-        self._choices.setAccessibleName("Which file to download")
-        self._go = QPushButton()
+        self._go = QPushButton("Load")
         self._go.setProperty("role", "primary")
         self._pause = IconButton("pause", "Pause")
         self._cancel = IconButton("close", "Cancel the download")
         top = row(Wide(self._name), 6, self._go, 6, self._pause, 6, self._cancel, spacing=0)
-        lines = (self._bytes, self._bar, self._choices, self._problem)
+        lines = (self._bytes, self._bar, self._problem)
         column(top, *lines, of=self, margins=(12, 8, 8, 10), spacing=4)
-        self._go.clicked.connect(self._press)
+        self._go.clicked.connect(lambda: wishes.load_wanted.emit(self._figures.key))
         self._pause.clicked.connect(self._pause_or_resume)
         self._cancel.clicked.connect(lambda: wishes.cancel_wanted.emit(self._figures.key))
 
     def show_figures(self, figures: DownloadFigures) -> None:
         """Show how far it is."""
-        if figures.choices != self._figures.choices:
-            self._choices.clear()
-            for choice in figures.choices:
-                self._choices.addItem(choice.words, choice.file)
         self._figures, phase = figures, figures.phase
         self._name.show_text(figures.name)
         self.setAccessibleName(f"Download of {figures.name}")
@@ -111,25 +99,13 @@ class DownloadRow(QFrame):
         self.setAccessibleDescription(words)
         self._bar.setValue(STEPS * figures.done // figures.total if figures.total else 0)
         self._bar.setAccessibleName(f"{figures.name}, downloaded")
-        self._bar.setVisible(phase in WITH_BAR)
+        self._bar.setVisible(phase != "done")
         say(self._problem, figures.words if phase == "failed" else "")
-        self._choices.setVisible(phase == "choice")
-        self._go.setText(BUTTONS.get(phase, ""))
-        self._go.setVisible(phase in BUTTONS)
-        self._pause.setVisible(phase in WITH_BAR)
+        self._go.setVisible(phase == "done")
+        self._pause.setVisible(phase != "done")
         runs = phase in RUNS
         self._pause.show_icon("pause" if runs else "resume", "Pause" if runs else "Resume")
         self._cancel.show_icon("close", "Cancel" if runs else "Remove from this list")
-
-    def _press(self) -> None:
-        key = self._figures.key
-        match self._figures.phase:
-            case "choice":
-                self.wishes.file_chosen.emit(key, self._choices.currentData())
-            case "done":
-                self.wishes.load_wanted.emit(key)
-            case _:
-                self.wishes.resume_wanted.emit(key)
 
     def _pause_or_resume(self) -> None:
         runs = self._figures.phase in RUNS
@@ -145,11 +121,9 @@ def progress_in_words(figures: DownloadFigures) -> str:
     if figures.phase in STATES:
         state = STATES[figures.phase]
         return f"{how_much} · {state}" if how_much else state.capitalize()
-    return {
-        "looking": "Asking for its files and sizes",
-        "offered": figures.words,
-        "choice": f"It holds {len(figures.choices)} models. Which one?",
-    }.get(figures.phase, f"{size_words(figures.total)} · downloaded")
+    if figures.phase == "looking":
+        return "Asking for its files and sizes"
+    return f"{size_words(figures.total)} · downloaded"
 
 
 def _running_words(figures: DownloadFigures, how_much: str) -> str:

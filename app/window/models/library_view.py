@@ -1,4 +1,4 @@
-"""The library: models found on this computer, a filter, downloads, and ways to get another."""
+"""The library: models found on this computer, those on the hub, and downloads below both."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,10 +8,12 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QLineEdit, QPushButton, QWidget
 
 from app.values.models import DownloadFigures, FoundModel
+from app.window.controls.choices import Option, Segments
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import ShortLabel, label, paragraph, say
-from app.window.controls.layouts import Wide, column, row
+from app.window.controls.layouts import STRETCH, Wide, column, row, stacked
 from app.window.models.downloads import DownloadList
+from app.window.models.hub_view import ROOMY, HubView
 from app.window.models.library_list import LibraryList
 
 
@@ -51,16 +53,22 @@ class FolderSection(QWidget):
         return line
 
 
-NOTHING = "No models found. Drop a model folder or a .gguf file on the window, or get one below."
+NOTHING = (
+    "No models found. Drop a model folder or a .gguf file on the window, or get one from Hugging "
+    "Face."
+)
 
 DOWNLOADS_SHARE = 0.3
 """Of the page's height."""
 
 
-class LibraryView(QWidget):
-    """Signals: `open_wanted`, `get_wanted`(name or link on the hub).
+PLACES = (Option("here", "On this computer"), Option("hub", "Hugging Face"))
 
-    `list`, `folders` and `downloads` say what is wanted of the models in them.
+
+class LibraryView(QWidget):
+    """Signals: `open_wanted`, `get_wanted`(name on the hub of a download that is not finished).
+
+    `list`, `folders`, `hub` and `downloads` say what is wanted of the models in them.
     """
 
     open_wanted = Signal()
@@ -70,6 +78,9 @@ class LibraryView(QWidget):
         super().__init__()
         self.setAccessibleName("Library")
         self._entries: tuple[FoundModel, ...] = ()
+        self._places = Segments("Where")
+        self._places.show_options(PLACES)
+        self._places.setStyleSheet(ROOMY)
         self._filter = QLineEdit()
         self._filter.setAccessibleName("Filter models")
         self._filter.setPlaceholderText("Filter")
@@ -80,34 +91,40 @@ class LibraryView(QWidget):
         self.folders = FolderSection()
         self._empty = paragraph("", "muted")
         self._empty.setAlignment(Qt.AlignmentFlag.AlignTop)
-        self._wanted = QLineEdit()
-        self._wanted.setAccessibleName("Model to download")
-        self._wanted.setPlaceholderText("owner/name, owner/name:Q4_K_M or a link")
-        self._get = QPushButton("Find")
-        self._get.setToolTip("Ask the hub for its size; nothing is fetched before you agree")
         self._problem = paragraph("", "problem")
-        self.downloads = DownloadList()
+        self.hub, self.downloads = HubView(), DownloadList()
+        here = QWidget()
         column(
             row(Wide(self._filter), self._open),
             Wide(self.list),
             Wide(self._empty),
             self.folders,
-            self.downloads,
-            label("From Hugging Face", "muted"),
-            row(Wide(self._wanted), self._get),
             self._problem,
+            of=here,
+            spacing=8,
+        )
+        self._pages = {"here": here, "hub": self.hub}
+        self._stack = stacked(here, self.hub)
+        self.setFocusProxy(self._places)
+        column(
+            row(self._places, STRETCH),
+            Wide(self._stack),
+            self.downloads,
             of=self,
             margins=(24, 0, 24, 16),
             spacing=8,
         )
+        self._places.chosen.connect(self.show_place)
         self._filter.textChanged.connect(lambda _: self._refresh())
         self._open.clicked.connect(self.open_wanted)
         self.list.resume_wanted.connect(self.get_wanted)
-        self._wanted.textChanged.connect(self._allow_download)
-        self._wanted.returnPressed.connect(self._ask)
-        self._get.clicked.connect(self._ask)
-        self._allow_download("")
+        self.show_place("here")
         self.show_entries(())
+
+    def show_place(self, where: str) -> None:
+        """Models "here", or those on the "hub"."""
+        self._places.select(where)
+        self._stack.setCurrentWidget(self._pages[where])
 
     def show_entries(self, entries: Sequence[FoundModel]) -> None:
         """Show these models; the filter stays."""
@@ -120,7 +137,7 @@ class LibraryView(QWidget):
         self._fit_downloads()
 
     def show_problem(self, words: str) -> None:
-        """What is wrong with the download that was asked for, "" for nothing."""
+        """What cannot be done with a model here, "" for nothing."""
         say(self._problem, words)
 
     def _fit_downloads(self) -> None:
@@ -133,14 +150,6 @@ class LibraryView(QWidget):
         self.list.setVisible(bool(shown))
         none_match = f"No model matches “{self._filter.text()}”."
         say(self._empty, "" if shown else none_match if self._entries else NOTHING)
-
-    def _allow_download(self, text: str) -> None:
-        self._get.setEnabled(bool(text.strip()))
-        self.show_problem("")
-
-    def _ask(self) -> None:
-        if self._wanted.text().strip():
-            self.get_wanted.emit(self._wanted.text().strip())
 
     # Qt
 

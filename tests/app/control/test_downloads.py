@@ -14,7 +14,7 @@ from PySide6.QtCore import QProcess
 from pytestqt.qtbot import QtBot
 from windows import PATIENCE_MS
 
-from app.control.downloads import Downloads, key_of
+from app.control.downloads import Downloads
 from app.library.download_process import Job
 from app.values.models import DownloadFigures
 from mlx_engine.hub.client import Hub
@@ -28,7 +28,7 @@ WEIGHTS = bytes(range(256)) * 40_000
 @pytest.fixture
 def fake() -> Iterator[FakeHub]:
     files = {"config.json": b"{}", "tokenizer.json": b"{}", "model.safetensors": WEIGHTS}
-    with serving(FakeHub({"org/small": files})) as made:
+    with serving(FakeHub({"org/small": files, "org/ggufs": {"m-Q8_0.gguf": b"GGUF"}})) as made:
         yield made
 
 
@@ -51,8 +51,8 @@ class Seen:
     def _take(self, figures: tuple[DownloadFigures, ...]) -> None:
         self.figures = figures
 
-    def phase(self) -> str:
-        return self.figures[0].phase if self.figures else ""
+    def phase(self, number: int = 0) -> str:
+        return self.figures[number].phase if len(self.figures) > number else ""
 
 
 def test_a_model_comes_whole(downloads: Downloads, qtbot: QtBot) -> None:
@@ -74,14 +74,14 @@ def test_a_pause_keeps_what_came(
     weights = hashlib.sha256(WEIGHTS).hexdigest()
     part = tmp_path / "hub" / "models--org--small" / "blobs" / f"{weights}.incomplete"
     qtbot.waitUntil(lambda: part.exists() and part.stat().st_size > 0, timeout=PATIENCE_MS)
-    downloads.pause(key_of(MODEL))
+    downloads.pause(MODEL.link)
     assert seen.phase() == "paused"
     qtbot.wait(300)
     came = part.stat().st_size
     qtbot.wait(300)
     assert part.stat().st_size == came < len(WEIGHTS), "stopped means stopped"
     fake.slow.clear()
-    downloads.resume(key_of(MODEL))
+    downloads.resume(MODEL.link)
     qtbot.waitUntil(lambda: seen.phase() == "done", timeout=PATIENCE_MS)
     assert (Path(seen.came[0]) / "model.safetensors").read_bytes() == WEIGHTS
     assert fake.ranges
@@ -99,7 +99,7 @@ def test_a_process_that_dies_is_a_download_that_failed(
     qtbot.waitUntil(lambda: seen.phase() == "failed", timeout=PATIENCE_MS)
     assert "broke off" in seen.figures[0].words
     fake.slow.clear()
-    downloads.resume(key_of(MODEL))
+    downloads.resume(MODEL.link)
     qtbot.waitUntil(lambda: seen.phase() == "done", timeout=PATIENCE_MS)
 
 
@@ -110,7 +110,7 @@ def test_a_download_ends_with_the_program(fake: FakeHub, tmp_path: Path) -> None
     with Popen(command, stdin=PIPE, stdout=PIPE, cwd=Path(__file__).parents[3]) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(Job(hub, MODEL, fetches=True).as_line())
+        process.stdin.write(Job(hub, MODEL).as_line())
         process.stdin.flush()
         assert b"running" in process.stdout.readline()
         process.stdin.close()  # as a program that is killed leaves it
@@ -127,7 +127,46 @@ def test_an_unknown_model_is_said_in_words(downloads: Downloads, qtbot: QtBot) -
 def test_a_cancelled_one_is_listed_no_more(downloads: Downloads, qtbot: QtBot) -> None:
     seen = Seen(downloads)
     downloads.start(MODEL)
-    downloads.cancel(key_of(MODEL))
+    downloads.cancel(MODEL.link)
     assert seen.figures == ()
     qtbot.waitUntil(lambda: not downloads.findChildren(QProcess), timeout=PATIENCE_MS)
     assert seen.figures == ()
+
+
+SECOND = HubModel("org/ggufs", quantisation="Q8_0")
+
+
+def test_one_at_a_time_in_the_order_they_were_asked_for(
+    downloads: Downloads, qtbot: QtBot, fake: FakeHub
+) -> None:
+    seen = Seen(downloads)
+    fake.slow["model.safetensors"] = 2**20
+    for model in (HubModel("org/nothing"), MODEL, SECOND):
+        downloads.start(model)
+    assert [seen.phase(n) for n in range(3)] == ["looking", "waiting", "waiting"]
+    qtbot.waitUntil(lambda: seen.phase(1) == "running", timeout=PATIENCE_MS)
+    assert [seen.phase(n) for n in range(3)] == ["failed", "running", "waiting"]
+    downloads.cancel(MODEL.link)
+    qtbot.waitUntil(lambda: seen.phase(1) == "done", timeout=PATIENCE_MS)
+    assert [figures.name for figures in seen.figures] == ["org/nothing", "org/ggufs:Q8_0"]
+    assert downloads.unfinished == ("org/nothing",)
+
+
+def test_one_that_waits_can_be_paused(downloads: Downloads, qtbot: QtBot, fake: FakeHub) -> None:
+    seen = Seen(downloads)
+    fake.slow["model.safetensors"] = 2**20
+    downloads.start(MODEL)
+    downloads.start(SECOND)
+    downloads.pause(SECOND.link)
+    downloads.cancel(MODEL.link)
+    assert [figures.phase for figures in seen.figures] == ["paused"]
+
+
+def test_those_of_an_earlier_day_wait_to_be_resumed(downloads: Downloads, qtbot: QtBot) -> None:
+    seen = Seen(downloads)
+    downloads.restore(("no key", SECOND.link))
+    assert [(f.name, f.phase) for f in seen.figures] == [("org/ggufs:Q8_0", "paused")]
+    assert downloads.unfinished == (SECOND.link,)
+    downloads.resume(SECOND.link)
+    qtbot.waitUntil(lambda: seen.phase() == "done", timeout=PATIENCE_MS)
+    assert downloads.unfinished == ()

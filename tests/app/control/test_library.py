@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from fake_hub import FakeHub, serving
 from model_files import model_folder
-from PySide6.QtWidgets import QApplication, QComboBox, QLabel, QMenu, QPushButton
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication, QLabel, QLineEdit, QMenu, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 from scripted_models import ScriptedModels, WorkerEngine, described
 from windows import Driven, running, scripted
 
-from app.control.downloads import key_of
 from app.start.outside import reveal
 from app.values.app_settings import with_recent_model
 from app.values.models import RECENT, FoundModel
@@ -21,7 +21,6 @@ from app.window.controls.labels import ShortLabel
 from app.window.models.downloads import DownloadRow
 from app.window.models.library_list import ENTRY, LibraryList
 from mlx_engine.hub.client import Hub
-from mlx_engine.hub.repository import HubModel
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 POCKET = Path(__file__).parents[3] / "assets" / "pocket_model"
@@ -70,14 +69,30 @@ def row_of(driven: Driven) -> DownloadRow:
     return row
 
 
+def said(widget: QWidget) -> str:
+    return " ".join(label.text() for label in widget.findChildren(QLabel) if label.isVisible())
+
+
 def words(driven: Driven) -> str:
     labels = row_of(driven).findChildren(QLabel)
     return " ".join(label.text() for label in labels if not label.isHidden())
 
 
-def press(driven: Driven, text: str) -> None:
-    buttons = row_of(driven).findChildren(QPushButton)
+def press(widget: QWidget, text: str) -> None:
+    buttons = widget.findChildren(QPushButton)
     next(b for b in buttons if b.text() == text and not b.isHidden()).click()
+
+
+def hub_rows(driven: Driven) -> list[str]:
+    models = driven.widgets.library.hub.list
+    return [models.item(row).text() for row in range(models.count())]
+
+
+def download(driven: Driven) -> None:
+    """Agree to what is chosen on the page of the hub, once its size is known."""
+    hub = driven.widgets.library.hub
+    driven.until(lambda: "free on the disk" in said(hub))
+    press(hub, "Download")
 
 
 def test_own_folders_are_searched_kept_and_given_up(driven: Driven, tmp_path: Path) -> None:
@@ -151,19 +166,20 @@ def test_nothing_is_revealed_that_is_not_there(tmp_path: Path) -> None:
 def test_from_a_link_to_the_loaded_model_over_a_cut_and_a_damaged_file(
     driven: Driven, fake: FakeHub, source: ScriptedModels, tmp_path: Path
 ) -> None:
-    fake.cut_at["model.safetensors"] = 3 * 2**20
     driven.app.drops.take([LINK])
     driven.until(lambda: driven.widgets.window.page == "library")
-    driven.until(lambda: "free on the disk" in words(driven))
-    assert "4 files" in words(driven)
-    assert fake.sent == {}
-    press(driven, "Download")
+    driven.until(lambda: "4 files" in said(driven.widgets.library.hub))
+    assert not driven.widgets.library.findChildren(DownloadRow)
+    assert fake.sent.get("model.safetensors", 0) <= 100_001, "a header at most"
+    fake.cut_at["model.safetensors"] = 3 * 2**20
+    download(driven)
+    driven.until(lambda: bool(driven.widgets.library.findChildren(DownloadRow)))
     driven.until(lambda: "goes on where it stopped" in words(driven))
     fake.garbled.add("model.safetensors")
-    row_of(driven).wishes.resume_wanted.emit("org/small@main/")
+    row_of(driven).wishes.resume_wanted.emit("org/small")
     driven.until(lambda: "its checksum differs" in words(driven))
     assert fake.ranges
-    row_of(driven).wishes.resume_wanted.emit("org/small@main/")
+    row_of(driven).wishes.resume_wanted.emit("org/small")
     driven.until(lambda: "org/small is downloaded." in driven.widgets.notice.words())
     snapshot = next((tmp_path / "home" / "hub").glob("models--*/snapshots/*"))
     weights = (POCKET / "model.safetensors").read_bytes()
@@ -171,7 +187,7 @@ def test_from_a_link_to_the_loaded_model_over_a_cut_and_a_damaged_file(
     driven.until(lambda: "org/small" in names(driven))
     source.engines[str(snapshot)] = WorkerEngine(description=described("small", 7_000_000))
     driven.widgets.window.show_page("library")
-    press(driven, "Load")
+    press(row_of(driven), "Load")
     driven.until(driven.widgets.layer.isVisible)
     assert driven.widgets.window.page == "chat"
     driven.widgets.card.load_wanted.emit()
@@ -180,9 +196,7 @@ def test_from_a_link_to_the_loaded_model_over_a_cut_and_a_damaged_file(
 
 def test_the_notice_offers_what_came(driven: Driven) -> None:
     driven.app.drops.take([LINK])
-    driven.until(lambda: bool(driven.widgets.library.findChildren(DownloadRow)))
-    driven.until(lambda: "free on the disk" in words(driven))
-    press(driven, "Download")
+    download(driven)
     driven.until(lambda: "is downloaded" in driven.widgets.notice.words())
     button = next(b for b in driven.widgets.notice.findChildren(QPushButton) if b.text() == "Load…")
     button.click()
@@ -195,16 +209,13 @@ def test_one_of_several_ggufs_is_chosen(driven: Driven, fake: FakeHub) -> None:
         "m-Q8_0-00002-of-00002.gguf": b"more" * 1000,
         "m-Q4_K_M.gguf": b"GGUF" * 500,
     }
-    driven.widgets.library.get_wanted.emit("org/ggufs")
-    driven.until(lambda: bool(driven.widgets.library.findChildren(DownloadRow)))
-    driven.until(lambda: "It holds 2 models. Which one?" in words(driven))
-    choices = row_of(driven).findChild(QComboBox)
-    assert [choices.itemText(n) for n in range(choices.count())] == [
-        "m-Q4_K_M.gguf · 2 kB",
-        "m-Q8_0-00001-of-00002.gguf · 8 kB",
-    ]
-    choices.setCurrentIndex(1)
-    press(driven, "Download")
+    driven.app.drops.take(["org/ggufs"])
+    driven.until(lambda: hub_rows(driven) == ["org/ggufs", "Q4_K_M", "Q8_0"])
+    hub = driven.widgets.library.hub
+    assert "1 file, 2 kB" in said(hub), "what most would take is chosen already"
+    hub.list.setCurrentRow(2)
+    assert "2 files, 8 kB" in said(hub)
+    download(driven)
     driven.until(lambda: "is downloaded" in driven.widgets.notice.words())
     assert fake.sent == {"m-Q8_0-00001-of-00002.gguf": 4000, "m-Q8_0-00002-of-00002.gguf": 4000}
 
@@ -215,19 +226,13 @@ def test_one_of_several_ggufs_is_named(driven: Driven, fake: FakeHub) -> None:
         "m-Q4_K_M.gguf": b"GGUF" * 500,
     }
     for name in ("org/ggufs:Q4_K_M", "org/ggufs:Q8_0"):
-        driven.widgets.library.get_wanted.emit(name)
-    driven.until(lambda: len(driven.widgets.library.findChildren(DownloadRow)) == 2)
-    rows = driven.widgets.library.findChildren(DownloadRow)
-
-    def texts() -> list[str]:
-        return [" ".join(label.text() for label in row.findChildren(QLabel)) for row in rows]
-
-    driven.until(lambda: all("free on the disk" in text for text in texts()))
-    assert "org/ggufs:Q4_K_M" in texts()[0]
-    assert "org/ggufs:Q8_0" in texts()[1]
-    rows[0].wishes.resume_wanted.emit(key_of(HubModel("org/ggufs", quantisation="Q4_K_M")))
-    driven.until(lambda: "is downloaded" in driven.widgets.notice.words())
-    assert fake.sent == {"m-Q4_K_M.gguf": 2000}
+        driven.app.drops.take([name])
+        driven.until(lambda name=name: hub_rows(driven) == ["org/ggufs", name.partition(":")[2]])
+        download(driven)
+    names = [row.accessibleName() for row in driven.widgets.library.findChildren(DownloadRow)]
+    assert names == ["Download of org/ggufs:Q4_K_M", "Download of org/ggufs:Q8_0"]
+    driven.until(lambda: fake.sent == {"m-Q4_K_M.gguf": 2000, "m-Q8_0.gguf": 4000})
+    driven.until(lambda: driven.app.settings.value.downloads == ())
 
 
 def test_a_download_of_an_earlier_day_goes_on_by_a_click(driven: Driven, tmp_path: Path) -> None:
@@ -237,5 +242,71 @@ def test_a_download_of_an_earlier_day_goes_on_by_a_click(driven: Driven, tmp_pat
     models = driven.widgets.library.findChild(LibraryList)
     rows = [models.item(n) for n in range(models.count())]
     models.itemClicked.emit(next(item for item in rows if item.text() == "org/small"))
-    driven.until(lambda: bool(driven.widgets.library.findChildren(DownloadRow)))
-    driven.until(lambda: "free on the disk" in words(driven))
+    download(driven)
+    driven.until(lambda: "is downloaded" in driven.widgets.notice.words())
+
+
+def field(driven: Driven) -> QLineEdit:
+    fields = driven.widgets.library.hub.findChildren(QLineEdit)
+    return next(f for f in fields if f.accessibleName() == "Search Hugging Face")
+
+
+def search(driven: Driven, qtbot: QtBot, text: str) -> None:
+    driven.widgets.window.show_page("library")
+    driven.widgets.library.show_place("hub")
+    field(driven).setText(text)
+    qtbot.keyClick(field(driven), Qt.Key.Key_Return)
+
+
+def test_from_a_search_to_the_download(driven: Driven, fake: FakeHub, qtbot: QtBot) -> None:
+    fake.repositories["org/ggufs"] = {"m-Q8_0.gguf": b"GGUF" * 9, "m-Q4_K_M.gguf": b"GGUF" * 5}
+    assert hub_rows(driven)[0].startswith("These kept their drafting heads")
+    search(driven, qtbot, "org")
+    driven.until(lambda: hub_rows(driven) == ["org/small", "org/ggufs"])
+    models = driven.widgets.library.hub.list
+    models.setCurrentRow(1)
+    qtbot.keyClick(models, Qt.Key.Key_Return)
+    driven.until(lambda: hub_rows(driven) == ["org/small", "org/ggufs", "Q4_K_M", "Q8_0"])
+    assert models.offer is not None
+    assert models.offer.label == "Q4_K_M"
+    qtbot.keyClick(models, Qt.Key.Key_Return)
+    driven.until(lambda: "is downloaded" in driven.widgets.notice.words())
+    assert fake.sent == {"m-Q4_K_M.gguf": 20}
+    models.setCurrentRow(1)
+    qtbot.keyClick(models, Qt.Key.Key_Return)
+    assert hub_rows(driven) == ["org/small", "org/ggufs"], "and it closes again"
+    field(driven).clear()
+    assert hub_rows(driven)[0].startswith("These kept")
+
+
+def test_what_the_hub_cannot_give_is_said(driven: Driven, fake: FakeHub, qtbot: QtBot) -> None:
+    fake.gated.add("org/gated")
+    hub = driven.widgets.library.hub
+    for text, told in (
+        ("nothing-like-it", "matches “nothing-like-it”"),
+        ("org/gated", "accept their terms"),
+        ("org/unknown", "no such model"),
+        ("https://huggingface.co/datasets/x/y", "does not lead to a model"),
+        ("ö„ §$%", "matches"),
+    ):
+        search(driven, qtbot, text)
+        driven.until(lambda told=told: told in said(hub))
+    fake.nonsense = b"<html>"
+    search(driven, qtbot, "org")
+    driven.until(lambda: "cannot be read" in said(hub))
+
+
+def test_a_hub_that_hangs_is_given_up_and_can_be_asked_again(
+    driven: Driven, fake: FakeHub, qtbot: QtBot
+) -> None:
+    hub = driven.widgets.library.hub
+    fake.silence_s = 0.4
+    driven.app.library.hub.set_patience(50)
+    search(driven, qtbot, "org")
+    driven.until(lambda: "does not answer" in said(hub))
+    assert hub_rows(driven)[0].startswith("These kept"), "what was there stays"
+    fake.silence_s = 0.0
+    driven.app.library.hub.set_patience(20_000)
+    qtbot.keyClick(field(driven), Qt.Key.Key_Return)
+    driven.until(lambda: hub_rows(driven) == ["org/small"])
+    assert "does not answer" not in said(hub)

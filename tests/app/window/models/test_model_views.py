@@ -8,6 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton, QToolButton, QWidget
 
+from app.values.hub import HubFind, HubOffer
 from app.values.models import DownloadFigures, FoundModel, MemorySum, ModelCard
 from app.window.controls.chart import ShareBar
 from app.window.layers import DropOverlay, DropPlan
@@ -164,18 +165,48 @@ def test_refreshing_keeps_the_place(library):
     assert models.currentItem().text() == "org/Gemma"
 
 
-def test_asking_for_a_download(qtbot, library):
+def test_a_search_by_words_and_format(qtbot, library):
+    hub = library.hub
     field = next(
-        e for e in library.findChildren(QLineEdit) if e.accessibleName() == "Model to download"
+        e for e in hub.findChildren(QLineEdit) if e.accessibleName() == "Search Hugging Face"
     )
-    with qtbot.assertNotEmitted(library.get_wanted):
+    qtbot.keyClicks(field, " qwen 9b ")
+    with qtbot.waitSignal(hub.search_wanted) as got:
         qtbot.keyClick(field, Qt.Key.Key_Return)
-    qtbot.keyClicks(field, " org/name ")
-    with qtbot.waitSignal(library.get_wanted) as got:
-        qtbot.keyClick(field, Qt.Key.Key_Return)
-    assert got.args == ["org/name"]
-    library.show_problem("org/name: there is no such model on the hub.")
-    assert "org/name: there is no such model on the hub." in words(library)
+    assert got.args == ["qwen 9b", ""]
+    mlx = next(b for b in hub.findChildren(QToolButton) if b.accessibleName() == "Format: MLX")
+    with qtbot.waitSignal(hub.search_wanted) as got:
+        mlx.click()
+    assert got.args == ["qwen 9b", "MLX"]
+    hub.say("org/name: there is no such model on the hub.", is_problem=True)
+    assert "org/name: there is no such model on the hub." in words(hub)
+
+
+def test_a_model_of_the_hub_opens_and_offers_what_fits(qtbot, library):
+    hub = library.hub
+    hub.list.show_finds("Found", [HubFind("a/one", "GGUF", heads=True), HubFind("b/two")])
+    with qtbot.waitSignal(hub.list.look_wanted) as got:
+        hub.list.take_item(hub.list.item(1))
+    assert got.args == ["a/one"]
+    hub.list.open("a/one")
+    small = HubOffer("a/one:Q4_K_M", "Q4_K_M", GB, True, "fits", "1 file, 1 GB; 9 GB free")
+    large = HubOffer("a/one:F32", "F32", 99 * GB, None, "too-large", "No room", has_room=False)
+    hub.list.show_offers("b/two", (large,))
+    assert hub.list.count() == 4, "too late: another one is open"
+    hub.list.show_offers("a/one", (small, large))
+    assert [hub.list.item(n).text() for n in range(5)] == [
+        "Found", "a/one", "Q4_K_M", "F32", "b/two",
+    ]  # fmt: skip
+    assert hub.list.offer == small
+    assert "1 file, 1 GB; 9 GB free" in words(hub)
+    with qtbot.waitSignal(hub.list.download_wanted) as got:
+        press(hub, "Download")
+    assert got.args == [small]
+    hub.list.setCurrentRow(3)
+    assert "No room" in words(hub)
+    with qtbot.assertNotEmitted(hub.list.download_wanted):
+        qtbot.keyClick(hub.list, Qt.Key.Key_Return)
+        press(hub, "Download")
 
 
 def test_downloads_come_and_go(qtbot, library):

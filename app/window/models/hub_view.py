@@ -1,0 +1,189 @@
+"""Models on the hub: a search, what was found, and what one of them would bring."""
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QLineEdit, QListWidgetItem, QPushButton, QWidget
+
+from app.values.hub import HubFind, HubOffer, suggested
+from app.window.controls.choices import Option, Segments
+from app.window.controls.labels import paragraph, say, set_role
+from app.window.controls.layouts import Wide, column, row
+from app.window.models.two_line_list import (
+    ENTRY,
+    TwoLineList,
+    TwoLines,
+    heading_item,
+    line_item,
+)
+
+FORMATS = (Option("", "All"), Option("GGUF", "GGUF"), Option("MLX", "MLX"))
+ROOMY = "QToolButton { padding: 4px 10px; }"
+"""For segments that are not short of room."""
+
+LOOKING = TwoLines("Asking for its files and sizes", "", "", is_faint=True, indent=1)
+
+
+class HubList(TwoLineList):
+    """What was found, one of them opened with a row for each model in it.
+
+    Signals: `look_wanted`(id on the hub): its files are to be asked for. `picked`(HubOffer, None
+    for no choice). `download_wanted`(HubOffer).
+    """
+
+    look_wanted = Signal(str)
+    picked = Signal(object)
+    download_wanted = Signal(object)
+
+    def __init__(self) -> None:
+        super().__init__("Models on Hugging Face")
+        self._heading = ""
+        self._finds: tuple[HubFind, ...] = ()
+        self._open = ""
+        self._offers: tuple[HubOffer, ...] | None = None
+        self.currentItemChanged.connect(lambda *_: self.picked.emit(self.offer))
+        self.itemDoubleClicked.connect(lambda _: self._download())
+
+    @property
+    def offer(self) -> HubOffer | None:
+        """The one that is chosen."""
+        item = self.currentItem()
+        entry = item.data(ENTRY) if item is not None else None
+        return entry if isinstance(entry, HubOffer) else None
+
+    def show_finds(self, heading: str, finds: Sequence[HubFind]) -> None:
+        """Show these, none of them opened."""
+        self._heading, self._finds = heading, tuple(finds)
+        self.open("")
+        self.scrollToTop()
+
+    def open(self, hub_id: str) -> None:
+        """Show that one is being looked at; "" closes the one that is open."""
+        self._open, self._offers = hub_id, None
+        self._refresh(None)
+
+    def show_offers(self, hub_id: str, offers: tuple[HubOffer, ...]) -> None:
+        """Show what there is in one, with what most would take as the choice."""
+        if hub_id == self._open:
+            self._offers = offers
+            self._refresh(suggested(offers))
+
+    def take_item(self, item: QListWidgetItem) -> None:
+        """Open a repository, or close it; a model in it is chosen by that alone."""
+        entry = item.data(ENTRY)
+        if not isinstance(entry, HubFind):
+            return
+        if entry.hub_id == self._open:
+            self.open("")
+        else:
+            self.look_wanted.emit(entry.hub_id)
+
+    def _refresh(self, chosen: HubOffer | None) -> None:
+        """The row that was current stays, unless an offer is chosen."""
+        current = self.currentItem()
+        kept = chosen or (current.data(ENTRY) if current is not None else None)
+        offset = self.verticalScrollBar().value()
+        self.clear()
+        if self._heading:
+            self.addItem(heading_item(self._heading))
+        for find in self._finds:
+            self._add(find, TwoLines(find.hub_id, find.detail, find.second), kept)
+            if find.hub_id != self._open:
+                continue
+            if self._offers is None:
+                self._add(None, LOOKING, kept)
+            for offer in self._offers or ():
+                self._add(offer, _lines(offer), kept)
+        self.verticalScrollBar().setValue(offset)
+        if chosen is not None:
+            self.scrollToItem(self.currentItem())
+        self.picked.emit(self.offer)
+
+    def _add(self, entry: HubFind | HubOffer | None, lines: TwoLines, kept: object) -> None:
+        item = line_item(entry, lines)
+        self.addItem(item)
+        if entry is None:
+            item.setFlags(Qt.ItemFlag.NoItemFlags)
+        elif entry == kept:
+            self.setCurrentItem(item)
+
+    def _download(self) -> None:
+        if self.offer is not None and self.offer.has_room:
+            self.download_wanted.emit(self.offer)
+
+    # Qt
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
+        """Return on a model begins its download."""
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self.offer is not None:
+            self._download()
+        else:
+            super().keyPressEvent(event)
+
+
+def _lines(offer: HubOffer) -> TwoLines:
+    return TwoLines(
+        offer.label, offer.detail, offer.second, is_faint=offer.fit == "too-large", indent=1
+    )
+
+
+class HubView(QWidget):
+    """Signals: `search_wanted`(words, format or ""); words may be a name or a link too.
+
+    `list` says which models are to be looked at or downloaded.
+    """
+
+    search_wanted = Signal(str, str)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setAccessibleName("Hugging Face")
+        self._words = QLineEdit()
+        self._words.setAccessibleName("Search Hugging Face")
+        self._words.setPlaceholderText("Search, owner/name or a link")
+        self._words.setClearButtonEnabled(True)
+        self._format = Segments("Format")
+        self._format.show_options(FORMATS, "")
+        self._format.setStyleSheet(ROOMY)
+        self._state = paragraph("", "muted")
+        self._what = paragraph("", "muted")
+        self._download = QPushButton("Download")
+        self._download.setProperty("role", "primary")
+        self.list = HubList()
+        self.setFocusProxy(self._words)
+        column(
+            row(Wide(self._words, 3), self._format, spacing=8),
+            self._state,
+            Wide(self.list),
+            row(Wide(self._what), self._download, spacing=8),
+            of=self,
+            spacing=8,
+        )
+        self._words.returnPressed.connect(self._ask)
+        self._words.textChanged.connect(lambda text: None if text else self._ask())
+        self._format.chosen.connect(lambda _: self._ask())
+        self.list.picked.connect(self._show_pick)
+        self._download.clicked.connect(lambda: self.list.download_wanted.emit(self.list.offer))
+        self._show_pick(None)
+        self.say("")
+
+    def show_words(self, words: str) -> None:
+        """What is looked for, where it was not typed here."""
+        self._words.blockSignals(True)
+        self._words.setText(words)
+        self._words.blockSignals(False)
+
+    def say(self, words: str, *, is_problem: bool = False) -> None:
+        """What is being done or what is wrong, "" for nothing."""
+        set_role(self._state, "problem" if is_problem else "muted")
+        say(self._state, words)
+
+    def _ask(self) -> None:
+        self.search_wanted.emit(self._words.text().strip(), self._format.selected() or "")
+
+    def _show_pick(self, offer: HubOffer | None) -> None:
+        say(self._what, offer.words if offer else "")
+        set_role(self._what, "problem" if offer and not offer.has_room else "muted")
+        self._download.setVisible(offer is not None)
+        self._download.setEnabled(offer is not None and offer.has_room)
