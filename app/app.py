@@ -276,6 +276,7 @@ class App(QObject):
         reader = widgets.transcript.reader
         reader.regenerate_wanted.connect(chats.regenerate)
         reader.edit_wanted.connect(chats.edit)
+        reader.branch_off_wanted.connect(chats.branch_off)
         reader.continue_wanted.connect(chats.continue_answer)
         reader.branch_wanted.connect(chats.show_branch)
         reader.stats_clicked.connect(lambda _: window.show_panel("drafting"))

@@ -22,6 +22,7 @@ ENDINGS = {
     "max-tokens": "Ended at this chat's limit of tokens. Continue goes on from here.",
     "context-full": "The context is full. Edit an earlier message or start a new chat.",
 }
+EDITED = "Edited."
 INTERRUPTED = "Interrupted reply. Continue goes on from here."
 
 
@@ -41,7 +42,7 @@ def shown_turn(turn: Turn, *, is_last: bool = False) -> ShownMessage:
         branch_index=turn.number - 1,
         branch_count=len(turn.siblings),
         notice=_notice(message),
-        can_continue=is_last and was_cut and message.role == "assistant",
+        can_continue=is_last and (was_cut or message.edited) and message.role == "assistant",
     )
 
 
@@ -70,7 +71,7 @@ def _state(message: StoredMessage) -> State:
 def _notice(message: StoredMessage) -> str:
     if message.interrupted:
         return message.problem or INTERRUPTED
-    return ENDINGS.get(message.finish_reason or "", "")
+    return EDITED if message.edited else ENDINGS.get(message.finish_reason or "", "")
 
 
 class ChatController(QObject):
@@ -176,12 +177,34 @@ class ChatController(QObject):
             self._show()
 
     def edit(self, message_id: int, text: str) -> None:
-        """Ask a question in other words; the old one stays as a branch."""
+        """Ask a question in other words, or keep an answer in them; the old one stays a branch."""
+        is_answer = self.chat.turn(message_id).message.role == "assistant"
         if self.running is not None:
-            self.failed.emit("Stop the answer that is being written, then send this again.", "")
+            verb = "keep" if is_answer else "send"
+            self.failed.emit(f"Stop the answer that is being written, then {verb} this again.", "")
+        elif is_answer:
+            self._rewrite(message_id, text)
         elif self._has_model() and self._try(lambda: self._ask(self.chat.edit(message_id, text))):
             self._transcript.reader.unsent.pop(message_id, None)
             self._show()
+
+    def _rewrite(self, message_id: int, text: str) -> None:
+        turn = self.chat.turn(message_id)
+        is_news, place = text != turn.message.text, self.chat.turns.index(turn)
+        if is_news and not self._try(lambda: self.chat.rewrite(message_id, text)):
+            return
+        self._transcript.reader.unsent.pop(message_id, None)
+        self._transcript.replace_from(message_id, self._shown()[place:])
+        self._tell_opened()
+        if is_news:
+            self.stored.emit(turn.message.chat_id)
+
+    def branch_off(self, message_id: int) -> None:
+        """Show a new chat that goes on from a message; this one stays as it is."""
+        made: list[int] = []
+        if self._try(lambda: made.append(self.chat.branch_off(message_id))):
+            self.stored.emit(made[0])
+            self.open(made[0])
 
     def continue_answer(self, message_id: int | None = None) -> None:
         """Go on with the last answer, where it was cut."""

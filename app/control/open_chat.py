@@ -56,6 +56,15 @@ class OpenChat:
         self.reload()
         return added
 
+    def rewrite(self, message_id: int, text: str) -> None:
+        """An answer in its user's words as a version of its own, now on show."""
+        self._store.messages.rewrite(message_id, text)
+        self.reload()
+
+    def branch_off(self, message_id: int) -> int:
+        """A new chat of everything up to a message; its number."""
+        return self._store.chats.branch(self.turn(message_id).message.chat_id, message_id)
+
     def show_branch(self, message_id: int, step: int) -> None:
         """The version `step` further on of a message, with what follows it."""
         turn = self.turn(message_id)

@@ -116,6 +116,9 @@ class MessageActions(QWidget):
         self.copy = self._add(CopyButton("copy", "Copy"))
         self.copy_markdown = self._add(CopyButton("file", "Copy as markdown"))
         self.edit = self._add(IconButton("edit", "Edit and send again", colour="muted"))
+        self.branch_off = self._add(
+            IconButton("branch", "New chat that goes on from here", colour="muted")
+        )
         self.regenerate = self._add(IconButton("regenerate", "Regenerate", colour="muted"))
         self.go_on = self._add(IconButton("continue", "Continue this answer", colour="muted"))
         self.go_on.setText("Continue")
@@ -131,7 +134,7 @@ class MessageActions(QWidget):
         self.copy_markdown.setVisible(is_answer)
         self.regenerate.setVisible(is_answer)
         self.go_on.setVisible(is_answer and message.can_continue)
-        self.edit.setVisible(not is_answer)
+        self.edit.show_icon("edit", "Edit this answer" if is_answer else "Edit and send again")
         for widget in (self.previous, self.number, self.next):
             widget.setVisible(has_branches)
         self.number.setText(f"{message.branch_index + 1}/{message.branch_count}")

@@ -10,6 +10,7 @@ from app.window.controls.layouts import SPARE, Wide, column, row
 from app.window.look import look
 from app.window.transcript.answer_view import AnswerView
 from app.window.transcript.markdown_text import markdown_html, plain_text
+from app.window.transcript.message_editor import MessageEditor
 from app.window.transcript.message_foot import MessageActions, MessageFooter
 from app.window.transcript.reader import Reader, keeps_height
 from app.window.transcript.segment_column import TextWidget, link_definitions
@@ -34,6 +35,7 @@ class MessageView(QWidget):
         self._searched: Sequence[str] | None = None
         self.buttons: MessageActions | None = None
         self.footer: MessageFooter | None = None
+        self.editor: MessageEditor | None = None
         self.setAccessibleName("You" if message.role == "user" else "Answer")
         self.setFixedHeight(self._guess())
 
@@ -55,6 +57,7 @@ class MessageView(QWidget):
         """
         if self._body is not None:
             return
+        reader = self._reader
         self.hide()
         self.setMinimumHeight(0)
         self.setMaximumHeight(LARGEST)
@@ -62,9 +65,11 @@ class MessageView(QWidget):
         self.buttons = MessageActions()
         self.footer = MessageFooter()
         foot = row(Wide(self.footer), SPARE, self.buttons, spacing=8)
-        column(self._body, foot, of=self, spacing=2)
+        self._column = column(self._body, foot, of=self, spacing=2)
         self._connect(self.buttons, self.footer)
         self._show_state()
+        if self.message.id in reader.unsent:
+            self._open_editor(self._body)
         self.resize(width, self.sizeHint().height())
         self.show()
 
@@ -109,18 +114,43 @@ class MessageView(QWidget):
         QGuiApplication.clipboard().setText(self._markdown())
 
     def edit(self) -> None:
-        """Let the user change their words here."""
-        if isinstance(self._body, UserBubble):
-            self._body.edit()
+        """Let the user change its words here, which stay until they are sent, kept or given up."""
+        if self._body is not None:
+            self._reader.unsent.setdefault(self.message.id, self._markdown())
+            self._open_editor(self._body).field.setFocus()
+
+    def _open_editor(self, body: QWidget) -> MessageEditor:
+        if self.editor is None:
+            unsent, message_id = self._reader.unsent, self.message.id
+            is_question = self.message.role == "user"
+            words = (
+                ("Edit your message", "Send again") if is_question else ("Edit the answer", "Keep")
+            )
+            self.editor = MessageEditor(unsent[message_id], *words)
+            self.editor.changed.connect(lambda text: unsent.update({message_id: text}))
+            self.editor.accepted.connect(
+                lambda text: self._reader.edit_wanted.emit(message_id, text)
+            )
+            self.editor.given_up.connect(lambda: self._close_editor(body))
+            self._column.insertWidget(0, self.editor)
+            body.hide()
+        return self.editor
+
+    def _close_editor(self, body: QWidget) -> None:
+        self._reader.unsent.pop(self.message.id, None)
+        if self.editor is not None:
+            self.editor.hide()
+            self.editor.deleteLater()
+            self.editor = None
+        body.show()
+        self._reader.edit_given_up.emit()
 
     def _markdown(self) -> str:
         return self._body.text() if isinstance(self._body, AnswerView) else self.message.text
 
     def _make_body(self, width: int) -> AnswerView | UserBubble:
         if self.message.role == "user":
-            bubble = UserBubble(self._reader, self.message.id, self.message.text, width)
-            bubble.edited.connect(lambda text: self._reader.edit_wanted.emit(self.message.id, text))
-            return bubble
+            return UserBubble(self._reader, self.message.text, width)
         answer = AnswerView(self._reader, width)
         answer.show_message(self.message)
         return answer
@@ -130,6 +160,7 @@ class MessageView(QWidget):
         buttons.copy.clicked.connect(self.copy)
         buttons.copy_markdown.clicked.connect(self.copy_markdown)
         buttons.edit.clicked.connect(self.edit)
+        buttons.branch_off.clicked.connect(lambda: reader.branch_off_wanted.emit(message_id))
         buttons.regenerate.clicked.connect(lambda: reader.regenerate_wanted.emit(message_id))
         buttons.go_on.clicked.connect(lambda: reader.continue_wanted.emit(message_id))
         buttons.previous.clicked.connect(lambda: reader.branch_wanted.emit(message_id, -1))

@@ -38,13 +38,16 @@ SCROLLING = frozenset(
 class Reader(QObject):
     """Whoever reads one transcript: every part of it says here what they want.
 
-    An id names a message; `branch_wanted`(id, -1 or 1) asks for another version of it.
+    An id names a message; `branch_wanted`(id, -1 or 1) asks for another version of it,
+    `branch_off_wanted` for a new chat that begins with all up to it. `edit_wanted`: a question to
+    ask in these words, or an answer to keep in them.
     shows_drafted: whether they want drafted words tinted. unsent: messages they are changing, by
     id, and the text so far.
     """
 
     regenerate_wanted = Signal(int)
     edit_wanted = Signal(int, str)
+    branch_off_wanted = Signal(int)
     edit_given_up = Signal()
     continue_wanted = Signal(int)
     branch_wanted = Signal(int, int)

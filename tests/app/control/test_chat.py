@@ -14,7 +14,6 @@ from windows import Driven, running, scripted
 
 from app.values.attached_text import AttachedText
 from app.values.chat_settings import SamplingChoice
-from app.window.transcript.user_bubble import UserBubble
 from mlx_engine.values.errors import PromptTooLong
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
@@ -188,8 +187,8 @@ def test_a_message_rewritten_while_an_answer_runs_is_not_lost(
     driven.send("Go")
     transcript = driven.widgets.transcript
     transcript.edit_last_prompt()
-    bubble = transcript.column.views[0].findChild(UserBubble)
-    assert isinstance(bubble, UserBubble) and bubble.editor is not None
+    bubble = transcript.column.views[0]
+    assert bubble.editor is not None
     bubble.editor.field.setPlainText("Go on")
     bubble.editor.send.click()
     assert driven.app.chats.running is not None
@@ -211,8 +210,8 @@ def test_escape_leaves_an_editor_or_a_card_and_not_the_answer(
     driven.widgets.window.activateWindow()
     qtbot.waitUntil(driven.widgets.window.isActiveWindow)
     driven.widgets.transcript.edit_last_prompt()
-    bubble = driven.widgets.transcript.column.views[0].findChild(UserBubble)
-    assert isinstance(bubble, UserBubble) and bubble.editor is not None
+    bubble = driven.widgets.transcript.column.views[0]
+    assert bubble.editor is not None
     qtbot.keyClick(bubble.editor.field, Qt.Key.Key_Escape)
     assert bubble.editor is None
     driven.app.cards.offer(None)
@@ -364,3 +363,89 @@ def test_what_cannot_be_sent_stays_in_the_composer(driven: Driven, source: Scrip
     driven.widgets.composer.sent.emit("Precious words", ())
     assert driven.widgets.composer.text() == "Precious words"
     assert "No model is loaded" in driven.widgets.notice.words()
+
+
+def test_an_answer_is_edited_where_it_stands(driven: Driven, qtbot: QtBot) -> None:
+    driven.ask("First")
+    driven.ask("Second")
+    view = driven.widgets.transcript.column.views[1]
+    qtbot.mouseClick(view.buttons.edit, Qt.MouseButton.LeftButton)
+    assert view.editor is not None and view.editor.field.toPlainText() == "You said: First"
+    view.editor.field.setPlainText("**Mine**, $x^2$")
+    qtbot.mouseClick(view.editor.send, Qt.MouseButton.LeftButton)
+    assert driven.shown == ["First", "**Mine**, $x^2$", "Second", "You said: Second"]
+    edited = driven.widgets.transcript.column.views[1]
+    assert edited.message.notice == "Edited." and edited.buttons.number.text() == "2/2"
+    assert driven.widgets.transcript.reader.unsent == {}
+    qtbot.mouseClick(edited.buttons.previous, Qt.MouseButton.LeftButton)
+    assert driven.shown == ["First", "You said: First", "Second", "You said: Second"]
+    assert driven.ask("Third") == "You said: Third"
+
+
+def test_an_edited_last_answer_can_go_on(driven: Driven, source: ScriptedModels) -> None:
+    driven.ask("First")
+    last = driven.app.chats.chat.last_answer
+    assert last is not None
+    driven.app.chats.edit(last.id, "It begins like")
+    assert driven.widgets.transcript.column.views[1].message.can_continue
+    driven.app.chats.continue_answer()
+    driven.until_answered()
+    assert driven.shown[1].startswith("It begins like") and len(driven.shown[1]) > 14
+
+
+def test_an_answer_kept_as_it_was_stays_one(driven: Driven) -> None:
+    driven.ask("First")
+    view = driven.widgets.transcript.column.views[1]
+    view.edit()
+    view.editor.send.click()
+    view = driven.widgets.transcript.column.views[1]
+    assert view.editor is None and view.message.branch_count == 1 and not view.message.notice
+
+
+def test_an_answer_is_not_edited_while_another_runs(driven: Driven, source: ScriptedModels) -> None:
+    driven.ask("First")
+    first = driven.app.chats.chat.last_answer
+    say_next(source, Answer("word " * 500, pause_s=0.01))
+    driven.send("Second")
+    view = driven.widgets.transcript.column.views[1]
+    view.edit()
+    view.editor.field.setPlainText("Mine")
+    view.editor.send.click()
+    assert "Stop the answer" in driven.widgets.notice.words()
+    assert view.editor.field.toPlainText() == "Mine", "it stays"
+    driven.app.chats.stop()
+    driven.until_answered()
+    assert first is not None
+    view.editor.send.click()
+    assert driven.shown[1] == "Mine" and driven.shown[2] == "Second"
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_new_chat_goes_on_from_any_message(driven: Driven, qtbot: QtBot, place: int) -> None:
+    driven.ask("First")
+    driven.ask("Second")
+    before, shown = driven.app.chats.chat.chat_id, list(driven.shown)
+    button = driven.widgets.transcript.column.views[place].buttons.branch_off
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    assert driven.shown == shown[: place + 1]
+    assert driven.app.chats.chat.chat_id != before
+    assert driven.app.chats.chat.title == "First (branch)"
+    assert driven.widgets.sidebar.list.selected() == (driven.app.chats.chat.chat_id,)
+    assert driven.ask("Elsewhere") == "You said: Elsewhere"
+    driven.app.chats.open(before or 0)
+    assert driven.shown == shown
+
+
+def test_a_new_chat_goes_on_while_the_old_one_is_answered(
+    driven: Driven, source: ScriptedModels
+) -> None:
+    driven.ask("First")
+    answer, before = driven.app.chats.chat.last_answer, driven.app.chats.chat.chat_id
+    say_next(source, Answer("word " * 300, pause_s=0.005))
+    driven.send("Second")
+    assert answer is not None
+    driven.app.chats.branch_off(answer.id)
+    assert driven.shown == ["First", "You said: First"]
+    driven.until(lambda: not driven.app.answers.chat_ids)
+    driven.app.chats.open(before or 0)
+    assert driven.shown[-1].startswith("word word")

@@ -14,7 +14,6 @@ from windows import Driven, running, scripted
 
 from app.window.controls.icons import IconButton
 from app.window.transcript.message_foot import MessageActions
-from app.window.transcript.user_bubble import UserBubble
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 SLOW = Answer(" ".join(f"word{n}" for n in range(400)), pause_s=0.01)
@@ -67,8 +66,8 @@ def go_to_another_version(driven: Driven) -> None:
 
 def send_again(driven: Driven) -> None:
     driven.widgets.transcript.edit_last_prompt()
-    bubble = driven.widgets.transcript.column.views[0].findChild(UserBubble)
-    assert isinstance(bubble, UserBubble) and bubble.editor is not None
+    bubble = driven.widgets.transcript.column.views[0]
+    assert bubble.editor is not None
     QTest.keyClick(bubble.editor.field, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
 
 

@@ -55,32 +55,32 @@ def test_wishes(view, qtbot):
 def test_edit_and_send_again(view, qtbot):
     show(view, ShownMessage(1, "user", "hi"), ShownMessage(2, "assistant", "yes"))
     qtbot.mouseClick(of(view, 1).buttons.edit, Qt.MouseButton.LeftButton)
-    field = of(view, 1).findChild(UserBubble).editor.field
+    field = of(view, 1).editor.field
     qtbot.keyClicks(field, "x")
     with qtbot.waitSignal(view.reader.edit_wanted) as caught:
         qtbot.keyClick(field, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
     assert caught.args == [1, "xhi"]
     assert field.toPlainText() == "xhi", "it stays until it was sent"
     with qtbot.assertNotEmitted(view.reader.edit_wanted):
-        qtbot.keyClick(of(view, 1).findChild(UserBubble).editor.field, Qt.Key.Key_Escape)
-    assert of(view, 1).findChild(UserBubble).editor is None
+        qtbot.keyClick(of(view, 1).editor.field, Qt.Key.Key_Escape)
+    assert of(view, 1).editor is None
     view.edit_last_prompt()
-    assert of(view, 1).findChild(UserBubble).editor.field.toPlainText() == "hi"
+    assert of(view, 1).editor.field.toPlainText() == "hi"
 
 
 def test_a_message_that_is_being_changed_stays_so(view, qtbot):
     messages = (ShownMessage(1, "user", "hi"), ShownMessage(2, "assistant", "yes"))
     show(view, *messages)
     view.edit_last_prompt()
-    editor = of(view, 1).findChild(UserBubble).editor
+    editor = of(view, 1).editor
     qtbot.keyClicks(editor.field, "oh ")
     show(view, ShownMessage(3, "user", "another chat"))
     show(view, *messages)
-    editor = of(view, 1).findChild(UserBubble).editor
+    editor = of(view, 1).editor
     assert editor.field.toPlainText() == "oh hi"
     qtbot.mouseClick(editor.send.parent().findChildren(QPushButton)[0], Qt.MouseButton.LeftButton)
     show(view, *messages)
-    assert of(view, 1).findChild(UserBubble).editor is None
+    assert of(view, 1).editor is None
 
 
 def test_buttons_keep_to_the_right_side(view):
@@ -91,14 +91,14 @@ def test_buttons_keep_to_the_right_side(view):
     assert buttons.geometry().right() > of(view, 1).width() - 10
     view.edit_last_prompt()
     settle()
-    send = of(view, 1).findChild(UserBubble).editor.send
+    send = of(view, 1).editor.send
     assert send.width() < 200 and send.geometry().right() > of(view, 1).width() - 10
 
 
 def test_an_editor_takes_neither_files_nor_texts_without_end(view, tmp_path):
     show(view, ShownMessage(1, "user", "hi"))
     view.edit_last_prompt()
-    editor = of(view, 1).findChild(UserBubble).editor
+    editor = of(view, 1).editor
     assert not editor.field.acceptDrops()
     long = QMimeData()
     long.setText("x" * 30_000)
