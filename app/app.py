@@ -24,6 +24,7 @@ from app.control.library import BUILT_IN, LibraryController
 from app.control.models import ModelController, model_name
 from app.control.offers import CardController, ChatModelController
 from app.control.open_chat import OpenChat
+from app.control.rest import AT_START, RestController
 from app.control.session import SessionController
 from app.control.settings import KeptSettings, LookController, SettingsController
 from app.library.machine import this_machine
@@ -47,9 +48,11 @@ from app.worker.replies import (
     AnswerFailed,
     AnswerWithdrawn,
     LoadProgress,
+    MemoryHeld,
     Reply,
     WorkerFailed,
 )
+from app.worker.requests import LoadModel
 from mlx_engine.hub.client import Hub
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
@@ -98,6 +101,15 @@ class App(QObject):
             opened, self.answers, self.models, widgets.transcript, request, self
         )
         self.listed = ChatListController(self.store, widgets.sidebar, parent=self)
+        RestController(
+            self.models,
+            self.answers,
+            self.compare,
+            self.settings,
+            widgets.head,
+            widgets.notice,
+            self,
+        )
         self.figures = LiveFigures(widgets.strip, widgets.drafting, self.store.messages, self)
         self.session = SessionController(
             widgets.session, self.chats, self.models, self.figures, self.settings, machine, self
@@ -209,7 +221,10 @@ class App(QObject):
             words = f"{last} is no longer there; the built-in model is used instead."
             self.widgets.notice.say(words)
             last = None
-        self.models.load_path(last, self.chats.chat.settings.load)
+        if self.settings.value.load_at_start:
+            self.models.load_path(last, self.chats.chat.settings.load)
+        else:
+            self.models.load_later(LoadModel(last, options=self.chats.chat.settings.load), AT_START)
 
     # models
 
@@ -236,6 +251,8 @@ class App(QObject):
             case AnswerEvents() | AnswerFailed() | AnswerWithdrawn():
                 if not self.compare.take(reply):
                     self.answers.take(reply)
+            case MemoryHeld(nbytes):
+                self.widgets.head.show_memory(nbytes)
             case WorkerFailed(problem) if problem.kind == "known":
                 self._tell(problem.words)
             case WorkerFailed(problem):
@@ -259,9 +276,9 @@ class App(QObject):
             self.widgets.notice.say(" ".join(reason.words for reason in news))
 
     def _lose_model(self, words: str) -> None:
-        self.widgets.head.show_model(None)
         self.figures.show_model(None)
-        self.widgets.notice.say(words)
+        if words:
+            self.widgets.notice.say(words)
 
     def _show_progress(self, progress: LoadProgress) -> None:
         name = model_name(progress.path)

@@ -259,7 +259,7 @@ class ChatController(QObject):
             self.chat.change_settings(replace(self.chat.settings, model_path=path))
 
     def _has_model(self) -> bool:
-        if self._models.description is None and self._models.loading is None:
+        if not self._models.wake():
             self.failed.emit("No model is loaded: open or drop one, then ask again.", "")
             return False
         return True

@@ -61,7 +61,7 @@ class ComposerController(QObject):
         """Send, stop, or why nothing can be sent."""
         if self._chats.running is not None:
             self._composer.show_answering()
-        elif self._models.description is None and self._models.loading is None:
+        elif not self._models.can_answer:
             self._composer.show_ready(NO_MODEL)
         else:
             self._composer.show_ready()

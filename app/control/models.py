@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from PySide6.QtCore import QObject, Signal
 
@@ -18,16 +19,34 @@ from app.worker.replies import (
     Reply,
     TokensCounted,
 )
-from app.worker.requests import CancelLoad, CountTokens, LoadModel, MeasureCosts, Request
+from app.worker.requests import (
+    CancelLoad,
+    CountTokens,
+    LoadModel,
+    MeasureCosts,
+    Request,
+    UnloadModel,
+)
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import LoadOptions
 
 BUILT_IN_NAME = "Pocket model"
-LOADING = (LoadProgress, ModelLoaded, LoadFailed, LoadCancelled, ModelUnloaded)
+
+
+class Resting(NamedTuple):
+    """A model that is not in memory, which the next question loads. why: in words."""
+
+    request: LoadModel
+    name: str
+    why: str
+
+
+LOADING = (LoadProgress, ModelLoaded, LoadFailed, LoadCancelled)
 
 
 class ModelController(QObject):
-    """One model is in use at a time; `in_use` is how it was asked for.
+    """One model is in use at a time; `in_use` is how it was asked for, `resting` what waits for a
+    question.
 
     Signals:
         changed: another model is in use or being loaded, or a load got on or ended.
@@ -58,6 +77,7 @@ class ModelController(QObject):
         self._request = request
         self._waiting: list[LoadModel] = []
         self.in_use: LoadModel | None = None
+        self.resting: Resting | None = None
         self.description: ModelDescription | None = None
 
     @property
@@ -69,6 +89,30 @@ class ModelController(QObject):
     def model_name(self) -> str:
         """Of the model in use, "" for none."""
         return self.description.name if self.description else ""
+
+    @property
+    def can_answer(self) -> bool:
+        """Whether a question would be answered, at once or after a load."""
+        return bool(self.description or self.loading or self.resting)
+
+    def rest(self, why: str) -> None:
+        """Let the model in use go until the next question."""
+        if self.in_use is not None and self.loading is None:
+            self.resting = Resting(self.in_use, self.model_name, why)
+            self.in_use, self.description = None, None
+            self._request(UnloadModel())
+            self._lose("")
+
+    def load_later(self, request: LoadModel, why: str) -> None:
+        """Load it when something is asked."""
+        self.resting = Resting(request, model_name(request.path), why)
+        self._lose("")
+
+    def wake(self) -> bool:
+        """Load the one that rests, for a question; False where there is none to answer it."""
+        if self.resting is not None and self.loading is None:
+            self.load(self.resting.request)
+        return self.can_answer
 
     def load(self, request: LoadModel) -> None:
         """Put another model in place of the one in use."""
@@ -126,8 +170,9 @@ class ModelController(QObject):
                 if not self._waiting:
                     self.cancelled.emit()
             case ModelUnloaded():
-                self.in_use, self.description = None, None
-                self.unloaded.emit(reply.words)
+                if reply.words:  # else it is known since that was asked for
+                    self.in_use, self.description = None, None
+                    self._lose(reply.words)
             case ModelChanged():
                 self._describe(reply.description)
             case CostsMeasured():
@@ -139,7 +184,12 @@ class ModelController(QObject):
         if isinstance(reply, LOADING):
             self.changed.emit()
 
+    def _lose(self, words: str) -> None:
+        self.unloaded.emit(words)
+        self.changed.emit()
+
     def _use(self, loaded: ModelLoaded) -> None:
+        self.resting = None
         self.in_use = self._done(loaded.path)
         self.description = self._named(loaded.description)
         self.loaded.emit(self.description)

@@ -160,7 +160,8 @@ class ChatModelController(QObject):
             line.offer(f"This chat was answered by {name}.", path or "", f"Load {name}")
 
     def _is_in_use(self, name: str, path: str | None) -> bool:
-        current = self._models.in_use
+        resting = self._models.resting
+        current = self._models.in_use or (resting.request if resting else None)
         return current is not None and (current.path == path or self._models.model_name == name)
 
     def _load(self) -> None:

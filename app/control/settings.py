@@ -200,6 +200,7 @@ class SettingsController(QObject):
         self._view, self._settings = view, settings
         view.appearance.changed.connect(settings.change)
         view.appearance.zoom_wanted.connect(look.zoom)
+        view.models.changed.connect(settings.change)
         view.new_chat.changed.connect(self._change_defaults)
         settings.changed.connect(self._show)
         self._show()
@@ -207,6 +208,7 @@ class SettingsController(QObject):
     def _show(self) -> None:
         value = self._settings.value
         self._view.appearance.show_appearance(value)
+        self._view.models.show_settings(value)
         self._view.new_chat.show_settings(value.new_chat)
 
     def _change_defaults(self, wanted: ChatSettings) -> None:

@@ -19,7 +19,9 @@ class AppSettings:
 
     window_state: geometry and panes, as Qt made it. folded_groups: titles of the session panel that
     are folded away. recent_models: paths or hub ids, last used first. model_folders: where models
-    are looked for besides the usual places. downloads: links to models that are not complete yet.
+    are looked for besides the usual places. load_at_start: whether the model used last is loaded
+    before it is asked. idle_minutes: how long nothing is asked before a model is let go; 0 for
+    ever. downloads: links to models that are not complete yet.
     last_chat: the one that was open. unsent: what was typed and not sent, by chat, 0 for a new one.
     """
 
@@ -32,6 +34,8 @@ class AppSettings:
     folded_groups: tuple[str, ...] = ("Sampling", "Presets")
     recent_models: tuple[str, ...] = ()
     model_folders: tuple[Path, ...] = ()
+    load_at_start: bool = True
+    idle_minutes: int = 0
     downloads: tuple[str, ...] = ()
     window_state: bytes = b""
     last_chat: int | None = None
@@ -43,6 +47,8 @@ class AppSettings:
                 f"text_zoom={self.text_zoom!r} is not possible: use {SMALLEST_ZOOM} to "
                 f"{LARGEST_ZOOM}."
             )
+        if self.idle_minutes < 0:
+            raise BadOption(f"idle_minutes={self.idle_minutes!r} is not possible: use 0 or more.")
 
 
 def zoomed(settings: AppSettings, steps: int) -> AppSettings:

@@ -15,17 +15,19 @@ from app.window.models.downloads import bytes_of
 from app.window.models.first_run_view import FirstRunView
 from app.window.transcript.transcript_view import TranscriptView
 from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.words import size_words
 
 STEPS = 1000
 
 
 class HeadBar(QFrame):
-    """Signals: `recent_chosen` (a FoundModel to load again), `model_wanted` (the page of models),
-    `cancel_wanted` (of a load), and one for each of the buttons `sidebar`, `compare` and `session`,
-    which are there to be connected.
+    """Signals: `recent_chosen` (a FoundModel to load again), `eject_wanted` (of the model in use),
+    `model_wanted` (the page of models), `cancel_wanted` (of a load), and one for each of the
+    buttons `sidebar`, `compare` and `session`, which are there to be connected.
     """
 
     recent_chosen = Signal(object)
+    eject_wanted = Signal()
     model_wanted = Signal()
     cancel_wanted = Signal()
 
@@ -42,6 +44,7 @@ class HeadBar(QFrame):
         self._model.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
         self._recent: tuple[FoundModel, ...] = ()
         self._in_use: ModelDescription | None = None
+        self._memory = 0
         self._menu = QMenu(self._model)
         self._menu.aboutToShow.connect(self._fill_menu)
         self._model.setMenu(self._menu)
@@ -62,8 +65,27 @@ class HeadBar(QFrame):
         """Name and heads of the model in use, None for no model."""
         self._in_use = model
         self._name(model.name if model else "No model")
-        self._detail.show_text(model_in_words(model) if model else "Open or drop one to begin.")
+        self._show_detail()
         self._show_loading(False)
+
+    def show_resting(self, name: str, why: str) -> None:
+        """A model that is not in memory until something is asked."""
+        self._in_use = None
+        self._name(name)
+        self._detail.show_text(why)
+        self._show_loading(False)
+
+    def show_memory(self, nbytes: int) -> None:
+        """What the model in use and all that belongs to it hold, 0 for no model."""
+        self._memory = nbytes
+        if self._in_use is not None and self._progress.isHidden():
+            self._show_detail()
+
+    def _show_detail(self) -> None:
+        model = self._in_use
+        held = f"{size_words(self._memory)} in memory" if self._memory else ""
+        words = model_in_words(model) if model else "Open or drop one to begin."
+        self._detail.show_text(" · ".join(filter(None, (words, held if model else ""))))
 
     def show_loading(self, name: str, done: int, total: int, verb: str = "Loading") -> None:
         """A load that runs; total 0 while files are only looked at."""
@@ -87,6 +109,8 @@ class HeadBar(QFrame):
             action.setChecked(self._in_use is not None and entry.is_of(self._in_use))
             action.triggered.connect(lambda _, entry=entry: self.recent_chosen.emit(entry))
         self._menu.addSeparator()
+        eject = self._menu.addAction("Eject", self.eject_wanted.emit)
+        eject.setEnabled(self._in_use is not None)
         self._menu.addAction("All models…", self.model_wanted.emit)
 
     def _name(self, name: str) -> None:

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QGridLayout, QPushButton, QWidget
 
 from app.values.app_settings import AppSettings
 from app.values.chat_settings import ChatSettings, as_preset
-from app.window.controls.choices import Option, Segments, Tick
+from app.window.controls.choices import DropDown, Option, Segments, Tick
 from app.window.controls.fields import TextField
 from app.window.controls.labels import label, paragraph, tabular
 from app.window.controls.layouts import STRETCH, Wide, centred, column, row, scrolled
@@ -72,6 +72,48 @@ class AppearanceSection(QWidget):
         self.changed.emit(self._shown)
 
 
+IDLE_MINUTES = (0, 5, 15, 30, 60, 240)
+
+
+class ModelsSection(QWidget):
+    """Signal `changed`(AppSettings): when a model is in memory."""
+
+    changed = Signal(object)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown = AppSettings()
+        self._at_start = Tick("Load the model used last when Headstart starts")
+        self._idle = DropDown("Let an idle model go")
+        note = paragraph("The next question loads it again.", "muted")
+        idle = row(label(self._idle.accessibleName()), Wide(self._idle), spacing=16)
+        column(self._at_start, idle, note, of=self, spacing=12)
+        self._at_start.clicked.connect(lambda is_on: self._take(load_at_start=is_on))
+        self._idle.chosen.connect(lambda minutes: self._take(idle_minutes=int(minutes)))
+        self.show_settings(self._shown)
+
+    def show_settings(self, settings: AppSettings) -> None:
+        """Show what holds now; nothing is emitted."""
+        self._shown = settings
+        self._at_start.setChecked(settings.load_at_start)
+        minutes = sorted({*IDLE_MINUTES, settings.idle_minutes})
+        options = [Option(str(n), idle_words(n)) for n in minutes]
+        self._idle.show_options(options, str(settings.idle_minutes))
+
+    def _take(self, **changes: object) -> None:
+        self._shown = replace(self._shown, **changes)  # type: ignore[arg-type]
+        self.changed.emit(self._shown)
+
+
+def idle_words(minutes: int) -> str:
+    """ "After 30 minutes", "After 1 hour", "Never" for 0."""
+    if not minutes:
+        return "Never"
+    if minutes % 60:
+        return f"After {minutes} minutes"
+    return "After 1 hour" if minutes == 60 else f"After {minutes // 60} hours"
+
+
 EXPLANATION = (
     "A new chat begins with these; chats you have keep their own. Sampling that is left empty here "
     "is what the model recommends."
@@ -117,16 +159,24 @@ WIDEST = 620
 
 
 class SettingsView(QWidget):
-    """Arranges `appearance` and `new_chat`; the owner shows values in them and hears them."""
+    """Arranges `appearance`, `models` and `new_chat`; the owner shows values in them and hears
+    them.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.setAccessibleName("Settings")
-        self.appearance, self.new_chat = AppearanceSection(), NewChatSection()
+        self.appearance, self.models = AppearanceSection(), ModelsSection()
+        self.new_chat = NewChatSection()
         self.setFocusProxy(self.appearance)
         self._lines = QWidget()
         sections = column(of=self._lines, margins=(24, 0, 24, 24), spacing=12)
-        for title, section in (("Appearance", self.appearance), ("New chats", self.new_chat)):
+        titled = {
+            "Appearance": self.appearance,
+            "Models": self.models,
+            "New chats": self.new_chat,
+        }
+        for title, section in titled.items():
             section.setAccessibleName(title)
             sections.addSpacing(8)
             sections.addWidget(label(title, "heading"))

@@ -11,6 +11,7 @@ from app.worker.model_in_use import ModelInUse, ModelSource
 from app.worker.replies import (
     AnswerFailed,
     CostsMeasured,
+    MemoryHeld,
     ModelChanged,
     Problem,
     Reply,
@@ -29,6 +30,7 @@ from app.worker.requests import (
     Request,
     Shutdown,
     StopAnswer,
+    UnloadModel,
 )
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ def serve(
     while not isinstance(request := inbox.next(), Shutdown):
         try:
             desk.do(request)
+            desk.tell_memory()
             desk.go_on_measuring()
         except Exception as error:
             reply(WorkerFailed(problem_of(error)))
@@ -67,11 +70,14 @@ class _Desk:
         self._answering = Answering(inbox, reply, self._count)
         self._reply = reply
         self._measured: Engine | None = None
+        self._told = 0
 
     def do(self, request: Request) -> None:
         match request:
             case LoadModel():
                 self._model.load(request)
+            case UnloadModel():
+                self._model.unload()
             case Ask():
                 self._answer(request)
             case CloseChat():
@@ -96,6 +102,12 @@ class _Desk:
         if self._model.engine is not None:
             counts = tuple(len(self._model.engine.tokenize(text)) for text in texts)
             self._reply(TokensCounted(texts, counts))
+
+    def tell_memory(self) -> None:
+        """What is held now, if it is more or less than before."""
+        if self._model.nbytes != self._told:
+            self._told = self._model.nbytes
+            self._reply(MemoryHeld(self._told))
 
     def go_on_measuring(self) -> None:
         """Until it is done or something is asked; a model that was replaced is not measured."""

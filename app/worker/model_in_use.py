@@ -191,6 +191,18 @@ class ModelInUse:
             self.chats = KeptChats(engine, left // 2)
             self._reply(ModelLoaded(request.path, engine.description))
 
+    @property
+    def nbytes(self) -> int:
+        """What it holds in memory, with its draft model and the caches of all chats."""
+        if self.engine is None or self.chats is None:
+            return 0
+        return self.engine.description.nbytes + self._drafter + self.chats.nbytes
+
+    def unload(self) -> None:
+        """Let it go, and reply ModelUnloaded."""
+        self.close()
+        self._reply(ModelUnloaded(""))
+
     def forget(self, chat_id: str) -> None:
         """Free the cache of a chat, if it has one."""
         if self.chats is not None:

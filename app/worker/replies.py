@@ -55,9 +55,16 @@ class ModelChanged:
 
 @dataclass(frozen=True, slots=True)
 class ModelUnloaded:
-    """The model in use was let go; `words` say why."""
+    """The model in use was let go; `words` say why, "" where that was asked for."""
 
     words: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryHeld:
+    """Bytes of the model in use, its draft model and the caches of all chats, once it changed."""
+
+    nbytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +146,7 @@ Reply = (
     | ModelLoaded
     | ModelChanged
     | ModelUnloaded
+    | MemoryHeld
     | LoadFailed
     | LoadCancelled
     | CostsMeasured

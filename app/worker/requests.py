@@ -30,6 +30,11 @@ class CancelLoad:
 
 
 @dataclass(frozen=True, slots=True)
+class UnloadModel:
+    """Let the model in use go, with all caches, after what was asked before."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
     """Answer the last of `messages`, a question, also to answer again, edit or branch; or, when it
     is an answer that was cut, go on with that.
@@ -88,6 +93,7 @@ class Shutdown:
 Request = (
     LoadModel
     | CancelLoad
+    | UnloadModel
     | Ask
     | StopAnswer
     | ChangeSettings

@@ -1,0 +1,127 @@
+"""A model that is ejected, idle or not loaded at the start is loaded by the next question."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+from scripted_engine import Answer
+from scripted_models import ScriptedModels
+from windows import Driven, close, folders_in, running, scripted
+
+from app.app import App
+from app.control.rest import MINUTE_MS, RestController
+from app.control.settings import save_settings
+from app.values.app_settings import AppSettings
+from app.window.chat_page import HeadBar
+from app.window.controls.labels import ShortLabel
+
+pytestmark = pytest.mark.qt_log_level_fail("WARNING")
+
+
+@pytest.fixture
+def source() -> ScriptedModels:
+    return scripted(Answer("One."), Answer("Two."), Answer("slow " * 400, pause_s=0.01))
+
+
+@pytest.fixture
+def driven(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path, source: ScriptedModels
+) -> Iterator[Driven]:
+    with running(qapp, qtbot, tmp_path, source) as one:
+        yield one
+
+
+def detail(driven: Driven) -> str:
+    return " ".join(part.whole_text() for part in driven.widgets.head.findChildren(ShortLabel))
+
+
+def eject(driven: Driven) -> None:
+    driven.widgets.head.eject_wanted.emit()
+
+
+def test_what_is_loaded_and_its_memory_stand_in_the_head_bar(driven: Driven) -> None:
+    driven.until(lambda: "7 MB in memory" in detail(driven))
+    driven.ask("Hello")
+    driven.until(lambda: "in memory" in detail(driven) and "7 MB" not in detail(driven))
+    eject(driven)
+    assert "in memory" not in detail(driven)
+
+
+def test_an_ejected_model_is_loaded_again_by_a_question(
+    driven: Driven, source: ScriptedModels
+) -> None:
+    assert driven.ask("Hello") == "One."
+    eject(driven)
+    assert detail(driven) == "Ejected: the next question loads it again"
+    assert driven.app.models.description is None
+    driven.until(lambda: source.engines["None"].closed)
+    assert driven.ask("And now?") == "Two."
+    assert source.loaded == ["None", "None"]
+    assert "in memory" in detail(driven)
+
+
+def test_a_question_right_after_is_answered_too(driven: Driven) -> None:
+    eject(driven)
+    assert driven.ask("At once") == "One."
+
+
+def test_nothing_is_ejected_while_it_answers(driven: Driven) -> None:
+    driven.ask("One")
+    driven.ask("Two")
+    driven.send("Three")
+    eject(driven)
+    assert driven.app.models.description is not None
+    assert "stop it" in driven.widgets.notice.words()
+    driven.app.chats.stop()
+    driven.until_answered()
+
+
+def idle_of(driven: Driven) -> RestController:
+    (made,) = driven.app.findChildren(RestController)
+    return made
+
+
+def wish(driven: Driven, **changes: object) -> None:
+    settings = driven.app.settings
+    settings.change(replace(settings.value, **changes))  # type: ignore[arg-type]
+
+
+def test_an_idle_model_is_let_go_after_the_users_time(driven: Driven) -> None:
+    idle = idle_of(driven).idle
+    assert not idle.isActive(), "it stays for ever unless its user says otherwise"
+    wish(driven, idle_minutes=30)
+    assert idle.interval() == 30 * MINUTE_MS
+    driven.ask("One")
+    assert idle.isActive()
+    driven.ask("Two")
+    driven.send("Three")
+    assert not idle.isActive(), "it is answering"
+    driven.app.chats.stop()
+    driven.until_answered()
+    assert idle.isActive()
+    idle.start(1)
+    driven.until(lambda: driven.app.models.description is None)
+    assert "after 30 min without a question" in detail(driven)
+    assert not idle.isActive()
+    wish(driven, idle_minutes=0)
+
+
+def test_the_last_model_is_not_loaded_at_the_start_where_that_is_switched_off(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path, source: ScriptedModels
+) -> None:
+    folders = folders_in(tmp_path)
+    save_settings(folders.settings_file, AppSettings(load_at_start=False))
+    app = App(qapp, folders, source)
+    driven = Driven(app, qtbot)
+    try:
+        app.start()
+        head = app.widgets.window.findChild(HeadBar)
+        assert head is not None
+        assert "the next question loads it" in detail(driven)
+        assert driven.ask("Hello") == "One."
+        assert source.loaded == ["None"]
+    finally:
+        close(app)
