@@ -240,6 +240,7 @@ class App(QObject):
         models.measured.connect(self.figures.show_costs)
         head.cancel_wanted.connect(models.cancel)
         self.widgets.notice.taken.connect(self.library.offer)
+        self.library.delete.deleted.connect(lambda model: models.forget(str(model.path)))
         self.widgets.start.built_in_wanted.connect(lambda: models.switch_to(None))
         head.recent_chosen.connect(
             lambda entry: models.switch_to(None if entry.is_built_in else str(entry.path))

@@ -7,6 +7,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QFileDialog
 
+from app.control.delete import DeleteController
 from app.control.downloads import Downloads
 from app.control.hub import HubController
 from app.control.models import BUILT_IN_NAME
@@ -58,7 +59,7 @@ class LibraryController(QObject):
         self._downloads, self._settings = Downloads(hub, self), settings
         self.hub = HubController(widgets.library.hub, hub, machine, self._downloads, self)
         self._places = usual_places(Path.home(), hub.cache)
-        self._disk = Beside(self)
+        self._disk, self.delete = Beside(self), DeleteController(widgets.library, self)
         self._connect()
         self._start.show_questions(QUESTIONS)
         self._start.show_advice(advice(machine))
@@ -76,6 +77,9 @@ class LibraryController(QObject):
         wishes.load_wanted.connect(lambda key: self.offer(downloads.path_of(key)))
         library.list.reveal_wanted.connect(self._reveal)
         library.list.forget_wanted.connect(self._forget)
+        library.list.delete_wanted.connect(self.delete.ask)
+        self.delete.deleted.connect(lambda model: self._forget(str(model.path)))
+        self.delete.failed.connect(self._fail_to_delete)
         library.folders.add_wanted.connect(self._ask_folder)
         library.folders.remove_wanted.connect(self.remove_folder)
         self._start.chosen.connect(self._choose)
@@ -159,6 +163,12 @@ class LibraryController(QObject):
         if not reveal(path):
             self._library.show_problem(f"{path} is no longer there.")
 
+    def _fail_to_delete(self, words: str) -> None:
+        """Some of it may be gone."""
+        self._library.show_problem(words)
+        self.refresh()
+
     def _forget(self, path: str) -> None:
+        self._library.show_problem("")
         self._settings.change(without_recent_model(self._settings.value, path))
         self.refresh()

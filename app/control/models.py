@@ -103,6 +103,17 @@ class ModelController(QObject):
             self._request(UnloadModel())
             self._lose("")
 
+    def forget(self, path: str) -> None:
+        """The model there is no more: let it go, and load it no more."""
+        if self.description is not None and self.in_use is not None:
+            is_it = path in (self.in_use.path, self.description.path)
+        else:
+            is_it = self.resting is not None and self.resting.request.path == path
+        if is_it:
+            self.rest("")
+            self.resting = None
+            self._lose("")
+
     def load_later(self, request: LoadModel, why: str) -> None:
         """Load it when something is asked."""
         self.resting = Resting(request, model_name(request.path), why)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from PySide6.QtCore import QEvent, QLockFile, QObject, QProcess, QUrl, Signal
+from PySide6.QtCore import QEvent, QFile, QLockFile, QObject, QProcess, QUrl, Signal
 from PySide6.QtGui import QDesktopServices, QFileOpenEvent
 from PySide6.QtNetwork import QLocalServer, QLocalSocket
 from PySide6.QtWidgets import QApplication
@@ -122,6 +122,11 @@ class Application(QApplication):
 def as_typed(arguments: Sequence[str], folder: Path) -> list[str]:
     """Arguments as absolute paths where such files are, else as they are (links, ids)."""
     return [str(folder / text) if (folder / text).exists() else text for text in arguments]
+
+
+def to_trash(path: Path) -> bool:
+    """Moved to where its user can take it back; False where that cannot be."""
+    return QFile(str(path)).moveToTrash()
 
 
 def reveal(path: str, platform: str = sys.platform) -> bool:

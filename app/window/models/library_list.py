@@ -18,13 +18,15 @@ from app.window.models.two_line_list import (
 
 class LibraryList(TwoLineList):
     """Signals: `chosen`(FoundModel) to load; `resume_wanted`(id on the hub) for a download that was
-    not finished; `reveal_wanted`(path), `forget_wanted`(path). Other broken ones are not chosen.
+    not finished; `reveal_wanted`(path), `forget_wanted`(path), `delete_wanted`(FoundModel). Other
+    broken ones are not chosen.
     """
 
     chosen = Signal(object)
     resume_wanted = Signal(str)
     reveal_wanted = Signal(str)
     forget_wanted = Signal(str)
+    delete_wanted = Signal(object)
 
     def __init__(self) -> None:
         super().__init__("Models on this computer")
@@ -73,6 +75,9 @@ class LibraryList(TwoLineList):
             menu.addSeparator()
             forget = "Remove from recent models"
             menu.addAction(forget, lambda: self.forget_wanted.emit(path))
+        if not entry.is_built_in:
+            menu.addSeparator()
+            menu.addAction("Delete from disk…", lambda: self.delete_wanted.emit(entry))
         return menu
 
     # Qt

@@ -9,7 +9,15 @@ import pytest
 from fake_hub import FakeHub, serving
 from model_files import model_folder
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QApplication, QLabel, QLineEdit, QMenu, QPushButton, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QLabel,
+    QLineEdit,
+    QMenu,
+    QMessageBox,
+    QPushButton,
+    QWidget,
+)
 from pytestqt.qtbot import QtBot
 from scripted_models import ScriptedModels, WorkerEngine, described
 from windows import Driven, running, scripted
@@ -149,10 +157,20 @@ def test_the_arrow_beside_the_models_name_offers_recent_ones_to_load_again(
         actions = {a.text().split(" · ")[0]: a for a in menu.actions() if not a.isSeparator()}
         return {text: action.isChecked() for text, action in actions.items()}
 
-    assert offered() == {"small && fine": False, "Pocket model": True, "All models…": False}
+    assert offered() == {
+        "small && fine": False,
+        "Pocket model": True,
+        "Eject": False,
+        "All models…": False,
+    }
     menu.actions()[0].trigger()
     driven.until(lambda: driven.app.models.model_name == "small")
-    assert offered() == {"small && fine": True, "Pocket model": False, "All models…": False}
+    assert offered() == {
+        "small && fine": True,
+        "Pocket model": False,
+        "Eject": False,
+        "All models…": False,
+    }
     menu.actions()[0].trigger()
     assert driven.app.models.loading is None, "it is there already"
     menu.actions()[-1].trigger()
@@ -310,3 +328,45 @@ def test_a_hub_that_hangs_is_given_up_and_can_be_asked_again(
     qtbot.keyClick(field(driven), Qt.Key.Key_Return)
     driven.until(lambda: hub_rows(driven) == ["org/small"])
     assert "does not answer" not in said(hub)
+
+
+def trash(driven: Driven, entry: FoundModel, button: str) -> None:
+    """Ask for it to be deleted, and answer the question."""
+    driven.widgets.library.list.delete_wanted.emit(entry)
+    (box,) = driven.widgets.library.findChildren(QMessageBox)
+    assert str(entry.path) in box.informativeText()
+    next(b for b in box.buttons() if b.text() == button).click()
+    driven.until(lambda: not driven.widgets.library.findChildren(QMessageBox))
+
+
+def test_a_model_is_deleted_to_the_trash_once_that_is_agreed_to(
+    driven: Driven, source: ScriptedModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").mkdir()
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    folder = model_folder(tmp_path / "models" / "old")
+    model_folder(tmp_path / "models" / "other")
+    source.engines[str(folder)] = WorkerEngine(description=described("old", 7_000_000))
+    driven.app.library.add_folder(str(tmp_path / "models"))
+    driven.until(lambda: {"old", "other"} <= set(names(driven)))
+    driven.app.models.load_path(str(folder))
+    driven.until(lambda: driven.app.models.model_name == "old")
+    entry = next(entry for entry in entries(driven) if entry.path == folder)
+    trash(driven, entry, "Cancel")
+    assert folder.exists()
+    trash(driven, entry, "Move to trash")
+    driven.until(lambda: not folder.exists())
+    driven.until(lambda: "other" in names(driven) and "old" not in names(driven))
+    assert list((tmp_path / "data" / "Trash" / "files").iterdir()), "it can be taken back"
+    assert not driven.app.models.can_answer, "it was let go, and is not loaded again"
+
+
+def test_a_model_that_cannot_go_to_the_trash_stays_and_says_so(
+    driven: Driven, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.control.delete.to_trash", lambda path: False)
+    folder = model_folder(tmp_path / "models" / "old")
+    trash(driven, FoundModel("old", folder, "models"), "Move to trash")
+    problems = driven.widgets.library.findChildren(QLabel)
+    driven.until(lambda: any("could not be moved to the trash" in p.text() for p in problems))
+    assert folder.exists()
