@@ -5,9 +5,9 @@ from importlib.abc import MetaPathFinder
 
 import pytest
 
-from app.start.qt_libraries import why_no_window
+from app.start.qt_libraries import why_no_qt
 
-WHY_NOT = why_no_window()
+WHY_NOT = why_no_qt()
 QT_OPTIONS = ("qt_log_level_fail", "qt_log_ignore")
 """What pyproject.toml sets for pytest-qt."""
 

@@ -1,4 +1,4 @@
-"""Why no window can be shown here: Qt, or a library of the system that it needs, is missing."""
+"""Why no window can be shown here: no display, no Qt, or no library of the system that it needs."""
 
 import ctypes
 import sys
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import MappingProxyType
 
-from app.start.folders import WindowSystem, window_systems
+from app.start.folders import WindowSystem, has_display, window_systems
 
 NEEDED: Mapping[str, str] = MappingProxyType(
     {
@@ -74,7 +74,30 @@ def missing_packages(systems: tuple[WindowSystem, ...], opens: Opens = opens) ->
     return (*missing, *min(lacking, key=len, default=[]))
 
 
-def why_no_window(platform: str = sys.platform, opens: Opens = opens) -> str:
+CONNECTING: Mapping[WindowSystem, tuple[str, str, str]] = MappingProxyType(
+    {
+        "x11": ("libX11.so.6", "XOpenDisplay", "XCloseDisplay"),
+        "wayland": ("libwayland-client.so.0", "wl_display_connect", "wl_display_disconnect"),
+    }
+)
+"""A library, its function from the name of a server, or NULL, to a pointer, and what ends that."""
+
+
+def answers(system: WindowSystem) -> bool:
+    """Whether the display server that the environment names is there; else Qt ends the process."""
+    library, connect, disconnect = CONNECTING[system]
+    if not opens(library):
+        return False
+    functions = ctypes.CDLL(library)
+    begin, end = functions[connect], functions[disconnect]
+    begin.restype = ctypes.c_void_p
+    connection = begin(None)
+    if connection is not None:
+        end(ctypes.c_void_p(connection))
+    return connection is not None
+
+
+def why_no_qt(platform: str = sys.platform, opens: Opens = opens) -> str:
     """A sentence for the user, "" where Qt can be used."""
     missing = missing_packages(window_systems(), opens) if platform == "linux" else ()
     if missing:
@@ -84,4 +107,17 @@ def why_no_window(platform: str = sys.platform, opens: Opens = opens) -> str:
         import_module("PySide6.QtWidgets")
     except ImportError as error:
         return f"Qt, which the window is made of, cannot be loaded: {error}"
+    return ""
+
+
+def why_no_window(platform: str = sys.platform) -> str:
+    """The same, "" where Qt can be used and has a display."""
+    why_not = why_no_qt(platform)
+    if why_not:
+        return why_not
+    if not has_display(platform):
+        return "There is no display here: neither DISPLAY nor WAYLAND_DISPLAY is set."
+    systems = window_systems() if platform == "linux" else ()
+    if systems and not any(map(answers, systems)):
+        return "The display that DISPLAY or WAYLAND_DISPLAY names does not answer."
     return ""

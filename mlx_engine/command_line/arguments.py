@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
@@ -22,6 +23,7 @@ CHAT_EXAMPLES = """examples:
 """
 GENERATE_EXAMPLES = """examples:
   headstart generate model.gguf --prompt "def fib(n):" --max-tokens 64
+  headstart generate model.gguf --chat --prompt "Why is the sky blue?"
   cat prompt.txt | headstart generate model/ --json | jq .stats.tokens_per_second
 """
 INSPECT_EXAMPLES = """examples:
@@ -58,9 +60,18 @@ class OneLineParser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} ({self.prog} --help says more)\n")
 
 
+class _Version(argparse.Action):
+    """Looked up on use."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print(f"Headstart {version('headstart')} (MLX {version('mlx')})")
+        parser.exit()
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands; parsed arguments carry the command's name as `command`."""
     parser = _parser("headstart", "Chat with models that draft with their own heads.", MAIN_NOTES)
+    parser.add_argument("--version", action=_Version, nargs=0, help="the version, and MLX's")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, (line, examples, add_arguments) in _COMMANDS.items():
         command = commands.add_parser(
@@ -243,6 +254,9 @@ def _add_chat(parser: argparse.ArgumentParser) -> None:
 def _add_generate(parser: argparse.ArgumentParser) -> None:
     _add_model(parser)
     parser.add_argument("--prompt", metavar="TEXT", help="(default: read it from stdin)")
+    parser.add_argument(
+        "--chat", action="store_true", help="answer the prompt, through the model's chat template"
+    )
     _add_json(parser)
     _add_drafting(parser)
     _add_sampling(parser)
@@ -296,7 +310,7 @@ _HELP = {
 }
 _COMMANDS: dict[str, tuple[str, str, Callable[[argparse.ArgumentParser], None]]] = {
     "chat": ("talk with a model in the terminal", CHAT_EXAMPLES, _add_chat),
-    "generate": ("continue a raw prompt, without chat template", GENERATE_EXAMPLES, _add_generate),
+    "generate": ("continue a raw prompt, or answer it", GENERATE_EXAMPLES, _add_generate),
     "inspect": ("describe a model from its headers alone", INSPECT_EXAMPLES, _add_inspect),
     "bench": ("measure speed, drafting and memory here", BENCH_EXAMPLES, _add_bench),
     "doctor": ("check this machine and this installation", DOCTOR_EXAMPLES, _add_json),

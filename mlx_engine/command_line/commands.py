@@ -20,14 +20,19 @@ from mlx_engine.command_line.options import (
 from mlx_engine.command_line.outside import DOWNLOADING, Outside, check_options, opened_model, shown
 from mlx_engine.command_line.screen import WARNING, Screen, harmless, make_screen
 from mlx_engine.doctor import Finding
-from mlx_engine.values.conversation import Generation
+from mlx_engine.values.conversation import Generation, GenerationFinished
 from mlx_engine.values.errors import BadPrompt
 from mlx_engine.values.model_description import ModelDescription, TensorGroup
 from mlx_engine.values.words import count_words, size_words, token_words
 
+ENDED_AT_ONCE = (
+    "The model ended at once: one made for chats often does after a raw prompt. --chat sends the "
+    "prompt through its chat template, --ignore-eos goes on."
+)
+
 
 def generate(arguments: Namespace, outside: Outside) -> int:
-    """Print the continuation to stdout, its figures to stderr.
+    """Print the continuation, or with --chat the answer, to stdout, its figures to stderr.
 
     The first Ctrl-C ends it, and what there is by then is printed. Raises KeyboardInterrupt then.
     """
@@ -35,25 +40,39 @@ def generate(arguments: Namespace, outside: Outside) -> int:
     screen = make_screen(outside.stderr, outside.stderr, plain=False)
     prompt = arguments.prompt if arguments.prompt is not None else _read_prompt(outside)
     with opened_model(arguments, outside, screen.progress) as engine:
-        draft = draft_options(arguments)
-        why_not = engine.session(draft=draft).why_not_drafting
+        limits, draft = generation_options(arguments), draft_options(arguments)
+        sampling = sampling_options(arguments, engine.description.sampling)
+        session = engine.session(sampling=sampling, draft=draft, generation=limits)
+        why_not = session.why_not_drafting
         if why_not is not None and draft.source != "none" and draft.depth != 0:
             screen.note(why_not.words, WARNING)
         stopped = threading.Event()
-        with stopped_by_interrupt(stopped.set):
-            made = engine.generate(
-                prompt,
-                sampling=sampling_options(arguments, engine.description.sampling),
-                draft=draft,
-                should_stop=stopped.is_set,
-                **asdict(generation_options(arguments)),
-            )
+
+        def stop() -> None:
+            stopped.set()
+            session.stop()
+
+        with stopped_by_interrupt(stop):
+            if arguments.chat:
+                *_, last = session.send(prompt)
+                assert isinstance(last, GenerationFinished)
+                made = Generation(last.text, session.tokens, last.stats, last.reason)
+            else:
+                made = engine.generate(
+                    prompt,
+                    sampling=sampling,
+                    draft=draft,
+                    should_stop=stopped.is_set,
+                    **asdict(limits),
+                )
         if arguments.json:
             report = generation_report(engine.description.name, made)
             print(json.dumps(report), file=outside.stdout)
         else:
             print(made.text, file=outside.stdout)
             screen.note(status_line(made.stats))
+        if made.finish_reason == "end" and made.stats.generated_tokens <= 1 and not arguments.chat:
+            screen.note(ENDED_AT_ONCE, WARNING)
         if stopped.is_set():
             raise KeyboardInterrupt
     return 0

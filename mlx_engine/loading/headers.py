@@ -15,7 +15,14 @@ from mlx_engine.loading.safetensors import TensorInfo, merge_headers
 from mlx_engine.models.family import Family, Parts
 from mlx_engine.models.registry import family_for, is_known
 from mlx_engine.models.spec_family import SpecFamily
-from mlx_engine.values.errors import BadModelFile, Reason, UnsupportedModel
+from mlx_engine.models.specs import Shape
+from mlx_engine.values.errors import (
+    BadModelFile,
+    Reason,
+    UnsupportedModel,
+    tensor_misshapen,
+    tensor_missing,
+)
 
 _PUBLISHED_PACKED = (("gpt_oss", "mxfp4"),)
 """Architectures whose original files are packed in a form that is MLX's as well."""
@@ -50,6 +57,7 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
     origin = str(files.root)
     tensors = join_fp8(merge_headers(files.shards), config, str(files.config))
     parts = _assembled(family.split(tensors, config, origin))
+    _check_trunk(parts.trunk, family.trunk_shapes(config, parts.trunk, origin), origin)
     found = find_heads(files, parts.head, family, config, heads)
     needed = without_repeats(found.tensors, parts.trunk, family.repeats())
     return ModelHeaders(
@@ -61,6 +69,27 @@ def read_headers(files: ModelFiles, heads: Path | None = None) -> ModelHeaders:
         heads=replace(found, tensors=needed),
         rounded=fp8_reasons((*parts.trunk.values(), *needed.values())),
     )
+
+
+def _check_trunk(trunk: Mapping[str, TensorInfo], wanted: Mapping[str, Shape], origin: str) -> None:
+    """BadModelFile for what is missing or cannot be brought into its shape.
+
+    A file may have axes of length one or in another order; a packed matrix tells its rows alone.
+    """
+    for name, shape in wanted.items():
+        tensor = trunk.get(name)
+        if tensor is None:
+            raise tensor_missing(origin, name)
+        packed = f"{name.removesuffix('.weight')}.scales" in trunk
+        stored, needed = tensor.shape, shape
+        if packed:
+            stored, needed = stored[:-1], needed[:-1]
+        if _long_axes(stored) != _long_axes(needed):
+            raise tensor_misshapen(origin, name, tensor.shape, shape)
+
+
+def _long_axes(shape: Shape) -> list[int]:
+    return sorted(length for length in shape if length != 1)
 
 
 def keep_blocks(headers: ModelHeaders, is_read: IsRead) -> ModelHeaders:

@@ -10,7 +10,7 @@ from metal_kernels.choice import NO_KERNELS, Kernels
 from metal_kernels.weight_formats.gguf_blocks import BlockName, blocks_in
 from mlx_engine.models.matrix import Matrix, Packing, laid_out_for_cpu
 from mlx_engine.models.specs import Shape, shapes_below
-from mlx_engine.values.errors import BadModelFile
+from mlx_engine.values.errors import BadModelFile, tensor_misshapen, tensor_missing
 
 _AFFINE_BITS = (2, 3, 4, 5, 6, 8)
 _AFFINE_GROUPS = (32, 64, 128)
@@ -210,10 +210,7 @@ class WeightTable:
         if name in self._taken:
             raise KeyError(f"{name} was taken before")
         if name not in self._left:
-            raise BadModelFile(
-                f"{self._origin}: the tensor {name} is missing. The file is incomplete or its "
-                "config belongs to another model: get both again from the same place."
-            )
+            raise tensor_missing(self._origin, name)
         self._taken.add(name)
         return self._left.pop(name)
 
@@ -264,10 +261,7 @@ class WeightTable:
 
     def _require_shape(self, name: str, array: mx.array, shape: tuple[int, ...]) -> None:
         if array.shape != shape:
-            raise BadModelFile(
-                f"{self._origin}: {name} has the shape {list(array.shape)}, the config asks for "
-                f"{list(shape)}. The config does not belong to these weights."
-            )
+            raise tensor_misshapen(self._origin, name, array.shape, shape)
 
     def _require_floating(self, name: str, array: mx.array) -> None:
         if not mx.issubdtype(array.dtype, mx.floating):

@@ -21,6 +21,7 @@ Every message names the file or setting, says what is wrong, and what to do. Any
 an EngineError is a bug of ours.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -50,6 +51,24 @@ class DownloadFailed(ModelNotFound):
 
 class BadModelFile(EngineError):
     """A model file is damaged or contradicts its config."""
+
+
+def tensor_missing(origin: str, name: str) -> BadModelFile:
+    """A tensor that the config asks for and no file has."""
+    return BadModelFile(
+        f"{origin}: the tensor {name} is missing. The file is incomplete or its config belongs to "
+        "another model: get both again from the same place."
+    )
+
+
+def tensor_misshapen(
+    origin: str, name: str, shape: Sequence[int], wanted: Sequence[int]
+) -> BadModelFile:
+    """A tensor of another shape than the config asks for."""
+    return BadModelFile(
+        f"{origin}: {name} has the shape {list(shape)}, the config asks for {list(wanted)}. The "
+        "config does not belong to these weights."
+    )
 
 
 class UnsafeModelFile(BadModelFile):

@@ -94,6 +94,10 @@ class ScriptedSession:
         return tuple(self.turns)
 
     @property
+    def tokens(self) -> tuple[int, ...]:
+        return tuple(range(self.stats.generated_tokens))
+
+    @property
     def nbytes(self) -> int:
         model, stats = self.engine.description, self.stats
         tokens = stats.prompt_tokens + stats.generated_tokens
@@ -245,10 +249,10 @@ class ScriptedEngine:
     ) -> Generation:
         del should_stop
         limits = GenerationOptions(max_tokens, tuple(stop), ignore_eos)
-        *_, last = self.session(None, sampling, draft, limits).send(prompt)
+        session = self.session(None, sampling, draft, limits)
+        *_, last = session.send(prompt)
         assert isinstance(last, GenerationFinished)
-        tokens = tuple(range(last.stats.generated_tokens))
-        return Generation(last.text, tokens, last.stats, last.reason)
+        return Generation(last.text, session.tokens, last.stats, last.reason)
 
     def close(self) -> None:
         self.closed = True

@@ -22,7 +22,14 @@ from mlx_engine.models.contract import Headless, Model
 from mlx_engine.models.library.kernels import use_kernels
 from mlx_engine.models.library.whole_block import LibraryCache, WholeBlockCache
 from mlx_engine.models.weights import WeightTable
-from mlx_engine.values.errors import BadModelFile, EngineError, Reason, UnsupportedModel
+from mlx_engine.values.errors import (
+    BadModelFile,
+    EngineError,
+    Reason,
+    UnsupportedModel,
+    tensor_misshapen,
+    tensor_missing,
+)
 
 A = TypeVar("A", bound=Model)
 MakeCaches = Callable[[], LayerCaches]
@@ -194,10 +201,7 @@ def _sanitized(model: Module, weights: Named) -> dict[str, mx.array]:
     try:
         arrays: dict[str, mx.array] = method(model, weights.arrays)
     except KeyError as error:
-        raise BadModelFile(
-            f"{weights.origin}: the tensor {error.args[0]} is missing. The file is incomplete or "
-            "its config belongs to another model: get both again from the same place."
-        ) from error
+        raise tensor_missing(weights.origin, error.args[0]) from error
     except Exception as error:
         raise BadModelFile(
             f"{weights.origin}: its tensors do not fit its config ({_told(error)}). Get both again "
@@ -216,7 +220,7 @@ def _pack_leaves(model: Module, arrays: Mapping[str, mx.array], origin: str) -> 
             return False
         stored = arrays.get(f"{path}.weight")
         if stored is None:
-            raise _missing(f"{path}.weight", origin)
+            raise tensor_missing(origin, f"{path}.weight")
         found: Packing = _packing_of(
             path, stored, scales, f"{path}.biases" in arrays, weight.shape[-1], origin
         )
@@ -236,12 +240,9 @@ def _check(model: Module, arrays: Mapping[str, mx.array], origin: str) -> None:
     wanted = _parameters_of(model)
     for name, blank in wanted.items():
         if name not in arrays:
-            raise _missing(name, origin)
+            raise tensor_missing(origin, name)
         if arrays[name].shape != blank.shape:
-            raise BadModelFile(
-                f"{origin}: {name} has the shape {list(arrays[name].shape)}, the config asks for "
-                f"{list(blank.shape)}. The config does not belong to these weights."
-            )
+            raise tensor_misshapen(origin, name, arrays[name].shape, blank.shape)
         _check_kind(name, arrays[name], blank, origin)
     left = sorted(set(arrays) - set(wanted))
     if left:
@@ -262,13 +263,6 @@ def _check_kind(name: str, array: mx.array, blank: mx.array, origin: str) -> Non
             f"{'floating' if kinds[1] else 'whole'} numbers belong. It may be packed without its "
             "scales: get the file again."
         )
-
-
-def _missing(name: str, origin: str) -> BadModelFile:
-    return BadModelFile(
-        f"{origin}: the tensor {name} is missing. The file is incomplete or its config belongs to "
-        "another model: get both again from the same place."
-    )
 
 
 def _told(error: Exception) -> str:

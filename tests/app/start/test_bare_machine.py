@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.start.folders import window_systems
-from app.start.qt_libraries import NEEDED_BY, missing_packages, why_no_window
+from app.start.qt_libraries import NEEDED_BY, missing_packages, why_no_qt
 
 ROOT = Path(__file__).parents[3]
 LIBRARY = re.compile("libEGL.so.1|apt install lib")
@@ -101,7 +101,7 @@ def test_packages_are_named() -> None:
     assert missing_packages((), opens) == ("libegl1",)
     assert missing_packages(("x11",), opens) == ("libegl1", "libxcb-cursor0")
     assert missing_packages(("wayland", "x11"), opens) == ("libegl1",)
-    words = why_no_window("linux", opens)
+    words = why_no_qt("linux", opens)
     assert words.startswith("The window needs libraries") and "apt install libegl1" in words
 
 
@@ -109,8 +109,8 @@ def test_only_linux_leaves_libraries_to_the_system() -> None:
     def none(library: str) -> bool:
         return False
 
-    assert "apt" in why_no_window("linux", none)
-    assert "apt" not in why_no_window("darwin", none)
+    assert "apt" in why_no_qt("linux", none)
+    assert "apt" not in why_no_qt("darwin", none)
 
 
 def test_which_window_systems_are_here() -> None:
@@ -118,3 +118,23 @@ def test_which_window_systems_are_here() -> None:
     assert set(window_systems(both)) == set(NEEDED_BY)
     assert window_systems({"DISPLAY": ":0"}) == ("x11",)
     assert window_systems({**both, "QT_QPA_PLATFORM": "offscreen"}) == ()
+
+
+@pytest.mark.parametrize("names", [{}, {"DISPLAY": ":987"}, {"WAYLAND_DISPLAY": "no-such-server"}])
+def test_a_model_is_chatted_with_where_no_display_answers(
+    needs_window: None, tmp_path: Path, names: dict[str, str]
+) -> None:
+    """Qt would end the process: `headstart FILE` over ssh."""
+    gone = tmp_path / "gone.gguf"
+    told = subprocess.run(
+        [sys.executable, "-m", "app", str(gone)],
+        cwd=ROOT,
+        env={"HEADSTART_FOLDER": str(tmp_path), "PATH": ""} | names,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 2, told.stderr
+    assert "display" in told.stderr or "libwayland" in told.stderr
+    assert "the chat in the terminal" in told.stderr
+    assert "gone.gguf" in told.stderr.splitlines()[-1]

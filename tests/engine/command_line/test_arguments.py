@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,14 @@ def test_flags_become_options() -> None:
     assert sampling_options(given, RECOMMENDED) == SamplingOptions(
         temperature=0.0, top_k=20, top_p=0.9, seed=7, logit_bias={4: -1.5, 5: 2.0}
     )
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        parse(["--version"])
+    assert left.value.code == 0
+    told = capsys.readouterr().out
+    assert told == f"Headstart {version('headstart')} (MLX {version('mlx')})\n"
 
 
 @pytest.mark.parametrize("depth", ["auto", "0", "8"])

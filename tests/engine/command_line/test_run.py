@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from fake_outside import FakeOutside, Terminal
-from scripted_engine import DESCRIPTION, NO_HEADS, ScriptedEngine
+from scripted_engine import DESCRIPTION, NO_HEADS, Answer, ScriptedEngine
 
 from mlx_engine.doctor import Finding
-from mlx_engine.values.conversation import Generation
+from mlx_engine.values.conversation import Generation, Message
 from mlx_engine.values.errors import ModelNotFound, Reason
 from mlx_engine.values.model_description import Footprint, ModelDescription
 from mlx_engine.values.stats import GenerationStats
@@ -109,6 +109,27 @@ def test_control_c_ends_a_generation_and_prints_what_there_is(outside: FakeOutsi
     assert outside.run("generate", "--prompt", "Hello") == 130
     assert outside.out == "You said: Hello\n"
     assert outside.engine.closed
+
+
+def test_generate_answers_through_the_chat_template(outside: FakeOutside) -> None:
+    outside.engine.answers = [Answer("Forty-two.", thinking="Hm.")]
+    assert outside.run("generate", "--chat", "--prompt", "Well?", "--max-tokens", "9") == 0
+    assert outside.out == "Forty-two.\n"
+    (session,) = outside.engine.sessions
+    assert session.messages[0] == Message("user", "Well?")
+    assert session.generation.max_tokens == 9
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "is_offered"),
+    [("", [], True), ("", ["--chat"], False), ("Yes, it is", [], False)],
+)
+def test_a_model_that_ends_at_once_is_no_riddle(
+    outside: FakeOutside, text: str, flags: list[str], is_offered: bool
+) -> None:
+    outside.engine.answers = [Answer(text)]
+    assert outside.run("generate", "--prompt", "Why?", *flags) == 0
+    assert ("--chat sends the prompt through its chat template" in outside.err) is is_offered
 
 
 def test_generate_needs_a_prompt(outside: FakeOutside) -> None:

@@ -11,6 +11,7 @@ import mlx_engine
 from mlx_engine.loading.describe import describe, inspect_model
 from mlx_engine.loading.find import locate_model
 from mlx_engine.loading.headers import read_headers
+from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.model_description import CHECKPOINTS
 from mlx_engine.values.options import LoadOptions, SamplingOptions
 
@@ -205,3 +206,23 @@ def test_what_is_told_before_loading_is_told_after(
     held = sum(array.nbytes // array.shape[2] for array in caches.layers[3].arrays())
     assert told.cache_bytes_per_token == 2 * held  # the one attention layer, and the head's
     engine.close()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_hidden_layers": 5}, r"the tensor layers\.4\.\S+ is missing"),
+        ({"vocab_size": 310}, r"embed_tokens\.weight has the shape \[300, 64\], .* \[310, 64\]"),
+        ({"intermediate_size": 64}, r"mlp\.\S+ has the shape"),
+    ],
+)
+def test_tensors_that_a_config_has_no_place_for_are_no_model(
+    tmp_path: Path, changes: dict[str, int], message: str
+) -> None:
+    """What would fail at its load is not described as if it ran."""
+    folder = write_tiny_qwen3_5(tmp_path / "m")
+    config = json.loads((folder / "config.json").read_text())
+    config["text_config"] |= changes
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(BadModelFile, match=message):
+        inspect_model(folder, folder)

@@ -145,7 +145,7 @@ def edit_config(folder: Path, **changes: object) -> None:
         ({"num_key_value_heads": 3}, "num_attention_heads"),
         ({"full_attention_interval": 2}, r"layers\.1\."),
         ({"linear_conv_kernel_dim": 3}, "conv1d"),
-        ({"vocab_size": 299}, "belongs to another model"),
+        ({"vocab_size": 299}, "embed_tokens"),
         ({"vocab_size": 310}, "embed_tokens"),
         ({"tie_word_embeddings": False}, "lm_head"),
         ({"tie_word_embeddings": 1}, "tie_word_embeddings=1"),
