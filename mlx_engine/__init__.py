@@ -1,4 +1,27 @@
-"""Language models on MLX, drafting with their own MTP heads; importing this loads no MLX."""
+"""Language models on MLX, drafting with their own MTP heads; importing this loads no MLX.
+
+    import mlx_engine
+    from mlx_engine import DraftOptions, SamplingOptions, TextPiece
+
+    engine = mlx_engine.load("model.gguf")  # a GGUF, a folder, a hub id; nothing: the built-in one
+    session = engine.session(system="Be brief.", sampling=SamplingOptions(temperature=0.7))
+    for event in session.send("What does os.path.join do?"):
+        if isinstance(event, TextPiece):
+            print(event.text, end="")
+    session.draft = DraftOptions(depth=3)  # changes the speed, never the text
+    print(session.stats.tokens_per_second)
+    print(engine.generate("def main():", max_tokens=64).text)  # without a chat template
+    engine.close()
+
+`load` returns an Engine, `Engine.session` a Session; `inspect` describes a model without a load.
+Options: SamplingOptions, DraftOptions, GenerationOptions, LoadOptions.
+Events of an answer: PromptProgress, TextPiece, RoundFinished, GenerationFinished; together, Event.
+Values: Message, Generation, GenerationStats, RoundStats, ModelDescription, TensorGroup,
+KernelState, Reason.
+Errors, each an EngineError: ModelNotFound, DownloadFailed, BadModelFile, UnsafeModelFile,
+UnsupportedModel, HeadsOnly, BadTokenizer, BadChatTemplate, BadOption, BadPrompt, PromptTooLong,
+LoadStopped, NumericsError, OutOfMemory, EngineMisuse.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +58,11 @@ from mlx_engine.values.errors import (
     UnsafeModelFile,
     UnsupportedModel,
 )
-from mlx_engine.values.model_description import KernelState, ModelDescription, TensorGroup
+from mlx_engine.values.model_description import (
+    KernelState,
+    ModelDescription,
+    TensorGroup,
+)
 from mlx_engine.values.options import (
     DraftOptions,
     GenerationOptions,
@@ -44,47 +71,25 @@ from mlx_engine.values.options import (
 )
 from mlx_engine.values.stats import GenerationStats, RoundStats
 
-if TYPE_CHECKING:
-    from mlx_engine.decoding.session import Session as Session
-    from mlx_engine.engine import Engine as Engine
+__all__ = ["Engine", "Session", "inspect", "load"]
+"""What `help` shows whole; everything else that is named above can be had as well."""
 
-__all__ = [
-    "BadChatTemplate",
-    "BadModelFile",
-    "BadOption",
-    "BadPrompt",
-    "BadTokenizer",
-    "DownloadFailed",
-    "DraftOptions",
-    "EngineError",
-    "EngineMisuse",
-    "Event",
-    "Generation",
-    "GenerationFinished",
-    "GenerationOptions",
-    "GenerationStats",
-    "HeadsOnly",
-    "KernelState",
-    "LoadOptions",
-    "LoadStopped",
-    "Message",
-    "ModelDescription",
-    "ModelNotFound",
-    "NumericsError",
-    "OutOfMemory",
-    "PromptProgress",
-    "PromptTooLong",
-    "Reason",
-    "RoundFinished",
-    "RoundStats",
-    "SamplingOptions",
-    "TensorGroup",
-    "TextPiece",
-    "UnsafeModelFile",
-    "UnsupportedModel",
-    "inspect",
-    "load",
-]
+if TYPE_CHECKING:
+    from mlx_engine.decoding.session import Session
+    from mlx_engine.engine import Engine
+else:
+    _NEED_MLX = {"Engine": "mlx_engine.engine", "Session": "mlx_engine.decoding.session"}
+
+    def __getattr__(name: str) -> type:
+        """What needs MLX, imported on use."""
+        from importlib import import_module
+
+        if name not in _NEED_MLX:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return vars(import_module(_NEED_MLX[name]))[name]
+
+    def __dir__() -> list[str]:
+        return [*globals(), *_NEED_MLX]
 
 
 def load(

@@ -41,6 +41,7 @@ from mlx_engine.values.options import (
     LoadOptions,
     SamplingOptions,
     TemplateValue,
+    stop_strings,
 )
 
 A_LITTLE_S = 0.5
@@ -246,7 +247,7 @@ class Engine:
         settings = Settings(
             sampling=sampling or self.description.sampling,
             draft=draft or DraftOptions(),
-            generation=GenerationOptions(max_tokens, tuple(stop), ignore_eos),
+            generation=GenerationOptions(max_tokens, stop_strings(stop), ignore_eos),
         )
         tokens = self._prompt(self.tokenize(prompt, True) if isinstance(prompt, str) else prompt)
         answer = raw_answer(self._parts, settings, tokens, self._generated, should_stop)

@@ -21,7 +21,6 @@ Every message names the file or setting, says what is wrong, and what to do. Any
 an EngineError is a bug of ours.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -62,7 +61,7 @@ def tensor_missing(origin: str, name: str) -> BadModelFile:
 
 
 def tensor_misshapen(
-    origin: str, name: str, shape: Sequence[int], wanted: Sequence[int]
+    origin: str, name: str, shape: tuple[int, ...], wanted: tuple[int, ...]
 ) -> BadModelFile:
     """A tensor of another shape than the config asks for."""
     return BadModelFile(

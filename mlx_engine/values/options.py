@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
@@ -168,12 +168,17 @@ class DraftOptions:
         _require(self.vocabulary >= 256, "vocabulary", self.vocabulary, "256 or more")
 
 
+def stop_strings(given: Sequence[str]) -> tuple[str, ...]:
+    """One text is one stop string, not one for each of its letters."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
 @dataclass(frozen=True, slots=True)
 class GenerationOptions:
     """When an answer ends.
 
     max_tokens: None for as many as the context holds. stop: strings that end the answer and are not
-    part of it. ignore_eos: go on past the model's own end of text.
+    part of it; one text is one of them. ignore_eos: go on past the model's own end of text.
     """
 
     max_tokens: int | None = None
@@ -183,6 +188,6 @@ class GenerationOptions:
     def __post_init__(self) -> None:
         limit = self.max_tokens
         _require(limit is None or limit >= 1, "max_tokens", limit, "1 or more, or None")
-        _require(not isinstance(self.stop, str), "stop", self.stop, "a tuple of texts")
+        object.__setattr__(self, "stop", stop_strings(self.stop))
         for text in self.stop:
             _require(bool(text), "stop", text, "strings that are not empty")

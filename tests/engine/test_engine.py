@@ -170,6 +170,10 @@ def test_stop_strings_across_tokens(engine, depth):
         )
         assert made.finish_reason == "stop-string"
         assert made.text == text[: text.index(stop)]
+        alone = engine.generate(
+            "fox", 30, PICKS, DraftOptions(depth=depth), stop=stop, ignore_eos=True
+        )
+        assert alone.text == made.text, "one text is one stop string"
 
 
 def test_generation_without_a_seed_tells_which_it_drew(engine):

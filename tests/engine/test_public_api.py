@@ -2,6 +2,8 @@
 
 import inspect
 import json
+import pydoc
+import re
 import subprocess
 import sys
 from dataclasses import fields
@@ -26,13 +28,18 @@ def run_python(code: str) -> str:
     return done.stdout
 
 
-def test_all_names_are_there_and_sorted():
-    assert list(mlx_engine.__all__) == sorted(set(mlx_engine.__all__))
-    for name in mlx_engine.__all__:
-        assert getattr(mlx_engine, name) is not None
+def is_of(module, value):
+    return inspect.isclass(value) and value.__module__ == module.__name__
 
 
-def test_nothing_public_is_left_out():
+def test_help_is_short_and_begins_with_an_example():
+    told = pydoc.plain(pydoc.render_doc(mlx_engine))
+    assert len(told.splitlines()) < 300
+    for words in ("session.send(", "class Engine", "class Session", "send(self, text", "load(path"):
+        assert words in told
+
+
+def test_every_public_name_is_in_the_docstring():
     """Every value, error and event a caller may meet can be had from the package."""
     public = {
         name
@@ -40,23 +47,37 @@ def test_nothing_public_is_left_out():
         if not name.startswith("_") and not inspect.ismodule(value)
     }
     helpers = {"annotations", "Callable", "Path", "TYPE_CHECKING", "replace"}
-    assert public - helpers == set(mlx_engine.__all__)
-    tree = {name for name, value in vars(errors).items() if inspect.isclass(value)}
-    assert tree <= set(mlx_engine.__all__)
+    told = set(re.findall(r"\w+", mlx_engine.__doc__))
+    assert public - helpers <= told
+    tree = {value.__name__ for value in vars(errors).values() if is_of(errors, value)}
     named = {kind.__name__ for kind in conversation.Event.__args__}
-    assert named <= set(mlx_engine.__all__)
+    assert tree | named <= public - helpers
+    for name in told & set(dir(mlx_engine)) | set(mlx_engine.__all__):
+        assert getattr(mlx_engine, name) is not None
 
 
 def test_importing_loads_neither_mlx_nor_anything_heavy():
     code = (
         "import json, sys, mlx_engine\n"
-        "for name in mlx_engine.__all__: getattr(mlx_engine, name)\n"
+        "for name in vars(mlx_engine): getattr(mlx_engine, name)\n"
         "mlx_engine.SamplingOptions(seed=1); mlx_engine.DraftOptions(depth=3)\n"
         "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
     )
     loaded = set(json.loads(run_python(code)))
     heavy = {"mlx", "mlx_lm", "numpy", "tokenizers", "jinja2", "transformers", "torch", "PySide6"}
     assert loaded & heavy == set()
+
+
+def test_a_name_that_is_not_there():
+    with pytest.raises(AttributeError, match="'mlx_engine' has no attribute 'Engines'"):
+        mlx_engine.Engines  # noqa: B018
+
+
+def test_one_stop_string_is_one():
+    assert mlx_engine.GenerationOptions(stop="xyzp").stop == ("xyzp",)
+    assert mlx_engine.GenerationOptions(stop=["a", "b"]).stop == ("a", "b")
+    with pytest.raises(mlx_engine.BadOption, match="stop=''"):
+        mlx_engine.GenerationOptions(stop="")
 
 
 def test_describing_a_model_loads_no_mlx():

@@ -13,7 +13,6 @@ from mlx_engine.command_line.options import (
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import (
     DraftOptions,
-    GenerationOptions,
     SamplingOptions,
     TemplateValue,
     read_template_value,
@@ -122,8 +121,3 @@ def test_a_template_is_given_json_or_a_text(text: str, value: TemplateValue) -> 
 def test_a_template_is_not_given_anything_else(text: str) -> None:
     with pytest.raises(BadOption, match="a text, a number, true, false or null"):
         read_template_value(text)
-
-
-def test_one_text_is_no_list_of_stop_strings() -> None:
-    with pytest.raises(BadOption, match="a tuple of texts"):
-        GenerationOptions(stop="xyzp")  # type: ignore[arg-type]
