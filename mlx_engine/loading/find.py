@@ -26,6 +26,7 @@ from mlx_engine.values.errors import (
     ModelNotFound,
     UnsafeModelFile,
     UnsupportedModel,
+    why_not_read,
 )
 
 _LARGEST_JSON = 50_000_000
@@ -89,7 +90,7 @@ def read_json_object(path: Path) -> dict[str, object]:
             f"{path}: missing. A model folder needs it: get it from where the weights come from."
         ) from error
     except OSError as error:
-        raise BadModelFile(f"{path}: cannot be read ({error.strerror}).") from error
+        raise BadModelFile(why_not_read(path, error)) from error
     except (ValueError, RecursionError) as error:
         raise BadModelFile(
             f"{path}: not JSON. Get it again from where the weights come from."
@@ -116,7 +117,7 @@ def _names(folder: Path) -> list[str]:
     try:
         return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
     except OSError as error:
-        raise ModelNotFound(f"{folder}: cannot be opened ({error.strerror}).") from error
+        raise ModelNotFound(why_not_read(folder, error)) from error
 
 
 def _indexed_shards(root: Path, names: list[str]) -> tuple[Path, ...]:

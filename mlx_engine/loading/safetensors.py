@@ -14,7 +14,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeGuard
 
-from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+from mlx_engine.values.errors import BadModelFile, UnsupportedModel, why_not_read
 
 if TYPE_CHECKING:
     import mlx.core as mx
@@ -81,7 +81,7 @@ def read_header(path: Path) -> tuple[TensorInfo, ...]:
                 _refuse(path, f"its header claims {length} bytes of a file of {size}")
             text = file.read(length)
     except OSError as error:
-        raise BadModelFile(f"{path}: cannot be read ({error.strerror}).") from error
+        raise BadModelFile(why_not_read(path, error)) from error
     entries = _parse(path, text)
     data_bytes = size - _LENGTH_BYTES - length
     infos, spans = [], []

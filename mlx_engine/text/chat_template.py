@@ -15,7 +15,7 @@ from mlx_engine.text.streaming_text import THINKING_MARKERS
 from mlx_engine.text.template_sandbox import TemplateSandbox
 from mlx_engine.text.tokenizer import CONFIG, Tokenizer, named_special_tokens, read_object
 from mlx_engine.values.conversation import Message
-from mlx_engine.values.errors import BadChatTemplate, BadOption, BadPrompt
+from mlx_engine.values.errors import BadChatTemplate, BadOption, BadPrompt, why_not_read
 from mlx_engine.values.options import TemplateValue
 
 LONGEST_SOURCE = 128 * 1024
@@ -60,7 +60,9 @@ class ChatTemplate:
         if path.is_file():
             try:
                 return cls(path.read_text(encoding="utf-8"), tokens, str(path))
-            except (OSError, UnicodeDecodeError) as error:
+            except OSError as error:
+                raise BadChatTemplate(why_not_read(path, error)) from error
+            except UnicodeDecodeError as error:
                 raise BadChatTemplate(f"{path} cannot be read ({error}): get it again.") from error
         for path in (folder / "chat_template.json", folder / CONFIG):
             source = _default_source(read_object(path).get("chat_template"), path)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import tokenizers
 
-from mlx_engine.values.errors import BadPrompt, BadTokenizer
+from mlx_engine.values.errors import BadPrompt, BadTokenizer, why_not_read
 
 CONFIG = "tokenizer_config.json"
 _ANCHOR = "\n"
@@ -195,7 +195,9 @@ def read_object(path: Path) -> dict[str, object]:
         return {}
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise BadTokenizer(why_not_read(path, error)) from error
+    except (ValueError, RecursionError) as error:
         raise BadTokenizer(
             f"{path} is not readable JSON ({error}): download the file again."
         ) from error

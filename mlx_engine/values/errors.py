@@ -22,6 +22,7 @@ an EngineError is a bug of ours.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,13 @@ class DownloadFailed(ModelNotFound):
 
 class BadModelFile(EngineError):
     """A model file is damaged or contradicts its config."""
+
+
+def why_not_read(path: Path, error: OSError) -> str:
+    """A sentence about a file, or a folder, that the system does not give."""
+    if isinstance(error, PermissionError):
+        return f"{path}: may not be read. Allow reading it and its folder."
+    return f"{path}: cannot be read ({error.strerror or error}). Look after the disk it is on."
 
 
 def tensor_missing(origin: str, name: str) -> BadModelFile:

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+from mlx_engine.values.errors import BadModelFile, UnsupportedModel, why_not_read
 
 MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
@@ -116,9 +116,9 @@ def map_file(path: Path) -> mmap:
     try:
         with path.open("rb") as file:
             return mmap(file.fileno(), 0, access=ACCESS_READ)
-    except PermissionError as error:
-        raise BadModelFile(f"{path}: may not be read. Allow reading it and its folder.") from error
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise BadModelFile(why_not_read(path, error)) from error
+    except ValueError as error:
         raise BadModelFile(f"{path}: cannot be read ({error}). Download it again.") from error
 
 

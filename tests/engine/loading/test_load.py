@@ -1,3 +1,4 @@
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -258,3 +259,21 @@ def test_a_model_without_a_chat_template_loads(tmp_path: Path) -> None:
     del config["chat_template"]
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     assert load(folder).template is None
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_file_that_may_not_be_read_is_not_to_be_downloaded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    folder = write_tiny_qwen3_5(tmp_path / "m")
+    opened = io.open
+
+    def refuse(path: Path, *more: object, **named: object) -> object:
+        if Path(path).name == name:
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *more, **named)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(io, "open", refuse)
+    with pytest.raises(EngineError, match=f"{name}: may not be read. Allow reading it") as refused:
+        load_model(folder, LoadOptions(), folder)
+    assert "ownload" not in str(refused.value)
