@@ -18,7 +18,8 @@ LARGE = (".safetensors", ".gguf", ".bin")
 class FakeHub:
     """repositories: id -> file name -> bytes.
 
-    cut_at: file -> bytes after which the connection breaks, once. slow: file -> bytes a tenth of a
+    cut_at: file -> bytes after which the connection breaks, once. stalls_at: after which nothing
+    comes any more and the connection stays, once. slow: file -> bytes a tenth of a
     second. garbled: files whose bytes are wrong, once. no_ranges: ignore Range. gated: ids that
     need a licence. status: answer all requests for files with this. endpoint, storage: its
     addresses. signed: first part of a path -> whether it was asked for with a token. told: what a
@@ -28,6 +29,7 @@ class FakeHub:
 
     repositories: dict[str, dict[str, bytes]] = field(default_factory=dict)
     cut_at: dict[str, int] = field(default_factory=dict)
+    stalls_at: dict[str, int] = field(default_factory=dict)
     slow: dict[str, int] = field(default_factory=dict)
     garbled: set[str] = field(default_factory=set)
     no_ranges: bool = False
@@ -42,6 +44,7 @@ class FakeHub:
     nonsense: bytes | None = None
     silence_s: float = 0.0
     searches: list[dict[str, list[str]]] = field(default_factory=list)
+    is_over: threading.Event = field(default_factory=threading.Event)
 
 
 class _Answer(BaseHTTPRequestHandler):
@@ -140,6 +143,11 @@ class _Answer(BaseHTTPRequestHandler):
         if start:
             self.send_header("Content-Range", f"bytes {start}-{start + len(body) - 1}/{len(data)}")
         self.end_headers()
+        stall = hub.stalls_at.pop(name, None)
+        if stall is not None:
+            self._send(name, body[:stall])
+            hub.is_over.wait()
+            return
         cut = hub.cut_at.pop(name, None)
         body = body if cut is None else body[:cut]
         hub.sent[name] = hub.sent.get(name, 0) + len(body)
@@ -189,6 +197,7 @@ def serving(hub: FakeHub) -> Iterator[FakeHub]:
     try:
         yield hub
     finally:
+        hub.is_over.set()
         server.shutdown()
         server.server_close()
         thread.join()

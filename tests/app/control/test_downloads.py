@@ -81,6 +81,11 @@ def test_a_pause_keeps_what_came(
     qtbot.wait(300)
     assert part.stat().st_size == came < len(WEIGHTS), "stopped means stopped"
     fake.slow.clear()
+    fake.stalls_at["model.safetensors"] = 2**20
+    downloads.resume(MODEL.link)
+    qtbot.waitUntil(lambda: part.stat().st_size > came, timeout=PATIENCE_MS)
+    downloads.pause(MODEL.link)
+    assert seen.phase() == "paused", "at once, though no piece comes any more"
     downloads.resume(MODEL.link)
     qtbot.waitUntil(lambda: seen.phase() == "done", timeout=PATIENCE_MS)
     assert (Path(seen.came[0]) / "model.safetensors").read_bytes() == WEIGHTS

@@ -11,6 +11,7 @@ from fake_hub import COMMIT, FakeHub, git_id, serving
 
 from mlx_engine.hub.client import Hub
 from mlx_engine.hub.download import (
+    LONGEST_SILENCE_S,
     SPARE_BYTES,
     DownloadPlan,
     download,
@@ -104,6 +105,20 @@ def test_a_cut_download_goes_on_where_it_stopped(hub: Hub, fake: FakeHub) -> Non
     assert contents(fetched(hub))["model.safetensors"] == WEIGHTS
     assert fake.ranges
     assert fake.sent["model.safetensors"] < len(WEIGHTS) + 2 * 2**20
+
+
+def test_a_download_that_stalls_ends_and_goes_on_where_it_stopped(
+    hub: Hub, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hub holds the connection and sends nothing: no one waits for ever."""
+    assert LONGEST_SILENCE_S <= 15
+    monkeypatch.setattr("mlx_engine.hub.download.LONGEST_SILENCE_S", 0.2)
+    fake.stalls_at["model.safetensors"] = 3 * 2**20
+    with pytest.raises(DownloadFailed, match=r"ReadTimeout.* goes on where it stopped"):
+        fetched(hub)
+    assert plan_download(hub, MODEL).have_bytes > 2 * 2**20
+    assert contents(fetched(hub))["model.safetensors"] == WEIGHTS
+    assert fake.ranges
 
 
 def test_a_stopped_download_goes_on_where_it_stopped(hub: Hub, fake: FakeHub) -> None:
