@@ -22,7 +22,7 @@ from mlx_engine.decoding.answer import raw_answer
 from mlx_engine.decoding.device_memory import told_when_full
 from mlx_engine.decoding.opening import ModelParts, Settings, chunk_rows
 from mlx_engine.decoding.session import Session
-from mlx_engine.drafting.depth.choice import Learned
+from mlx_engine.drafting.depth.choice import Elders, Learned
 from mlx_engine.drafting.depth.costs import CostMeter, PassCosts
 from mlx_engine.drafting.output_head import OutputShelf
 from mlx_engine.drafting.sources import DraftKit, SmallModel
@@ -122,6 +122,7 @@ class Engine:
         self._checks_heads = options.check_heads and loaded.model.mtp_depth > 0
         if options.heads is not None:
             self._use_heads()
+        self._elders: Elders = {}
         self._generated = self._fresh_learned()
         self._parts.limits.hold()
 
@@ -307,7 +308,8 @@ class Engine:
         limits.put_back()
 
     def _fresh_learned(self) -> Learned:
-        return Learned(self._meter.costs_now, self._parts.drafting.small_share)
+        share = self._parts.drafting.small_share
+        return Learned(self._meter.costs_now, share, self._elders)
 
     def _prompt(self, tokens: Sequence[int]) -> list[int]:
         """The ids, if a model can read them and go on."""

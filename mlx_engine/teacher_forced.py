@@ -64,7 +64,7 @@ def head_logits(model: Model, tokens: mx.array, hidden: mx.array) -> NDArray[np.
     for row in range(rows):
         drafted: list[Rows] = []
         for turn, memory in enumerate(memories):
-            memory.waiting.append(Rows(tokens[row + 1 : row + 2], hidden[:, row : row + 1]))
+            memory.wait(Rows(tokens[row + 1 : row + 2], hidden[:, row : row + 1]))
             if row + turn < rows:
                 state = memory.read(drafted)[:, -1:]
                 made[turn, row] = np.array(memory.head.mtp_logits(state)[0, 0])

@@ -94,12 +94,14 @@ class DraftSource(ABC):
     """Follows one conversation and guesses how it goes on.
 
     reads_hidden: it has to be there when the target reads, because it lives on hidden states; any
-    other source can be told a conversation's tokens later. target: the model as this source wants
-    it run, None for as it is. length: tokens observed. rests: no draft is near, so it reads nothing
-    before the next one. caches: those of its own models.
+    other source can be told a conversation's tokens later. reads_words: its offers depend on the
+    newest tokens; those of any other stay the same from round to round. target: the model as this
+    source wants it run, None for as it is. length: tokens observed. rests: no draft is near, so it
+    reads nothing before the next one. caches: those of its own models.
     """
 
     reads_hidden: bool = False
+    reads_words: bool = False
     target: Model | None = None
 
     def __init__(self, options: DraftOptions, *caches: LayerCaches) -> None:

@@ -38,12 +38,17 @@ class HeadMemory:
     def __init__(self, head: MtpHead) -> None:
         self.head = head
         self.caches = head.make_head_caches()
-        self.waiting: list[Rows] = []
+        self.wait_only([])
 
-    @property
-    def unread(self) -> int:
-        """How many rows wait."""
-        return sum(rows.tokens.shape[0] for rows in self.waiting)
+    def wait_only(self, waiting: Sequence[Rows]) -> None:
+        """These rows and no others; unread: how many."""
+        self.waiting = list(waiting)
+        self.unread = sum(rows.tokens.shape[0] for rows in waiting)
+
+    def wait(self, rows: Rows) -> None:
+        """For the next pass."""
+        self.waiting.append(rows)
+        self.unread += rows.tokens.shape[0]
 
     def read(self, drafted: Sequence[Rows] = ()) -> mx.array:
         """One pass over waiting rows, which are kept, and drafted ones; states of all [1, T, H]."""
@@ -52,7 +57,7 @@ class HeadMemory:
         hidden = mx.concatenate([part.hidden for part in rows], axis=1)
         states = self.head.mtp_forward(tokens[None], hidden, self.caches)
         self.caches.keep(kept)
-        self.waiting = []
+        self.wait_only([])
         return states
 
     def flush(self) -> None:
@@ -148,14 +153,15 @@ class MtpDraft(DraftSource):
 
     def _wait(self, rows: Rows) -> None:
         for memory in self._memories:
-            memory.waiting.append(rows)
+            memory.wait(rows)
 
     def _read_or_give_up(self) -> None:
         """Let no rows wait for ever."""
         for memory in self._memories:
             if self.rests:
                 self._is_lost = self._is_lost or memory.unread > MOST_WAITING
-                memory.waiting = [] if self._is_lost else memory.waiting
+                if self._is_lost:
+                    memory.wait_only([])
             elif memory.unread >= FLUSH_ROWS:
                 memory.flush()
 
@@ -189,7 +195,7 @@ class MtpDraft(DraftSource):
         self._drafted.append(Rows(token, state))
         if len(self._memories) == 1:
             memory = self._memories[0]
-            memory.waiting = self._drafted[-1:]
+            memory.wait_only(self._drafted[-1:])
             return memory.read()
         return self._memories[len(self._drafted)].read(self._drafted)[:, -1:]
 
@@ -205,7 +211,7 @@ class MtpDraft(DraftSource):
         """Go back to a snapshot."""
         super().restore(snapshot)
         for memory in self._memories:
-            memory.waiting = list(snapshot.waiting)
+            memory.wait_only(snapshot.waiting)
         self._is_ahead = False
 
     def arrays(self) -> list[mx.array]:

@@ -164,6 +164,8 @@ def _class_of(length: int) -> int:
 class PromptLookupDraft(DraftSource):
     """Follows the text on the host; works with any model."""
 
+    reads_words = True
+
     def __init__(self, options: DraftOptions) -> None:
         super().__init__(options)
         self._index = NgramIndex()
@@ -225,6 +227,8 @@ class PromptLookupDraft(DraftSource):
 
 class CombinedDraft(DraftSource):
     """Both sources observe every token, whichever of them drafts; model: one with a model."""
+
+    reads_words = True
 
     def __init__(self, model: DraftSource) -> None:
         super().__init__(model.options)

@@ -51,8 +51,7 @@ class SmallModelDraft(DraftSource):
         if unread.shape[0]:
             self._waiting.append(unread)
         self._is_ahead = False
-        rows = sum(part.shape[0] for part in self._waiting)
-        if rows >= (MOST_WAITING if self.rests else FLUSH_ROWS):
+        if self.length - self._own.length >= (MOST_WAITING if self.rests else FLUSH_ROWS):
             self._read_waiting()
 
     def offers(self, last: int) -> tuple[Offer, ...]:

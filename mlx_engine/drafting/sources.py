@@ -1,7 +1,7 @@
 """Which source drafts in a conversation, as its options ask; or the reason why none does."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mlx_engine.drafting.contract import DraftSource, NoDraft
@@ -139,8 +139,9 @@ class Drafting:
         self._kit = kit
         self._learned = learned
         self._made: _Made | None = None
-        self._followed: DraftOptions | None = None
         self._unreadable: dict[DraftedBy, Reason] = {}
+        self._asked: DraftOptions | None = None
+        self._plan: RoundPlan | None = None
 
     def why_not(self, options: DraftOptions) -> Reason | None:
         """Why these options cannot draft; None when they can."""
@@ -155,7 +156,9 @@ class Drafting:
         reason to decode plainly. A source that was lost is made anew, and so is the sequence when
         it has to be read from the start.
         """
+        self._plan = None
         if self._drafts(options):
+            self._learned.follow(options)
             self._learned.begin_text()
         if self._wants_another(sequence.source, options) or (
             self._drafts(options) and not self._is_ready(sequence.source, options)
@@ -164,7 +167,7 @@ class Drafting:
         if self.why_not(options) is not None and not sequence.source.is_lost:
             sequence.use(NoDraft())
         if self._drafts(options):
-            self._follow(sequence.source, options)
+            sequence.source.follow(options)
         sequence.source.rest(rests=options.depth == 0 or self._why_never(options) is not None)
 
     def forget(self) -> None:
@@ -175,7 +178,20 @@ class Drafting:
         return options.depth != 0 and self.why_not(options) is None
 
     def plan(self, sequence: Followed, options: DraftOptions, last: int) -> RoundPlan:
-        """Who drafts after the newest token `last`, and how deep; asked before every round."""
+        """Who drafts after the newest token `last`, and how deep; asked before every round.
+
+        The last plan once more where nothing can have changed, so that a round without a draft
+        costs next to nothing here.
+        """
+        if self._plan is None or options is not self._asked or not self._plan.stays:
+            self._plan = self._new_plan(sequence, options, last)
+            self._asked = options
+        plan = self._plan
+        if sequence.source.reads_words:
+            self._plan = None
+        return plan
+
+    def _new_plan(self, sequence: Followed, options: DraftOptions, last: int) -> RoundPlan:
         source = sequence.source
         offers = source.offers(last)
         why = self.why_not(options)
@@ -184,27 +200,19 @@ class Drafting:
         wanted = self._wanted(options)
         if not wanted.with_model and (source.is_lost or wanted != self._made):
             self._use(sequence, options)  # it needs nothing but the tokens
-            return self._no_draft(NEXT_ROUND)
+            return RoundPlan((), self._learned, options.depth, NEXT_ROUND)
         never = self._why_never(options)
         if self._made is None or self._made.name != options.source:
             return self._no_draft(UNREAD)
-        if source.is_lost and never is None:
-            return self._no_draft(UNREAD)
+        if source.is_lost:
+            return self._no_draft(never or UNREAD)
         if not self._is_ready(source, options):
             return self._no_draft(self._why_no_model(options))
-        self._follow(source, options)
+        if options is not self._asked:
+            self._learned.follow(options)
+            source.follow(options)
         nothing = never or self._why_no_model(options) or NO_MATCH
         return RoundPlan(offers, self._learned, options.depth, nothing)
-
-    def _follow(self, source: DraftSource, options: DraftOptions) -> None:
-        """Take over options; what was learned of drafts made otherwise is doubted."""
-        if options is self._followed:
-            return
-        if self._followed is not None:
-            same = replace(self._followed, depth=options.depth)
-            self._learned.asked_anew(otherwise=same != options)
-        self._followed = options
-        source.follow(options)
 
     def _why_never(self, options: DraftOptions) -> Reason | None:
         """Why no draft of the model that the options name can pay, as far as it is known now."""

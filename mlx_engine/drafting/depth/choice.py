@@ -1,15 +1,15 @@
 """Who drafts next, and how deep: from what is on offer, what rounds cost and what was accepted."""
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate
+from dataclasses import replace
 from math import ceil
-from operator import mul
 from typing import Literal, NamedTuple
 
 from mlx_engine.drafting.contract import Offer
+from mlx_engine.drafting.depth.acceptance import Acceptance
 from mlx_engine.drafting.depth.costs import PassCosts, RoundCosts
 from mlx_engine.values.errors import Reason
-from mlx_engine.values.options import MAX_DEPTH, DraftedBy
+from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftOptions
 
 WORTH_IT = 1.02
 """Drafting must promise this much more than plain decoding: measurements are not exact."""
@@ -37,64 +37,20 @@ PROBE_EVERY = 16
 PROBE_AT_LAST = 256
 """The same where no draft seems to pay, by costs that may have been measured in a bad moment."""
 
+PROBE_PROVEN = 1500
+"""The same where rounds with drafts, not passes alone, have said so: it may have been another
+program's time. Rows of so many rounds are kept for it (MOST_WAITING).
+"""
+
 PROOFS = 3
-"""Rounds with a draft after which it is certain that none can pay."""
-
-MEMORY = 0.92
-"""Weight of the past in the running acceptance: about the last 12 rounds that reached a depth."""
-
-FADING = 0.99
-"""The same for depths a round did not reach: what is known of them grows old more slowly."""
+"""Rounds with a draft after which it is proven that none can pay."""
 
 LONG_REST = 8
 """Plain rounds after which a draft costs more than drafts do: the source reads their rows first."""
 
-FIRST_GUESS = 0.9
-"""Acceptance assumed before anything was drafted: trying costs little, and tells."""
-
-FIRST_WEIGHT = 4.0
-"""Rounds the first guess is worth, so that one unlucky draft does not park a chat."""
-
-DEEPER_WEIGHT = 2.0
-"""Rounds that the guess is worth that a depth is as good as the one before it."""
-
 MEASURING = Reason(
     "measuring-plain", "One round without a draft, to see what drafting gains in this chat."
 )
-
-
-class Acceptance:
-    """Running chance that a draft's d-th token is accepted, given that those before it were.
-
-    A depth that has hardly been tried, or not for long, is taken to be as good as the one before.
-    is_measured: whether any draft has been seen; before that all of it is a guess.
-    """
-
-    def __init__(self) -> None:
-        unknown = [0.0] * (MAX_DEPTH - 1)
-        self._accepted = [FIRST_GUESS * FIRST_WEIGHT, *unknown]
-        self._tried = [FIRST_WEIGHT, *unknown]
-        self.is_measured = False
-
-    def add(self, drafted: int, accepted: int) -> None:
-        """A round reached depth d when the d - 1 tokens before it were accepted."""
-        self.is_measured = True
-        reached = min(drafted, accepted + 1)
-        for depth in range(MAX_DEPTH):
-            weight = MEMORY if depth < reached else FADING
-            self._accepted[depth] = weight * self._accepted[depth] + (depth < accepted)
-            self._tried[depth] = weight * self._tried[depth] + (depth < reached)
-
-    def by_depth(self) -> list[float]:
-        """[d-1] -> conditional acceptance of the d-th token."""
-        chances = [self._accepted[0] / self._tried[0]]
-        for accepted, tried in zip(self._accepted[1:], self._tried[1:], strict=True):
-            chances.append((accepted + DEEPER_WEIGHT * chances[-1]) / (tried + DEEPER_WEIGHT))
-        return chances
-
-    def expected(self) -> list[float]:
-        """[k] -> tokens a round of depth k emits on average: 1 + a1 + a1*a2 + ..."""
-        return list(accumulate(accumulate(self.by_depth(), mul), initial=1.0))
 
 
 class Choice(NamedTuple):
@@ -138,21 +94,23 @@ class AdaptiveDepth:
     first, is tried as far as the purse can pay for it.
     """
 
-    def __init__(self, costs: PassCosts, limit: int) -> None:
-        self._costs = RoundCosts(costs)
-        self._limit = min(limit, self._costs.deepest)
+    def __init__(self, costs: PassCosts, limit: int, elder: RoundCosts | None = None) -> None:
+        """elder: what another conversation found of the same source."""
+        self.costs = RoundCosts(costs, elder)
+        self._limit = min(limit, self.costs.deepest)
         self._purse = Purse()
         self.acceptance = Acceptance()
-        self._rest = _rest_after(self._costs.at(min(1, self._limit)) / self._costs.at(0), 0)
+        self._rest = _rest_after(self._lost(self.costs.at(min(1, self._limit)), 0), 0)
         self._rested = 0
+        self._lost_unmeasured = 0.0
         self._parked: Choice | None = None
         self._settle()
 
     def recost(self, costs: PassCosts) -> None:
         """Passes were measured; what is known of rounds and of acceptance stays."""
-        self._costs.measured(costs)
+        self.costs.measured(costs)
         if not self._pays_at_best():
-            self._costs.forget_drafts()  # they may have been run in a bad moment
+            self.costs = self.costs.of_other_drafts()  # these may have been run in a bad moment
         self._settle()
 
     def begin_text(self) -> None:
@@ -160,13 +118,16 @@ class AdaptiveDepth:
         if self._can_pay and self._may_lose(1):
             self._rest = 0
 
-    def asked_anew(self, *, otherwise: bool) -> None:
-        """The user has changed how it drafts, or only how deep: try again, whatever was lost."""
+    def asked_anew(self, *, otherwise: bool, elder: RoundCosts | None = None) -> None:
+        """The user has changed how it drafts, or only how deep: try again, whatever was lost.
+
+        elder: what another conversation found of such drafts.
+        """
         self._purse.refill()
         self._rest = 0
         self._parked = None
         if otherwise:
-            self._costs.forget_drafts()
+            self.costs = self.costs.of_other_drafts(elder)
             self._can_pay = True
 
     def gains(self, chance: float | None = None, limit: int = MAX_DEPTH) -> list[float]:
@@ -184,8 +145,16 @@ class AdaptiveDepth:
         """The depth that pays most by what is known now; 0 when none does."""
         return _best(self.gains(chance, limit))
 
+    @property
+    def is_resting(self) -> bool:
+        """Whether the next choice is known: nothing is drafted, whatever is on offer by chance."""
+        return self._parked is not None and self._rest > 0
+
     def next(self, chance: float | None = None, limit: int = MAX_DEPTH) -> Choice:
-        """The best depth now, or a round to learn from; a known chance needs no probing."""
+        """The best depth now, or a round to learn from; a known chance needs no probing.
+
+        It may be asked again before it has learned what became of its last choice.
+        """
         if self._parked is not None and self._rest > 0 and chance is None:
             self._rest -= 1
             return self._parked
@@ -193,11 +162,12 @@ class AdaptiveDepth:
         possible = [gain if self._may(depth) else 0.0 for depth, gain in enumerate(gains)]
         best = _best(possible, WORTH_IT + DOUBT * max(0.0, -self._purse.left))
         if best > 0:
-            wants_plain = self._costs.wants_plain(gains[best])
+            wants_plain = self.costs.wants_plain(gains[best])
             return Choice(0, MEASURING) if wants_plain else Choice(best, None)
         if chance is not None:
             return Choice(0, self._why_parked())
-        if self._rest == 0 and (self._can_pay or self._costs.drafts_run < PROOFS):
+        if self._rest == 0:
+            self._rest = 1
             return Choice(1, None)
         self._rest = max(0, self._rest - 1)
         self._parked = Choice(0, self._why_parked())
@@ -206,19 +176,23 @@ class AdaptiveDepth:
     def learn(self, drafted: int, accepted: int, milliseconds: float) -> None:
         """A round was run; a parked chat rests after a draft that lost something."""
         if drafted == 0:
-            self._costs.add(0, milliseconds)
+            self.costs.add(0, milliseconds)
             self._purse.ran(1.0, 1)
             self._rested += 1
             return
-        depth = min(drafted, self._costs.deepest)
-        cost = milliseconds / self._costs.at(0)
-        self._purse.ran(cost, accepted + 1)
+        depth = min(drafted, self.costs.deepest)
+        self._purse.ran(milliseconds / self.costs.at(0), accepted + 1)
         self.acceptance.add(drafted, accepted)
         was_rested, self._rested = self._rested >= LONG_REST, 0
-        if not was_rested or depth > self._costs.deepest_run:
-            self._costs.add(depth, milliseconds)  # else the source had much to read first
-        usual = cost if was_rested else self._costs.at(1) / self._costs.at(0)
-        self._rest = _rest_after(usual, accepted)
+        is_new = depth > self.costs.deepest_run
+        if not was_rested or milliseconds < self.costs.at(depth):
+            self.costs.add(depth, milliseconds)  # else the source had much to read first
+        lost = self._lost(milliseconds if was_rested else self.costs.at(1), accepted)
+        if was_rested and is_new and self._may_lose(1):
+            self._rest, self._lost_unmeasured = 0, lost  # another, to know what it costs
+        else:
+            self._rest = _rest_after(self._lost_unmeasured + lost, accepted)
+            self._lost_unmeasured = 0.0
         self._settle()
 
     def why_never(self) -> Reason | None:
@@ -229,28 +203,33 @@ class AdaptiveDepth:
         """Whether a parked chat goes on trying."""
         self._parked = None
         self._can_pay = self._pays_at_best()
-        if not self._can_pay:
-            self._rest = max(self._rest, PROBE_AT_LAST)
+        if not self._can_pay and not self._lost_unmeasured:
+            is_proven = self.costs.drafts_run >= PROOFS
+            self._rest = max(self._rest, PROBE_PROVEN if is_proven else PROBE_AT_LAST)
 
     def _pays_at_best(self) -> bool:
         """Whether drafts that are always accepted would pay."""
         return self._limit > 0 and max(self._gains(range(1, MAX_DEPTH + 2))) >= WORTH_IT
 
+    def _lost(self, milliseconds: float, accepted: int) -> float:
+        """Plain rounds that a draft took too long."""
+        return max(0.0, milliseconds / self.costs.at(0) - accepted - 1)
+
     def _may(self, depth: int) -> bool:
         """Whether it is known what such drafts do, or can be found out."""
-        return depth <= self._costs.deepest_run or self._may_lose(depth)
+        return depth <= self.costs.deepest_run or self._may_lose(depth)
 
     def _may_lose(self, depth: int) -> bool:
-        return self._costs.at(depth) / self._costs.at(0) - 1 <= self._purse.left
+        return self.costs.at(depth) / self.costs.at(0) - 1 <= self._purse.left
 
     def _gains(self, tokens: Sequence[float]) -> list[float]:
-        plain = self._costs.at(0)
-        return [tokens[k] * plain / self._costs.at(k) for k in range(self._limit + 1)]
+        plain = self.costs.at(0)
+        return [tokens[k] * plain / self.costs.at(k) for k in range(self._limit + 1)]
 
     def _why_parked(self) -> Reason:
         if self._limit == 0:
             return Reason("no-source", "Drafting parked: nothing can draft in this chat.")
-        ratio = self._costs.at(1) / self._costs.at(0)
+        ratio = self.costs.at(1) / self.costs.at(0)
         cost = f"a round with one drafted token costs {ratio:.2f} of a plain one here"
         if not self._can_pay:
             words = f"Drafting parked: {cost}, so no draft can pay and the source reads nothing."
@@ -263,9 +242,8 @@ class AdaptiveDepth:
         )
 
 
-def _rest_after(cost: float, accepted: int) -> int:
+def _rest_after(lost: float, accepted: int) -> int:
     """Plain rounds after such a draft, for it to lose no more than LOSS of the time."""
-    lost = max(0.0, cost - accepted - 1)
     return max(0 if accepted else PROBE_EVERY, ceil(lost / LOSS))
 
 
@@ -275,17 +253,36 @@ def _best(gains: Sequence[float], worth: float = WORTH_IT) -> int:
     return best if gains[best] >= worth else 0
 
 
+class _Kind(NamedTuple):
+    """Rounds that cost the same: who drafts, and the options but for the depth."""
+
+    by: DraftedBy
+    options: DraftOptions
+
+
+Elders = dict[_Kind, RoundCosts]
+"""What rounds cost in the latest conversation of each kind."""
+
+
 class Learned:
     """An adaptive depth for each source, kept for as long as its texts are alike.
 
     costs: of passes on this machine. small_share: what a pass of the small model costs, as a share
-    of one of the target; bytes tell it well enough until rounds were run.
+    of one of the target; bytes tell it well enough until rounds were run. elders: shared by all
+    conversations of an engine.
     """
 
-    def __init__(self, costs: Callable[[], PassCosts], small_share: float = 0.0) -> None:
-        self._costs = costs
+    def __init__(
+        self,
+        costs: Callable[[], PassCosts],
+        small_share: float = 0.0,
+        elders: Elders | None = None,
+    ) -> None:
+        self._passes = costs
         self._small_share = small_share
+        self._elders = {} if elders is None else elders
         self._used: PassCosts | None = None
+        self._options = DraftOptions(depth=0)
         self._depths: dict[DraftedBy, AdaptiveDepth] = {}
 
     def begin_text(self) -> None:
@@ -294,17 +291,23 @@ class Learned:
         for depth in self._depths.values():
             depth.begin_text()
 
-    def asked_anew(self, *, otherwise: bool) -> None:
-        """Other options are in effect: another depth, or drafts that are made otherwise."""
-        for depth in self._depths.values():
-            depth.asked_anew(otherwise=otherwise)
+    def follow(self, options: DraftOptions) -> None:
+        """These are in effect; what was learned of drafts made otherwise is doubted."""
+        if options == self._options:
+            return
+        old, self._options = self._options, options
+        otherwise = replace(old, depth=options.depth) != options
+        for by, depth in self._depths.items():
+            depth.asked_anew(otherwise=otherwise, elder=self._elders.get(self._kind(by)))
+        self._hand_on()
 
     def _take_costs(self) -> None:
-        costs = self._costs()
+        costs = self._passes()
         if costs != self._used:
             self._used = costs
             for by, depth in self._depths.items():
                 depth.recost(self._of_source(costs, by))
+            self._hand_on()
 
     def of(self, by: DraftedBy) -> AdaptiveDepth:
         """What is known of a source."""
@@ -312,13 +315,22 @@ class Learned:
             self._take_costs()
         assert self._used is not None
         if by not in self._depths:
-            self._depths[by] = AdaptiveDepth(self._of_source(self._used, by), MAX_DEPTH)
+            costs, elder = self._of_source(self._used, by), self._elders.get(self._kind(by))
+            self._depths[by] = AdaptiveDepth(costs, MAX_DEPTH, elder)
+            self._hand_on()
         return self._depths[by]
 
     def learn_plain(self, milliseconds: float) -> None:
         """A plain round costs the same whoever might have drafted."""
         for depth in self._depths.values():
             depth.learn(0, 0, milliseconds)
+
+    def _hand_on(self) -> None:
+        """To conversations that begin after this one."""
+        self._elders.update((self._kind(by), depth.costs) for by, depth in self._depths.items())
+
+    def _kind(self, by: DraftedBy) -> _Kind:
+        return _Kind(by, replace(self._options, depth=0))
 
     def _of_source(self, costs: PassCosts, by: DraftedBy) -> PassCosts:
         if by == "mtp":
@@ -328,7 +340,7 @@ class Learned:
 
 
 class RoundPlan:
-    """Chooses the depth of one round, and learns from it.
+    """Chooses the depth of one round, or of many with the same offers, and learns from it.
 
     depth: the user's, "auto" for what pays most. nothing: why there is no offer.
     """
@@ -345,6 +357,13 @@ class RoundPlan:
         self._depth = depth
         self._nothing = nothing
         self._by: DraftedBy | None = None
+
+    @property
+    def stays(self) -> bool:
+        """Whether the same offers would get no draft in the next round either."""
+        if self._depth != "auto" or self._by is None:
+            return self._depth == 0
+        return self._learned.of(self._by).is_resting
 
     def next(self) -> Choice:
         """A depth: of a copy of a long piece if it pays, else of what promises most."""

@@ -24,7 +24,7 @@ RECENT = 20.0
 """Rounds of a depth that count; older ones fade."""
 
 SPIKE = 3.0
-"""A round counts as at most this many times dearer, or cheaper, than expected: spikes are noise."""
+"""A round counts as at most this many times dearer than expected: noise only ever adds."""
 
 PLAIN_EVERY = 48
 """Drafted rounds, at least, after which a plain one shows again what drafting gains."""
@@ -189,19 +189,31 @@ class RoundCosts:
 
     A depth that was run is known by its own rounds. Of the others it is known what passes of their
     width took over one of the nearest shallower depth that was run, and they are taken to be no
-    cheaper than that one.
+    cheaper than that one. elder: another conversation's, of the same source: what its rounds took,
+    one over the other, is then known in place of passes.
     """
 
-    def __init__(self, costs: PassCosts) -> None:
+    def __init__(self, costs: PassCosts, elder: "RoundCosts | None" = None) -> None:
         self._mean = [0.0] * len(costs.verify_ms)
         self._rounds = [0.0] * len(costs.verify_ms)
-        self._since_plain = self._deepest_run = 0
+        self._since_plain, self._deepest_run, self._drafts_known = 0, 0, 0.0
         self.measured(costs)
+        if elder is not None:
+            elder.measured(costs)
+            self._passes = [elder.at(depth) for depth in range(len(costs.verify_ms))]
+            self._deepest_run, self._drafts_known = elder.deepest_run, elder.drafts_run
+
+    def of_other_drafts(self, elder: "RoundCosts | None" = None) -> "RoundCosts":
+        """Of the same conversation, where something else drafts from now on."""
+        others = RoundCosts(self._costs, elder)
+        others._mean[0], others._rounds[0] = self._mean[0], self._rounds[0]
+        return others
 
     def measured(self, costs: PassCosts) -> None:
         """Passes were measured anew; what rounds took stays."""
+        self._costs = costs
         self._passes = [ms + costs.drafting_ms(k) for k, ms in enumerate(costs.verify_ms)]
-        self._expected = self._expect()
+        self._expected: list[float] | None = None
 
     @property
     def deepest(self) -> int:
@@ -210,12 +222,14 @@ class RoundCosts:
 
     def at(self, depth: int) -> float:
         """Milliseconds to expect of a round that drafts `depth` tokens."""
+        if self._expected is None:
+            self._expected = self._expect()
         return self._expected[depth]
 
     @property
     def drafts_run(self) -> float:
         """Rounds with a draft, of those that count."""
-        return sum(self._rounds[1:])
+        return self._drafts_known + sum(self._rounds[1:])
 
     @property
     def deepest_run(self) -> int:
@@ -224,20 +238,14 @@ class RoundCosts:
 
     def add(self, depth: int, milliseconds: float) -> None:
         """A round of this depth took so long."""
-        expected = self.at(depth)
-        counted = min(max(milliseconds, expected / SPIKE), expected * SPIKE)
         rounds = min(self._rounds[depth], RECENT - 1)
+        expected = self._mean[depth] if rounds else self.at(depth)
+        counted = min(milliseconds, expected * SPIKE)
         self._mean[depth] = (rounds * self._mean[depth] + counted) / (rounds + 1)
         self._rounds[depth] = rounds + 1
         self._deepest_run = max(depth, self._deepest_run)
         self._since_plain = 0 if depth == 0 else self._since_plain + 1
-        self._expected = self._expect()
-
-    def forget_drafts(self) -> None:
-        """Something else drafts now: of its rounds nothing is known."""
-        self._rounds[1:] = [0.0] * self.deepest
-        self._deepest_run = 0
-        self._expected = self._expect()
+        self._expected = None
 
     def wants_plain(self, gain: float) -> bool:
         """Whether a plain round is due, so that its cost stays known.

@@ -6,6 +6,7 @@ from session_runs import listen, session_of, tiny_folder
 import mlx_engine
 from mlx_engine.drafting import mtp
 from mlx_engine.drafting.depth.costs import PassCosts
+from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.options import DraftOptions
 
 HOPELESS = PassCosts(tuple(10.0 * row for row in range(1, 10)), 5.0)
@@ -55,6 +56,32 @@ def test_the_head_is_not_fed_where_no_draft_can_pay(engine, monkeypatch):
         assert rows == ()
         assert {r.why.code for r in said.rounds} == {"parked-cost"}
         assert "reads nothing" in said.rounds[0].why.words
+
+
+@pytest.mark.parametrize("depth", ["auto", 0])
+def test_a_parked_round_asks_its_source_nothing(engine, monkeypatch, depth):
+    """Who could draft is asked once, then not before that can have changed."""
+    costing(engine, HOPELESS)
+    session = session_of(engine, depth=depth, max_tokens=LENGTH)
+    asked, offers = [], mtp.MtpDraft.offers
+    monkeypatch.setattr(mtp.MtpDraft, "offers", lambda *of: asked.append(1) or offers(*of))
+    rounds = listen(session, session.send("The fox")).rounds
+    assert len(rounds) == LENGTH
+    assert len(asked) <= 2
+    monkeypatch.undo()
+
+
+def test_options_changed_in_a_parked_answer_are_taken_over_at_once(engine):
+    costing(engine, HOPELESS)
+    session = session_of(engine, depth=0, max_tokens=LENGTH)
+    session.draft = DraftOptions()
+
+    def change(event):
+        if isinstance(event, RoundFinished) and event.stats.position > 0:
+            session.draft = DraftOptions(depth=2)
+
+    rounds = listen(session, session.send("The fox"), change).rounds
+    assert [r.depth for r in rounds[:3]] == [0, 2, 2]
 
 
 def test_it_drafts_from_the_next_answer_on_when_that_pays(engine, monkeypatch):

@@ -7,13 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlx_engine.drafting.depth.choice import (
-    FIRST_GUESS,
-    PROBE_EVERY,
-    WORTH_IT,
-    Acceptance,
-    AdaptiveDepth,
-)
+from mlx_engine.drafting.depth.acceptance import FIRST_GUESS, Acceptance
+from mlx_engine.drafting.depth.choice import PROBE_EVERY, WORTH_IT, AdaptiveDepth
 from mlx_engine.drafting.depth.costs import PassCosts
 
 ROWS = np.arange(9)
@@ -173,6 +168,44 @@ def test_depths_that_no_round_reaches_are_remembered_for_long():
     for _ in range(25):
         acceptance.add(3, 3)
     assert acceptance.by_depth()[2] > 0.7
+
+
+def test_a_text_that_became_easier_is_found_out():
+    """Where all of every draft is accepted, what deeper ones did long ago counts for less."""
+    known, doubted = Acceptance(), Acceptance()
+    for acceptance in (known, doubted):
+        for _ in range(60):
+            acceptance.add(2, 1)
+    for _ in range(80):
+        known.add(1, 0)
+        doubted.add(1, 1)
+    assert known.by_depth()[1] < 0.15
+    assert doubted.by_depth()[1] > 0.4
+
+
+def test_a_draft_after_a_long_rest_sets_no_cost_alone():
+    """Its source had much to read first; another one behind it tells."""
+    length, costs = AdaptiveDepth(MACHINES["mild"], 8), MACHINES["mild"]
+    for _ in range(100):
+        length.learn(0, 0, 10.0)
+    before = length.costs.at(1)
+    length.learn(1, 0, 18.0)
+    assert length.costs.at(1) == pytest.approx(before)
+    assert length.next().depth > 0
+    length.learn(1, 0, round_ms(costs, 1) + 1)
+    assert length.costs.at(1) > before
+
+
+def test_the_choice_may_run_a_round_ahead_of_what_it_learns():
+    """One probe, not two, while it is not yet known what became of the first."""
+    length, costs = AdaptiveDepth(MACHINES["mild"], 8), MACHINES["mild"]
+    for _ in range(60):
+        length.learn(1, 0, round_ms(costs, 1))
+    while not length.next().depth:
+        length.learn(0, 0, 10.0)
+    assert length.next().depth == 0
+    length.learn(1, 0, round_ms(costs, 1))
+    assert length.next().depth == 0
 
 
 def test_a_probe_that_gained_is_followed_by_another():

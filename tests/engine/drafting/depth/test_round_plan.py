@@ -6,6 +6,7 @@ from mlx_engine.drafting.contract import Offer
 from mlx_engine.drafting.depth.choice import Learned, RoundPlan
 from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.values.errors import Reason
+from mlx_engine.values.options import DraftOptions
 
 NOTHING = Reason("no-match", "Nothing.")
 FLAT = PassCosts(tuple(10 + 0.3 * row for row in range(9)), 1.0)
@@ -76,6 +77,64 @@ def test_costs_measured_later_replace_presumed_ones():
     assert learned.of("mtp").best() > 0
     learned.begin_text()
     assert learned.of("mtp").best() == 0
+
+
+def dear_drafts(learned, plain_ms=10.0, draft_ms=200.0):
+    """As many as prove that none can pay, and plain rounds between."""
+    for _ in range(4):
+        learned.learn_plain(plain_ms)
+        learned.of("mtp").learn(1, 1, draft_ms)
+
+
+def test_a_new_conversation_knows_what_rounds_cost_in_the_last_one():
+    """Where none can pay it begins parked, and no draft is made to find out once more."""
+    elders = {}
+    first = Learned(lambda: FLAT, elders=elders)
+    assert plan((MTP,), first).next().depth > 0
+    dear_drafts(first)
+    second = Learned(lambda: FLAT, elders=elders)
+    choices = [plan((MTP,), second).next() for _ in range(1000)]
+    assert {(choice.depth, choice.why.code) for choice in choices} == {(0, "parked-cost")}
+    assert plan((MTP,), Learned(lambda: FLAT)).next().depth > 0
+
+
+def test_costs_of_a_long_conversation_are_those_of_a_short_one_in_proportion():
+    elders = {}
+    first = Learned(lambda: FLAT, elders=elders)
+    for _ in range(20):
+        first.learn_plain(40.0)
+        first.of("mtp").learn(1, 1, 60.0)
+    costs = Learned(lambda: FLAT, elders=elders).of("mtp").costs
+    costs.add(0, 10.0)
+    assert costs.at(1) / costs.at(0) == pytest.approx(1.5, rel=0.1)
+
+
+@pytest.mark.parametrize("field", [{"rule": "greedy"}, {"min_probability": 0.5}, {"depth": 3}])
+def test_drafts_made_otherwise_are_found_out_about_but_not_other_depths(field):
+    elders = {}
+    first = Learned(lambda: FLAT, elders=elders)
+    first.follow(DraftOptions())
+    dear_drafts(first)
+    other = Learned(lambda: FLAT, elders=elders)
+    other.follow(DraftOptions(**field))
+    assert bool(plan((MTP,), other).next().depth) == ("depth" not in field)
+    first.follow(DraftOptions(**field))
+    assert bool(first.of("mtp").best()) == ("depth" not in field)
+
+
+def test_a_plan_stays_while_no_draft_is_near(learned):
+    drafts, pinned, off = plan((MTP,), learned), plan((MTP,), learned, 2), plan((), learned, 0)
+    assert [one.next().depth > 0 for one in (drafts, pinned, off)] == [True, True, False]
+    assert [one.stays for one in (drafts, pinned, off)] == [False, False, True]
+    dear_drafts(learned)
+    parked = plan((MTP,), learned)
+    rounds = 0
+    while parked.next().depth == 0 and parked.stays:
+        rounds += 1
+    assert rounds > 1000
+    copies = plan((copy(0.5),), Learned(lambda: STEEP))
+    assert copies.next().depth == 0
+    assert not copies.stays, "the next words may be repeated with more confidence"
 
 
 def test_a_small_model_costs_its_share():

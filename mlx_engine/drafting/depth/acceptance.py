@@ -1,0 +1,59 @@
+"""What has been accepted of drafts, and what to expect of the next."""
+
+from itertools import accumulate
+from operator import mul
+
+from mlx_engine.values.options import MAX_DEPTH
+
+MEMORY = 0.92
+"""Weight of the past in the running acceptance: about the last 12 rounds that reached a depth."""
+
+FADING = 0.99
+"""The same for depths a round did not reach: what is known of them grows old more slowly."""
+
+NEXT = 0.97
+"""The same where all that was drafted was accepted: the text may have become easier."""
+
+FIRST_GUESS = 0.9
+"""Acceptance assumed before anything was drafted: trying costs little, and tells."""
+
+FIRST_WEIGHT = 4.0
+"""Rounds the first guess is worth, so that one unlucky draft does not park a chat."""
+
+DEEPER_WEIGHT = 2.0
+"""Rounds that the guess is worth that a depth is as good as the one before it."""
+
+
+class Acceptance:
+    """Running chance that a draft's d-th token is accepted, given that those before it were.
+
+    A depth that has hardly been tried, or not for long, is taken to be as good as the one before.
+    is_measured: whether any draft has been seen; before that all of it is a guess.
+    """
+
+    def __init__(self) -> None:
+        unknown = [0.0] * (MAX_DEPTH - 1)
+        self._accepted = [FIRST_GUESS * FIRST_WEIGHT, *unknown]
+        self._tried = [FIRST_WEIGHT, *unknown]
+        self.is_measured = False
+
+    def add(self, drafted: int, accepted: int) -> None:
+        """A round reached depth d when the d - 1 tokens before it were accepted."""
+        self.is_measured = True
+        reached = min(drafted, accepted + 1)
+        unreached = NEXT if accepted == drafted else FADING
+        for depth in range(MAX_DEPTH):
+            weight = MEMORY if depth < reached else unreached
+            self._accepted[depth] = weight * self._accepted[depth] + (depth < accepted)
+            self._tried[depth] = weight * self._tried[depth] + (depth < reached)
+
+    def by_depth(self) -> list[float]:
+        """[d-1] -> conditional acceptance of the d-th token."""
+        chances = [self._accepted[0] / self._tried[0]]
+        for accepted, tried in zip(self._accepted[1:], self._tried[1:], strict=True):
+            chances.append((accepted + DEEPER_WEIGHT * chances[-1]) / (tried + DEEPER_WEIGHT))
+        return chances
+
+    def expected(self) -> list[float]:
+        """[k] -> tokens a round of depth k emits on average: 1 + a1 + a1*a2 + ..."""
+        return list(accumulate(accumulate(self.by_depth(), mul), initial=1.0))
