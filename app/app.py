@@ -312,7 +312,7 @@ class App(QObject):
         self.files.imported.connect(self._choose_chat)
         self.files.imported.connect(listed.refresh)
         answers.grown.connect(self.figures.take)
-        answers.grown.connect(lambda *_: self.session.show_now())
+        answers.grown.connect(self.session.take)
         answers.ended.connect(self._end_answer)
         answers.changed.connect(self._show_answering)
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from PySide6.QtCore import QObject
 
+from app.control.answers import Growth, RunningAnswer
 from app.control.chat import ChatController
 from app.control.figures import LiveFigures
 from app.control.models import ModelController
@@ -12,6 +13,7 @@ from app.library.machine import Machine
 from app.library.model_card import make_card
 from app.values.app_settings import with_preset, without_preset
 from app.values.chat_settings import THINKING, ChatSettings, as_preset
+from app.window.drafting.round_history import SpeedBySetting
 from app.window.session_panel.abilities import ModelAbilities, SourceAbility
 from app.window.session_panel.session_panel import SessionPanel
 from app.worker.replies import DraftOutputInUse
@@ -19,7 +21,7 @@ from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import MAX_DEPTH, DraftOutput, LoadOptions
 
 NO_HEADS = "This model has no MTP heads."
-NO_DRAFT_MODEL = "Choose a small one of the same family below."
+NO_DRAFT_MODEL = "No draft model is chosen: take a small one of the same family."
 
 ABOUT_NUMERICS = ("rows-differ", "rows-pending", "exact-costs")
 """Codes of the engine's reasons for numerics that are not exact."""
@@ -33,13 +35,14 @@ def abilities(model: ModelDescription, options: LoadOptions | None = None) -> Mo
     plain_only = next((r.words for r in model.declined if r.code == "plain-only"), "")
     heads = plain_only or _why_no_heads(model)
     has_small = options is not None and options.draft_model is not None
-    small = plain_only or ("" if has_small else NO_DRAFT_MODEL)
+    lacks = "" if has_small or plain_only else NO_DRAFT_MODEL
+    small = _deepest(plain_only or lacks)
     sources = (
         SourceAbility("mtp", _deepest(heads), heads),
         SourceAbility("prompt-lookup", _deepest(plain_only), plain_only),
-        SourceAbility("model", _deepest(small), small),
+        SourceAbility("model", small, plain_only, lacks),
         SourceAbility("prompt-lookup+mtp", _deepest(heads), heads),
-        SourceAbility("prompt-lookup+model", _deepest(small), small),
+        SourceAbility("prompt-lookup+model", small, plain_only, lacks),
         SourceAbility("none", 0),
     )
     numerics = next((r.words for r in model.declined if r.code in ABOUT_NUMERICS), "")
@@ -80,6 +83,7 @@ class SessionController(QObject):
         self._panel, self._chats, self._models = panel, chats, models
         self._figures, self._settings, self._machine = figures, settings, machine
         self._outputs: dict[str, DraftOutput | None] = {}
+        self._by_probability, self._by_output = SpeedBySetting(), SpeedBySetting()
         self._own: ChatSettings | None = None
         panel.fields.changed.connect(lambda changes: self._change(**changes))
         panel.presets.chosen.connect(self._use_preset)
@@ -97,9 +101,21 @@ class SessionController(QObject):
         self._show_presets()
         self._show_model(None)
 
+    def take(self, answer: RunningAnswer, growth: Growth) -> None:
+        """An answer grew: how fast it is with these settings, and what drafting does in it."""
+        chat = self._chats.chat
+        if answer.chat_id != chat.chat_id:
+            return
+        self._by_probability.add(f"{chat.settings.draft.min_probability:g}", growth.rounds)
+        output = self._outputs.get(str(chat.chat_id))
+        if output is not None:
+            self._by_output.add(output, growth.rounds)
+        self.show_now()
+
     def show_now(self) -> None:
         """After a round or an answer: what drafting did in it."""
         self._panel.fields.draft.show_now(self._figures.history.state)
+        self._panel.fields.draft.show_speeds(self._by_probability, self._by_output)
 
     def _take_output(self, reply: DraftOutputInUse) -> None:
         """The output head that a chat's drafts go through; the panel shows that of its chat."""
@@ -133,6 +149,8 @@ class SessionController(QObject):
     def _use_model(self, model: ModelDescription) -> None:
         """What was in effect with another one says nothing any more."""
         self._outputs.clear()
+        self._by_probability, self._by_output = SpeedBySetting(), SpeedBySetting()
+        self._panel.fields.draft.show_speeds(self._by_probability, self._by_output)
         self._show_model(model)
 
     def _show_model(self, model: ModelDescription | None) -> None:

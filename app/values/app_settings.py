@@ -17,12 +17,12 @@ RECENT_MODELS = 10
 class AppSettings:
     """new_chat: what a new chat starts with. presets: the same under names of the user's.
 
-    window_state: geometry and panes, as Qt made it. folded_groups: titles of the session panel that
-    are folded away. recent_models: paths or hub ids, last used first. model_folders: where models
-    are looked for besides the usual places. load_at_start: whether the model used last is loaded
-    before it is asked. idle_minutes: how long nothing is asked before a model is let go; 0 for
-    ever. downloads: links to models that are not complete yet.
-    last_chat: the one that was open. unsent: what was typed and not sent, by chat, 0 for a new one.
+    window_state: geometry and panes, as Qt made it. folded_groups: names of those of the session
+    panel that are folded away. recent_models: paths or hub ids, last used first. model_folders:
+    where models are looked for besides the usual places. load_at_start: whether the model used last
+    is loaded before it is asked. idle_minutes: how long nothing is asked before a model is let go;
+    0 for ever. downloads: links to models that are not complete yet. last_chat: the one that was
+    open. unsent: what was typed and not sent, by chat, 0 for a new one.
     """
 
     new_chat: ChatSettings = field(default_factory=ChatSettings)
@@ -31,7 +31,7 @@ class AppSettings:
     text_zoom: float = 1.0
     show_drafted: bool = False
     reduce_motion: bool = False
-    folded_groups: tuple[str, ...] = ("Sampling", "Presets")
+    folded_groups: tuple[str, ...] = ("Presets", "Advanced drafting", "Advanced sampling")
     recent_models: tuple[str, ...] = ()
     model_folders: tuple[Path, ...] = ()
     load_at_start: bool = True

@@ -26,6 +26,13 @@ QLabel[role="effect"] {
   background: $selected; color: $text; font-size: ${small}px; border-radius: 6px; padding: 6px 8px;
 }
 QLabel:disabled { color: $muted; }
+QSlider { min-height: 18px; }
+QSlider::groove:horizontal { height: 4px; border-radius: 2px; background: $line; }
+QSlider::sub-page:horizontal { height: 4px; border-radius: 2px; background: $accent; }
+QSlider::handle:horizontal {
+  width: 12px; margin: -5px 0; border: 1px solid $muted; border-radius: 7px; background: $page;
+}
+QSlider::handle:horizontal:hover { border-color: $accent; }
 QToolTip { color: $text; background: $bubble; border: 1px solid $line; padding: 4px 8px; }
 """
 

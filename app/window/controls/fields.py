@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from PySide6.QtCore import QEvent, QMimeData, Qt, QTimer, Signal
-from PySide6.QtGui import QFocusEvent, QKeyEvent
-from PySide6.QtWidgets import QGridLayout, QLineEdit, QPlainTextEdit, QWidget
+from PySide6.QtCore import QEvent, QMimeData, QSignalBlocker, Qt, QTimer, Signal
+from PySide6.QtGui import QFocusEvent, QKeyEvent, QWheelEvent
+from PySide6.QtWidgets import QGridLayout, QLineEdit, QPlainTextEdit, QSlider, QWidget
 
 from app.window.controls.labels import label, paragraph, restyle, say, tabular
 from app.window.controls.layouts import column
@@ -107,7 +107,7 @@ class NumberKind:
     """How a number is read and stepped.
 
     off: the word for `neutral`, None where there is none. is_choice: an empty field means that
-    nothing was chosen, not `neutral`.
+    nothing was chosen, not `neutral`. ends: of a slider below it, None for no slider.
     """
 
     read: Callable[[str], int | float]
@@ -115,6 +115,18 @@ class NumberKind:
     off: str | None = None
     neutral: float | None = None
     is_choice: bool = False
+    ends: tuple[float, float] | None = None
+
+    def at(self, steps: int) -> int | float:
+        """The number so many steps from the slider's start."""
+        assert self.ends is not None
+        return self.read(f"{self.ends[0] + steps * self.step:.6g}")
+
+    def steps(self, number: float) -> int:
+        """Where a number is on the slider, or the end beyond which it is."""
+        assert self.ends is not None
+        start, end = self.ends
+        return round((min(max(start, number), end) - start) / self.step)
 
     def text(self, number: float | None) -> str:
         """What a field shows of a number."""
@@ -150,6 +162,23 @@ class NumberEdit(QLineEdit):
             super().keyPressEvent(event)
 
 
+class Slider(QSlider):
+    """A number by hand, beside the field that takes it from the keys."""
+
+    def __init__(self) -> None:
+        super().__init__(Qt.Orientation.Horizontal)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+
+    # Qt
+
+    def wheelEvent(self, event: QWheelEvent) -> None:  # noqa: N802
+        """Scroll the panel, never a setting."""
+        event.ignore()
+
+
+SLIDER_ROW = 1
+
+
 class LineField(Field):
     """One line behind its name. Signal `changed`: what to try, as subclasses read it."""
 
@@ -166,12 +195,12 @@ class LineField(Field):
         heading = label(name)
         heading.setToolTip(what)
         heading.setBuddy(edit)
-        grid = QGridLayout(self)
+        self._grid = grid = QGridLayout(self)
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setSpacing(4)
         grid.addWidget(heading, 0, 0)
         grid.addWidget(edit, 0, 1)
-        grid.addWidget(self.problem, 1, 0, 1, 2)
+        grid.addWidget(self.problem, SLIDER_ROW + 1, 0, 1, 2)
         grid.setColumnStretch(0, 3)
         grid.setColumnStretch(1, 2)
         edit.textEdited.connect(lambda _: self.pending.start())
@@ -191,18 +220,26 @@ class NumberField(LineField):
         edit.setMaxLength(MOST_DIGITS)
         tabular(edit)
         edit.stepped.connect(self._step)
+        self._slider = Slider()
+        self._slider.setAccessibleName(f"{name}, slider")
+        if kind.ends is not None:
+            self._slider.setRange(0, kind.steps(kind.ends[1]))
+            self._slider.valueChanged.connect(self._slide)
+            self._grid.addWidget(self._slider, SLIDER_ROW, 0, 1, 2)
 
     def show_number(self, number: float | None) -> None:
         """Show a number, None as an empty field; nothing is emitted."""
         self.pending.stop()
         if self._typed() != Typed(number, True):
             self._edit.setText(self._kind.text(number))
+        self._place_slider()
         self.show_problem("")
 
     def show_recommended(self, number: float | None) -> None:
         """What holds where nothing is chosen, None where that is not known."""
         self._recommended = number
         self._edit.setPlaceholderText(self._kind.text(number) or "model's")
+        self._place_slider()
 
     def forbid(self, why: str) -> None:
         """Disable it with a reason, "" enables it."""
@@ -213,6 +250,7 @@ class NumberField(LineField):
         """A number is tried, anything else is a mistake."""
         super().settle()
         typed = self._typed()
+        self._place_slider()
         if typed.is_number:
             self.changed.emit(typed.number)
         else:
@@ -220,6 +258,18 @@ class NumberField(LineField):
 
     def _typed(self) -> Typed:
         return self._kind.typed(self._edit.text().strip())
+
+    def _place_slider(self) -> None:
+        """At the number that holds; it stays where it is when there is none."""
+        chosen = self._typed().number
+        number = self._recommended if chosen is None else chosen
+        if self._kind.ends is not None and number is not None:
+            with QSignalBlocker(self._slider):
+                self._slider.setValue(self._kind.steps(number))
+
+    def _slide(self, steps: int) -> None:
+        self._edit.setText(self._kind.text(self._kind.at(steps)))
+        self.pending.start()
 
     def _step(self, direction: int) -> None:
         typed = self._typed()

@@ -9,18 +9,21 @@ from app.window.motion import fade_in
 
 
 class Group(QWidget):
-    """Heading with a chevron, and a column below it; add to it with `add`.
+    """Heading with a chevron, and a column below it; add to it with `add`. `name` is the heading,
+    with what it belongs to where that needs saying.
 
     Signal `folded`(bool): it was unfolded or folded away.
     """
 
     folded = Signal(bool)
 
-    def __init__(self, title: str, is_open: bool = True) -> None:
+    def __init__(self, title: str, is_open: bool = True, of: str = "") -> None:
+        """of: the group that this one is within."""
         super().__init__()
+        self.name = " ".join(filter(None, (title, of)))
         self._heading = QToolButton()
         self._heading.setText(title)
-        self._heading.setAccessibleName(title)
+        self._heading.setAccessibleName(self.name)
         self._heading.setProperty("role", "group")
         self._heading.setCheckable(True)
         self._heading.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
@@ -37,11 +40,6 @@ class Group(QWidget):
     def is_open(self) -> bool:
         """Whether its controls are on show."""
         return self._heading.isChecked()
-
-    @property
-    def title(self) -> str:
-        """Its heading."""
-        return self._heading.text()
 
     def open(self, is_open: bool) -> None:
         """Unfold or fold away."""

@@ -28,6 +28,50 @@ def paragraph(text: str = "", role: str = "") -> QLabel:
     return result
 
 
+STEADY_LINES = 3
+
+
+class SteadyWords(QLabel):
+    """Says what goes on, in STEADY_LINES or more; while that changes it gives no height back, so
+    that nothing below it moves.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.setAccessibleName(name)
+        self.setProperty("role", "effect")
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setWordWrap(True)
+        self.setMinimumWidth(1)
+        self.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop)
+        self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+
+    def show_words(self, words: str, *, is_live: bool) -> None:
+        """is_live: more words will follow soon."""
+        if not is_live:
+            self._settle()
+        self.setText(words)
+        wanted = self.heightForWidth(self.width())
+        if is_live and wanted > self.minimumHeight():
+            self.setMinimumHeight(wanted)
+
+    def _settle(self) -> None:
+        """Back to the usual height."""
+        words = self.text()
+        self.setText("\n" * (STEADY_LINES - 1))
+        self.setMinimumHeight(0)
+        self.setMinimumHeight(self.sizeHint().height())
+        self.setText(words)
+
+    # Qt
+
+    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+        """Lines of another font are of another height."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange:
+            self._settle()
+
+
 def say(target: QLabel, text: str) -> None:
     """Show a text, or hide the label when there is none."""
     target.setText(text)

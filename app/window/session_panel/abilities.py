@@ -2,17 +2,31 @@
 
 from dataclasses import dataclass
 
-from app.window.drafting.round_history import DraftingNow, DraftingState, state_in_words
+from app.window.drafting.round_history import (
+    PLAIN_IS_FASTER,
+    DraftingNow,
+    DraftingState,
+    state_in_words,
+)
 from mlx_engine.values.options import DraftOptions, DraftSourceName, Numerics, SamplingOptions
 
 
 @dataclass(frozen=True, slots=True)
 class SourceAbility:
-    """A draft source of the model in use: the deepest draft it can make, or why it cannot."""
+    """A draft source of the model in use: the deepest draft it can make, or why it cannot.
+
+    lacks: why it cannot yet, as long as the chat's user does not give it what it needs.
+    """
 
     name: DraftSourceName
     max_depth: int
     why_not: str = ""
+    lacks: str = ""
+
+    @property
+    def problem(self) -> str:
+        """Why it cannot draft now, "" when it can."""
+        return self.why_not or self.lacks
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +68,7 @@ def why_never(draft: DraftOptions, abilities: ModelAbilities) -> str:
     """Why these settings cannot draft whatever happens; "" when they can."""
     if draft.source == "none":
         return "Off: drafting is switched off for this chat."
-    why = abilities.source(draft.source).why_not
+    why = abilities.source(draft.source).problem
     if why:
         return f"Off: {why}"
     return "Off: the depth is pinned to 0." if draft.depth == 0 else ""
@@ -87,4 +101,4 @@ def _auto(draft: DraftOptions, state: DraftingState) -> str:
         return ""
     if auto == draft.depth:
         return "Auto would choose the same."
-    return f"Auto would choose {auto}." if auto else "Auto would not draft."
+    return f"Auto would choose {auto}." if auto else f"Auto would not draft: {PLAIN_IS_FASTER}."

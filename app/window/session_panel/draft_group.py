@@ -10,9 +10,9 @@ from PySide6.QtWidgets import QFileDialog, QLineEdit, QMenu, QPushButton, QWidge
 from app.window.controls.choices import DropDown, Option, Segments
 from app.window.controls.fields import NumberField, NumberKind
 from app.window.controls.group import Group
-from app.window.controls.labels import paragraph, say
+from app.window.controls.labels import SteadyWords, paragraph, say
 from app.window.controls.layouts import Wide, named, row
-from app.window.drafting.round_history import DraftingState
+from app.window.drafting.round_history import DraftingNow, DraftingState, SpeedBySetting
 from app.window.session_panel.abilities import ModelAbilities, in_effect
 from mlx_engine.values.options import (
     DRAFT_VOCABULARY,
@@ -81,6 +81,14 @@ OUTPUTS = (
     Option("auto", "Whichever is measured fastest"),
 )
 VOCABULARY_STEP = 1024
+WHAT_OUTPUT_DOES = (
+    "Drafts can go through a smaller copy of the model's output layer: they come faster and are "
+    "accepted a little less often, and the words stay the same."
+)
+WHAT_PROBABILITY_DOES = (
+    "A draft ends before the first token its source finds less likely than this: fewer tokens are "
+    "drafted, and more of them accepted."
+)
 
 
 def output_note(wanted: DraftOutput, in_effect: DraftOutput | None) -> str:
@@ -104,19 +112,23 @@ NUMERICS = (Option("auto", "Auto"), Option("exact", "Exact"), Option("fast", "Fa
 
 
 class DraftGroup(Group):
-    """Signal `changed`(dict): `draft` or `load` of ChatSettings as the user wants it."""
+    """What is in effect, and the depth; the rest is in the group `advanced`.
+
+    Signal `changed`(dict): `draft` or `load` of ChatSettings as the user wants it.
+    """
 
     changed = Signal(object)
 
     def __init__(self, of_chat: bool = True) -> None:
         """of_chat: False where the settings are of no chat that could draft."""
         super().__init__("Drafting")
+        self.advanced = Group("Advanced", is_open=False, of="drafting")
+        self._of_chat = of_chat
         self._draft, self._load = DraftOptions(), LoadOptions()
         self._abilities: ModelAbilities | None = None
         self._now: DraftingState = None
         self._output_in_effect: DraftOutput | None = None
-        self._effect = paragraph("", "effect")
-        self._effect.setAccessibleName("In effect")
+        self._effect = SteadyWords("In effect")
         self._source = DropDown("Draft source")
         self._why = paragraph("", "warning")
         self._others = paragraph("", "muted")
@@ -125,8 +137,9 @@ class DraftGroup(Group):
         self._probability = NumberField(
             "Minimum probability",
             NumberKind(float, 0.05, off="off", neutral=0.0),
-            "A draft ends before the first token its source finds less likely than this",
+            WHAT_PROBABILITY_DOES,
         )
+        self._probability_note = paragraph("", "muted")
         self._output = DropDown("Output head for drafts")
         self._output_note = paragraph("", "muted")
         self._vocabulary = NumberField(
@@ -137,16 +150,28 @@ class DraftGroup(Group):
         self._rule = Segments("Draft rule")
         self._numerics = Segments("Numerics")
         self._numerics_note = paragraph("", "muted")
+        self._models = named("Draft model", self._model)
         self._outputs = named(
-            "Output head for drafts", self._output, self._output_note, self._vocabulary
+            "Output head for drafts",
+            self._output,
+            self._vocabulary,
+            paragraph(WHAT_OUTPUT_DOES, "muted"),
+            self._output_note,
         )
         if of_chat:
             self.add(named("In effect", self._effect))
-        self.add(named("Source", self._source, self._why, self._others))
-        if of_chat:
-            self.add(named("Draft model", self._model))
-        self.add(named("Depth", self._depth), self._probability, self._outputs)
-        self.add(named("Rule", self._rule), named("Numerics", self._numerics, self._numerics_note))
+        self.add(named("Depth", self._depth), self.advanced)
+        self.advanced.add(
+            named("Source", self._source, self._why, self._others),
+            self._models,
+            self._probability,
+            paragraph(WHAT_PROBABILITY_DOES, "muted"),
+            self._probability_note,
+            self._outputs,
+            named("Rule", self._rule),
+            named("Numerics", self._numerics, self._numerics_note),
+        )
+        self.show_speeds(SpeedBySetting(), SpeedBySetting())
         self._source.chosen.connect(lambda value: self._take(source=value))
         self._depth.chosen.connect(lambda value: self._take(depth=_depth(value)))
         self._rule.chosen.connect(lambda value: self._take(rule=value))
@@ -186,6 +211,12 @@ class DraftGroup(Group):
         self._output_in_effect = output
         self._refresh()
 
+    def show_speeds(self, by_probability: SpeedBySetting, by_output: SpeedBySetting) -> None:
+        """Show what was measured here with values of two settings: number_text and OUTPUTS."""
+        self._speeds = by_output
+        say(self._probability_note, by_probability.words({"0": "off"}))
+        self._say_output()
+
     def _try(self, field: NumberField, **changes: object) -> None:
         """Take a number, or say what is wrong with it."""
         draft = field.tried(lambda: replace(self._draft, **changes))  # type: ignore[arg-type]
@@ -209,13 +240,14 @@ class DraftGroup(Group):
         sources = source_options(self._abilities)
         self._source.show_options(sources, self._draft.source)
         say(self._others, why_others_not(sources, self._draft.source))
-        say(self._why, ability.why_not if ability and self._draft.source != "none" else "")
+        say(self._why, ability.problem if ability and self._draft.source != "none" else "")
+        self._models.setVisible(self._of_chat and "model" in self._draft.source)
         self._outputs.setVisible("mtp" in self._draft.source)
         self._output.show_options(OUTPUTS, self._draft.output)
         self._vocabulary.setVisible(self._draft.output == "frequent")
-        say(self._output_note, output_note(self._draft.output, self._output_in_effect))
+        self._say_output()
         cannot = self._cannot()
-        deepest = ability.max_depth if ability and not ability.why_not else MAX_DEPTH
+        deepest = ability.max_depth if ability and not ability.problem else MAX_DEPTH
         if isinstance(self._draft.depth, int):
             deepest = max(deepest, self._draft.depth)
         depths = [Option("auto", "Auto", cannot)]
@@ -234,10 +266,16 @@ class DraftGroup(Group):
             return ""
         if self._draft.source == "none":
             return "Nothing is drafted: the source is none."
-        return self._abilities.source(self._draft.source).why_not
+        return self._abilities.source(self._draft.source).problem
 
     def _say_effect(self) -> None:
-        self._effect.setText(in_effect(self._draft, self._abilities, self._now))
+        words = in_effect(self._draft, self._abilities, self._now)
+        self._effect.show_words(words, is_live=isinstance(self._now, DraftingNow))
+
+    def _say_output(self) -> None:
+        note = output_note(self._draft.output, self._output_in_effect)
+        measured = self._speeds.words({option.value: option.words for option in OUTPUTS})
+        say(self._output_note, "\n".join(filter(None, (note, measured))))
 
 
 def source_options(abilities: ModelAbilities | None) -> list[Option]:

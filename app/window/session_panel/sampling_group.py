@@ -130,21 +130,24 @@ class NumberRow:
     what: str
 
 
-PLAIN = NumberKind(float, 0.05, is_choice=True)
-COUNT = NumberKind(int, 1, "off", 0, is_choice=True)
-SHARE = NumberKind(float, 0.05, "off", 1.0, is_choice=True)
+HEAT = NumberKind(float, 0.05, is_choice=True, ends=(0.0, 2.0))
+COUNT = NumberKind(int, 1, "off", 0, is_choice=True, ends=(0, 100))
+LARGE_SHARE = NumberKind(float, 0.05, "off", 1.0, is_choice=True, ends=(0.05, 1.0))
+FACTOR = NumberKind(float, 0.05, "off", 1.0, is_choice=True)
 SMALL_SHARE = NumberKind(float, 0.01, "off", 0.0, is_choice=True)
 PENALTY = NumberKind(float, 0.1, "off", 0.0, is_choice=True)
 
-ROWS = (
-    NumberRow("temperature", "Temperature", PLAIN, "0 always takes the likeliest token"),
+USUAL = (
+    NumberRow("temperature", "Temperature", HEAT, "0 always takes the likeliest token"),
     NumberRow("top_k", "Top k", COUNT, "Only the k likeliest tokens"),
-    NumberRow("top_p", "Top p", SHARE, "Only the likeliest tokens that add up to p"),
+    NumberRow("top_p", "Top p", LARGE_SHARE, "Only the likeliest tokens that add up to p"),
+)
+RARE = (
     NumberRow("min_p", "Min p", SMALL_SHARE, "Only tokens of at least this share of the likeliest"),
     NumberRow(
         "repetition_penalty",
         "Repetition penalty",
-        SHARE,
+        FACTOR,
         "Above 1 avoids what prompt and answer have",
     ),
     NumberRow(
@@ -160,16 +163,21 @@ ROWS = (
 
 
 class SamplingGroup(Group):
-    """Signal `changed`(dict): `sampling` or `generation` of ChatSettings as the user wants it."""
+    """Three figures with sliders; the rest is in the group `advanced`.
+
+    Signal `changed`(dict): `sampling` or `generation` of ChatSettings as the user wants it.
+    """
 
     changed = Signal(object)
 
     def __init__(self) -> None:
-        super().__init__("Sampling", is_open=False)
+        super().__init__("Sampling")
+        self.advanced = Group("Advanced", is_open=False, of="sampling")
         self._sampling = SamplingChoice()
         self._generation = GenerationOptions()
         self._numbers = {
-            number.name: NumberField(number.words, number.kind, number.what) for number in ROWS
+            number.name: NumberField(number.words, number.kind, number.what)
+            for number in (*USUAL, *RARE)
         }
         self._seed = SeedField()
         self._limit = NumberField(
@@ -179,8 +187,9 @@ class SamplingGroup(Group):
         self._bias = TextField("Logit bias", 2, "Token id: bias, one a line")
         self._own = QPushButton("Use the model's recommendation")
         self.add(paragraph("Grey figures are what the model recommends.", "muted"))
-        self.add(*self._numbers.values(), self._own)
-        self.add(self._seed, self._limit, self._stop, self._bias)
+        self.add(*(self._numbers[number.name] for number in USUAL), self._own, self.advanced)
+        self.advanced.add(*(self._numbers[number.name] for number in RARE))
+        self.advanced.add(self._seed, self._limit, self._stop, self._bias)
         for name, field in self._numbers.items():
             field.show_recommended(None)
             field.changed.connect(lambda value, name=name: self._try_number(name, value))

@@ -104,7 +104,7 @@ class SessionPanel(QFrame):
     """Shows one chat's settings in `fields` and the `presets` there are, which say what the user
     wants of them.
 
-    Signals: `fold_wanted`; `groups_folded` (titles of the groups that are folded away now).
+    Signals: `fold_wanted`; `groups_folded` (names of the groups that are folded away now).
     """
 
     fold_wanted = Signal()
@@ -122,22 +122,24 @@ class SessionPanel(QFrame):
         model, prompt = Group("Model"), Group("System prompt")
         model.add(self._facts, self.fields.thinking, self.fields.template)
         prompt.add(system)
-        self._groups = (model, self.fields.draft, self.fields.sampling, prompt, self.presets)
+        draft, sampling = self.fields.draft, self.fields.sampling
+        groups = (model, draft, sampling, prompt, self.presets)
+        self._groups = (*groups, draft.advanced, sampling.advanced)
         for group in self._groups:
             group.folded.connect(lambda _: self.groups_folded.emit(self.folded_groups()))
         body = QWidget()
-        column(*self._groups, STRETCH, of=body, margins=(12, 0, 16, 16), spacing=4)
+        column(*groups, STRETCH, of=body, margins=(12, 0, 16, 16), spacing=4)
         top = row(Wide(label("Session", "heading")), fold, margins=(16, 8, 8, 4))
         column(top, Wide(scrolled(body, "side")), of=self, spacing=0)
 
     def folded_groups(self) -> tuple[str, ...]:
-        """Titles of the groups that are folded away."""
-        return tuple(group.title for group in self._groups if not group.is_open)
+        """Names of the groups that are folded away."""
+        return tuple(group.name for group in self._groups if not group.is_open)
 
-    def fold_groups(self, titles: Sequence[str]) -> None:
+    def fold_groups(self, names: Sequence[str]) -> None:
         """Fold these away, and show the others."""
         for group in self._groups:
-            group.open(group.title not in titles)
+            group.open(group.name not in names)
 
     def show_model(self, facts: ModelCard | None, abilities: ModelAbilities | None) -> None:
         """Show the model in use and what it can be asked for; None for no model."""
@@ -151,5 +153,5 @@ class SessionPanel(QFrame):
     # Qt
 
     def sizeHint(self) -> QSize:  # noqa: N802
-        """Room for all depths side by side; narrower, the panel scrolls sideways."""
+        """Room for all depths side by side."""
         return QSize(round(WIDTH * look().zoom), 600)

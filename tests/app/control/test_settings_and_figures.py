@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from panel_driving import find, type_into
+from panel_driving import find, shown_words, type_into
 from PySide6.QtWidgets import QApplication, QLineEdit, QPushButton
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
@@ -66,6 +66,20 @@ def test_what_a_chat_gives_its_template_is_kept_and_given(
         driven.app.chats.open(1)
         assert driven.app.chats.chat.settings.template_arguments == {"reasoning_effort": "low"}
         assert find(driven.widgets.session, QLineEdit, "reasoning_effort").text() == "low"
+
+
+def test_what_settings_brought_is_measured_in_answers(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    models = scripted(Answer(WORDS * 4), Answer(WORDS * 4))
+    with running(qapp, qtbot, tmp_path, models) as driven:
+        panel = driven.widgets.session
+        driven.ask("Count.")
+        type_into(qtbot, panel, "Minimum probability", "0.25")
+        driven.ask("Count again.")
+        told = next(text for text in shown_words(panel) if text.startswith("Measured here: off"))
+        assert ", 0.25 " in told
+        assert any("the model's own" in text for text in shown_words(panel))
 
 
 def test_a_preset_follows_its_chat(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> None:

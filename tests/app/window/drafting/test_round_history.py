@@ -105,6 +105,26 @@ def test_what_is_said_follows_the_answer_to_its_end():
     assert summary(history).startswith("Last answer: Too dear.")
 
 
+SLOWER = ": plain decoding is faster here"
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (DraftingNow(3, auto_depth=2), "drafting 3"),
+        (DraftingNow(3, auto_depth=0), f"drafting 3{SLOWER}"),
+        (DraftingNow(0, Reason("parked-cost", "Too dear.")), f"not drafting{SLOWER}"),
+        (DraftingNow(0, Reason("parked-acceptance", "Too rare.")), f"not drafting{SLOWER}"),
+        (DraftingNow(0, Reason("off", "Off.")), "not drafting"),
+        (DraftingNow(0, auto_depth=0), "not drafting"),
+        (LastAnswer(3, 9, 1, auto_depth=0), f"drafted up to 3{SLOWER}"),
+        (LastAnswer(0, 0, 0, Reason("parked-cost", "Too dear.")), f"not drafted{SLOWER}"),
+    ],
+)
+def test_the_strip_says_that_drafting_does_not_pay_here(state, words):
+    assert state_in_short(state) == words
+
+
 def test_answers_of_before_count_like_new_ones():
     drafted = GenerationStats(
         generated_tokens=30,

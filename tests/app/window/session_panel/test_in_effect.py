@@ -50,7 +50,12 @@ SAID = [
     (DraftOptions(depth=8), CAN, None, "Pinned: 4, the most this model can."),
     (DraftOptions(depth=2), CAN, now(2, auto=3), "Drafting 2 now. Auto would choose 3."),
     (DraftOptions(depth=2), CAN, now(2, auto=2), "Drafting 2 now. Auto would choose the same."),
-    (DraftOptions(depth=2), CAN, now(2, auto=0), "Drafting 2 now. Auto would not draft."),
+    (
+        DraftOptions(depth=2),
+        CAN,
+        now(2, auto=0),
+        "Drafting 2 now. Auto would not draft: plain decoding is faster here.",
+    ),
     (DraftOptions(depth=2), CAN, now(3), "Drafting 3 now. Pinned: 2, from the next round on."),
     (DraftOptions(depth=0), CAN, None, "Off: the depth is pinned to 0."),
     (

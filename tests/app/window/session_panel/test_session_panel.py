@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 from panel_driving import CAN, CANNOT, FULL, WHY, find, shown_words, type_into
-from PySide6.QtCore import QMimeData, Qt
+from PySide6.QtCore import QMimeData, QPoint, Qt
 from PySide6.QtWidgets import (
     QApplication,
     QLabel,
@@ -16,16 +16,23 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 from scripted_engine import DESCRIPTION, NO_HEADS
+from shown_transcript import settle
 
 from app.control.session import abilities
 from app.library.machine import Machine
 from app.library.model_card import make_card
+from app.values.app_settings import AppSettings
 from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.window.chat_page import model_in_words
-from app.window.controls.choices import DropDown
-from app.window.drafting.round_history import DraftingNow
+from app.window.controls.choices import DropDown, Segments
+from app.window.controls.fields import Slider
+from app.window.controls.group import Group
+from app.window.controls.labels import SteadyWords
+from app.window.drafting.round_history import DraftingNow, LastAnswer, SpeedBySetting
 from app.window.session_panel.abilities import SourceAbility
+from app.window.session_panel.draft_group import WHAT_OUTPUT_DOES, WHAT_PROBABILITY_DOES
 from app.window.session_panel.session_panel import SessionPanel
+from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import (
     MAX_DEPTH,
     DraftOptions,
@@ -33,6 +40,9 @@ from mlx_engine.values.options import (
     GenerationOptions,
     LoadOptions,
 )
+from mlx_engine.values.stats import RoundStats
+
+AUTO = "Auto: the next answer drafts as much as pays."
 
 
 def test_showing_settings_says_nothing(qtbot, panel, heard, wear):
@@ -275,15 +285,113 @@ def test_sources_of_a_model(panel):
     plain = abilities(NO_HEADS)
     assert plain.source("mtp").why_not == NO_HEADS.mtp.words
     assert plain.source("prompt-lookup") == SourceAbility("prompt-lookup", MAX_DEPTH)
-    assert plain.source("model").why_not
+    assert plain.source("model").problem
     small = abilities(DESCRIPTION, LoadOptions(draft_model="org/small"))
     known = {ability.name for ability in small.sources}
     assert known == set(get_args(DraftSourceName)), "each source of the engine is known"
-    assert all(not ability.why_not for ability in small.sources)
+    assert all(not ability.problem for ability in small.sources)
     panel.show_model(None, plain)
-    said = " ".join(shown_words(panel))
-    assert "Draft model: Choose a small one of the same family below." in said
-    assert said.count("Choose a small one") == 1, "once, not for each combination"
+    source = find(panel, DropDown, "Draft source")
+    can_be_chosen = {
+        source.itemData(row): bool(source.model().item(row).isEnabled())
+        for row in range(source.count())
+    }
+    assert can_be_chosen == {name: "mtp" not in name for name in get_args(DraftSourceName)}
+
+
+def test_the_draft_model_is_asked_for_where_it_is_the_source(panel, qtbot, heard):
+    panel.fields.draft.advanced.open(True)
+    panel.show_model(None, abilities(DESCRIPTION))
+    field = find(panel, QLineEdit, "Draft model")
+    for source in get_args(DraftSourceName):
+        panel.fields.show_settings(ChatSettings(draft=DraftOptions(source)))
+        assert field.isVisibleTo(panel.fields.draft.advanced) == ("model" in source), source
+    panel.fields.show_settings(ChatSettings(draft=DraftOptions("model")))
+    assert find(panel, QLabel, "In effect").text().startswith("Off: No draft model is chosen")
+    panel.show_model(None, abilities(DESCRIPTION, LoadOptions(draft_model="org/small")))
+    assert find(panel, QLabel, "In effect").text() == AUTO
+
+
+def test_newcomers_see_what_is_in_effect_the_depth_and_three_sliders(panel):
+    panel.fold_groups(AppSettings().folded_groups)
+    drafting, sampling = panel.fields.draft, panel.fields.sampling
+
+    def controls(group):
+        kinds = (QLineEdit, QPlainTextEdit, DropDown, Segments, Slider, SteadyWords)
+        found = [w for kind in kinds for w in group.findChildren(kind)]
+        return {w.accessibleName() for w in found if w.isVisibleTo(panel)}
+
+    assert controls(drafting) == {"In effect", "Depth"}
+    usual = {"Temperature", "Top k", "Top p"}
+    assert controls(sampling) == usual | {f"{name}, slider" for name in usual}
+    drafting.advanced.open(True)
+    assert controls(drafting) > {"Draft source", "Minimum probability", "Output head for drafts"}
+    assert "Advanced drafting" not in panel.folded_groups()
+
+
+def test_a_slider_and_its_field_are_one_number(qtbot, panel, heard):
+    panel.fields.show_settings(ChatSettings())
+    slider = find(panel, Slider, "Temperature, slider")
+    field = find(panel, QLineEdit, "Temperature")
+    assert (slider.value(), field.text()) == (12, ""), "what the model recommends"
+    slider.setValue(14)
+    qtbot.waitUntil(lambda: bool(heard))
+    assert [(name, value.temperature) for name, value in heard] == [("sampling", 0.7)]
+    type_into(qtbot, panel, "Temperature", "9")
+    assert (slider.value(), slider.maximum()) == (40, 40), "as far as it goes"
+    assert heard[-1][1].temperature == 9
+    shares = find(panel, Slider, "Top p, slider")
+    shares.setValue(0)
+    qtbot.waitUntil(lambda: heard[-1][1].top_p == 0.05)
+    shares.setValue(shares.maximum())
+    qtbot.waitUntil(lambda: heard[-1][1].top_p == 1)
+    assert find(panel, QLineEdit, "Top p").text() == "off"
+
+
+def test_two_settings_say_what_they_do_and_what_that_brought_here(panel):
+    draft = panel.fields.draft
+    assert {WHAT_PROBABILITY_DOES, WHAT_OUTPUT_DOES} <= set(shown_words(panel))
+    fast, slow, few = (RoundStats(0, 2, 2, 1, 2, 4.0, ms, 0.0) for ms in (16.0, 36.0, 1.0))
+    by_probability, by_output = SpeedBySetting(), SpeedBySetting()
+    by_probability.add("0", [slow] * 16)
+    by_probability.add("0.25", [fast] * 16)
+    by_probability.add("0.5", [few] * 15)
+    by_output.add("full", [slow] * 16)
+    by_output.add("4-bit", [fast] * 8)
+    by_output.add("4-bit", [fast] * 8)
+    draft.show_speeds(by_probability, by_output)
+    assert "Measured here: off 50.0 tok/s, 0.25 100.0 tok/s." in shown_words(panel)
+    said = "Measured here: the model's own 50.0 tok/s, a copy in 4 bits 100.0 tok/s."
+    assert said in shown_words(panel)
+    draft.show_speeds(SpeedBySetting(), SpeedBySetting())
+    assert not any("Measured here" in text for text in shown_words(panel))
+
+
+def test_nothing_moves_below_what_is_in_effect_while_an_answer_runs(panel, wear):
+    frame = panel.fields.draft
+    frame.advanced.open(False)
+    panel.resize(288, 900)
+    words, depth = find(panel, QLabel, "In effect"), find(panel, Segments, "Depth")
+
+    def place():
+        settle()
+        return depth.mapTo(panel, QPoint(0, 0)).y()
+
+    before = place()
+    parked = Reason(
+        "parked-cost", "Drafting parked: a 2-row pass costs 1.74 of one pass here. " * 2
+    )
+    for state in (DraftingNow(None), DraftingNow(2), DraftingNow(0, parked)):
+        frame.show_now(state)
+    high = place()
+    assert high >= before, "only the longest words take more room"
+    for state in (DraftingNow(3), DraftingNow(0, parked), DraftingNow(1)):
+        frame.show_now(state)
+        assert place() == high
+    frame.show_now(LastAnswer(3, 9, 7))
+    assert place() == before
+    wear("light", 1.5)
+    assert words.height() >= words.heightForWidth(words.width())
 
 
 def test_how_weights_are_stored_does_not_widen_the_panel(panel):
@@ -297,7 +405,8 @@ def test_how_weights_are_stored_does_not_widen_the_panel(panel):
     card = make_card(model, Machine("M4", 48 * 10**9, 40 * 10**9))
     assert card.quantisation == "Q4_K + Q6_K + IQ4_XS"
     panel.show_model(card, dataclasses.replace(CAN, can_switch_thinking=True))
-    panel.fields.sampling.open(True)
+    for group in panel.findChildren(Group):
+        group.open(True)
     panel.resize(288, 900)
     QApplication.processEvents()
     (area,) = panel.findChildren(QScrollArea)
