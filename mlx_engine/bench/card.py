@@ -1,6 +1,7 @@
-"""A report as tables for people."""
+"""What was measured as tables for people."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -9,14 +10,35 @@ from rich.text import Text
 from mlx_engine.bench.report import (
     AcceptanceReport,
     BenchReport,
-    Contest,
+    Conditions,
     DraftingReport,
+    KindRows,
     MemoryReport,
     OpsRow,
-    PeerComparison,
+    PromptRow,
+    Row,
+    Speed,
 )
+from mlx_engine.bench.rows import shares
+from mlx_engine.values.options import SamplingOptions
+from mlx_engine.values.words import percent_words
 
 MB = 1_000_000
+COLUMNS = {
+    "": 24,
+    "tokens": 6,
+    "drafted": 7,
+    "accepted": 8,
+    "rate": 5,
+    "tok/pass": 8,
+    "tok/s": 7,
+    "to off": 6,
+    "wall s": 6,
+    "cpu ms/tok": 10,
+    "accepted by depth": 17,
+    "same words": 10,
+}
+"""Headers of rows, and widths, so that the kinds of prompt stand in line."""
 
 
 def card(report: BenchReport) -> Group:
@@ -25,28 +47,123 @@ def card(report: BenchReport) -> Group:
 
 
 def _parts(report: BenchReport) -> Iterator[RenderableType]:
-    words = f"{report.model}, {report.quantisation}, numerics {report.numerics}"
-    yield Text(_printable(words), style="bold")
-    yield Text(f"{report.backend}, MLX {report.mlx}{', quick run' if report.quick else ''}")
-    same = report.agreement
-    verdict = f"{same.texts} drafted texts, {same.tokens} tokens"
-    if same.is_green:
-        yield Text(f"Same words: {verdict}, all as without drafting", style="green")
-    else:
-        yield Text(f"NOT the same words: {same.difference}", style="bold red")
-    if report.plain:
-        yield from (_plain(comparison) for comparison in report.plain)
+    yield heading(report.conditions)
     if report.drafting:
-        yield _drafting(report.drafting)
-        yield _costs(report.drafting)
+        kinds = report.drafting.kinds
+        yield from (kind_table(kind, at, len(kinds)) for at, kind in enumerate(kinds, 1))
+        yield total_table(report.drafting)
+    if report.prompt:
+        yield prompt_table(report.prompt)
     if report.acceptance:
-        yield _acceptance(report.acceptance)
+        yield acceptance_table(report.acceptance)
     if report.memory:
-        yield _memory(report.memory)
+        yield memory_table(report.memory)
     if report.ops:
-        yield _ops(report.ops)
-    for reason in report.declined:
-        yield Text(_printable(f"Declined ({reason.code}): {reason.words}"), style="yellow")
+        yield ops_table(report.ops)
+    yield ending(report)
+
+
+def heading(under: Conditions) -> Group:
+    """What is measured, where and how."""
+    model, *rest = condition_lines(under)
+    return Group(Text(model, style="bold"), *(Text(line) for line in rest))
+
+
+def condition_lines(under: Conditions) -> list[str]:
+    """The model; machine and versions; how it was sampled and how often; when."""
+    usual = asdict(SamplingOptions())
+    sampling = ", ".join(
+        f"{name.replace('_', ' ')} {value}"
+        for name, value in asdict(under.sampling).items()
+        if name in ("temperature", "seed") or value != usual[name]
+    )
+    length = f"{under.tokens} tokens {'each' if under.ignore_eos else 'at most'}"
+    times = f"{under.repeats} times" if under.repeats > 1 else "once"
+    quick = ", quick" if under.is_quick else ""
+    return [
+        _printable(f"{under.model}, {under.quantisation}, numerics {under.numerics}"),
+        f"{under.machine}, MLX {under.mlx}, Headstart {under.headstart}",
+        f"{sampling}; {length}, {times}{quick}; {under.date}",
+    ]
+
+
+def kind_table(found: KindRows, number: int, of: int) -> Table:
+    """All arms on one kind of prompt."""
+    title = f"{found.kind} ({number} of {of}), {found.prompt_tokens} tokens of prompt"
+    return _rows_table(title, found.rows)
+
+
+def total_table(found: DraftingReport) -> Group:
+    """All arms over all kinds that each has answered, what passes cost, and what auto did."""
+    passes = " ".join(f"{ms:.1f}" for ms in found.verify_ms)
+    lines = [
+        f"A pass of 1 to {len(found.verify_ms)} rows: {passes} ms; head {found.head_ms:.1f} ms"
+    ]
+    for row in found.total:
+        if row.arm == "auto":
+            rounds = ", ".join(f"{count} of depth {depth}" for depth, count in row.depths.items())
+            why = f" ({row.why.words})" if row.why else ""
+            lines.append(f"auto: rounds {rounds}{why}")
+    return Group(_rows_table("In all", found.total), *(Text(line) for line in lines))
+
+
+def _rows_table(title: str, rows: Iterable[Row]) -> Table:
+    table = _table(title, *COLUMNS)
+    for column, width in zip(table.columns, COLUMNS.values(), strict=True):
+        column.min_width = width
+    for row in rows:
+        accepted = shares(row.accepted_by_depth, row.drafted_by_depth)
+        table.add_row(
+            row.arm,
+            f"{row.tokens}",
+            f"{row.drafted}",
+            f"{row.accepted}",
+            percent_words(row.accepted, row.drafted),
+            f"{row.tokens_per_pass:.2f}",
+            *_speed_words(row.speed),
+            " ".join(f"{share:.2f}" for share in accepted),
+            _same_words(row),
+        )
+    return table
+
+
+def _speed_words(speed: Speed | None) -> list[str]:
+    if speed is None:
+        return ["–"] * 4
+    figures = (speed.tokens_per_second, speed.ratio, speed.wall_s, speed.cpu_ms)
+    return ["–" if figure is None else f"{figure:.2f}" for figure in figures]
+
+
+def _same_words(row: Row) -> Text:
+    if row.is_peer:
+        return Text(f"{row.equal_tokens} of {row.reference_tokens}")
+    if row.is_same:
+        return Text("yes", style="green")
+    return Text(f"NO, token {row.equal_tokens} differs", style="bold red")
+
+
+def prompt_table(found: tuple[PromptRow, ...]) -> Table:
+    """How fast a long prompt is read."""
+    table = _table(f"Reading a prompt of {found[0].tokens} tokens", "", "tok/s", "to without heads")
+    for row in found:
+        table.add_row(row.arm, f"{row.tokens_per_second:.1f}", f"{row.ratio:.2f}")
+    return table
+
+
+def ending(found: BenchReport) -> Group:
+    """Whether the words were the same, and why something is not here."""
+    same = found.agreement
+    lines = []
+    if not same.is_green:
+        lines.append(Text(f"NOT the same words: {same.difference}", style="bold red"))
+    elif same.texts:
+        words = f"{same.texts} drafted texts, {same.tokens} tokens, all as without drafting"
+        lines.append(Text(f"Same words: {words}", style="green"))
+    declined = [f"Declined ({reason.code}): {reason.words}" for reason in found.declined]
+    lines += [Text(_printable(words), style="yellow") for words in declined]
+    if found.is_interrupted:
+        lines.append(Text("Interrupted: this is what was measured by then.", style="yellow"))
+    return Group(*lines)
 
 
 def _printable(text: str) -> str:
@@ -63,62 +180,8 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def _plain(found: PeerComparison) -> Table:
-    table = _table(f"Plain decoding against {found.peer}", "", "ours", "theirs", "ours / theirs")
-
-    def add(name: str, pair: Contest) -> None:
-        table.add_row(name, f"{pair.ours:.1f}", f"{pair.theirs:.1f}", f"{pair.ratio:.2f}")
-
-    add(f"decode tok/s ({found.decode_tokens} tokens, {found.repeats} times)", found.decode)
-    add(f"prompt tok/s ({found.prompt_tokens} tokens)", found.prompt)
-    add("processor ms a token", found.cpu_ms)
-    table.add_row("equal tokens", f"{found.equal_tokens} of {found.decode_tokens}", "", "")
-    return table
-
-
-def _drafting(found: DraftingReport) -> Table:
-    columns = (
-        "tok/pass",
-        "accepted by depth",
-        "tok/s",
-        "ratio",
-        "cpu ms/tok",
-        "draft ms",
-        "verify ms",
-        "host ms",
-    )
-    title = f"Drafting, {found.prompts} prompts (ratio: speed over depth 0)"
-    table = _table(title, "temperature, depth", *columns)
-    for arm in found.arms:
-        accepted = " ".join(f"{share:.2f}" for share in arm.acceptance) or "-"
-        table.add_row(
-            f"{arm.temperature:g}, {arm.depth}",
-            f"{arm.tokens_per_pass:.2f}",
-            accepted,
-            f"{arm.tokens_per_second:.1f}",
-            f"{arm.ratio:.2f}",
-            f"{arm.cpu_ms:.2f}",
-            f"{arm.draft_ms:.2f}",
-            f"{arm.verify_ms:.2f}",
-            f"{arm.host_ms:.2f}",
-        )
-    return table
-
-
-def _costs(found: DraftingReport) -> Group:
-    passes = " ".join(f"{ms:.1f}" for ms in found.verify_ms)
-    lines = [
-        f"A pass of 1 to {len(found.verify_ms)} rows: {passes} ms; head {found.head_ms:.1f} ms"
-    ]
-    for arm in found.arms:
-        if arm.depth == "auto":
-            rounds = ", ".join(f"{count} of depth {depth}" for depth, count in arm.depths.items())
-            why = f" ({arm.why.words})" if arm.why else ""
-            lines.append(f"auto at temperature {arm.temperature:g}: rounds {rounds}{why}")
-    return Group(*(Text(line) for line in lines))
-
-
-def _acceptance(found: AcceptanceReport) -> Table:
+def acceptance_table(found: AcceptanceReport) -> Table:
+    """Rules of drafting against the bound."""
     title = f"First drafts accepted, temperature {found.temperature:g}"
     table = _table(f"{title}, {found.positions} positions", "", "share", "played, by depth")
     rows = (
@@ -132,7 +195,8 @@ def _acceptance(found: AcceptanceReport) -> Table:
     return table
 
 
-def _memory(found: MemoryReport) -> Table:
+def memory_table(found: MemoryReport) -> Table:
+    """What a long answer left in memory."""
     lengths = f"{found.prompt_tokens} + {found.generated_tokens} tokens"
     table = _table(f"Memory over {lengths}", "", "first", "last")
     first, last = found.samples[0], found.samples[-1]
@@ -148,7 +212,8 @@ def _memory(found: MemoryReport) -> Table:
     return table
 
 
-def _ops(found: tuple[OpsRow, ...]) -> Table:
+def ops_table(found: tuple[OpsRow, ...]) -> Table:
+    """How much a round writes down."""
     table = _table("Graph of a round", "", "drafted", "nodes", "build ms")
     for row in found:
         table.add_row(row.engine, f"{row.drafted}", f"{row.nodes}", f"{row.build_ms:.2f}")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from mlx_engine.bench.plain import Graph, MlxLm
+from mlx_engine.bench.peers import Graph, MlxLm
 from mlx_engine.bench.report import MemoryReport, MemorySample, OpsRow, Plan
 from mlx_engine.bench.subject import GREEDY, SEED, learned, long_prompt, open_answer, pinned
 from mlx_engine.cache.contract import LayerCaches
@@ -114,7 +114,8 @@ def count_own_ops(engine: Engine) -> tuple[OpsRow, ...]:
 
 def count_peer_ops(engine: Engine) -> OpsRow:
     """A decoding step of mlx-lm, in the types we compute in."""
-    peer = MlxLm(Path(engine.description.path), as_float32=not mx.metal.is_available())
+    path = Path(engine.description.path)
+    peer = MlxLm(path, GREEDY, as_float32=not mx.metal.is_available())
     prompt = long_prompt(engine, CONTEXT)
     return _row(peer.name, 0, lambda: peer.graph(prompt))
 

@@ -1,53 +1,79 @@
 """What a bench run does and what it found, as frozen values that become one JSON line."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Literal
 
-from mlx_engine.values.errors import Reason
+from mlx_engine.values.errors import BadOption, Reason
+from mlx_engine.values.options import DraftOptions, DraftSourceName, SamplingOptions
 
-Part = Literal["plain", "drafting", "acceptance", "memory", "ops"]
-PARTS: tuple[Part, ...] = ("plain", "drafting", "acceptance", "memory", "ops")
+Part = Literal["drafting", "prompt", "acceptance", "memory", "ops"]
+PARTS: tuple[Part, ...] = ("drafting", "prompt", "acceptance", "memory", "ops")
+OFF, MLX_LM, LLAMA = "off", "mlx-lm", "llama.cpp"
+PEERS = (MLX_LM, LLAMA)
+ARMS = (OFF, "1", "2", "3", "2@0.85", "auto", "prompt-lookup", *PEERS)
+
+
+def draft_of(arm: str, source: DraftSourceName = "mtp") -> DraftOptions:
+    """What an arm of ours drafts; source: of those that name none.
+
+    "off", "auto", "prompt-lookup", a depth, or one with the least probability of a draft: "2@0.85".
+    Raises BadOption.
+    """
+    if arm in (OFF, "prompt-lookup"):
+        return DraftOptions(source="none" if arm == OFF else "prompt-lookup")
+    if arm == "auto":
+        return DraftOptions(source)
+    depth, _, least = arm.partition("@")
+    try:
+        return DraftOptions(source, int(depth), float(least or 0))
+    except ValueError:
+        known = ", ".join(ARMS)
+        raise BadOption(f"{arm!r} is not an arm: use {known}, or the like of 4@0.5.") from None
+
+
+def arm_words(arm: str) -> str:
+    """As tables call it: "depth 2, p 0.85"."""
+    return f"depth {arm.replace('@', ', p ')}" if arm[0].isdecimal() else arm
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Sizes of a run.
+    """What is run, and how much of it.
 
-    run_s: seconds one run against a peer may take, which shortens those of slow peers.
-    memory_*: cut to what the context holds.
+    arms: of ours (see draft_of) and PEERS; "off" takes part in any case. llama_server: llama.cpp's
+    program, without which it does not take part. kinds: of the nine kinds of prompt, the first so
+    many. tokens: of an answer at most; ignore_eos: and at least. repeats: answers of every arm to
+    every prompt. prompt, memory_*: lengths in tokens, cut to what the context holds.
     """
 
     parts: tuple[Part, ...] = PARTS
+    arms: tuple[str, ...] = ARMS
+    llama_server: Path | None = None
+    sampling: SamplingOptions = field(default_factory=lambda: SamplingOptions(0.0, seed=1))
     is_quick: bool = False
-    repeats: int = 7
-    run_s: float = 3.0
-    plain_tokens: int = 128
-    prompt: int = 256
-    agreement_prompts: int = 2
-    agreement_tokens: int = 48
-    draft_prompts: int = 8
-    draft_tokens: int = 96
-    acceptance_prompts: int = 8
+    kinds: int = 9
+    tokens: int = 192
+    ignore_eos: bool = False
+    repeats: int = 2
+    prompt: int = 1024
+    acceptance_prompts: int = 9
+    acceptance_tokens: int = 96
     acceptance_draws: int = 16
     memory_prompt: int = 8192
     memory_tokens: int = 2048
 
 
-def quick_plan(parts: tuple[Part, ...] = PARTS) -> Plan:
-    """About a fifth of the whole."""
+def quick_plan() -> Plan:
+    """About an eighth of the whole."""
     return Plan(
-        parts=parts,
         is_quick=True,
-        repeats=3,
-        run_s=1.0,
-        plain_tokens=32,
-        prompt=96,
-        agreement_prompts=1,
-        agreement_tokens=24,
-        draft_prompts=3,
-        draft_tokens=32,
+        tokens=48,
+        repeats=1,
+        prompt=256,
         acceptance_prompts=3,
+        acceptance_tokens=32,
         acceptance_draws=8,
         memory_prompt=1024,
         memory_tokens=256,
@@ -55,11 +81,84 @@ def quick_plan(parts: tuple[Part, ...] = PARTS) -> Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Contest:
-    """Medians of two sides measured in turn; ratio: median of ours / theirs, pair by pair."""
+class Speed:
+    """How fast an arm was: medians over the repeats.
 
-    ours: float
-    theirs: float
+    tokens_per_second: behind the first round. ratio: over off's in the same turn. wall_s: the whole
+    answer, prompt included. cpu_ms: processor time of this process for a token, all threads; it
+    stays put where other programs disturb the clock. draft_ms, verify_ms, host_ms: of a pass. What
+    is not known is None: of a peer, or of an answer of one round.
+    """
+
+    tokens_per_second: float | None
+    ratio: float | None
+    wall_s: float
+    cpu_ms: float | None
+    draft_ms: float | None
+    verify_ms: float | None
+    host_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One arm on one kind of prompt, or in all; of its repeats the last, but for the speed.
+
+    equal_tokens: how far the text is that of drafting off, of reference_tokens; is_same: to the end
+    of both. rate: accepted / drafted. *_by_depth: see GenerationStats. depths: rounds by tokens
+    drafted. why: the reason most rounds gave for drafting less than asked. speed: None for an arm
+    of ours with another text.
+    """
+
+    arm: str
+    is_peer: bool
+    is_same: bool
+    equal_tokens: int
+    reference_tokens: int
+    tokens: int
+    drafted: int
+    accepted: int
+    rate: float | None
+    passes: int
+    tokens_per_pass: float
+    drafted_by_depth: tuple[int, ...]
+    accepted_by_depth: tuple[int, ...]
+    depths: dict[int, int]
+    why: Reason | None
+    speed: Speed | None
+
+
+@dataclass(frozen=True, slots=True)
+class KindRows:
+    """What all arms did with one prompt."""
+
+    kind: str
+    prompt_tokens: int
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DraftingReport:
+    """total: sums over the kinds that every arm has answered.
+
+    verify_ms[r-1]: a pass of r rows, head_ms: one of the head.
+    """
+
+    kinds: tuple[KindRows, ...]
+    total: tuple[Row, ...]
+    verify_ms: tuple[float, ...]
+    head_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class PromptRow:
+    """How fast an arm reads: prompt tokens over the time to the first token, medians.
+
+    ratio: speed over that without heads, the median over the repeats.
+    """
+
+    arm: str
+    tokens: int
+    tokens_per_second: float
     ratio: float
 
 
@@ -67,69 +166,14 @@ class Contest:
 class Agreement:
     """Whether drafted text equals plain text; difference: where it first did not, in words."""
 
-    texts: int
-    tokens: int
-    difference: str | None
+    texts: int = 0
+    tokens: int = 0
+    difference: str | None = None
 
     @property
     def is_green(self) -> bool:
         """No text differed."""
         return self.difference is None
-
-
-@dataclass(frozen=True, slots=True)
-class PeerComparison:
-    """Plain greedy decoding against a peer, both told to go on past the end of text.
-
-    decode: tokens/s after the first. prompt: prompt tokens over the time to the first token.
-    cpu_ms: processor time of the whole process for one decoded token, all threads; it stays put
-    where other programs disturb the clock. equal_tokens: length of the common beginning.
-    """
-
-    peer: str
-    repeats: int
-    decode_tokens: int
-    equal_tokens: int
-    prompt_tokens: int
-    decode: Contest
-    prompt: Contest
-    cpu_ms: Contest
-
-
-@dataclass(frozen=True, slots=True)
-class DraftArm:
-    """All prompts at one temperature and depth ("0" to "8", or "auto").
-
-    acceptance[d-1]: accepted share of the d-th drafts. ratio: speed over depth 0 in this run.
-    cpu_ms: processor time of the process for one token, all threads. Other milliseconds are of one
-    pass. depths: rounds played by depth; why: the reason most rounds gave for drafting less than
-    asked.
-    """
-
-    temperature: float
-    depth: str
-    tokens: int
-    passes: int
-    tokens_per_pass: float
-    acceptance: tuple[float, ...]
-    tokens_per_second: float
-    ratio: float
-    cpu_ms: float
-    draft_ms: float
-    verify_ms: float
-    host_ms: float
-    depths: dict[int, int]
-    why: Reason | None
-
-
-@dataclass(frozen=True, slots=True)
-class DraftingReport:
-    """Drafting over several prompts; verify_ms[r-1]: a pass of r rows, head_ms: one of the head."""
-
-    prompts: int
-    arms: tuple[DraftArm, ...]
-    verify_ms: tuple[float, ...]
-    head_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,25 +237,40 @@ class OpsRow:
 
 
 @dataclass(frozen=True, slots=True)
-class BenchReport:
-    """Everything; a part is None when it was not asked for, or could not be measured (declined).
-
-    Without agreement every part is None: no green, no number.
-    """
+class Conditions:
+    """Under which figures were taken; machine: what MLX computes on, the system, its processors."""
 
     model: str
     quantisation: str
     numerics: str
-    backend: str
+    machine: str
     mlx: str
-    quick: bool
-    agreement: Agreement
-    plain: tuple[PeerComparison, ...] | None = None
+    headstart: str
+    date: str
+    sampling: SamplingOptions
+    tokens: int
+    ignore_eos: bool
+    repeats: int
+    is_quick: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BenchReport:
+    """Everything; a part is None when it was not asked for, or could not be measured (declined).
+
+    Where a drafted text was not the plain one, the parts after it are None: no green, no number.
+    is_interrupted: Ctrl-C ended it, and what was measured by then is here.
+    """
+
+    conditions: Conditions
+    agreement: Agreement = Agreement()
     drafting: DraftingReport | None = None
+    prompt: tuple[PromptRow, ...] | None = None
     acceptance: AcceptanceReport | None = None
     memory: MemoryReport | None = None
     ops: tuple[OpsRow, ...] | None = None
     declined: tuple[Reason, ...] = ()
+    is_interrupted: bool = False
 
     def as_json(self) -> str:
         """One line; keys are the field names."""

@@ -1,26 +1,44 @@
-"""Runs the parts that were asked for, once drafted text is known to equal plain text."""
+"""Runs the parts that were asked for: tables are shown as they come, with the time that is left."""
 
-from collections.abc import Callable
+import os
+import platform
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import replace
+from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import TypeVar
+from time import perf_counter
+from typing import NamedTuple
 
-from mlx_engine.bench.drafting import check_agreement, measure_acceptance, measure_drafting
+import mlx.core as mx
+from rich.console import RenderableType
+
+from mlx_engine.bench import card
+from mlx_engine.bench.acceptance import measure_acceptance
+from mlx_engine.bench.arms import Arm, cannot, no_room, own_arm, own_arms, peer_arms
 from mlx_engine.bench.footprint import count_own_ops, count_peer_ops, measure_memory
-from mlx_engine.bench.plain import compare_with_peers
-from mlx_engine.bench.report import BenchReport, OpsRow, PeerComparison, Plan
-from mlx_engine.bench.subject import chat_prompts
-from mlx_engine.doctor.machine import backend_words, this_machine
+from mlx_engine.bench.peers import PEER_ERRORS
+from mlx_engine.bench.report import (
+    MLX_LM,
+    BenchReport,
+    Conditions,
+    DraftingReport,
+    OpsRow,
+    Part,
+    Plan,
+)
+from mlx_engine.bench.rows import Answers, agreement, in_turn, total_rows
+from mlx_engine.bench.subject import PLAIN, Run, chat_prompt, long_prompt, nine_kinds, pinned
+from mlx_engine.doctor.machine import backend_words
 from mlx_engine.engine import Engine, open_engine
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import LoadOptions
 
-T = TypeVar("T")
 Say = Callable[[str], None]
-NEEDS_HEADS = ("drafting", "acceptance")
-ROOM_FOR_TWO = 0.8
-"""Share of the memory that our copy of a model and the peer's may take together."""
+Show = Callable[[RenderableType], None]
+LEAST_ROOM = 8
+"""Tokens that must fit behind a prompt."""
 
 
 def run_bench(
@@ -29,87 +47,236 @@ def run_bench(
     *,
     options: LoadOptions | None = None,
     say: Say = lambda _: None,
+    show: Show = lambda _: None,
 ) -> BenchReport:
     """Measure a loaded engine, or the model at a path (None: the built-in one).
 
-    options: how the path is opened. say: told what is being measured. Raises EngineError where
-    loading or generating does; what only a part cannot do is declined in the report.
+    options: how the path is opened. say: told what is being measured and how long the rest takes.
+    show: given each table once it is measured. Ctrl-C ends it with what there is by then. Raises
+    EngineError where loading or generating does; what only a part cannot do is declined.
     """
-    if model is None or isinstance(model, str | Path):
-        engine = open_engine(model, options or LoadOptions())
-        try:
-            return _Bench(engine, plan or Plan(), say).report()
-        finally:
-            engine.close()
-    return _Bench(model, plan or Plan(), say).report()
+    options, plan = options or LoadOptions(), plan or Plan()
+    if isinstance(model, Engine):
+        return _Bench(model, plan, options.heads, say, show).report()
+    engine = open_engine(model, options)
+    try:
+        return _Bench(engine, plan, options.heads, say, show).report()
+    finally:
+        engine.close()
+
+
+def conditions(engine: Engine, plan: Plan) -> Conditions:
+    """Of a run that begins now."""
+    here = f"{backend_words()}, {platform.system()} {platform.machine()}"
+    return Conditions(
+        model=engine.description.name,
+        quantisation=engine.description.quantisation,
+        numerics=engine.description.numerics,
+        machine=f"{here}, {os.cpu_count()} processors",
+        mlx=version("mlx"),
+        headstart=version("headstart"),
+        date=datetime.now().astimezone().isoformat(timespec="seconds"),
+        sampling=plan.sampling,
+        tokens=plan.tokens,
+        ignore_eos=plan.ignore_eos,
+        repeats=plan.repeats,
+        is_quick=plan.is_quick,
+    )
+
+
+class _Prompt(NamedTuple):
+    kind: str
+    tokens: list[int]
 
 
 class _Bench:
-    def __init__(self, engine: Engine, plan: Plan, say: Say) -> None:
+    def __init__(
+        self, engine: Engine, plan: Plan, heads: Path | None, say: Say, show: Show
+    ) -> None:
         self._engine = engine
         self._plan = plan
+        self._heads = heads
         self._say = say
+        self._show = show
         self._declined: list[Reason] = []
+        self._planned = self._done = 0
+        self._begun = 0.0
+        say("Trying kernels and timing passes")
+        engine.measure_costs(lambda: False)  # else they change between one text and the next
+        self._found = BenchReport(conditions(engine, plan))
 
     def report(self) -> BenchReport:
+        """All that was asked for, or what there is at Ctrl-C."""
+        self._show(card.heading(self._found.conditions))
+        try:
+            self._measure()
+        except KeyboardInterrupt:
+            self._found = replace(self._found, is_interrupted=True)
+        self._found = replace(self._found, declined=tuple(dict.fromkeys(self._declined)))
+        self._show(card.ending(self._found))
+        return self._found
+
+    def _measure(self) -> None:
         engine, plan = self._engine, self._plan
-        self._say("Trying kernels and timing passes")
-        engine.measure_costs(lambda: False)  # else they change between one text and the next
-        self._say("Checking that drafted text equals plain text")
-        prompts = chat_prompts(engine, plan.agreement_prompts)
-        empty = BenchReport(
-            model=engine.description.name,
-            quantisation=engine.description.quantisation,
-            numerics=engine.description.numerics,
-            backend=backend_words(),
-            mlx=version("mlx"),
-            quick=plan.is_quick,
-            agreement=check_agreement(engine, prompts, plan.agreement_tokens),
-        )
-        if not empty.agreement.is_green:
-            words = f"Drafted text is not plain text ({empty.agreement.difference}): no figures."
-            return replace(empty, declined=(Reason("text-differs", words),))
-        return replace(
-            empty,
-            plain=self._part("plain", self._plain),
-            drafting=self._part("drafting", lambda: measure_drafting(engine, plan)),
-            acceptance=self._part("acceptance", lambda: measure_acceptance(engine, plan)),
-            memory=self._part("memory", lambda: measure_memory(engine, plan)),
-            ops=self._part("ops", self._ops),
-            declined=tuple(self._declined),
-        )
+        prompts = self._prompts()
+        if "drafting" in plan.parts or "prompt" in plan.parts:
+            self._against_peers(prompts)
+            mx.clear_cache()  # the peers are gone before memory is looked at
+        difference = self._found.agreement.difference
+        if difference is not None:
+            words = f"Drafted text is not plain text ({difference}): no figures behind it."
+            self._declined.append(Reason("text-differs", words))
+            return
+        some = [prompt.tokens for prompt in prompts[: plan.acceptance_prompts]]
+        if self._is_asked("acceptance") and self._has_heads():
+            acceptance = measure_acceptance(engine, some, plan)
+            self._found = replace(self._found, acceptance=acceptance)
+            self._show(card.acceptance_table(acceptance))
+        if self._is_asked("memory"):
+            memory = measure_memory(engine, plan)
+            self._found = replace(self._found, memory=memory)
+            self._show(card.memory_table(memory))
+        if self._is_asked("ops"):
+            ops = self._ops()
+            self._found = replace(self._found, ops=ops)
+            self._show(card.ops_table(ops))
 
-    def _part(self, name: str, measure: Callable[[], T]) -> T | None:
-        if name not in self._plan.parts:
-            return None
-        if name in NEEDS_HEADS and self._engine.parts.model.mtp_depth == 0:
-            self._declined.append(
-                self._engine.description.mtp or Reason("no-heads", "This model has no MTP heads.")
-            )
-            return None
-        self._say(f"Measuring {name}")
-        return measure()
+    def _is_asked(self, part: Part) -> bool:
+        is_asked = part in self._plan.parts
+        if is_asked:
+            self._say(f"Measuring {part}")
+        return is_asked
 
-    def _plain(self) -> tuple[PeerComparison, ...] | None:
-        return self._with_peer(lambda: compare_with_peers(self._engine, self._plan))
+    def _has_heads(self) -> bool:
+        """If not, the reason is kept."""
+        if self._engine.parts.model.mtp_depth:
+            return True
+        no_heads = Reason("no-heads", "This model has no MTP heads.")
+        self._declined.append(self._engine.description.mtp or no_heads)
+        return False
+
+    def _prompts(self) -> list[_Prompt]:
+        """Those that the context holds."""
+        room = self._engine.parts.context_length - LEAST_ROOM
+        prompts = []
+        for kind in nine_kinds()[: self._plan.kinds]:
+            tokens = chat_prompt(self._engine, kind.question)
+            if len(tokens) <= room:
+                prompts.append(_Prompt(kind.name, tokens))
+            else:
+                words = f"The context is too short for the prompt {kind.name!r}."
+                self._declined.append(Reason("context-short", words))
+        return prompts
+
+    def _against_peers(self, prompts: list[_Prompt]) -> None:
+        engine, plan = self._engine, self._plan
+        longest = max([plan.prompt, *(len(prompt.tokens) for prompt in prompts)]) + plan.tokens
+        with ExitStack() as stack:
+            self._say("Opening other programs")
+            peers = self._here(peer_arms(engine, plan, self._heads, longest, stack))
+            if self._is_asked("drafting"):
+                self._drafting(prompts, [*self._here(own_arms(engine, plan)), *peers])
+            if self._is_asked("prompt"):
+                self._reading(peers)
+
+    def _here(self, found: Iterable[Arm | Reason]) -> list[Arm]:
+        """Arms that can run; why others cannot is kept."""
+        arms = []
+        for one in found:
+            if isinstance(one, Arm):
+                arms.append(one)
+            else:
+                self._declined.append(one)
+        return arms
+
+    def _drafting(self, prompts: list[_Prompt], arms: list[Arm]) -> None:
+        """Whatever ends it, what there is by then is kept and shown."""
+        self._expect(len(prompts) * (1 + self._plan.repeats * len(arms)))
+        costs = self._engine.pass_costs
+        peers = frozenset(arm.name for arm in arms if arm.is_peer)
+        done: list[Answers] = []
+        try:
+            for number, (kind, prompt) in enumerate(prompts, 1):
+                self._tick(f"{kind}, reference")
+                reference = arms[0].play(prompt, self._plan.tokens).tokens
+                runs: dict[str, list[Run]] = {arm.name: [] for arm in arms}
+                done.append(Answers(kind, len(prompt), reference, peers, runs))
+                try:
+                    self._all_answer(arms, done[-1], prompt, is_backwards=number % 2 == 0)
+                finally:
+                    self._show(card.kind_table(done[-1].rows(), number, len(prompts)))
+        finally:
+            if done:
+                kinds = tuple(answers.rows() for answers in done)
+                total = total_rows(done)
+                found = DraftingReport(kinds, total, costs.verify_ms, costs.draft_ms)
+                self._found = replace(self._found, drafting=found, agreement=agreement(kinds))
+                self._show(card.total_table(found))
+
+    def _reading(self, peers: list[Arm]) -> None:
+        """A long prompt, of which one token is asked."""
+        engine, plan = self._engine, self._plan
+        prompt = long_prompt(engine, min(plan.prompt, engine.parts.context_length - LEAST_ROOM))
+        arms = [own_arm(engine, plan, "without heads", PLAIN), *peers]
+        if engine.parts.model.mtp_depth:
+            arms.insert(1, own_arm(engine, plan, "with heads", pinned(1)))
+        answers = Answers("prompt", len(prompt), (), frozenset(), {arm.name: [] for arm in arms})
+        self._expect(len(arms) * plan.repeats)
+        self._all_answer(arms, answers, prompt, tokens=1)
+        rows = answers.prompt_rows()
+        self._found = replace(self._found, prompt=rows)
+        self._show(card.prompt_table(rows))
+
+    def _all_answer(
+        self,
+        arms: list[Arm],
+        answers: Answers,
+        prompt: list[int],
+        *,
+        tokens: int | None = None,
+        is_backwards: bool = False,
+    ) -> None:
+        """All answer, there and back; a peer that fails is left out from then."""
+        exactly, at_most = max(1, len(answers.reference)), tokens or self._plan.tokens
+        for arm in in_turn(arms, self._plan.repeats, is_backwards=is_backwards):
+            self._tick(f"{answers.kind}, {arm.name}")
+            try:
+                run = arm.play(prompt, exactly if arm.is_peer else at_most)
+                answers.runs[arm.name].append(run)
+            except PEER_ERRORS as error:
+                if not arm.is_peer:
+                    raise
+                self._declined.append(cannot(arm.name, error))
+                arms.remove(arm)
+                del answers.runs[arm.name]
+
+    def _expect(self, answers: int) -> None:
+        """So many answers are to come."""
+        self._planned, self._done, self._begun = answers, 0, perf_counter()
+
+    def _tick(self, what: str) -> None:
+        """One of them begins."""
+        left = ""
+        if self._done:
+            seconds = (perf_counter() - self._begun) * (self._planned / self._done - 1)
+            left = f", about {duration_words(seconds)} left"
+        self._done += 1
+        self._say(f"{what} ({self._done} of {self._planned}){left}")
 
     def _ops(self) -> tuple[OpsRow, ...]:
-        peer = self._with_peer(lambda: count_peer_ops(self._engine))
-        return (*count_own_ops(self._engine), *((peer,) if peer else ()))
+        rows = count_own_ops(self._engine)
+        if MLX_LM not in self._plan.arms:
+            return rows
+        why_not = no_room(self._engine, 2, MLX_LM)
+        if why_not is None:
+            try:
+                return (*rows, count_peer_ops(self._engine))
+            except PEER_ERRORS as error:
+                why_not = cannot(MLX_LM, error)
+        self._declined.append(why_not)
+        return rows
 
-    def _with_peer(self, measure: Callable[[], T]) -> T | None:
-        """None, with the reason, where mlx-lm cannot run this model beside us."""
-        description, machine = self._engine.description, this_machine()
-        if 2 * description.nbytes > ROOM_FOR_TWO * (machine.gpu_bytes or machine.memory_bytes):
-            self._decline("peer-no-room", "Memory does not hold this model twice: no comparison.")
-            return None
-        try:
-            return measure()
-        except (OSError, ValueError, KeyError) as error:
-            self._decline("peer-cannot", f"mlx-lm cannot open this model: {error}")
-            return None
 
-    def _decline(self, code: str, words: str) -> None:
-        reason = Reason(code, words)
-        if reason not in self._declined:
-            self._declined.append(reason)
+def duration_words(seconds: float) -> str:
+    """ "40 s", "3 min"."""
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -1,8 +1,9 @@
-"""What is measured: prompts, and answers of an engine round by round, with clocks."""
+"""What is measured: nine kinds of prompt, and answers of an engine round by round, with clocks."""
 
-import json
+import tomllib
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import dataclass, fields
+from importlib.resources import files
 from time import perf_counter, process_time
 from typing import NamedTuple
 
@@ -13,47 +14,35 @@ from mlx_engine.engine import Engine
 from mlx_engine.text.chat_template import tokenize_chat
 from mlx_engine.values.conversation import Message, RoundFinished
 from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
-
-HELD_OUT = "held_out.json"
-"""A list of objects with a "question" that the model was not trained on."""
-
-QUESTIONS = (
-    "Write a Python function that returns the n-th Fibonacci number, and explain it.",
-    "What is the difference between a list and a tuple in Python?",
-    "Summarise the causes of the French Revolution in five sentences.",
-    "My train leaves at 9:40 and the way to the station takes 25 minutes. When should I go?",
-    "Translate into German: The weather is fine and we are going for a walk.",
-    "Tell a short story about a lighthouse keeper who finds a letter.",
-)
+from mlx_engine.values.stats import RoundStats
 
 FILLER = (
     "def read_lines(path):\n    with open(path, encoding='utf-8') as file:\n"
     "        return [line.rstrip() for line in file]\n\n"
     "The function opens the file, reads it line by line and drops what stands at the ends.\n\n"
 )
-
-
 SEED = 1
 GREEDY = SamplingOptions(temperature=0, seed=SEED)
 PLAIN = DraftOptions(source="none")
 
 
-def questions(folder: Path, count: int) -> list[str]:
-    """`count` questions at most, spread over all there are."""
-    held_out = folder / HELD_OUT
-    texts: Sequence[str] = QUESTIONS
-    if held_out.is_file():
-        texts = [row["question"] for row in json.loads(held_out.read_text(encoding="utf-8"))]
-    step = max(1, len(texts) // count)
-    return list(texts[::step][:count])
+class Kind(NamedTuple):
+    """A kind of prompt, and what the model is asked."""
+
+    name: str
+    question: str
 
 
-def chat_prompts(engine: Engine, count: int) -> list[list[int]]:
-    """Questions as the model is asked them."""
-    texts = questions(Path(engine.description.path), count)
-    template, tokenizer = engine.parts.template, engine.parts.tokenizer
-    asked = [[Message("user", text)] for text in texts]
-    return [list(tokenize_chat(template, tokenizer, messages).tokens) for messages in asked]
+def nine_kinds() -> list[Kind]:
+    """As they stand in prompts.toml."""
+    texts = tomllib.loads((files(__package__) / "prompts.toml").read_text(encoding="utf-8"))
+    return [Kind(kind["name"], kind["prompt"].strip()) for kind in texts["kind"]]
+
+
+def chat_prompt(engine: Engine, question: str) -> list[int]:
+    """The question as the model is asked it."""
+    parts = engine.parts
+    return list(tokenize_chat(parts.template, parts.tokenizer, [Message("user", question)]).tokens)
 
 
 def long_prompt(engine: Engine, length: int) -> list[int]:
@@ -67,13 +56,87 @@ def pinned(depth: int) -> DraftOptions:
     return DraftOptions(depth=depth) if depth else PLAIN
 
 
-class PlainRun(NamedTuple):
-    """Tokens; seconds to the first of them and from there to the last; the latter's CPU seconds."""
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One answer, or several in a row.
+
+    tokens: without the one that ended it, which `generated` counts. first_s: seconds to the first
+    token, wall_s: to the last. later, later_s, cpu_s: tokens of all rounds but the first, the
+    seconds and the processor seconds they took (0 where another process computes). rounds: ours.
+    """
 
     tokens: tuple[int, ...]
+    generated: int
+    drafted: int
+    accepted: int
+    passes: int
     first_s: float
-    decode_s: float
-    decode_cpu_s: float
+    wall_s: float
+    later: int
+    later_s: float
+    cpu_s: float = 0.0
+    rounds: tuple[RoundStats, ...] = ()
+
+    def __add__(self, other: "Run") -> "Run":
+        """One after the other."""
+        return Run(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Run)))
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Behind the first round; None where nothing was."""
+        return self.later / self.later_s if self.later and self.later_s else None
+
+
+class Clock:
+    """Of one answer: it starts when made, and is told when the first round is over."""
+
+    def __init__(self) -> None:
+        self._started = self._first = perf_counter()
+        self._cpu = process_time()
+
+    def first(self) -> None:
+        """The first round is over."""
+        self._first, self._cpu = perf_counter(), process_time()
+
+    def run(
+        self, tokens: Sequence[int], emitted: Sequence[int], rounds: Sequence[RoundStats] = ()
+    ) -> Run:
+        """The answer is over; emitted: tokens of every pass."""
+        now, cpu_s = perf_counter(), process_time() - self._cpu
+        return Run(
+            tokens=tuple(tokens),
+            generated=sum(emitted),
+            drafted=sum(r.drafted for r in rounds),
+            accepted=sum(r.accepted for r in rounds),
+            passes=len(emitted),
+            first_s=self._first - self._started,
+            wall_s=now - self._started,
+            later=sum(emitted[1:]),
+            later_s=now - self._first,
+            cpu_s=cpu_s,
+            rounds=tuple(rounds),
+        )
+
+
+def play(
+    engine: Engine,
+    prompt: Sequence[int],
+    tokens: int,
+    sampling: SamplingOptions,
+    draft: DraftOptions,
+    *,
+    ignore_eos: bool,
+) -> Run:
+    """One answer of ours."""
+    clock = Clock()
+    answer = open_answer(engine, prompt, tokens, sampling, draft, ignore_eos=ignore_eos)
+    rounds: list[RoundStats] = []
+    for event in answer.events():
+        if isinstance(event, RoundFinished):
+            if not rounds:
+                clock.first()
+            rounds.append(event.stats)
+    return clock.run(answer.tokens, [r.emitted for r in rounds], rounds)
 
 
 def open_answer(
@@ -94,20 +157,3 @@ def open_answer(
 def learned(engine: Engine) -> Learned:
     """What is known of drafting before the first round."""
     return Learned(lambda: engine.pass_costs, engine.parts.drafting.small_share)
-
-
-def plain_run(engine: Engine, prompt: Sequence[int], tokens: int) -> PlainRun:
-    """Greedy plain decoding past every end of text."""
-    started = first = perf_counter()
-    first_cpu = process_time()
-    answer = open_answer(engine, prompt, tokens, GREEDY, PLAIN, ignore_eos=True)
-    rounds = 0
-    for event in answer.events():
-        if isinstance(event, RoundFinished):
-            rounds += 1
-            if rounds == 1:
-                first, first_cpu = perf_counter(), process_time()
-    ended = perf_counter()
-    return PlainRun(
-        tuple(answer.tokens), first - started, ended - first, process_time() - first_cpu
-    )

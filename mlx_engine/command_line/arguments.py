@@ -6,7 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
-from mlx_engine.bench.report import PARTS, Part
+from mlx_engine.bench.report import ARMS, PARTS, PEERS, Part, draft_of
 from mlx_engine.command_line.options import NUMBER_FIELDS, SOURCES, read_depth
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import DRAFT_VOCABULARY, AskedNumerics, DraftOutput, DraftRule
@@ -32,12 +32,15 @@ INSPECT_EXAMPLES = """examples:
 """
 BENCH_EXAMPLES = """examples:
   headstart bench                                  the built-in model
-  headstart bench model/ --quick --only drafting,acceptance
-  headstart bench model/ --json | jq .drafting
+  headstart bench model/ --quick --png figures.png
+  headstart bench model/ --only drafting --arms 3,auto --tokens 600 --ignore-eos --temperature 0.8
+  headstart bench model.gguf --llama-server llama.cpp/build/bin/llama-server
+  headstart bench model/ --json | jq .drafting.total
   headstart bench --dry-run model/config.json      launches, types, bytes: nothing is computed
 
-Drafted text is compared with plain text first: where they differ, nothing is timed.
-exit status: 0 when they agree, 1 when they do not
+Nine kinds of prompt, each answered by all in turn, there and back; medians. A drafted text that is
+not the text of drafting off has no figures. Ctrl-C prints what was measured so far.
+exit status: 0 when the texts agree, 1 when they do not
 """
 DOCTOR_EXAMPLES = """examples:
   headstart doctor
@@ -200,8 +203,10 @@ def _add_drafting(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_sampling(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("sampling (defaults: what the model recommends)")
+def _add_sampling(
+    parser: argparse.ArgumentParser, defaults: str = "what the model recommends"
+) -> None:
+    group = parser.add_argument_group(f"sampling (defaults: {defaults})")
     for name, read in NUMBER_FIELDS.items():
         group.add_argument(f"--{name.replace('_', '-')}", type=read, metavar="X", help=_HELP[name])
     group.add_argument(
@@ -276,15 +281,42 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
         metavar="CONFIG",
         help="what a Mac would be asked for by the model of this config.json; computes nothing",
     )
-    parser.add_argument("--quick", action="store_true", help="less of everything")
-    parser.add_argument(
+    group = parser.add_argument_group("what is measured")
+    group.add_argument("--quick", action="store_true", help="less of everything")
+    group.add_argument(
         "--only",
+        dest="parts",
         type=_parts,
-        default=PARTS,
         metavar="PARTS",
         help=f"some of {','.join(PARTS)} (default: all)",
     )
-    parser.add_argument("--json", action="store_true", help="end with one JSON line")
+    group.add_argument(
+        "--arms",
+        type=_arms,
+        metavar="ARMS",
+        help="who takes part beside off: depths, 4@0.5 for depth 4 and a least probability, and "
+        f"other programs (default: {','.join(ARMS)})",
+    )
+    group.add_argument(
+        "--llama-server",
+        type=Path,
+        metavar="PATH",
+        help="llama.cpp's llama-server, which then takes part, without and with draft-mtp",
+    )
+    group.add_argument("--tokens", type=_count, metavar="N", help="of an answer (default: 192)")
+    group.add_argument(
+        "--repeats", type=_count, metavar="N", help="answers to every prompt (default: 2)"
+    )
+    group.add_argument(
+        "--ignore-eos",
+        action="store_true",
+        default=None,
+        help="go on past the model's own end of text",
+    )
+    _add_sampling(parser, "greedy, seed 1")
+    group = parser.add_argument_group("output")
+    group.add_argument("--json", action="store_true", help="end with one JSON line")
+    group.add_argument("--png", type=Path, metavar="FILE", help="draw the figures into this file")
 
 
 def _parts(text: str) -> tuple[Part, ...]:
@@ -293,6 +325,23 @@ def _parts(text: str) -> tuple[Part, ...]:
     if wrong:
         raise argparse.ArgumentTypeError(f"{wrong[0]!r} is not one of {', '.join(PARTS)}")
     return tuple(part for part in PARTS if part in names)
+
+
+def _arms(text: str) -> tuple[str, ...]:
+    arms = tuple(text.split(","))
+    try:
+        for arm in arms:
+            if arm not in PEERS:
+                draft_of(arm)
+    except BadOption as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return arms
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
 
 
 def _add_json(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""The commands that print and leave: generate, inspect, bench and doctor."""
+"""The commands that print and leave: generate, inspect and doctor."""
 
 import json
 import threading
@@ -14,7 +14,6 @@ from mlx_engine.command_line.figures import status_line
 from mlx_engine.command_line.options import (
     draft_options,
     generation_options,
-    load_options,
     sampling_options,
 )
 from mlx_engine.command_line.outside import DOWNLOADING, Outside, check_options, opened_model, shown
@@ -193,53 +192,6 @@ def _facts(model: ModelDescription) -> list[tuple[str, str]]:
         ("MTP heads", f"{model.mtp_heads}{'' if model.mtp is None else ', not in use'}"),
         *memory,
     ]
-
-
-WIDEST = 160
-"""Columns a table may take: a file has no width, and a narrow terminal breaks lines by itself."""
-
-
-def bench(arguments: Namespace, outside: Outside) -> int:
-    """Print tables, with --json one JSON line after them; 1 when drafting changed a text.
-
-    The tables step aside to stderr when --json goes into a pipe.
-    """
-    from mlx_engine.bench.card import card
-    from mlx_engine.bench.report import Plan, quick_plan
-    from mlx_engine.bench.run_bench import run_bench
-
-    if arguments.dry_run is not None:
-        return _dry_run(arguments, outside)
-    screen = make_screen(outside.stdout, outside.stderr, plain=False)
-    plan = quick_plan(arguments.only) if arguments.quick else Plan(arguments.only)
-    try:
-        report = run_bench(
-            arguments.model, plan, options=load_options(arguments), say=screen.progress
-        )
-    finally:
-        screen.progress("")
-    console = screen.notes if arguments.json else screen.answers
-    console.width = max(console.width, WIDEST)
-    console.print(card(report))
-    if arguments.json:
-        print(report.as_json(), file=outside.stdout)
-    return 0 if report.agreement.is_green else 1
-
-
-def _dry_run(arguments: Namespace, outside: Outside) -> int:
-    """Print a table of every way of storing the model, or with --json a line of each."""
-    from mlx_engine.bench.dry_run import FORMATS, dry_run, read_config, table_of
-
-    config = read_config(arguments.dry_run)
-    runs = [dry_run(config, form) for form in FORMATS]
-    if arguments.json:
-        for run in runs:
-            print(json.dumps(asdict(run)), file=outside.stdout)
-        return 0
-    console = make_screen(outside.stdout, outside.stderr, plain=False).answers
-    console.width = max(console.width, WIDEST)
-    console.print(table_of(runs))
-    return 0
 
 
 STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}

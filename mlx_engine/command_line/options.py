@@ -158,7 +158,7 @@ def draft_words(draft: DraftOptions) -> str:
     return f"source {draft.source}, depth {draft.depth}, rule {draft.rule}{more}"
 
 
-def _given(arguments: Namespace, kind: "type[DataclassInstance]") -> dict[str, Any]:
+def given_options(arguments: Namespace, kind: "type[DataclassInstance]") -> dict[str, Any]:
     """What was typed of the options of a kind; flags bear the names of its fields."""
     names = {field.name for field in fields(kind)}
     typed = vars(arguments).items()
@@ -167,18 +167,18 @@ def _given(arguments: Namespace, kind: "type[DataclassInstance]") -> dict[str, A
 
 def load_options(arguments: Namespace) -> LoadOptions:
     """Raises BadOption."""
-    return LoadOptions(**_given(arguments, LoadOptions))
+    return LoadOptions(**given_options(arguments, LoadOptions))
 
 
 def draft_options(arguments: Namespace) -> DraftOptions:
     """Raises BadOption."""
     source = {"source": "model"} if arguments.draft_model else {}
-    return DraftOptions(**source | _given(arguments, DraftOptions))
+    return DraftOptions(**source | given_options(arguments, DraftOptions))
 
 
 def sampling_options(arguments: Namespace, recommended: SamplingOptions) -> SamplingOptions:
     """What the model recommends, with what was given in its place. Raises BadOption."""
-    given = _given(arguments, SamplingOptions)
+    given = given_options(arguments, SamplingOptions)
     if "logit_bias" in given:
         given["logit_bias"] = read_bias(given["logit_bias"])
     return replace(recommended, **given)
@@ -186,5 +186,5 @@ def sampling_options(arguments: Namespace, recommended: SamplingOptions) -> Samp
 
 def generation_options(arguments: Namespace) -> GenerationOptions:
     """Raises BadOption."""
-    given = _given(arguments, GenerationOptions)
+    given = given_options(arguments, GenerationOptions)
     return GenerationOptions(**given | {"stop": tuple(given.get("stop", ()))})

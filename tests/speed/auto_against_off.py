@@ -18,7 +18,7 @@ from typing import NamedTuple
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine
-from mlx_engine.bench.plain import in_turn
+from mlx_engine.bench.rows import in_turn
 from mlx_engine.engine import Engine
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 from mlx_engine.values.stats import GenerationStats
@@ -68,16 +68,12 @@ def compare(
     engine = mlx_engine.load(folder)
     while engine.measure_costs(lambda: False) is None:
         pass
-    seeds = {arm: iter(range(asked.turns)) for arm in arms}
     for draft in arms.values():
         answer(engine, 40, temperature, draft, seed=0)
-    sides = [
-        lambda arm=arm, draft=draft: answer(
-            engine, asked.tokens, temperature, draft, next(seeds[arm])
-        )
-        for arm, draft in arms.items()
-    ]
-    runs = dict(zip(arms, in_turn(sides, asked.turns), strict=True))
+    runs: dict[str, list[Run]] = {arm: [] for arm in arms}
+    for arm in in_turn(list(arms), asked.turns):
+        seed = len(runs[arm])
+        runs[arm].append(answer(engine, asked.tokens, temperature, arms[arm], seed))
     print(f"\n{name}: {asked.turns} x {asked.tokens} tokens, temperature {temperature:g}")
     print(
         f"{'':<8} {'tok/s':>7} {'/off':>6} {'CPU':>6} {'worst':>6}  rounds drafts  a pass us host"

@@ -1,9 +1,9 @@
-"""A quick bench of a tiny model: one JSON line with all its keys, and none for a wrong drafter."""
+"""A bench of a tiny model: all parts, and arms by a script for turns, texts and Ctrl-C."""
 
 import io
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 import pytest
@@ -11,28 +11,26 @@ from fake_outside import FakeOutside, Terminal
 from rich.console import Console
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
+from mlx_engine.bench.arms import Arm
 from mlx_engine.bench.card import card
-from mlx_engine.bench.report import PARTS, BenchReport, Part, Plan, quick_plan
-from mlx_engine.bench.run_bench import run_bench
+from mlx_engine.bench.report import ARMS, PARTS, BenchReport, Part, Plan, quick_plan
+from mlx_engine.bench.run_bench import Say, Show, run_bench
+from mlx_engine.bench.subject import Run, nine_kinds
 from mlx_engine.engine import Engine, open_engine
-from mlx_engine.loading.load import load_model
-from mlx_engine.values.conversation import Generation
-from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
+from mlx_engine.values.options import LoadOptions, SamplingOptions
 
 SMALL = replace(
     quick_plan(),
-    repeats=1,
-    run_s=0.1,
-    plain_tokens=8,
+    kinds=1,
+    tokens=12,
     prompt=12,
-    agreement_tokens=8,
-    draft_prompts=1,
-    draft_tokens=8,
     acceptance_prompts=1,
+    acceptance_tokens=8,
     acceptance_draws=2,
     memory_prompt=24,
     memory_tokens=24,
 )
+TEXT = (7, 8, 9)
 
 
 @pytest.fixture(scope="module")
@@ -47,26 +45,41 @@ def engine(folder: Path) -> Iterator[Engine]:
     opened.close()
 
 
-class WrongDrafter(Engine):
-    """Drafting changes one token of a text."""
+@dataclass
+class Script:
+    """Arms that answer by a script; `seen` lists who was asked, and for how many tokens."""
 
-    def generate(
-        self,
-        prompt: str | Sequence[int],
-        max_tokens: int | None = None,
-        sampling: SamplingOptions | None = None,
-        draft: DraftOptions | None = None,
-        stop: Sequence[str] = (),
-        ignore_eos: bool = False,
-    ) -> Generation:
-        made = super().generate(prompt, max_tokens, sampling, draft, stop, ignore_eos)
-        is_plain = draft is not None and draft.source == "none"
-        return made if is_plain else replace(made, tokens=(*made.tokens[:5], 0, *made.tokens[6:]))
+    texts: dict[str, tuple[int, ...]]
+    interrupt_at: int = 10**9
+    fails: str = ""
+    seen: list[tuple[str, int]] = field(default_factory=list)
+
+    def arm(self, name: str) -> Arm:
+        def play(prompt: Sequence[int], tokens: int) -> Run:
+            self.seen.append((name, tokens))
+            if len(self.seen) > self.interrupt_at:
+                raise KeyboardInterrupt
+            if name == self.fails:
+                raise OSError("it is gone")
+            text = self.texts[name]
+            return Run(text, len(text), 0, 0, len(text), 0.5, 1.5, len(text) - 1, 1.0)
+
+        return Arm(name, play, is_peer=name.startswith("peer"))
+
+    def bench(self, engine: Engine, monkeypatch: pytest.MonkeyPatch, plan: Plan) -> BenchReport:
+        arms = [self.arm(name) for name in self.texts]
+        room = "mlx_engine.bench.run_bench"
+        monkeypatch.setattr(f"{room}.own_arms", lambda *_: [a for a in arms if not a.is_peer])
+        monkeypatch.setattr(f"{room}.peer_arms", lambda *_: [a for a in arms if a.is_peer])
+        return run_bench(engine, plan, say=self.said.append, show=self.shown.append)
+
+    said: list[str] = field(default_factory=list)
+    shown: list[object] = field(default_factory=list)
 
 
 def shown(report: BenchReport) -> str:
     text = io.StringIO()
-    Console(width=120, file=text).print(card(report))
+    Console(width=160, file=text).print(card(report))
     return text.getvalue()
 
 
@@ -76,21 +89,31 @@ def only(*parts: Part) -> Plan:
 
 @pytest.fixture(scope="module")
 def report(engine: Engine) -> BenchReport:
-    return run_bench(engine, SMALL)
+    return run_bench(engine, replace(SMALL, ignore_eos=True))
 
 
 def test_everything_is_measured(report: BenchReport) -> None:
     assert report.agreement.is_green
+    assert (report.agreement.texts, report.agreement.tokens) == (6, 72)
     assert report.declined == ()
-    assert report.plain is not None
-    assert [found.peer.rpartition(", ")[2] for found in report.plain] == ["float32", "as is"]
-    found = report.plain[0]
-    assert found.equal_tokens == found.decode_tokens == 8
-    assert found.decode.ours > 0 < found.decode.theirs
     assert report.drafting is not None
-    names = [(arm.temperature, arm.depth) for arm in report.drafting.arms]
-    assert names == [(t, d) for t in (0.0, 0.8) for d in ("0", "1", "2", "3", "auto")]
-    assert report.drafting.arms[0].ratio == 1.0
+    (kind,) = report.drafting.kinds
+    names = [row.arm for row in kind.rows]
+    assert names[:5] == ["off", "depth 1", "depth 2", "depth 3", "depth 2, p 0.85"]
+    assert names[5:7] == ["auto", "prompt-lookup"]
+    assert names[7].startswith("mlx-lm ") and names[7].endswith(", float32")
+    assert all(row.tokens == row.equal_tokens == 12 for row in kind.rows)
+    assert all(row.speed is not None and row.speed.wall_s > 0 for row in kind.rows)
+    off, one, _, three, careful = kind.rows[:5]
+    assert (off.drafted, off.rate, off.passes) == (0, None, 12)
+    assert one.drafted > 0
+    assert sum(careful.depths.values()) == careful.passes
+    assert three.passes + three.accepted == 12
+    assert [row.arm for row in report.drafting.total] == names
+    assert report.prompt is not None
+    assert [row.arm for row in report.prompt[:2]] == ["without heads", "with heads"]
+    assert report.prompt[0].ratio == 1
+    assert all(row.tokens == 12 and row.tokens_per_second > 0 for row in report.prompt)
     assert report.acceptance is not None
     assert 0 < report.acceptance.bound <= 1
     assert report.memory is not None
@@ -107,35 +130,99 @@ def test_the_report_is_one_json_line_with_its_keys(report: BenchReport) -> None:
     read = json.loads(line)
     assert list(read) == [field.name for field in fields(BenchReport)]
     assert set(PARTS) <= set(read)
-    assert set(read["plain"][0]["decode"]) == {"ours", "theirs", "ratio"}
-    assert set(read["drafting"]["arms"][-1]) >= {"tokens_per_pass", "acceptance", "ratio", "why"}
+    assert read["conditions"].keys() >= {"model", "machine", "mlx", "sampling", "date"}
+    assert read["conditions"]["sampling"]["seed"] == 1
+    row = read["drafting"]["kinds"][0]["rows"][1]
+    assert row.keys() >= {"tokens", "drafted", "accepted", "rate", "tokens_per_pass", "why"}
+    assert row["speed"].keys() >= {"tokens_per_second", "ratio", "wall_s", "cpu_ms"}
     assert read["memory"]["samples"][0].keys() == {"tokens", "active_bytes", "track_bytes"}
 
 
 def test_the_card_shows_every_part(report: BenchReport) -> None:
     text = shown(report)
-    for words in ("Same words", "mlx-lm", "0.8, auto", "rejection sampling", "peak MB", "nodes"):
-        assert words in text
+    words = ("code in Python", "In all", "12 of 12", "with heads", "rejection sampling", "peak MB")
+    for word in (*words, "nodes", "Same words", "seed 1", report.conditions.date):
+        assert word in text
 
 
-def test_no_green_no_number(folder: Path) -> None:
-    engine = WrongDrafter(load_model(folder, LoadOptions(), folder), LoadOptions())
-    report = run_bench(engine, SMALL)
-    engine.close()
-    assert not report.agreement.is_green
-    assert report.agreement.difference == "token 5 differs at temperature 0, depth 1"
-    assert all(
-        value is None for name, value in json.loads(report.as_json()).items() if name in PARTS
-    )
+def test_there_are_nine_kinds_of_prompt() -> None:
+    kinds = nine_kinds()
+    assert len({kind.name for kind in kinds}) == len(kinds) == Plan().kinds == 9
+    assert len({kind.question for kind in kinds}) == 9
+
+
+def test_arms_take_turns_and_peers_are_asked_for_as_many_tokens(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = Script({"off": TEXT, "1": TEXT, "peer": (7, 1)})
+    plan = replace(only("drafting"), kinds=2, repeats=2)
+    report = script.bench(engine, monkeypatch, plan)
+    there, back = ["off", "1", "peer"], ["peer", "1", "off"]
+    names = [name for name, _ in script.seen]
+    assert names == ["off", *there, *back, "off", *back, *there]
+    assert {tokens for name, tokens in script.seen if name == "peer"} == {3}
+    assert {tokens for name, tokens in script.seen if name != "peer"} == {12}
+    assert report.agreement.is_green
+    assert script.said[-1].startswith("code in C++, peer (14 of 14), about ")
+    assert script.said[-1].endswith(" s left")
+
+
+def test_no_green_no_number(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script({"off": TEXT, "1": (7, 8, 1), "2": TEXT})
+    report = script.bench(engine, monkeypatch, SMALL)
+    assert report.agreement.difference == "code in Python, 1: token 2 differs"
+    assert report.drafting is not None
+    speeds = [row.speed is None for row in report.drafting.total]
+    assert speeds == [False, True, False]
+    assert (report.acceptance, report.memory, report.ops) == (None, None, None)
     assert [reason.code for reason in report.declined] == ["text-differs"]
     assert "NOT the same words" in shown(report)
+    assert "NO, token 2 differs" in shown(report)
+
+
+def test_a_peer_that_fails_is_left_out(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script({"off": TEXT, "peer": TEXT}, fails="peer")
+    report = script.bench(engine, monkeypatch, replace(only("drafting"), kinds=2))
+    assert [name for name, _ in script.seen].count("peer") == 1
+    assert report.drafting is not None
+    assert [row.arm for row in report.drafting.total] == ["off"]
+    assert [reason.words for reason in report.declined] == [
+        "peer cannot run this model: it is gone"
+    ]
+
+
+def test_ctrl_c_leaves_what_was_measured(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script({"off": TEXT, "1": TEXT}, interrupt_at=5)  # the second kind's first arm is done
+    report = script.bench(engine, monkeypatch, replace(SMALL, kinds=2))
+    assert report.is_interrupted
+    assert report.drafting is not None
+    assert [len(kind.rows) for kind in report.drafting.kinds] == [2, 1]
+    assert [row.tokens for row in report.drafting.total] == [3, 3]  # of the whole kind
+    assert (report.prompt, report.ops) == (None, None)
+    assert "Interrupted" in shown(report)
+
+
+def test_prompts_that_do_not_fit_are_declined(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = Script({"off": TEXT}).bench(
+        engine, monkeypatch, replace(only("drafting"), kinds=len(nine_kinds()))
+    )
+    assert report.drafting is not None
+    assert 0 < len(report.drafting.kinds) < 9
+    assert {reason.code for reason in report.declined} == {"context-short"}
+    assert "long code review" in report.declined[-1].words
 
 
 def test_without_heads_the_rest_is_measured(tmp_path: Path) -> None:
     folder = write_tiny_qwen3_5(tmp_path / "headless", heads="none")
-    report = run_bench(folder, only("drafting", "ops"))
+    plan = replace(only("drafting", "acceptance", "ops"), arms=ARMS[:-1])
+    report = run_bench(folder, plan)
     assert report.agreement.is_green
-    assert report.drafting is None
+    assert report.drafting is not None
+    names = [row.arm.partition(" ")[0] for row in report.drafting.total]
+    assert names == ["off", "prompt-lookup", "mlx-lm"]
+    assert report.acceptance is None
     assert report.ops is not None
     assert [row.drafted for row in report.ops] == [0, 0]
     assert [reason.code for reason in report.declined] == ["heads-dropped"]
@@ -143,31 +230,118 @@ def test_without_heads_the_rest_is_measured(tmp_path: Path) -> None:
 
 def test_the_command(folder: Path, tmp_path: Path) -> None:
     outside = FakeOutside(tmp_path)
-    status = outside.run("bench", str(folder), "--quick", "--only", "ops", "--json")
+    status = outside.run("bench", str(folder), "--quick", "--only", "ops", "--arms", "1", "--json")
     assert status == 0
     (line,) = outside.out.splitlines()
-    assert json.loads(line)["quick"] is True
-    assert json.loads(line)["plain"] is None
+    read = json.loads(line)
+    assert read["conditions"]["is_quick"] is True
+    assert read["drafting"] is None
+    assert [row["engine"] for row in read["ops"]] == ["headstart", "headstart"]
     assert "Graph of a round" in outside.err
+
+
+@dataclass
+class Measured:
+    """What run_bench shows, and the plans that it is given."""
+
+    report: BenchReport
+    plans: list[Plan] = field(default_factory=list)
+
+    def bench(
+        self, model: object, plan: Plan, *, options: object, say: Say, show: Show
+    ) -> BenchReport:
+        self.plans.append(plan)
+        say("code in Python, off (1 of 9)")
+        say("code in Python, depth 1 (2 of 9), about 3 min left")
+        show(card(self.report))
+        return self.report
+
+
+@pytest.fixture
+def measured(report: BenchReport, monkeypatch: pytest.MonkeyPatch) -> Measured:
+    found = Measured(report)
+    monkeypatch.setattr("mlx_engine.bench.run_bench.run_bench", found.bench)
+    return found
+
+
+def test_options_become_a_plan(tmp_path: Path, measured: Measured) -> None:
+    chosen = "--quick --only ops,drafting --arms 1,2@0.5,mlx-lm --tokens 4 --repeats 3 --ignore-eos"
+    server = "--llama-server bin/llama-server --temperature 0.5 --top-k 20"
+    assert FakeOutside(tmp_path).run("bench", *chosen.split(), *server.split()) == 0
+    FakeOutside(tmp_path).run("bench")
+    assert measured.plans == [
+        replace(
+            quick_plan(),
+            parts=("drafting", "ops"),
+            arms=("1", "2@0.5", "mlx-lm"),
+            tokens=4,
+            repeats=3,
+            ignore_eos=True,
+            llama_server=Path("bin/llama-server"),
+            sampling=SamplingOptions(0.5, top_k=20, seed=1),
+        ),
+        Plan(),
+    ]
 
 
 @pytest.mark.parametrize("stream", [io.StringIO, Terminal])
 def test_no_figure_is_cut_off(
-    folder: Path,
-    report: BenchReport,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    stream: type[io.StringIO],
+    tmp_path: Path, measured: Measured, stream: type[io.StringIO]
 ) -> None:
     """A file has no width, and a narrow terminal breaks lines by itself."""
-    monkeypatch.setattr("mlx_engine.bench.run_bench.run_bench", lambda *args, **kwargs: report)
     outside = FakeOutside(tmp_path, stdout=stream())
-    assert outside.run("bench", str(folder), "--quick") == 0
-    (title,) = (line for line in outside.out.splitlines() if "temperature, depth" in line)
-    assert all(column in title for column in ("accepted by depth", "cpu ms/tok", "host ms"))
+    assert outside.run("bench", "--quick") == 0
+    title = next(line for line in outside.out.splitlines() if "tok/pass" in line)
+    assert all(column in title for column in ("accepted by depth", "cpu ms/tok", "same words"))
     assert "\N{HORIZONTAL ELLIPSIS}" not in outside.out
 
 
-def test_the_command_refuses_unknown_parts(tmp_path: Path) -> None:
+def test_a_pipe_is_told_how_far_it_is_now_and_then(tmp_path: Path, measured: Measured) -> None:
+    outside = FakeOutside(tmp_path)
+    outside.run("bench")
+    assert outside.err.splitlines() == ["code in Python, off (1 of 9)"]
+    at_terminal = FakeOutside(tmp_path, stdout=Terminal())
+    at_terminal.run("bench")
+    assert "about 3 min left" in at_terminal.out
+
+
+def test_ctrl_c_prints_and_leaves_with_130(tmp_path: Path, measured: Measured) -> None:
+    measured.report = replace(measured.report, is_interrupted=True)
+    outside = FakeOutside(tmp_path)
+    assert outside.run("bench", "--json") == 130
+    assert json.loads(outside.out)["is_interrupted"] is True
+
+
+def test_the_picture(tmp_path: Path, measured: Measured) -> None:
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "figures.png"
+    assert FakeOutside(tmp_path).run("bench", "--png", str(picture)) == 0
+    content = picture.read_bytes()
+    assert content.startswith(b"\x89PNG")
+    assert int.from_bytes(content[16:20]) > 300  # wide enough for the names of arms and a column
+
+
+def test_a_picture_that_cannot_be_is_refused_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = FakeOutside(tmp_path)
+    monkeypatch.setattr("mlx_engine.bench.picture.find_spec", lambda _: None)
+    assert outside.run("bench", "--png", "figures.png") == 2
+    assert "pip install 'headstart[picture]'" in outside.err
+    monkeypatch.undo()
+    pytest.importorskip("matplotlib")
+    assert outside.run("bench", "--png", str(tmp_path / "none" / "figures.png")) == 2
+    assert "there is no folder" in outside.err
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--only", "speed"), ("--arms", "9"), ("--arms", "x"), ("--tokens", "0")],
+)
+def test_the_command_refuses(tmp_path: Path, option: str, value: str) -> None:
     with pytest.raises(SystemExit, match="2"):
-        FakeOutside(tmp_path).run("bench", "--only", "speed")
+        FakeOutside(tmp_path).run("bench", option, value)
+
+
+def test_sampling_is_greedy_unless_told() -> None:
+    assert Plan().sampling == quick_plan().sampling == SamplingOptions(temperature=0, seed=1)

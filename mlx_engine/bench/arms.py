@@ -1,0 +1,93 @@
+"""Who takes part: drafting off, ways to draft, and other programs that are here."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import mlx.core as mx
+
+from mlx_engine.bench.peers import PEER_ERRORS, LlamaServer, MlxLm, llama_server
+from mlx_engine.bench.report import LLAMA, MLX_LM, OFF, PEERS, Plan, arm_words, draft_of
+from mlx_engine.bench.subject import Run, play
+from mlx_engine.doctor.machine import this_machine
+from mlx_engine.engine import Engine
+from mlx_engine.values.errors import Reason
+from mlx_engine.values.options import DraftOptions, DraftSourceName
+
+ROOM_FOR_ALL = 0.8
+"""Share of the memory that all copies of a model may take together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """play: a prompt and tokens at most -> an answer; of a peer, exactly so many."""
+
+    name: str
+    play: Callable[[Sequence[int], int], Run]
+    is_peer: bool = False
+
+
+def own_arm(engine: Engine, plan: Plan, name: str, draft: DraftOptions) -> Arm:
+    """The engine, drafting in one way."""
+
+    def answer(prompt: Sequence[int], tokens: int) -> Run:
+        return play(engine, prompt, tokens, plan.sampling, draft, ignore_eos=plan.ignore_eos)
+
+    return Arm(name, answer)
+
+
+def own_arms(engine: Engine, plan: Plan) -> Iterator[Arm | Reason]:
+    """Drafting off, then what the plan names, or why it cannot be."""
+    source: DraftSourceName = "mtp" if engine.parts.drafting.small is None else "model"
+    for name in dict.fromkeys((OFF, *plan.arms)):
+        if name in PEERS:
+            continue
+        draft = draft_of(name, source)
+        why_not = engine.session(draft=draft).why_not_drafting if name != OFF else None
+        yield why_not or own_arm(engine, plan, arm_words(name), draft)
+
+
+def peer_arms(
+    engine: Engine, plan: Plan, heads: Path | None, context: int, stack: ExitStack
+) -> Iterator[Arm | Reason]:
+    """Other programs that the plan names, or why they cannot run this model; `stack` ends them.
+
+    heads: a file of MTP heads beside the model. context: tokens of the longest conversation.
+    """
+    path = Path(engine.description.path)
+    openings: list[tuple[str, Callable[[], MlxLm | LlamaServer]]] = []
+    if MLX_LM in plan.arms:
+        as_float32 = not mx.metal.is_available()  # the types we compute in
+        openings.append((MLX_LM, partial(MlxLm, path, plan.sampling, as_float32=as_float32)))
+    if LLAMA in plan.arms and plan.llama_server is not None:
+        for drafts in (False, True) if engine.parts.model.mtp_depth else (False,):
+            server = llama_server(
+                plan.llama_server, path, context, plan.sampling, drafts=drafts, heads=heads
+            )
+            openings.append((LLAMA, partial(stack.enter_context, server)))
+    for copies, (name, opening) in enumerate(openings, 2):
+        if why_not := no_room(engine, copies, name):
+            yield why_not
+            continue
+        try:
+            peer = opening()
+        except PEER_ERRORS as error:
+            yield cannot(name, error)
+        else:
+            yield Arm(peer.name, peer.play, is_peer=True)
+
+
+def no_room(engine: Engine, copies: int, name: str) -> Reason | None:
+    """Why a peer is not opened where memory does not hold the model so many times."""
+    machine = this_machine()
+    room = ROOM_FOR_ALL * (machine.gpu_bytes or machine.memory_bytes)
+    if copies * engine.description.nbytes <= room:
+        return None
+    return Reason("peer-no-room", f"Memory does not hold this model {copies} times: no {name}.")
+
+
+def cannot(name: str, error: Exception) -> Reason:
+    """Why a peer is not there."""
+    return Reason("peer-cannot", f"{name} cannot run this model: {error}")

@@ -1,0 +1,232 @@
+"""Other programs that run the same model on the same machine: mlx-lm, and llama.cpp's server."""
+
+import json
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from socket import create_server
+from tempfile import TemporaryFile
+from time import perf_counter, sleep
+from typing import IO, Any, NamedTuple
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, Request, build_opener
+
+import mlx.core as mx
+from mlx.utils import tree_flatten
+
+from mlx_engine.bench.subject import Clock, Run
+from mlx_engine.values.options import SamplingOptions
+
+PEER_ERRORS = (OSError, ValueError, KeyError)
+"""What a peer that cannot open or run a model raises."""
+
+LLAMA_DEPTH = 3
+START_S = 600.0
+"""Seconds a server may take to load a model."""
+
+ANSWER_S = 3600.0
+LAST_WORDS = 300
+"""Characters of a server's log that tell why it left."""
+
+
+class Graph(NamedTuple):
+    """Outputs not yet computed, and how long it took to write them down."""
+
+    outputs: Sequence[mx.array]
+    build_ms: float
+
+
+class MlxLm:
+    """A model as mlx-lm runs it.
+
+    Parameters stay as they are in the file, or all floating ones become float32: on the CPU MLX
+    computes in 16 bits slowly, so there only the latter compares programs rather than types.
+    """
+
+    def __init__(self, folder: Path, sampling: SamplingOptions, *, as_float32: bool) -> None:
+        import mlx_lm
+        from mlx_lm.sample_utils import make_logits_processors, make_sampler
+
+        loaded: Any = mlx_lm.load(str(folder))
+        self._model, self._tokenizer = loaded[0], loaded[1]
+        self._tokenizer.eos_token_ids = set()
+        if as_float32:
+            self._model.set_dtype(mx.float32)
+            mx.eval(self._model.parameters())
+        self._seed = sampling.seed or 0
+        self._sampler = make_sampler(
+            sampling.temperature,
+            top_p=sampling.top_p,
+            min_p=sampling.min_p,
+            top_k=sampling.top_k,
+        )
+        is_neutral = sampling.repetition_penalty == 1
+        self._processors = make_logits_processors(
+            dict(sampling.logit_bias),
+            None if is_neutral else sampling.repetition_penalty,
+            presence_penalty=sampling.presence_penalty,
+            frequency_penalty=sampling.frequency_penalty,
+        )
+        self.name = f"mlx-lm {version('mlx-lm')}{', float32' if as_float32 else ''}"
+
+    def play(self, prompt: Sequence[int], tokens: int) -> Run:
+        """So many tokens, past every end of text."""
+        import mlx_lm
+
+        mx.random.seed(self._seed)
+        got: list[int] = []
+        clock = Clock()
+        for answer in mlx_lm.stream_generate(
+            self._model,
+            self._tokenizer,
+            list(prompt),
+            max_tokens=tokens,
+            sampler=self._sampler,
+            logits_processors=self._processors,
+        ):
+            if not got:
+                clock.first()
+            got.append(int(answer.token))
+        return clock.run(got, [1] * len(got))
+
+    def graph(self, prompt: Sequence[int]) -> Graph:
+        """One decoding step after `prompt`, as mlx-lm takes it."""
+        from mlx_lm.generate import make_prompt_cache  # type: ignore[attr-defined]
+
+        cache = make_prompt_cache(self._model)
+        self._model(mx.array([list(prompt)]), cache=cache)
+        mx.eval(_arrays(cache))
+        started = perf_counter()
+        logits = self._model(mx.array([[prompt[-1]]]), cache=cache)[:, -1]
+        normal = logits - mx.logsumexp(logits, keepdims=True)
+        outputs = [mx.argmax(normal, axis=-1), normal, *_arrays(cache)]
+        return Graph(outputs, 1000 * (perf_counter() - started))
+
+
+def _arrays(cache: Any) -> list[mx.array]:
+    leaves: Any = tree_flatten([layer.state for layer in cache])
+    return [leaf for _, leaf in leaves if isinstance(leaf, mx.array)]
+
+
+class LlamaServer:
+    """A GGUF as llama.cpp's server runs it (its tools/server/README.md has options and fields)."""
+
+    def __init__(self, port: int, sampling: SamplingOptions, words: str) -> None:
+        """port: of a server on this machine that is ready."""
+        self._at = f"http://127.0.0.1:{port}"
+        self._sampling = {
+            "temperature": sampling.temperature,
+            "top_k": sampling.top_k,
+            "top_p": sampling.top_p,
+            "min_p": sampling.min_p,
+            "repeat_penalty": sampling.repetition_penalty,
+            "repeat_last_n": -1,
+            "presence_penalty": sampling.presence_penalty,
+            "frequency_penalty": sampling.frequency_penalty,
+            "logit_bias": [list(pair) for pair in sampling.logit_bias.items()],
+            "seed": sampling.seed or 0,
+        }
+        build = _ask(f"{self._at}/props").get("build_info", "")
+        self.name = " ".join(filter(None, ("llama.cpp", str(build).partition("-")[0], words)))
+
+    def play(self, prompt: Sequence[int], tokens: int) -> Run:
+        """So many tokens, past every end of text, with nothing remembered of earlier answers.
+
+        Its clock of tokens starts behind the first, which it counts all the same; a pass keeps
+        one token of its own and what was accepted.
+        """
+        started = perf_counter()
+        told = _ask(
+            f"{self._at}/completion",
+            {
+                **self._sampling,
+                "prompt": list(prompt),
+                "n_predict": tokens,
+                "ignore_eos": True,
+                "cache_prompt": False,
+                "return_tokens": True,
+            },
+        )
+        wall_s = perf_counter() - started
+        timings, got = told["timings"], tuple(told["tokens"])
+        if not got:
+            raise ValueError("it answered nothing")
+        accepted = timings.get("draft_n_accepted", 0)
+        return Run(
+            tokens=got,
+            generated=len(got),
+            drafted=timings.get("draft_n", 0),
+            accepted=accepted,
+            passes=len(got) - accepted,
+            first_s=timings["prompt_ms"] / 1000,
+            wall_s=wall_s,
+            later=len(got) - 1,
+            later_s=timings["predicted_ms"] / 1000,
+        )
+
+
+@contextmanager
+def llama_server(
+    program: Path,
+    model: Path,
+    context: int,
+    sampling: SamplingOptions,
+    *,
+    drafts: bool,
+    heads: Path | None = None,
+) -> Iterator[LlamaServer]:
+    """A server of its own that ends with the context; drafts: from MTP heads, with `draft-mtp`.
+
+    heads: a GGUF with the heads, where the model has none. Raises OSError when it does not start.
+    """
+    with create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [str(program), "--model", str(model), "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--ctx-size", str(context), "--parallel", "1"]
+    if drafts:
+        command += ["--spec-type", "draft-mtp", "--spec-draft-n-max", str(LLAMA_DEPTH)]
+        command += ["--spec-draft-model", str(heads)] if heads else []
+    with TemporaryFile() as log:
+        process = subprocess.Popen(
+            command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+        )
+        try:
+            _wait_until_ready(process, f"http://127.0.0.1:{port}/health", log)
+            yield LlamaServer(port, sampling, f"draft-mtp {LLAMA_DEPTH}" if drafts else "")
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _wait_until_ready(process: "subprocess.Popen[bytes]", health: str, log: IO[bytes]) -> None:
+    end = perf_counter() + START_S
+    while process.poll() is None and perf_counter() < end:
+        try:
+            _ask(health)
+        except OSError:  # not listening yet, or loading (503)
+            sleep(0.1)
+        else:
+            return
+    log.seek(0)
+    words = " ".join(log.read().decode(errors="replace").split())[-LAST_WORDS:]
+    raise OSError(f"it did not start: {words or 'it said nothing'}")
+
+
+_LOCAL = build_opener(ProxyHandler({}))
+"""Asks this machine, whatever proxies the environment names."""
+
+
+def _ask(url: str, body: dict[str, object] | None = None) -> dict[str, Any]:
+    """The JSON at `url`, which is sent `body` if there is one. Raises OSError and ValueError."""
+    data = None if body is None else json.dumps(body).encode()
+    request = Request(url, data, {"Content-Type": "application/json"})
+    try:
+        with _LOCAL.open(request, timeout=ANSWER_S) as answer:
+            told: dict[str, Any] = json.load(answer)
+    except HTTPError as error:
+        with error:
+            words = error.read().decode(errors="replace")[:LAST_WORDS]
+        raise OSError(f"{error}: {words}") from None
+    return told
