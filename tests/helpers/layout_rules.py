@@ -22,7 +22,10 @@ BELOW_ENGINE = {"metal_kernels"} | _rooms(
 )
 ENGINE_LEVEL = {"mlx_engine"} | _rooms("bench doctor")
 PUBLIC = {"mlx_engine", VALUES}
-APP_ROOMS = {"app.values", "app.start", "app.store", "app.library", "app.worker", "app.window"}
+APP_ROOMS = {"app.values", "app.store", "app.library", "app.worker", "app.window"} | {
+    "app.start",
+    "app.start.threads",
+}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "metal_kernels": set(),
@@ -42,11 +45,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "app.values": {VALUES},
     "app.start.asset_files": set(),
     "app.start.folders": set(),
+    "app.start.threads": set(),
     "app.start": {VALUES, "app.values", "app.start.asset_files", "app.start.folders"},
     "app.store": PUBLIC | {"app.values"},
     "app.library": PUBLIC | {"app.values", HUB},
     "app.worker": PUBLIC | {"app.values"},
-    "app.window": {VALUES, "app.values", "app.start.asset_files"},
+    "app.window": {VALUES, "app.values", "app.start.asset_files", "app.start.threads"},
     "app.control": PUBLIC | APP_ROOMS | {HUB},
     "app.__main__": PUBLIC | {"app", "app.start", "app.start.folders", "mlx_engine.command_line"},
     "app": PUBLIC | APP_ROOMS | {HUB, "app.control", "app.start.folders"},

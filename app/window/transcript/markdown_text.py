@@ -1,7 +1,7 @@
 """Renders markdown as rich text for Qt, which can fetch nothing, and as plain text to copy."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from html import escape
 from itertools import count, repeat
@@ -95,20 +95,30 @@ def parser() -> MarkdownIt:
     return markdown
 
 
-def markdown_html(source: str, definitions: str = "") -> str:
+Picture = Callable[[str, bool], str]
+"""LaTeX, and whether it has a line of its own -> an image of it, or ""."""
+
+
+def no_picture(latex: str, is_display: bool) -> str:  # noqa: ARG001
+    """Letters and signs only."""
+    return ""
+
+
+def markdown_html(source: str, definitions: str = "", picture: Picture = no_picture) -> str:
     """The body of a rich text document; `definitions` are link references from other segments."""
     env: dict[str, Any] = {}
     if definitions:
         parser().parse(definitions, env)
     tokens = parser().parse(source, env)
     _mark_tasks(tokens)
-    return _HtmlWriter().all(tokens)
+    return _HtmlWriter(picture).all(tokens)
 
 
 class _HtmlWriter:
     """Writes tokens as HTML; remembers whether it is in a link or in a cell."""
 
-    def __init__(self) -> None:
+    def __init__(self, picture: Picture) -> None:
+        self._picture = picture
         self._in_link = False
         self._in_cell = False
 
@@ -127,7 +137,20 @@ class _HtmlWriter:
             self._in_link = token.nesting > 0
         if kind in FIXED:
             return FIXED[kind]
-        return _leaf(token) if token.nesting == 0 else _tag(token)
+        if token.nesting:
+            return _tag(token)
+        is_formula = kind.startswith("math") or (kind == "fence" and token.info.strip() == MATHS)
+        return self._formula(token) if is_formula else _leaf(token)
+
+    def _formula(self, token: Token) -> str:
+        """A picture; else letters and signs, on a line of its own one line for each of its rows."""
+        shown = self._picture(token.content, token.type != "math_inline")
+        if token.type == "math_inline":
+            return shown or f'<span class="maths">{latex_html(token.content)}</span>'
+        if not shown:
+            rows = [token.content] if "matrix" in token.content else ROW_END.split(token.content)
+            shown = "<br>".join(row for row in map(latex_html, rows) if row)
+        return f'<p class="display">{shown}</p>' if token.block else f"<br>{shown}<br>"
 
     def _text(self, content: str) -> str:
         """Escaped text; bare web addresses become links, <sub> and <sup> what they say, <br> in a
@@ -150,15 +173,11 @@ class _HtmlWriter:
 def _leaf(token: Token) -> str:
     """A token that opens and closes nothing."""
     kind = token.type
-    if kind == "math_display" or (kind == "fence" and token.info.strip() == MATHS):
-        return _display(token)
     if kind in ("fence", "code_block"):
         code = token.content.removesuffix("\n")
         return f"<pre>{escape(code).replace(chr(10), '<br>')}</pre>" if code.strip() else ""
     if kind == "code_inline":
         return f"<code>{escape(token.content)}</code>"
-    if kind == "math_inline":
-        return f'<span class="maths">{latex_html(token.content)}</span>'
     return _image(token) if kind == "image" else escape(token.content)
 
 
@@ -189,13 +208,6 @@ def _image(token: Token) -> str:
     address = str(token.attrs.get("src", ""))
     label = escape(f"Image: {token.content or address}")
     return f'<a href="{escape(address)}">{label}</a>' if address.startswith(SAFE_LINK) else label
-
-
-def _display(token: Token) -> str:
-    """A formula of its own: one line for each of its rows."""
-    rows = [token.content] if "matrix" in token.content else ROW_END.split(token.content)
-    shown = "<br>".join(row for row in map(latex_html, rows) if row)
-    return f'<p class="display">{shown}</p>' if token.block else f"<br>{shown}<br>"
 
 
 def _with_links(text: str) -> str:

@@ -1,5 +1,6 @@
 """A stretch of rendered prose whose text can be selected; it loads nothing and never scrolls."""
 
+import re
 from collections.abc import Sequence
 from math import ceil
 
@@ -24,6 +25,13 @@ from app.window.transcript.drafted_spans import (
     in_utf16,
     tints,
 )
+from app.window.transcript.formulas import (
+    OBJECT,
+    FormulaKey,
+    drawn,
+    place_formulas,
+    read_name,
+)
 from app.window.transcript.page_boxes import (
     PageMarks,
     PlacedBlock,
@@ -33,7 +41,7 @@ from app.window.transcript.page_boxes import (
     placed,
     set_in_from_right,
 )
-from app.window.transcript.reader import LIST_STEP, Reader, css, scrolls
+from app.window.transcript.reader import DISPLAY_STEP, LIST_STEP, Reader, css, scrolls
 
 
 class ProseSegment(QTextBrowser):
@@ -44,6 +52,7 @@ class ProseSegment(QTextBrowser):
         self._reader, self._muted, self._look = reader, muted, look()
         self._html = self._source = ""
         self._spans: Sequence[DraftedSpan] = ()
+        self._pictured: Sequence[FormulaKey] = ()
         self._alignment = GrowingAlignment()
         self._tints: list[Tint] | None = None
         self._boxes: list[TintBox] | None = None
@@ -62,11 +71,21 @@ class ProseSegment(QTextBrowser):
         self.anchorClicked.connect(lambda url: reader.link_clicked.emit(url.toString()))
         self._dress()
 
-    def show_html(self, html: str, source: str, spans: Sequence[DraftedSpan]) -> None:
-        """Show rendered markdown; spans count in `source`. A selection stays where it was."""
-        self._source, self._spans = source, spans
+    def show_html(
+        self,
+        html: str,
+        source: str,
+        spans: Sequence[DraftedSpan],
+        pictured: Sequence[FormulaKey] = (),
+    ) -> None:
+        """Show rendered markdown; spans count in `source`. A selection stays where it was.
+
+        pictured: the formulas that are images in `html`, from the top.
+        """
+        is_same = html == self._html and pictured == self._pictured
+        self._source, self._spans, self._pictured = source, spans, pictured
         self._tints = self._boxes = None
-        if html == self._html:
+        if is_same:
             self.viewport().update()
             return
         self._html = html
@@ -92,6 +111,7 @@ class ProseSegment(QTextBrowser):
         """Wrap at this width and be as high as the text."""
         if width != self.lineWrapColumnOrWidth():
             self.setLineWrapColumnOrWidth(width)
+            self._place_formulas()
             self._set_height()
 
     def text(self) -> str:
@@ -102,9 +122,19 @@ class ProseSegment(QTextBrowser):
         """What was drafted, in positions of the document."""
         if self._tints is None:
             text = self.text()
-            runs = self._alignment.of(self._source, text) if self._spans else ()
+            runs = self._alignment.of(self._aligned_source(), text) if self._spans else ()
             self._tints = in_utf16(text, tints(runs, self._spans))
         return self._tints
+
+    def _aligned_source(self) -> str:
+        """What an image stands for is one character of it."""
+        parts, at = [], 0
+        for latex, _ in self._pictured:
+            found = self._source.find(latex, at)
+            if found >= 0:
+                parts += [self._source[at:found], OBJECT.ljust(len(latex))]
+                at = found + len(latex)
+        return "".join([*parts, self._source[at:]])
 
     def _dress(self) -> None:
         self.setFont(self._look.text_font())
@@ -114,6 +144,13 @@ class ProseSegment(QTextBrowser):
         self.document().setHtml(self._html)
         if "<blockquote" in self._html:
             set_in_from_right(self.document())
+        self._place_formulas()
+
+    def _place_formulas(self) -> None:
+        if self._pictured:
+            known = [self._reader.formulas.get(key) for key in self._pictured]
+            room = self.lineWrapColumnOrWidth() - DISPLAY_STEP
+            place_formulas(self.document(), known, self._look.sizes.transcript, room)
 
     def _set_height(self) -> None:
         self._boxes = self._marks = None
@@ -163,13 +200,22 @@ class ProseSegment(QTextBrowser):
             self.fit(self.width())
 
     def loadResource(self, kind: int, name: QUrl | str) -> object:  # noqa: ARG002, N802
-        """Nothing: neither pictures nor style sheets are fetched for an answer."""
-        return None
+        """Formulas alone: neither pictures nor style sheets are fetched for an answer."""
+        place = read_name(name if isinstance(name, str) else name.toString())
+        if place is None or place.number >= len(self._pictured):
+            return None
+        formula = self._reader.formulas.get(self._pictured[place.number])
+        return formula and drawn(formula, place, self.devicePixelRatioF())
 
     def createMimeDataFromSelection(self) -> QMimeData:  # noqa: N802
-        """The words alone: colours and fonts of this window do not belong into a letter."""
-        data = QMimeData()
-        data.setText(self.textCursor().selection().toPlainText())
+        """The words alone: colours and fonts of this window do not belong into a letter. Formulas
+        are what they were made of.
+        """
+        data, cursor = QMimeData(), self.textCursor()
+        before = self.text()[: cursor.selectionStart()].count(OBJECT)
+        pictured = iter(self._pictured[before:])
+        text = cursor.selection().toPlainText()
+        data.setText(re.sub(OBJECT, lambda _: next(pictured).source, text))
         return data
 
     def wheelEvent(self, event: QWheelEvent) -> None:  # noqa: N802

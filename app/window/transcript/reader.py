@@ -6,6 +6,7 @@ from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
 from app.window.controls.icons import Colour, IconButton
 from app.window.look import Look, look, mixed
+from app.window.transcript.formulas import Formulas
 
 TEXT_WIDTH = 760
 """Widest column of text, in pixels."""
@@ -16,6 +17,8 @@ GAP = 16
 PARAGRAPH_GAP = 10
 QUOTE_STEP = 16
 """Pixels a quote is set in."""
+DISPLAY_STEP = 24
+"""Pixels a formula of its own is set in."""
 LIST_STEP = 26
 """Pixels a list is set in."""
 LINE_HEIGHT = 130
@@ -42,7 +45,7 @@ class Reader(QObject):
     `branch_off_wanted` for a new chat that begins with all up to it. `edit_wanted`: a question to
     ask in these words, or an answer to keep in them.
     shows_drafted: whether they want drafted words tinted. unsent: messages they are changing, by
-    id, and the text so far.
+    id, and the text so far. formulas: those that were set for them.
     """
 
     regenerate_wanted = Signal(int)
@@ -58,6 +61,7 @@ class Reader(QObject):
         super().__init__(parent)
         self.shows_drafted = False
         self.unsent: dict[int, str] = {}
+        self.formulas = Formulas(self)
 
 
 def css(look: Look, muted: bool = False) -> str:
@@ -86,7 +90,7 @@ def css(look: Look, muted: bool = False) -> str:
         td {{ color:{colour}; }}
         a {{ color:{theme.accent}; text-decoration:none; }}
         .problem {{ color:{theme.error}; }}
-        .display {{ margin:4px 0 {PARAGRAPH_GAP}px 24px; }}
+        .display {{ line-height:100%; margin:4px 0 {PARAGRAPH_GAP}px {DISPLAY_STEP}px; }}
     """
 
 

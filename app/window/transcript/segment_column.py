@@ -11,6 +11,7 @@ from app.values.chats import DraftedSpan
 from app.window.controls.layouts import column
 from app.window.transcript.code_segment import CodeSegment, CodeText
 from app.window.transcript.drafted_spans import within
+from app.window.transcript.formulas import FormulaKey, Wanted
 from app.window.transcript.markdown_text import markdown_html
 from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.reader import GAP, PARAGRAPH_GAP, Reader, keeps_height
@@ -41,6 +42,9 @@ class SegmentColumn(QWidget):
         self._spans: list[DraftedSpan] = []
         self._beginning = Rendered()
         self._widgets: list[ProseSegment | CodeSegment] = []
+        self._definitions = ""
+        self._missing: dict[int, set[FormulaKey]] = {}
+        reader.formulas.known.connect(self._take_formula)
         self._column = column(of=self, spacing=0)
 
     def append(self, text: str, spans: Iterable[DraftedSpan] = ()) -> None:
@@ -60,39 +64,50 @@ class SegmentColumn(QWidget):
     def finish(self) -> None:
         """No more text will come: what was open is closed, and links know their addresses."""
         first = self._stream.finish()
-        definitions = link_definitions(self._stream.text)
-        self._show_from(0 if definitions else first, definitions)
+        self._definitions = link_definitions(self._stream.text)
+        self._show_from(0 if self._definitions else first)
 
     def texts(self) -> list[TextWidget]:
         """The widgets that hold text, from the top."""
         return [w if isinstance(w, ProseSegment) else w.lines for w in self._widgets]
 
-    def _show_from(self, first: int, definitions: str = "") -> None:
+    def _show_from(self, first: int) -> None:
         segments = self._stream.segments
         while len(self._widgets) > len(segments) or self._differ_in_kind(first):
             self._drop_last()
         for index in range(first, len(segments)):
             if index == len(self._widgets):
                 self._add(segments[index])
-            self._show(self._widgets[index], segments[index], definitions)
+            self._show(index)
 
     def _differ_in_kind(self, first: int) -> bool:
         """Whether one of the widgets from `first` on is not of its segment's kind."""
         shown = zip(self._widgets[first:], self._stream.segments[first:], strict=False)
         return any(isinstance(w, CodeSegment) != (s.kind == "code") for w, s in shown)
 
-    def _show(self, widget: ProseSegment | CodeSegment, segment: Segment, definitions: str) -> None:
+    def _show(self, index: int) -> None:
+        widget, segment = self._widgets[index], self._stream.segments[index]
         spans = within(self._spans, segment.start, segment.end, len(segment.head))
         if isinstance(widget, CodeSegment):
             widget.show_segment(segment, spans)
             return
         if segment.closed:
-            source, html = segment.markdown, markdown_html(segment.markdown, definitions)
+            source, wanted = segment.markdown, Wanted(self._reader.formulas)
+            html = markdown_html(source, self._definitions, wanted.html)
+            self._missing[index] = wanted.missing
+            widget.show_html(html, source, spans, wanted.pictured)
         else:
             source = settled(segment.markdown)
-            html = self._growing_html(source, len(segment.head))
-        widget.show_html(html, source, spans)
+            widget.show_html(self._growing_html(source, len(segment.head)), source, spans)
         widget.setVisible(bool(source.strip()))
+
+    def _take_formula(self, key: FormulaKey) -> None:
+        """Show a segment anew once the last of its formulas was set."""
+        for index, missing in self._missing.items():
+            if key in missing:
+                missing.discard(key)
+                if not missing:
+                    self._show(index)
 
     def _growing_html(self, source: str, head: int) -> str:
         """Of the last segment; what of it stays as it is is rendered once. head: its length."""

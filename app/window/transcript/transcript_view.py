@@ -115,6 +115,7 @@ class TranscriptView(QWidget):
         """Show another chat, from its end; what is not near stays unmade until it is."""
         self._search.find("", ())
         self.find_bar.hide()
+        self.reader.formulas.forget_wanted()
         self.column.show_messages(messages)
 
     def replace_from(self, message_id: int, messages: Iterable[ShownMessage]) -> None:

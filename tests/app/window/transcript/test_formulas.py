@@ -1,0 +1,157 @@
+"""Formulas are pictures in what is finished: on the line, in its colours, and LaTeX when copied."""
+
+import pytest
+from PySide6.QtGui import QColor, QFontMetrics, QGuiApplication, QImage
+from shown_transcript import of, settle, show, stream
+
+from app.values.chats import DraftedSpan
+from app.window.style_sheet import dress
+from app.window.transcript.formulas import (
+    OBJECT,
+    FormulaKey,
+    Formulas,
+    Placed,
+    read_name,
+    set_formula,
+)
+from app.window.transcript.prose_segment import ProseSegment
+from app.window.transcript.shown_message import ShownMessage
+
+
+def until_set(qtbot, view, source, **how):
+    show(view, ShownMessage(1, "assistant", source, **how))
+    wait(qtbot, view)
+    return of(view, 1).texts()[0]
+
+
+def wait(qtbot, view):
+    qtbot.waitUntil(lambda: not view.reader.formulas.is_busy, timeout=20_000)
+    settle()
+
+
+def places(prose: ProseSegment) -> list[Placed]:
+    found, block = [], prose.document().begin()
+    while block.isValid():
+        pieces = block.begin()
+        while not pieces.atEnd():
+            shape = pieces.fragment().charFormat()
+            if shape.isImageFormat():
+                found += [read_name(shape.toImageFormat().name())] * pieces.fragment().length()
+            pieces += 1
+        block = block.next()
+    return found
+
+
+def test_letters_while_it_grows_a_picture_when_it_is_done(view, qtbot):
+    live = ShownMessage(1, "assistant", "", state="live")
+    show(view, live)
+    stream(view, "So $x^2$ is")
+    assert of(view, 1).texts()[0].text() == "So x² is"
+    view.finish(ShownMessage(1, "assistant", "So $x^2$ is"))
+    wait(qtbot, view)
+    assert of(view, 1).texts()[0].text() == f"So {OBJECT} is"
+
+
+@pytest.mark.parametrize(
+    "latex",
+    [r"\frac{a", "{{{", "^", "&", r"\text{你好}", "x" * 1001, "{" * 900 + "}" * 99, r"\left(", "%"],
+)
+def test_what_cannot_be_set_stays_in_letters(view, qtbot, latex):
+    show(view, ShownMessage(1, "assistant", f"So ${latex}$ is"))
+    before = of(view, 1).texts()[0].text()
+    wait(qtbot, view)
+    assert of(view, 1).texts()[0].text() == before and OBJECT not in before
+
+
+@pytest.mark.parametrize(
+    "latex",
+    [r"\frac12", r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", r"\unknown{x}", "a<b>c"],
+)
+def test_what_can_be_set_has_a_size(latex):
+    made = set_formula(FormulaKey(latex, True))
+    assert made is not None and made.width > 0 and made.above > 0
+
+
+def test_environments_are_not_numbered_through_all_formulas():
+    key = FormulaKey(r"\begin{align}a&=b\end{align}", True)
+    assert set_formula(key) == set_formula(key)
+
+
+@pytest.mark.parametrize("beside", ["", r"$\frac{\frac12}{\frac34}$", r"$\sum_{i=1}^n$"])
+def test_a_formula_stands_on_the_line(view, qtbot, beside):
+    prose = until_set(qtbot, view, rf"HHHHHH $\mathrm{{HHHHHH}}$ HHHHHH {beside}")
+    line = prose.document().begin().layout().lineAt(0)
+    image = prose.grab().toImage()
+    first = QFontMetrics(prose.font()).horizontalAdvance("HHHHHH")
+    start, end = (round(line.cursorToX(at)[0]) for at in (7, 8))
+    assert 0 < first < start < end
+    assert abs(_lowest(image, 0, first) - _lowest(image, start, end)) <= 1
+
+
+def _lowest(image: QImage, left: int, right: int) -> int:
+    """The last row with ink between two columns."""
+    rows = range(image.height() - 1, -1, -1)
+    dark = (
+        y
+        for y in rows
+        if any(QColor(image.pixel(x, y)).lightness() < 110 for x in range(left, right))
+    )
+    return next(dark)
+
+
+def test_colour_and_size_are_those_of_the_words_around_it(view, qtbot, qapp):
+    source = "$x$\n\n# $x$\n\n> $x$\n\n[$x$](https://example.org)"
+    prose = until_set(qtbot, view, source)
+    text, heading, quote, link = places(prose)
+    assert heading.scale == pytest.approx(text.scale * 19 / 15, rel=0.02)
+    assert len({text.ink, quote.ink, link.ink}) == 3
+    try:
+        dress(qapp, "dark", 1.5)
+        settle()
+        dark = places(prose)
+        assert QColor(dark[0].ink).lightness() > 200 > QColor(text.ink).lightness()
+        assert dark[0].scale == pytest.approx(text.scale * 1.5, rel=0.05)
+    finally:
+        dress(qapp, "light", 1.0)
+    settle()
+    assert places(prose) == [text, heading, quote, link]
+
+
+def test_a_long_formula_is_no_wider_than_the_page(view, qtbot):
+    prose = until_set(qtbot, view, "$$" + "+".join(f"a_{{{n}}}" for n in range(40)) + "$$")
+    assert 0.8 * prose.width() < places(prose)[0].width <= prose.width()
+    view.resize(420, 500)
+    settle()
+    assert 0.8 * prose.width() < places(prose)[0].width <= prose.width()
+
+
+def test_latex_is_what_is_copied(view, qtbot):
+    prose = until_set(qtbot, view, "So $a_1$, $b_2$ and\n\n$$c^3$$\n\nend $d$")
+    prose.selectAll()
+    prose.copy()
+    assert QGuiApplication.clipboard().text() == "So $a_1$, $b_2$ and\n$$c^3$$\nend $d$"
+    cursor = prose.textCursor()
+    cursor.setPosition(4)
+    cursor.setPosition(7, cursor.MoveMode.KeepAnchor)
+    prose.setTextCursor(cursor)
+    prose.copy()
+    assert QGuiApplication.clipboard().text() == ", $b_2$"
+
+
+def test_a_drafted_formula_is_tinted_whole_and_nothing_beside_it(view, qtbot):
+    source = "One $a + a$ a two"
+    start = source.index("a + a")
+    prose = until_set(qtbot, view, source, spans=(DraftedSpan(start, start + 2, 2),))
+    assert [(tint.start, tint.end) for tint in prose.tinted()] == [(4, 5)]
+
+
+def test_another_chat_does_not_wait_for_the_formulas_of_this_one(qtbot):
+    formulas, known = Formulas(), []
+    formulas.known.connect(known.append)
+    for number in range(20):
+        formulas.is_known(FormulaKey(f"x_{{{number}}}", False))
+    formulas.forget_wanted()
+    last = FormulaKey("y", False)
+    formulas.is_known(last)
+    qtbot.waitUntil(lambda: last in known, timeout=20_000)
+    assert len(known) == 2, "one was being set already"
