@@ -20,7 +20,7 @@ from app.control.composer import NEW, ComposerController
 from app.control.drops import DropController
 from app.control.figures import LiveFigures
 from app.control.files import FileController
-from app.control.library import BUILT_IN, LibraryController
+from app.control.library import LibraryController
 from app.control.models import ModelController, model_name
 from app.control.offers import CardController, ChatModelController
 from app.control.open_chat import OpenChat
@@ -34,7 +34,7 @@ from app.start.mistakes import Mistakes, watch_for_crashes
 from app.start.outside import Application, SingleInstance, as_typed
 from app.start.threads import Collector, keep_clipboard
 from app.store.session_store import SessionStore, open_passing_store, open_store
-from app.values.app_settings import AppSettings
+from app.values.app_settings import BUILT_IN, AppSettings, settings_of
 from app.values.chat_settings import ChatSettings
 from app.values.errors import StoreError
 from app.window.controls.icons import app_icon
@@ -52,7 +52,6 @@ from app.worker.replies import (
     Reply,
     WorkerFailed,
 )
-from app.worker.requests import LoadModel
 from mlx_engine.hub.client import Hub
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
@@ -92,7 +91,9 @@ class App(QObject):
         self.worker = EngineWorker(machine.usable_bytes, models, self)
         request = self.worker.request
         self.answers = Answers(self.store, request, parent=self)
-        self.models = ModelController(request, self)
+        self.models = ModelController(
+            request, lambda path: settings_of(self.settings.value, path), self
+        )
         self.compare = CompareController(
             widgets.compare, self.models, request, lambda: self.chats.chat.settings, self
         )
@@ -125,7 +126,13 @@ class App(QObject):
             self,
         )
         self.cards = CardController(
-            widgets.card, widgets.layer, self.models, machine, read_card, self
+            widgets.card,
+            widgets.layer,
+            self.models,
+            self.settings,
+            machine,
+            read_card,
+            self,
         )
         self.library = LibraryController(
             widgets, self.cards, hub or Hub(folders.hub_models), self.settings, machine, self
@@ -224,7 +231,7 @@ class App(QObject):
         if self.settings.value.load_at_start:
             self.models.load_path(last, self.chats.chat.settings.load)
         else:
-            self.models.load_later(LoadModel(last, options=self.chats.chat.settings.load), AT_START)
+            self.models.load_later(last, self.chats.chat.settings.load, AT_START)
 
     # models
 
@@ -368,6 +375,7 @@ class App(QObject):
             widgets.start.built_in_wanted,
             widgets.head.cancel_wanted,
             widgets.head.recent_chosen,
+            widgets.head.eject_wanted,
         ):
             ends_in_chat.connect(lambda *_: self._focus_message())
         widgets.window.typed.connect(widgets.composer.type)

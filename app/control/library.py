@@ -18,6 +18,7 @@ from app.library.machine import Machine, advice
 from app.start.outside import reveal
 from app.start.threads import Beside
 from app.values.app_settings import (
+    BUILT_IN,
     with_model_folder,
     with_recent_model,
     without_model_folder,
@@ -29,7 +30,6 @@ from mlx_engine.hub.client import Hub
 from mlx_engine.hub.repository import HubModel
 from mlx_engine.values.model_description import ModelDescription
 
-BUILT_IN = "built-in"
 POCKET = FoundModel(
     BUILT_IN_NAME, Path(BUILT_IN), BUILT_IN_PLACE, 7_000_000, note="1 drafting head"
 )

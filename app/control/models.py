@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from PySide6.QtCore import QObject, Signal
 
+from app.values.app_settings import ModelSettings
 from app.worker.replies import (
     CostsMeasured,
     DraftOutputInUse,
@@ -72,9 +73,16 @@ class ModelController(QObject):
     drafts_through = Signal(object)
     counted = Signal(object)
 
-    def __init__(self, request: Callable[[Request], None], parent: QObject | None = None) -> None:
+    def __init__(
+        self,
+        request: Callable[[Request], None],
+        own: Callable[[str | None], ModelSettings] = lambda _: ModelSettings(),
+        parent: QObject | None = None,
+    ) -> None:
+        """own: what is remembered of the model at a path."""
         super().__init__(parent)
-        self._request = request
+        self._request, self._own = request, own
+        self._chat = LoadOptions()
         self._waiting: list[LoadModel] = []
         self.in_use: LoadModel | None = None
         self.resting: Resting | None = None
@@ -114,9 +122,10 @@ class ModelController(QObject):
             self.resting = None
             self._lose("")
 
-    def load_later(self, request: LoadModel, why: str) -> None:
+    def load_later(self, path: str | None, chat: LoadOptions, why: str) -> None:
         """Load it when something is asked."""
-        self.resting = Resting(request, model_name(request.path), why)
+        self._chat = chat
+        self.resting = Resting(self._as_wanted(path), model_name(path), why)
         self._lose("")
 
     def wake(self) -> bool:
@@ -132,11 +141,18 @@ class ModelController(QObject):
         self._waiting.append(request)
         self._request(request)
 
-    def load_path(self, path: str | None, options: LoadOptions | None = None) -> None:
-        """The same with these options but for heads, or those of the model in use."""
-        if options is None:
-            options = self.in_use.options if self.in_use else LoadOptions()
-        self.load(LoadModel(path, options=replace(options, heads=None)))
+    def load_path(
+        self, path: str | None, chat: LoadOptions | None = None, own: ModelSettings | None = None
+    ) -> None:
+        """The same, as a chat wants it, None for the one before, over what is its `own`, None for
+        what is remembered.
+        """
+        if chat is not None:
+            self._chat = chat
+        self.load(self._as_wanted(path, own))
+
+    def _as_wanted(self, path: str | None, own: ModelSettings | None = None) -> LoadModel:
+        return LoadModel(path, (own or self._own(path)).under(self._chat))
 
     def switch_to(self, path: str | None) -> None:
         """Load this one, unless it is there already."""
@@ -144,17 +160,12 @@ class ModelController(QObject):
         if current is None or current.path != path:
             self.load_path(path)
 
-    def load_heads(self, path: Path) -> None:
-        """Load the model in use again with heads from there."""
-        if self.in_use is not None:
-            self.load(replace(self.in_use, heads=str(path)))
-
-    def use_options(self, options: LoadOptions) -> None:
+    def use_options(self, chat: LoadOptions) -> None:
         """Load the model anew if it was loaded in another way than a chat asks for."""
+        self._chat = chat
         current = self.loading or self.in_use
-        if current is not None and current.options != options:
-            heads = current.heads if options.heads is None else str(options.heads)
-            self.load(replace(current, heads=heads, options=options))
+        if current is not None and current != self._as_wanted(current.path):
+            self.load(self._as_wanted(current.path))
 
     def count(self, texts: tuple[str, ...]) -> None:
         """Ask for the tokens of these texts."""

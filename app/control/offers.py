@@ -8,14 +8,15 @@ from PySide6.QtCore import QObject, QTimer
 
 from app.control.chat import ChatController
 from app.control.models import BUILT_IN_NAME, ModelController, model_name
+from app.control.settings import KeptSettings
 from app.library.machine import Machine
 from app.start.threads import Beside
+from app.values.app_settings import ModelSettings, settings_of, with_settings_of
 from app.values.models import ModelCard
 from app.window.controls.notice_bar import NoticeBar
 from app.window.layers import CardLayer
 from app.window.models.model_card_view import ModelCardView
 from app.worker.replies import LoadFailed, LoadProgress
-from app.worker.requests import LoadModel
 
 ReadCard = Callable[[str | Path | None, Machine, str | Path | None], ModelCard | str]
 PATIENCE_MS = 120
@@ -30,6 +31,7 @@ class CardController(QObject):
         card: ModelCardView,
         layer: CardLayer,
         models: ModelController,
+        settings: KeptSettings,
         machine: Machine,
         read_card: ReadCard,
         parent: QObject | None = None,
@@ -37,6 +39,8 @@ class CardController(QObject):
         super().__init__(parent)
         self._card, self._layer = card, layer
         self._models, self._machine, self._read_card = models, machine, read_card
+        self._settings = settings
+        self._own = ModelSettings()
         self._path: str | None = None
         self._heads: str | None = None
         self._problem = ""
@@ -47,7 +51,7 @@ class CardController(QObject):
         card.cancel_wanted.connect(self._cancel)
         card.closed.connect(self._close)
         models.progressed.connect(self._progress)
-        models.loaded.connect(lambda _: self._close_loaded())
+        models.loaded.connect(lambda _: self._end_load())
         models.failed.connect(self._fail)
         models.cancelled.connect(self._offer_again)
 
@@ -72,6 +76,10 @@ class CardController(QObject):
 
     def _show(self, card: ModelCard | str) -> None:
         self._slow.stop()
+        own = settings_of(self._settings.value, self._path)
+        if self._heads is not None:
+            own = replace(own, load=replace(own.load, heads=Path(self._heads)))
+        self._card.load_fields.show_settings(own)
         if isinstance(card, str):
             self._card.show_offered(_nothing_known(self._path))
             self._card.show_failed(self._problem or card)
@@ -88,17 +96,19 @@ class CardController(QObject):
         self._slow.stop()
         self._layer.hide()
 
-    def _close_loaded(self) -> None:
-        """What was loaded at the start leaves the card of something else alone."""
+    def _end_load(self) -> None:
+        """The way it was loaded works and is remembered. What was loaded at the start leaves the
+        card of something else alone.
+        """
         in_use = self._models.in_use
-        if in_use is not None and in_use.path == self._path:
+        if in_use is not None and in_use.path == self._path and self._layer.isVisible():
+            value = self._settings.value
+            self._settings.change(with_settings_of(value, self._path, self._own))
             self._close()
 
     def _load(self) -> None:
-        if self._heads is not None:
-            self._models.load_heads(Path(self._heads))
-        else:
-            self._models.load_path(self._path)
+        self._own = self._card.load_fields.settings
+        self._models.load_path(self._path, own=self._own)
 
     def _cancel(self) -> None:
         self._card.show_cancelling()
@@ -166,7 +176,5 @@ class ChatModelController(QObject):
 
     def _load(self) -> None:
         settings = self._chats.chat.settings
-        heads = settings.load.heads
-        known = None if heads is None else str(heads)
-        self._models.load(LoadModel(settings.model_path, known, settings.load))
+        self._models.load_path(settings.model_path, settings.load)
         self.refresh()

@@ -6,6 +6,7 @@ from app.control.answers import Answers
 from app.control.compare import CompareController
 from app.control.models import ModelController
 from app.control.settings import KeptSettings
+from app.values.app_settings import settings_of
 from app.window.chat_page import HeadBar
 from app.window.controls.notice_bar import NoticeBar
 
@@ -45,8 +46,9 @@ class RestController(QObject):
 
     def _watch(self) -> None:
         """Count from now, while nothing is asked of a model that is there."""
-        minutes = self._settings.value.idle_minutes
-        if minutes and self._models.in_use and not self._is_busy and not self._models.loading:
+        minutes, in_use = self._settings.value.idle_minutes, self._models.in_use
+        may_go = in_use and not settings_of(self._settings.value, in_use.path).keep
+        if minutes and may_go and not self._is_busy and not self._models.loading:
             self.idle.start(minutes * MINUTE_MS)
         else:
             self.idle.stop()

@@ -7,10 +7,36 @@ from typing import Literal
 
 from app.values.chat_settings import ChatSettings
 from mlx_engine.values.errors import BadOption
+from mlx_engine.values.options import LoadOptions
 
 Theme = Literal["system", "light", "dark"]
 SMALLEST_ZOOM, LARGEST_ZOOM = 0.5, 3.0
 RECENT_MODELS = 10
+
+
+BUILT_IN = "built-in"
+"""In the place of a path: the model that comes with Headstart."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """What is remembered of one model. load: how it is opened where a chat does not say otherwise.
+
+    keep: it stays in memory, however long nothing is asked of it.
+    """
+
+    load: LoadOptions = field(default_factory=LoadOptions)
+    keep: bool = False
+
+    def under(self, chat: LoadOptions) -> LoadOptions:
+        """How the model is opened for a chat that wants this."""
+        own = self.load
+        return replace(
+            chat,
+            heads=chat.heads or own.heads,
+            numerics=own.numerics if chat.numerics == "auto" else chat.numerics,
+            context_length=chat.context_length or own.context_length,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +47,9 @@ class AppSettings:
     panel that are folded away. recent_models: paths or hub ids, last used first. model_folders:
     where models are looked for besides the usual places. load_at_start: whether the model used last
     is loaded before it is asked. idle_minutes: how long nothing is asked before a model is let go;
-    0 for ever. downloads: links to models that are not complete yet. last_chat: the one that was
-    open. unsent: what was typed and not sent, by chat, 0 for a new one.
+    0 for ever. models: what is remembered of each, by its path. downloads: links to models that are
+    not complete yet. last_chat: the one that was open. unsent: what was typed and not sent, by
+    chat, 0 for a new one.
     """
 
     new_chat: ChatSettings = field(default_factory=ChatSettings)
@@ -36,6 +63,7 @@ class AppSettings:
     model_folders: tuple[Path, ...] = ()
     load_at_start: bool = True
     idle_minutes: int = 0
+    models: Mapping[str, ModelSettings] = field(default_factory=dict)
     downloads: tuple[str, ...] = ()
     window_state: bytes = b""
     last_chat: int | None = None
@@ -78,6 +106,18 @@ def with_model_folder(settings: AppSettings, folder: Path) -> AppSettings:
 def without_model_folder(settings: AppSettings, folder: Path) -> AppSettings:
     """As it is when models are not looked for there."""
     return replace(settings, model_folders=tuple(f for f in settings.model_folders if f != folder))
+
+
+def settings_of(settings: AppSettings, path: str | None) -> ModelSettings:
+    """What is remembered of the model there, None for the built-in one."""
+    return settings.models.get(path or BUILT_IN, ModelSettings())
+
+
+def with_settings_of(settings: AppSettings, path: str | None, own: ModelSettings) -> AppSettings:
+    """Remember this of a model; nothing where it is as any other."""
+    models = {**settings.models, path or BUILT_IN: own}
+    usual = ModelSettings()
+    return replace(settings, models={of: it for of, it in models.items() if it != usual})
 
 
 def with_preset(settings: AppSettings, name: str, preset: ChatSettings) -> AppSettings:

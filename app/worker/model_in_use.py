@@ -41,7 +41,7 @@ class ModelSource:
         import mlx_engine
 
         return mlx_engine.inspect(
-            request.path, heads=request.heads, on_download=on_download, stop=stop
+            request.path, heads=request.options.heads, on_download=on_download, stop=stop
         )
 
     def load(
@@ -55,7 +55,6 @@ class ModelSource:
 
         return mlx_engine.load(
             request.path,
-            heads=request.heads,
             options=request.options,
             on_progress=on_progress,
             on_download=on_download,

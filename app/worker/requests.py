@@ -16,11 +16,10 @@ from mlx_engine.values.options import LoadOptions
 class LoadModel:
     """Open the model at `path` in place of the one in use; None is the built-in one.
 
-    heads: where to take MTP heads from. A hub id must be downloaded first: give its folder.
+    A hub id must be downloaded first: give its folder.
     """
 
     path: str | None = None
-    heads: str | None = None
     options: LoadOptions = field(default_factory=LoadOptions)
 
 

@@ -9,6 +9,7 @@ from app.window.controls.fields import asks_for_escape
 from app.window.controls.labels import label, paragraph, say, tabular
 from app.window.controls.layouts import Wide, column, row
 from app.window.models.downloads import bytes_of
+from app.window.models.load_fields import LoadFields
 from app.window.models.model_facts import ModelFacts
 
 STEPS = 1000
@@ -29,7 +30,7 @@ class ModelCardView(QFrame):
         super().__init__()
         self.setProperty("role", "card")
         self.setAccessibleName("Model")
-        self.facts = ModelFacts()
+        self.facts, self.load_fields = ModelFacts(), LoadFields()
         self._problem = paragraph("", "problem")
         self._progress = QProgressBar()
         self._progress.setAccessibleName("Loading")
@@ -41,7 +42,7 @@ class ModelCardView(QFrame):
         self._cancel = QPushButton("Cancel")
         self._other = QPushButton("Choose another…")
         foot = row(Wide(self._bytes), self._cancel, self._other, self._load, spacing=8)
-        lines = (self.facts, self._problem, self._progress)
+        lines = (self.facts, self.load_fields, self._problem, self._progress)
         column(*lines, foot, of=self, margins=(16, 16, 16, 16), spacing=8)
         self._load.clicked.connect(self.load_wanted)
         self._other.clicked.connect(self.other_wanted)
@@ -63,6 +64,7 @@ class ModelCardView(QFrame):
         """Its files are being read."""
         self.facts.show_name(name)
         self._show_loading(False)
+        self.load_fields.hide()
         self._load.setEnabled(False)
         self._bytes.setText(LOOKING)
         say(self._problem, "")
@@ -97,6 +99,7 @@ class ModelCardView(QFrame):
         self._progress.setVisible(is_loading)
         self._cancel.setEnabled(True)
         self._load.setVisible(not is_loading)
+        self.load_fields.setVisible(not is_loading)
         self._bytes.setText("")
 
     def _give_up(self) -> None:

@@ -20,9 +20,8 @@ from scripted_models import MISFIT, Doubting, ScriptedModels, WorkerEngine, desc
 from windows import Driven, close, folders_in, running, scripted
 
 from app.app import App
-from app.control.library import BUILT_IN
 from app.control.settings import save_settings
-from app.values.app_settings import AppSettings
+from app.values.app_settings import BUILT_IN, AppSettings
 from app.values.chat_settings import ChatSettings
 from app.window.controls.labels import ShortLabel
 from app.worker.replies import DraftOutputInUse
@@ -123,10 +122,11 @@ def test_loads_in_quick_succession_end_with_the_last(
     models = driven.app.models
     for name in names:
         models.load_path(name)
-    models.load(LoadModel(str(model), heads="/heads"))
+    wanted = LoadModel(str(model), LoadOptions(heads=Path("/heads")))
+    models.load(wanted)
     driven.until(lambda: models.model_name == "Small-4bit")
     assert models.loading is None
-    assert models.in_use == LoadModel(str(model), heads="/heads")
+    assert models.in_use == wanted
 
 
 def test_a_dropped_model_shows_its_card_and_loads(driven: Driven, model: Path) -> None:
@@ -218,7 +218,7 @@ def test_texts_are_attached_and_sent_with_the_message(driven: Driven, tmp_path: 
 
 def test_other_numerics_load_the_model_anew(driven: Driven, source: ScriptedModels) -> None:
     driven.widgets.session.fields.changed.emit({"load": LoadOptions(numerics="fast")})
-    fast = LoadModel(None, None, LoadOptions(numerics="fast"))
+    fast = LoadModel(None, LoadOptions(numerics="fast"))
     driven.until(lambda: driven.app.models.in_use == fast)
     assert source.loaded == ["None", "None"]
 

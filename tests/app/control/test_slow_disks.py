@@ -44,7 +44,10 @@ def cards(driven: Driven, gate: threading.Event) -> CardController:
         return read_card(None, machine, heads)
 
     widgets, models = driven.widgets, driven.app.models
-    return CardController(widgets.card, widgets.layer, models, this_machine(), slowly, driven.app)
+    settings, app = driven.app.settings, driven.app
+    return CardController(
+        widgets.card, widgets.layer, models, settings, this_machine(), slowly, app
+    )
 
 
 def said(driven: Driven) -> list[str]:

@@ -165,8 +165,10 @@ def test_heads_are_offered_for_the_model_in_use(
         driven.app.drops.hover([str(heads)])
         overlay = driven.widgets.overlay
         driven.until(lambda: "as drafting heads" in overlay.accessibleDescription())
-        driven.app.models.load_heads(heads)
+        driven.app.drops.take([str(heads)])
+        driven.until(driven.widgets.card.isVisible)
+        driven.widgets.card.load_wanted.emit()
         driven.until(lambda: driven.app.models.loading is None)
         in_use = driven.app.models.in_use
         assert in_use is not None
-        assert in_use.heads == str(heads)
+        assert in_use.options.heads == heads

@@ -18,6 +18,7 @@ from app.worker.replies import (
     LoadCancelled,
     LoadFailed,
     LoadProgress,
+    MemoryHeld,
     ModelChanged,
     ModelLoaded,
     ModelUnloaded,
@@ -37,6 +38,7 @@ from app.worker.requests import (
     Request,
     Shutdown,
     StopAnswer,
+    UnloadModel,
 )
 from mlx_engine.values.conversation import (
     GenerationFinished,
@@ -64,8 +66,9 @@ MESSAGES = (Message("user", "Why?"), Message("assistant", "Because.", "Hm."))
 PROBLEM = Problem("bug", "KeyError", "words", "Traceback ...")
 ROUND = RoundStats(7, 3, 3, 2, 3, 1.0, 9.0, 0.5, Reason("parked-cost", "It does not pay."))
 REQUESTS: tuple[Request, ...] = (
-    LoadModel("model", "heads", LoadOptions(heads=Path("h"), numerics="fast", context_length=99)),
+    LoadModel("model", LoadOptions(heads=Path("h"), numerics="fast", context_length=99)),
     CancelLoad(),
+    UnloadModel(),
     Ask("chat", "m1", MESSAGES[:1], SETTINGS),
     Ask("chat", "m2", MESSAGES, SETTINGS),
     StopAnswer("chat"),
@@ -78,6 +81,7 @@ REQUESTS: tuple[Request, ...] = (
 REPLIES: tuple[Reply, ...] = (
     LoadProgress(None, 1, 2),
     ModelLoaded("model", DESCRIPTION),
+    MemoryHeld(7),
     ModelChanged(DESCRIPTION),
     DraftOutputInUse("chat", "4-bit"),
     ModelUnloaded("words"),

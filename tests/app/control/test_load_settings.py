@@ -1,0 +1,180 @@
+"""What is remembered of a model decides how it is loaded, at every start and under every chat."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QApplication,
+    QCheckBox,
+    QFileDialog,
+    QLabel,
+    QLineEdit,
+)
+from pytestqt.qtbot import QtBot
+from scripted_engine import Answer
+from scripted_models import ScriptedModels, WorkerEngine, described
+from windows import Driven, running, scripted
+
+from app.control.rest import RestController
+from app.values.app_settings import ModelSettings
+from mlx_engine.values.errors import BadModelFile
+from mlx_engine.values.options import LoadOptions
+
+pytestmark = pytest.mark.qt_log_level_fail("WARNING")
+SHORT = LoadOptions(context_length=4096)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "other.gguf"
+    path.write_bytes(b"GGUF")
+    return path
+
+
+@pytest.fixture
+def source(model: Path) -> ScriptedModels:
+    made = scripted(*(Answer(f"Answer {n}.") for n in range(9)))
+    description = replace(described("Other", 10**6), path=str(model))
+    made.engines[str(model)] = WorkerEngine([Answer("Yes.")], description)
+    return made
+
+
+@pytest.fixture
+def driven(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path, source: ScriptedModels
+) -> Iterator[Driven]:
+    with running(qapp, qtbot, tmp_path / "home", source) as one:
+        yield one
+
+
+def offer(driven: Driven, path: Path | None) -> None:
+    driven.app.library.offer(None if path is None else str(path))
+    driven.until(driven.widgets.card.load_fields.isVisible)
+
+
+def load(driven: Driven) -> None:
+    loaded: list[object] = []
+    driven.app.models.loaded.connect(loaded.append)
+    driven.widgets.card.load_wanted.emit()
+    driven.until(lambda: bool(loaded))
+    driven.app.models.loaded.disconnect(loaded.append)
+
+
+def context_field(driven: Driven) -> QLineEdit:
+    fields = driven.widgets.card.findChildren(QLineEdit)
+    return next(f for f in fields if f.accessibleName() == "Context length")
+
+
+def type_context(driven: Driven, qtbot: QtBot, text: str) -> None:
+    field = context_field(driven)
+    field.setText(text)
+    field.textEdited.emit(text)
+    field.editingFinished.emit()
+
+
+def press(driven: Driven, name: str) -> None:
+    buttons = driven.widgets.card.findChildren(QAbstractButton)
+    next(b for b in buttons if b.accessibleName() == name).click()
+
+
+def options(driven: Driven) -> LoadOptions | None:
+    in_use = driven.app.models.in_use
+    return in_use.options if in_use else None
+
+
+def test_a_context_is_typed_on_the_card_and_holds_from_then_on(
+    driven: Driven, source: ScriptedModels, model: Path, qtbot: QtBot
+) -> None:
+    offer(driven, model)
+    fields = driven.widgets.card.load_fields
+    assert not fields.is_open, "nobody needs to see it"
+    fields.open(True)
+    type_context(driven, qtbot, "3")
+    said = [label.text() for label in fields.findChildren(QLabel)]
+    assert any("8 or more" in text for text in said)
+    type_context(driven, qtbot, "4096")
+    load(driven)
+    assert options(driven) == SHORT
+    assert driven.ask("Does it stay?") == "Yes."
+    assert source.loaded == ["None", str(model)], "the chat does not load it in its own way again"
+    driven.app.models.load_path(None)
+    driven.until(lambda: driven.app.models.model_name == "Pocket model")
+    assert options(driven) == LoadOptions(), "it is remembered of one model"
+    driven.app.models.switch_to(str(model))
+    driven.until(lambda: driven.app.models.model_name == "Other")
+    assert options(driven) == SHORT
+    offer(driven, model)
+    assert fields.is_open
+    assert context_field(driven).text() == "4096"
+
+
+def test_it_is_remembered_over_a_restart(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path, source: ScriptedModels, model: Path
+) -> None:
+    with running(qapp, qtbot, tmp_path / "home", source) as first:
+        offer(first, model)
+        type_context(first, qtbot, "4096")
+        load(first)
+    with running(qapp, qtbot, tmp_path / "home", source) as again:
+        assert again.app.models.model_name == "Other"
+        assert options(again) == SHORT
+        offer(again, model)
+        type_context(again, qtbot, "")
+        load(again)
+        assert again.app.settings.value.models == {}, "as any other model"
+
+
+def test_what_a_chat_wants_goes_before_it(driven: Driven) -> None:
+    own = ModelSettings(LoadOptions(numerics="fast", context_length=4096, heads=Path("/h")))
+    wanted = LoadOptions(numerics="exact", draft_model="small")
+    both = own.under(wanted)
+    assert both == replace(wanted, context_length=4096, heads=Path("/h"))
+    assert own.under(LoadOptions()).numerics == "fast"
+    assert own.under(LoadOptions(context_length=99)).context_length == 99
+
+
+def test_a_way_that_does_not_work_is_not_remembered(
+    driven: Driven, source: ScriptedModels, model: Path, qtbot: QtBot
+) -> None:
+    source.broken[str(model)] = BadModelFile("other.gguf: the heads are of another model.")
+    offer(driven, model)
+    type_context(driven, qtbot, "4096")
+    driven.widgets.card.load_wanted.emit()
+    driven.until(lambda: driven.app.models.loading is None)
+    assert driven.app.settings.value.models == {}
+    assert context_field(driven).text() == "4096", "it can be changed and tried again"
+
+
+def test_heads_from_elsewhere_are_chosen_and_taken_back(
+    driven: Driven, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heads = tmp_path / "mtp.safetensors"
+    monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: (str(heads), ""))
+    offer(driven, None)
+    fields = driven.widgets.card.load_fields
+    fields.open(True)
+    press(driven, "Choose a file of drafting heads")
+    load(driven)
+    assert options(driven) == LoadOptions(heads=heads)
+    assert driven.ask("And now?") == "Answer 0."
+    assert options(driven) == LoadOptions(heads=heads), "the chat leaves them"
+    offer(driven, None)
+    press(driven, "Use the heads in or beside the model")
+    load(driven)
+    assert options(driven) == LoadOptions()
+
+
+def test_a_model_that_is_to_stay_is_not_let_go(driven: Driven) -> None:
+    settings = driven.app.settings
+    settings.change(replace(settings.value, idle_minutes=5))
+    (rest,) = driven.app.findChildren(RestController)
+    assert rest.idle.isActive()
+    offer(driven, None)
+    keep = driven.widgets.card.load_fields.findChild(QCheckBox)
+    assert keep is not None
+    keep.click()
+    load(driven)
+    assert not rest.idle.isActive()
