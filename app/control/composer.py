@@ -56,6 +56,8 @@ class ComposerController(QObject):
         answers.changed.connect(self.refresh)
         chats.opened.connect(self._change_chat)
         models.changed.connect(self.refresh)
+        models.loaded.connect(self._count_again)
+        models.unloaded.connect(self._count_again)
 
     def refresh(self) -> None:
         """Send, stop, or why nothing can be sent."""
@@ -107,7 +109,14 @@ class ComposerController(QObject):
     def _show_counts(self, counted: TokensCounted) -> None:
         """Counts of attachments that are no longer the same are out of date."""
         if counted.texts == tuple(map(fenced, self._composer.attachments())):
-            self._composer.show_tokens(counted.counts)
+            model = self._models.description
+            self._composer.show_tokens(counted.counts, model.context_length if model else None)
+
+    def _count_again(self) -> None:
+        """Another model has other tokens, and other room."""
+        attachments = self._composer.attachments()
+        self._composer.show_tokens([None] * len(attachments), None)
+        self._count(attachments)
 
     def _attach(self) -> None:
         paths, _ = QFileDialog.getOpenFileNames(self._composer, "Attach text files")

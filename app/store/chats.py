@@ -9,6 +9,7 @@ from dataclasses import replace
 from app.store.database import Database
 from app.store.rows import seconds_of, text_of
 from app.store.words import WordFinder, match_expression, query_words
+from app.values.attached_text import said_with
 from app.values.chat_settings import ChatSettings, settings_from_json, settings_to_json
 from app.values.chats import ChatSummary, ListedChat, TextRange
 from app.values.errors import NoSuchChat
@@ -24,7 +25,9 @@ def clean_title(text: str) -> str:
 
 
 def title_from(text: str) -> str:
-    """The first line with words in it, cut after a word."""
+    """The first line of the question, or what was attached to none, cut after a word."""
+    said = said_with(text)
+    text = said.text or ", ".join(one.name for one in said.attachments)
     line = clean_title(next((line for line in text.splitlines() if line.strip()), ""))
     if len(line) <= FIRST_WORDS:
         return line

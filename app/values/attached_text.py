@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,4 +57,33 @@ def fenced(attachment: AttachedText) -> str:
     fence = "`" * max(3, longest + 1)
     name = " ".join(attachment.name.replace("`", "'").split())
     body = attachment.text.rstrip("\n")
-    return f"{name}:\n\n{fence}{attachment.language}\n{body}\n{fence}"
+    return f"{MARK}{name}:\n\n{fence}{attachment.language}\n{body}\n{fence}"
+
+
+MARK = "Attachment "
+_HEAD = re.compile(rf"(?:\A|\n\n){MARK}([^\n]+):\n\n(`{{3,}})[a-z0-9]*\n")
+
+
+class SaidWith(NamedTuple):
+    """A message as its user made it."""
+
+    text: str
+    attachments: tuple[AttachedText, ...] = ()
+
+
+def said_with(message: str) -> SaidWith:
+    """What `with_attachments` made one text of; a message that it did not make has none."""
+    first = head = _HEAD.search(message) if MARK in message else None
+    attachments, end = [], 0
+    while head is not None:
+        name, fence = head.groups()
+        closing = message.find(f"\n{fence}", head.end())
+        if closing < 0:
+            break
+        body = message[head.end() : closing]
+        attachments.append(AttachedText(name, body, len(body.encode("utf-8", "replace"))))
+        end = closing + 1 + len(fence)
+        head = _HEAD.match(message, end)
+    if first is None or end != len(message):
+        return SaidWith(message)
+    return SaidWith(message[: first.start()], tuple(attachments))

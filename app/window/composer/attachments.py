@@ -2,16 +2,15 @@
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QEvent, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QSizePolicy, QWidget
 
 from app.values.attached_text import AttachedText, RefusedFile, tokens_about
+from app.window.controls.chips import WIDEST, ChipFlow
 from app.window.controls.icons import IconButton, Sign
-from app.window.controls.labels import ShortLabel, label, paragraph, say, tabular
+from app.window.controls.labels import ShortLabel, label, paragraph, restyle, say, tabular
 from app.window.controls.layouts import Wide, column, row
 from mlx_engine.values.words import size_words
-
-WIDEST = 360
 
 
 class AttachmentChip(QFrame):
@@ -37,52 +36,23 @@ class AttachmentChip(QFrame):
         self._name.show_text(attachment.name)
         self.show_tokens(None)
 
-    def show_tokens(self, tokens: int | None) -> None:
-        """How many tokens it takes; None says "about" how many."""
+    def show_tokens(self, tokens: int | None, is_too_long: bool = False) -> None:
+        """How many tokens it takes; None says "about" how many. Too long for the model is red."""
         size = size_words(self.attachment.nbytes)
         about = f"about {tokens_about(self.attachment):,}"
         words = f"{size} · {about if tokens is None else f'{tokens:,}'} tokens"
         self._size.setText(words)
-        self.setAccessibleName(f"Attachment {self.attachment.name}, {words}")
-
-
-GAP = 6
-
-
-class ChipFlow(QWidget):
-    """Its chips from left to right, line after line."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self.chips: list[AttachmentChip] = []
-
-    def place(self) -> None:
-        """Put the chips where they belong, and be as high as they need."""
-        x = y = height = 0
-        for chip in self.chips:
-            wanted = chip.sizeHint()
-            width, height = min(wanted.width(), WIDEST, self.width()), wanted.height()
-            if x and x + width > self.width():
-                x, y = 0, y + height + GAP
-            chip.setGeometry(x, y, width, height)
-            x += width + GAP
-        self.setFixedHeight(y + height)
-
-    # Qt
-
-    def event(self, event: QEvent) -> bool:
-        """A chip, or this, has another size."""
-        if event.type() in (QEvent.Type.LayoutRequest, QEvent.Type.Resize):
-            self.place()
-        return bool(super().event(event))
+        problem = ", longer than the model can read" if is_too_long else ""
+        self.setAccessibleName(f"Attachment {self.attachment.name}, {words}{problem}")
+        self.setProperty("bad", is_too_long)
+        restyle(self)
 
 
 MOST = 20
 
 
 class AttachmentRow(QWidget):
-    """Signal `changed`: other attachments than before."""
+    """Signal `changed`: other attachments than before. too_long: why they cannot be sent, or ""."""
 
     changed = Signal()
 
@@ -90,7 +60,8 @@ class AttachmentRow(QWidget):
         super().__init__()
         self._problem = paragraph("", "problem")
         self._flow = ChipFlow()
-        self._chips = self._flow.chips
+        self._chips: list[AttachmentChip] = []
+        self._refused = self.too_long = ""
         column(self._flow, self._problem, of=self, spacing=4)
         self._refresh("")
 
@@ -119,17 +90,23 @@ class AttachmentRow(QWidget):
                 self._add(outcome)
         self._refresh("\n".join(problems[:3]))
 
-    def show_tokens(self, counts: Sequence[int | None]) -> None:
-        """Tokens of each attachment, in their order."""
+    def show_tokens(self, counts: Sequence[int | None], room: int | None) -> None:
+        """Tokens of each attachment, in their order; room: those that the model can read."""
         for chip, count in zip(self._chips, counts, strict=False):
-            chip.show_tokens(count)
+            chip.show_tokens(count, room is not None and count is not None and count >= room)
+        self.too_long = "" if room is None else why_too_long(self.attachments(), counts, room)
+        self._say()
+
+    def _say(self) -> None:
+        words = "\n".join(filter(None, (self._refused, self.too_long)))
+        say(self._problem, words)
+        self.setVisible(bool(self._chips or words))
 
     def _add(self, attachment: AttachedText) -> None:
         chip = AttachmentChip(attachment)
         chip.remove_wanted.connect(lambda: self._remove(chip))
         self._chips.append(chip)
-        chip.setParent(self._flow)
-        chip.show()
+        self._flow.add(chip)
 
     def _remove(self, chip: AttachmentChip) -> None:
         self._drop(chip)
@@ -137,11 +114,28 @@ class AttachmentRow(QWidget):
 
     def _drop(self, chip: AttachmentChip) -> None:
         self._chips.remove(chip)
-        chip.hide()
-        chip.deleteLater()
+        self._flow.drop(chip)
 
-    def _refresh(self, problem: str) -> None:
-        say(self._problem, problem)
-        self.setVisible(bool(self._chips or problem))
+    def _refresh(self, refused: str) -> None:
+        self._refused, self.too_long = refused, ""
+        self._say()
         self._flow.place()
         self.changed.emit()
+
+
+def why_too_long(
+    attachments: Sequence[AttachedText], counts: Sequence[int | None], room: int
+) -> str:
+    """Why a model with room for so many tokens cannot read these, "" where it can."""
+    for attachment, count in zip(attachments, counts, strict=False):
+        if count is not None and count >= room:
+            return _too_long(f"{attachment.name} is", count, room)
+    together = sum(count or 0 for count in counts)
+    return _too_long("The attachments together are", together, room) if together >= room else ""
+
+
+def _too_long(what: str, tokens: int, room: int) -> str:
+    return (
+        f"{what} longer than this model can read ({tokens:,} of {room:,} tokens): remove it, and "
+        "paste the part that matters."
+    )

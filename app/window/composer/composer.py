@@ -81,9 +81,13 @@ class Composer(QFrame):
         """Attach texts; what cannot be is named with its reason."""
         self._row.attach(outcomes)
 
-    def show_tokens(self, counts: Sequence[int | None]) -> None:
-        """Tokens of each attachment, in their order, None where not known."""
-        self._row.show_tokens(counts)
+    def show_tokens(self, counts: Sequence[int | None], room: int | None) -> None:
+        """Tokens of each attachment, in their order, and those a model can read; None: not known.
+
+        What is too long is not sent.
+        """
+        self._row.show_tokens(counts, room)
+        self._refresh()
 
     def show_ready(self, why_not: str = "") -> None:
         """Nothing is being answered; why_not: the reason nothing can be sent, "" when it can."""
@@ -101,6 +105,10 @@ class Composer(QFrame):
         """Qt paints another placeholder only where an empty box is painted for another reason."""
         self._box.setPlaceholderText(words)
         self._box.viewport().update()
+
+    def _problem(self) -> str:
+        """Why nothing can be sent."""
+        return self._why_not or self._row.too_long
 
     def _has_message(self) -> bool:
         return bool(self.text().strip() or self.attachments())
@@ -120,7 +128,7 @@ class Composer(QFrame):
 
     def _try_send(self) -> None:
         """Send what is there, and begin anew; while an answer runs the text waits."""
-        if self._is_answering or self._why_not or not self._has_message():
+        if self._is_answering or self._problem() or not self._has_message():
             return
         text, attachments = self.text().strip(), self.attachments()
         self._box.clear()
@@ -137,8 +145,8 @@ class Composer(QFrame):
             self._send.show_icon("stop", "Stop (Esc)")
         else:
             self._send.show_icon("send", "Send")
-            self._send.setToolTip(self._why_not or "Send (Return)")
-        can_send = self._has_message() and not self._why_not
+            self._send.setToolTip(self._problem() or "Send (Return)")
+        can_send = self._has_message() and not self._problem()
         self._send.setEnabled(self._is_answering or can_send)
 
     def _frame(self, is_focused: bool) -> None:

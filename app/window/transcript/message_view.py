@@ -6,6 +6,7 @@ from PySide6.QtCore import QEvent, QMimeData
 from PySide6.QtGui import QGuiApplication, QTextDocument
 from PySide6.QtWidgets import QWidget
 
+from app.values.attached_text import said_with
 from app.window.controls.layouts import SPARE, Wide, column, row
 from app.window.look import look
 from app.window.transcript.answer_view import AnswerView
@@ -180,7 +181,9 @@ class MessageView(QWidget):
     def _guess(self) -> int:
         """About the height it will have."""
         line = round(look().sizes.transcript * 1.55)
-        text = self.message.text[:2000] if self.message.role == "user" else self.message.text
+        text = self.message.text
+        if self.message.role == "user":
+            text = said_with(text).text[:2000]
         return ROOM + line * (text.count("\n") // 2 + len(text) // 90 + 1)
 
     # Qt
@@ -195,7 +198,7 @@ class MessageView(QWidget):
 def searched_text(message: ShownMessage) -> tuple[str, ...]:
     """A text for each of its text widgets, from the top; its thinking will be closed."""
     if message.role == "user":
-        return (beginning_of(message.text),)
+        return (beginning_of(said_with(message.text).text),)
     source = message.text
     stream = StreamingMarkdown()
     stream.append(source)

@@ -1,4 +1,4 @@
-"""What the user wrote, in a soft bubble; long text shows its beginning."""
+"""What the user wrote, in a soft bubble: long text shows its beginning, attachments are chips."""
 
 from html import escape
 
@@ -6,9 +6,12 @@ from PySide6.QtCore import QEvent, QRect, QSize, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QPushButton, QWidget
 
+from app.values.attached_text import AttachedText, said_with
+from app.window.controls.chips import GAP, ChipFlow
 from app.window.look import look
 from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.reader import Reader, keeps_height
+from mlx_engine.values.words import size_words
 
 SHORT = 2_000
 """Characters of a long text that are shown at first."""
@@ -16,6 +19,8 @@ SHORT_LINES = 24
 MOST = 100_000
 """Characters shown on demand; Copy and Edit always take all."""
 PADDING_X, PADDING_Y = 16, 10
+LONGEST_NAME = 36
+"""Characters of a file's name that a chip shows."""
 SHARE = 0.85
 """Widest bubble, as a share of the column."""
 
@@ -26,14 +31,40 @@ class UserBubble(QWidget):
     def __init__(self, reader: Reader, text: str, width: int) -> None:
         super().__init__()
         keeps_height(self)
-        self._text, self._width = text, width
+        self._said, self._width = said_with(text), width
+        self._opened: AttachedText | None = None
         self._box = QRect()
         self.prose = ProseSegment(reader, parent=self)
         self.prose.setAccessibleName("Your message")
-        self._more = QPushButton(f"Show all of {_size(len(text))}", self)
+        self._more = QPushButton(self)
         self._more.setProperty("role", "quiet")
         self._more.clicked.connect(lambda: self._show(is_whole=True))
+        self._flow = ChipFlow(self)
+        self._chips = [self._chip(attachment) for attachment in self._said.attachments]
         self._show(is_whole=False)
+
+    def _chip(self, attachment: AttachedText) -> QPushButton:
+        """A click shows what was attached, the next one hides it."""
+        name = attachment.name
+        short = name if len(name) <= LONGEST_NAME else f"{name[:20]}…{name[-15:]}"
+        chip = QPushButton(f"{short} · {size_words(attachment.nbytes)}")
+        chip.setToolTip(name)
+        chip.setCheckable(True)
+        chip.setAccessibleName(f"Attachment {attachment.name}")
+        chip.clicked.connect(lambda: self._open(attachment))
+        self._flow.add(chip)
+        return chip
+
+    def _open(self, attachment: AttachedText) -> None:
+        self._opened = None if attachment is self._opened else attachment
+        for chip, other in zip(self._chips, self._said.attachments, strict=True):
+            chip.setChecked(other is self._opened)
+        self._show(is_whole=False)
+
+    def _text(self) -> str:
+        """The question, and what of its attachments is open."""
+        opened = self._opened.text if self._opened else ""
+        return "\n\n".join(filter(None, (self._said.text, opened)))
 
     def fit(self, width: int) -> None:
         """Be as wide as the text needs, at the right side of a column this wide."""
@@ -42,24 +73,33 @@ class UserBubble(QWidget):
         most = round(width * SHARE) - 2 * PADDING_X
         self.prose.fit(most)
         more = self._more.sizeHint() if self._is_cut else QSize(0, 0)
-        ideal = max(round(self.prose.document().idealWidth()) + 2, more.width())
+        chips = sum(chip.sizeHint().width() + GAP for chip in self._chips) - GAP
+        ideal = max(round(self.prose.document().idealWidth()) + 2, more.width(), chips)
         needed = min(most, ideal)
         left = width - needed - PADDING_X
-        text_height = self.prose.height()
+        text_height = self.prose.height() if self.prose.isVisibleTo(self) else 0
         self.prose.setGeometry(left, PADDING_Y, needed, text_height)
         self._more.setGeometry(left, PADDING_Y + text_height, more.width(), more.height())
         height = text_height + more.height() + 2 * PADDING_Y
+        if self._chips:
+            self._flow.setFixedWidth(needed)
+            self._flow.place()
+            self._flow.move(left, height - PADDING_Y + GAP)
+            height += self._flow.height() + GAP
         self._box = QRect(left - PADDING_X, 0, needed + 2 * PADDING_X, height)
         self.setFixedHeight(height)
         self.update()
 
     def _show(self, is_whole: bool) -> None:
         """The text up to MOST of it, or its beginning."""
-        shown, rest = beginning_of(self._text), len(self._text) - MOST
-        self._is_cut = not is_whole and shown != self._text
+        text = self._text()
+        shown, rest = beginning_of(text), len(text) - MOST
+        self._is_cut = not is_whole and shown != text
+        self._more.setText(f"Show all of {_size(len(text))}")
         if is_whole:
             more = f"\n\n… {_size(rest)} more: Copy and Edit take all." if rest > 0 else ""
-            shown = self._text[:MOST] + more
+            shown = text[:MOST] + more
+        self.prose.setVisible(bool(text))
         self.prose.show_html(_lines(shown), shown, ())
         self.fit(self._width)
 
@@ -95,8 +135,11 @@ def beginning_of(text: str) -> str:
 
 def _lines(text: str) -> str:
     """A paragraph for each line: long text is laid out faster in many than in one."""
-    style = 'style="margin:0; white-space:pre-wrap"'
-    return "".join(f"<p {style}>{escape(line) or '<br>'}</p>" for line in text.split("\n"))
+    style = "margin:0; white-space:pre-wrap"
+    empty = f'<p style="-qt-paragraph-type:empty; {style}"><br></p>'
+    return "".join(
+        f'<p style="{style}">{escape(line)}</p>' if line else empty for line in text.split("\n")
+    )
 
 
 def _size(letters: int) -> str:

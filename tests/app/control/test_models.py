@@ -24,6 +24,7 @@ from app.control.settings import save_settings
 from app.values.app_settings import BUILT_IN, AppSettings
 from app.values.chat_settings import ChatSettings
 from app.window.controls.labels import ShortLabel
+from app.window.transcript.user_bubble import UserBubble
 from app.worker.replies import DraftOutputInUse
 from app.worker.requests import LoadModel
 from mlx_engine.values.errors import BadModelFile
@@ -208,12 +209,30 @@ def test_texts_are_attached_and_sent_with_the_message(driven: Driven, tmp_path: 
     driven.app.drops.take([str(note)])
     driven.until(lambda: bool(driven.widgets.composer.attachments()))
     assert [a.name for a in driven.widgets.composer.attachments()] == ["note.py"]
-    driven.until(lambda: any("4 tok" in text for text in label_texts(driven)))
+    driven.until(lambda: any("5 tok" in text for text in label_texts(driven)))
     driven.send("What does it print?")
     driven.until_answered()
-    assert driven.shown[0] == "What does it print?\n\nnote.py:\n\n```py\nprint('hello')\n```"
+    assert (
+        driven.shown[0]
+        == "What does it print?\n\nAttachment note.py:\n\n```py\nprint('hello')\n```"
+    )
     assert driven.app.chats.chat.title == "What does it print?"
     assert driven.widgets.composer.attachments() == ()
+    assert driven.widgets.transcript.findChildren(UserBubble)[0].prose.text() == (
+        "What does it print?"
+    )
+
+
+def test_an_attachment_longer_than_the_context_is_red_before_it_is_sent(
+    driven: Driven, tmp_path: Path
+) -> None:
+    long = tmp_path / "long.txt"
+    long.write_text("word " * 300_000)
+    driven.app.drops.take([str(long)])
+    driven.until(lambda: any("longer than this model" in text for text in label_texts(driven)))
+    driven.send("What does it say?")
+    assert driven.app.chats.running is None
+    assert driven.widgets.composer.text() == "What does it say?"
 
 
 def test_other_numerics_load_the_model_anew(driven: Driven, source: ScriptedModels) -> None:

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.store.chats import FIRST_WORDS, MAX_TITLE, clean_title, title_from
+from app.values.attached_text import AttachedText, with_attachments
 
 
 @pytest.mark.parametrize(
@@ -19,6 +20,8 @@ from app.store.chats import FIRST_WORDS, MAX_TITLE, clean_title, title_from
         ("我" * 100, "我" * 60 + "…"),
         ("a " + "x" * 100, "a " + "x" * 58 + "…"),
         ("x" * 60, "x" * 60),
+        (with_attachments("Why?", [AttachedText("a.py", "1", 1)]), "Why?"),
+        (with_attachments("", [AttachedText(n, "1", 1) for n in ("a.py", "b")]), "a.py, b"),
     ],
 )
 def test_from_text(text: str, title: str) -> None:

@@ -5,7 +5,14 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.values.attached_text import AttachedText, fenced, tokens_about, with_attachments
+from app.values.attached_text import (
+    AttachedText,
+    SaidWith,
+    fenced,
+    said_with,
+    tokens_about,
+    with_attachments,
+)
 
 
 @given(st.text(st.sampled_from("`a\n~ "), max_size=40))
@@ -19,16 +26,39 @@ def test_the_fence_holds_its_text(text):
 
 def test_names_cannot_break_out():
     block = fenced(AttachedText("a\n# Title `x`.py", "1", 0))
-    assert block.startswith("a # Title 'x'.py:\n\n```py\n")
+    assert block.startswith("Attachment a # Title 'x'.py:\n\n```py\n")
     assert AttachedText("a.p y`", "", 0).language == ""
 
 
 def test_the_question_comes_before_its_context():
     text = with_attachments("Why?", [AttachedText("a.txt", "1\n", 2), AttachedText("b", "2", 1)])
-    assert text == "Why?\n\na.txt:\n\n```txt\n1\n```\n\nb:\n\n```\n2\n```"
+    assert text == "Why?\n\nAttachment a.txt:\n\n```txt\n1\n```\n\nAttachment b:\n\n```\n2\n```"
     assert with_attachments("Why?", []) == "Why?"
 
 
+TEXTS = st.text(st.sampled_from("`a:\n ~"), min_size=1, max_size=20)
+
+
+@given(TEXTS, st.lists(st.tuples(st.sampled_from(("a.py", "b", "c:d.txt")), TEXTS), max_size=3))
+def test_a_message_tells_what_was_attached(text, files):
+    text = text.strip("\n")
+    attached = [AttachedText(name, body, 0) for name, body in files]
+    said = said_with(with_attachments(text, attached))
+    assert said.text == text
+    kept = [(one.name, one.text.rstrip("\n")) for one in attached]
+    assert [(one.name, one.text) for one in said.attachments] == kept
+
+
+def test_what_only_looks_like_an_attachment_is_text():
+    for text in (
+        "Look:\n\n```py\nx\n```",
+        "Attachment a.py:\n\n```py\nx\n```\nand more",
+        "Attachment a.py:\n\n```py\nx",
+        "Attachment a.py: see above",
+    ):
+        assert said_with(text) == SaidWith(text)
+
+
 def test_tokens_are_guessed_to_two_digits():
-    assert tokens_about(AttachedText("a.txt", "x" * 4980, 0)) == 1200
-    assert tokens_about(AttachedText("a", "x", 1)) == 3
+    assert tokens_about(AttachedText("a.txt", "x" * 4900, 0)) == 1200
+    assert tokens_about(AttachedText("a", "x", 1)) == 6

@@ -180,14 +180,35 @@ def test_a_huge_message_to_edit_is_attached(composer):
 def test_chips_show_tokens_and_go_away(qtbot, composer):
     with qtbot.waitSignal(composer.attachments_changed):
         composer.show_message("hi", [AttachedText("a.py", "x", 1200), AttachedText("b", "y", 1)])
-    composer.show_tokens([1234, None])
+    composer.show_tokens([1234, None], None)
     chips = [c for c in composer.findChildren(AttachmentChip) if not c.isHidden()]
     assert chips[0].accessibleName() == "Attachment a.py, 1.2 kB · 1,234 tokens"
-    assert chips[1].accessibleName() == "Attachment b, 1 B · about 3 tokens"
+    assert chips[1].accessibleName() == "Attachment b, 1 B · about 6 tokens"
     with qtbot.waitSignal(composer.attachments_changed) as got:
         button(composer, "Remove a.py").click()
     assert got.args == [(AttachedText("b", "y", 1),)]
     assert composer.text() == "hi"
+
+
+def test_what_the_model_cannot_read_is_red_and_not_sent(qtbot, composer, box, heard):
+    composer.show_message("hi", [AttachedText("a.py", "x", 9), AttachedText("b", "y", 1)])
+    composer.show_tokens([5000, 10], 4096)
+    red, plain = (c for c in composer.findChildren(AttachmentChip) if not c.isHidden())
+    assert (red.property("bad"), plain.property("bad")) == (True, False)
+    assert "longer than the model can read" in red.accessibleName()
+    words = "a.py is longer than this model can read (5,000 of 4,096 tokens)"
+    assert any(words in label.text() for label in composer.findChildren(QLabel))
+    assert not button(composer, "Send").isEnabled()
+    qtbot.keyClick(box, Qt.Key.Key_Return)
+    assert heard == []
+    assert composer.text() == "hi"
+    composer.show_tokens([5000, 10], 8192)
+    assert button(composer, "Send").isEnabled()
+    composer.show_tokens([3000, 3000], 4096)
+    words = "The attachments together are longer than this model can read (6,000 of 4,096 tokens)"
+    assert any(words in label.text() for label in composer.findChildren(QLabel))
+    button(composer, "Remove a.py").click()
+    assert button(composer, "Send").isEnabled()
 
 
 def test_there_is_an_end_to_attachments(composer):

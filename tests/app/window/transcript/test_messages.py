@@ -15,6 +15,7 @@ from shown_transcript import (
 )
 
 from app.start.asset_files import asset_path
+from app.values.attached_text import AttachedText, with_attachments
 from app.values.chats import DraftedSpan
 from app.window.transcript.code_segment import CodeSegment
 from app.window.transcript.page_boxes import placed, quote_bars
@@ -169,6 +170,30 @@ def test_two_megabytes_pasted_do_not_freeze(view):
     assert len(bubble.prose.text()) < 3000
     of(view, 1).copy()
     assert QGuiApplication.clipboard().text() == pasted
+
+
+def test_what_was_attached_is_a_chip_that_opens(view, qtbot):
+    files = [AttachedText("main.py", "x = 1\n" * 50, 300), AttachedText("b.txt", "other", 5)]
+    show(view, ShownMessage(1, "user", with_attachments("Why?", files)))
+    bubble = of(view, 1).findChild(UserBubble)
+    first, second = (b for b in bubble.findChildren(QPushButton) if b.isCheckable())
+    assert first.text() == "main.py · 299 B"
+    assert bubble.prose.text() == "Why?"
+    height = bubble.height()
+    qtbot.mouseClick(first, Qt.MouseButton.LeftButton)
+    assert bubble.prose.text().startswith("Why?\n\nx = 1\nx = 1")
+    assert bubble.height() > height
+    qtbot.mouseClick(second, Qt.MouseButton.LeftButton)
+    assert (first.isChecked(), second.isChecked()) == (False, True)
+    assert bubble.prose.text() == "Why?\n\nother"
+    qtbot.mouseClick(second, Qt.MouseButton.LeftButton)
+    assert (bubble.prose.text(), bubble.height()) == ("Why?", height)
+    inside = bubble.rect().adjusted(0, 0, -16, 0)
+    assert all(
+        inside.contains(b.geometry().translated(b.parentWidget().pos())) for b in (first, second)
+    )
+    of(view, 1).copy()
+    assert QGuiApplication.clipboard().text() == with_attachments("Why?", files)
 
 
 @pytest.mark.parametrize(
