@@ -95,7 +95,7 @@ class App(QObject):
             request, lambda path: settings_of(self.settings.value, path), self
         )
         self.compare = CompareController(
-            widgets.compare, self.models, request, lambda: self.chats.chat.settings, self
+            widgets.compare, self.models, request, lambda: self.chats.chat, self
         )
         opened = OpenChat(self.store, self.settings.value.new_chat)
         self.chats = ChatController(

@@ -47,7 +47,6 @@ class CommandController(QObject):
         self._look, self._files, self._settings = look, files, settings
         self._compare, self._models = compare, models
         self._new_chat = new_chat
-        self._compared: tuple[int | None, int | None] = (None, None)
         self._connect()
         self._connect_buttons()
         widgets.window.folded.connect(self.refresh)
@@ -201,14 +200,7 @@ class CommandController(QObject):
         self._listed.new_folder(marked if len(marked) > 1 else ())
 
     def _show_compare(self) -> None:
-        """With the chat's last question as the prompt, to begin with; what is typed there since
-        stays until another is the last.
-        """
-        chat, asked = self._chats.chat, self._chats.chat.last_question
-        compared = (chat.chat_id, asked.id if asked else None)
-        if compared != self._compared:
-            self._compared = compared
-            self._widgets.compare.show_prompt(asked.text if asked else "")
+        self._compare.begin()
         self._widgets.window.show_page("compare")
 
     def _search(self) -> None:

@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.control.answers import RunningAnswer
 from app.control.models import ModelController
-from app.values.chat_settings import ChatSettings
+from app.control.open_chat import OpenChat
 from app.window.compare.compare_view import CompareView, Side
 from app.worker.replies import AnswerEvents, AnswerFailed, AnswerWithdrawn
 from app.worker.requests import Ask, CloseChat, Request, StopAnswer
@@ -35,13 +35,14 @@ class CompareController(QObject):
         view: CompareView,
         models: ModelController,
         request: Callable[[Request], None],
-        settings: Callable[[], ChatSettings],
+        chat: Callable[[], OpenChat],
         parent: QObject | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(parent)
         self._view, self._models, self._request = view, models, request
-        self._settings, self._clock = settings, clock
+        self._chat, self._clock = chat, clock
+        self._begun_with: tuple[int | None, int | None] = (None, None)
         self._waiting: list[Ask] = []
         self._running: Side | None = None
         self._answer = RunningAnswer(0, 0)
@@ -60,17 +61,28 @@ class CompareController(QObject):
         if self._running is None:
             self._view.show_ready("" if self._models.description else NO_MODEL)
 
+    def begin(self) -> None:
+        """With the last question of the chat on show as the prompt; what is typed since stays until
+        another question is the last.
+        """
+        chat, asked = self._chat(), self._chat().last_question
+        begun_with = (chat.chat_id, asked.id if asked else None)
+        if begun_with != self._begun_with:
+            self._begun_with = begun_with
+            self._view.show_prompt(asked.text if asked else "")
+        self._view.show_pinned(_pinned(chat.settings.draft))
+
     def run(self, prompt: str) -> None:
         """Answer `prompt` twice, as the chat on show would."""
         if self._running is not None or self._models.description is None:
             return
-        settings = self._settings()
+        settings = self._chat().settings
         own = settings.sampling.seed
         seed = secrets.randbits(63) if own is None else own
         sampling = replace(settings.sampling, seed=seed)
         self._view.begin(seed)
         drafts: dict[Side, DraftOptions] = {
-            "on": _drafting(settings.draft),
+            "on": _drafting(settings.draft, self._view.wants_pinned),
             "off": DraftOptions(source="none"),
         }
         said = (Message("user", prompt),)
@@ -149,6 +161,16 @@ class CompareController(QObject):
             self._request(CloseChat(chat_id))
 
 
-def _drafting(draft: DraftOptions) -> DraftOptions:
-    """The chat's own drafting, or the automatic one where the chat has it switched off."""
-    return DraftOptions() if draft.source == "none" or draft.depth == 0 else draft
+def _pinned(draft: DraftOptions) -> int | None:
+    """The depth at which the chat always drafts, None where it chooses or does not draft."""
+    match draft.depth:
+        case int(depth) if depth > 0 and draft.source != "none":
+            return depth
+    return None
+
+
+def _drafting(draft: DraftOptions, as_pinned: bool) -> DraftOptions:
+    """The chat's own drafting, at the automatic depth; the usual one where it is switched off."""
+    if draft.source == "none":
+        return DraftOptions()
+    return draft if as_pinned and _pinned(draft) else replace(draft, depth="auto")

@@ -9,9 +9,10 @@ from PySide6.QtWidgets import QFrame, QPushButton, QWidget
 
 from app.window.compare.compare_pane import ComparePane
 from app.window.composer.message_box import LONGEST, MessageBox
+from app.window.controls.choices import Option, Segments
 from app.window.controls.icons import Sign
 from app.window.controls.labels import label, paragraph, say, set_role, tabular
-from app.window.controls.layouts import Wide, column, row
+from app.window.controls.layouts import STRETCH, Wide, column, row
 from mlx_engine.values.stats import GenerationStats
 
 LETTERS_SHOWN = 24
@@ -45,8 +46,11 @@ def common_words(drafted: str, plain: str) -> int | None:
     return len(plain[:length].split()) if drafted[:length] == plain[:length] else None
 
 
-def gain(on: GenerationStats, off: GenerationStats) -> str:
-    """What drafting gained, in words that also fit a loss; "" when a speed was not measured."""
+def gain(on: GenerationStats, off: GenerationStats, pinned: int | None = None) -> str:
+    """What drafting gained, in words that also fit a loss; "" when a speed was not measured.
+
+    pinned: the depth it drafted at, None where it chose.
+    """
     ratio = speed_ratio(on, off)
     if not ratio:
         return ""
@@ -56,7 +60,10 @@ def gain(on: GenerationStats, off: GenerationStats) -> str:
         return f"{ratio:.2f} times as fast with drafting."
     if ratio > 0.995:
         return "As fast with drafting as without."
-    return f"{ratio:.2f} times as fast: drafting was slower here."
+    slower = f"{ratio:.2f} times as fast: drafting was slower here"
+    if pinned is None:
+        return f"{slower}."
+    return f"{slower}. Depth {pinned} is pinned: Auto drafts only as deep as pays."
 
 
 def speed_ratio(on: GenerationStats, off: GenerationStats) -> float:
@@ -102,6 +109,7 @@ class VerdictCard(QFrame):
 
 
 Side = Literal["on", "off"]
+AUTO, PINNED = "auto", "pinned"
 INTRODUCTION = (
     "Runs one prompt twice with the same seed, with drafting and without. "
     "The words must be the same; only the speed may differ."
@@ -110,10 +118,10 @@ TOO_LONG = "That text is too long to compare with: choose a shorter one."
 
 
 class CompareView(QWidget):
-    """Signals: `run_wanted`(prompt), `stop_wanted`.
+    """Drafting chooses its depth, unless the user wants the one that the chat has pinned.
 
-    The owner calls `begin`, then for each side `begin_side`, `add_text`, `show_speed` and
-    `finish_side`; or `show_stopped`, `show_failed`.
+    Signals: `run_wanted`(prompt), `stop_wanted`. The owner calls `begin`, then for each side
+    `begin_side`, `add_text`, `show_speed` and `finish_side`; or `show_stopped`, `show_failed`.
     """
 
     run_wanted = Signal(str)
@@ -131,6 +139,11 @@ class CompareView(QWidget):
         self._prompt.setPlaceholderText("A prompt to run twice")
         self._run = QPushButton("Run")
         self._run.setProperty("role", "primary")
+        self._depth = Segments("Depth to compare")
+        self._depth_row = QWidget()
+        row(label("Depth", "muted"), self._depth, STRETCH, of=self._depth_row, spacing=8)
+        self._pinned: int | None = None
+        self._compared: int | None = None
         self._verdict = VerdictCard()
         self._panes: dict[Side, ComparePane] = {
             "on": ComparePane("Drafting on", True),
@@ -142,13 +155,22 @@ class CompareView(QWidget):
         self._prompt.send_wanted.connect(self._try_run)
         self._prompt.textChanged.connect(self._refresh)
         self._prompt.long_text_pasted.connect(lambda _: self._verdict.show_words(TOO_LONG))
+        self.show_pinned(None)
         self.show_ready()
 
     def _lay_out(self) -> None:
         top = row(Wide(self._prompt), self._run)
         top.setAlignment(self._run, Qt.AlignmentFlag.AlignTop)
         panes = row(*map(Wide, self._panes.values()), spacing=16)
-        parts = (paragraph(INTRODUCTION, "muted"), top, 4, self._verdict, 4, Wide(panes))
+        parts = (
+            paragraph(INTRODUCTION, "muted"),
+            top,
+            self._depth_row,
+            4,
+            self._verdict,
+            4,
+            Wide(panes),
+        )
         column(*parts, of=self, margins=(24, 0, 24, 24), spacing=8)
 
     def show_prompt(self, prompt: str) -> None:
@@ -157,6 +179,20 @@ class CompareView(QWidget):
         self._prompt.setPlainText(prompt if is_short else "")
         self._prompt.moveCursor(QTextCursor.MoveOperation.End)
         self._verdict.show_words("" if is_short else TOO_LONG)
+
+    def show_pinned(self, depth: int | None) -> None:
+        """The depth that the chat has pinned, which can be compared too; None for none."""
+        if depth != self._pinned or depth is None:
+            self._pinned = depth
+            self._depth.show_options(
+                (Option(AUTO, "Auto"), Option(PINNED, f"{depth}, as pinned in this chat")), AUTO
+            )
+        self._depth_row.setVisible(depth is not None)
+
+    @property
+    def wants_pinned(self) -> bool:
+        """Whether the chat's own depth is to be compared, not the one that drafting chooses."""
+        return self._depth.selected() == PINNED
 
     def show_ready(self, why_not: str = "") -> None:
         """Nothing runs; why_not: the reason nothing can be run, "" when it can."""
@@ -167,6 +203,7 @@ class CompareView(QWidget):
         """A comparison starts; both sides use this seed."""
         self._is_running = True
         self._stats = {}
+        self._compared = self._pinned if self.wants_pinned else None
         for pane in self._panes.values():
             pane.wait()
         self._verdict.show_seed(seed)
@@ -202,7 +239,7 @@ class CompareView(QWidget):
         self._verdict.show_words(
             verdict(texts["on"], texts["off"], on, off),
             "check" if texts["on"] == texts["off"] else "warning",
-            gain(on, off),
+            gain(on, off, self._compared),
             f"{ratio:.2f}×" if ratio else "",
         )
         self._mark()
@@ -273,5 +310,6 @@ class CompareView(QWidget):
         self._run.setEnabled(self._is_running or can_run)
         self._run.setToolTip(self._why_not)
         self._prompt.setReadOnly(self._is_running)
+        self._depth_row.setEnabled(not self._is_running)
         if self._why_not and not self._is_running:
             self._verdict.show_words(self._why_not)

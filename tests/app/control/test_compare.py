@@ -5,16 +5,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QLabel, QToolButton
 from pytestqt.qtbot import QtBot
 from scripted_engine import DESCRIPTION, Answer
 from windows import running, scripted
 
 from app.control.compare import CHAT_IDS, CompareController
 from app.control.models import ModelController
+from app.control.open_chat import OpenChat
+from app.store.session_store import open_passing_store
 from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.window.compare.compare_pane import ComparePane
 from app.window.compare.compare_view import CompareView, Side
+from app.window.controls.choices import Segments
 from app.worker.replies import (
     AnswerEvents,
     AnswerFailed,
@@ -44,9 +47,10 @@ class Comparison:
         qtbot.addWidget(self.view)
         models = ModelController(self.asked.append)
         sampling = SamplingChoice(seed=5)
-        self.settings = ChatSettings(draft=DraftOptions(depth=0), sampling=sampling)
+        settings = ChatSettings(draft=DraftOptions(depth=0), sampling=sampling)
+        self.chat = OpenChat(open_passing_store(""), settings)
         self.controller = CompareController(
-            self.view, models, self.asked.append, lambda: self.settings, clock=lambda: self.now
+            self.view, models, self.asked.append, lambda: self.chat, clock=lambda: self.now
         )
         models.take(ModelLoaded(None, replace(DESCRIPTION, mtp_heads=0)))
 
@@ -54,7 +58,8 @@ class Comparison:
         assert self.controller.take(AnswerEvents(CHAT_IDS[side], side, events))
 
     def end(self, side: Side, reason: FinishReason = "end") -> None:
-        stats = GenerationStats(generated_tokens=3, tokens_per_second=20.0, seed=5)
+        speed = 20.0 if side == "on" else 30.0
+        stats = GenerationStats(generated_tokens=3, drafted=1, tokens_per_second=speed, seed=5)
         self.say(side, TextPiece("three"), GenerationFinished(reason, stats, "three"))
 
     def pane(self, title: str) -> str:
@@ -78,6 +83,39 @@ def test_both_sides_have_the_seed_and_their_own_drafting(comparison: Comparison)
     assert not comparison.controller.is_running
     closed = {r.chat_id for r in comparison.asked if isinstance(r, CloseChat)}
     assert closed == set(CHAT_IDS.values())
+
+
+def drafting_compared(comparison: Comparison) -> DraftOptions:
+    """Of the first side of a run that is ended then."""
+    comparison.controller.run("Count.")
+    compared: DraftOptions = comparison.asked[-1].settings.draft
+    comparison.end("on")
+    comparison.end("off")
+    return compared
+
+
+def test_the_depth_that_pays_is_compared_and_a_pinned_one_where_it_is_wanted(
+    comparison: Comparison,
+) -> None:
+    comparison.end("on")
+    comparison.end("off")
+    depths = comparison.view.findChild(Segments)
+    assert depths is not None
+    own = DraftOptions("prompt-lookup", 3, 0.25)
+    comparison.chat.settings = replace(comparison.chat.settings, draft=own)
+    comparison.controller.begin()
+    assert depths.isVisibleTo(comparison.view)
+    assert drafting_compared(comparison) == replace(own, depth="auto")
+    pinned = next(b for b in depths.findChildren(QToolButton) if b.text().startswith("3"))
+    pinned.click()
+    comparison.controller.begin()
+    assert drafting_compared(comparison) == own, "what was chosen stays"
+    said = " ".join(label.text() for label in comparison.view.findChildren(QLabel))
+    assert "Depth 3 is pinned: Auto drafts only as deep as pays." in said
+    comparison.chat.settings = replace(comparison.chat.settings, draft=DraftOptions())
+    comparison.controller.begin()
+    assert not depths.isVisibleTo(comparison.view)
+    assert drafting_compared(comparison) == DraftOptions()
 
 
 def test_speed_is_shown_while_it_runs(comparison: Comparison) -> None:
