@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from PySide6.QtCore import QEvent, Signal
-from PySide6.QtWidgets import QGridLayout, QPushButton, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.values.app_settings import AppSettings
 from app.values.chat_settings import ChatSettings, as_preset
 from app.window.controls.choices import DropDown, Option, Segments, Tick
 from app.window.controls.fields import TextField
-from app.window.controls.labels import label, paragraph, tabular
-from app.window.controls.layouts import STRETCH, Wide, centred, column, row, scrolled
+from app.window.controls.labels import ShortButton, label, paragraph, tabular
+from app.window.controls.layouts import STRETCH, Wide, centred, column, named, row, scrolled
 from app.window.look import look
 from app.window.session_panel.chat_fields import ChatFields
 
@@ -33,27 +33,20 @@ class AppearanceSection(QWidget):
         self._size = label()
         tabular(self._size)
         steps = (("Smaller", -1), ("Larger", 1), ("Normal", 0))
-        sizes = row(*(self._step(*step) for step in steps), self._size, STRETCH, spacing=8)
+        sizes = QWidget()
+        row(*(self._step(*step) for step in steps), self._size, STRETCH, of=sizes, spacing=8)
         self._drafted = Tick("Tint drafted words by the depth that drafted them")
         self._motion = Tick("Reduce motion: panels appear at once")
-        grid = QGridLayout(self)
-        grid.setContentsMargins(0, 0, 0, 0)
-        grid.setHorizontalSpacing(16)
-        grid.setVerticalSpacing(12)
-        grid.setColumnStretch(1, 1)
-        grid.addWidget(label("Colours"), 0, 0)
-        grid.addWidget(self._colours, 0, 1)
-        grid.addWidget(label("Text size"), 1, 0)
-        grid.addLayout(sizes, 1, 1)
-        grid.addWidget(self._drafted, 2, 1)
-        grid.addWidget(self._motion, 3, 1)
+        choices = (named("Colours", self._colours), named("Text size", sizes))
+        column(*choices, self._drafted, self._motion, of=self, spacing=12)
         self._colours.chosen.connect(lambda value: self._take(theme=value))
         self._drafted.clicked.connect(lambda is_on: self._take(show_drafted=is_on))
         self._motion.clicked.connect(lambda is_on: self._take(reduce_motion=is_on))
         self.show_appearance(self._shown)
 
-    def _step(self, words: str, step: int) -> QPushButton:
-        button = QPushButton(words)
+    def _step(self, words: str, step: int) -> ShortButton:
+        button = ShortButton()
+        button.show_text(words)
         button.setAccessibleName(f"{words} text" if step else "Normal text size")
         button.clicked.connect(lambda: self.zoom_wanted.emit(step))
         return button
@@ -86,8 +79,8 @@ class ModelsSection(QWidget):
         self._at_start = Tick("Load the model used last when Headstart starts")
         self._idle = DropDown("Let an idle model go")
         note = paragraph("The next question loads it again.", "muted")
-        idle = row(label(self._idle.accessibleName()), Wide(self._idle), spacing=16)
-        column(self._at_start, idle, note, of=self, spacing=12)
+        idle = named(self._idle.accessibleName(), self._idle, note)
+        column(self._at_start, idle, of=self, spacing=12)
         self._at_start.clicked.connect(lambda is_on: self._take(load_at_start=is_on))
         self._idle.chosen.connect(lambda minutes: self._take(idle_minutes=int(minutes)))
         self.show_settings(self._shown)
@@ -131,7 +124,8 @@ class NewChatSection(QWidget):
         system = TextField("System prompt of new chats", 4, "How to answer in every new chat")
         self._fields = fields = ChatFields(system, of_chat=False)
         fields.changed.connect(self._take)
-        self._reset = QPushButton("Back to Headstart's own defaults")
+        self._reset = ShortButton()
+        self._reset.show_text("Back to Headstart's own defaults")
         self._reset.clicked.connect(self._take_own)
         controls = (system, fields.thinking, fields.template, fields.draft, fields.sampling)
         last = row(self._reset, STRETCH)

@@ -7,8 +7,8 @@ from PySide6.QtGui import QTextCharFormat, QTextCursor
 from PySide6.QtWidgets import QFrame, QPlainTextEdit, QTextEdit
 
 from app.window.controls.chart import Part, ShareBar
-from app.window.controls.labels import label, paragraph, tabular
-from app.window.controls.layouts import Wide, column, row
+from app.window.controls.labels import paragraph, tabular
+from app.window.controls.layouts import Wide, column
 from app.window.look import look
 from mlx_engine.values.stats import GenerationStats
 
@@ -117,15 +117,13 @@ class ComparePane(QFrame):
         self.speed, self._is_due = 0.0, False
         self.setProperty("role", "card")
         self.setAccessibleName(title)
-        self._speed, self._figures = label("", "figure"), paragraph("", "muted")
+        self._speed, self._figures = paragraph("", "figure"), paragraph("", "muted")
         for figures in (self._speed, self._figures):
             tabular(figures)
         self._bar = ShareBar(f"{title}: speed")
         self._text = ComparedText(f"{title}: answer")
-        heading = label(title, "heading")
-        top = row(Wide(heading), self._speed)
-        top.setAlignment(heading, Qt.AlignmentFlag.AlignBottom)
-        parts = (top, self._bar, self._figures, 6, Wide(self._text))
+        heading = paragraph(title, "heading")
+        parts = (heading, self._speed, self._bar, self._figures, 6, Wide(self._text))
         column(*parts, of=self, margins=(16, 12, 16, 12), spacing=6)
         self._enter("Not run yet", is_due=False)
 

@@ -12,7 +12,7 @@ from app.window.composer.message_box import LONGEST, MessageBox
 from app.window.controls.choices import Option, Segments
 from app.window.controls.icons import Sign
 from app.window.controls.labels import label, paragraph, say, set_role, tabular
-from app.window.controls.layouts import STRETCH, Wide, column, row
+from app.window.controls.layouts import STRETCH, Wide, column, row, scrolled
 from mlx_engine.values.stats import GenerationStats
 
 LETTERS_SHOWN = 24
@@ -162,16 +162,10 @@ class CompareView(QWidget):
         top = row(Wide(self._prompt), self._run)
         top.setAlignment(self._run, Qt.AlignmentFlag.AlignTop)
         panes = row(*map(Wide, self._panes.values()), spacing=16)
-        parts = (
-            paragraph(INTRODUCTION, "muted"),
-            top,
-            self._depth_row,
-            4,
-            self._verdict,
-            4,
-            Wide(panes),
-        )
-        column(*parts, of=self, margins=(24, 0, 24, 24), spacing=8)
+        parts = (paragraph(INTRODUCTION, "muted"), top, self._depth_row, 4, self._verdict, 4)
+        body = QWidget()
+        column(*parts, Wide(panes), of=body, margins=(24, 0, 24, 24), spacing=8)
+        column(Wide(scrolled(body)), of=self)
 
     def show_prompt(self, prompt: str) -> None:
         """Put a prompt in the box, unless it is too long for it."""
@@ -185,7 +179,7 @@ class CompareView(QWidget):
         if depth != self._pinned or depth is None:
             self._pinned = depth
             self._depth.show_options(
-                (Option(AUTO, "Auto"), Option(PINNED, f"{depth}, as pinned in this chat")), AUTO
+                (Option(AUTO, "Auto"), Option(PINNED, f"Pinned: {depth}")), AUTO
             )
         self._depth_row.setVisible(depth is not None)
 

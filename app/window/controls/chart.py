@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import ceil
 from typing import NamedTuple
 
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import (
     QColor,
     QFontMetricsF,
@@ -98,6 +98,12 @@ class Chart(QWidget):
         """Words in narrower lines are higher."""
         super().resizeEvent(event)
         self.setFixedHeight(self.height_at(self.width()))
+
+    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+        """So are words in a larger font."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange:
+            self.setFixedHeight(self.height_at(self.width()))
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
         """Paint antialiased in the small font."""

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import QRect, Qt, Signal
-from PySide6.QtGui import QPainter, QPaintEvent, QStandardItemModel, QWheelEvent
+from PySide6.QtCore import QEvent, QRect, QSize, Qt, Signal
+from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent, QStandardItemModel, QWheelEvent
 from PySide6.QtWidgets import (
     QButtonGroup,
     QCheckBox,
@@ -142,14 +142,49 @@ class Segments(QWidget):
             self._row.addWidget(button)
 
 
+BOX = 40
+"""Pixels beside the words of a Tick at the largest zooms in use."""
+
+NARROWEST = 120
+
+
 class Tick(QCheckBox):
-    """Signal `clicked`(bool), as a QCheckBox has it."""
+    """A box and words that wrap. Signal `clicked`(bool), as a QCheckBox has it."""
 
     def __init__(self, words: str) -> None:
         super().__init__(words)
+        self._words = words
         self.setAccessibleName(words)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    def _wrap(self) -> None:
+        """Break the words where they would go over the right edge."""
+        metrics, lines = self.fontMetrics(), [""]
+        room = self.width() - BOX
+        for word in self._words.split():
+            longer = f"{lines[-1]} {word}".lstrip()
+            if lines[-1] and metrics.horizontalAdvance(longer) > room:
+                lines.append(word)
+            else:
+                lines[-1] = longer
+        self.setText("\n".join(lines))
 
     # Qt
+
+    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+        """Lines of the new width."""
+        super().resizeEvent(event)
+        self._wrap()
+
+    def changeEvent(self, event: QEvent) -> None:  # noqa: N802
+        """Lines of another font."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.StyleChange:
+            self._wrap()
+
+    def minimumSizeHint(self) -> QSize:  # noqa: N802
+        """A word or two."""
+        return QSize(NARROWEST, super().minimumSizeHint().height())
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: N802
         """The style's own, and our tick."""

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent
-from PySide6.QtWidgets import QLabel, QWidget
+from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
-from app.window.controls.labels import label, tabular
+from app.window.controls.labels import ShortLabel, label, tabular
 from app.window.controls.layouts import STRETCH, row
 from app.window.drafting.charts import Sparkline
 from app.window.drafting.round_history import RoundHistory, state_in_short
@@ -34,7 +34,9 @@ class StatusStrip(QWidget):
         self.setToolTip("Open the Drafting view")
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
-        self._drafting, self._acceptance = label("", "note"), label("", "note")
+        self._drafting, self._acceptance = ShortLabel(), label("", "note")
+        self._drafting.setProperty("role", "note")
+        self._drafting.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
         self._per_pass, self._speed, self._context = (label("", "note") for _ in range(3))
         self._sparkline = Sparkline()
         self._sparkline.setAccessibleName("Acceptance of the recent rounds")
@@ -47,7 +49,8 @@ class StatusStrip(QWidget):
 
     def show_figures(self, history: RoundHistory, figures: StripFigures) -> None:
         """Show the newest figures."""
-        self._drafting.setText(state_in_short(history.state))
+        drafting = state_in_short(history.state)
+        self._drafting.show_text(drafting)
         recent = history.acceptance_over_time
         self._sparkline.show_values(recent)
         self._sparkline.setVisible(bool(recent))
@@ -57,9 +60,9 @@ class StatusStrip(QWidget):
         self._per_pass.setText(f"{passes:.1f} tok/pass" if drafted else "")
         self._speed.setText(speed_in_words(history, figures))
         self._context.setText(context_in_words(figures))
-        self.setAccessibleDescription(
-            " · ".join(filter(None, (label.text() for label in self.findChildren(QLabel))))
-        )
+        others = (self._acceptance, self._per_pass, self._speed, self._context)
+        said = (drafting, *(figures.text() for figures in others))
+        self.setAccessibleDescription(" · ".join(filter(None, said)))
 
     # Qt
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QPushButton, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.values.chat_settings import SamplingChoice
 from app.window.controls.fields import Field, NumberField, NumberKind, TextField
 from app.window.controls.group import Group
 from app.window.controls.icons import IconButton
-from app.window.controls.labels import paragraph, say
+from app.window.controls.labels import ShortButton, paragraph, say
 from app.window.controls.layouts import Wide, column, row
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import GenerationOptions, SamplingOptions
@@ -185,7 +185,8 @@ class SamplingGroup(Group):
         )
         self._stop = TextField("Stop strings", 2, "One a line; \\n is a newline")
         self._bias = TextField("Logit bias", 2, "Token id: bias, one a line")
-        self._own = QPushButton("Use the model's recommendation")
+        self._own = ShortButton()
+        self._own.show_text("Use the model's recommendation")
         self.add(paragraph("Grey figures are what the model recommends.", "muted"))
         self.add(*(self._numbers[number.name] for number in USUAL), self._own, self.advanced)
         self.advanced.add(*(self._numbers[number.name] for number in RARE))

@@ -106,7 +106,7 @@ def test_the_depth_that_pays_is_compared_and_a_pinned_one_where_it_is_wanted(
     comparison.controller.begin()
     assert depths.isVisibleTo(comparison.view)
     assert drafting_compared(comparison) == replace(own, depth="auto")
-    pinned = next(b for b in depths.findChildren(QToolButton) if b.text().startswith("3"))
+    pinned = next(b for b in depths.findChildren(QToolButton) if b.text() == "Pinned: 3")
     pinned.click()
     comparison.controller.begin()
     assert drafting_compared(comparison) == own, "what was chosen stays"

@@ -1,0 +1,83 @@
+"""In a small window with large text nothing is wider than its page or panel, and no line is cut."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from filled_window import filled_window
+from PySide6.QtWidgets import QLabel, QScrollArea
+from pytestqt.qtbot import QtBot
+from scripted_engine import DESCRIPTION
+from shown_transcript import settle
+
+from app.control.session import abilities
+from app.library.machine import Machine
+from app.library.model_card import make_card
+from app.values.chat_settings import ChatSettings
+from app.window.controls.chart import Chart
+from app.window.controls.group import Group
+from app.window.drafting.round_history import RoundHistory
+from app.window.drafting.status_strip import StripFigures
+from app.window.look import Scheme
+from app.window.widgets import Widgets
+from mlx_engine.values.errors import Reason
+from mlx_engine.values.options import DraftOptions
+from mlx_engine.values.stats import RoundStats
+
+pytestmark = pytest.mark.qt_log_level_fail("WARNING")
+STORED = (
+    "Q4_K as 4-bit affine, groups of 32 + Q6_K as 8-bit affine, groups of 32 + kept as IQ4_XS "
+    "blocks (our kernel)"
+)
+MODEL = replace(DESCRIPTION, quantisation=STORED, template_arguments=("reasoning_effort",))
+
+
+def crowded(qtbot: QtBot) -> Widgets:
+    """The longest words that parts have to say."""
+    made = filled_window(qtbot)
+    card = make_card(MODEL, Machine("M4", 48 * 10**9, 40 * 10**9))
+    made.session.show_model(card, replace(abilities(MODEL), can_switch_thinking=True))
+    made.session.fields.show_settings(ChatSettings(draft=DraftOptions("prompt-lookup+model", 8)))
+    made.head.show_model(MODEL)
+    made.compare.show_pinned(8)
+    history = RoundHistory()
+    parked = Reason("parked-cost", "Drafting parked: a round with a draft costs 1.74 here.")
+    history.add([RoundStats(0, 0, 8, 2, 3, 400.0, 900.0, 100.0, parked, accept_ms=70.0)] * 500)
+    made.strip.show_figures(history, StripFigures(1041.0, 100_000, 262_144))
+    made.drafting.show_history(history)
+    for group in made.window.findChildren(Group):
+        group.open(True)
+    return made
+
+
+@pytest.mark.parametrize("zoom", [1.0, 1.5])
+def test_nothing_scrolls_sideways_and_no_line_is_cut(
+    qtbot: QtBot, wear: Callable[[Scheme, float], None], zoom: float
+) -> None:
+    made = crowded(qtbot)
+    window = made.window
+    window.resize(800, 600)
+    wear("light", zoom)
+
+    def look_at(view: str) -> None:
+        settle()
+        assert window.size().toTuple() == (800, 600)
+        assert window.body.width() == 800, f"{view} asks for more"
+        for area in window.findChildren(QScrollArea):
+            assert not area.isVisible() or not area.horizontalScrollBar().maximum(), view
+        for chart in window.findChildren(Chart):
+            needed = chart.height_at(chart.width())
+            assert not chart.isVisible() or chart.height() >= needed, (view, chart.accessibleName())
+        for label in window.findChildren(QLabel):
+            if label.isVisible() and label.wordWrap():
+                needed = label.heightForWidth(label.width())
+                assert label.height() >= needed, (view, label.text())
+
+    window.show_panel("session")
+    look_at("session")
+    window.show_panel("drafting")
+    look_at("drafting")
+    window.show_page("compare")
+    look_at("compare")
+    window.show_page("settings")
+    look_at("settings")

@@ -1,0 +1,69 @@
+"""A window with something in every part of it."""
+
+from pathlib import Path
+
+from pytestqt.qtbot import QtBot
+from shown_transcript import STATS, settle
+
+from app.values.attached_text import AttachedText
+from app.values.chats import ChatGroup, ChatSummary, DraftedSpan, ListedChat
+from app.values.models import FoundModel, MemorySum, ModelCard
+from app.window.drafting.round_history import RoundHistory
+from app.window.drafting.status_strip import StripFigures
+from app.window.layers import DropPlan
+from app.window.transcript.shown_message import ShownMessage
+from app.window.widgets import Widgets
+from mlx_engine.values.stats import RoundStats
+
+ANSWER = (
+    "# Title\n\nWords with `code`, **bold** and a [link](https://example.org).\n\n> a quote\n\n"
+    '```py\ndef f(x):  # why\n    return "1" + 2\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n'
+)
+FACTS = ModelCard(
+    "Qwen", "qwen", "4 B", "4-bit", "2 GB", "32k", "1 MTP head", True,
+    MemorySum(60, 4096, 20, 32768, 30, 100, 32768, "fits"),
+)  # fmt: skip
+
+
+def filled_window(qtbot: QtBot) -> Widgets:
+    """On show, in the look of now."""
+    made = Widgets()
+    qtbot.addWidget(made.window)
+    made.window.resize(1300, 900)
+    made.window.set_motion(False)
+    chat = ListedChat(ChatSummary(1, "Kernels", False, 0.0, 0.0))
+    made.sidebar.show_groups([ChatGroup("Today", (chat,))])
+    made.sidebar.list.show_answering([1])
+    made.chat_page.show_start(False)
+    made.transcript.set_drafted_shown(True)
+    made.transcript.show_messages(
+        (
+            ShownMessage(1, "user", "Why? " * 30, branch_count=2),
+            ShownMessage(2, "assistant", ANSWER, "hm", 2.0, (DraftedSpan(9, 30, 3),), STATS),
+            ShownMessage(3, "assistant", "x", state="failed", notice="The disk is full."),
+        )
+    )
+    made.composer.attach([AttachedText("notes.txt", "text", 4)])
+    made.notice.say("Something to know.", "details")
+    made.session.show_model(FACTS, None)
+    made.library.show_entries([FoundModel("Model", Path("/m"), "Here", 2 * 10**9, "broken")])
+    made.start.show_questions(["Why?"])
+    made.card.show_offered(FACTS)
+    made.overlay.show_plan(DropPlan("load", "Load Qwen", "18 GB"))
+    made.overlay.hide()
+    history = RoundHistory()
+    history.add([RoundStats(0, 3, 3, 2, 3, 4.0, 9.0, 1.0)] * 5)
+    made.strip.show_figures(history, StripFigures(41.0, 100, 1000))
+    made.drafting.show_history(history)
+    made.drafting.show_costs([5.0, 6.0, 7.0], 1)
+    made.compare.begin(1)
+    for side, text in (("on", "the same"), ("off", "the other")):
+        made.compare.begin_side(side)  # type: ignore[arg-type]
+        made.compare.add_text(side, "so", is_thinking=True)  # type: ignore[arg-type]
+        made.compare.add_text(side, text)  # type: ignore[arg-type]
+        made.compare.finish_side(side, STATS)  # type: ignore[arg-type]
+    made.window.show()
+    made.window.setFocus()  # a cursor blinks
+    settle()
+    qtbot.wait(60)
+    return made
