@@ -3,11 +3,12 @@
 For row t and channel c of the projected rows p, with K taps and r the rows before the block:
 
     s = silu(sum_j taps[c, j] * (r ; p)[t + j, c])          s cut into heads: queries, keys, values
-    queries = s / sqrt(sum s^2 + eps) / sqrt(Dk),  keys = s / sqrt(sum s^2 + eps),  values = s
+    queries, keys = s / sqrt(sum s^2 + eps),  values = s
     decay = exp(rate * log(1 + exp(a + bias))),  beta = 1 / (1 + exp(-b))
 
-(Gated DeltaNet, arXiv 2412.06464; rate = -exp(A_log).) Plain ops take a dozen launches for this,
-each of a few kilobytes. Convolution and s are rounded to p's dtype as those would.
+(Gated DeltaNet, arXiv 2412.06464; rate = -exp(A_log). Its queries are divided by sqrt(Dk) too,
+which the norm behind the delta rule undoes: see `unscaled_eps`.) Plain ops take a dozen launches
+for this, each of a few kilobytes. Convolution and s are rounded to p's dtype as those would.
 
 The window is deferred as in gated_delta_block: `before` holds the K - 1 rows before the last block
 and that block's own, `kept` says how many of the latter stand, and the rows that come out in
@@ -40,7 +41,7 @@ const bool is_value = head >= 2 * HK;
 const int size = is_value ? DV : DK;
 const int from = is_value ? 2 * HK * DK + (head - 2 * HK) * DV : head * DK;
 const int stood = kept[0];
-const int rows = projected_shape[0];
+const int pitch = projected_shape[1];
 
 float mine[EACH];
 float squares = 0;
@@ -54,13 +55,13 @@ UNROLL for (int i = 0; i < EACH; i++) {
       const int row = t + j - (TAPS - 1);  // of the block; negative: before it
       const float value = row < 0
           ? float(before[size_t(stood + TAPS - 1 + row) * CHANNELS + channel])
-          : float(projected[size_t(row) * CHANNELS + channel]);
+          : float(projected[size_t(row) * pitch + channel]);
       convolved = fma(float(taps[channel * TAPS + j]), value, convolved);
     }
     convolved = float(T(convolved));
     mine[i] = float(T(convolved / (1.0f + exp(-convolved))));
     squares = fma(mine[i], mine[i], squares);
-    after[size_t(t + TAPS - 1) * CHANNELS + channel] = projected[size_t(t) * CHANNELS + channel];
+    after[size_t(t + TAPS - 1) * CHANNELS + channel] = projected[size_t(t) * pitch + channel];
     if (t == 0) {
       for (int row = 0; row < TAPS - 1; row++) {
         after[size_t(row) * CHANNELS + channel] = before[size_t(stood + row) * CHANNELS + channel];
@@ -78,17 +79,17 @@ UNROLL for (int i = 0; i < EACH; i++) {
     } else if (head >= HK) {
       keys[(t * HK + head - HK) * DK + within] = mine[i] * length;
     } else {
-      queries[(t * HK + head) * DK + within] = mine[i] * length * precise::rsqrt(float(DK));
+      queries[(t * HK + head) * DK + within] = mine[i] * length;
     }
   }
 }
 
 if (is_value && lane == 0) {
   const int its = head - 2 * HK;
-  const float step = float(a[t * HV + its]) + decay_bias[its];
+  const float step = float(a[t * a_shape[1] + A_AT + its]) + decay_bias[its];
   const float softplus = max(step, 0.0f) + log1p(exp(-abs(step)));
   decay[t * HV + its] = exp(decay_rate[its] * softplus);
-  beta[t * HV + its] = 1.0f / (1.0f + exp(-float(b[t * HV + its])));
+  beta[t * HV + its] = 1.0f / (1.0f + exp(-float(b[t * b_shape[1] + B_AT + its])));
 }
 """
 
@@ -106,11 +107,17 @@ SOURCE = Source(
 
 
 class Projected(NamedTuple):
-    """What the projections gave, of one dtype: channels [T, C], a and b [T, Hv]."""
+    """What the projections gave, of one dtype: channels [T, C], a and b [T, Hv].
+
+    The rows of each may have more columns, those asked for from column 0, a_at and b_at on: all may
+    be one array.
+    """
 
     channels: mx.array
     a: mx.array
     b: mx.array
+    a_at: int = 0
+    b_at: int = 0
 
 
 class Window(NamedTuple):
@@ -142,25 +149,25 @@ def gated_delta_inputs(
     projected: Projected, window: Window, fixed: Fixed, launcher: Launcher
 ) -> Inputs:
     """T rows, of C = 2 * Hk * Dk + Hv * Dv channels: queries, then keys, then values."""
-    its = projected.channels
-    heads, taps = projected.a.shape[1], fixed.taps.shape[1]
-    launch = _launch(its.shape, its.dtype, heads, taps, *fixed[3:])
-    *rows, after = launcher.run(launch, (*projected, *window, *fixed[:3]))
+    its, starts = projected.channels, (projected.a_at, projected.b_at)
+    launch = _launch(len(its), its.dtype, *fixed.taps.shape, *fixed[3:], *starts)
+    *rows, after = launcher.run(launch, (*projected[:3], *window, *fixed[:3]))
     return Inputs(Rows(*rows), after)
 
 
 @cache
 def _launch(
-    shape: tuple[int, ...],
+    count: int,
     dtype: mx.Dtype,
-    heads: int,
+    channels: int,
     taps: int,
     key_heads: int,
     key_size: int,
     value_size: int,
+    a_at: int,
+    b_at: int,
 ) -> Launch:
-    count, channels = shape
-    assert channels == 2 * key_heads * key_size + heads * value_size, channels
+    heads = (channels - 2 * key_heads * key_size) // value_size
     parameters = (
         Parameter("T", dtype),
         Parameter("TAPS", taps),
@@ -168,6 +175,8 @@ def _launch(
         Parameter("HV", heads),
         Parameter("DK", key_size),
         Parameter("DV", value_size),
+        Parameter("A_AT", a_at),
+        Parameter("B_AT", b_at),
     )
     both, gates = (count, key_heads, key_size), (count, heads)
     values, after = (count, heads, value_size), (taps - 1 + count, channels)
@@ -180,11 +189,19 @@ def _launch(
     )
 
 
+def unscaled_eps(eps: float, key_size: int) -> float:
+    """Of an RMS norm over outputs of queries that nobody has divided by sqrt(Dk)."""
+    return eps * key_size
+
+
 def reference(projected: Projected, before: mx.array, kept: int, fixed: Fixed) -> Inputs:
     """The same by plain ops."""
-    (count, channels), kernel = projected.channels.shape, fixed.taps.shape[1]
+    (channels, kernel), heads = fixed.taps.shape, fixed.decay_bias.size
+    rows, count = projected.channels[:, :channels], len(projected.channels)
+    a = projected.a[:, projected.a_at : projected.a_at + heads]
+    b = projected.b[:, projected.b_at : projected.b_at + heads]
     dtype = projected.channels.dtype
-    after = mx.concatenate([before[kept : kept + kernel - 1], projected.channels])
+    after = mx.concatenate([before[kept : kept + kernel - 1], rows])
     convolved = mx.zeros((count, channels))
     for j in range(kernel):
         taps = fixed.taps[:, j].astype(mx.float32)
@@ -196,15 +213,15 @@ def reference(projected: Projected, before: mx.array, kept: int, fixed: Fixed) -
     queries, keys = (
         part.reshape(count, fixed.key_heads, fixed.key_size) for part in (queries, keys)
     )
-    softplus = mx.logaddexp(projected.a.astype(mx.float32) + fixed.decay_bias, mx.array(0.0))
-    rows = Rows(
-        queries=_unit(queries) * fixed.key_size**-0.5,
+    softplus = mx.logaddexp(a.astype(mx.float32) + fixed.decay_bias, mx.array(0.0))
+    made_rows = Rows(
+        queries=_unit(queries),
         keys=_unit(keys),
         values=values.reshape(count, -1, fixed.value_size),
         decay=mx.exp(fixed.decay_rate * softplus),
-        beta=mx.sigmoid(projected.b.astype(mx.float32)),
+        beta=mx.sigmoid(b.astype(mx.float32)),
     )
-    return Inputs(rows, after)
+    return Inputs(made_rows, after)
 
 
 def _unit(heads: mx.array) -> mx.array:

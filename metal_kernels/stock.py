@@ -1,12 +1,15 @@
 """MLX's own operations that are one launch on a GPU, and several written out on a CPU.
 
 Layers call them through here, so that a dry run (mlx_engine/bench/dry_run.py) can put one node of
-a graph in the place of each and see on any machine what a Mac would be asked for.
+a graph in the place of each and see on any machine what a Mac would be asked for. A CPU takes a few
+microseconds for each node of a graph, however little there is to compute, so it has fewer of them
+written out (`StockOnCpu`).
 """
 
 from collections.abc import Callable
-from math import prod
-from typing import cast
+from functools import lru_cache
+from math import prod, sqrt
+from typing import NamedTuple, cast
 
 import mlx.core as mx
 import numpy as np
@@ -15,6 +18,31 @@ from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS
 
 Elementwise = Callable[..., mx.array]
 """Of arrays of one shape, or that are broadcast to one; each element follows from its own."""
+
+ByRows = Callable[[mx.array], mx.array]
+"""Of [1, T, ...], each row by itself."""
+
+Rotate = Callable[[mx.array, int], mx.array]
+"""[1, heads, T, size], whose first row stands at this position -> the same, rotated."""
+
+
+class Turning(NamedTuple):
+    """A rotation (arXiv 2104.09864) of the first `width` elements of a head.
+
+    Pair i turns by one radian in base^(2 i / width) * factors[i] tokens; factors None means ones.
+    interleaved: pairs lie side by side, else halves apart.
+    """
+
+    width: int
+    base: float
+    factors: tuple[float, ...] | None
+    interleaved: bool
+
+    @property
+    def periods(self) -> list[float]:
+        """Tokens in which each pair turns by one radian."""
+        factors = self.factors or (1.0,) * (self.width // 2)
+        return [self.base ** (2 * i / self.width) * factor for i, factor in enumerate(factors)]
 
 
 class Stock:
@@ -27,6 +55,36 @@ class Stock:
     def rms_norm(self, x: mx.array, weight: mx.array | None, eps: float) -> mx.array:
         """[..., H] -> the same, of the wider type of both."""
         return mx.fast.rms_norm(x, weight, eps)
+
+    def norm(self, weight: mx.array, eps: float) -> ByRows:
+        """RMS norm by a weight [N]; or by one of [R, N] for rows [1, T, R, N]."""
+        if weight.ndim == 1:
+            return lambda x: self.rms_norm(x, weight, eps)
+        multiplied = self.elementwise(_multiplied)
+        return lambda x: multiplied(self.rms_norm(x, None, eps), weight)
+
+    def unit(self, x: mx.array, eps: float) -> mx.array:
+        """x / sqrt(sum(x^2) + eps) over the last axis."""
+        size = x.shape[-1]
+        return self.rms_norm(x, None, eps / size) / sqrt(size)
+
+    def rotation(self, turning: Turning) -> Rotate:
+        """`rope` by one description."""
+        width, base, factors, interleaved = turning
+        periods = None if factors is None else mx.array(turning.periods)
+        return lambda x, position: self.rope(
+            x,
+            width,
+            interleaved=interleaved,
+            base=base if periods is None else None,
+            offset=position,
+            periods=periods,
+        )
+
+    def convolution(self, taps: mx.array) -> ByRows:
+        """By taps [C, K], every channel by its own: [1, K - 1 + T, C] -> [1, T, C]."""
+        columns = taps[..., None]
+        return lambda rows: mx.conv1d(rows, columns, groups=len(taps))
 
     def rope(
         self,
@@ -116,7 +174,132 @@ class Stock:
         return self._compiled[formula]
 
 
-MLX = Stock()
+class StockOnCpu(Stock):
+    """The same values, but for their last bits, with fewer nodes than MLX writes out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rotations: dict[Turning, Rotate] = {}
+
+    def norm(self, weight: mx.array, eps: float) -> ByRows:
+        """The mean's division is in weight and eps; both have axes enough to be no broadcasts."""
+        size = weight.shape[-1]
+        gain = (weight.astype(mx.float32) * sqrt(size)).reshape(1, 1, *weight.shape)
+        least = mx.full((*gain.shape[:-1], 1), eps * size)
+
+        def run(x: mx.array) -> mx.array:
+            wide = x.astype(mx.float32)
+            squares = mx.sum(mx.square(wide), axis=-1, keepdims=True)
+            return wide * mx.rsqrt(squares + least) * gain
+
+        return run
+
+    def unit(self, x: mx.array, eps: float) -> mx.array:
+        """Without a mean in between."""
+        return x * mx.rsqrt(mx.sum(mx.square(x), axis=-1, keepdims=True) + eps)
+
+    def rotation(self, turning: Turning) -> Rotate:
+        """One for all layers, that they share the sines of a pass."""
+        if turning not in self._rotations:
+            self._rotations[turning] = _rotation_by_table(turning)
+        return self._rotations[turning]
+
+    def convolution(self, taps: mx.array) -> ByRows:
+        """A sum over windows."""
+        count, channels = taps.shape[1], taps.shape[0]
+        rows_of_taps = mx.contiguous(taps.T)[None, None]
+
+        def run(rows: mx.array) -> mx.array:
+            shape = (1, rows.shape[1] - count + 1, count, channels)
+            windows = mx.as_strided(rows, shape, (0, channels, channels, 1))
+            return mx.sum(windows * rows_of_taps, axis=2)
+
+        return run
+
+    def delta_rule(
+        self,
+        queries: mx.array,
+        keys: mx.array,
+        values: mx.array,
+        decay: mx.array,
+        beta: mx.array,
+        state: mx.array,
+    ) -> tuple[mx.array, mx.array]:
+        """Step by step (arXiv 2412.06464, eq. 10) with S [Dk, Dv] for each value head:
+
+        S <- g S;  S <- S + k^T (b v - b k S);  y = q S.
+
+        Heads are [key heads, those of values that share one], so that no key is repeated.
+        """
+        _, rows, shared, size = keys.shape
+        heads, width = values.shape[2:]
+        lead = (rows, shared, heads // shared)
+
+        def for_all(rows_of_keys: mx.array) -> mx.array:
+            return mx.broadcast_to(rows_of_keys.reshape(rows, shared, 1, 1, size), (*lead, 1, size))
+
+        each, gates = for_all(keys), beta.reshape(*lead, 1, 1)
+        steps = (
+            mx.broadcast_to(decay.reshape(*lead, 1, 1), (*lead, size, width)),
+            each.swapaxes(-1, -2),
+            each * gates,
+            values.reshape(*lead, 1, width) * gates,
+            for_all(queries),
+        )
+        now = state.reshape(1, *lead[1:], width, size).swapaxes(-1, -2)
+        made = []
+        for fade, column, key, value, query in zip(
+            *(mx.split(part, rows) if rows > 1 else (part,) for part in steps), strict=True
+        ):
+            now = now * fade
+            now = mx.addmm(now, column, value - key @ now)
+            made.append(query @ now)
+        outputs = mx.concatenate(made) if rows > 1 else made[0]
+        after = now.swapaxes(-1, -2).reshape(state.shape)
+        return outputs.reshape(1, rows, heads, width), after
+
+
+class _Table(NamedTuple):
+    """[rows, size] each; what is not rotated has cosine 1 and sine 0."""
+
+    cosines: mx.array
+    sines: mx.array
+
+
+def _rotation_by_table(turning: Turning) -> Rotate:
+    """x cos + partner(x) sin; angles in float64, made once for all that ask for the same rows."""
+    width = turning.width
+    rates = 1 / np.array(turning.periods)
+
+    @lru_cache(maxsize=8)  # of trunk and heads, behind each other
+    def table(position: int, rows: int, size: int) -> _Table:
+        angles = np.outer(np.arange(position, position + rows), rates)
+        axis = 2 if turning.interleaved else 1
+        cosines, sines = np.ones((rows, size)), np.zeros((rows, size))
+        cosines[:, :width] = np.stack([np.cos(angles)] * 2, axis).reshape(rows, width)
+        sines[:, :width] = np.stack([-np.sin(angles), np.sin(angles)], axis).reshape(rows, width)
+        return _Table(*(mx.array(part.astype(np.float32)) for part in (cosines, sines)))
+
+    def partners(x: mx.array) -> mx.array:
+        if not turning.interleaved:
+            first, second, *rest = mx.split(x, [width // 2, width][: 1 + (width < x.shape[-1])], -1)
+            return mx.concatenate([second, first, *rest], axis=-1)
+        pairs = x[..., :width].reshape(*x.shape[:-1], width // 2, 2)
+        turned = mx.concatenate([pairs[..., 1:], pairs[..., :1]], axis=-1)
+        return mx.concatenate([turned.flatten(-2), x[..., width:]], axis=-1)
+
+    def rotate(x: mx.array, position: int) -> mx.array:
+        cosines, sines = table(position, *x.shape[-2:])
+        return (x * cosines + partners(x) * sines).astype(x.dtype)
+
+    return rotate
+
+
+def _multiplied(normed: mx.array, weight: mx.array) -> mx.array:
+    return normed * weight
+
+
+MLX = Stock() if mx.default_device() == mx.gpu else StockOnCpu()
 """Used wherever nobody asks for another."""
 
 

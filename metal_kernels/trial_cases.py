@@ -424,7 +424,8 @@ def delta_inputs_case(work: Work, dtype: mx.Dtype, seed: int) -> Case:
     gates = [normal((9, heads), side, dtype) for side in (24, 25)]
 
     def projected(x: mx.array) -> inputs.Projected:
-        return inputs.Projected(x, *(part[: len(x)] for part in gates))
+        a, b = (part[: len(x)] for part in gates)
+        return inputs.Projected(x, a, b)
 
     def flat(rows: delta.Rows) -> mx.array:
         return mx.concatenate([part.reshape(len(part), -1) for part in rows], axis=-1)
@@ -439,7 +440,7 @@ def delta_inputs_case(work: Work, dtype: mx.Dtype, seed: int) -> Case:
         softplus = mx.logaddexp(its.a.astype(mx.float32) + fixed.decay_bias, mx.array(0.0))
         return flat(
             delta.Rows(
-                both[:, :KEY_HEADS] * work.inputs**-0.5,
+                both[:, :KEY_HEADS],
                 both[:, KEY_HEADS:],
                 made[:, 2 * side :],
                 mx.exp(fixed.decay_rate * softplus),

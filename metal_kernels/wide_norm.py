@@ -6,8 +6,9 @@ Files keep such weights in float32: GGUF all of them, and families whose norms a
 bits would round by up to 0.4 %. Stock MLX casts the row up, norms it, and casts it down: three
 launches for a row of a few kilobytes, a quarter of all launches of a small model's pass.
 
-x [R, N] of any floating dtype T, w float32 [N] -> y [R, N] of T. A threadgroup of SIMDS SIMD-groups
-has a row, so that a row's bits do not depend on the rows beside it.
+x [R, N] of any floating dtype T, w float32 [N], or [W, N] where row r has weight r mod W, as heads
+have -> y [R, N] of T. A threadgroup of SIMDS SIMD-groups has a row, so that a row's bits do not
+depend on the rows beside it.
 
 Cost: x read twice (the second time from cache), y written, w read once a row; 4 R N flops.
 """
@@ -47,10 +48,11 @@ METAL_FUNC void norm_row(
 
 BODY = """
 const int N = x_shape[x_ndim - 1];
-const size_t first = size_t(threadgroup_position_in_grid.x) * N;
+const int row = threadgroup_position_in_grid.x;
+const size_t first = size_t(row) * N;
 threadgroup float sums[SIMDS];
-norm_row<T, SIMDS>(x + first, w, y + first, N, EPS, sums, simdgroup_index_in_threadgroup,
-                   thread_index_in_simdgroup);
+norm_row<T, SIMDS>(x + first, w + row % WEIGHTS * N, y + first, N, EPS, sums,
+                   simdgroup_index_in_threadgroup, thread_index_in_simdgroup);
 """
 
 SOURCE = Source("wide_norm", ("x", "w"), ("y",), BODY, HEADER)
@@ -64,15 +66,21 @@ def simds_of(size: int) -> int:
 
 
 def wide_norm(x: mx.array, weight: mx.array, eps: float, launcher: Launcher) -> mx.array:
-    """x [..., N], weight float32 [N] -> x's shape and dtype."""
-    return launcher.run(_launch(x.shape, x.dtype, eps), (x, weight))[0]
+    """x [..., N], weight float32 [N]; or x [..., W, N], weight [W, N] -> x's shape and dtype."""
+    weights = weight.size // weight.shape[-1]
+    return launcher.run(_launch(x.shape, x.dtype, weights, eps), (x, weight))[0]
 
 
 @lru_cache(maxsize=256)  # prompts have rows in any number
-def _launch(shape: tuple[int, ...], dtype: mx.Dtype, eps: float) -> Launch:
+def _launch(shape: tuple[int, ...], dtype: mx.Dtype, weights: int, eps: float) -> Launch:
     *lead, size = shape
     simds = simds_of(size)
-    parameters = (Parameter("T", dtype), Parameter("SIMDS", simds), Parameter("EPS", eps))
+    parameters = (
+        Parameter("T", dtype),
+        Parameter("SIMDS", simds),
+        Parameter("WEIGHTS", weights),
+        Parameter("EPS", eps),
+    )
     return Launch(
         pipeline(SOURCE, parameters),
         (shape,),

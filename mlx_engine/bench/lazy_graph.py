@@ -26,12 +26,18 @@ _FREE = {
 _SAME_ORDER = {"ExpandDims", "Flatten", "Reshape", "Squeeze", "Unflatten"}
 """Views of all elements in their order."""
 
+_RUNS = {"Slice", "Split"}
+"""Views whose elements lie one after the other where no row comes before the axis they cut."""
+
 _IN_PLACE = {"SliceUpdate", "DynamicSliceUpdate"}
 """Written to a buffer that nobody else holds."""
 
 CAST, CONTIGUOUS, COPIES = "AsType", "contiguous", ("contiguous", "copy", "Concatenate")
 SORTS = ("ArgSort", "ArgPartition", "Sort", "Partition")
 UNPACK = "dequantise"
+
+Told = Sequence[tuple[str, tuple[int, ...], mx.Dtype]]
+"""Arrays of a graph by name."""
 
 _MATRIX = 2**18
 """Elements from which on unpacking is worth a word."""
@@ -232,7 +238,8 @@ def operations_of(
             taken = taken[len(made) : -1]
         is_new = bool(taken) and taken[0][0] in made_anew
         if label in _FREE:
-            made_anew.update(made if label in _SAME_ORDER and is_new else ())
+            keeps = label in _SAME_ORDER or (label in _RUNS and _are_runs(taken, row["outputs"]))
+            made_anew.update(made if keeps and is_new else ())
             continue
         if label != CONTIGUOUS or not is_new:
             found[Node(str(label), _arrays(taken), _arrays(row["outputs"]))] += 1
@@ -240,5 +247,11 @@ def operations_of(
     return found
 
 
-def _arrays(told: Sequence[tuple[str, tuple[int, ...], mx.Dtype]]) -> tuple[Array, ...]:
+def _are_runs(taken: Told, made: Told) -> bool:
+    """Whether views cut only the first axis of those that are longer than one."""
+    whole = [size for size in taken[0][1] if size != 1]
+    return all([size for size in shape if size != 1][1:] == whole[1:] for _, shape, _ in made)
+
+
+def _arrays(told: Told) -> tuple[Array, ...]:
     return tuple(Array(shape, dtype) for _, shape, dtype in told)

@@ -1,5 +1,6 @@
 """Grouped-query attention with every option that families use, as a description asks for them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,7 +14,7 @@ from mlx_engine.cache.attention import AttentionCache, CacheBits, KeysValues, Ma
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.models import specs
-from mlx_engine.models.layers import Linear, Norm, ResidualLinear, Rotation
+from mlx_engine.models.layers import Norm, Projections, ResidualLinear, Rotation
 from mlx_engine.models.weights import Part
 
 KeyValueCache = AttentionCache | WindowCache
@@ -155,14 +156,27 @@ class Attention:
 
     def __init__(self, spec: specs.Attention, part: Part, eps: float) -> None:
         self._spec = spec
-        self._queries = Linear.read(part, "q_proj")
-        self._keys = Linear.read(part, "k_proj")
-        self._values = Linear.read(part, "v_proj")
+        queries, keys = spec.heads * spec.key_dim, spec.kv_heads * spec.key_dim
+        values, is_whole = spec.kv_heads * spec.value_dim, spec.qk_norm == "whole"
+        names, sizes = ["q_proj", "k_proj", "v_proj"], [queries + keys, values]
+        order: dict[str, Sequence[int]] = {}
+        if is_whole:
+            sizes = [queries, keys, values]
+        if spec.gate == "element":
+            sizes = [queries, *sizes]
+            order["q_proj"] = _gates_first(spec)
+        if spec.gate == "head":
+            names.append("g_proj")
+            sizes.append(spec.heads)
+        self._inputs = Projections.read(part, names, sizes, order)
         self._out = ResidualLinear.read(part, "o_proj")
-        has_norms, has_gate = spec.qk_norm != "none", spec.gate == "head"
-        self._query_norm = Norm.read(part, "q_norm", eps) if has_norms else None
-        self._key_norm = Norm.read(part, "k_norm", eps) if has_norms else None
-        self._gate = Linear.read(part, "g_proj") if has_gate else None
+        self._norm = self._query_norm = self._key_norm = None
+        if spec.qk_norm == "head":
+            turns = {"q_norm": spec.heads, "k_norm": spec.kv_heads}
+            self._norm = Norm.read_rows(part, turns, eps)
+        if is_whole:
+            self._query_norm = Norm.read(part, "q_norm", eps)
+            self._key_norm = Norm.read(part, "k_norm", eps)
         self._rotate = Rotation(spec.rope, part.kernels.stock) if spec.rope is not None else None
         sinks = part.vector("sinks", self.dtype) if spec.sinks else None
         self._attend = attend_of(part.kernels, spec, sinks)
@@ -171,7 +185,7 @@ class Attention:
     @property
     def dtype(self) -> mx.Dtype:
         """Element type the layer works in."""
-        return self._queries.matrix.dtype
+        return self._inputs.dtype
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
         """An empty one."""
@@ -190,34 +204,39 @@ class Attention:
         """[1, T, H] -> what the output projection takes."""
         assert isinstance(cache, AttentionCache | WindowCache)
         spec, rows = self._spec, x.shape[1]
-        queries, gate = self._queries(x), None
-        if spec.gate == "element":  # a head's part is its query followed by its gate
-            both = queries.reshape(1, rows, spec.heads, 2 * spec.key_dim)
-            queries, gate = both[..., : spec.key_dim], both[..., spec.key_dim :]
-        queries = self._by_head(queries, spec.heads, self._query_norm)
-        keys = self._by_head(self._keys(x), spec.kv_heads, self._key_norm)
-        values = self._values(x).reshape(1, rows, spec.kv_heads, spec.value_dim)
-        values = values.transpose(0, 2, 1, 3)
+        parts, gate = self._inputs(x), None
+        if spec.gate == "element":
+            gate, *parts = parts
+        if spec.gate == "head":
+            *parts, gate = parts
+        if self._query_norm is not None and self._key_norm is not None:
+            queries, keys, values = parts
+            parts = [mx.concatenate([self._query_norm(queries), self._key_norm(keys)], -1), values]
+        turned, values = parts
+        turned = turned.reshape(1, rows, spec.heads + spec.kv_heads, spec.key_dim)
+        if self._norm is not None:
+            turned = self._norm(turned)
+        turned = turned.transpose(0, 2, 1, 3)
+        if self._rotate is not None:
+            turned = self._rotate(turned, cache.length, is_long=masks.is_long)
+        queries, keys = mx.split(turned, [spec.heads], axis=1)
+        values = values.reshape(1, rows, spec.kv_heads, spec.value_dim).transpose(0, 2, 1, 3)
         if spec.value_scale != 1.0:
             values = values * spec.value_scale
-        if self._rotate is not None:
-            queries = self._rotate(queries, cache.length, is_long=masks.is_long)
-            keys = self._rotate(keys, cache.length, is_long=masks.is_long)
         attended = self._attend(queries, keys, values, cache, masks).transpose(0, 2, 1, 3)
-        if self._gate is not None:
-            gate = self._gate(x)[..., None]
         if gate is not None:
-            attended = self._stock.elementwise(_gated)(attended, gate)
+            by_head = gate.reshape(1, rows, spec.heads, -1)
+            attended = self._stock.elementwise(_gated)(attended, by_head)
         return attended.reshape(1, rows, spec.heads * spec.value_dim)
 
-    def _by_head(self, x: mx.array, heads: int, norm: Norm | None) -> mx.array:
-        """[1, T, heads * size], or apart already -> [1, heads, T, size], normed."""
-        if norm is not None and self._spec.qk_norm == "whole":
-            x = norm(x)
-        apart = x.reshape(1, x.shape[1], heads, self._spec.key_dim)
-        if norm is not None and self._spec.qk_norm == "head":
-            apart = norm(apart)
-        return apart.transpose(0, 2, 1, 3)
+
+def _gates_first(spec: specs.Attention) -> list[int]:
+    """Rows of a q_proj that has, head by head, a query and its gate: all gates, then all queries,
+    that queries and keys lie side by side.
+    """
+    width, heads = spec.key_dim, range(spec.heads)
+    starts = [(2 * head + 1) * width for head in heads] + [2 * head * width for head in heads]
+    return [row for start in starts for row in range(start, start + width)]
 
 
 def _gated(attended: mx.array, gate: mx.array) -> mx.array:

@@ -1,6 +1,6 @@
 """Gated DeltaNet (arXiv 2412.06464): convolution, gates and delta rule, by MLX or our kernels."""
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -13,15 +13,19 @@ from metal_kernels.gated_delta_inputs import (
     Projected,
     Window,
     gated_delta_inputs,
+    unscaled_eps,
 )
-from metal_kernels.stock import MLX, Stock
+from metal_kernels.stock import Stock
 from mlx_engine.cache.attention import CacheBits
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.recurrent import DeltaInputs, RecurrentCache, delta_rule
 from mlx_engine.models import specs
 from mlx_engine.models.attention import Masks
-from mlx_engine.models.layers import Linear, Norm, ResidualLinear, silu
+from mlx_engine.models.layers import Norm, Place, Projections, ResidualLinear, silu
 from mlx_engine.models.weights import Part
+
+PROJECTIONS = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a")
+GATE = PROJECTIONS.index("in_proj_z")
 
 
 class DeltaNet:
@@ -32,10 +36,7 @@ class DeltaNet:
         self._stock = part.kernels.stock
         work = Work("", spec.value_dim, spec.key_dim)
         self._rule = delta_rule(part.kernels.served("delta", work, whole=True), self._stock)
-        self._in_qkv = Linear.read(part, "in_proj_qkv")
-        self._in_gate = Linear.read(part, "in_proj_z")
-        self._in_beta = Linear.read(part, "in_proj_b")
-        self._in_decay = Linear.read(part, "in_proj_a")
+        self._projections = Projections.read(part, PROJECTIONS)
         fixed = Fixed(
             taps=part.vector("conv1d.weight").squeeze(-1),
             decay_bias=part.vector("dt_bias").astype(mx.float32),
@@ -44,14 +45,14 @@ class DeltaNet:
             key_size=spec.key_dim,
             value_size=spec.value_dim,
         )
-        self._inputs = recurrent_inputs(part.kernels, fixed)
-        self._head_norm = Norm.read(part, "norm", eps)
+        self._inputs = recurrent_inputs(part.kernels, fixed, self._projections)
+        self._head_norm = Norm.read(part, "norm", unscaled_eps(eps, spec.key_dim))
         self._out = ResidualLinear.read(part, "out_proj")
 
     @property
     def dtype(self) -> mx.Dtype:
         """Element type the layer works in."""
-        return self._in_qkv.matrix.dtype
+        return self._projections.dtype
 
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
         """Zeros; states are float32."""
@@ -74,15 +75,16 @@ class DeltaNet:
     def _recurred(self, x: mx.array, cache: LayerCache) -> mx.array:
         """[1, T, H] -> what the output projection takes."""
         assert isinstance(cache, RecurrentCache)
-        spec, gate = self._spec, self._in_gate(x)
-        projected = Projected(self._in_qkv(x), self._in_decay(x), self._in_beta(x))
-        queries, steps, convolved = self._inputs(projected, cache.window)
+        spec = self._spec
+        made = self._projections.products(x)
+        queries, steps, convolved = self._inputs(made, cache.window)
+        gate = self._projections.parts(made)[GATE]
         outputs = self._head_norm(cache.run(queries, steps, convolved))
         if spec.tiled:  # a view, which the gate walks through
             grouped = (1, x.shape[1], spec.key_heads, -1, spec.value_dim)
             outputs = outputs.reshape(grouped).swapaxes(2, 3)
-        made = self._stock.elementwise(_through_gate)(outputs, gate.reshape(outputs.shape))
-        return made.reshape(gate.shape)
+        gated = self._stock.elementwise(_through_gate)(outputs, gate.reshape(outputs.shape))
+        return gated.reshape(gate.shape)
 
 
 class RecurrentInputs(NamedTuple):
@@ -96,39 +98,37 @@ class RecurrentInputs(NamedTuple):
 class MakeInputs(Protocol):
     """Convolution, SiLU, unit norms and gates (arXiv 2412.06464)."""
 
-    def __call__(self, projected: Projected, window: mx.array) -> RecurrentInputs:
-        """projected: its arrays as [1, T, ...]; window [1, K-1, C] of the same dtype."""
+    def __call__(self, made: Sequence[mx.array], window: mx.array) -> RecurrentInputs:
+        """made: [1, T, ...], of each of the projections' matrices; window [1, K-1, C], alike."""
 
 
-@dataclass(frozen=True, slots=True)
 class StockInputs:
     """Plain ops of MLX."""
 
-    fixed: Fixed
-    stock: Stock = MLX
+    def __init__(self, fixed: Fixed, projections: Projections, stock: Stock) -> None:
+        self._fixed, self._projections, self._stock = fixed, projections, stock
+        self._convolve = stock.convolution(fixed.taps)
+        # with all axes, that there is nothing to broadcast in a pass
+        self._bias, self._rate = fixed.decay_bias[None, None], fixed.decay_rate[None, None]
+        self._zero = mx.zeros(self._bias.shape)
 
-    def __call__(self, projected: Projected, window: mx.array) -> RecurrentInputs:
-        """Half a dozen operations."""
-        fixed, (_, rows, channels) = self.fixed, projected.channels.shape
-        convolved = mx.concatenate([window, projected.channels], axis=1)
-        # causal and depthwise: every channel by its own taps
-        sums = mx.conv1d(convolved, fixed.taps[..., None], groups=channels)
-        made = self.stock.elementwise(_activated)(sums)
-        both, values = mx.split(made, [2 * fixed.key_heads * fixed.key_size], axis=-1)
-        units = self._unit(both.reshape(1, rows, 2 * fixed.key_heads, fixed.key_size))
+    def __call__(self, made: Sequence[mx.array], window: mx.array) -> RecurrentInputs:
+        """A dozen operations."""
+        fixed, stock = self._fixed, self._stock
+        channels, _, beta, decay = self._projections.parts(made)
+        rows, size = channels.shape[1], fixed.key_size
+        convolved = mx.concatenate([window, channels], axis=1)
+        activated = stock.elementwise(_activated)(self._convolve(convolved))
+        both, values = mx.split(activated, [2 * fixed.key_heads * size], axis=-1)
+        units = stock.unit(both.reshape(1, rows, 2 * fixed.key_heads, size), L2_EPS)
+        queries, keys = mx.split(units, 2, axis=2)
         steps = DeltaInputs(
-            keys=units[:, :, fixed.key_heads :],
+            keys=keys,
             values=values.reshape(1, rows, -1, fixed.value_size),
-            decay=self.stock.elementwise(_decay)(projected.a, fixed.decay_bias, fixed.decay_rate),
-            beta=self.stock.elementwise(_beta)(projected.b),
+            decay=stock.elementwise(_decay)(decay, self._bias, self._rate, self._zero),
+            beta=stock.elementwise(_beta)(beta),
         )
-        queries = units[:, :, : fixed.key_heads] * fixed.key_size**-0.5
         return RecurrentInputs(queries, steps, convolved)
-
-    def _unit(self, x: mx.array) -> mx.array:
-        """x / sqrt(sum(x^2) + eps) over the last axis, through rms_norm's mean."""
-        size = x.shape[-1]
-        return self.stock.rms_norm(x, None, L2_EPS / size) / math.sqrt(size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,22 +136,26 @@ class FewRowInputs:
     """Our kernel for few rows, in one launch; plain ops for the long blocks of a prompt.
 
     The window is a slice of the last block's rows, so that none of them is left for the kernel to
-    skip.
+    skip. beta, decay: where they lie in what the projections make.
     """
 
     fixed: Fixed
+    beta: Place
+    decay: Place
     served: Served
     none_kept: mx.array
     stock: StockInputs
 
-    def __call__(self, projected: Projected, window: mx.array) -> RecurrentInputs:
+    def __call__(self, made: Sequence[mx.array], window: mx.array) -> RecurrentInputs:
         """One launch."""
-        if projected.channels.shape[1] not in self.served:
-            return self.stock(projected, window)
-        before = window.squeeze(0).astype(projected.channels.dtype)
+        channels, decay, beta = made[0], self.decay, self.beta
+        if channels.shape[1] not in self.served:
+            return self.stock(made, window)
+        by_row = [one.squeeze(0) for one in made]
+        a, b = by_row[decay.matrix], by_row[beta.matrix]
         rows, after = gated_delta_inputs(
-            Projected(*(array.squeeze(0) for array in projected)),
-            Window(before, self.none_kept),
+            Projected(by_row[0], a, b, decay.column, beta.column),
+            Window(window.squeeze(0).astype(channels.dtype), self.none_kept),
             self.fixed,
             self.served.launcher,
         )
@@ -159,14 +163,15 @@ class FewRowInputs:
         return RecurrentInputs(queries, DeltaInputs(*steps), after[None])
 
 
-def recurrent_inputs(kernels: Kernels, fixed: Fixed) -> MakeInputs:
+def recurrent_inputs(kernels: Kernels, fixed: Fixed, projections: Projections) -> MakeInputs:
     """By the kernel where there is one."""
     work = Work("", fixed.value_size, fixed.key_size)
-    stock = StockInputs(fixed, kernels.stock)
+    stock = StockInputs(fixed, projections, kernels.stock)
     served = kernels.served("delta-inputs", work, whole=True)
     if served is None:
         return stock
-    return FewRowInputs(fixed, served, mx.array([0], dtype=mx.int32), stock)
+    _, _, beta, decay = projections.places
+    return FewRowInputs(fixed, beta, decay, served, mx.array([0], dtype=mx.int32), stock)
 
 
 def _activated(sums: mx.array) -> mx.array:
@@ -174,9 +179,9 @@ def _activated(sums: mx.array) -> mx.array:
     return silu(sums.astype(mx.float32)).astype(sums.dtype).astype(mx.float32)
 
 
-def _decay(a: mx.array, bias: mx.array, rate: mx.array) -> mx.array:
+def _decay(a: mx.array, bias: mx.array, rate: mx.array, zero: mx.array) -> mx.array:
     """exp(-exp(A_log) * softplus(a + dt_bias)) in float32."""
-    return mx.exp(rate * mx.logaddexp(a.astype(mx.float32) + bias, mx.array(0.0)))
+    return mx.exp(rate * mx.logaddexp(a.astype(mx.float32) + bias, zero))
 
 
 def _beta(b: mx.array) -> mx.array:

@@ -1,14 +1,16 @@
 """What every layer is made of: products, embedding, norm, rotation, the gated feed-forward."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
+from itertools import accumulate, islice, pairwise
+from typing import NamedTuple
 
 import mlx.core as mx
 
 from metal_kernels.choice import Kernels, Served, Work
-from metal_kernels.stock import MLX, Stock
+from metal_kernels.stock import MLX, ByRows, Stock, Turning
 from metal_kernels.wide_norm import wide_norm
 from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.many_rows import ManyRows
@@ -17,7 +19,7 @@ from mlx_engine.models.specs import Activation, FeedForward, Rope
 from mlx_engine.models.weights import Part
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Linear:
     """x [..., K] -> [..., N] by a matrix in whatever form the file has it, and a bias.
 
@@ -25,6 +27,7 @@ class Linear:
     routers and gates so) does not make all that follows float32.
     few_rows: the kernel for passes of few rows, None for none. adding: the one for product and bias
     together. many_rows: the one for all other passes. Stock MLX does what none of them does.
+    columns: [1, K, N] of a dense matrix, a view that is made once.
     """
 
     matrix: Matrix
@@ -33,6 +36,11 @@ class Linear:
     adding: FewRows | None = None
     many_rows: ManyRows | None = None
     stock: Stock = MLX
+    columns: mx.array | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self.matrix.mode == "dense":
+            self.columns = self.matrix.weight.T[None]
 
     @staticmethod
     def of(matrix: Matrix, kernels: Kernels, bias: mx.array | None = None) -> "Linear":
@@ -59,6 +67,14 @@ class Linear:
             return self.adding.product_onto_bias(self.bias, x)
         return self._product(x) + self.bias
 
+    def onto(self, residual: mx.array, x: mx.array) -> mx.array:
+        """residual [1, T, N] + the product."""
+        columns, is_alike = self.columns, residual.dtype == x.dtype
+        is_stock = self.few_rows is None or not self.few_rows.takes(x)
+        if columns is None or self.bias is not None or not (is_stock and is_alike):
+            return residual + self(x)
+        return mx.addmm(residual, x, columns)
+
     def _product(self, x: mx.array) -> mx.array:
         if self.few_rows is not None and self.few_rows.takes(x):
             return self.few_rows.product(x)
@@ -68,8 +84,9 @@ class Linear:
 
     def _stock_product(self, x: mx.array) -> mx.array:
         matrix = self.matrix
-        if matrix.mode == "dense":
-            return x @ matrix.weight.T
+        if self.columns is not None:
+            # MLX flattens rows [1, T, K] beside a matrix, but not beside a batch of one
+            return x @ (self.columns if x.ndim == 3 else matrix.weight.T)
         if matrix.scales is None:
             tiles = tiles_of(matrix, x.dtype, self.stock)
             return mx.concatenate([x @ tile.T for tile in tiles], axis=-1)
@@ -83,6 +100,79 @@ class Linear:
             bits=matrix.bits,
             mode=matrix.mode,
         )
+
+
+class Place(NamedTuple):
+    """A column of what one of several matrices gives."""
+
+    matrix: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Projections:
+    """Matrices that read the same rows, one below the other wherever their packings agree.
+
+    cuts: where the result of each is cut. pieces: of how many of those each part consists.
+    """
+
+    linears: tuple[Linear, ...]
+    cuts: tuple[tuple[int, ...], ...]
+    pieces: tuple[int, ...]
+
+    @staticmethod
+    def read(
+        part: Part,
+        names: Sequence[str],
+        sizes: Sequence[int] = (),
+        order: Mapping[str, Sequence[int]] | None = None,
+    ) -> "Projections":
+        """Of a part, in this order; order: in which the rows of some are taken.
+
+        sizes: of the parts wanted, where these are not what the matrices give.
+        """
+        joined = part.joined(names, order or {})
+        linears = tuple(Linear.of(one.matrix, part.kernels, one.bias) for one in joined)
+        ends = [0, *accumulate(sizes or (part.shapes[f"{name}.weight"][0] for name in names))]
+        starts = list(accumulate((one.matrix.outputs for one in joined), initial=0))
+        cuts = tuple(
+            tuple(end - start for end in ends if start < end < stop)
+            for start, stop in pairwise(starts)
+        )
+        pieces = tuple(
+            1 + sum(first < start < last for start in starts) for first, last in pairwise(ends)
+        )
+        return Projections(linears, cuts, pieces)
+
+    def __call__(self, x: mx.array) -> list[mx.array]:
+        """[..., K] -> the parts [..., N]."""
+        return self.parts(self.products(x))
+
+    def products(self, x: mx.array) -> list[mx.array]:
+        """[..., K] -> what each matrix gives, [..., N]."""
+        return [linear(x) for linear in self.linears]
+
+    def parts(self, made: Sequence[mx.array]) -> list[mx.array]:
+        """Of the products."""
+        pieces: list[mx.array] = []
+        for one, cuts in zip(made, self.cuts, strict=True):
+            pieces += mx.split(one, cuts, axis=-1) if cuts else [one]
+        left = iter(pieces)
+        return [
+            next(left) if count == 1 else mx.concatenate(list(islice(left, count)), axis=-1)
+            for count in self.pieces
+        ]
+
+    @property
+    def places(self) -> list[Place]:
+        """Where each part lies, if all consist of one piece."""
+        starts = ((0, *cuts) for cuts in self.cuts)
+        return [Place(matrix, column) for matrix, its in enumerate(starts) for column in its]
+
+    @property
+    def dtype(self) -> mx.Dtype:
+        """Element type to compute in, by the first."""
+        return self.linears[0].matrix.dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +194,7 @@ class ResidualLinear:
         """residual [..., N] and x [..., K] -> residual + x W^T."""
         if self.few_rows is not None and self.few_rows.takes(x):
             return self.few_rows.product_onto(residual, x)
-        return residual + self.linear(x)
+        return self.linear.onto(residual, x)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,28 +220,44 @@ class Embedding:
 class Norm:
     """RMS norm (arXiv 1910.07467) over the last axis; the weight as used, 1 + w in float32.
 
-    wide: the kernel for rows of 16 bits where the weight is float32, for any number of them.
+    run: by stock MLX. wide: the kernel for rows of 16 bits where the weight is float32, for any
+    number of them.
     """
 
     weight: mx.array
     eps: float
-    stock: Stock = MLX
+    run: ByRows
     wide: Served | None = None
 
     @staticmethod
     def read(part: Part, name: str, eps: float) -> "Norm":
         """`name`.weight of a part."""
-        weight, kernels = part.vector(f"{name}.weight"), part.kernels
-        work = Work("", weight.size, weight.size)
+        return Norm.of(part.vector(f"{name}.weight"), part, eps)
+
+    @staticmethod
+    def read_rows(part: Part, names: Mapping[str, int], eps: float) -> "Norm":
+        """Of rows [1, T, R, N], each normed by the weight that is its turn's; names: for how many
+        rows each is. A type that all have is kept, else they become float32.
+        """
+        weights = [part.vector(f"{name}.weight") for name in names]
+        rows = zip(weights, names.values(), strict=True)
+        every = [mx.broadcast_to(weight, (count, weight.size)) for weight, count in rows]
+        return Norm.of(mx.concatenate(every), part, eps)
+
+    @staticmethod
+    def of(weight: mx.array, part: Part, eps: float) -> "Norm":
+        """By the kernel where there is one."""
+        kernels, size = part.kernels, weight.shape[-1]
+        work = Work("", size, size)
         is_wide = part.table.has_halves and weight.dtype == mx.float32
         wide = kernels.served("norms", work, whole=True) if is_wide else None
-        return Norm(weight, eps, kernels.stock, wide)
+        return Norm(weight, eps, kernels.stock.norm(weight, eps), wide)
 
     def __call__(self, x: mx.array) -> mx.array:
-        """Normalise; the result has x's element type."""
+        """Normalise rows [1, T, ...]; the result has x's element type."""
         if self.wide is not None and x.dtype != mx.float32 and 1 in self.wide:
             return wide_norm(x, self.weight, self.eps, self.wide.launcher)
-        return self.stock.rms_norm(x, self.weight, self.eps).astype(x.dtype)
+        return self.run(x).astype(x.dtype)
 
 
 class Rotation:
@@ -159,9 +265,9 @@ class Rotation:
 
     def __init__(self, rope: Rope, stock: Stock = MLX) -> None:
         self._rope = rope
-        self._stock = stock
-        self._periods = self._of(rope.factors)
-        self._long_periods = self._of(rope.long_factors)
+        plain = Turning(rope.width, rope.base, rope.factors, rope.interleaved)
+        late = plain._replace(factors=rope.long_factors or rope.factors)
+        self._rotate, self._rotate_late = stock.rotation(plain), stock.rotation(late)
 
     def __call__(self, x: mx.array, position: int, *, is_long: bool = False) -> mx.array:
         """The same shape; the first row stands at `position`. is_long: as in a long text."""
@@ -171,45 +277,7 @@ class Rotation:
         elif rope.magnitude != 1:
             turned, rest = mx.split(x, [rope.width], axis=-1)
             x = mx.concatenate([rope.magnitude * turned, rest], axis=-1)
-        periods = self._long_periods if is_long and rope.long_factors else self._periods
-        return self._stock.rope(
-            x,
-            rope.width,
-            interleaved=rope.interleaved,
-            base=rope.base if periods is None else None,
-            offset=position,
-            periods=periods,
-        )
-
-    def _of(self, factors: tuple[float, ...] | None) -> mx.array | None:
-        """Tokens in which each pair turns by one radian."""
-        if factors is None:
-            return None
-        width, base = self._rope.width, self._rope.base
-        return mx.array(
-            [base ** (2 * pair / width) * factor for pair, factor in enumerate(factors)]
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class GatedFeedForward:
-    """A FeedForward (specs.py) of a description."""
-
-    gated: "GateAndUp | GateUp"
-    down: ResidualLinear
-
-    @staticmethod
-    def read(part: Part, spec: FeedForward) -> "GatedFeedForward":
-        """{gate,up,down}_proj of a part; gate and up in one where a kernel takes both."""
-        return GatedFeedForward(_read_gated(part, spec), ResidualLinear.read(part, "down_proj"))
-
-    def __call__(self, x: mx.array) -> mx.array:
-        """Feed forward."""
-        return self.down.linear(self.gated(x))
-
-    def onto(self, residual: mx.array, x: mx.array) -> mx.array:
-        """residual + what comes of x."""
-        return self.down(residual, self.gated(x))
+        return (self._rotate_late if is_long else self._rotate)(x, position)
 
 
 Gate = Callable[[mx.array, mx.array], mx.array]
@@ -217,44 +285,40 @@ Gate = Callable[[mx.array, mx.array], mx.array]
 
 
 @dataclass(frozen=True, slots=True)
-class GateAndUp:
-    """The gated product by two matrices."""
+class GatedFeedForward:
+    """A FeedForward (specs.py) of a description.
 
-    gate: Linear
-    up: Linear
-    join: Gate
+    few_rows: the kernel for silu(gate) * up of few rows, both in one matrix.
+    """
 
-    def __call__(self, x: mx.array) -> mx.array:
-        """[..., K] -> [..., N]."""
-        return self.join(self.gate(x), self.up(x))
-
-
-@dataclass(frozen=True, slots=True)
-class GateUp:
-    """silu(gate) * up by one matrix, gates above ups, and one kernel for few rows."""
-
-    both: Linear
+    gate_up: Projections
     few_rows: FewRows | None
     join: Gate
+    down: ResidualLinear
+
+    @staticmethod
+    def read(part: Part, spec: FeedForward) -> "GatedFeedForward":
+        """{gate,up,down}_proj of a part."""
+        gate_up = Projections.read(part, ("gate_proj", "up_proj"))
+        first, *more = gate_up.linears
+        is_plain = spec.activation == "silu" and not spec.limit and not spec.bias
+        takes = is_plain and not more
+        few_rows = FewRows.of(first.matrix, part.kernels, "gate-up") if takes else None
+        join = gate_of(spec, part.kernels.stock)
+        return GatedFeedForward(gate_up, few_rows, join, ResidualLinear.read(part, "down_proj"))
 
     def __call__(self, x: mx.array) -> mx.array:
-        """[..., K] -> [..., N]."""
+        """Feed forward."""
+        return self.down.linear(self._gated(x))
+
+    def onto(self, residual: mx.array, x: mx.array) -> mx.array:
+        """residual + what comes of x."""
+        return self.down(residual, self._gated(x))
+
+    def _gated(self, x: mx.array) -> mx.array:
         if self.few_rows is not None and self.few_rows.takes(x):
             return self.few_rows.gate_up(x)
-        gate, up = mx.split(self.both(x), 2, axis=-1)
-        return self.join(gate, up)
-
-
-def _read_gated(part: Part, spec: FeedForward) -> GateAndUp | GateUp:
-    is_plain = spec.activation == "silu" and not spec.limit and not spec.bias
-    if is_plain and part.kernels.has("gate-up"):
-        joined = part.joined(("gate_proj", "up_proj"))
-        if joined is not None:
-            few_rows = FewRows.of(joined, part.kernels, "gate-up")
-            join = gate_of(spec, part.kernels.stock)
-            return GateUp(Linear.of(joined, part.kernels), few_rows, join)
-    gate, up = Linear.read(part, "gate_proj"), Linear.read(part, "up_proj")
-    return GateAndUp(gate, up, gate_of(spec, part.kernels.stock))
+        return self.join(*self.gate_up(x))
 
 
 def gate_of(spec: FeedForward, stock: Stock) -> Gate:

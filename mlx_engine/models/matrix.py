@@ -1,6 +1,6 @@
 """A matrix in any form a file has it in, and its values."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import mlx.core as mx
@@ -42,6 +42,11 @@ class Matrix(NamedTuple):
         return floats.dtype if mx.issubdtype(floats.dtype, mx.floating) else self.computed
 
     @property
+    def outputs(self) -> int:
+        """N."""
+        return self.weight.shape[-2]
+
+    @property
     def inputs(self) -> int:
         """K."""
         width = self.weight.shape[-1]
@@ -73,6 +78,23 @@ def rows_of(matrix: Matrix, rows: mx.array) -> Matrix:
         scales=None if matrix.scales is None else matrix.scales[rows],
         biases=None if matrix.biases is None else matrix.biases[rows],
     )
+
+
+def one_below_the_other(parts: Sequence[Matrix]) -> Matrix:
+    """The rows of all, which are packed alike and equally long."""
+    first, *more = parts
+    if not more:
+        return first
+
+    def joined(*arrays: mx.array | None) -> mx.array | None:
+        return mx.concatenate([array for array in arrays if array is not None], axis=-2)
+
+    weight = mx.concatenate([part.weight for part in parts], axis=-2)
+    if first.scales is None:
+        return first._replace(weight=weight)
+    scales = joined(*(part.scales for part in parts))
+    biases = None if first.biases is None else joined(*(part.biases for part in parts))
+    return first._replace(weight=weight, scales=scales, biases=biases)
 
 
 def laid_out_for_cpu(matrix: Matrix) -> Matrix:

@@ -35,11 +35,10 @@ class DecoderHead:
         eps = spec.eps
         self.vocabulary = spec.vocabulary
         self._heads = spec.heads
-        self._embedding_norm = Norm.read(part, "enorm", eps)
-        self._hidden_norm = Norm.read(part, "hnorm", eps)
+        order = ("enorm", "hnorm") if spec.heads.embedding_first else ("hnorm", "enorm")
+        self._both_norms = Norm.read_rows(part, dict.fromkeys(order, 1), eps)
         self._join = Linear.read(part, "join")
-        norms = (self._embedding_norm.weight, self._hidden_norm.weight)
-        first, second = (weight.astype(mx.float32) for weight in norms)
+        first, second = self._both_norms.weight.astype(mx.float32)
         self._norms = Norms(first, second, eps)
         can_join = spec.heads.embedding_first
         matrix = self._join.matrix
@@ -72,6 +71,7 @@ class DecoderHead:
         """Both normed, side by side, projected."""
         if self._joining is not None and self._joining.takes(embedded):
             return self._joining.join(embedded, hidden, self._norms)
-        both = [self._embedding_norm(embedded), self._hidden_norm(hidden)]
-        ordered = both if self._heads.embedding_first else both[::-1]
-        return self._join(mx.concatenate(ordered, axis=-1))
+        ordered = [embedded, hidden] if self._heads.embedding_first else [hidden, embedded]
+        both = mx.concatenate(ordered, axis=-1)
+        apart = both.reshape(*hidden.shape[:-1], 2, hidden.shape[-1])
+        return self._join(self._both_norms(apart).reshape(both.shape))

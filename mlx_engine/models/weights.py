@@ -2,24 +2,26 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import NamedTuple
 
 import mlx.core as mx
 
 from metal_kernels.choice import NO_KERNELS, Kernels
 from metal_kernels.weight_formats.gguf_blocks import BlockName, blocks_in
-from mlx_engine.models.matrix import Matrix, Packing, laid_out_for_cpu
+from mlx_engine.models.matrix import (
+    Matrix,
+    Packing,
+    laid_out_for_cpu,
+    one_below_the_other,
+    rows_of,
+)
 from mlx_engine.models.specs import Shape, shapes_below
 from mlx_engine.values.errors import BadModelFile, tensor_misshapen, tensor_missing
 
 _AFFINE_BITS = (2, 3, 4, 5, 6, 8)
 _AFFINE_GROUPS = (32, 64, 128)
 _NAMES_IN_A_MESSAGE = 6
-
-
-def _concatenated(parts: Sequence[mx.array | None]) -> mx.array | None:
-    there = [part for part in parts if part is not None]
-    return mx.concatenate(there) if there else None
 
 
 def _rows_of_heads(matrix: Matrix, heads: int, rows: slice) -> Matrix:
@@ -39,6 +41,22 @@ def _blocks(weight: mx.array, shape: tuple[int, ...]) -> BlockName | None:
     """Those of a GGUF in which uint8 [..., N, bytes of a row] is a matrix or stack so shaped."""
     fits = weight.shape[:-1] == shape[:-1] and weight.dtype == mx.uint8
     return blocks_in(weight.shape[-1], shape[-1]) if fits else None
+
+
+class Stored(NamedTuple):
+    """A matrix to be joined with others; order: in which its rows are taken, None for as it is."""
+
+    name: str
+    shape: Shape
+    has_bias: bool
+    order: Sequence[int] | None
+
+
+class Joined(NamedTuple):
+    """Matrices one below the other, and their biases likewise."""
+
+    matrix: Matrix
+    bias: mx.array | None
 
 
 class _Layout(NamedTuple):
@@ -108,9 +126,7 @@ class WeightTable:
 
         dtype: what it is cast to, None for as stored.
         """
-        array = self._remove(name)
-        self._require_shape(name, array, shape)
-        self._require_floating(name, array)
+        array = self._take_floats(name, shape)
         array = array if dtype is None else array.astype(dtype)
         self._handed_out.append(array)
         return array
@@ -144,27 +160,32 @@ class WeightTable:
             start += count
         return made
 
-    def take_joined(self, names: Sequence[str], outputs: int, inputs: int) -> Matrix | None:
-        """The rows of matrices of one shape and packing, one below the other.
+    def take_joined(self, parts: Sequence[Stored]) -> list[Joined]:
+        """Matrices and their biases, in runs that are packed alike.
 
-        None, and nothing taken, where their packings differ.
+        Each run is one matrix, the rows of one below those of another.
         """
-        stored = [self._kinds(name) for name in names]
-        if any(kinds != stored[0] for kinds in stored):
-            return None
-        parts = [self._take_stored(name, (outputs, inputs)) for name in names]
-        first = parts[0]
-        joined = first._replace(
-            weight=mx.concatenate([part.weight for part in parts]),
-            scales=_concatenated([part.scales for part in parts]),
-            biases=_concatenated([part.biases for part in parts]),
-        )
-        return self._hand_out(joined)
+        runs = (list(run) for _, run in groupby(parts, self._packing))
+        return [self._take_run(run) for run in runs]
 
-    def _kinds(self, name: str) -> list[object]:
-        """Shapes and element types of what is stored of a matrix."""
-        arrays = [self._left.get(f"{name}.{part}") for part in ("weight", "scales", "biases")]
-        return [None if array is None else (array.shape, array.dtype) for array in arrays]
+    def _take_run(self, parts: Sequence[Stored]) -> Joined:
+        matrices, biases = [], []
+        for name, shape, has_bias, order in parts:
+            rows = None if order is None else mx.array(list(order))
+            matrix = self._take_stored(name, shape)
+            matrices.append(matrix if rows is None else rows_of(matrix, rows))
+            if has_bias:
+                its = self._take_floats(f"{name}.bias", shape[:-1]).astype(matrix.dtype)
+                biases.append(its if rows is None else its[rows])
+        bias = mx.concatenate(biases) if biases else None
+        self._handed_out.extend(() if bias is None else (bias,))
+        return Joined(self._hand_out(one_below_the_other(matrices)), bias)
+
+    def _packing(self, part: Stored) -> list[object]:
+        """Whether it has a bias; row lengths and element types of all else that is stored of it."""
+        arrays = (self._left.get(f"{part.name}.{kind}") for kind in ("weight", "scales", "biases"))
+        kinds = [None if array is None else (array.shape[1:], array.dtype) for array in arrays]
+        return [part.has_bias, *kinds]
 
     def _hand_out(self, matrix: Matrix) -> Matrix:
         if self._for_cpu:
@@ -193,6 +214,12 @@ class WeightTable:
     @property
     def _computed(self) -> mx.Dtype:
         return mx.bfloat16 if self.has_halves else mx.float32
+
+    def _take_floats(self, name: str, shape: tuple[int, ...]) -> mx.array:
+        array = self._remove(name)
+        self._require_shape(name, array, shape)
+        self._require_floating(name, array)
+        return array
 
     def check_all_used(self) -> None:
         """BadModelFile naming the arrays nobody took."""
@@ -314,8 +341,22 @@ class Part:
         inputs = self.shapes[f"{name}.weight"][-1]
         return self.table.take_by_head(f"{self.prefix}{name}", heads, rows, inputs)
 
-    def joined(self, names: Sequence[str]) -> Matrix | None:
-        """Matrices of one shape, one below the other; None where their packings differ."""
-        outputs, inputs = self.shapes[f"{names[0]}.weight"]
-        stored = [f"{self.prefix}{name}" for name in names]
-        return self.table.take_joined(stored, outputs, inputs)
+    def joined(
+        self, names: Sequence[str], order: Mapping[str, Sequence[int]] | None = None
+    ) -> list[Joined]:
+        """Matrices and biases that there are, one below the other; see WeightTable.take_joined.
+
+        order: in which the rows of some are taken.
+        """
+        rows, shapes = order or {}, self.shapes
+        return self.table.take_joined(
+            [
+                Stored(
+                    f"{self.prefix}{name}",
+                    shapes[f"{name}.weight"],
+                    f"{name}.bias" in shapes,
+                    rows.get(name),
+                )
+                for name in names
+            ]
+        )

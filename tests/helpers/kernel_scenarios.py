@@ -240,7 +240,8 @@ def delta_block(launcher: Breaking) -> None:
 
 def delta_inputs(launcher: Breaking) -> None:
     module, channels = gated_delta_inputs, 2 * 48 + 2 * 40
-    projected = module.Projected(normal((4, channels), 23), normal((4, 2), 24), normal((4, 2), 25))
+    whole = normal((4, channels + 4), 23)  # with b and a behind the channels
+    projected = module.Projected(whole, whole, whole, channels + 2, channels)
     fixed = module.Fixed(
         normal((channels, 4), 26), normal((2,), 27), -mx.exp(normal((2,), 28)), 1, 48, 40
     )
@@ -250,7 +251,7 @@ def delta_inputs(launcher: Breaking) -> None:
     plain = module.reference(projected, before, 2, fixed)
     for one, its in zip((*mine.rows, mine.after), (*plain.rows, plain.after), strict=True):
         near(one, its)
-    first = module.Projected(*(part[:1] for part in projected))
+    first = module.Projected(*(part[:1] for part in projected[:3]), *projected[3:])
     few = module.gated_delta_inputs(first, window, fixed, launcher)
     for one, its in zip(few.rows, mine.rows, strict=True):
         equal(one, its[:1], "rows")

@@ -270,8 +270,13 @@ BROKEN = [
         "unwritten",
     ),
     Broken("gated_delta_inputs", "softplus of one side", "max(step, 0.0f) + ", "", "numbers"),
+    Broken("gated_delta_inputs", "decays of other columns", " + A_AT", "", "numbers"),
     Broken(
-        "gated_delta_inputs", "queries not scaled", " * precise::rsqrt(float(DK))", "", "numbers"
+        "gated_delta_inputs",
+        "rows nearer than they lie",
+        "row) * pitch",
+        "row) * CHANNELS",
+        "numbers",
     ),
     Broken(
         "vocabulary_pick",

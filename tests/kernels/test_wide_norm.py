@@ -39,6 +39,19 @@ def test_a_row_has_its_bits_whatever_lies_beside_it() -> None:
         assert mx.array_equal(alone, whole[:, row : row + 1]).item()
 
 
+def test_heads_may_have_a_weight_each() -> None:
+    """Six heads in turns, as queries and keys lie side by side: the bits of each by its own."""
+    x = mx.random.normal((1, 3, 6, 64), key=mx.random.key(3)).astype(mx.bfloat16)
+    weights = mx.random.normal((6, 64), key=mx.random.key(4))
+    launcher = kernel_launcher()
+    whole = wide_norm(x, weights, EPS, launcher)
+    plain = reference(x, weights, EPS)
+    for head in range(6):
+        alone = wide_norm(x[:, :, head], weights[head], EPS, launcher)
+        assert mx.array_equal(alone, whole[:, :, head]).item()
+        assert mx.array_equal(reference(x[:, :, head], weights[head], EPS), plain[:, :, head])
+
+
 def test_weights_are_read_once_a_row_and_all_checks_pass() -> None:
     launcher = EmulatorLauncher()
     x = mx.random.normal((3, 1024), key=mx.random.key(5)).astype(mx.bfloat16)

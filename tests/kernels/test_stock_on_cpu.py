@@ -1,0 +1,94 @@
+"""What is written out for a CPU: near float64, each row by itself, in no more nodes than said."""
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from metal_kernels.stock import Stock, StockOnCpu, Turning
+
+Array = np.ndarray
+
+
+def normal(*shape: int, seed: int = 1) -> mx.array:
+    return mx.random.normal(shape, key=mx.random.key(seed))
+
+
+def wide(x: mx.array) -> Array:
+    return np.array(x.astype(mx.float32), np.float64)
+
+
+def near(made: mx.array, right: Array, most: float = 2e-6) -> None:
+    assert made.shape == right.shape
+    assert np.abs(wide(made) - right).max() <= most * np.abs(right).max()
+
+
+@pytest.mark.parametrize(
+    ("shape", "heads"), [((1, 5, 96), 0), ((1, 5, 6, 64), 0), ((1, 5, 6, 64), 6)]
+)
+def test_norms(shape: tuple[int, ...], heads: int) -> None:
+    x, stock = 3 * normal(*shape), StockOnCpu()
+    weight = normal(*((heads,) if heads else ()), shape[-1], seed=2)
+    rows = wide(x)
+    scaled = rows / np.sqrt((rows**2).mean(-1, keepdims=True) + 0.01)
+    made = stock.norm(weight, 0.01)(x)
+    near(made, scaled * wide(weight))
+    near(Stock().norm(weight, 0.01)(x), scaled * wide(weight))
+    near(stock.unit(x, 0.01), rows / np.sqrt((rows**2).sum(-1, keepdims=True) + 0.01))
+    near(Stock().unit(x, 0.01), wide(stock.unit(x, 0.01)))
+    alone = stock.norm(weight, 0.01)(x[:, 3:4])
+    assert mx.array_equal(alone, made[:, 3:4]).item()
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("width", [8, 32])
+@pytest.mark.parametrize("factors", [None, (1.0, 1.5, 2.0, np.inf) * 4])
+def test_rotations(interleaved: bool, width: int, factors: tuple[float, ...] | None) -> None:
+    """Angles of late positions are those of float64, which float32 misses by a hundredth."""
+    turning = Turning(width, 1e4, factors and factors[: width // 2], interleaved)
+    x, at = normal(1, 3, 4, 32), 150_000
+    angles = np.outer(np.arange(at, at + 4), 1 / np.array(turning.periods))
+    rows, right = wide(x), wide(x)
+    first = slice(0, width, 2) if interleaved else slice(0, width // 2)
+    second = slice(1, width, 2) if interleaved else slice(width // 2, width)
+    right[..., first] = rows[..., first] * np.cos(angles) - rows[..., second] * np.sin(angles)
+    right[..., second] = rows[..., second] * np.cos(angles) + rows[..., first] * np.sin(angles)
+    rotate = StockOnCpu().rotation(turning)
+    made = rotate(x, at)
+    near(made, right)
+    near(Stock().rotation(turning)(x, at), right, 0.05)
+    assert mx.array_equal(rotate(x[:, :, 2:3], at + 2), made[:, :, 2:3]).item()
+
+
+def test_convolutions() -> None:
+    rows, taps = normal(1, 3 + 5, 24), normal(24, 4, seed=2)
+    right = sum(wide(taps)[:, j] * wide(rows)[:, j : j + 5] for j in range(4))
+    convolve = StockOnCpu().convolution(taps)
+    near(convolve(rows), right)
+    near(Stock().convolution(taps)(rows), right)
+    assert mx.array_equal(convolve(rows[:, 2:6]), convolve(rows)[:, 2:3]).item()
+
+
+@pytest.mark.parametrize(("shared", "heads"), [(2, 2), (2, 6)])
+def test_delta_steps(shared: int, heads: int) -> None:
+    """By float64; step after step has the bits of all steps at once."""
+    queries, keys = (0.3 * normal(1, 5, shared, 16, seed=seed) for seed in (1, 2))
+    values, state = normal(1, 5, heads, 24, seed=3), normal(1, heads, 24, 16, seed=4)
+    decay, beta = (mx.sigmoid(normal(1, 5, heads, seed=seed)) for seed in (5, 6))
+    rows = (queries, keys, values, decay, beta)
+    stock = StockOnCpu()
+    made, after = stock.delta_rule(*rows, state)
+    q, k = (wide(part).repeat(heads // shared, axis=2)[0] for part in (queries, keys))
+    v, g, b, now = wide(values)[0], wide(decay)[0], wide(beta)[0], wide(state)[0]
+    right = np.zeros((1, 5, heads, 24))
+    for t in range(5):
+        now = now * g[t][:, None, None]
+        delta = b[t][:, None] * (v[t] - np.einsum("hvk,hk->hv", now, k[t]))
+        now = now + delta[:, :, None] * k[t][:, None]
+        right[0, t] = np.einsum("hvk,hk->hv", now, q[t])
+    near(made, right)
+    near(after, now[None])
+    near(Stock().delta_rule(*rows, state)[0], right)
+    for t in range(5):
+        one, state = stock.delta_rule(*(part[:, t : t + 1] for part in rows), state)
+        assert mx.array_equal(one, made[:, t : t + 1]).item()
+    assert mx.array_equal(state, after).item()
