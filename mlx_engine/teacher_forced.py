@@ -67,7 +67,7 @@ def head_logits(model: Model, tokens: mx.array, hidden: mx.array) -> NDArray[np.
             memory.wait(Rows(tokens[row + 1 : row + 2], hidden[:, row : row + 1]))
             if row + turn < rows:
                 state = memory.read(drafted)[:, -1:]
-                made[turn, row] = np.array(memory.head.mtp_logits(state)[0, 0])
+                made[turn, row] = np.array(memory.head.mtp_logits(state)[0, 0].astype(mx.float32))
                 drafted.append(Rows(tokens[row + turn + 2 : row + turn + 3], state))
     return made
 
@@ -76,6 +76,6 @@ def _filled(made: NDArray[np.float32], parts: Iterator[mx.array]) -> NDArray[np.
     """`made` with the parts in its rows, one evaluated after the other."""
     row = 0
     for part in parts:
-        made[row : row + part.shape[0]] = np.array(part)
+        made[row : row + part.shape[0]] = np.array(part.astype(mx.float32))
         row += part.shape[0]
     return made

@@ -99,7 +99,7 @@ class FewQueryAttention:
         self, spec: specs.Attention, kernels: Kernels, stock: StockAttention, sinks: mx.array | None
     ) -> None:
         self._spec, self._kernels, self._stock = spec, kernels, stock
-        self._sinks = None if sinks is None else sinks.astype(mx.float32)
+        self._sinks = sinks
         self._by_bits: dict[CacheBits, Served | None] = {}
 
     def served(self, bits: CacheBits) -> Served | None:
@@ -143,10 +143,16 @@ def _form(bits: CacheBits) -> str:
     return "" if bits == 16 else f"affine{bits}"
 
 
-def attend_of(kernels: Kernels, spec: specs.Attention, sinks: mx.array | None) -> Attend:
-    """By the kernel where there is one for heads of these sizes."""
+def attend_of(
+    kernels: Kernels, spec: specs.Attention, sinks: mx.array | None, dtype: mx.Dtype
+) -> Attend:
+    """By the kernel where there is one for heads of these sizes.
+
+    sinks: float32; stock MLX takes them in the element type of queries.
+    """
     scale = spec.key_dim**-0.5 if spec.scale is None else spec.scale
-    stock = StockAttention(scale, sinks, kernels.stock)
+    rounded = None if sinks is None else sinks.astype(dtype)
+    stock = StockAttention(scale, rounded, kernels.stock)
     few = FewQueryAttention(spec, kernels, stock, sinks)
     return stock if few.served(16) is None else few
 
@@ -178,8 +184,8 @@ class Attention:
             self._query_norm = Norm.read(part, "q_norm", eps)
             self._key_norm = Norm.read(part, "k_norm", eps)
         self._rotate = Rotation(spec.rope, part.kernels.stock) if spec.rope is not None else None
-        sinks = part.vector("sinks", self.dtype) if spec.sinks else None
-        self._attend = attend_of(part.kernels, spec, sinks)
+        sinks = part.vector("sinks", mx.float32) if spec.sinks else None
+        self._attend = attend_of(part.kernels, spec, sinks, self.dtype)
         self._stock = part.kernels.stock
 
     @property

@@ -36,7 +36,7 @@ class MtpHead(Protocol):
         """
 
     def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
-        """The head's states [1, T, H] -> float32 logits [1, T, V].
+        """The head's states [1, T, H] -> logits [1, T, V] of the states' type.
 
         output: goes in the place of `mtp_output`; its rows need not be as many as V.
         """

@@ -168,7 +168,7 @@ class Decoder:
         return self._heads[0].mtp_output if self._heads else None
 
     def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
-        """The first head's states through its output head or another, float32 [1, T, V]."""
+        """The first head's states through its output head or another -> logits [1, T, V]."""
         return self._heads[0].mtp_logits(hidden, output)
 
 

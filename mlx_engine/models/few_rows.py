@@ -96,7 +96,7 @@ class FewRows:
         return _by_eights(lambda x: few_row_gate_up(x, self.arrays, self.form, self.launcher), x)
 
     def of_experts(self, x: mx.array, chosen: mx.array) -> mx.array:
-        """x [R, K] or [R, n, K], experts [R, n] -> [R, n, N]."""
+        """x [R, K] or [R, n, K], experts uint32 [R, n] -> [R, n, N]."""
         width = x.shape[-1]
 
         def made(experts: mx.array, its: mx.array) -> mx.array:
@@ -105,7 +105,7 @@ class FewRows:
             )
             return pairs.reshape(*experts.shape, -1)
 
-        return _by_eights(made, chosen.astype(mx.int32), x.reshape(len(chosen), -1))
+        return _by_eights(made, chosen.view(mx.int32), x.reshape(len(chosen), -1))
 
     def join(self, embedded: mx.array, hidden: mx.array, norms: Norms) -> mx.array:
         """Both [..., H] -> [..., N], each normed first."""

@@ -62,10 +62,10 @@ class DecoderHead:
         return self._norm(state) if self._heads.chain_state == "normed" else state
 
     def mtp_logits(self, hidden: mx.array, output: Linear | None = None) -> mx.array:
-        """The head's states through its output head or another, float32 [1, T, rows of it]."""
+        """The head's states through its output head or another -> [1, T, rows of it]."""
         is_normed = self._heads.chain_state == "normed"
         normed = hidden if is_normed else self._norm(hidden)
-        return (output or self.mtp_output)(normed).astype(mx.float32)
+        return (output or self.mtp_output)(normed)
 
     def _joined(self, embedded: mx.array, hidden: mx.array) -> mx.array:
         """Both normed, side by side, projected."""

@@ -9,6 +9,8 @@ on are sums of integers, which no order of adding can change.
 
 import mlx.core as mx
 
+from metal_kernels.stock import MLX
+
 _COLDEST = 1e-30  # divides any float32 logits without making 0 / 0
 _WHOLE = 2.0**31  # units of probability in a softmax that sums to 1
 
@@ -50,18 +52,13 @@ def filter_tempered(
     vocabulary = tempered.shape[-1]
     kept = tempered
     if 0 < top_k < vocabulary or top_p < 1:
-        descending = _highest(tempered, top_k if 0 < top_k < vocabulary else vocabulary)
+        count = top_k if 0 < top_k < vocabulary else vocabulary
+        descending = MLX.highest(tempered, count)[:, ::-1]
         kept = _keep_highest(tempered, descending, _nucleus_size(tempered, descending, top_p))
     if min_p > 0:
         likely = mx.exp(tempered) >= min_p
         kept = mx.where(likely, kept, -mx.inf)
     return kept
-
-
-def _highest(tempered: mx.array, count: int) -> mx.array:
-    """The `count` highest values of each row, largest first: the one sort."""
-    part = mx.topk(tempered, count) if count < tempered.shape[-1] else tempered
-    return -mx.sort(-part, axis=-1)
 
 
 def _nucleus_size(tempered: mx.array, descending: mx.array, top_p: float) -> mx.array:

@@ -74,7 +74,7 @@ class TokenHistory:
 class Sampler:
     """Picks tokens for one conversation; every method is lazy, nothing waits for the device.
 
-    Logits are float32 [R, V]. `prefix`, int32 [P] with P >= R-1, holds drafted tokens that follow
+    Logits are floating [R, V]. `prefix`, int32 [P] with P >= R-1, holds drafted tokens that follow
     the committed ones; row i is the distribution after the first P-(R-1)+i of them. A row's result
     does not depend on the rows beside it.
     """
@@ -133,11 +133,13 @@ class Sampler:
         kept = filter_tempered(tempered, options.top_k, options.top_p, options.min_p)
         positions = range(position, position + logits.shape[0])
         noise = self._noise(row_keys(self._seed, positions), self._vocabulary)
-        return mx.argmax(kept + noise, axis=-1).astype(mx.int32)
+        return mx.argmax(kept + noise, axis=-1).view(mx.int32)
 
     def pick_greedy(self, logits: mx.array, position: int, prefix: mx.array) -> mx.array:  # noqa: ARG002
         """The likeliest tokens int32 [R] after penalties and bias, the lowest id of equal ones."""
-        return mx.argmax(self._penalised(logits, prefix), axis=-1).astype(mx.int32)
+        is_plain = self._history is None and self._bias is None
+        scored = logits if is_plain else self._penalised(logits, prefix)
+        return mx.argmax(scored, axis=-1).view(mx.int32)
 
     def probability(self, logits: mx.array, picked: mx.array, prefix: mx.array) -> mx.array:
         """Softmax probability float32 [R] of the picked int32 [R], penalised, at temperature 1."""
@@ -146,7 +148,7 @@ class Sampler:
         return mx.exp(chosen - mx.logsumexp(penalised, axis=-1, keepdims=True))[:, 0]
 
     def _penalised(self, logits: mx.array, prefix: mx.array) -> mx.array:
-        options = self._options
+        options, logits = self._options, logits.astype(mx.float32)
         if self._history is not None:
             counts = self._history.answer_counts(logits.shape[0], prefix)
             if options.repetition_penalty != 1:

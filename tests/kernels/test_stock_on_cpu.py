@@ -68,6 +68,16 @@ def test_convolutions() -> None:
     assert mx.array_equal(convolve(rows[:, 2:6]), convolve(rows)[:, 2:3]).item()
 
 
+@pytest.mark.parametrize("size", [5, 2048, 2049, 12 * 1187, 3 * 4099])
+@pytest.mark.parametrize("count", [1, 5, 40, 1024, 2000])
+def test_the_highest(size: int, count: int) -> None:
+    """On a coarse grid, where many are equal; sizes of which shares are cut evenly and not."""
+    x = mx.round(4 * normal(3, size)) / 4
+    right = np.sort(np.array(x))[:, -count:]
+    for stock in (Stock(), StockOnCpu()):
+        assert (np.array(stock.highest(x, min(count, size))) == right).all()
+
+
 @pytest.mark.parametrize(("shared", "heads"), [(2, 2), (2, 6)])
 def test_delta_steps(shared: int, heads: int) -> None:
     """By float64; step after step has the bits of all steps at once."""
