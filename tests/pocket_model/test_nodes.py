@@ -1,0 +1,34 @@
+"""How many nodes the graph of a pass has where MLX computes on a CPU, a few microseconds each."""
+
+import re
+from io import StringIO
+from pathlib import Path
+
+import mlx.core as mx
+
+from mlx_engine.loading.load import load_model
+from mlx_engine.values.options import LoadOptions
+
+FOLDER = Path(__file__).parents[2] / "assets" / "pocket_model"
+
+
+def nodes(*outputs: mx.array) -> int:
+    told = StringIO()
+    mx.export_to_dot(told, *outputs)
+    return len(re.findall("shape=rectangle", told.getvalue()))
+
+
+def test_a_pass_has_few_nodes_and_a_row_adds_only_its_recurrent_steps() -> None:
+    model = load_model(FOLDER, LoadOptions(), FOLDER).model
+    counts = []
+    for rows in (1, 2, 3, 4):
+        caches = model.make_caches()
+        for block in (20, 4):
+            hidden = model.forward(mx.array([[7] * block]), caches)
+            caches.keep(block)
+            mx.eval(hidden, caches.arrays())
+        logits = model.logits(model.forward(mx.array([[7] * rows]), caches))
+        counts.append(nodes(mx.argmax(logits, axis=-1), *caches.arrays()))
+    if mx.default_device() == mx.cpu:
+        assert counts[0] <= 650  # of 8 layers; MLX's own operations make 1,196 of them
+        assert counts[3] - counts[2] == counts[2] - counts[1] == 6 * 5  # layers that recur

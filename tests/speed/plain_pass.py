@@ -1,0 +1,95 @@
+"""Nodes of a pass's graph on this machine, and plain decoding against mlx-lm in float32, in turns.
+
+    PYTHONPATH=. python tests/speed/plain_pass.py [FOLDER ...] [--tokens 200] [--repeats 7]
+
+Without a folder the built-in model. Nodes are all that MLX walks through, views included: of a
+pass of one row, of four rows whose last block was kept in part, and of a head's draft. Tokens are
+those that both agree on from the start; ratios are medians of pairs, above 1 where we are faster,
+by the clock and by the processor's time, which other programs disturb less.
+"""
+
+import argparse
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from io import StringIO
+from pathlib import Path
+from statistics import median
+
+import mlx.core as mx
+
+import mlx_engine
+from mlx_engine.bench.peers import MlxLm
+from mlx_engine.bench.rows import common_beginning, in_turn
+from mlx_engine.bench.subject import GREEDY, PLAIN, Run, chat_prompt, nine_kinds, play
+from mlx_engine.engine import Engine
+
+PROMPT = list(range(5, 25))
+
+
+def nodes(outputs: Sequence[mx.array]) -> Counter[str]:
+    """By the names of primitives."""
+    told = StringIO()
+    mx.export_to_dot(told, *outputs)
+    return Counter(re.findall(r'label ?="([^"]+)", shape=rectangle', told.getvalue()))
+
+
+def our_nodes(engine: Engine) -> dict[str, Counter[str]]:
+    """Of passes behind a short prompt."""
+    model, found = engine.parts.model, {}
+    for name, rows, kept in (("1 row", 1, 4), ("4 rows", 4, 4), ("4 rows, 2 to replay", 4, 2)):
+        caches = model.make_caches()
+        for block, keep in ((PROMPT, len(PROMPT)), ([7, 8, 9, 10], kept)):
+            hidden = model.forward(mx.array([block]), caches)
+            caches.keep(keep)
+            mx.eval(hidden, caches.arrays())
+        logits = model.logits(model.forward(mx.array([[7, 8, 9, 10][:rows]]), caches))
+        found[name] = nodes([mx.argmax(logits, axis=-1), *caches.arrays()])
+    if model.mtp_depth:
+        caches = model.make_head_caches()
+        mx.eval(model.mtp_forward(mx.array([[3, 4]]), hidden[:, :2], caches), caches.arrays())
+        caches.keep(2)
+        state = model.mtp_forward(mx.array([[3]]), hidden[:, :1], caches)
+        found["1 draft"] = nodes([mx.argmax(model.mtp_logits(state), axis=-1), *caches.arrays()])
+    return found
+
+
+def compare(folder: str | None, tokens: int, repeats: int) -> None:
+    """Print both tables for one model."""
+    engine = mlx_engine.load(folder)
+    theirs = MlxLm(Path(engine.description.path), GREEDY, as_float32=True)
+    found = our_nodes(engine) | {theirs.name: nodes(theirs.graph(PROMPT).outputs)}
+    print(f"\n{engine.description.path}")
+    for name, kinds in found.items():
+        most = ", ".join(f"{count} {kind[:20]}" for kind, count in kinds.most_common(8))
+        print(f"  {name}: {kinds.total()} nodes ({most})")
+    prompt = chat_prompt(engine, nine_kinds()[0].question)
+
+    def ours() -> Run:
+        return play(engine, prompt, tokens, GREEDY, PLAIN, ignore_eos=True)
+
+    def its() -> Run:
+        return theirs.play(prompt, tokens)
+
+    sides = [ours, its]
+    runs: dict[Callable[[], Run], list[Run]] = {ours: [], its: []}
+    for side in sides:
+        side()  # warms up
+    for side in in_turn(sides, repeats):
+        runs[side].append(side())
+    equal = common_beginning(runs[ours][0].tokens, runs[its][0].tokens)
+    print(f"  {equal} of {tokens} tokens equal; {repeats} pairs")
+    for name, seconds in (("clock", lambda run: run.later_s), ("processor", lambda run: run.cpu_s)):
+        mine, other = ([1000 * seconds(run) / run.later for run in runs[side]] for side in sides)
+        ratio = median(b / a for a, b in zip(mine, other, strict=True))
+        print(f"  {name}: {median(mine):.2f} ms a token, mlx-lm {median(other):.2f}: {ratio:.2f}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("folders", nargs="*", default=[None])
+    parser.add_argument("--tokens", type=int, default=200)
+    parser.add_argument("--repeats", type=int, default=7)
+    asked = parser.parse_args()
+    for one in asked.folders:
+        compare(one, asked.tokens, asked.repeats)
