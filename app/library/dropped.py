@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from app.library.find_models import Place, find_models, gguf_of_heads
-from app.library.text_file import read_text_file
+from app.library.text_file import is_document, read_text_file
 from app.values.attached_text import RefusedFile
 from mlx_engine.hub.repository import HubModel, read_hub_link
 from mlx_engine.hub.weight_files import (
@@ -210,9 +210,13 @@ def _folder_of_heads(folder: Path) -> Dropped:
 
 
 def _text(file: Path) -> Dropped:
-    """A text by the rule for attachments; a GGUF may have lost its ending."""
+    """A text by the rule for attachments, or a document, which is read when it is attached; a GGUF
+    may have lost its ending.
+    """
     with file.open("rb") as opened:
         if opened.read(4) == b"GGUF":
             return DroppedModel(file)
+    if is_document(file):
+        return DroppedText(file, file.stat().st_size)
     text = read_text_file(file)
     return Refused(text.words) if isinstance(text, RefusedFile) else DroppedText(file, text.nbytes)

@@ -4,6 +4,7 @@ import codecs
 import stat
 from pathlib import Path
 
+from app.library.documents import document_kind, read_document
 from app.values.attached_text import AttachedText, RefusedFile
 from mlx_engine.values.words import size_words
 
@@ -16,14 +17,22 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _KNOWN_BINARY = (
-    (b"%PDF", "a PDF: copy its text and paste it instead"),
     (b"\x89PNG", "a picture, which this version cannot read"),
     (b"\xff\xd8\xff", "a picture, which this version cannot read"),
     (b"GIF8", "a picture, which this version cannot read"),
-    (b"PK\x03\x04", "an archive or an office document: unpack it, or paste its text"),
+    (
+        b"PK\x03\x04",
+        "an archive or an office document: unpack it, save it as .docx, or paste its text",
+    ),
     (b"\x1f\x8b", "compressed: unpack it first"),
 )
 _CONTROLS_ALLOWED = "\t\n\r\f\x1b"
+
+
+def is_document(path: Path) -> bool:
+    """Whether its text must be read out of a PDF or Word file, which takes long; raises OSError."""
+    with path.open("rb") as opened:
+        return document_kind(path, opened.read(4)) is not None
 
 
 def read_text_file(path: Path) -> AttachedText | RefusedFile:
@@ -35,6 +44,8 @@ def read_text_file(path: Path) -> AttachedText | RefusedFile:
             return RefusedFile(name, f"{name} is a folder: attach the files in it.")
         if not stat.S_ISREG(facts.st_mode):
             return RefusedFile(name, f"{name} is not a file that can be read.")
+        if is_document(path):
+            return read_document(path, LARGEST)
         with path.open("rb") as opened:
             content = opened.read(LARGEST + 1)
     except (OSError, ValueError) as error:

@@ -1,0 +1,162 @@
+"""Text of PDF and Word files, read in a process of its own: bounded in time, size and memory.
+
+`python -m app.library.documents FILE` writes what it read as JSON. The libraries that read them,
+pypdf and python-docx, come with the extra `documents` and are imported there only.
+"""
+
+import json
+import resource
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+from app.values.attached_text import AttachedText, RefusedFile
+from mlx_engine.values.words import size_words
+
+Kind = Literal["PDF", "Word"]
+
+LARGEST_DOCUMENT = 200_000_000
+"""Bytes of a file; pictures make most of it."""
+LARGEST_UNPACKED = 50_000_000
+"""Bytes of the text of a Word file with its markup, and LARGEST_DOCUMENT of all that is in it."""
+LONGEST_S, MOST_MEMORY = 30.0, 4 * 2**30
+PATIENCE_S = 10.0
+"""So much later than it should have ended by itself the process is killed."""
+
+PACKAGES = Path(__file__).parents[2]
+START = "import sys; sys.path.append(sys.argv[1]); from app.library.documents import main; main()"
+
+
+def document_kind(path: Path, beginning: bytes) -> Kind | None:
+    """What the first bytes say, or the name where they may be of anything packed."""
+    if beginning.startswith(b"%PDF"):
+        return "PDF"
+    is_packed = beginning.startswith(b"PK\x03\x04")
+    return "Word" if is_packed and path.suffix.lower() == ".docx" else None
+
+
+def read_document(path: Path, most: int) -> AttachedText | RefusedFile:
+    """Its text, the first `most` characters of it; takes at most LONGEST_S and PATIENCE_S."""
+    name, nbytes = path.name, path.stat().st_size
+    if nbytes > LARGEST_DOCUMENT:
+        return RefusedFile(
+            name,
+            f"{name} is too large to attach ({size_words(nbytes)}; "
+            f"{size_words(LARGEST_DOCUMENT)} at most): take out what matters.",
+        )
+    command = [sys.executable, "-P", "-c", START, str(PACKAGES), str(path), str(most)]
+    try:
+        done = subprocess.run(
+            command,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=LONGEST_S + PATIENCE_S,
+        )
+        said = json.loads(done.stdout)
+    except subprocess.TimeoutExpired:
+        return RefusedFile(name, f"{name} could not be read in {LONGEST_S:.0f} s: paste its text.")
+    except ValueError:  # it was killed, or had no memory left
+        return RefusedFile(name, f"{name} could not be read: paste the part that matters instead.")
+    if "text" not in said:
+        return RefusedFile(name, f"{name} {said['problem']}")
+    return AttachedText(name, said["text"], nbytes)
+
+
+def main() -> None:
+    """Write {"text": ...} or {"problem": ...} of the file in the arguments."""
+    path, most = Path(sys.argv[2]), int(sys.argv[3])
+    with suppress(ValueError, OSError):  # a Mac does not keep to it
+        resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    with path.open("rb") as file:
+        is_pdf = document_kind(path, file.read(4)) == "PDF"
+    try:
+        said = {"text": _joined(_pdf_pages(path) if is_pdf else _word_lines(path), most)}
+    except NotReadable as error:
+        said = {"problem": str(error)}
+    except ImportError:
+        said = {
+            "problem": "needs the readers of documents, which are not installed: "
+            "pip install 'headstart[documents]', or paste its text."
+        }
+    except MemoryError:
+        said = {"problem": "needs too much memory to be read: paste the part that matters."}
+    except Exception as error:  # damage shows in all kinds of them
+        said = {"problem": f"is damaged and cannot be read ({type(error).__name__}: {error})."}
+    sys.stdout.write(json.dumps(said))
+
+
+class NotReadable(Exception):
+    """Why there is no text, as what follows the file's name."""
+
+
+def _joined(parts: Iterator[str], most: int) -> str:
+    """Part after part while there is room and time; what is left out is said at the end."""
+    end, found, length = time.monotonic() + LONGEST_S, list[str](), 0
+    why = ""
+    for part in parts:
+        if length + len(part) > most:
+            why = f"more than {most:,} characters"
+        elif time.monotonic() > end:
+            why = f"more than could be read in {LONGEST_S:.0f} s"
+        if why:
+            break
+        found.append(part)
+        length += len(part) + 1
+    text = "\n".join(found).replace("\r\n", "\n").replace("\r", "\n")
+    text = "".join(c for c in text if c >= " " or c in "\n\t")
+    if not text.strip() and not why:
+        raise NotReadable(
+            "holds no text, only pictures of it: have its text recognised first, or paste it."
+        )
+    return f"{text}\n\n[The rest is left out: {why}.]" if why else text
+
+
+def _pdf_pages(path: Path) -> Iterator[str]:
+    from pypdf import PdfReader
+    from pypdf.errors import DependencyError
+
+    locked = NotReadable("is locked with a password: save a copy without one, then attach that.")
+    try:
+        reader = PdfReader(path)
+        if reader.is_encrypted and not reader.decrypt(""):
+            raise locked
+        for page in reader.pages:
+            yield page.extract_text()
+    except DependencyError as error:  # encrypted in a way that pypdf alone cannot open
+        raise locked from error
+
+
+def _word_lines(path: Path) -> Iterator[str]:
+    """Paragraphs and tables in their order, headings as in Markdown."""
+    import docx
+    from docx.table import Table
+
+    with zipfile.ZipFile(path) as parts:
+        sizes = {part.filename: part.file_size for part in parts.infolist()}
+    if "word/document.xml" not in sizes:
+        raise NotReadable("is no Word document, though its name says so.")
+    text = sum(size for name, size in sizes.items() if name.endswith((".xml", ".rels")))
+    if text > LARGEST_UNPACKED or sum(sizes.values()) > LARGEST_DOCUMENT:
+        raise NotReadable(
+            f"unpacks to {size_words(sum(sizes.values()))}, which is too much: paste the part that "
+            "matters."
+        )
+    for block in docx.Document(str(path)).iter_inner_content():
+        if isinstance(block, Table):
+            for row in block.rows:
+                yield "\t".join(" ".join(cell.text.split()) for cell in row.cells)
+            continue
+        style = (block.style.name or "") if block.style else ""
+        level = style.removeprefix("Heading ")
+        is_heading = style.startswith("Heading ") and level.isdigit() and block.text.strip()
+        yield f"{'#' * min(int(level), 6)} {block.text}" if is_heading else block.text
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""PDF and Word files become text, or say why not, in bounded time and memory."""
+
+import io
+import zipfile
+from pathlib import Path
+
+import docx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pypdf import PdfWriter
+from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
+
+from app.library import documents
+from app.library.dropped import DroppedText, what_is
+from app.library.text_file import read_text_file
+from app.values.attached_text import AttachedText, RefusedFile
+
+
+def pdf(path: Path, *pages: str, password: str = "", **encryption: str) -> Path:
+    """Each page says its text in one line."""
+    writer = PdfWriter()
+    font = DictionaryObject(
+        {
+            NameObject("/Type"): NameObject("/Font"),
+            NameObject("/Subtype"): NameObject("/Type1"),
+            NameObject("/BaseFont"): NameObject("/Helvetica"),
+        }
+    )
+    for text in pages:
+        page = writer.add_blank_page(300, 300)
+        fonts = DictionaryObject({NameObject("/F1"): font})
+        page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
+        content = DecodedStreamObject()
+        content.set_data(f"BT /F1 12 Tf 20 200 Td ({text}) Tj ET".encode() if text else b"")
+        page[NameObject("/Contents")] = content
+    if password:
+        writer.encrypt(password, algorithm="RC4-128", **encryption)
+    writer.write(path)
+    return path
+
+
+def word(path: Path) -> Path:
+    made = docx.Document()
+    made.add_heading("Kernels", 1)
+    made.add_paragraph("Größe & <b>Maß</b>")
+    table = made.add_table(rows=1, cols=2)
+    table.cell(0, 0).text, table.cell(0, 1).text = "one", "two\nlines"
+    made.add_paragraph("The end")
+    made.save(str(path))
+    return path
+
+
+def in_process(path: Path, monkeypatch: pytest.MonkeyPatch, most: int = 10_000) -> str:
+    """What the other process would say of a file, without starting one."""
+    said = io.StringIO()
+    monkeypatch.setattr(documents.sys, "argv", ["", "", str(path), str(most)])
+    monkeypatch.setattr(documents.sys, "stdout", said)
+    monkeypatch.setattr(documents.resource, "setrlimit", lambda *_: None)
+    documents.main()
+    return said.getvalue()
+
+
+def test_a_pdf_is_attached_as_text(tmp_path: Path) -> None:
+    path = pdf(tmp_path / "Report.PDF", "First page", "Second page")
+    assert read_text_file(path) == AttachedText(
+        "Report.PDF", "First page\nSecond page", path.stat().st_size
+    )
+    assert what_is(str(path)) == DroppedText(path, path.stat().st_size)
+
+
+def test_a_word_file_is_attached_as_text(tmp_path: Path) -> None:
+    path = word(tmp_path / "notes.docx")
+    attached = read_text_file(path)
+    assert isinstance(attached, AttachedText)
+    assert attached.text == "# Kernels\nGröße & <b>Maß</b>\none\ttwo lines\nThe end"
+
+
+def test_what_is_too_long_says_so_at_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = pdf(tmp_path / "long.pdf", *(f"Page {number}" for number in range(1, 31)))
+    said = in_process(path, monkeypatch, most=50)
+    assert "Page 7" in said and "Page 8" not in said
+    assert "[The rest is left out: more than 50 characters.]" in said
+    monkeypatch.setattr(documents, "LONGEST_S", -1.0)
+    assert "[The rest is left out: more than could be read" in in_process(path, monkeypatch)
+
+
+def test_why_a_document_has_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scan, locked = pdf(tmp_path / "scan.pdf", "", ""), tmp_path / "locked.pdf"
+    assert "only pictures" in in_process(scan, monkeypatch)
+    assert "password" in in_process(pdf(locked, "Secret", password="key"), monkeypatch)
+    readable = pdf(tmp_path / "open.pdf", "Not secret", password="", owner_password="key")
+    assert "Not secret" in in_process(readable, monkeypatch)
+    whole = pdf(tmp_path / "whole.pdf", "text").read_bytes()
+    cut = tmp_path / "cut.pdf"
+    cut.write_bytes(whole[: len(whole) // 3])
+    assert "problem" in in_process(cut, monkeypatch)
+    packed = tmp_path / "sheet.docx"
+    with zipfile.ZipFile(packed, "w") as parts:
+        parts.writestr("xl/workbook.xml", "<a/>")
+    assert "is no Word document" in in_process(packed, monkeypatch)
+    cut = tmp_path / "cut.docx"
+    cut.write_bytes(word(tmp_path / "whole.docx").read_bytes()[:2000])
+    assert "is damaged" in in_process(cut, monkeypatch)
+
+
+def test_a_file_that_unpacks_without_end_is_not_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bomb = tmp_path / "bomb.docx"
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as parts:
+        parts.writestr("word/document.xml", b" " * (documents.LARGEST_UNPACKED + 1))
+    assert bomb.stat().st_size < 100_000
+    assert "unpacks to 50 MB, which is too much" in in_process(bomb, monkeypatch)
+
+
+def test_a_document_that_names_itself_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A "billion laughs": entities of entities."""
+    names = "".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 20))
+    path, laughs = tmp_path / "laughs.docx", word(tmp_path / "sound.docx")
+    with zipfile.ZipFile(laughs) as sound, zipfile.ZipFile(path, "w") as parts:
+        for name in sound.namelist():
+            content = sound.read(name)
+            if name == "word/document.xml":
+                content = content.replace(b"The end", b"&a19;")
+                head, end, rest = content.partition(b"?>")
+                doctype = f'<!DOCTYPE x [<!ENTITY a0 "ha">{names}]>'.encode()
+                content = head + end + doctype + rest
+            parts.writestr(name, content)
+    assert len(in_process(path, monkeypatch)) < 20_000
+
+
+def test_without_the_readers_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(documents.sys.modules, "pypdf", None)
+    said = in_process(pdf(tmp_path / "x.pdf", "text"), monkeypatch)
+    assert "pip install 'headstart[documents]'" in said
+
+
+def test_a_reader_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "START", "import time; time.sleep(60)")
+    monkeypatch.setattr(documents, "LONGEST_S", 0.1)
+    monkeypatch.setattr(documents, "PATIENCE_S", 0.1)
+    refused = read_text_file(pdf(tmp_path / "x.pdf", "text"))
+    assert isinstance(refused, RefusedFile) and "could not be read in" in refused.words
+
+
+def test_a_reader_that_dies_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "START", "import os; os.abort()")
+    refused = read_text_file(pdf(tmp_path / "x.pdf", "text"))
+    assert isinstance(refused, RefusedFile) and refused.words.startswith("x.pdf could not be read")
+
+
+def test_a_document_larger_than_any_is_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "LARGEST_DOCUMENT", 100)
+    refused = read_text_file(pdf(tmp_path / "x.pdf", "text"))
+    assert isinstance(refused, RefusedFile) and "too large to attach" in refused.words
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.binary(max_size=300))
+def test_any_bytes_are_answered(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.pdf"
+    path.write_bytes(b"%PDF-1.7\n" + content)
+    with pytest.MonkeyPatch.context() as patch:
+        assert "problem" in in_process(path, patch)
