@@ -46,6 +46,7 @@ class Plan:
     program, without which it does not take part. kinds: of the nine kinds of prompt, the first so
     many. tokens: of an answer at most; ignore_eos: and at least. repeats: answers of every arm to
     every prompt. prompt, memory_*: lengths in tokens, cut to what the context holds.
+    acceptance_prompts: the shortest so many.
     """
 
     parts: tuple[Part, ...] = PARTS
@@ -58,7 +59,7 @@ class Plan:
     ignore_eos: bool = False
     repeats: int = 2
     prompt: int = 1024
-    acceptance_prompts: int = 9
+    acceptance_prompts: int = 6
     acceptance_tokens: int = 96
     acceptance_draws: int = 16
     memory_prompt: int = 8192

@@ -125,11 +125,13 @@ class _Bench:
         difference = self._found.agreement.difference
         if difference is not None:
             words = f"Drafted text is not plain text ({difference}): no figures behind it."
+            if self._found.conditions.numerics == "fast":
+                words += " Rows round differently here: --numerics exact keeps texts the same."
             self._declined.append(Reason("text-differs", words))
             return
-        some = [prompt.tokens for prompt in prompts[: plan.acceptance_prompts]]
         if self._is_asked("acceptance") and self._has_heads():
-            acceptance = measure_acceptance(engine, some, plan)
+            short = sorted((prompt.tokens for prompt in prompts), key=len)  # all logits are kept
+            acceptance = measure_acceptance(engine, short[: plan.acceptance_prompts], plan)
             self._found = replace(self._found, acceptance=acceptance)
             self._show(card.acceptance_table(acceptance))
         if self._is_asked("memory"):
@@ -204,10 +206,11 @@ class _Bench:
                 try:
                     self._all_answer(arms, done[-1], prompt, is_backwards=number % 2 == 0)
                 finally:
-                    self._show(card.kind_table(done[-1].rows(), number, len(prompts)))
+                    if any(runs.values()):
+                        self._show(card.kind_table(done[-1].rows(), number, len(prompts)))
         finally:
-            if done:
-                kinds = tuple(answers.rows() for answers in done)
+            kinds = tuple(answers.rows() for answers in done if any(answers.runs.values()))
+            if kinds:
                 total = total_rows(done)
                 found = DraftingReport(kinds, total, costs.verify_ms, costs.draft_ms)
                 self._found = replace(self._found, drafting=found, agreement=agreement(kinds))

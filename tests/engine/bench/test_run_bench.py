@@ -200,6 +200,10 @@ def test_ctrl_c_leaves_what_was_measured(engine: Engine, monkeypatch: pytest.Mon
     assert [row.tokens for row in report.drafting.total] == [3, 3]  # of the whole kind
     assert (report.prompt, report.ops) == (None, None)
     assert "Interrupted" in shown(report)
+    stopped = Script({"off": TEXT}, interrupt_at=4)  # before the second kind has a row
+    report = stopped.bench(engine, monkeypatch, replace(SMALL, kinds=2, repeats=2))
+    assert report.drafting is not None
+    assert [kind.kind for kind in report.drafting.kinds] == ["code in Python"]
 
 
 def test_prompts_that_do_not_fit_are_declined(
@@ -212,6 +216,24 @@ def test_prompts_that_do_not_fit_are_declined(
     assert 0 < len(report.drafting.kinds) < 9
     assert {reason.code for reason in report.declined} == {"context-short"}
     assert "long code review" in report.declined[-1].words
+
+
+def test_acceptance_is_measured_on_short_prompts(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All logits along a text are in memory at once."""
+    lengths: list[int] = []
+
+    def measure(_: Engine, prompts: Sequence[Sequence[int]], plan: Plan) -> None:
+        lengths.extend(map(len, prompts))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mlx_engine.bench.run_bench.measure_acceptance", measure)
+    plan = replace(only("acceptance"), kinds=7, acceptance_prompts=3)
+    assert run_bench(engine, plan).is_interrupted
+    shortest = sorted(len(kind.question) for kind in nine_kinds()[:7])[:3]
+    assert len(lengths) == 3
+    assert max(lengths) < shortest[-1] + 50  # with what the template adds
 
 
 def test_without_heads_the_rest_is_measured(tmp_path: Path) -> None:
