@@ -69,7 +69,7 @@ class HubController(QObject):
         else:
             self._view.say("Searching")
             self._ask(
-                lambda: search(self._hub, words, FORMATS.get(wanted)),
+                lambda: search(self._hub, words, self._machine, FORMATS.get(wanted)),
                 lambda finds: self._show_finds(words, finds),
             )
 

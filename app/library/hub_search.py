@@ -20,7 +20,9 @@ TOLD = ("downloads", "gated", "gguf", "library_name", "safetensors", "siblings",
 """What the hub is asked to tell of each model."""
 
 
-def search(hub: Hub, words: str, wanted: Format | None = None) -> tuple[HubFind, ...]:
+def search(
+    hub: Hub, words: str, machine: Machine, wanted: Format | None = None
+) -> tuple[HubFind, ...]:
     """Models with these words in their names that have weights we read, most downloaded first.
 
     Raises DownloadFailed. The client's own `list_models` would wait without an end, and for half a
@@ -41,25 +43,42 @@ def search(hub: Hub, words: str, wanted: Format | None = None) -> tuple[HubFind,
             timeout=LONGEST_SILENCE_S,
         )
         hf_raise_for_status(answer)
-        return tuple(_finds(answer.json()))
+        return tuple(_finds(answer.json(), machine))
 
 
-def _finds(models: Iterable[Mapping[str, Any]]) -> Iterator[HubFind]:
+def _finds(models: Iterable[Mapping[str, Any]], machine: Machine) -> Iterator[HubFind]:
     """Those with weights we read."""
     for told in models:
         names = [file["rfilename"] for file in told.get("siblings", ())]
         form = _format(names, told.get("tags", ()))
-        if form is not None:
-            # of quantised safetensors the hub counts words of 32 bits, not parameters
-            sizes = {"GGUF": "gguf", "Safetensors": "safetensors"}.get(form, "")
-            yield HubFind(
-                told["id"],
-                form,
-                parameters=int((told.get(sizes) or {}).get("total", 0)),
-                downloads=int(told.get("downloads", 0)),
-                heads=_named_heads(told["id"], names),
-                gated=bool(told.get("gated")),
-            )
+        if form is None:
+            continue
+        counts = (told.get("safetensors") or {}).get("parameters", {})
+        nbytes = 0 if form == "GGUF" else round(sum(map(_stored, counts, counts.values())))
+        # of quantised safetensors the hub counts words of 32 bits, not parameters
+        sizes = {"GGUF": "gguf", "Safetensors": "safetensors"}.get(form, "")
+        parameters = int((told.get(sizes) or {}).get("total", 0))
+        known = nbytes or (parameters * BYTES_IN_4_BITS if form == "GGUF" else 0)
+        yield HubFind(
+            told["id"],
+            form,
+            parameters,
+            nbytes,
+            fit=fit_of(known, machine) if known else None,
+            downloads=int(told.get("downloads", 0)),
+            heads=_named_heads(told["id"], names),
+            gated=bool(told.get("gated")),
+        )
+
+
+BYTES_IN_4_BITS = 0.6
+"""Of a parameter with its share of the scales."""
+
+
+def _stored(kind: str, count: int) -> float:
+    """Bytes of so many numbers of a type, as safetensors names it: "BF16", "U32", "F8_E4M3"."""
+    bits = re.search("[0-9]+", kind)
+    return count * int(bits[0]) / 8 if bits else 0.0
 
 
 def _format(names: Iterable[str], tags: Iterable[str]) -> Format | None:
@@ -128,7 +147,7 @@ def _told_heads(hub: Hub, model: HubModel, plan: DownloadPlan) -> bool | None:
     return names_heads(header.tensors)
 
 
-def fit_of(nbytes: int, machine: Machine) -> Fit:
+def fit_of(nbytes: float, machine: Machine) -> Fit:
     """Whether weights of this size fit into memory; their caches come on top."""
     if nbytes > machine.usable_bytes:
         return "too-large"

@@ -9,8 +9,8 @@ from mlx_engine.values.words import count_words, size_words
 Format = Literal["GGUF", "MLX", "Safetensors"]
 FITS: dict[Fit, str] = {
     "fits": "fits",
-    "tight": "tight here",
-    "too-large": "too large for this machine",
+    "tight": "tight",
+    "too-large": "too large",
 }
 USUAL = "Q4_K_M"
 """The quantisation that most people take: small, and close to the model as it was trained."""
@@ -18,15 +18,18 @@ USUAL = "Q4_K_M"
 
 @dataclass(frozen=True, slots=True)
 class HubFind:
-    """A model on the hub. parameters, downloads: 0 where they are not known. downloads: of a month.
+    """A model on the hub. What is not known of it is 0, or None. downloads: of a month.
 
-    heads: whether it has MTP heads, None where the names of its files do not tell. gated: its
-    owners want their terms accepted first. note: what else is worth a few words.
+    nbytes: of its weights, where there is one choice of them; fit: whether those fit, or of a GGUF
+    those in 4 bits. heads: whether it has MTP heads. gated: its owners want their terms accepted
+    first. note: what else is worth a few words.
     """
 
     hub_id: str
     format: Format | None = None
     parameters: int = 0
+    nbytes: int = 0
+    fit: Fit | None = None
     downloads: int = 0
     heads: bool | None = None
     gated: bool = False
@@ -34,9 +37,12 @@ class HubFind:
 
     @property
     def detail(self) -> str:
-        """ "GGUF · 27.3B · drafting heads"."""
+        """ "GGUF · 27.3B · fits in 4 bits · drafting heads"."""
         count = count_words(self.parameters) if self.parameters else ""
-        return " · ".join(filter(None, (self.format, count, heads_words(self.heads))))
+        size = size_words(self.nbytes) if self.nbytes else ""
+        fit = FITS[self.fit] if self.fit else ""
+        fit = f"{fit} in 4 bits" if fit and not size else fit
+        return " · ".join(filter(None, (self.format, count, size, fit, heads_words(self.heads))))
 
     @property
     def second(self) -> str:

@@ -41,6 +41,11 @@ def sharded(*names: str) -> dict[str, bytes]:
     return {"config.json": b"{}", "model.safetensors.index.json": index(*names), **shards}
 
 
+def counts(**numbers: int) -> dict[str, object]:
+    """As the hub tells what safetensors hold."""
+    return {"parameters": numbers, "total": sum(numbers.values())}
+
+
 def test_a_search_tells_format_size_and_heads(fake: FakeHub, hub: Hub) -> None:
     fake.repositories = {
         "org/Qwen-9B-MTP-GGUF": {"m-Q4_K_M.gguf": b"", "m-Q8_0.gguf": b""},
@@ -51,17 +56,17 @@ def test_a_search_tells_format_size_and_heads(fake: FakeHub, hub: Hub) -> None:
     }
     fake.told = {
         "org/Qwen-9B-MTP-GGUF": {"gguf": {"total": 9_000_000_000}, "downloads": 12345},
-        "org/Qwen-9B-4bit": {"tags": ["mlx"], "safetensors": {"total": 1_400_000_000}},
-        "org/Qwen-9B": {"safetensors": {"total": 9_000_000_000}, "gated": "manual"},
+        "org/Qwen-9B-4bit": {"tags": ["mlx"], "safetensors": counts(BF16=500, U32=2000)},
+        "org/Qwen-9B": {"safetensors": counts(BF16=9_000), "gated": "manual"},
     }
-    gguf, mlx, plain = search(hub, "qwen")
-    assert gguf.detail == "GGUF · 9B · drafting heads"
+    gguf, mlx, plain = search(hub, "qwen", MACHINE)
+    assert gguf.detail == "GGUF · 9B · too large in 4 bits · drafting heads"
     assert gguf.second == "12,345 downloads a month"
-    assert mlx.detail == "MLX · drafting heads", "words of 32 bits are no parameters"
-    assert plain.detail == "Safetensors · 9B"
+    assert mlx.detail == "MLX · 9 kB · fits · drafting heads", "words of 32 bits are no parameters"
+    assert plain.detail == "Safetensors · 9k · 18 kB · too large"
     assert "terms" in plain.second
     assert fake.searches[0]["limit"] == ["50"]
-    search(hub, "qwen", "MLX")
+    search(hub, "qwen", MACHINE, "MLX")
     assert fake.searches[1]["filter"] == ["mlx"]
 
 
@@ -73,7 +78,7 @@ def test_a_look_at_many_quantisations_is_a_row_each(fake: FakeHub, hub: Hub) -> 
     offers = look_at(hub, HubModel("org/many"), MACHINE)
     assert [offer.label for offer in offers] == [*labels, "BF16"]
     assert offers[0].detail == "4 B · fits"
-    assert offers[-1].detail == "18 kB · too large for this machine"
+    assert offers[-1].detail == "18 kB · too large"
     assert offers[-1].second == "Its list of files does not tell of drafting heads"
     assert offers[-1].words.startswith("2 files, 18 kB; ")
     best = suggested(offers)
@@ -140,12 +145,12 @@ def test_what_is_not_there_cannot_be_read_or_wants_terms_is_said(fake: FakeHub, 
             look_at(hub, HubModel(hub_id), MACHINE)
     fake.nonsense = b"<html>Sign in to the guest network</html>"
     with pytest.raises(DownloadFailed, match="cannot be read"):
-        search(hub, "qwen")
+        search(hub, "qwen", MACHINE)
     fake.nonsense = b'[{"id": 7, "siblings": [3]}]'
     with pytest.raises(DownloadFailed, match="cannot be read"):
-        search(hub, "qwen")
+        search(hub, "qwen", MACHINE)
     with pytest.raises(DownloadFailed, match="no connection"):
-        search(Hub(hub.cache, "http://127.0.0.1:9", token=False), "qwen")
+        search(Hub(hub.cache, "http://127.0.0.1:9", token=False), "qwen", MACHINE)
 
 
 def test_a_hub_that_says_nothing_is_not_waited_for(
@@ -154,7 +159,7 @@ def test_a_hub_that_says_nothing_is_not_waited_for(
     fake.silence_s = 0.5
     monkeypatch.setattr("app.library.hub_search.LONGEST_SILENCE_S", 0.1)
     with pytest.raises(DownloadFailed, match="no connection to the hub"):
-        search(hub, "qwen")
+        search(hub, "qwen", MACHINE)
 
 
 def test_the_largest_that_fits_is_suggested() -> None:
