@@ -17,8 +17,9 @@ from app.window.controls.notice_bar import NoticeBar
 from app.window.layers import CardLayer
 from app.window.models.model_card_view import ModelCardView
 from app.worker.replies import LoadFailed, LoadProgress
+from mlx_engine.values.options import LoadOptions
 
-ReadCard = Callable[[str | Path | None, Machine, str | Path | None], ModelCard | str]
+ReadCard = Callable[[str | Path | None, Machine, LoadOptions], ModelCard | str]
 PATIENCE_MS = 120
 """How long headers may take before the card says that they are being read."""
 
@@ -40,13 +41,13 @@ class CardController(QObject):
         self._card, self._layer = card, layer
         self._models, self._machine, self._read_card = models, machine, read_card
         self._settings = settings
-        self._own = ModelSettings()
+        self._tried: ModelSettings | None = None
         self._path: str | None = None
-        self._heads: str | None = None
         self._problem = ""
         self._disk = Beside(self)
         self._slow = QTimer(self, singleShot=True, interval=PATIENCE_MS)
         self._slow.timeout.connect(self._show_looking)
+        card.load_fields.changed.connect(self._look)
         card.load_wanted.connect(self._load)
         card.cancel_wanted.connect(self._cancel)
         card.closed.connect(self._close)
@@ -55,20 +56,29 @@ class CardController(QObject):
         models.failed.connect(self._fail)
         models.cancelled.connect(self._offer_again)
 
-    def offer(self, path: str | None) -> None:
-        """Show what a model is, ready to be loaded; None is the built-in one."""
-        self._look(path, None)
+    def offer(self, path: str | None, problem: str = "") -> None:
+        """Show what a model is, ready to be loaded; None is the built-in one. problem: what is
+        wrong with it, whatever its headers say.
+        """
+        self._begin(path, settings_of(self._settings.value, path), problem)
 
     def offer_heads(self, heads: str) -> None:
         """Show the model in use as it would be with these heads."""
         if self._models.in_use is not None:
-            self._look(self._models.in_use.path, heads)
+            path = self._models.in_use.path
+            own = settings_of(self._settings.value, path)
+            self._begin(path, replace(own, load=replace(own.load, heads=Path(heads))))
 
-    def _look(self, path: str | None, heads: str | None, problem: str = "") -> None:
-        """problem: what is wrong with it, whatever its headers say."""
-        self._path, self._heads, self._problem = path, heads, problem
-        self._disk.run(lambda: self._read_card(path, self._machine, heads), self._show)
+    def _begin(self, path: str | None, own: ModelSettings, problem: str = "") -> None:
+        self._path, self._problem = path, problem
+        self._card.load_fields.show_settings(own)
         self._slow.start()
+        self._look()
+
+    def _look(self) -> None:
+        """What the model is as it would be loaded now."""
+        path, load = self._path, self._card.load_fields.settings.load
+        self._disk.run(lambda: self._read_card(path, self._machine, load), self._show)
 
     def _show_looking(self) -> None:
         self._card.show_looking(model_name(self._path))
@@ -76,10 +86,6 @@ class CardController(QObject):
 
     def _show(self, card: ModelCard | str) -> None:
         self._slow.stop()
-        own = settings_of(self._settings.value, self._path)
-        if self._heads is not None:
-            own = replace(own, load=replace(own.load, heads=Path(self._heads)))
-        self._card.load_fields.show_settings(own)
         if isinstance(card, str):
             self._card.show_offered(_nothing_known(self._path))
             self._card.show_failed(self._problem or card)
@@ -100,15 +106,17 @@ class CardController(QObject):
         """The way it was loaded works and is remembered. What was loaded at the start leaves the
         card of something else alone.
         """
-        in_use = self._models.in_use
-        if in_use is not None and in_use.path == self._path and self._layer.isVisible():
-            value = self._settings.value
-            self._settings.change(with_settings_of(value, self._path, self._own))
+        in_use, tried, self._tried = self._models.in_use, self._tried, None
+        if in_use is not None and in_use.path == self._path:
+            if tried is not None:
+                value = self._settings.value
+                self._settings.change(with_settings_of(value, self._path, tried))
             self._close()
 
     def _load(self) -> None:
-        self._own = self._card.load_fields.settings
-        self._models.load_path(self._path, own=self._own)
+        self._disk.forget()  # the card shows the load from now on
+        self._tried = self._card.load_fields.settings
+        self._models.load_path(self._path, own=self._tried)
 
     def _cancel(self) -> None:
         self._card.show_cancelling()
@@ -123,11 +131,11 @@ class CardController(QObject):
         if self._shows(failed.path):
             self._card.show_failed(failed.problem.words)
         else:
-            self._look(failed.path, None, failed.problem.words)
+            self.offer(failed.path, failed.problem.words)
 
     def _offer_again(self) -> None:
         if self._layer.isVisible():
-            self._look(self._path, self._heads)
+            self._look()
 
     def _shows(self, path: str | None) -> bool:
         return self._layer.isVisible() and self._path == path

@@ -1,5 +1,6 @@
 """The card of a model from its description, before it is loaded as well."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import mlx_engine
@@ -7,6 +8,7 @@ from app.library.machine import Machine
 from app.values.models import Fit, MemorySum, ModelCard, short_quantisation
 from mlx_engine.values.errors import EngineError
 from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.options import LoadOptions
 from mlx_engine.values.words import count_words, size_words, token_words
 
 SHORT_CONTEXT = 4096
@@ -87,15 +89,17 @@ def _heads_words(model: ModelDescription) -> str:
 
 
 def read_card(
-    path: str | Path | None, machine: Machine, heads: str | Path | None = None
+    path: str | Path | None, machine: Machine, load: LoadOptions | None = None
 ) -> ModelCard | str:
     """Reads file headers only: milliseconds for most, a tenth of a second for the largest.
 
-    A sentence when the engine cannot run what is there. path: None for the built-in model. heads:
-    MTP heads to take from elsewhere.
+    A sentence when the engine cannot run what is there. path: None for the built-in model. load:
+    how it would be loaded, with heads from elsewhere, and no more context than this.
     """
+    wanted = load or LoadOptions()
     try:
-        model = mlx_engine.inspect(path, heads=heads).on(metal=machine.has_metal)
-        return make_card(model, machine)
+        model = mlx_engine.inspect(path, heads=wanted.heads).on(metal=machine.has_metal)
     except EngineError as error:
         return str(error)
+    context = min(model.context_length, wanted.context_length or model.context_length)
+    return make_card(replace(model, context_length=context), machine)

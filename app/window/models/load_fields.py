@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFileDialog, QPushButton
 
 from app.values.app_settings import ModelSettings
@@ -20,7 +20,12 @@ CONTEXT = NumberKind(int, 1024, is_choice=True)
 
 
 class LoadFields(Group):
-    """`settings` are what its user wants of the model, from its next load on."""
+    """`settings` are what its user wants of the model, from its next load on.
+
+    Signal `changed`: they are others.
+    """
+
+    changed = Signal()
 
     def __init__(self) -> None:
         super().__init__("Load settings", is_open=False)
@@ -47,38 +52,43 @@ class LoadFields(Group):
         )
         self._context.changed.connect(self._take_context)
         self._choose.clicked.connect(self._choose_heads)
-        self._own_heads.clicked.connect(lambda: self._take(heads=None))
-        self._numerics.chosen.connect(lambda value: self._take(numerics=value))
-        self._keep.clicked.connect(self._take_keep)
+        self._own_heads.clicked.connect(lambda: self._take_load(heads=None))
+        self._numerics.chosen.connect(lambda value: self._take_load(numerics=value))
+        self._keep.clicked.connect(lambda is_on: self._take(replace(self.settings, keep=is_on)))
         self.show_settings(self.settings)
 
     def show_settings(self, settings: ModelSettings) -> None:
         """Show what is remembered of a model, unfolded where that is not what is usual."""
         self.settings = settings
-        heads = settings.load.heads
         self._context.show_number(settings.load.context_length)
         self._context.show_recommended(None)
-        self._heads.show_text(str(heads) if heads else "Those in or beside the model")
-        self._own_heads.setVisible(heads is not None)
+        self._show_heads()
         self._numerics.select(settings.load.numerics)
         self._keep.setChecked(settings.keep)
         self.open(settings != ModelSettings())
+
+    def _show_heads(self) -> None:
+        heads = self.settings.load.heads
+        self._heads.show_text(str(heads) if heads else "Those in or beside the model")
+        self._own_heads.setVisible(heads is not None)
 
     def _take_context(self, tokens: int | None) -> None:
         load = self.settings.load
         tried = self._context.tried(lambda: replace(load, context_length=tokens))
         if tried is not None:
-            self.settings = replace(self.settings, load=tried)
+            self._take(replace(self.settings, load=tried))
 
-    def _take(self, **changes: object) -> None:
+    def _take_load(self, **changes: object) -> None:
         load = replace(self.settings.load, **changes)  # type: ignore[arg-type]
-        self.show_settings(replace(self.settings, load=load))
-        self.open(True)
+        self._take(replace(self.settings, load=load))
 
-    def _take_keep(self, keep: bool) -> None:
-        self.settings = replace(self.settings, keep=keep)
+    def _take(self, settings: ModelSettings) -> None:
+        if settings != self.settings:
+            self.settings = settings
+            self._show_heads()
+            self.changed.emit()
 
     def _choose_heads(self) -> None:
         path, _ = QFileDialog.getOpenFileName(self.window(), "Drafting heads", "", HEADS)
         if path:
-            self._take(heads=Path(path))
+            self._take_load(heads=Path(path))

@@ -178,3 +178,16 @@ def test_a_model_that_is_to_stay_is_not_let_go(driven: Driven) -> None:
     keep.click()
     load(driven)
     assert not rest.idle.isActive()
+
+
+def test_the_card_reckons_with_what_is_typed(driven: Driven, qtbot: QtBot) -> None:
+    offer(driven, None)
+    type_context(driven, qtbot, "2048")
+
+    def said() -> str:
+        labels = driven.widgets.card.facts.findChildren(QLabel)
+        return " ".join(label.text() for label in labels).replace("\N{NO-BREAK SPACE}", " ")
+
+    driven.until(lambda: "2k tokens" in said())
+    assert driven.widgets.card.load_fields.isVisible(), "it is typed in on"
+    assert driven.app.settings.value.models == {}, "only what was loaded is remembered"

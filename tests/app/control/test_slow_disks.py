@@ -17,6 +17,7 @@ from app.library.machine import Machine, this_machine
 from app.library.model_card import read_card
 from app.start.threads import Beside
 from app.values.models import ModelCard
+from mlx_engine.values.options import LoadOptions
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 
@@ -37,11 +38,9 @@ def gate() -> Iterator[threading.Event]:
 
 @pytest.fixture
 def cards(driven: Driven, gate: threading.Event) -> CardController:
-    def slowly(
-        path: str | Path | None, machine: Machine, heads: str | Path | None
-    ) -> ModelCard | str:
+    def slowly(path: str | Path | None, machine: Machine, load: LoadOptions) -> ModelCard | str:
         gate.wait()
-        return read_card(None, machine, heads)
+        return read_card(None, machine, load)
 
     widgets, models = driven.widgets, driven.app.models
     settings, app = driven.app.settings, driven.app

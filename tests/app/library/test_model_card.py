@@ -14,6 +14,7 @@ from app.library.machine import Machine, this_machine, usable_bytes
 from app.library.model_card import make_card, memory_sum, read_card
 from app.values.models import ModelCard
 from mlx_engine.values.errors import EngineError, Reason
+from mlx_engine.values.options import LoadOptions
 from mlx_engine.values.words import count_words, size_words, token_words
 
 GB, GIB = 10**9, 2**30
@@ -107,6 +108,18 @@ def test_the_built_in_model_has_a_card() -> None:
     assert isinstance(card, ModelCard)
     assert card.memory.fit == "fits"
     assert card.has_heads
+
+
+def test_a_shorter_context_needs_less_memory() -> None:
+    whole = read_card(None, MAC)
+    short = read_card(None, MAC, LoadOptions(context_length=2048))
+    assert isinstance(whole, ModelCard)
+    assert isinstance(short, ModelCard)
+    assert short.context == "2k tokens"
+    assert short.memory.full_cache < whole.memory.full_cache
+    long = read_card(None, MAC, LoadOptions(context_length=10**9))
+    assert isinstance(long, ModelCard)
+    assert long.context == whole.context, "more than it was made for is not to be had"
 
 
 def test_what_the_engine_refuses_has_its_words_for_a_card(tmp_path: Path) -> None:
