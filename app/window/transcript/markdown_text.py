@@ -11,6 +11,7 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_block import StateBlock
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
+from mdit_py_plugins.footnote import footnote_plugin
 
 from app.window.transcript.latex import latex_html
 from app.window.transcript.streaming_markdown import MATHS
@@ -82,12 +83,13 @@ DEEPEST = 100
 
 @cache
 def parser() -> MarkdownIt:
-    """A parser without raw HTML, with tables, strikethrough and maths (as tokens math_inline and
-    math_display with the LaTeX as content); slow to make.
+    """A parser without raw HTML, with tables, strikethrough, footnotes where they are defined, and
+    maths (as tokens math_inline and math_display with the LaTeX as content); slow to make.
     """
     markdown = MarkdownIt("commonmark", {"html": False, "maxNesting": DEEPEST}).enable(
         ["table", "strikethrough"]
     )
+    markdown.use(footnote_plugin, inline=False, move_to_end=False)
     markdown.inline.ruler.before("escape", "maths", _inline_maths)
     markdown.block.ruler.before(
         "fence", "maths", _block_maths, {"alt": ["paragraph", "reference", "blockquote", "list"]}
@@ -115,15 +117,23 @@ def markdown_html(source: str, definitions: str = "", picture: Picture = no_pict
 
 
 class _HtmlWriter:
-    """Writes tokens as HTML; remembers whether it is in a link or in a cell."""
+    """Writes tokens as HTML; remembers whether it is in a link or in a cell, and the number of a
+    footnote that has yet to be written.
+    """
 
     def __init__(self, picture: Picture) -> None:
         self._picture = picture
         self._in_link = False
         self._in_cell = False
+        self._number = ""
 
     def all(self, tokens: Sequence[Token]) -> str:
-        return "".join(self._one(token) for token in tokens)
+        return "".join(
+            self._footnote(token)
+            if self._number or token.type.startswith("footnote")
+            else self._one(token)
+            for token in tokens
+        )
 
     def _one(self, token: Token) -> str:
         kind = token.type
@@ -141,6 +151,18 @@ class _HtmlWriter:
             return _tag(token)
         is_formula = kind.startswith("math") or (kind == "fence" and token.info.strip() == MATHS)
         return self._formula(token) if is_formula else _leaf(token)
+
+    def _footnote(self, token: Token) -> str:
+        """Its number where it is referred to, and before the first of its own words."""
+        if token.type == "footnote_ref":
+            return f"<sup>{escape(str(token.meta['label']))}</sup>"
+        begins, number = token.type == "footnote_reference_open", self._number
+        self._number = escape(str(token.meta["label"])) if begins else ""
+        start = f'<p class="footnote"><sup>{number}</sup>' if number else ""
+        if begins or token.type == "footnote_reference_close":
+            return f"{start}</p>" if start else ""
+        is_text = token.type == "paragraph_open" and not token.hidden
+        return f"{start} " if is_text else f"{start}</p>{self._one(token)}"
 
     def _formula(self, token: Token) -> str:
         """A picture; else letters and signs, on a line of its own one line for each of its rows."""
@@ -273,6 +295,8 @@ class _PlainWriter:
             self._parts.append("\n")
         elif token.tag in ("td", "th"):
             self._in_cell = token.nesting > 0
+        elif kind == "footnote_reference_open":
+            self._marker = f"[{token.meta['label']}] "
         elif kind == "inline" and self._in_cell:
             self._parts += [_plain_line(token.children or []), "\t"]
         elif kind == "inline":
@@ -303,6 +327,8 @@ def _plain_line(tokens: Sequence[Token]) -> str:
             parts.append("\n")
         elif token.type == "math_inline":
             parts.append(f"${token.content}$")
+        elif token.type == "footnote_ref":
+            parts.append(f"[{token.meta['label']}]")
         else:
             parts.append(token.content)
     return "".join(parts)

@@ -15,6 +15,7 @@ from app.window.transcript.markdown_text import plain_text
         ("```py\nif x:\n    y\n```", "if x:\n    y"),
         ("[x](https://a.b) <https://c.d>", "x (https://a.b) https://c.d"),
         ("$x^2$ and $5", "$x^2$ and $5"),
+        ("a[^1]\n\n[^1]: b", "a[1]\n\n[1] b"),
         ("a\nb", "a\nb"),
         ("<b>x</b>", "<b>x</b>"),
         ("", ""),

@@ -120,6 +120,29 @@ def test_task_lists(html):
     assert "<li>[a] no" in shown
 
 
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        ("a[^1]\n\n[^1]: b **c**", '<p>a<sup>1</sup></p><p class="footnote"><sup>1</sup> b '
+         "<strong>c</strong></p>"),
+        ("a[^1]", "<p>a[^1]</p>"),
+        ("[^<b>]\n\n[^<b>]: c", '<p><sup>&lt;b&gt;</sup></p><p class="footnote">'
+         "<sup>&lt;b&gt;</sup> c</p>"),
+        ("[^1]: never referred to", '<p class="footnote"><sup>1</sup> never referred to</p>'),
+        ("[^1]: - x", '<p class="footnote"><sup>1</sup></p><ul><li>x</li></ul>'),
+        ("[^1]:\n\nx", '<p class="footnote"><sup>1</sup></p><p>x</p>'),
+        ("[^1]: a\n\n    b", '<p class="footnote"><sup>1</sup> a</p><p>b</p>'),
+        ("^[no note] x^2", "<p>^[no note] x^2</p>"),
+    ],
+)  # fmt: skip
+def test_footnotes(html, source, shown):
+    assert html(source).replace("\n", "") == shown
+
+
+def test_a_footnote_of_another_segment(html):
+    assert html("a[^n]", "[^n]: b") == "<p>a<sup>n</sup></p>"
+
+
 def test_reference_links_from_another_segment(html):
     assert '<a href="https://a.b">x</a>' in html("[x][1]", definitions="[1]: https://a.b\n")
 
