@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import QSize, Qt
-from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent
-from PySide6.QtWidgets import QSizePolicy, QWidget
+from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import QBoxLayout, QSizePolicy, QWidget
 
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import label, tabular
-from app.window.controls.layouts import row
+from app.window.controls.layouts import STRETCH, row
 from app.window.look import look
 from app.window.transcript.reader import CopyButton, QuietButton
 from app.window.transcript.shown_message import ShownMessage
@@ -103,30 +103,28 @@ class MessageFooter(QuietButton):
 
 
 class MessageActions(QWidget):
-    """Shows the buttons that make sense for a message; they are there to be connected."""
+    """Shows the buttons that make sense for a message; they are there to be connected. Without
+    room for all of them in a line they stand in two.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._row = row(of=self, spacing=2)
-        self.previous = self._add(IconButton("chevron_left", "Previous version", colour="muted"))
+        self.previous = IconButton("chevron_left", "Previous version", colour="muted")
         self.number = label("", "muted")
         tabular(self.number)
-        self._row.addWidget(self.number)
-        self.next = self._add(IconButton("chevron_right", "Next version", colour="muted"))
-        self.copy = self._add(CopyButton("copy", "Copy"))
-        self.copy_markdown = self._add(CopyButton("file", "Copy as markdown"))
-        self.edit = self._add(IconButton("edit", "Edit and send again", colour="muted"))
-        self.branch_off = self._add(
-            IconButton("branch", "New chat that goes on from here", colour="muted")
-        )
-        self.regenerate = self._add(IconButton("regenerate", "Regenerate", colour="muted"))
-        self.go_on = self._add(IconButton("continue", "Continue this answer", colour="muted"))
+        self.next = IconButton("chevron_right", "Next version", colour="muted")
+        self.copy = CopyButton("copy", "Copy")
+        self.copy_markdown = CopyButton("file", "Copy as markdown")
+        self.edit = IconButton("edit", "Edit and send again", colour="muted")
+        self.branch_off = IconButton("branch", "New chat that goes on from here", colour="muted")
+        self.regenerate = IconButton("regenerate", "Regenerate", colour="muted")
+        self.go_on = IconButton("continue", "Continue this answer", colour="muted")
         self.go_on.setText("Continue")
         self.go_on.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
-
-    def _add(self, button: IconButton) -> IconButton:
-        self._row.addWidget(button)
-        return button
+        versions = (self.previous, self.number, self.next, self.go_on)
+        words = (self.copy, self.copy_markdown, self.edit, self.branch_off, self.regenerate)
+        self._parts = row(STRETCH, *versions, spacing=2), row(STRETCH, *words, spacing=2)
+        self._lines = row(*self._parts, of=self, spacing=2)
 
     def show_message(self, message: ShownMessage) -> None:
         """Offer what can be done with this message."""
@@ -143,3 +141,27 @@ class MessageActions(QWidget):
         )
         self.previous.setEnabled(message.branch_index > 0)
         self.next.setEnabled(message.branch_index < message.branch_count - 1)
+
+    def _widths(self) -> list[int]:
+        return [part.sizeHint().width() for part in self._parts]
+
+    def _arrange(self) -> None:
+        way = QBoxLayout.Direction
+        fits = self.width() >= self.sizeHint().width()
+        self._lines.setDirection(way.LeftToRight if fits else way.TopToBottom)
+
+    # Qt
+
+    def sizeHint(self) -> QSize:  # noqa: N802
+        """All in a line."""
+        width = sum(self._widths()) + self._lines.spacing()
+        return QSize(width, self._lines.sizeHint().height())
+
+    def minimumSizeHint(self) -> QSize:  # noqa: N802
+        """In two lines."""
+        return QSize(max(self._widths()), self._lines.minimumSize().height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: N802
+        """One line or two."""
+        super().resizeEvent(event)
+        self._arrange()

@@ -282,3 +282,19 @@ def test_links_defined_in_another_segment(view):
     assert "[1]" in shown_text(view, 1)
     view.finish(ShownMessage(1, "assistant", source))
     assert shown_text(view, 1).startswith("See the notes.")
+
+
+def test_the_buttons_of_an_answer_need_no_wide_window(view):
+    answer = ShownMessage(
+        1, "assistant", "yes", stats=STATS, state="stopped", branch_count=2, can_continue=True
+    )
+    show(view, answer)
+    buttons = of(view, 1).buttons
+    assert buttons.previous.mapTo(view, QPoint()).y() == buttons.copy.mapTo(view, QPoint()).y()
+    view.resize(buttons.sizeHint().width() - 40 + 48, 500)
+    settle()
+    settle()
+    assert view.column.content.width() <= view.column.viewport().width()
+    above, below = (b.mapTo(view, QPoint()).y() for b in (buttons.previous, buttons.copy))
+    assert below >= above + buttons.previous.height()
+    assert of(view, 1).height() >= buttons.mapTo(of(view, 1), QPoint()).y() + buttons.height()
