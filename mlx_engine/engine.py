@@ -22,6 +22,7 @@ from mlx_engine.decoding.answer import raw_answer
 from mlx_engine.decoding.device_memory import told_when_full
 from mlx_engine.decoding.opening import ModelParts, Settings, chunk_rows
 from mlx_engine.decoding.session import Session
+from mlx_engine.drafting.contract import DEEPEST
 from mlx_engine.drafting.depth.choice import Elders, Learned
 from mlx_engine.drafting.depth.costs import CostMeter, PassCosts
 from mlx_engine.drafting.output_head import OutputShelf
@@ -36,6 +37,7 @@ from mlx_engine.text.chat_template import PLAIN_STOP, fallback_template
 from mlx_engine.values.conversation import Generation
 from mlx_engine.values.errors import BadPrompt, EngineMisuse, OutOfMemory, PromptTooLong
 from mlx_engine.values.options import (
+    MAX_DEPTH,
     DraftOptions,
     GenerationOptions,
     LoadOptions,
@@ -89,7 +91,7 @@ class Engine:
         self._loaded = loaded
         told = loaded.description
         limit = options.context_length or loaded.description.context_length
-        self._meter = CostMeter(loaded.model, loaded.read_heads)
+        self._meter = CostMeter(loaded.model, loaded.read_heads, self._deepest)
         self._chores = Chores(loaded, options.numerics, verdict)
         self._parts = ModelParts(
             model=loaded.model,
@@ -105,6 +107,7 @@ class Engine:
                 outputs=OutputShelf(
                     loaded.model, loaded.tokenizer.special_ids, loaded.tokenizer.encode_plain
                 ),
+                go_deep=self._meter.go_deep,
             ),
             chunk=chunk_rows(told.nbytes, told.active_parameters or told.parameters, _gpu_bytes()),
             noise=noise_by(
@@ -125,6 +128,11 @@ class Engine:
         self._elders: Elders = {}
         self._generated = self._fresh_learned()
         self._parts.limits.hold()
+
+    def _deepest(self) -> int:
+        """Drafts at most: as many as rows are compared of, or exact kernels take."""
+        is_by_kernels = self._loaded.kernels.launcher is not None
+        return MAX_DEPTH if is_by_kernels and self.description.numerics == "exact" else DEEPEST
 
     def _use_heads(self) -> None:
         """Bring the MTP heads into memory; the first time, check whether they fit."""

@@ -1,6 +1,6 @@
 """Which numerics are in effect: whether rows are exact on this machine, and what that costs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import NamedTuple
@@ -10,6 +10,7 @@ import mlx.core as mx
 from metal_kernels.choice import KERNELS, Kernels
 from mlx_engine.cache.attention import RowsCache
 from mlx_engine.cache.contract import LayerCaches
+from mlx_engine.drafting.contract import DEEPEST
 from mlx_engine.models.contract import Model
 from mlx_engine.models.decoder import Decoder
 from mlx_engine.values.errors import Reason
@@ -20,6 +21,9 @@ ROWS = (2, 9, 8)
 """Of blocks that are compared with passes of one row: the first verify pass, the longest (which
 our products cut in two), and the row more at which MLX changes its routine or sorts by expert.
 """
+
+STOCK_ROWS = (*ROWS, DEEPEST + 1)
+"""The same where there are no kernels of ours, which are exact for no more than nine rows."""
 
 KEYS = (1200, 5000)
 """In the caches while they are compared: stock attention cuts its sums by what there is to see."""
@@ -96,26 +100,26 @@ def with_numerics(
 def rows_that_differ(model: Model, context: int, enough_s: float = ENOUGH_S) -> str:
     """Where a row depends on those beside it, "" for nowhere; begins nothing after enough_s."""
     began = perf_counter()
-    for where in compare_rows(model, context):
+    for where in compare_rows(model, context, STOCK_ROWS):
         if where or perf_counter() - began > enough_s:
             return where
     return ""
 
 
-def compare_rows(model: Model, context: int) -> Iterator[str]:
+def compare_rows(model: Model, context: int, counts: Sequence[int] = ROWS) -> Iterator[str]:
     """Compare blocks with passes of one row, bit for bit: one block a step, "" where all is alike.
 
     Of our own layers one of each kind is looked at, so that a step costs little at any size. Caches
     are filled with random keys and values, at most a context full.
     """
     few = model.one_of_each_kind() if isinstance(model, Decoder) else model
-    tokens = (mx.arange(max(ROWS))[None] * 7 + 1) % model.vocabulary
-    room = max(1, context - max(ROWS))
+    tokens = (mx.arange(max(counts))[None] * 7 + 1) % model.vocabulary
+    room = max(1, context - max(counts))
     blocks: dict[int, mx.array] = {}
     for keys in sorted({min(keys, room) for keys in KEYS}):
         together, alone = _filled(few, keys), _filled(few, keys)
         singles: list[mx.array] = []
-        for count in ROWS:
+        for count in counts:
             block = few.forward(tokens[:, :count], together)
             together.keep(0)
             for row in range(len(singles), count):
@@ -126,7 +130,7 @@ def compare_rows(model: Model, context: int) -> Iterator[str]:
             if not blocks:
                 yield _told_of_logits(few, block)
             blocks[count] = block
-    for count in ROWS[1:]:
+    for count in counts[1:]:
         yield _told_of_logits(few, blocks[count])
 
 

@@ -17,6 +17,10 @@ MOST_WAITING = 2048
 """The same while the source rests."""
 
 
+DEEPEST = 15
+"""Tokens of a draft at most, of a source that makes long ones cheaply: 16 rows with the newest."""
+
+
 class Draft(NamedTuple):
     """Proposed tokens, int32 [k]; lazy where the source is a model.
 

@@ -10,6 +10,7 @@ from mlx_engine.cache.attention import AttentionCache, KeysValues
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.drafting.contract import (
+    DEEPEST,
     FLUSH_ROWS,
     MOST_WAITING,
     Draft,
@@ -29,7 +30,7 @@ from mlx_engine.models.drafters.eagle3 import Eagle3
 from mlx_engine.models.drafters.gemma4_assistant import Gemma4Assistant, SeenRows, TargetRows
 from mlx_engine.models.library.gemma4 import SharedLayer
 from mlx_engine.sampling.sampler import Sampler
-from mlx_engine.values.options import MAX_DEPTH, DraftOptions
+from mlx_engine.values.options import DraftOptions
 
 
 def draft_with(opened: Model | Drafter, options: DraftOptions, vocabulary: int) -> DraftSource:
@@ -56,7 +57,7 @@ class BlockDraft(DraftSource):
         self.target = drafter.target
         self._drafter = drafter
         self._waiting: list[mx.array] = []
-        self.limit = min(MAX_DEPTH, drafter.most)
+        self.limit = min(DEEPEST, drafter.most)
 
     def observe(self, tokens: mx.array, hidden: mx.array) -> None:
         """Committed tokens int [T]; hidden [1, T, H and features]."""

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from mlx_engine.drafting.contract import (
+    DEEPEST,
     Draft,
     DraftSource,
     Offer,
@@ -194,7 +195,8 @@ class PromptLookupDraft(DraftSource):
         chance = self.probation.chance(match.length)
         if chance < LEAST_CHANCE:
             return ()
-        return (Offer("prompt-lookup", chance=chance, is_long=match.length >= LONG),)
+        is_long = match.length >= LONG
+        return (Offer("prompt-lookup", chance, is_long, DEEPEST),)
 
     def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
         """The tokens after the match; a copy that reaches its own end goes round."""

@@ -8,6 +8,7 @@ draft are forgotten after each round.
 import mlx.core as mx
 
 from mlx_engine.drafting.contract import (
+    DEEPEST,
     FLUSH_ROWS,
     MOST_WAITING,
     Draft,
@@ -57,7 +58,7 @@ class SmallModelDraft(DraftSource):
     def offers(self, last: int) -> tuple[Offer, ...]:
         """A draft, anywhere."""
         del last
-        return (Offer("model"),)
+        return (Offer("model", limit=DEEPEST),)
 
     def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
         """`wanted.depth` tokens, lazy unless min_probability is set."""

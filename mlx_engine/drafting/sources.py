@@ -55,7 +55,7 @@ class DraftKit:
 
     heads: what loading found wrong with the MTP heads. read_heads: brings them into memory; free
     after the first call; raises EngineError. small: None when no draft model was given. outputs:
-    output heads for the heads.
+    output heads for the heads. go_deep: told when a source may make long drafts.
     """
 
     model: Model
@@ -63,6 +63,7 @@ class DraftKit:
     read_heads: Callable[[], None]
     small: SmallModel | None
     outputs: OutputShelf
+    go_deep: Callable[[], None] = lambda: None
 
     @property
     def small_share(self) -> float:
@@ -158,6 +159,8 @@ class Drafting:
         """
         self._plan = None
         if self._drafts(options):
+            if options.source != "mtp":
+                self._kit.go_deep()
             self._learned.follow(options)
             self._learned.begin_text()
         if self._wants_another(sequence.source, options) or (

@@ -112,6 +112,17 @@ def test_a_later_answer_compiles_nothing(tmp_path: Path, launcher: CountingLaunc
     engine.close()
 
 
+def test_drafts_are_no_longer_than_exact_kernels_take(
+    folder: Path, launcher: CountingLauncher
+) -> None:
+    """Rows beyond nine are stock MLX's, so only fast numerics may check as many at once."""
+    engine = open_on(folder, launcher, timed())
+    for numerics, deepest in (("exact", 8), ("fast", 15)):
+        engine.description = replace(engine.description, numerics=numerics)
+        assert engine._deepest() == deepest
+    engine.close()
+
+
 def test_only_what_the_model_uses_is_compiled(folder: Path) -> None:
     """And nothing at all at the next load."""
     every, own, again = (CountingLauncher(EmulatorLauncher(check=False)) for _ in range(3))

@@ -77,6 +77,7 @@ def test_rows_of_this_backend_are_exact(kind: str) -> None:
     [
         (CutAnew(4096, (2, 8, 9)), "in a pass of 2 rows after 5,000 tokens"),
         (CutAnew(1024, (9,)), "in a pass of 9 rows after 1,200 tokens"),
+        (CutAnew(1024, (16,)), "in a pass of 16 rows after 1,200 tokens"),
         (CutAnew(4096, (8,)), "in a pass of 8 rows after 5,000 tokens"),
         (SortedFromEight(), "in a pass of 8 rows after 1,200 tokens"),
     ],

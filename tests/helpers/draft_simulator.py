@@ -170,19 +170,33 @@ def oracle(machine: Machine, text: Text) -> Played:
     return _played(machine, text, lambda place: int(best[place]))
 
 
-def auto(machine: Machine, text: Text, seed: int = 0) -> Played:
-    """As the engine chooses: costs measured at load, noisily and alone, then its own rounds."""
+class Outcome(NamedTuple):
+    """What a round tells the plan: drafted, accepted, milliseconds."""
+
+    drafted: int
+    accepted: int
+    ms: float
+
+
+def auto(machine: Machine, text: Text, seed: int = 0, ahead: int = 0) -> Played:
+    """As the engine chooses: costs measured at load, noisily and alone, then its own rounds.
+
+    ahead: rounds that are chosen before it is known what became of a round.
+    """
     draw = np.random.default_rng(seed)
     learned = Learned(lambda: measured(machine, draw))
     plan = RoundPlan((Offer("mtp"),), learned, "auto", None)
     clock = noise(draw)
 
+    unknown = list[Outcome]()
     place, spent, depths = 0, 0.0, list[int]()
     while place < len(text.runs):
         depth = plan.next().depth
         accepted = min(depth, text.runs[place])
         spent += machine.round_ms(depth)
-        plan.learn(depth, accepted, machine.round_ms(depth) * next(clock))
+        unknown.append(Outcome(depth, accepted, machine.round_ms(depth) * next(clock)))
+        if len(unknown) > ahead:
+            plan.learn(*unknown.pop(0))
         place += accepted + 1
         depths.append(depth)
     return Played(spent * len(text.runs) / place, depths)

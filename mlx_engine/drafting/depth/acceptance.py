@@ -3,7 +3,7 @@
 from itertools import accumulate
 from operator import mul
 
-from mlx_engine.values.options import MAX_DEPTH
+from mlx_engine.drafting.contract import DEEPEST
 
 MEMORY = 0.92
 """Weight of the past in the running acceptance: about the last 12 rounds that reached a depth."""
@@ -20,7 +20,7 @@ FIRST_GUESS = 0.9
 FIRST_WEIGHT = 4.0
 """Rounds the first guess is worth, so that one unlucky draft does not park a chat."""
 
-DEEPER_WEIGHT = 2.0
+DEEPER_WEIGHT = 1.0
 """Rounds that the guess is worth that a depth is as good as the one before it."""
 
 
@@ -32,7 +32,7 @@ class Acceptance:
     """
 
     def __init__(self) -> None:
-        unknown = [0.0] * (MAX_DEPTH - 1)
+        unknown = [0.0] * (DEEPEST - 1)
         self._accepted = [FIRST_GUESS * FIRST_WEIGHT, *unknown]
         self._tried = [FIRST_WEIGHT, *unknown]
         self.is_measured = False
@@ -42,7 +42,7 @@ class Acceptance:
         self.is_measured = True
         reached = min(drafted, accepted + 1)
         unreached = NEXT if accepted == drafted else FADING
-        for depth in range(MAX_DEPTH):
+        for depth in range(DEEPEST):
             weight = MEMORY if depth < reached else unreached
             self._accepted[depth] = weight * self._accepted[depth] + (depth < accepted)
             self._tried[depth] = weight * self._tried[depth] + (depth < reached)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import ceil
 from typing import Literal, NamedTuple
 
-from mlx_engine.drafting.contract import Offer
+from mlx_engine.drafting.contract import DEEPEST, Offer
 from mlx_engine.drafting.depth.acceptance import Acceptance
 from mlx_engine.drafting.depth.costs import PassCosts, RoundCosts
 from mlx_engine.values.errors import Reason
@@ -97,7 +97,7 @@ class AdaptiveDepth:
     def __init__(self, costs: PassCosts, limit: int, elder: RoundCosts | None = None) -> None:
         """elder: what another conversation found of the same source."""
         self.costs = RoundCosts(costs, elder)
-        self._limit = min(limit, self.costs.deepest)
+        self._most = limit
         self._purse = Purse()
         self.acceptance = Acceptance()
         self._rest = _rest_after(self._lost(self.costs.at(min(1, self._limit)), 0), 0)
@@ -105,6 +105,10 @@ class AdaptiveDepth:
         self._lost_unmeasured = 0.0
         self._parked: Choice | None = None
         self._settle()
+
+    @property
+    def _limit(self) -> int:
+        return min(self._most, self.costs.deepest)
 
     def recost(self, costs: PassCosts) -> None:
         """Passes were measured; what is known of rounds and of acceptance stays."""
@@ -130,7 +134,7 @@ class AdaptiveDepth:
             self.costs = self.costs.of_other_drafts(elder)
             self._can_pay = True
 
-    def gains(self, chance: float | None = None, limit: int = MAX_DEPTH) -> list[float]:
+    def gains(self, chance: float | None = None, limit: int = DEEPEST) -> list[float]:
         """[k] -> expected tokens per second at depth k over those of plain decoding.
 
         chance: that a token is accepted, where the source knows better than past rounds. limit: the
@@ -138,10 +142,10 @@ class AdaptiveDepth:
         """
         if chance is None:
             return self._gains(self.acceptance.expected())[: limit + 1]
-        tokens = [sum(chance**n for n in range(k + 1)) for k in range(MAX_DEPTH + 1)]
+        tokens = [sum(chance**n for n in range(k + 1)) for k in range(DEEPEST + 1)]
         return self._gains(tokens)[: limit + 1]
 
-    def best(self, chance: float | None = None, limit: int = MAX_DEPTH) -> int:
+    def best(self, chance: float | None = None, limit: int = DEEPEST) -> int:
         """The depth that pays most by what is known now; 0 when none does."""
         return _best(self.gains(chance, limit))
 
@@ -150,7 +154,7 @@ class AdaptiveDepth:
         """Whether the next choice is known: nothing is drafted, whatever is on offer by chance."""
         return self._parked is not None and self._rest > 0
 
-    def next(self, chance: float | None = None, limit: int = MAX_DEPTH) -> Choice:
+    def next(self, chance: float | None = None, limit: int = DEEPEST) -> Choice:
         """The best depth now, or a round to learn from; a known chance needs no probing.
 
         It may be asked again before it has learned what became of its last choice.
@@ -209,7 +213,7 @@ class AdaptiveDepth:
 
     def _pays_at_best(self) -> bool:
         """Whether drafts that are always accepted would pay."""
-        return self._limit > 0 and max(self._gains(range(1, MAX_DEPTH + 2))) >= WORTH_IT
+        return self._limit > 0 and max(self._gains(range(1, DEEPEST + 2))) >= WORTH_IT
 
     def _lost(self, milliseconds: float, accepted: int) -> float:
         """Plain rounds that a draft took too long."""
@@ -316,7 +320,8 @@ class Learned:
         assert self._used is not None
         if by not in self._depths:
             costs, elder = self._of_source(self._used, by), self._elders.get(self._kind(by))
-            self._depths[by] = AdaptiveDepth(costs, MAX_DEPTH, elder)
+            limit = MAX_DEPTH if by == "mtp" else DEEPEST
+            self._depths[by] = AdaptiveDepth(costs, limit, elder)
             self._hand_on()
         return self._depths[by]
 

@@ -1,18 +1,23 @@
 """What passes and rounds of each depth cost on this machine: measured, then corrected by rounds."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, chain
 from time import perf_counter
 from typing import NamedTuple
 
 import mlx.core as mx
+import numpy as np
 
 from metal_kernels.vocabulary_pick import Choosing
+from mlx_engine.drafting.contract import DEEPEST
 from mlx_engine.models.contract import Model, MtpHead
 from mlx_engine.values.options import MAX_DEPTH
 
 CONTEXT = 32
 """Tokens read before measuring."""
+
+DEEP_ROWS = (12, DEEPEST + 1)
+"""Of passes behind those of MAX_DEPTH + 1 rows; between them is a line."""
 
 REPEATS = 5
 """Passes of each width, interleaved; the fastest counts, for noise only ever adds."""
@@ -59,21 +64,31 @@ PRESUMED = PassCosts(tuple(1 + 0.06 * row for row in range(MAX_DEPTH + 1)), 0.1)
 """Proportions to begin with when there is no time to measure; rounds that were run correct them."""
 
 
+FEW_ROWS = range(1, MAX_DEPTH + 2)
+
+
 class CostMeter:
     """Times target passes of 1 to MAX_DEPTH + 1 rows and head passes, output head included.
 
     It may be left between two passes and taken up again, and no answer waits for it. read_heads:
     brings the heads into memory; before `use_heads` they are not touched, and their cost is
-    presumed. is_wanted: somebody has asked for costs.
+    presumed. deepest: drafts at most; those behind MAX_DEPTH are measured from `go_deep` on, and
+    impossible before. is_wanted: somebody has asked for costs.
     """
 
-    def __init__(self, model: Model, read_heads: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        model: Model,
+        read_heads: Callable[[], None],
+        deepest: Callable[[], int] = lambda: MAX_DEPTH,
+    ) -> None:
         self._model = model
         self._read_heads = read_heads
-        self._fastest = [float("inf")] * (MAX_DEPTH + 1)
+        self._deepest = deepest
+        self._fastest: dict[int, float] = {}
         self._fastest_heads: list[float] = []
-        self._heads_are_read = False
-        self._steps: Iterator[None] = self._timed_passes()
+        self._heads_are_read = self._is_deep = False
+        self._steps: Iterator[None] = self._timed_passes(FEW_ROWS)
         self._is_done = False
         self.is_wanted = False
         self._costs: PassCosts | None = None
@@ -96,7 +111,16 @@ class CostMeter:
             return
         self._read_heads()
         self._heads_are_read = True
-        self._steps = chain(self._steps, self._timed_heads())
+        self._go_on_with(self._timed_heads())
+
+    def go_deep(self) -> None:
+        """Have passes of longer drafts measured too, where there may be any."""
+        if not self._is_deep and self._deepest() > MAX_DEPTH:
+            self._is_deep = True
+            self._go_on_with(self._timed_passes(DEEP_ROWS))
+
+    def _go_on_with(self, steps: Iterator[None]) -> None:
+        self._steps = chain(self._steps, steps)
         self._is_done = False
 
     def costs_now(self) -> PassCosts:
@@ -105,23 +129,27 @@ class CostMeter:
         return PRESUMED if self._costs is None else self._costs
 
     def _everything(self) -> Iterator[None]:
-        yield from self._timed_passes()
+        yield from self._timed_passes(FEW_ROWS)
         if self._heads_are_read:
             yield from self._timed_heads()
+        if self._is_deep:
+            yield from self._timed_passes(DEEP_ROWS)
 
     def _take(self) -> None:
         """Costs of what was timed by now. A pass of more rows cannot be faster than one of fewer,
         so the latter was measured in a bad moment where it seems so.
         """
-        backwards = accumulate(reversed(self._fastest), min)
-        verify = tuple(reversed(list(backwards)))
+        rows = sorted(self._fastest)
+        backwards = accumulate((self._fastest[count] for count in reversed(rows)), min)
+        fastest = list(backwards)[::-1]
+        verify = tuple(np.interp(range(1, rows[-1] + 1), rows, fastest).tolist())
         heads = self._fastest_heads
         if not heads:
             heads = [PRESUMED.draft_ms * verify[0] if self._model.mtp_depth else 0.0]
         self._costs = PassCosts(verify, heads[0], tuple(heads[1:]))
 
-    def _timed_passes(self) -> Iterator[None]:
-        """Every pass of the target, again and again, in both directions by turns."""
+    def _timed_passes(self, widths: Sequence[int]) -> Iterator[None]:
+        """Passes of the target of so many rows, again and again, in both directions by turns."""
         model = self._model
         tokens = mx.arange(CONTEXT)[None] % model.vocabulary
         caches = model.make_caches()
@@ -129,7 +157,7 @@ class CostMeter:
         caches.keep(CONTEXT)
         mx.eval(hidden, caches.arrays())
         yield
-        widths = range(1, MAX_DEPTH + 2)
+        fastest = dict.fromkeys(widths, float("inf"))
         for sweep in range(REPEATS + 1):  # the first one warms up
             for rows in widths if sweep % 2 else reversed(widths):
                 started = perf_counter()
@@ -139,9 +167,10 @@ class CostMeter:
                 found = 1000 * (perf_counter() - started)
                 if not sweep:
                     _warm_choosing(model, hidden)
-                self._fastest[rows - 1] = min(self._fastest[rows - 1], found)
+                fastest[rows] = min(fastest[rows], found)
                 yield
             if sweep:
+                self._fastest.update(fastest)
                 self._take()
 
     def _timed_heads(self) -> Iterator[None]:
@@ -194,13 +223,13 @@ class RoundCosts:
     """
 
     def __init__(self, costs: PassCosts, elder: "RoundCosts | None" = None) -> None:
-        self._mean = [0.0] * len(costs.verify_ms)
-        self._rounds = [0.0] * len(costs.verify_ms)
+        self._mean = [0.0] * (DEEPEST + 1)
+        self._rounds = [0.0] * (DEEPEST + 1)
         self._since_plain, self._deepest_run, self._drafts_known = 0, 0, 0.0
         self.measured(costs)
         if elder is not None:
             elder.measured(costs)
-            self._passes = [elder.at(depth) for depth in range(len(costs.verify_ms))]
+            self._passes = [elder.at(depth) for depth in range(self.deepest + 1)]
             self._deepest_run, self._drafts_known = elder.deepest_run, elder.drafts_run
 
     def of_other_drafts(self, elder: "RoundCosts | None" = None) -> "RoundCosts":
@@ -272,7 +301,7 @@ class RoundCosts:
 
     def _scale(self) -> float:
         """Milliseconds of rounds over those of the same passes."""
-        known = zip(self._rounds, self._mean, self._passes, strict=True)
+        known = zip(self._rounds, self._mean, self._passes, strict=False)
         seen = passes = 0.0
         for rounds, mean, first in known:
             seen += rounds * mean

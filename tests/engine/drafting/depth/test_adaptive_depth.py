@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlx_engine.drafting.contract import DEEPEST
 from mlx_engine.drafting.depth.acceptance import FIRST_GUESS, Acceptance
 from mlx_engine.drafting.depth.choice import PROBE_EVERY, WORTH_IT, AdaptiveDepth
 from mlx_engine.drafting.depth.costs import PassCosts
@@ -142,7 +143,7 @@ def test_probes_that_fail_are_rare_where_they_are_dear():
 
 def test_acceptance_is_a_running_mean_of_what_was_reached():
     acceptance = Acceptance()
-    assert acceptance.by_depth() == [pytest.approx(FIRST_GUESS)] * 8
+    assert acceptance.by_depth() == [pytest.approx(FIRST_GUESS)] * DEEPEST
     for _ in range(200):
         acceptance.add(4, 2)
     first, second, third, *deeper = acceptance.by_depth()
@@ -151,7 +152,7 @@ def test_acceptance_is_a_running_mean_of_what_was_reached():
     assert max(deeper) <= third, "what is not known is as good as what comes before"
     expected = acceptance.expected()
     assert expected[:3] == [1.0, 1 + first, pytest.approx(1 + first + first * second)]
-    assert len(expected) == 9
+    assert len(expected) == DEEPEST + 1
     for _ in range(600):
         acceptance.add(2, 2)
     assert acceptance.by_depth()[2] > 0.9, "what was learnt long ago is forgotten"

@@ -158,6 +158,28 @@ def test_a_source_is_judged_by_drafts_it_can_make(learned):
     assert plan((Offer("mtp", limit=1), copy(0.7)), learned).next().by == "prompt-lookup"
 
 
+DEEP = PassCosts(tuple(10 + 0.3 * row for row in range(16)), 1.0)
+
+
+def test_long_copies_are_drafted_deeper_than_heads_draft():
+    """As deep as passes were measured; the depth that a user pins has its old bounds."""
+    learned, long = Learned(lambda: DEEP, 0.02), copy(0.95, is_long=True)._replace(limit=15)
+    assert plan((long,), learned).next().depth == 15
+    assert plan((Offer("model", limit=15),), learned).next().depth > 8
+    assert plan((MTP,), learned).next().depth == 8
+    assert plan((long,), Learned(lambda: FLAT)).next().depth == 8
+    assert plan((long,), learned, depth=8).next().depth == 8
+
+
+def test_passes_measured_later_allow_longer_drafts():
+    costs = iter([FLAT, DEEP])
+    learned, long = Learned(lambda: next(costs)), copy(0.95)._replace(limit=15)
+    assert plan((long,), learned).next().depth == 8
+    learned.of("prompt-lookup").learn(8, 8, 14.0)
+    learned.begin_text()
+    assert plan((long,), learned).next().depth == 15
+
+
 def test_heads_that_take_turns_cost_a_pass_each():
     costs = PassCosts((10.0,) * 4, 1.0, (2.0, 4.0))
     assert [costs.drafting_ms(depth) for depth in range(4)] == [0, 1, 3, 7]
