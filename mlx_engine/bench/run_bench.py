@@ -40,6 +40,9 @@ Show = Callable[[RenderableType], None]
 LEAST_ROOM = 8
 """Tokens that must fit behind a prompt."""
 
+WARM_UP = 8
+"""Tokens of an answer before any is timed."""
+
 
 def run_bench(
     model: Engine | str | Path | None,
@@ -102,7 +105,7 @@ class _Bench:
         self._planned = self._done = 0
         self._begun = 0.0
         say("Trying kernels and timing passes")
-        engine.measure_costs(lambda: False)  # else they change between one text and the next
+        self._costs = engine.pass_costs  # else they change between one text and the next
         self._found = BenchReport(conditions(engine, plan))
 
     def report(self) -> BenchReport:
@@ -193,18 +196,26 @@ class _Bench:
 
     def _drafting(self, prompts: list[_Prompt], arms: list[Arm]) -> None:
         """Whatever ends it, what there is by then is kept and shown."""
-        self._expect(len(prompts) * (1 + self._plan.repeats * len(arms)))
-        costs = self._engine.pass_costs
+        self._expect(len(arms) + len(prompts) * (1 + self._plan.repeats * len(arms)))
         peers = frozenset(arm.name for arm in arms if arm.is_peer)
         done: list[Answers] = []
         try:
+            if prompts:
+                self._warm_up(arms, prompts[0].tokens, WARM_UP)
             for number, (kind, prompt) in enumerate(prompts, 1):
                 self._tick(f"{kind}, reference")
                 reference = arms[0].play(prompt, self._plan.tokens).tokens
                 runs: dict[str, list[Run]] = {arm.name: [] for arm in arms}
                 done.append(Answers(kind, len(prompt), reference, peers, runs))
                 try:
-                    self._all_answer(arms, done[-1], prompt, is_backwards=number % 2 == 0)
+                    self._all_answer(
+                        arms,
+                        done[-1],
+                        prompt,
+                        self._plan.repeats,
+                        self._plan.tokens,
+                        is_backwards=number % 2 == 0,
+                    )
                 finally:
                     if any(runs.values()):
                         self._show(card.kind_table(done[-1].rows(), number, len(prompts)))
@@ -212,7 +223,7 @@ class _Bench:
             kinds = tuple(answers.rows() for answers in done if any(answers.runs.values()))
             if kinds:
                 total = total_rows(done)
-                found = DraftingReport(kinds, total, costs.verify_ms, costs.draft_ms)
+                found = DraftingReport(kinds, total, self._costs.verify_ms, self._costs.draft_ms)
                 self._found = replace(self._found, drafting=found, agreement=agreement(kinds))
                 self._show(card.total_table(found))
 
@@ -224,27 +235,35 @@ class _Bench:
         if engine.parts.model.mtp_depth:
             arms.insert(1, own_arm(engine, plan, "with heads", pinned(1)))
         answers = Answers("prompt", len(prompt), (), frozenset(), {arm.name: [] for arm in arms})
-        self._expect(len(arms) * plan.repeats)
-        self._all_answer(arms, answers, prompt, tokens=1)
+        self._expect(len(arms) * (1 + plan.repeats))
+        self._warm_up(arms, prompt, 1)
+        self._all_answer(arms, answers, prompt, plan.repeats, 1)
         rows = answers.prompt_rows()
         self._found = replace(self._found, prompt=rows)
         self._show(card.prompt_table(rows))
+
+    def _warm_up(self, arms: list[Arm], prompt: list[int], tokens: int) -> None:
+        """An answer that does not count: kernels are compiled at their first call."""
+        runs: dict[str, list[Run]] = {arm.name: [] for arm in arms}
+        answers = Answers("warming up", len(prompt), (0,) * tokens, frozenset(), runs)
+        self._all_answer(arms, answers, prompt, 1, tokens)
 
     def _all_answer(
         self,
         arms: list[Arm],
         answers: Answers,
         prompt: list[int],
+        repeats: int,
+        tokens: int,
         *,
-        tokens: int | None = None,
         is_backwards: bool = False,
     ) -> None:
-        """All answer, there and back; a peer that fails is left out from then."""
-        exactly, at_most = max(1, len(answers.reference)), tokens or self._plan.tokens
-        for arm in in_turn(arms, self._plan.repeats, is_backwards=is_backwards):
+        """There and back; a peer that fails is left out from then."""
+        exactly = max(1, len(answers.reference))
+        for arm in in_turn(arms, repeats, is_backwards=is_backwards):
             self._tick(f"{answers.kind}, {arm.name}")
             try:
-                run = arm.play(prompt, exactly if arm.is_peer else at_most)
+                run = arm.play(prompt, exactly if arm.is_peer else tokens)
                 answers.runs[arm.name].append(run)
             except PEER_ERRORS as error:
                 if not arm.is_peer:

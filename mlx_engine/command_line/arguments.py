@@ -204,7 +204,9 @@ def _add_drafting(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_sampling(
-    parser: argparse.ArgumentParser, defaults: str = "what the model recommends"
+    parser: argparse.ArgumentParser,
+    defaults: str = "what the model recommends",
+    seed: str = "a new one every answer",
 ) -> None:
     group = parser.add_argument_group(f"sampling (defaults: {defaults})")
     for name, read in NUMBER_FIELDS.items():
@@ -215,7 +217,7 @@ def _add_sampling(
         metavar="ID:BIAS",
         help="add BIAS to a token's logit; may be repeated",
     )
-    group.add_argument("--seed", type=int, metavar="N", help="default: a new one every answer")
+    group.add_argument("--seed", type=int, metavar="N", help=f"(default: {seed})")
 
 
 def _add_limits(parser: argparse.ArgumentParser, max_tokens: int | None, words: str) -> None:
@@ -313,7 +315,7 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="go on past the model's own end of text",
     )
-    _add_sampling(parser, "greedy, seed 1")
+    _add_sampling(parser, "greedy", "1")
     group = parser.add_argument_group("output")
     group.add_argument("--json", action="store_true", help="end with one JSON line")
     group.add_argument("--png", type=Path, metavar="FILE", help="draw the figures into this file")
