@@ -305,7 +305,8 @@ class App(QObject):
         reader.continue_wanted.connect(chats.continue_answer)
         reader.branch_wanted.connect(chats.show_branch)
         reader.stats_clicked.connect(lambda _: window.show_panel("drafting"))
-        reader.link_clicked.connect(self.files.open_link)
+        for page in (reader, widgets.compare.reader):
+            page.link_clicked.connect(self.files.open_link)
         widgets.start.asked.connect(chats.send)
         widgets.sidebar.list.export_wanted.connect(self.files.export)
         window.dragged.connect(self.drops.hover)

@@ -2,14 +2,16 @@
 
 from typing import NamedTuple
 
-from PySide6.QtCore import QEvent, Qt
-from PySide6.QtGui import QTextCharFormat, QTextCursor
-from PySide6.QtWidgets import QFrame, QPlainTextEdit, QTextEdit
+from PySide6.QtCore import QEvent, QTimer
+from PySide6.QtWidgets import QFrame
 
 from app.window.controls.chart import Part, ShareBar
 from app.window.controls.labels import paragraph, tabular
-from app.window.controls.layouts import Wide, column
+from app.window.controls.layouts import STRETCH, Wide, column
 from app.window.look import look
+from app.window.transcript.message_column import PinnedScroll
+from app.window.transcript.reader import Reader
+from app.window.transcript.segment_column import SegmentColumn, TextWidget
 from mlx_engine.values.stats import GenerationStats
 
 AFTER_THINKING = "\n\n"
@@ -17,101 +19,89 @@ MARKED = 0.16
 """Opacity of the error colour behind what differs."""
 
 
-class Thought(NamedTuple):
-    """Where a piece of thinking stands, in positions of the document."""
+class Passage(NamedTuple):
+    """Thinking, or an answer; start: its first character in all that was said."""
 
+    text: SegmentColumn
     start: int
-    end: int
+    is_thinking: bool
 
 
-class ComparedText(QPlainTextEdit):
-    """Grows at its end; `said` is all of it, as it is compared."""
+class ComparedText(PinnedScroll):
+    """Grows at its end, shown as in a chat; `said` is all of it, as it is compared."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, reader: Reader) -> None:
         super().__init__()
+        self._reader = reader
         self._from: int | None = None
-        self._is_thinking = False
-        self._thoughts: list[Thought] = []
+        self._passages: list[Passage] = []
         self.said = ""
         self.setProperty("role", "plain")
         self.setAccessibleName(name)
-        self.setReadOnly(True)
-        self.setAcceptDrops(False)
-        self.viewport().setAcceptDrops(False)
-        self.document().setDocumentMargin(0)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setTabChangesFocus(True)
-        self.setTextInteractionFlags(
-            Qt.TextInteractionFlag.TextSelectableByMouse
-            | Qt.TextInteractionFlag.TextSelectableByKeyboard
-        )
+        self._lines = column(STRETCH, of=self.content, spacing=8)
+        self._mark_soon = QTimer(self, singleShot=True, interval=0)
+        self._mark_soon.timeout.connect(self._mark)
+        reader.formulas.known.connect(self._mark_soon.start)
 
     def start_again(self) -> None:
         """Nothing has been said."""
-        self.clear()
-        self._thoughts.clear()
-        self.said, self._is_thinking = "", False
-        self.mark_from(None)
+        for passage in self._passages:
+            self._lines.removeWidget(passage.text)
+            passage.text.hide()
+            passage.text.deleteLater()
+        self._passages.clear()
+        self.said, self._from = "", None
+        self.follow()
 
     def add(self, text: str, is_thinking: bool) -> None:
         """More of it; the view follows unless the user scrolled up."""
-        if self._is_thinking and not is_thinking:
-            text = AFTER_THINKING + text
-        self._is_thinking = is_thinking
+        if not self._passages or self._passages[-1].is_thinking != is_thinking:
+            self._begin(is_thinking)
         self.said += text
-        bar = self.verticalScrollBar()
-        follows = bar.value() >= bar.maximum() - 1
-        cursor = QTextCursor(self.document())
-        cursor.movePosition(QTextCursor.MoveOperation.End)
-        start = cursor.position()
-        cursor.insertText(text, self._format(is_thinking))
-        if is_thinking:
-            self._thoughts.append(Thought(start, cursor.position()))
-        if follows:
-            bar.setValue(bar.maximum())
+        self._passages[-1].text.append(text)
+
+    def _begin(self, is_thinking: bool) -> None:
+        self.finish()
+        if self._passages and not is_thinking:
+            self.said += AFTER_THINKING
+        text = SegmentColumn(self._reader, self.viewport().width(), muted=is_thinking)
+        self._passages.append(Passage(text, len(self.said), is_thinking))
+        self._lines.insertWidget(len(self._passages) - 1, text)
+
+    def finish(self) -> None:
+        """No more of this comes, for now."""
+        if self._passages:
+            self._passages[-1].text.finish()
+            self._mark()
+
+    def texts(self) -> list[TextWidget]:
+        """The widgets that hold it, from the top."""
+        return [text for passage in self._passages for text in passage.text.texts()]
 
     def mark_from(self, character: int | None) -> None:
         """Mark what stands at and after this character of `said`; None for nothing."""
-        if character is None and self._from is None:
-            return
-        self._from = character
-        if character is None:
-            self.setExtraSelections([])
-            return
-        cursor = QTextCursor(self.document())
-        cursor.setPosition(len(self.said[:character].encode("utf-16-le")) // 2)
-        cursor.movePosition(QTextCursor.MoveOperation.End, QTextCursor.MoveMode.KeepAnchor)
-        marked = QTextEdit.ExtraSelection()
-        marked.cursor = cursor
-        marked.format.setBackground(look().colour("error", MARKED))
-        self.setExtraSelections([marked])
+        if character is not None or self._from is not None:
+            self._from = character
+            self._mark()
 
-    def _format(self, is_thinking: bool) -> QTextCharFormat:
-        shape = QTextCharFormat()
-        if is_thinking:
-            shape.setForeground(look().colour("muted"))
-            shape.setFontItalic(True)
-        return shape
+    def _mark(self) -> None:
+        for text, start, _ in self._passages:
+            first = None if self._from is None else max(0, self._from - start)
+            text.mark_from(first, look().colour("error", MARKED))
 
     # Qt
 
     def changeEvent(self, event: QEvent) -> None:  # noqa: N802
-        """What is painted in colours of its own takes those of now."""
+        """What is marked takes the colour of now."""
         super().changeEvent(event)
-        if event.type() == QEvent.Type.StyleChange and self.said:
-            self.mark_from(self._from)
-            for start, end in self._thoughts:
-                cursor = QTextCursor(self.document())
-                cursor.setPosition(start)
-                cursor.setPosition(end, QTextCursor.MoveMode.KeepAnchor)
-                cursor.setCharFormat(self._format(is_thinking=True))
+        if event.type() == QEvent.Type.StyleChange and self._from is not None:
+            self._mark_soon.start()
 
 
 class ComparePane(QFrame):
     """Text and speed as they come; is_strong: its bar is in the accent colour."""
 
-    def __init__(self, title: str, is_strong: bool) -> None:
+    def __init__(self, title: str, is_strong: bool, reader: Reader) -> None:
         super().__init__()
         self._title, self._colour = title, "accent" if is_strong else "muted"
         self.speed, self._is_due = 0.0, False
@@ -121,7 +111,7 @@ class ComparePane(QFrame):
         for figures in (self._speed, self._figures):
             tabular(figures)
         self._bar = ShareBar(f"{title}: speed")
-        self._text = ComparedText(f"{title}: answer")
+        self._text = ComparedText(f"{title}: answer", reader)
         heading = paragraph(title, "heading")
         parts = (heading, self._speed, self._bar, self._figures, 6, Wide(self._text))
         column(*parts, of=self, margins=(16, 12, 16, 12), spacing=6)
@@ -163,11 +153,13 @@ class ComparePane(QFrame):
 
     def finish(self, stats: GenerationStats) -> None:
         """The answer is complete."""
+        self._text.finish()
         self._is_due, self.speed = False, stats.tokens_per_second
         self._say(f"{stats.tokens_per_second:.1f} tok/s", figures_in_words(stats))
 
     def end(self, words: str) -> None:
         """Stopped or failed; a side that is complete stays as it is."""
+        self._text.finish()
         if self._is_due:
             self._enter(words, is_due=False)
 

@@ -13,6 +13,7 @@ from app.window.controls.choices import Option, Segments
 from app.window.controls.icons import Sign
 from app.window.controls.labels import label, paragraph, say, set_role, tabular
 from app.window.controls.layouts import STRETCH, Wide, column, row, scrolled
+from app.window.transcript.reader import Reader
 from mlx_engine.values.stats import GenerationStats
 
 LETTERS_SHOWN = 24
@@ -122,6 +123,7 @@ class CompareView(QWidget):
 
     Signals: `run_wanted`(prompt), `stop_wanted`. The owner calls `begin`, then for each side
     `begin_side`, `add_text`, `show_speed` and `finish_side`; or `show_stopped`, `show_failed`.
+    reader: of both answers.
     """
 
     run_wanted = Signal(str)
@@ -130,6 +132,7 @@ class CompareView(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.setAccessibleName("Compare")
+        self.reader = Reader(self)
         self._is_running = False
         self._why_not = ""
         self._stats: dict[Side, GenerationStats] = {}
@@ -146,8 +149,8 @@ class CompareView(QWidget):
         self._compared: int | None = None
         self._verdict = VerdictCard()
         self._panes: dict[Side, ComparePane] = {
-            "on": ComparePane("Drafting on", True),
-            "off": ComparePane("Drafting off", False),
+            "on": ComparePane("Drafting on", True, self.reader),
+            "off": ComparePane("Drafting off", False, self.reader),
         }
         self._lay_out()
         self.setFocusProxy(self._prompt)

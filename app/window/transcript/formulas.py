@@ -30,6 +30,8 @@ INK, EM = "#010203", 32
 """Colour and size in pixels in which formulas are set."""
 AS_HIGH = 1.1
 """Formulas are set in a font with lower letters than the interface's."""
+SMALLEST = 0.6
+"""Of its size, to which a formula may shrink that is wider than the page."""
 LONGEST = 1000
 """Characters; a formula of 3,000 takes seconds."""
 MOST = 1000
@@ -135,10 +137,13 @@ class Formulas(QObject):
 
 
 class Wanted:
-    """Writes formulas into rich text; `missing` are those that have yet to be set."""
+    """Writes formulas into rich text, on lines of `room` times the font's size; `missing` are those
+    that have yet to be set. One that would be too small to be read stays in letters, which wrap.
+    """
 
-    def __init__(self, formulas: Formulas) -> None:
+    def __init__(self, formulas: Formulas, room: float) -> None:
         self._formulas = formulas
+        self._widest = room * EM / AS_HIGH / SMALLEST
         self.missing: set[FormulaKey] = set()
         self.pictured: list[FormulaKey] = []
 
@@ -148,7 +153,8 @@ class Wanted:
         if not self._formulas.is_known(key):
             self.missing.add(key)
             return ""
-        if self._formulas.get(key) is None:
+        formula = self._formulas.get(key)
+        if formula is None or formula.width > self._widest:
             return ""
         self.pictured.append(key)
         return f'<img src="{SCHEME}:{len(self.pictured) - 1}">'

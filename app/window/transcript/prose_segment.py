@@ -21,6 +21,7 @@ from app.window.look import look
 from app.window.transcript.drafted_spans import (
     GrowingAlignment,
     Tint,
+    aligned,
     drafted_words,
     in_utf16,
     tints,
@@ -117,6 +118,17 @@ class ProseSegment(QTextBrowser):
     def text(self) -> str:
         """The text on show, one character for each position of the document."""
         return self.toPlainText()
+
+    def place_of(self, offset: int) -> int:
+        """The position in the document of a character of the source, or of the next on show."""
+        text = self.text()
+        if offset <= 0:
+            return 0
+        for run in aligned(self._aligned_source(), text):
+            if run.source + run.length > offset:
+                first = run.rendered + max(0, offset - run.source)
+                return len(text[:first].encode("utf-16-le")) // 2
+        return self.document().characterCount() - 1
 
     def tinted(self) -> list[Tint]:
         """What was drafted, in positions of the document."""

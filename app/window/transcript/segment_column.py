@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QWidget
+from PySide6.QtGui import QColor, QResizeEvent, QTextCursor
+from PySide6.QtWidgets import QTextEdit, QWidget
 
 from app.values.chats import DraftedSpan
 from app.window.controls.layouts import column
+from app.window.look import look
 from app.window.transcript.code_segment import CodeSegment, CodeText
 from app.window.transcript.drafted_spans import within
 from app.window.transcript.formulas import FormulaKey, Wanted
@@ -71,6 +72,27 @@ class SegmentColumn(QWidget):
         """The widgets that hold text, from the top."""
         return [w if isinstance(w, ProseSegment) else w.lines for w in self._widgets]
 
+    def mark_from(self, offset: int | None, colour: QColor) -> None:
+        """Mark what has become of the text from this character on; None for nothing."""
+        for widget, segment in zip(self._widgets, self._stream.segments, strict=True):
+            text = widget if isinstance(widget, ProseSegment) else widget.lines
+            if offset is None or segment.end <= offset:
+                text.setExtraSelections([])
+                continue
+            marked = QTextEdit.ExtraSelection()
+            marked.cursor = QTextCursor(text.document())
+            if isinstance(widget, ProseSegment):
+                first = widget.place_of(offset - segment.start + len(segment.head))
+            else:
+                code = segment.code[: max(0, offset - segment.start - segment.body_start)]
+                first = len(code.encode("utf-16-le")) // 2
+            marked.cursor.setPosition(first)
+            marked.cursor.movePosition(
+                QTextCursor.MoveOperation.End, QTextCursor.MoveMode.KeepAnchor
+            )
+            marked.format.setBackground(colour)
+            text.setExtraSelections([marked])
+
     def _show_from(self, first: int) -> None:
         segments = self._stream.segments
         while len(self._widgets) > len(segments) or self._differ_in_kind(first):
@@ -92,7 +114,8 @@ class SegmentColumn(QWidget):
             widget.show_segment(segment, spans)
             return
         if segment.closed:
-            source, wanted = segment.markdown, Wanted(self._reader.formulas)
+            room = self._width / look().sizes.transcript
+            source, wanted = segment.markdown, Wanted(self._reader.formulas, room)
             html = markdown_html(source, self._definitions, wanted.html)
             self._missing[index] = wanted.missing
             widget.show_html(html, source, spans, wanted.pictured)

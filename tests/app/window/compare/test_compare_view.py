@@ -2,7 +2,7 @@
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QLabel, QPushButton
+from PySide6.QtWidgets import QApplication, QLabel, QPushButton
 
 from app.window.compare.compare_pane import ComparedText, ComparePane
 from app.window.compare.compare_view import CompareView
@@ -129,11 +129,12 @@ def test_thinking_is_shown_and_compared(view):
         view.finish_side(side, ON if side == "on" else OFF)
     assert pane(view, "Drafting on").text() == "Rayleigh, surely.\n\nBecause of it."
     assert "Differs from word 2: “surely.” with drafting, “maybe.” without." in words(view)
-    assert marked(view, "Drafting on") == "surely.\u2029\u2029Because of it."
+    assert marked(view, "Drafting on") == "surely.Because of it."
 
 
 def marked(view, title):
-    selections = pane(view, title).findChild(ComparedText).extraSelections()
+    texts = pane(view, title).findChild(ComparedText).texts()
+    selections = [selection for text in texts for selection in text.extraSelections()]
     return "".join(selection.cursor.selectedText() for selection in selections)
 
 
@@ -165,3 +166,21 @@ def test_speeds_are_seen_beside_each_other(view, wear):
     assert bars["Drafting off: speed"].accessibleDescription() == "22.1 tok/s"
     wear("dark", 1.5)
     assert not view.grab().isNull()
+
+
+def test_answers_are_shown_as_in_a_chat(qtbot, view):
+    source = "A **bold** word and $x^2$\n\n```py\nx = 1\n```\n\nend"
+    finish(view, on=source, off=source.replace("1", "2"))
+    formulas = view.reader.formulas
+    qtbot.waitUntil(lambda: not formulas.is_busy, timeout=20_000)
+    QApplication.processEvents()
+    shown = [text.text() for text in pane(view, "Drafting on").findChild(ComparedText).texts()]
+    assert shown == ["A bold word and \ufffc", "x = 1", "end"]
+    assert pane(view, "Drafting on").text() == source
+    assert marked(view, "Drafting on") == "1end"
+
+
+def test_a_long_difference_is_marked_from_where_it_begins(view):
+    finish(view, on="# One\n\nSame **text** here", off="# One\n\nSame **words** there")
+    assert marked(view, "Drafting on") == "text here"
+    assert marked(view, "Drafting off") == "words there"

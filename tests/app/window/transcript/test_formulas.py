@@ -118,11 +118,17 @@ def test_colour_and_size_are_those_of_the_words_around_it(view, qtbot, qapp):
 
 
 def test_a_long_formula_is_no_wider_than_the_page(view, qtbot):
-    prose = until_set(qtbot, view, "$$" + "+".join(f"a_{{{n}}}" for n in range(40)) + "$$")
+    prose = until_set(qtbot, view, "$$" + "+".join(f"a_{{{n}}}" for n in range(24)) + "$$")
     assert 0.8 * prose.width() < places(prose)[0].width <= prose.width()
     view.resize(420, 500)
     settle()
     assert 0.8 * prose.width() < places(prose)[0].width <= prose.width()
+
+
+def test_a_formula_that_would_be_too_small_wraps_in_letters(view, qtbot):
+    source = "$$" + "+".join(f"a_{{{n}}}" for n in range(70)) + "$$"
+    prose = until_set(qtbot, view, source)
+    assert places(prose) == [] and prose.height() > 2 * prose.fontMetrics().height()
 
 
 def test_latex_is_what_is_copied(view, qtbot):
