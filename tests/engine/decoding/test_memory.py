@@ -124,6 +124,7 @@ def test_a_conversation_of_many_turns_holds_what_is_counted():
     """Checkpoints and the newest hidden state too, and neither zeros nor the block around a row."""
     sizes = TinySizes(layers=4, interval=4, hidden=512, value_heads=16, linear_dim=64)
     model = tiny_model(3, sizes)
+    run(model, [1, 2, 3], MtpDraft([model], DraftOptions()), 2, max_tokens=6)  # layers get ready
     before = live()
     source = MtpDraft([model], DraftOptions())
     sequence = TokenSequence(model, source)
