@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from fake_hub import FakeHub, serving
-from model_files import model_folder
-from PySide6.QtCore import Qt
+from model_files import gguf, model_folder
+from PySide6.QtCore import QProcess, Qt
 from PySide6.QtWidgets import (
     QApplication,
     QLabel,
@@ -20,10 +20,11 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 from scripted_models import ScriptedModels, WorkerEngine, described
-from windows import Driven, running, scripted
+from windows import Driven, folders_in, running, scripted
 
+from app.control.settings import save_settings
 from app.start.outside import reveal
-from app.values.app_settings import with_recent_model
+from app.values.app_settings import AppSettings, with_recent_model
 from app.values.models import RECENT, FoundModel
 from app.window.controls.labels import ShortLabel
 from app.window.models.downloads import DownloadRow
@@ -193,6 +194,7 @@ def test_from_a_link_to_the_loaded_model_over_a_cut_and_a_damaged_file(
     download(driven)
     driven.until(lambda: bool(driven.widgets.library.findChildren(DownloadRow)))
     driven.until(lambda: "goes on where it stopped" in words(driven))
+    assert driven.app.settings.value.downloads == ("org/small",), "kept for the next start"
     fake.garbled.add("model.safetensors")
     row_of(driven).wishes.resume_wanted.emit("org/small")
     driven.until(lambda: "its checksum differs" in words(driven))
@@ -370,3 +372,30 @@ def test_a_model_that_cannot_go_to_the_trash_stays_and_says_so(
     problems = driven.widgets.library.findChildren(QLabel)
     driven.until(lambda: any("could not be moved to the trash" in p.text() for p in problems))
     assert folder.exists()
+
+
+def test_what_was_loaded_is_listed_whether_it_is_a_folder_or_a_file(
+    driven: Driven, source: ScriptedModels, tmp_path: Path
+) -> None:
+    folder = model_folder(tmp_path / "Folder-4B" / "hf")
+    file = gguf(tmp_path / "File-4B-Q4_K_M.gguf")
+    for path in (folder, file):
+        description = replace(described(path.name, 7_000_000), path=str(path))
+        source.engines[str(path)] = WorkerEngine(description=description)
+        driven.app.models.load_path(str(path))
+        driven.until(lambda path=path: driven.app.models.model_name == path.name)
+    driven.until(lambda: len(entries(driven)) == 3)
+    recent = [entry.name for entry in entries(driven) if entry.is_recent]
+    assert recent == ["File-4B-Q4_K_M", "Folder-4B"]
+
+
+def test_a_download_that_was_in_the_queue_is_there_after_a_restart(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path, source: ScriptedModels
+) -> None:
+    left = AppSettings(downloads=("org/small",))
+    save_settings(folders_in(tmp_path).settings_file, left)
+    with running(qapp, qtbot, tmp_path, source) as again:
+        assert row_of(again).accessibleName() == "Download of org/small"
+        assert "Paused" in words(again)
+        assert not again.app.findChildren(QProcess), "nothing is fetched unasked"
+        assert again.app.settings.value.downloads == ("org/small",)
