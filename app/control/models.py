@@ -56,7 +56,7 @@ class ModelController(QObject):
         progressed: LoadProgress of the load that runs.
         failed: LoadFailed; the model in use is as before.
         cancelled: the load was given up.
-        unloaded: there is no model any more, with the words why.
+        unloaded: there is no model any more; words why, "" where that was asked for.
         measured: CostsMeasured of the model in use.
         drafts_through: DraftOutputInUse of a chat that the model in use answers.
         counted: TokensCounted by the model in use.
@@ -192,9 +192,8 @@ class ModelController(QObject):
                 if not self._waiting:
                     self.cancelled.emit()
             case ModelUnloaded():
-                if reply.words:  # else it is known since that was asked for
-                    self.in_use, self.description = None, None
-                    self._lose(reply.words)
+                self.in_use, self.description = None, None
+                self._lose(reply.words)
             case ModelChanged():
                 self._describe(reply.description)
             case CostsMeasured():

@@ -77,7 +77,7 @@ class _Desk:
             case LoadModel():
                 self._model.load(request)
             case UnloadModel():
-                self._model.unload()
+                self._model.close()
             case Ask():
                 self._answer(request)
             case CloseChat():

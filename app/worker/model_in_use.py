@@ -197,11 +197,6 @@ class ModelInUse:
             return 0
         return self.engine.description.nbytes + self._drafter + self.chats.nbytes
 
-    def unload(self) -> None:
-        """Let it go, and reply ModelUnloaded."""
-        self.close()
-        self._reply(ModelUnloaded(""))
-
     def forget(self, chat_id: str) -> None:
         """Free the cache of a chat, if it has one."""
         if self.chats is not None:

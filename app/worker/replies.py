@@ -55,7 +55,7 @@ class ModelChanged:
 
 @dataclass(frozen=True, slots=True)
 class ModelUnloaded:
-    """The model in use was let go; `words` say why, "" where that was asked for."""
+    """The model in use was let go; `words` say why."""
 
     words: str
 

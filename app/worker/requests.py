@@ -30,7 +30,7 @@ class CancelLoad:
 
 @dataclass(frozen=True, slots=True)
 class UnloadModel:
-    """Let the model in use go, with all caches, after what was asked before."""
+    """Let the model in use go, with all caches, after what was asked before; needs no reply."""
 
 
 @dataclass(frozen=True, slots=True)

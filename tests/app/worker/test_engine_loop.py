@@ -12,6 +12,7 @@ from app.worker.replies import (
     AnswerFailed,
     AnswerWithdrawn,
     CostsMeasured,
+    MemoryHeld,
     ModelChanged,
     ModelLoaded,
     Reply,
@@ -26,6 +27,7 @@ from app.worker.requests import (
     LoadModel,
     MeasureCosts,
     StopAnswer,
+    UnloadModel,
 )
 from mlx_engine.values.conversation import GenerationFinished, Message, RoundFinished
 from mlx_engine.values.errors import NumericsError, OutOfMemory
@@ -55,6 +57,20 @@ def test_a_question_is_answered() -> None:
         finished = room.until_answered("answer")
     assert finished.text == "Because it is so."
     assert room.text("answer") == "Hm.Because it is so."
+
+
+def test_a_model_is_let_go_after_its_answers_and_its_memory_is_told() -> None:
+    source = models(Answer("Because."))
+    with served(source) as room:
+        room.put(LoadModel("m"), ask("Why?"), UnloadModel(), ask("And?", message_id="next"))
+        room.until_answered("answer")
+        room.until_a(AnswerFailed)
+    held = [reply.nbytes for reply in room.replies if isinstance(reply, MemoryHeld)]
+    weights = engine_of(source).description.nbytes
+    assert held[0] == weights
+    assert held[1] > weights, "with the cache of a chat"
+    assert held[2:] == [0]
+    assert engine_of(source).closed
 
 
 def test_without_a_model_there_are_words() -> None:
