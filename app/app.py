@@ -22,6 +22,7 @@ from app.control.figures import LiveFigures
 from app.control.files import FileController
 from app.control.library import LibraryController
 from app.control.models import ModelController, model_name
+from app.control.notify import NotificationController
 from app.control.offers import CardController, ChatModelController
 from app.control.open_chat import OpenChat
 from app.control.rest import AT_START, RestController
@@ -116,6 +117,9 @@ class App(QObject):
             widgets.session, self.chats, self.models, self.figures, self.settings, machine, self
         )
         SettingsController(widgets.settings, self.settings, self.look, self)
+        NotificationController(
+            widgets.system, self.answers, self.settings, self._title_of, self._come_back, self
+        )
         ChatModelController(widgets.transcript.offer, self.chats, self.models, self)
         self.composer = ComposerController(
             widgets.composer,
@@ -328,6 +332,13 @@ class App(QObject):
         self.widgets.window.show_page("chat")
         self.chats.open(chat_id, message_id)
 
+    def _title_of(self, chat_id: int) -> str:
+        return self.store.chats.get(chat_id).title or "New chat"
+
+    def _come_back(self, chat_id: int) -> None:
+        self.open(())
+        self._choose_chat(chat_id)
+
     def _lose_chat(self, chat_id: int) -> None:
         self.chats.forget(chat_id)
         if self.chats.chat.chat_id == chat_id:
@@ -397,6 +408,7 @@ class App(QObject):
     def _apply_look_switches(self) -> None:
         value = self.settings.value
         self.widgets.transcript.set_drafted_shown(value.show_drafted)
+        self.widgets.transcript.set_text_width(value.text_width)
         self.widgets.window.set_motion(not value.reduce_motion)
 
     def _connect_troubles(self) -> None:

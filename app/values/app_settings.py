@@ -10,6 +10,7 @@ from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import LoadOptions
 
 Theme = Literal["system", "light", "dark"]
+TextWidth = Literal["narrow", "usual", "wide", "full"]
 SMALLEST_ZOOM, LARGEST_ZOOM = 0.5, 3.0
 RECENT_MODELS = 10
 
@@ -43,19 +44,22 @@ class ModelSettings:
 class AppSettings:
     """new_chat: what a new chat starts with. presets: the same under names of the user's.
 
-    window_state: geometry and panes, as Qt made it. folded_groups: names of those of the session
-    panel that are folded away. recent_models: paths or hub ids, last used first. model_folders:
-    where models are looked for besides the usual places. load_at_start: whether the model used last
-    is loaded before it is asked. idle_minutes: how long nothing is asked before a model is let go;
-    0 for ever. models: what is remembered of each, by its path. downloads: links to models that are
-    not complete yet. last_chat: the one that was open. unsent: what was typed and not sent, by
-    chat, 0 for a new one.
+    text_width: of messages. notify: whether the system tells of a long answer that ends while its
+    user is elsewhere. window_state: geometry and panes, as Qt made it. folded_groups: names of
+    those of the session panel that are folded away. recent_models: paths or hub ids, last used
+    first. model_folders: where models are looked for besides the usual places. load_at_start:
+    whether the model used last is loaded before it is asked. idle_minutes: how long nothing is
+    asked before a model is let go; 0 for ever. models: what is remembered of each, by its path.
+    downloads: links to models that are not complete yet. last_chat: the one that was open. unsent:
+    what was typed and not sent, by chat, 0 for a new one.
     """
 
     new_chat: ChatSettings = field(default_factory=ChatSettings)
     presets: Mapping[str, ChatSettings] = field(default_factory=dict)
     theme: Theme = "system"
     text_zoom: float = 1.0
+    text_width: TextWidth = "usual"
+    notify: bool = True
     show_drafted: bool = False
     reduce_motion: bool = False
     folded_groups: tuple[str, ...] = ("Presets", "Advanced drafting", "Advanced sampling")

@@ -17,6 +17,13 @@ from app.window.session_panel.chat_fields import ChatFields
 
 COLOURS = (Option("system", "As the system"), Option("light", "Light"), Option("dark", "Dark"))
 
+WIDTHS = (
+    Option("narrow", "Narrow"),
+    Option("usual", "Usual"),
+    Option("wide", "Wide"),
+    Option("full", "Whole window"),
+)
+
 
 class AppearanceSection(QWidget):
     """Signals: `changed`(AppSettings), and `zoom_wanted`(int) in steps, 0 for the normal size."""
@@ -35,11 +42,20 @@ class AppearanceSection(QWidget):
         steps = (("Smaller", -1), ("Larger", 1), ("Normal", 0))
         sizes = QWidget()
         row(*(self._step(*step) for step in steps), self._size, STRETCH, of=sizes, spacing=8)
+        self._width = Segments("Text width")
+        self._width.show_options(WIDTHS)
         self._drafted = Tick("Tint drafted words by the depth that drafted them")
         self._motion = Tick("Reduce motion: panels appear at once")
-        choices = (named("Colours", self._colours), named("Text size", sizes))
-        column(*choices, self._drafted, self._motion, of=self, spacing=12)
+        self._notify = Tick("Notify me when a long answer ends while I am elsewhere")
+        choices = (
+            named("Colours", self._colours),
+            named("Text size", sizes),
+            named("Text width", self._width),
+        )
+        column(*choices, self._drafted, self._motion, self._notify, of=self, spacing=12)
         self._colours.chosen.connect(lambda value: self._take(theme=value))
+        self._width.chosen.connect(lambda value: self._take(text_width=value))
+        self._notify.clicked.connect(lambda is_on: self._take(notify=is_on))
         self._drafted.clicked.connect(lambda is_on: self._take(show_drafted=is_on))
         self._motion.clicked.connect(lambda is_on: self._take(reduce_motion=is_on))
         self.show_appearance(self._shown)
@@ -59,6 +75,8 @@ class AppearanceSection(QWidget):
         self._size.setAccessibleName(f"Text size {100 * settings.text_zoom:.0f} %")
         self._drafted.setChecked(settings.show_drafted)
         self._motion.setChecked(settings.reduce_motion)
+        self._width.select(settings.text_width)
+        self._notify.setChecked(settings.notify)
 
     def _take(self, **changes: object) -> None:
         self._shown = replace(self._shown, **changes)  # type: ignore[arg-type]

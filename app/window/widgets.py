@@ -22,6 +22,7 @@ from app.window.models.model_card_view import ModelCardView
 from app.window.session_panel.session_panel import SessionPanel
 from app.window.settings_view import SettingsView
 from app.window.sidebar.sidebar import Sidebar
+from app.window.system_notice import SystemNotice
 from app.window.transcript.transcript_view import TranscriptView
 
 
@@ -85,6 +86,7 @@ class Widgets:
             {"session": self.session, "drafting": self.drafting_panel},
             self.strip,
         )
+        self.system = SystemNotice(self.window)
         self.actions = Actions(self.window)
         self.actions.fill(self.window.menuBar())
         self.card = ModelCardView()

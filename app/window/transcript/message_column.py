@@ -9,7 +9,7 @@ from shiboken6 import isValid
 
 from app.window.controls.layouts import STRETCH, column
 from app.window.transcript.message_view import MessageView
-from app.window.transcript.reader import GAP, MARGIN, TEXT_WIDTH, Reader
+from app.window.transcript.reader import GAP, MARGIN, Reader
 from app.window.transcript.shown_message import ShownMessage
 
 SLACK = 4
@@ -208,11 +208,16 @@ class MessageColumn(PinnedScroll):
             view.deleteLater()
         del self.views[index:]
 
+    def fit_text(self) -> None:
+        """The reader wants text of another width."""
+        self._set_margins()
+        self._nearby.start()
+
     def _width(self) -> int:
-        return max(120, min(TEXT_WIDTH, self.viewport().width() - 2 * MARGIN))
+        return max(120, min(self._reader.text_width, self.viewport().width() - 2 * MARGIN))
 
     def _set_margins(self) -> None:
-        side = max(MARGIN, (self.viewport().width() - TEXT_WIDTH) // 2)
+        side = max(MARGIN, (self.viewport().width() - self._reader.text_width) // 2)
         self._column.setContentsMargins(side, MARGIN, side, MARGIN)
 
     # Qt

@@ -1,14 +1,20 @@
 """What all parts of one transcript share: what its reader wants, the page's measures and style."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from PySide6.QtCore import QObject, QRect, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QPainter, QPen
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
+from app.values.app_settings import TextWidth
 from app.window.controls.icons import Colour, IconButton
 from app.window.look import Look, look, mixed
 from app.window.transcript.formulas import Formulas
 
-TEXT_WIDTH = 760
+TEXT_WIDTHS: Mapping[TextWidth, int] = MappingProxyType(
+    {"narrow": 600, "usual": 760, "wide": 1040, "full": 2**20}
+)
 """Widest column of text, in pixels."""
 MARGIN = 24
 """Around the transcript."""
@@ -44,7 +50,8 @@ class Reader(QObject):
     An id names a message; `branch_wanted`(id, -1 or 1) asks for another version of it,
     `branch_off_wanted` for a new chat that begins with all up to it. `edit_wanted`: a question to
     ask in these words, or an answer to keep in them.
-    shows_drafted: whether they want drafted words tinted. unsent: messages they are changing, by
+    shows_drafted: whether they want drafted words tinted. text_width: how wide they want text at
+    most, in pixels. unsent: messages they are changing, by
     id, and the text so far. formulas: those that were set for them.
     """
 
@@ -60,6 +67,7 @@ class Reader(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.shows_drafted = False
+        self.text_width = TEXT_WIDTHS["usual"]
         self.unsent: dict[int, str] = {}
         self.formulas = Formulas(self)
 

@@ -6,6 +6,7 @@ from PySide6.QtCore import QEvent, QRectF, QSize, Qt, QTimer
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
 
+from app.values.app_settings import TextWidth
 from app.window.controls.icons import icon
 from app.window.controls.layouts import Wide, column
 from app.window.controls.notice_bar import NoticeBar
@@ -14,7 +15,7 @@ from app.window.transcript.find import ChatSearch, FindBar, Match
 from app.window.transcript.message_column import MessageColumn
 from app.window.transcript.message_view import MessageView
 from app.window.transcript.page_boxes import RADIUS
-from app.window.transcript.reader import Reader
+from app.window.transcript.reader import TEXT_WIDTHS, Reader
 from app.window.transcript.shown_message import Role, ShownMessage
 from mlx_engine.values.conversation import TextPiece
 
@@ -156,6 +157,12 @@ class TranscriptView(QWidget):
         self.column.viewport().update()
         self.legend.setVisible(shown)
         self._place()
+
+    def set_text_width(self, wish: TextWidth) -> None:
+        """Lines so wide at most."""
+        if self.reader.text_width != TEXT_WIDTHS[wish]:
+            self.reader.text_width = TEXT_WIDTHS[wish]
+            self.column.fit_text()
 
     def open_find(self) -> None:
         """Show the bar to find text."""

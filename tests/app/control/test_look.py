@@ -5,15 +5,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from panel_driving import find
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QPalette, QStyleHints
-from PySide6.QtWidgets import QApplication, QLineEdit
+from PySide6.QtWidgets import QAbstractButton, QApplication, QLineEdit
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from windows import Driven, running, scripted
 
 from app.control.settings import scheme_for
 from app.window.look import load_theme
+from app.window.transcript.reader import MARGIN
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 
@@ -48,6 +50,28 @@ def test_dark_dresses_the_application(driven: Driven, qapp: QApplication) -> Non
     driven.widgets.actions["light"].trigger()
     page = qapp.palette().color(QPalette.ColorRole.Window).name()
     assert page == load_theme("light").page.lower()
+
+
+def test_text_is_as_wide_as_its_reader_wants(
+    driven: Driven, qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    driven.widgets.window.resize(2200, 800)
+    driven.widgets.window.show_panel("session")
+    driven.ask("word " * 400)
+    views = driven.widgets.transcript.column.views
+    widths = []
+    for name in ("Narrow", "Usual", "Wide", "Whole window"):
+        driven.widgets.actions["settings"].trigger()
+        qtbot.mouseClick(
+            find(driven.widgets.settings, QAbstractButton, f"Text width: {name}"),
+            Qt.MouseButton.LeftButton,
+        )
+        driven.widgets.window.show_page("chat")
+        qapp.processEvents()
+        widths.append(views[0].width())
+    assert widths[:3] == [600, 760, 1040]
+    assert widths[3] == driven.widgets.transcript.column.viewport().width() - 2 * MARGIN > 1040
+    assert driven.app.settings.value.text_width == "full"
 
 
 def test_parts_of_the_system_s_own_follow(driven: Driven, monkeypatch: pytest.MonkeyPatch) -> None:

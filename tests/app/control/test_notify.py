@@ -1,0 +1,106 @@
+"""A long answer that ends unseen is told; any other is not."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtWidgets import QApplication, QWidget
+from pytestqt.qtbot import QtBot
+from scripted_engine import Answer
+from windows import Driven, running, scripted
+
+from app.app import App
+from app.control.notify import LONG_S, MOST, NotificationController
+from app.window.system_notice import SystemNotice
+from mlx_engine.values.errors import OutOfMemory
+
+pytestmark = pytest.mark.qt_log_level_fail("WARNING")
+
+
+class Told(QObject):
+    """In place of the system."""
+
+    clicked = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: list[tuple[str, str]] = []
+
+    def show(self, title: str, words: str) -> None:
+        self.words.append((title, words))
+
+
+class Elsewhere:
+    """A driven app whose user is elsewhere, and where the clock goes on by `step` at every look."""
+
+    def __init__(self, driven: Driven) -> None:
+        self.driven, self.told = driven, Told()
+        self.now, self.step, self.is_elsewhere = 0.0, LONG_S, True
+        app: App = driven.app
+        self.controller = NotificationController(
+            self.told,
+            app.answers,
+            app.settings,
+            app._title_of,
+            app._come_back,
+            clock=self._clock,
+            is_elsewhere=lambda: self.is_elsewhere,
+        )
+
+    def _clock(self) -> float:
+        self.now += self.step
+        return self.now
+
+
+@pytest.fixture
+def elsewhere(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> Iterator[Elsewhere]:
+    answers = (
+        Answer("**Forty-two**, as " + "ever " * 60),
+        Answer("Half", error=OutOfMemory("Full.")),
+    )
+    with running(qapp, qtbot, tmp_path, scripted(*answers)) as driven:
+        yield Elsewhere(driven)
+
+
+@pytest.mark.qt_log_ignore("does not support raise")
+def test_a_long_answer_is_told_and_a_click_opens_its_chat(elsewhere: Elsewhere) -> None:
+    driven = elsewhere.driven
+    driven.ask("What is it?")
+    chat_id = driven.app.chats.chat.chat_id
+    ((title, words),) = elsewhere.told.words
+    assert title == "What is it?"
+    assert words.startswith("Forty-two, as ever ever") and len(words) == MOST
+    driven.app.begin_chat()
+    driven.widgets.window.show_page("settings")
+    elsewhere.told.clicked.emit()
+    assert driven.app.chats.chat.chat_id == chat_id
+    assert driven.widgets.window.page == "chat"
+    driven.ask("And now?")
+    assert elsewhere.told.words[1][1] == "Full."
+
+
+def test_what_nobody_needs_to_be_told_of_is_not(elsewhere: Elsewhere) -> None:
+    driven, settings = elsewhere.driven, elsewhere.driven.app.settings
+    elsewhere.step = 0.1
+    driven.ask("Is it short?")
+    elsewhere.step, elsewhere.is_elsewhere = LONG_S, False
+    driven.ask("Is it seen?")
+    elsewhere.is_elsewhere = True
+    settings.change(replace(settings.value, notify=False))
+    driven.ask("Is it unwanted?")
+    assert elsewhere.told.words == []
+    settings.change(replace(settings.value, notify=True))
+    driven.ask("Is it wanted?")
+    assert len(elsewhere.told.words) == 1
+
+
+def test_where_the_system_shows_no_words_the_window_alone_asks_for_attention(
+    qapp: QApplication, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window, asked = QWidget(), []
+    qtbot.addWidget(window)
+    monkeypatch.setattr(QApplication, "alert", lambda *given: asked.append(given[0]))
+    SystemNotice(window).show("What is it?", "Forty-two")
+    assert asked == [window]
