@@ -48,7 +48,7 @@ def main() -> int:
     if why_not:
         print(f"headstart: {why_not}\nSo here is the chat in the terminal.", file=sys.stderr)
         return _in_the_terminal(("chat", *meant.paths[:1]))
-    from app.app import run_window
+    from app.run import run_window
 
     return run_window(meant.paths)
 

@@ -1,15 +1,11 @@
 """The one object that makes everything, joins it, starts it, and brings it to a good end."""
 
-import os
-import signal
-import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Qt, QTimer
-from PySide6.QtWidgets import QApplication, QMessageBox
+from PySide6.QtCore import QObject
+from PySide6.QtWidgets import QApplication
 
 from app.control.answers import Answers, RunningAnswer
 from app.control.chat import ChatController
@@ -20,27 +16,26 @@ from app.control.composer import NEW, ComposerController
 from app.control.drops import DropController
 from app.control.figures import LiveFigures
 from app.control.files import FileController
+from app.control.head import HeadController
 from app.control.library import LibraryController
-from app.control.models import ModelController, model_name
+from app.control.models import ModelController
 from app.control.notify import NotificationController
 from app.control.offers import CardController, ChatModelController
 from app.control.open_chat import OpenChat
 from app.control.rest import AT_START, RestController
 from app.control.session import SessionController
 from app.control.settings import KeptSettings, LookController, SettingsController
+from app.control.troubles import TroubleController
 from app.library.machine import this_machine
 from app.library.model_card import read_card
-from app.start.folders import Folders, this_users_folders
-from app.start.mistakes import Mistakes, watch_for_crashes
-from app.start.outside import Application, SingleInstance, as_typed
+from app.start.folders import Folders
+from app.start.mistakes import Mistakes
 from app.start.threads import Collector, keep_clipboard
 from app.store.session_store import SessionStore, open_passing_store, open_store
 from app.values.app_settings import BUILT_IN, AppSettings, settings_of
 from app.values.chat_settings import ChatSettings
 from app.values.errors import StoreError
-from app.window.controls.icons import app_icon
 from app.window.controls.labels import announce
-from app.window.layers import CrashBox
 from app.window.widgets import Widgets
 from app.worker.engine_worker import EngineWorker
 from app.worker.model_in_use import ModelSource
@@ -48,7 +43,6 @@ from app.worker.replies import (
     AnswerEvents,
     AnswerFailed,
     AnswerWithdrawn,
-    LoadProgress,
     MemoryHeld,
     Reply,
     WorkerFailed,
@@ -57,13 +51,7 @@ from mlx_engine.hub.client import Hub
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
 
-HANGS = (
-    "Headstart is open already, but does not answer. Two of them would harm each other's chats: "
-    "wait a moment or force the other one to quit, then start again."
-)
 LEAVE_S = 2.0
-LOOK_MS = 200
-"""How often Python may look whether Ctrl-C was pressed in the terminal."""
 
 
 class App(QObject):
@@ -111,6 +99,10 @@ class App(QObject):
             widgets.head,
             widgets.notice,
             self,
+        )
+        HeadController(widgets.head, widgets.start, self.models, self)
+        self.troubles = TroubleController(
+            widgets.notice, widgets.window, self.mistakes, self.chats, self
         )
         self.figures = LiveFigures(widgets.strip, widgets.drafting, self.store.messages, self)
         self.session = SessionController(
@@ -164,7 +156,9 @@ class App(QObject):
         self._connect_chats()
         self._connect_focus()
         self._connect_look()
-        self._connect_troubles()
+        for one in (self.listed, self.settings, self.files, self.answers):
+            one.failed.connect(self.troubles.tell)
+        self.troubles.tell_of_the_start((*self.store.notices, *self.settings.notes))
         widgets.window.closing.connect(self.close)
 
     # from the first window to the last save
@@ -240,22 +234,14 @@ class App(QObject):
     # models
 
     def _connect_models(self) -> None:
-        models, head = self.models, self.widgets.head
+        models = self.models
         self.worker.replied.connect(self.route)
-        models.progressed.connect(self._show_progress)
         models.loaded.connect(self._use_model)
-        models.failed.connect(lambda _: head.show_model(models.description))
-        models.cancelled.connect(lambda: head.show_model(models.description))
         models.described.connect(self._describe_model)
         models.unloaded.connect(self._lose_model)
         models.measured.connect(self.figures.show_costs)
-        head.cancel_wanted.connect(models.cancel)
         self.widgets.notice.taken.connect(self.library.offer)
         self.library.delete.deleted.connect(lambda model: models.forget(str(model.path)))
-        self.widgets.start.built_in_wanted.connect(lambda: models.switch_to(None))
-        head.recent_chosen.connect(
-            lambda entry: models.switch_to(None if entry.is_built_in else str(entry.path))
-        )
 
     def route(self, reply: Reply) -> None:
         """Hand a reply of the engine's thread to who waits for it; its mistakes are logged too."""
@@ -266,7 +252,7 @@ class App(QObject):
             case MemoryHeld(nbytes):
                 self.widgets.head.show_memory(nbytes)
             case WorkerFailed(problem) if problem.kind == "known":
-                self._tell(problem.words)
+                self.troubles.tell(problem.words)
             case WorkerFailed(problem):
                 self.mistakes.report(problem.words, problem.details)
             case _:
@@ -275,15 +261,12 @@ class App(QObject):
     def _use_model(self, model: ModelDescription) -> None:
         in_use = self.models.in_use
         self._collector.settle()
-        self.widgets.head.show_model(model)
         self.figures.show_model(model)
         self.library.remember(model, in_use.path if in_use else None)
 
     def _describe_model(self, news: tuple[Reason, ...]) -> None:
         """It was found out while it was used."""
-        model = self.models.description
-        self.widgets.head.show_model(model)
-        self.figures.describe_model(model)
+        self.figures.describe_model(self.models.description)
         if news:
             self.widgets.notice.say(" ".join(reason.words for reason in news))
 
@@ -291,11 +274,6 @@ class App(QObject):
         self.figures.show_model(None)
         if words:
             self.widgets.notice.say(words)
-
-    def _show_progress(self, progress: LoadProgress) -> None:
-        name = model_name(progress.path)
-        verb = "Downloading" if progress.fetches else "Loading"
-        self.widgets.head.show_loading(name, progress.done, progress.total, verb)
 
     # chats
 
@@ -397,7 +375,7 @@ class App(QObject):
         if self.widgets.window.page == "chat" and self.widgets.layer.isHidden():
             self.widgets.composer.setFocus()
 
-    # the look, and troubles
+    # the look
 
     def _connect_look(self) -> None:
         widgets = self.widgets
@@ -411,35 +389,6 @@ class App(QObject):
         self.widgets.transcript.set_text_width(value.text_width)
         self.widgets.window.set_motion(not value.reduce_motion)
 
-    def _connect_troubles(self) -> None:
-        for source in (self.listed, self.settings, self.files, self.answers):
-            source.failed.connect(self._tell)
-        self.chats.failed.connect(self._tell)
-        self.widgets.notice.details_wanted.connect(self._show_details)
-        self.mistakes.made.connect(self._show_mistake)
-        notes = (*self.store.notices, *self.settings.notes)
-        if notes:
-            self.mistakes.note("\n".join(notes))
-            self.widgets.notice.say(" ".join(notes), stays=True)
-
-    def _tell(self, words: str, details: str = "") -> None:
-        """What went wrong, in the notice and the log."""
-        self.mistakes.note(f"{words}\n{details}" if details else words)
-        self.widgets.notice.say(words, details, is_problem=True)
-
-    def _show_details(self, details: str) -> None:
-        self._show_mistake(self.widgets.notice.words(), details)
-
-    def _show_mistake(self, words: str, details: str) -> None:
-        window = self.widgets.window
-        open_now = [box for box in window.findChildren(CrashBox) if box.isVisible()]
-        if open_now:
-            open_now[0].count_another()
-        else:
-            box = CrashBox(words, details, window)
-            box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-            box.show()
-
 
 def _open_chats(file: Path) -> SessionStore:
     """The user's chats; ones that are gone at the end when theirs cannot be opened."""
@@ -447,41 +396,3 @@ def _open_chats(file: Path) -> SessionStore:
         return open_store(file)
     except StoreError as error:
         return open_passing_store(f"{error} Until then chats are lost when you quit.")
-
-
-def hear_outside(app: App, application: Application, instance: SingleInstance) -> None:
-    """Open what the system and later launches hand over."""
-    application.opened.connect(app.open)
-    instance.called.connect(app.open)
-
-
-def run_window(arguments: Sequence[str]) -> int:
-    """Show the window until it is closed; the exit status. Paths go to a window already open."""
-    paths = as_typed(arguments, Path.cwd())
-    folders = this_users_folders()
-    application = Application(sys.argv[:1])
-    application.setApplicationName("Headstart")
-    application.setWindowIcon(app_icon())
-    instance = SingleInstance(folders.data)
-    if instance.hand_over(paths):
-        return 0
-    with suppress(OSError):  # what follows from that is said when chats are opened
-        folders.data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if not instance.claim():
-        QMessageBox.critical(None, "Headstart", HANGS)
-        return 1
-    app = App(application, folders)
-    watch_for_crashes(folders.logs, app.mistakes.note)
-    hear_outside(app, application, instance)
-    instance.listen()
-    app.start(paths)
-    signal.signal(signal.SIGINT, lambda *_: application.quit())
-    wake = QTimer(interval=LOOK_MS)
-    wake.timeout.connect(lambda: None)
-    wake.start()
-    status = application.exec()
-    app.close()
-    instance.close()
-    if app.worker.isRunning():
-        os._exit(status)  # everything is saved; a pass may take a while to end
-    return status

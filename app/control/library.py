@@ -83,6 +83,7 @@ class LibraryController(QObject):
         library.folders.add_wanted.connect(self._ask_folder)
         library.folders.remove_wanted.connect(self.remove_folder)
         self._start.chosen.connect(self._choose)
+        self._start.library_wanted.connect(self._show_hub)
         downloads.changed.connect(self._show_downloads)
         downloads.came.connect(self._arrive)
 
@@ -100,16 +101,18 @@ class LibraryController(QObject):
 
     def remember(self, model: ModelDescription, path: str | None) -> None:
         """A model was loaded from there."""
-        self._start.show_built_in(path is None)
         used = BUILT_IN if path is None else model.path
         self._settings.change(with_recent_model(self._settings.value, used))
         self.refresh()
 
     def get(self, model: HubModel) -> None:
         """Show what a download would fetch, ready to begin."""
+        self._show_hub()
+        self.hub.show(model)
+
+    def _show_hub(self) -> None:
         self._window.show_page("library")
         self._library.show_place("hub")
-        self.hub.show(model)
 
     def add_folder(self, folder: str) -> None:
         """Look for models there too, from now on."""

@@ -88,7 +88,7 @@ class CardController(QObject):
         self._slow.stop()
         if isinstance(card, str):
             self._card.show_offered(_nothing_known(self._path))
-            self._card.show_failed(self._problem or card)
+            self._card.show_unreadable(self._problem or card)
         else:
             name = card.name if self._path else model_name(None)
             self._card.show_offered(replace(card, name=name))
@@ -142,7 +142,7 @@ class CardController(QObject):
 
 
 def _nothing_known(path: str | None) -> ModelCard:
-    """The card of something that cannot be read: "Try again" is possible, it may be repaired."""
+    """The card of something that cannot be read."""
     return ModelCard(model_name(path), "", "", "", "", "", "It cannot be loaded as it is.", False)
 
 

@@ -9,7 +9,7 @@ from scripted_engine import Answer
 from signal_receivers import declared_signals, living_objects, unheard
 from windows import Driven, running, scripted
 
-from app.app import hear_outside
+from app.run import hear_outside
 from app.start.outside import SingleInstance
 from app.values.hub import HubOffer
 from app.window.models.downloads import DownloadRow

@@ -22,7 +22,7 @@ class NoticeBar(QFrame):
         self.setProperty("role", "notice")
         self.setAccessibleName(name)
         self._words = paragraph("", "note")
-        self._details, self._offered, self._staying = "", "", ""
+        self._details, self._offered, self._staying, self._said = "", "", "", ""
         self.take, self._more = QPushButton(), QPushButton("Details")
         for button in (self.take, self._more):
             button.setProperty("role", "link")
@@ -41,6 +41,7 @@ class NoticeBar(QFrame):
         """Show a notice in place of the one before; one that stays is above the others until it is
         dismissed.
         """
+        self._said = words
         words = "\n".join(filter(None, (self._staying, words)))
         self._staying = words if stays else self._staying
         self._details = details
@@ -63,12 +64,21 @@ class NoticeBar(QFrame):
         self.take.setAccessibleName(button)
         self.take.show()
 
+    def withdraw(self, words: str) -> None:
+        """It is no longer so; what stays, stays."""
+        if words != self._said:
+            return
+        if self._staying:
+            self.say("")
+        else:
+            self.hide()
+
     def words(self) -> str:
         """What is said now, "" when nothing is."""
         return "" if self.isHidden() else self._words.text()
 
     def _take_up(self) -> None:
-        self.hide()
+        self.withdraw(self._said)
         self.taken.emit(self._offered)
 
     def _dismiss(self) -> None:

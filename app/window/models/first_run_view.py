@@ -13,19 +13,19 @@ from app.window.controls.layouts import STRETCH, centred, column, row, scrolled
 WIDEST = 560
 PICTURE = 28
 MOST_RECENT = 4
-READY = "The pocket model is ready: ask it, or drop a model of yours here"
 DROP = "Drop a model here, or start with the built-in one"
 
 
 class FirstRunView(QWidget):
     """Signals: `asked`(a question), `chosen`(a recent FoundModel), `open_wanted`,
-    `built_in_wanted`.
+    `built_in_wanted`, `library_wanted` (to get another model).
     """
 
     asked = Signal(str)
     chosen = Signal(object)
     open_wanted = Signal()
     built_in_wanted = Signal()
+    library_wanted = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,6 +38,8 @@ class FirstRunView(QWidget):
         self._recent = column(spacing=6)
         self._advice_heading = label("What to get next", "muted")
         self._advice = paragraph("", "note")
+        self._get = row_button("Models to get", "library", "Look for models on Hugging Face")
+        self._get.clicked.connect(self.library_wanted)
         sign, title = Sign("drop_model", "accent", PICTURE), label("Headstart", "heading")
         page = QWidget()
         page.setMaximumWidth(WIDEST)
@@ -54,6 +56,7 @@ class FirstRunView(QWidget):
             8,
             self._advice_heading,
             self._advice,
+            self._get,
             of=page,
             margins=(24, 24, 24, 24),
             spacing=8,
@@ -65,6 +68,7 @@ class FirstRunView(QWidget):
         self.show_questions(())
         self.show_recent(())
         self.show_advice("")
+        self.show_model("")
 
     def _drop_target(self, sign: Sign) -> QFrame:
         """A dashed frame; the window itself takes the drop."""
@@ -110,11 +114,13 @@ class FirstRunView(QWidget):
         """What to get next for this machine's memory, "" for nothing."""
         say(self._advice, words)
         self._advice_heading.setVisible(bool(words))
+        self._get.setVisible(bool(words))
 
-    def show_built_in(self, in_use: bool) -> None:
-        """Whether the built-in model is the one in use: then it need not be started."""
-        self._built_in.setVisible(not in_use)
-        self._words.setText(READY if in_use else DROP)
+    def show_model(self, name: str) -> None:
+        """The model in use, which can be asked at once; "" for none, then one can be started."""
+        self._built_in.setVisible(not name)
+        ready = f"{name} is ready: ask it, or drop another model here"
+        self._words.setText(ready if name else DROP)
 
 
 def empty(rows: QVBoxLayout) -> None:

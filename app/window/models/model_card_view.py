@@ -6,7 +6,7 @@ from PySide6.QtWidgets import QFrame, QProgressBar, QPushButton
 
 from app.values.models import ModelCard
 from app.window.controls.fields import asks_for_escape
-from app.window.controls.labels import label, paragraph, say, tabular
+from app.window.controls.labels import label, paragraph, say, set_role, tabular
 from app.window.controls.layouts import Wide, column, row
 from app.window.models.downloads import bytes_of
 from app.window.models.load_fields import LoadFields
@@ -86,16 +86,24 @@ class ModelCardView(QFrame):
         self._cancel.setEnabled(False)
 
     def show_failed(self, words: str) -> None:
-        """The load failed, or the file cannot be loaded at all; words say why and what to do."""
+        """The load failed; words say why and what to do."""
         self._show_loading(False)
         self._other.show()
         self._load.setText("Try again")
         self._load.setEnabled(True)
         say(self._problem, words)
 
+    def show_unreadable(self, words: str) -> None:
+        """What is there is no sound model: only another one can be loaded."""
+        self.show_failed(words)
+        self._load.hide()
+        self.load_fields.hide()
+        set_role(self._other, "primary")
+
     def _show_loading(self, is_loading: bool) -> None:
         self._is_loading = is_loading
         self._other.hide()
+        set_role(self._other, "")
         self._progress.setVisible(is_loading)
         self._cancel.setEnabled(True)
         self._load.setVisible(not is_loading)
@@ -119,7 +127,7 @@ class ModelCardView(QFrame):
         match event.key():
             case Qt.Key.Key_Escape:
                 self._cancel.click()
-            case Qt.Key.Key_Return | Qt.Key.Key_Enter if self._load.isVisible():
-                self._load.click()
+            case Qt.Key.Key_Return | Qt.Key.Key_Enter if not self._is_loading:
+                (self._other if self._load.isHidden() else self._load).click()
             case _:
                 super().keyPressEvent(event)

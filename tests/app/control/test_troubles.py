@@ -45,6 +45,25 @@ def test_what_was_found_at_the_start_is_not_put_out_of_sight_by_what_follows(
         assert notice.words() == "This link is not opened: file:///etc/passwd"
 
 
+def test_why_nothing_was_asked_is_said_until_something_is(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    (tmp_path / "chats.db").write_bytes(b"this is no database" * 1000)
+    with running(qapp, qtbot, tmp_path, scripted(Answer(LONG, pause_s=0.01))) as driven:
+        notice, chats = driven.widgets.notice, driven.app.chats
+        found = notice.words()
+        driven.send("Hello")
+        chats.edit(chats.chat.turns[0].message.id, "Hello again")
+        assert "Stop the answer" in notice.words()
+        chats.stop()
+        driven.until_answered()
+        assert notice.words() == found, "and what stays, stays"
+        notice.findChild(IconButton).click()
+        driven.app.files.open_link("file:///etc/passwd")
+        driven.ask("And now?")
+        assert "not opened" in notice.words(), "of something else"
+
+
 def test_a_home_that_cannot_be_written_to_loses_chats_and_says_so(
     qapp: QApplication, qtbot: QtBot, tmp_path: Path
 ) -> None:

@@ -78,6 +78,13 @@ def test_a_card_offers_loads_fails(qtbot, add, theme):
     assert "qwen.gguf is cut short: download it again." in words(card)
     with qtbot.waitSignal(card.load_wanted):
         press(card, "Try again")
+    card.show_unreadable("config.json: not JSON.")
+    assert "Try again" not in buttons(card)
+    with qtbot.waitSignal(card.other_wanted):
+        qtbot.keyClick(card, Qt.Key.Key_Return)
+    card.show_offered(FACTS)
+    with qtbot.waitSignal(card.load_wanted):
+        qtbot.keyClick(card, Qt.Key.Key_Return)
 
 
 def test_too_large_is_load_anyway(add, theme):
@@ -270,10 +277,13 @@ def test_the_first_page(qtbot, add, theme):
     assert not any("Broken" in text for text in buttons(page))
     with qtbot.waitSignal(page.built_in_wanted):
         press(page, "Start with the built-in one")
-    page.show_built_in(True)
+    page.show_model("Qwen3.5-9B")
     assert "Start with the built-in one" not in buttons(page)
-    page.show_built_in(False)
+    assert "Qwen3.5-9B is ready: ask it, or drop another model here" in words(page)
+    page.show_model("")
     assert "Start with the built-in one" in buttons(page)
+    with qtbot.waitSignal(page.library_wanted):
+        press(page, "Models to get")
     with qtbot.waitSignal(page.open_wanted):
         press(page, "Open…")
     page.show_recent(())

@@ -1,0 +1,62 @@
+"""`headstart` with a window: one for each user, from the first look at the folders to the exit."""
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QMessageBox
+
+from app.app import App
+from app.start.folders import this_users_folders
+from app.start.mistakes import watch_for_crashes
+from app.start.outside import Application, SingleInstance, as_typed
+from app.window.controls.icons import app_icon
+
+HANGS = (
+    "Headstart is open already, but does not answer. Two of them would harm each other's chats: "
+    "wait a moment or force the other one to quit, then start again."
+)
+LOOK_MS = 200
+"""How often Python may look whether Ctrl-C was pressed in the terminal."""
+
+
+def hear_outside(app: App, application: Application, instance: SingleInstance) -> None:
+    """Open what the system and later launches hand over."""
+    application.opened.connect(app.open)
+    instance.called.connect(app.open)
+
+
+def run_window(arguments: Sequence[str]) -> int:
+    """Show the window until it is closed; the exit status. Paths go to a window already open."""
+    paths = as_typed(arguments, Path.cwd())
+    folders = this_users_folders()
+    application = Application(sys.argv[:1])
+    application.setApplicationName("Headstart")
+    application.setWindowIcon(app_icon())
+    instance = SingleInstance(folders.data)
+    if instance.hand_over(paths):
+        return 0
+    with suppress(OSError):  # what follows from that is said when chats are opened
+        folders.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not instance.claim():
+        QMessageBox.critical(None, "Headstart", HANGS)
+        return 1
+    app = App(application, folders)
+    watch_for_crashes(folders.logs, app.mistakes.note)
+    hear_outside(app, application, instance)
+    instance.listen()
+    app.start(paths)
+    signal.signal(signal.SIGINT, lambda *_: application.quit())
+    wake = QTimer(interval=LOOK_MS)
+    wake.timeout.connect(lambda: None)
+    wake.start()
+    status = application.exec()
+    app.close()
+    instance.close()
+    if app.worker.isRunning():
+        os._exit(status)  # everything is saved; a pass may take a while to end
+    return status
