@@ -1,4 +1,6 @@
-"""A process that writes an answer is killed; what it had shown for long enough must be there."""
+"""A process that writes an answer is killed; what it had shown for long enough must be there. So
+must every change that another one said it had made: chats moved, an answer edited, a file imported.
+"""
 
 import random
 import time
@@ -29,6 +31,36 @@ while True:
     saver.show(AnswerSoFar(text))
     print(len(text), time.time(), flush=True)
     time.sleep(0.003)
+"""
+
+
+CHANGER = """
+import sys
+from pathlib import Path
+from app.store.session_store import open_store
+from app.store.transfer import export_chat, import_chat
+from app.values.chat_settings import ChatSettings
+
+store, file = open_store(Path(sys.argv[1])), Path(sys.argv[1]).with_name("chat.json")
+chats = [chat.id for chat in store.chats.listed()]
+if not chats:
+    for title in ("one", "two"):
+        chats.append(store.chats.create(ChatSettings(), title))
+        question = store.messages.add(chats[-1], None, "user", "Tell me a story.").id
+        store.messages.add(chats[-1], question, "assistant", "edit 0")
+    folders = [store.folders.create(name).id for name in ("Work", "Play")]
+chats, folders = chats[-2:], [folder.id for folder in store.folders.listed()]
+answer = store.messages.path(chats[0])[-1].message
+number = int(answer.text.split()[1])
+print(number, flush=True)
+while True:
+    number += 1
+    store.folders.move(chats, folders[number % 2])
+    answer = store.messages.rewrite(answer.id, f"edit {number}")
+    export_chat(store, chats[1], file)
+    imported = import_chat(store, file, ChatSettings()).chat_id
+    store.chats.delete_for_ever(imported)
+    print(number, flush=True)
 """
 
 
@@ -76,3 +108,26 @@ def kill_once(path: Path, chance: random.Random, longest_s: float) -> Kill:
         lost_s=killed_at - lost[0] if lost else 0.0,
         sound=sound,
     )
+
+
+def kill_changes_once(path: Path, chance: random.Random, longest_s: float) -> Kill:
+    """The same with a process that changes chats; characters are changes here."""
+    with python(CHANGER, str(path)) as child:
+        assert child.stdout is not None
+        said = [child.stdout.readline()]
+        time.sleep(chance.uniform(0, longest_s))
+        child.kill()
+        said += child.stdout.read().splitlines()
+    told = max(int(line) for line in said)
+    store = open_store(path)
+    chats = sorted(store.chats.listed(), key=lambda chat: chat.id)
+    one, two = chats[:2]
+    texts = [turn.message.text for turn in store.messages.path(one.id)]
+    whole = all(len(store.messages.path(chat.id)) == 2 for chat in chats)
+    sound = store.notices == () and whole and one.folder == two.folder and len(chats) <= 3
+    sound = sound and store.database.rows("PRAGMA integrity_check")[0][0] == "ok"
+    for left_over in chats[2:]:
+        store.chats.delete_for_ever(left_over.id)
+    store.close()
+    found = int(texts[-1].split()[1])
+    return Kill(told, told, found, 0.0, sound)

@@ -1,7 +1,8 @@
 """Kills a process that writes an answer, again and again, and prints what was lost.
 
-`--through store` (default): a process that only writes. `--through window`: the whole window with
-the built-in model, killed 0.3 to 4 s after its answer began to show.
+`--through store` (default): a process that only writes. `--through changes`: one that moves chats
+into folders, edits answers, exports and imports. `--through window`: the whole window with the
+built-in model, killed 0.3 to 4 s after its answer began to show.
 """
 
 import argparse
@@ -17,9 +18,9 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
 from kill_the_window import kill_window_once  # noqa: E402
-from kill_while_writing import Kill, kill_once  # noqa: E402
+from kill_while_writing import Kill, kill_changes_once, kill_once  # noqa: E402
 
-AT_ONCE = {"store": 5, "window": 1}
+AT_ONCE = {"store": 5, "changes": 2, "window": 1}
 SOONEST_S, LONGEST_S = 0.3, 4.0
 
 
@@ -49,6 +50,8 @@ def _killer(through: str, folder: Path, chance: random.Random) -> Callable[[int,
     """What makes one kill, given the number of its line and its own."""
     if through == "store":
         return lambda line, _: kill_once(folder / f"{line}" / "chats.db", chance, LONGEST_S)
+    if through == "changes":
+        return lambda line, _: kill_changes_once(folder / f"{line}" / "chats.db", chance, 0.5)
     return lambda line, number: kill_window_once(
         folder / f"{line}", folder / f"{number}.log", chance.uniform(SOONEST_S, LONGEST_S)
     )

@@ -2,8 +2,18 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 
-from PySide6.QtCore import QEvent, QMimeData, QModelIndex, QPoint, Qt, Signal
+from PySide6.QtCore import (
+    QEvent,
+    QItemSelection,
+    QItemSelectionRange,
+    QMimeData,
+    QModelIndex,
+    QPoint,
+    Qt,
+    Signal,
+)
 from PySide6.QtGui import (
     QContextMenuEvent,
     QDrag,
@@ -110,10 +120,12 @@ class ChatList(QListView):
         if index.isValid():
             self.setCurrentIndex(index)
         if len(selected) > 1:
-            self.clearSelection()
-            marks = self.selectionModel()
-            for each in map(self._model.index_of, selected):
-                marks.select(each, marks.SelectionFlag.Select)
+            marked, marks = QItemSelection(), self.selectionModel()
+            rows = enumerate(self._model.indexes_of(selected))
+            for _, run in groupby(rows, lambda pair: pair[1].row() - pair[0]):
+                together = [index for _, index in run]
+                marked.append(QItemSelectionRange(together[0], together[-1]))
+            marks.select(marked, marks.SelectionFlag.ClearAndSelect)
 
     def show_current(self, chat_id: int | None) -> None:
         """Mark the chat that is open; it may not be listed."""

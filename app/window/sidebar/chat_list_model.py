@@ -152,6 +152,12 @@ class ChatListModel(QAbstractListModel):
         found = (n for n, row in rows if row.listed is not None and row.listed.chat.id == chat_id)
         return self.index(next(found, -1))
 
+    def indexes_of(self, chat_ids: Iterable[int]) -> list[QModelIndex]:
+        """The rows of those chats that are listed, from the top."""
+        ids, rows = set(chat_ids), enumerate(self._rows)
+        found = (n for n, row in rows if row.listed is not None and row.listed.chat.id in ids)
+        return [self.index(n) for n in found]
+
     def index_of_folder(self, folder: int | None) -> QModelIndex:
         """The row of a folder, an invalid index when it is not listed."""
         rows = enumerate(self._rows)

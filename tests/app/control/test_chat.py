@@ -171,6 +171,7 @@ def test_another_version_is_shown_where_it_stands(
     driven.ask("Go on.")
     column = driven.widgets.transcript.column
     edited = driven.app.chats.chat.turns[0].message.id
+    driven.until(lambda: column.verticalScrollBar().maximum() > 200)
     column.verticalScrollBar().setValue(0)
     qtbot.wait(200)
     driven.widgets.transcript.reader.branch_wanted.emit(edited, -1)
