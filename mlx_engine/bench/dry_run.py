@@ -22,7 +22,7 @@ from metal_kernels.trials import TRIALS
 from mlx_engine.bench.lazy_graph import CAST, COPIES, SORTS, Operations, StandIn, operations_of
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.decoding.opening import LONGEST_CHUNK
-from mlx_engine.decoding.round import verify
+from mlx_engine.decoding.round import State, verify
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.drafting.contract import NoDraft, Proposal, Rows
 from mlx_engine.drafting.mtp import HeadMemory, MtpDraft
@@ -250,9 +250,10 @@ class _DryRun:
         """Of a greedy answer, whose tokens a kernel may choose without logits."""
         sequence = model.sequence
         sampler = Sampler(SamplingOptions(temperature=0), model.decoder.vocabulary, 1)
-        wanted = Proposal(depth, 0, PROMPT)
-        draft = sequence.source.propose(wanted, sampler)
-        verified = verify(sequence, wanted, draft.tokens, sampler)
+        last = mx.zeros((1,), dtype=mx.int32)
+        state = State(model.decoder, sequence.caches, sequence.source, sampler, last)
+        draft = state.source.propose(Proposal(depth, last, PROMPT), sampler)
+        verified = verify(state, draft.tokens, PROMPT)
         sequence.caches.keep(depth + 1)
         outputs = [draft.tokens, verified.picked, verified.finite, verified.hidden]
         return [*outputs, *sequence.caches.arrays(), *sequence.source.arrays()]
@@ -266,7 +267,7 @@ class _DryRun:
         made = [hidden, *caches.arrays()]
         for head in (decoder, *decoder.later_heads) if self._heads else ():
             memory = HeadMemory(head)
-            memory.waiting.append(Rows(tokens[0], hidden))
+            memory.wait(Rows(tokens[0], hidden))
             memory.read()
             made += memory.caches.arrays()
         return made

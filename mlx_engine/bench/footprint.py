@@ -15,7 +15,7 @@ from mlx_engine.bench.report import MemoryReport, MemorySample, OpsRow, Plan
 from mlx_engine.bench.subject import GREEDY, SEED, learned, long_prompt, open_answer, pinned
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.recurrent import RecurrentSnapshot
-from mlx_engine.decoding.round import verify
+from mlx_engine.decoding.round import State, verify
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.drafting.contract import Proposal
 from mlx_engine.drafting.sources import Drafting
@@ -130,10 +130,11 @@ def own_graph(engine: Engine, depth: int) -> Graph:
     sequence.commit(prompt[:-1], model.forward(mx.array([prompt[:-1]]), caches))
     sequence.mark()
     sampler = Sampler(GREEDY, model.vocabulary, SEED)
-    wanted = Proposal(depth, prompt[-1], CONTEXT)
+    last = mx.array(prompt[-1:], dtype=mx.int32)
+    state = State(model, caches, sequence.source, sampler, last)
     started = perf_counter()
-    draft = sequence.source.propose(wanted, sampler)
-    verified = verify(sequence, wanted, draft.tokens, sampler)
+    draft = state.source.propose(Proposal(depth, last, CONTEXT), sampler)
+    verified = verify(state, draft.tokens, CONTEXT)
     built = 1000 * (perf_counter() - started)
     caches.keep(depth + 1)
     outputs = [draft.tokens, verified.picked, verified.finite]

@@ -1,7 +1,8 @@
 """Keys and values of one attention layer, and who sees whom; keeping a prefix moves an offset."""
 
 from abc import ABC, abstractmethod
-from typing import Literal, NamedTuple
+from copy import copy
+from typing import Literal, NamedTuple, Self
 
 import mlx.core as mx
 
@@ -104,6 +105,14 @@ class RowsCache(ABC):
         self._length += rows
         self._block = 0
 
+    def fork(self) -> Self:
+        """Another that goes on from here by itself."""
+        return copy(self)
+
+    def place(self) -> Place:
+        """Committed rows stay where they are until NEAR more have come."""
+        return Place(self._length)
+
 
 class AttentionCache(RowsCache):
     """Keys and values in buffers that grow by steps; rows past `length` are scratch.
@@ -122,10 +131,8 @@ class AttentionCache(RowsCache):
         self._block = keys.shape[2]
         end, rows = self._length + self._block, self._packed(keys, values)
         buffers = self._room_for(end, rows)
-        for buffer, its in zip(buffers, rows, strict=True):
-            buffer[:, :, self._length : end] = its
-        self._buffers = buffers
-        return buffers
+        self._buffers = written(buffers, rows, slice(self._length, end))
+        return self._buffers
 
     def make_mask(
         self,
@@ -174,6 +181,14 @@ def causal_mask(start: int, rows: int, first_key: int, window: int | None) -> mx
     keys = mx.arange(first_key, start + rows)[None]
     seen = keys <= queries
     return seen if window is None else seen & (keys > queries - window)
+
+
+def written(buffers: Buffers, rows: Buffers, here: slice) -> Buffers:
+    """The buffers with rows written there; whoever else has an array of them keeps it as it is."""
+    new = tuple(copy(buffer) for buffer in buffers)  # of the same array: assignment renames it
+    for buffer, its in zip(new, rows, strict=True):
+        buffer[:, :, here] = its
+    return new
 
 
 def with_blanks(buffers: Buffers, like: Buffers, rows: int) -> Buffers:

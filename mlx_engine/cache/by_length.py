@@ -7,17 +7,15 @@ kinds in one memory would not fit together.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from copy import copy
+from typing import NamedTuple, Protocol, Self
 
 import mlx.core as mx
 
-from mlx_engine.cache.contract import CachesSnapshot, LayerCaches, LayerSnapshot
+from mlx_engine.cache.contract import NEAR, CachesSnapshot, LayerCaches, LayerSnapshot
 
 _AT_ONCE = 512
 """Tokens that are read again in one pass."""
-
-_NEAR = 64
-"""Rows behind the border from which on nothing that is drafted reaches back over it."""
 
 
 class Read(Protocol):
@@ -85,8 +83,19 @@ class CacheByLength:
             self._long.keep(rows)
         self._tokens = mx.concatenate([self._tokens, self._block[:, :rows]], axis=1)
         self._block = self._block[:, :0]
-        if self.length >= self._border + _NEAR and self._short.length:
+        if self.length >= self._border + NEAR and self._short.length:
             self._drop_short()
+
+    def fork(self) -> Self:
+        """Another that goes on from here by itself."""
+        other = copy(self)
+        other._short, other._long = self._short.fork(), self._long.fork()
+        return other
+
+    def place(self) -> ByLengthSnapshot:
+        """The state at `length`, to come back to within NEAR rows."""
+        short, long = self._short.place(), self._long.place()
+        return ByLengthSnapshot(self.length, self._age, short, long)
 
     def snapshot(self) -> ByLengthSnapshot:
         """The state at `length`."""

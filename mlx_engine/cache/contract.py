@@ -1,9 +1,12 @@
 """What every layer cache can do (keep a prefix of a block, go back), and all layers as one."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 import mlx.core as mx
+
+NEAR = 64
+"""Rows after which a cache need not come back to a place; a round and a draft are fewer."""
 
 
 class LayerSnapshot(Protocol):
@@ -47,6 +50,14 @@ class LayerCache(Protocol):
 
     def keep(self, rows: int) -> None:
         """Commit the first `rows` rows of the last block."""
+
+    def fork(self) -> Self:
+        """Another that goes on from here by itself; what either writes the other does not see."""
+
+    def place(self) -> LayerSnapshot:
+        """A snapshot to come back to within NEAR rows: of what is written in place nothing is held,
+        so that the next pass need not copy it.
+        """
 
     def snapshot(self) -> LayerSnapshot:
         """The state at `length`, valid as long as the conversation up to there stands."""
@@ -95,6 +106,14 @@ class LayerCaches:
         """Commit the first `rows` rows of the last block in every layer."""
         for layer in self.layers:
             layer.keep(rows)
+
+    def fork(self) -> "LayerCaches":
+        """Others that go on from here by themselves."""
+        return LayerCaches([layer.fork() for layer in self.layers])
+
+    def place(self) -> CachesSnapshot:
+        """All layers at `length`, to come back to within NEAR rows."""
+        return CachesSnapshot(self.length, tuple(layer.place() for layer in self.layers))
 
     def snapshot(self) -> CachesSnapshot:
         """All layers at `length`."""

@@ -11,9 +11,10 @@ other, so a row never depends on the rows beside it.
 """
 
 from collections.abc import Container
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 import mlx.core as mx
 
@@ -285,6 +286,14 @@ class RecurrentCache:
             state=now.state if after is None else after,
             replay=block.delta.steps.first(rows) if after is None else None,
         )
+
+    def fork(self) -> Self:
+        """Another that goes on from here by itself; states are never written in place."""
+        return copy(self)
+
+    def place(self) -> RecurrentSnapshot | Place:
+        """A snapshot."""
+        return self.snapshot()
 
     def snapshot(self) -> RecurrentSnapshot | Place:
         """The committed memory itself; of the beginning no zeros, which would live on."""

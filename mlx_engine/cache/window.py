@@ -19,14 +19,15 @@ from mlx_engine.cache.attention import (
     RowsCache,
     causal_mask,
     with_blanks,
+    written,
 )
-from mlx_engine.cache.contract import LayerSnapshot
+from mlx_engine.cache.contract import NEAR, LayerSnapshot
 
 STEP = 64
 """At most this many rows out of the window are seen (and masked) by a block."""
 
 SLACK = 256
-"""Rows free after a copy; what a copy costs is spread over as many tokens."""
+"""Rows before what is seen, to come back to, and free ones after a copy."""
 
 
 class WindowSnapshot(NamedTuple):
@@ -82,12 +83,9 @@ class WindowCache(RowsCache):
         self._copy = ()  # that is evaluated by now
         self._block = keys.shape[2]
         end, rows = self._length + self._block, self._packed(keys, values)
-        buffers = self._room(self._begin(), end, rows)
-        here = self._at(self._length, end)
-        for buffer, its in zip(buffers, rows, strict=True):
-            buffer[:, :, here] = its
-        self._buffers = buffers
-        return buffers
+        buffers = self._room(max(self.first, self._begin() - NEAR), end, rows)
+        self._buffers = written(buffers, rows, self._at(self._length, end))
+        return self._buffers
 
     def shown(self) -> KeysValues:
         """Committed rows that a block here would be shown, some of them out of the window."""
@@ -102,7 +100,7 @@ class WindowCache(RowsCache):
         if self._buffers and end - self.first <= self._buffers[0].shape[2]:
             return self._buffers
         kept = self._kept(begin)
-        more = end - self._length + SLACK
+        more = end - self._length + SLACK - NEAR
         self.first = begin
         return with_blanks(kept, rows, more)
 
@@ -121,10 +119,10 @@ class WindowCache(RowsCache):
 
     def restore(self, snapshot: LayerSnapshot) -> None:
         """Go back to a snapshot, or on to a later one."""
-        assert isinstance(snapshot, WindowSnapshot)
-        self._length, self.first = snapshot.length, snapshot.first
-        self._buffers = snapshot.rows  # full, so the next block moves to buffers of its own
-        self._block = 0
+        self._length, self._block = snapshot.length, 0
+        if isinstance(snapshot, WindowSnapshot):
+            self.first = snapshot.first
+            self._buffers = snapshot.rows  # full, so the next block moves to buffers of its own
 
     def arrays(self) -> list[mx.array]:
         """The buffers, and the newest copy."""

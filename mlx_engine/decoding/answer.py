@@ -1,12 +1,13 @@
 """One answer: reads the prompt, runs rounds until something ends it, and reports."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from time import perf_counter
 from typing import NamedTuple
 
 import mlx.core as mx
 
+from mlx_engine.decoding.ahead import Found, Rounds
 from mlx_engine.decoding.device_memory import told_when_full
 from mlx_engine.decoding.opening import (
     ModelParts,
@@ -15,10 +16,9 @@ from mlx_engine.decoding.opening import (
     nothing_survives,
     prefill,
 )
-from mlx_engine.decoding.round import Round, run_round
 from mlx_engine.decoding.sequence import TokenSequence
-from mlx_engine.drafting.contract import Proposal
-from mlx_engine.drafting.depth.choice import Choice, Learned
+from mlx_engine.decoding.tally import Limits, Tally
+from mlx_engine.drafting.depth.choice import Learned
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.sampling.position_noise import NoiseOfKeys, plain_noise
 from mlx_engine.sampling.sampler import Sampler, fresh_seed
@@ -31,92 +31,7 @@ from mlx_engine.values.conversation import (
     RoundFinished,
     TextPiece,
 )
-from mlx_engine.values.stats import GenerationStats, RoundStats, count_by_depth, sum_by_source
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What ends an answer; stop strings are the business of the text (text/streaming_text.py).
-
-    end_ids: tokens that end it, empty to ignore them. max_tokens: None for no budget.
-    context_length: tokens of conversation at most.
-    """
-
-    end_ids: frozenset[int]
-    max_tokens: int | None
-    context_length: int
-
-    def finish(self, token: int, generated: int, position: int) -> FinishReason | None:
-        """Whether `token`, the `generated`-th of the answer, at index `position`, is the last."""
-        if token in self.end_ids:
-            return "end"
-        if self.max_tokens is not None and generated >= self.max_tokens:
-            return "max-tokens"
-        if position + 1 >= self.context_length:
-            return "context-full"
-        return None
-
-    def deepest(self, generated: int, read: int) -> int:
-        """The longest draft that could still be used, `read` tokens having been read."""
-        room = self.context_length - read - 2
-        budget = room if self.max_tokens is None else self.max_tokens - generated - 1
-        return max(0, min(room, budget))
-
-
-@dataclass(slots=True)
-class Tally:
-    """Adds rounds up; seconds are time spent in the engine, not in whoever reads events.
-
-    waited_seconds: before the prompt was begun.
-    """
-
-    seed: int
-    prompt_tokens: int = 0
-    reused_tokens: int = 0
-    waited_seconds: float = 0.0
-    prompt_seconds: float = 0.0
-    decode_seconds: float = 0.0
-    first_token_seconds: float = 0.0
-    peak_memory_bytes: int = 0
-    rounds: list[RoundStats] = field(default_factory=list)
-
-    def add(self, stats: RoundStats, seconds: float) -> None:
-        """One round more, and what it took."""
-        self.decode_seconds += seconds
-        if not self.rounds:
-            self.first_token_seconds = self.waited_seconds + self.prompt_seconds + seconds
-        self.rounds.append(stats)
-
-    def stats(self) -> GenerationStats:
-        """Sums as of now."""
-        rounds = self.rounds
-        generated = sum(r.emitted for r in rounds)
-        fresh = self.prompt_tokens - self.reused_tokens
-        return GenerationStats(
-            prompt_tokens=self.prompt_tokens,
-            reused_tokens=self.reused_tokens,
-            generated_tokens=generated,
-            drafted=sum(r.drafted for r in rounds),
-            accepted=sum(r.accepted for r in rounds),
-            drafted_by_depth=count_by_depth(r.drafted for r in rounds),
-            accepted_by_depth=count_by_depth(r.accepted for r in rounds),
-            passes=len(rounds),
-            tokens_per_pass=generated / len(rounds) if rounds else 0.0,
-            tokens_per_second=_rate(generated, self.decode_seconds),
-            prompt_tokens_per_second=_rate(fresh, self.prompt_seconds),
-            time_to_first_token_s=self.first_token_seconds,
-            draft_ms=sum(r.draft_ms for r in rounds),
-            verify_ms=sum(r.verify_ms for r in rounds),
-            host_ms=sum(r.host_ms for r in rounds),
-            peak_memory_bytes=self.peak_memory_bytes,
-            seed=self.seed,
-            accept_ms=sum(r.accept_ms for r in rounds),
-            by_source=sum_by_source(rounds),
-        )
-
-
-def _rate(count: int, seconds: float) -> float:
-    return count / seconds if seconds > 0 else 0.0
+from mlx_engine.values.stats import RoundStats
 
 
 class _Kept(NamedTuple):
@@ -134,8 +49,10 @@ class Answer:
     what tokens become (of a StreamingText it needs add, finish, hit_stop, text and thinking).
     stopped: asked before every round. survives: whether the engine works otherwise after an error,
     so that it is worth going on; all is then read again, because rows that were written last may
-    have come from what failed. Whatever interrupts an answer (the owner, a reader that walks away),
-    the sequence stands after tokens that were really emitted; after an error it is of no use.
+    have come from what failed. looks_ahead: the device computes beside the host, which begins
+    rounds before it knows the outcome of the last. Whatever interrupts an answer (the owner, a
+    reader that walks away), the sequence stands after tokens that were really emitted; after an
+    error it is of no use.
     """
 
     def __init__(
@@ -150,6 +67,8 @@ class Answer:
         noise: NoiseOfKeys = plain_noise,
         stopped: Callable[[], bool] = lambda: False,
         survives: Callable[[Exception], bool] = nothing_survives,
+        *,
+        looks_ahead: bool = False,
     ) -> None:
         everything, seed = opening.tokens, settings.sampling.seed
         self.tokens = list(opening.answered)
@@ -164,13 +83,13 @@ class Answer:
         self._noise = noise
         self._stopped = stopped
         self._survives = survives
+        self._looks_ahead = looks_ahead
         self._was_stopped = False
         self._unsaid: list[TextPiece | RoundFinished] = []
-        self._last = everything[-1]
         self._generated = 0
         self._finish: FinishReason | None = None
-        self._options = settings.sampling
-        self._sampler = self._new_sampler(opening.answered)
+        self._ended = 0.0
+        self._rounds = self._new_rounds()
         for token in opening.answered:
             text.add(token)
 
@@ -202,20 +121,24 @@ class Answer:
         """Everything that the device is asked for."""
         if self._finish is None:
             yield from self._read_prompt()
-        while self._finish is None:
-            if self._must_stop():
-                self._finish = "stopped"
-            else:
-                self._round()
-                yield from self._said()
+        try:
+            while self._finish is None:
+                if self._must_stop():
+                    self._finish = "stopped"
+                else:
+                    self._round()
+                    yield from self._said()
+        except GeneratorExit:
+            self._rounds.drop()
+            raise
+        self._rounds.drop()
         self.sequence.settle()
 
     def _start_over(self) -> None:
         """Where the answer stands, with nothing read: as when it is continued."""
         read_anew(self.sequence, self._drafting, self._settings)
         self._opening = self._opening._replace(answered=tuple(self.tokens))
-        self._last = self._opening.tokens[-1]
-        self._sampler = self._new_sampler(self.tokens)
+        self._rounds = self._new_rounds()
 
     def _said(self) -> Iterator[TextPiece | RoundFinished]:
         """What rounds have had to say since the last time."""
@@ -239,55 +162,52 @@ class Answer:
         return self._was_stopped
 
     def _round(self) -> None:
-        started = perf_counter()
-        self._follow_sampling()
-        plan = self._drafting.plan(self.sequence, self._settings.draft, self._last)
-        choice = plan.next()
-        read = len(self.sequence.tokens)
-        depth = min(choice.depth, self._limits.deepest(self._generated, read))
-        wanted = Proposal(depth, self._last, read + 1, choice.by)
-        self.sequence.source.rest(rests=depth == 0)
-        found = run_round(self.sequence, wanted, self._sampler)
-        checked = perf_counter()
-        last = self._last
-        kept = self._keep(found, choice)
+        began = perf_counter()
+        found = self._rounds.find()
+        # a device that was still at work had been so while events were read, too
+        began = self._ended if found.was_ahead and found.was_awaited else began
+        kept = self._keep(found)
         try:
-            self.sequence.commit([last, *found.tokens[: kept.rows - 1]], found.hidden)
+            self._rounds.keep(found.tokens[: kept.rows], goes_on=kept.finish is None)
         finally:  # its tokens stand, whatever becomes of their rows
-            ended = perf_counter()
-            on_device = found.draft_ms + found.verify_ms
-            stats = RoundStats(
-                position=wanted.position,
-                depth=choice.depth,
-                drafted=found.drafted,
-                accepted=min(found.accepted, kept.rows),
-                emitted=kept.rows,
-                draft_ms=found.draft_ms,
-                verify_ms=found.verify_ms,
-                host_ms=max(0.0, 1000 * (checked - started) - on_device),
-                why=choice.why,
-                auto_depth=choice.auto,
-                accept_ms=1000 * (ended - checked),
-                source=choice.by if found.drafted else None,
-                draft_passes=found.draft_passes,
-            )
-            self.tally.add(stats, ended - started)
+            self._ended = perf_counter()
+            stats = self._figures(found, kept.rows, began)
+            self.tally.add(stats, self._ended - began)
             self._unsaid += [*kept.pieces, RoundFinished(stats)]
             self._finish = kept.finish
         # what was asked for counts where a model worked for it: it may have ended its draft early
-        tried = depth if found.draft_passes else found.drafted
-        plan.learn(tried, found.accepted, 1000 * (ended - started))
+        tried = found.asked if found.draft_passes else found.drafted
+        found.plan.learn(tried, found.accepted, stats.total_ms)
 
-    def _keep(self, found: Round, choice: Choice) -> _Kept:
+    def _figures(self, found: Found, rows: int, began: float) -> RoundStats:
+        """Of a round that has just ended."""
+        on_device = found.read_at - max(found.queued_at, began)
+        accepting = self._ended - found.read_at
+        return RoundStats(
+            position=found.position,
+            depth=found.choice.depth,
+            drafted=found.drafted,
+            accepted=min(found.accepted, rows),
+            emitted=rows,
+            draft_ms=found.draft_ms,
+            verify_ms=1000 * on_device - found.draft_ms,
+            host_ms=1000 * max(0.0, self._ended - began - on_device - accepting),
+            why=found.choice.why,
+            auto_depth=found.choice.auto,
+            accept_ms=1000 * accepting,
+            source=found.choice.by if found.drafted else None,
+            draft_passes=found.draft_passes,
+        )
+
+    def _keep(self, found: Found) -> _Kept:
         """Read the round's tokens as text until one ends the answer."""
-        source = choice.by if found.drafted else None
+        source = found.choice.by if found.drafted else None
         pieces: list[TextPiece] = []
         finish: FinishReason | None = None
         count = 0
-        position = len(self.sequence.tokens) + 1
         for token in found.tokens:
             self._generated += 1
-            finish = self._limits.finish(token, self._generated, position + count)
+            finish = self._limits.finish(token, self._generated, found.position + count)
             count += 1
             if finish != "end":
                 self.tokens.append(token)
@@ -297,23 +217,27 @@ class Answer:
                 finish = "stop-string" if self._text.hit_stop else finish
             if finish is not None:
                 break
-        self._sampler.commit(found.tokens[:count])
-        self._last = found.tokens[count - 1]
         return _Kept(count, pieces, finish)
 
-    def _follow_sampling(self) -> None:
-        """Take over options changed since the last round."""
-        options = self._settings.sampling
-        if options != self._options:
-            self._options = options
-            self._sampler = self._new_sampler(self.tokens)
+    def _new_rounds(self) -> Rounds:
+        """From where the answer stands."""
+        return Rounds(
+            self.sequence,
+            self._drafting,
+            self._settings,
+            self._limits,
+            self._new_sampler,
+            self._opening.tokens[-1],
+            self._generated,
+            looks_ahead=self._looks_ahead,
+        )
 
-    def _new_sampler(self, answered: Sequence[int]) -> Sampler:
+    def _new_sampler(self) -> Sampler:
         """A sampler that knows the prompt and the answer so far."""
         vocabulary = self.sequence.model.vocabulary
-        sampler = Sampler(self._options, vocabulary, self.tally.seed, self._noise)
+        sampler = Sampler(self._settings.sampling, vocabulary, self.tally.seed, self._noise)
         sampler.begin(self._opening.prompt)
-        sampler.commit(answered)
+        sampler.commit(mx.array(self.tokens, dtype=mx.int32))
         return sampler
 
 
@@ -354,6 +278,7 @@ def open_answer(
         parts.noise,
         stopped,
         parts.survives,
+        looks_ahead=parts.looks_ahead,
     )
     answer.tally.waited_seconds = waited
     return answer

@@ -34,6 +34,11 @@ def nothing_survives(error: Exception) -> bool:
     return False
 
 
+def computes_beside() -> bool:
+    """Whether the default device is a GPU; MLX's CPU stream has ten operations at most ahead."""
+    return bool(mx.default_device().type == mx.DeviceType.gpu)
+
+
 @dataclass(frozen=True, slots=True)
 class ModelParts:
     """What a conversation needs of a loaded model.
@@ -42,7 +47,8 @@ class ModelParts:
     with. chunk: prompt tokens read between two looks at the stop flag. noise: makes what is added
     to logits. limits: in effect while it answers. after_answer: called when an answer is complete
     and was handed out. survives: asked about an error of the device, whether the engine works
-    otherwise from now on.
+    otherwise from now on. looks_ahead: rounds are begun before the outcome of the last is
+    known, which pays where the device computes beside the host: on a GPU.
     """
 
     model: Model
@@ -56,6 +62,7 @@ class ModelParts:
     limits: MemoryLimits = field(default_factory=MemoryLimits)
     after_answer: Callable[[], None] = lambda: None
     survives: Callable[[Exception], bool] = nothing_survives
+    looks_ahead: bool = field(default_factory=computes_beside)
 
 
 @dataclass(slots=True)

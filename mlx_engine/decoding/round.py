@@ -6,37 +6,65 @@ of them one pass yields. A drafted token is accepted when it equals the target's
 emitted is always the target's.
 
 Every shape follows from k, the tokens drafted, which the host knows without waiting. It waits once
-a round, in `run_round`, for drafted tokens, picks and a finiteness flag in one array. Waiting for
-the draft first only reads the clock: the verify pass is queued behind it by then.
+a round, in `read`, for drafted tokens, picks and a finiteness flag in one array. What comes after a
+round needs no more of it than the number of tokens accepted, 0 to k: the rest is lazy, so the next
+round can be written down for each of these outcomes while the device works (ahead.py).
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from time import perf_counter
 from typing import NamedTuple
 
 import mlx.core as mx
 
-from mlx_engine.decoding.sequence import TokenSequence
-from mlx_engine.drafting.contract import Proposal
+from mlx_engine.cache.contract import LayerCaches
+from mlx_engine.drafting.contract import DraftSource, Proposal
 from mlx_engine.models.contract import Model
 from mlx_engine.sampling.sampler import Sampler, all_finite
 from mlx_engine.values.errors import NumericsError
 
 
-class Round(NamedTuple):
-    """What a round found, before any of it is kept.
+@dataclass(slots=True)
+class State:
+    """What a round goes on from, after the tokens that caches and source have read.
 
-    tokens: the accepted drafts and the target's next token. drafted: k; draft_passes: of a head or
-    small model, also for a draft that came to nothing. hidden: [1, k + 1, H]. Milliseconds on the
-    device, by the clock.
+    model: as the source wants it run. last: the newest token, which nothing has read yet, int32
+    [1]; it may still be on its way.
+    """
+
+    model: Model
+    caches: LayerCaches
+    source: DraftSource
+    sampler: Sampler
+    last: mx.array
+
+    def fork(self) -> "State":
+        """Another that goes on from here by itself."""
+        return State(
+            self.model, self.caches.fork(), self.source.fork(), self.sampler.fork(), self.last
+        )
+
+    def keep(self, tokens: mx.array, emitted: mx.array, hidden: mx.array) -> None:
+        """Keep the first rows of the last pass: their tokens and those after them, int32 [R].
+
+        hidden: [1, R or more, H].
+        """
+        rows = tokens.shape[0]
+        self.caches.keep(rows)
+        self.source.observe(tokens, hidden[:, :rows])
+        self.sampler.commit(emitted)
+        self.last = emitted[-1:]
+
+
+class Outcome(NamedTuple):
+    """What a round found. tokens: the accepted drafts and the target's next token.
+
+    draft_ms: what of the wait was one for the draft, where that is told apart.
     """
 
     tokens: tuple[int, ...]
-    drafted: int
-    draft_passes: int
-    hidden: mx.array
     draft_ms: float
-    verify_ms: float
 
     @property
     def accepted(self) -> int:
@@ -47,73 +75,96 @@ class Round(NamedTuple):
 class Verified(NamedTuple):
     """One pass of the target over the newest token and k drafted ones; lazy.
 
-    Row i follows i drafted tokens. picked: the target's tokens int32 [k + 1]; finite: whether all
-    logits were, a bool scalar; hidden: [1, k + 1, H].
+    Row i follows i drafted tokens. tokens: of the rows, int32 [k + 1]; picked: the target's, those
+    after them; finite: whether all logits were, a bool scalar; hidden: [1, k + 1, H].
     """
 
+    tokens: mx.array
     picked: mx.array
     finite: mx.array
     hidden: mx.array
 
 
-def run_round(sequence: TokenSequence, wanted: Proposal, sampler: Sampler) -> Round:
-    """Draft what is wanted and check it in one pass; the caller keeps what it wants of it.
+class Round:
+    """A round written down from a state, whose caches then hold its rows; nothing is computed.
 
-    Raises NumericsError when the model produces NaN or infinity.
+    draft_at_once: it is sure to be run, so the device drafts while the verify pass is written down.
     """
-    # a GPU drafts while the host builds the verify pass; queueing on a CPU stream would block
-    runs_ahead = mx.metal.is_available()
 
-    draft = sequence.source.propose(wanted, sampler)
-    began = perf_counter()
-    if runs_ahead:
-        mx.async_eval(draft.tokens)  # type: ignore[no-untyped-call]
+    def __init__(self, state: State, wanted: Proposal, *, draft_at_once: bool = False) -> None:
+        self.state = state
+        self._wanted = wanted
+        self.draft = state.source.propose(wanted, state.sampler)
+        if draft_at_once and self.draft.depth:
+            mx.async_eval(self.draft.tokens)  # type: ignore[no-untyped-call]
+        self._verified = verify(state, self.draft.tokens, wanted.position)
+        finite = self._verified.finite.astype(mx.int32)[None]
+        told = [self._verified.picked, finite]
+        self._outcome = mx.concatenate([self.draft.tokens, *told] if self.draft.depth else told)
 
-    verified = verify(sequence, wanted, draft.tokens, sampler)
-    finite = verified.finite.astype(mx.int32)[None]
-    outcome = mx.concatenate([draft.tokens, verified.picked, finite])
-    if runs_ahead:
-        mx.async_eval(outcome)  # type: ignore[no-untyped-call]
+    def queue(self) -> None:
+        """Have the device begin. It is not told to keep keys and values, which come along: what it
+        was asked for it holds, and the next round would have to copy them.
+        """
+        mx.async_eval(self._outcome)  # type: ignore[no-untyped-call]
 
-    if not (runs_ahead and draft.depth):
+    def read(self, *, draft_first: bool = False) -> Outcome:
+        """Wait for the outcome; draft_first: with a look at the clock in between.
+
+        Raises NumericsError when the model produced NaN or infinity.
+        """
         began = perf_counter()
-    if draft.depth:
-        mx.eval(draft.tokens)
-    drafted_at = perf_counter()
-    numbers: list[int] = outcome.tolist()  # type: ignore[assignment]
-    verified_at = perf_counter()
+        if draft_first:
+            mx.eval(self.draft.tokens)
+        drafted_at = perf_counter()
+        numbers: list[int] = self._outcome.tolist()  # type: ignore[assignment]
+        depth = self.draft.depth
+        drafted, picked = numbers[:depth], numbers[depth:-1]
+        if not numbers[-1] or max(picked) >= self.state.model.vocabulary:
+            raise NumericsError(
+                f"The model produced NaN or infinity at position {self._wanted.position}. Its "
+                "weights may be damaged, or too large for 16-bit numbers: load the file again or "
+                "use another one."
+            )
+        tokens = tuple(picked[: count_accepted(drafted, picked) + 1])
+        return Outcome(tokens, 1000 * (drafted_at - began) if depth else 0.0)
 
-    drafted, picked = numbers[: draft.depth], numbers[draft.depth : -1]
-    if not numbers[-1] or max(picked) >= sequence.model.vocabulary:
-        raise NumericsError(
-            f"The model produced NaN or infinity at position {wanted.position}. Its weights may be "
-            "damaged, or too large for 16-bit numbers: load the file again or use another one."
-        )
-    return Round(
-        tokens=tuple(picked[: count_accepted(drafted, picked) + 1]),
-        drafted=draft.depth,
-        draft_passes=draft.passes,
-        hidden=verified.hidden,
-        draft_ms=1000 * (drafted_at - began) if draft.depth else 0.0,
-        verify_ms=1000 * (verified_at - drafted_at),
-    )
+    def after(self, accepted: int) -> State:
+        """The state after this outcome; the round's own stays as it is."""
+        rows, found = accepted + 1, self._verified
+        state = self.state.fork()
+        state.keep(found.tokens[:rows], found.picked[:rows], found.hidden)
+        return state
+
+    def keep(self, tokens: Sequence[int], emitted: mx.array) -> State:
+        """The round's own state after its first rows, of which the tokens are known."""
+        self.state.keep(mx.array(list(tokens), dtype=mx.int32), emitted, self._verified.hidden)
+        return self.state
+
+    @property
+    def next_token(self) -> mx.array:
+        """What a plain round emits, int32 [1]; lazy."""
+        return self._verified.picked
+
+    def drop(self) -> None:
+        """The round's own state as if there had been none."""
+        self.state.caches.keep(0)
+        self.state.source.withdraw()
 
 
-def verify(
-    sequence: TokenSequence, wanted: Proposal, drafted: mx.array, sampler: Sampler
-) -> Verified:
+def verify(state: State, drafted: mx.array, position: int) -> Verified:
     """Run [last, d1..dk] as one block; the caller decides how many rows the caches keep.
 
     Without making logits where options and model allow it.
     """
-    model = sequence.model
-    tokens = mx.concatenate([mx.array([wanted.last], dtype=mx.int32), drafted])
-    hidden = model.forward(tokens[None], sequence.caches)
-    picked = _pick_without_logits(model, hidden, sampler, wanted.position)
+    model, sampler = state.model, state.sampler
+    tokens = mx.concatenate([state.last, drafted]) if drafted.size else state.last
+    hidden = model.forward(tokens[None], state.caches)
+    picked = _pick_without_logits(model, hidden, sampler, position)
     if picked is not None:
-        return Verified(picked, mx.all(picked >= 0), hidden)
+        return Verified(tokens, picked, mx.all(picked >= 0), hidden)
     logits = model.logits(hidden).squeeze(0)
-    return Verified(sampler.pick(logits, wanted.position, drafted), all_finite(logits), hidden)
+    return Verified(tokens, sampler.pick(logits, position, drafted), all_finite(logits), hidden)
 
 
 def _pick_without_logits(

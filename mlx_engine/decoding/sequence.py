@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from mlx_engine.cache.contract import CachesSnapshot
+from mlx_engine.cache.contract import CachesSnapshot, LayerCaches
 from mlx_engine.decoding.device_memory import clear_by_tokens
 from mlx_engine.drafting.contract import DraftSource, NoDraft, SourceSnapshot
 from mlx_engine.models.contract import Model
@@ -81,8 +81,13 @@ class TokenSequence:
         self.catch_up()
         self.caches.keep(count)
         self.source.observe(mx.array(list(tokens), dtype=mx.int32), hidden[:, :count])
+        self.stand(tokens, self.caches, self.source)
+
+    def stand(self, tokens: Sequence[int], caches: LayerCaches, source: DraftSource) -> None:
+        """These have been read too, and this is what stands after them."""
+        self.caches, self.source = caches, source
         self.tokens.extend(tokens)
-        clear_by_tokens(len(self.tokens) - count, len(self.tokens))
+        clear_by_tokens(len(self.tokens) - len(tokens), len(self.tokens))
 
     def _here(self) -> Checkpoint:
         return Checkpoint(len(self.tokens), self.caches.snapshot(), self.source.snapshot())

@@ -4,9 +4,10 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from mlx_engine.decoding.answer import Tally, open_answer
+from mlx_engine.decoding.answer import open_answer
 from mlx_engine.decoding.opening import NOTHING_SAID, ModelParts, Opening, Settings, stable_length
 from mlx_engine.decoding.sequence import TokenSequence
+from mlx_engine.decoding.tally import Tally
 from mlx_engine.drafting.depth.choice import Learned
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.text.chat_template import tokenize_chat

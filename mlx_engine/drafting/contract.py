@@ -1,7 +1,8 @@
 """What a draft source does: follow the conversation, propose tokens, go back to a checkpoint."""
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple, Protocol
+from copy import copy
+from typing import NamedTuple, Protocol, Self
 
 import mlx.core as mx
 
@@ -12,6 +13,10 @@ from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftOptions, DraftO
 
 FLUSH_ROWS = 64
 """Rows that may wait for a model's next draft before it reads them without one."""
+
+FEW_WAITING = 32
+"""Rows that a draft reads in its own pass; more are read before, to stay there if it is withdrawn.
+"""
 
 MOST_WAITING = 2048
 """The same while the source rests."""
@@ -57,12 +62,13 @@ class Offer(NamedTuple):
 class Proposal(NamedTuple):
     """What a draft is asked for.
 
-    last: the newest token of the conversation, which no model has read yet. position: the index in
-    the conversation of the first token to draft. by: whose offer was taken, None for the first.
+    last: the newest token of the conversation, which no model has read yet, int32 [1]; it may still
+    be on its way. position: the index in the conversation of the first token to draft. by: whose
+    offer was taken, None for the first.
     """
 
     depth: int
-    last: int
+    last: mx.array
     position: int
     by: DraftedBy | None = None
 
@@ -98,14 +104,12 @@ class DraftSource(ABC):
     """Follows one conversation and guesses how it goes on.
 
     reads_hidden: it has to be there when the target reads, because it lives on hidden states; any
-    other source can be told a conversation's tokens later. reads_words: its offers depend on the
-    newest tokens; those of any other stay the same from round to round. target: the model as this
-    source wants it run, None for as it is. length: tokens observed. rests: no draft is near, so it
-    reads nothing before the next one. caches: those of its own models.
+    other source can be told a conversation's tokens later. target: the model as this source wants
+    it run, None for as it is. length: tokens observed. rests: no draft is near, so it reads nothing
+    before the next one. caches: those of its own models.
     """
 
     reads_hidden: bool = False
-    reads_words: bool = False
     target: Model | None = None
 
     def __init__(self, options: DraftOptions, *caches: LayerCaches) -> None:
@@ -118,6 +122,13 @@ class DraftSource(ABC):
     @property
     def is_lost(self) -> bool:
         """Whether it cannot draft any more in this conversation: another has to be made."""
+        return False
+
+    @property
+    def reads_words(self) -> bool:
+        """Whether offers or drafts depend on the newest tokens, which the host has to see before;
+        those of any other source stay the same from round to round.
+        """
         return False
 
     @property
@@ -161,15 +172,25 @@ class DraftSource(ABC):
         self.length += tokens.shape[0]
 
     @abstractmethod
-    def offers(self, last: int) -> tuple[Offer, ...]:
-        """Who could draft after the newest token `last`, the preferred one first.
+    def offers(self, last: mx.array) -> tuple[Offer, ...]:
+        """Who could draft after the newest token `last`, int32 [1], the preferred one first.
 
-        Asked once before every round of the answer, whether or not it then drafts.
+        Asked once before every round that may draft, whether or not it then does.
         """
 
     @abstractmethod
     def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
         """At most `wanted.depth` tokens; fewer, or none, when it has no good guess."""
+
+    def withdraw(self) -> None:
+        """Take back what the last `propose` has read; after it, and before `observe`."""
+        return
+
+    def fork(self) -> Self:
+        """Another that goes on from here by itself; models and arrays are shared."""
+        other = copy(self)
+        other._caches = tuple(caches.fork() for caches in self._caches)
+        return other
 
     def snapshot(self) -> SourceSnapshot:
         """The memory at `length`; not between a draft and its round."""
@@ -196,7 +217,7 @@ class NoDraft(DraftSource):
     def __init__(self) -> None:
         super().__init__(DraftOptions(source="none"))
 
-    def offers(self, last: int) -> tuple[Offer, ...]:
+    def offers(self, last: mx.array) -> tuple[Offer, ...]:
         """Nothing."""
         del last
         return ()

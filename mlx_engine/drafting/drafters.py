@@ -4,6 +4,8 @@ Their target runs with features beside its hidden states (models/drafters). EAGL
 too, but drafts as an MTP head does (mtp.py).
 """
 
+from typing import Self
+
 import mlx.core as mx
 
 from mlx_engine.cache.attention import AttentionCache, KeysValues
@@ -52,23 +54,26 @@ class BlockDraft(DraftSource):
     reads_hidden = True
 
     def __init__(self, drafter: DFlash, options: DraftOptions) -> None:
-        self._remembered = drafter.make_caches()
-        super().__init__(options, self._remembered)
+        super().__init__(options, drafter.make_caches())
         self.target = drafter.target
         self._drafter = drafter
-        self._waiting: list[mx.array] = []
+        self._waiting: tuple[mx.array, ...] = ()
         self.limit = min(DEEPEST, drafter.most)
+
+    @property
+    def _remembered(self) -> LayerCaches:
+        return self._caches[0]
 
     def observe(self, tokens: mx.array, hidden: mx.array) -> None:
         """Committed tokens int [T]; hidden [1, T, H and features]."""
         super().observe(tokens, hidden)
-        self._waiting.append(self._drafter.target.features(hidden))
+        self._waiting = (*self._waiting, self._drafter.target.features(hidden))
         unread = self.length - self._remembered.length
         if unread >= (MOST_WAITING if self.rests else FLUSH_ROWS):
             self._read_waiting()
             mx.async_eval(self._remembered.arrays())  # type: ignore[no-untyped-call]
 
-    def offers(self, last: int) -> tuple[Offer, ...]:
+    def offers(self, last: mx.array) -> tuple[Offer, ...]:
         """A block, at any place but the very first."""
         del last
         return (Offer("model", limit=self.limit),) if self.length else ()
@@ -78,7 +83,7 @@ class BlockDraft(DraftSource):
         if wanted.depth == 0 or not self.length:
             return empty_draft()
         self._read_waiting()
-        states = self._drafter.block(mx.array([wanted.last]), self._remembered)
+        states = self._drafter.block(wanted.last, self._remembered)
         few = wanted._replace(depth=min(wanted.depth, self.limit))
         draft = draft_chain(self, states, few, sampler, self.options)
         return draft._replace(passes=1)
@@ -94,8 +99,8 @@ class BlockDraft(DraftSource):
 
     def _read_waiting(self) -> None:
         if self._waiting:
-            self._drafter.remember(mx.concatenate(self._waiting, axis=1), self._remembered)
-            self._waiting = []
+            self._drafter.remember(mx.concatenate(list(self._waiting), axis=1), self._remembered)
+            self._waiting = ()
 
     def snapshot(self) -> SourceSnapshot:
         """Everything observed, read into the caches."""
@@ -105,7 +110,7 @@ class BlockDraft(DraftSource):
     def restore(self, snapshot: SourceSnapshot) -> None:
         """Go back to a snapshot."""
         super().restore(snapshot)
-        self._waiting = []
+        self._waiting = ()
 
     def arrays(self) -> list[mx.array]:
         """What is remembered, and what waits."""
@@ -125,8 +130,7 @@ class SharedCacheDraft(DraftSource):
         window = assistant.sliding.window
         assert window is not None
         self._full, self._sliding = AttentionCache(), WindowCache(window)
-        self._copies = LayerCaches([self._full, self._sliding])
-        super().__init__(options, self._copies)
+        super().__init__(options, LayerCaches([self._full, self._sliding]))
         self.target = assistant.target
         self._assistant = assistant
         self._window = window
@@ -138,12 +142,12 @@ class SharedCacheDraft(DraftSource):
         drafter = self._assistant
         wide = drafter.target.features(hidden)
         full, sliding = mx.split(wide, [drafter.full.width], axis=-1)
-        self._full.update_and_fetch(*_by_head(full, drafter.full))
-        self._sliding.update_and_fetch(*_by_head(sliding, drafter.sliding))
-        self._copies.keep(tokens.shape[0])
+        self._full.write(*_by_head(full, drafter.full))
+        self._sliding.write(*_by_head(sliding, drafter.sliding))
+        self._caches[0].keep(tokens.shape[0])
         self._newest = mx.contiguous(hidden[:, -1:, : drafter.target.hidden_size])
 
-    def offers(self, last: int) -> tuple[Offer, ...]:
+    def offers(self, last: mx.array) -> tuple[Offer, ...]:
         """A draft, at any place but the very first."""
         del last
         return () if self._newest is None else (Offer("model"),)
@@ -153,11 +157,17 @@ class SharedCacheDraft(DraftSource):
         if wanted.depth == 0 or self._newest is None:
             return empty_draft()
         self._rows = self._seen()
-        last = mx.array([wanted.last])
-        state = self._assistant.first_state(last, self._newest, self._rows)
+        state = self._assistant.first_state(wanted.last, self._newest, self._rows)
         draft = draft_chain(self, state, wanted, sampler, self.options)
         self._rows = None  # views of buffers that the next rows are written to in place
         return draft
+
+    def fork(self) -> Self:
+        """Another that goes on from here by itself."""
+        other = super().fork()
+        other._full, other._sliding = self._full.fork(), self._sliding.fork()
+        other._caches = (LayerCaches([other._full, other._sliding]),)
+        return other
 
     def draft_logits(self, state: mx.array) -> mx.array:
         """Through the assistant's output head, [1, V]."""

@@ -11,10 +11,14 @@ rows, the tokens drafted so far, each with the state it was drafted from. This i
 """
 
 from collections.abc import Callable, Sequence
+from copy import copy
+from typing import NamedTuple, Self
 
 import mlx.core as mx
 
+from mlx_engine.cache.contract import CachesSnapshot, LayerCaches
 from mlx_engine.drafting.contract import (
+    FEW_WAITING,
     FLUSH_ROWS,
     MOST_WAITING,
     Draft,
@@ -30,6 +34,13 @@ from mlx_engine.drafting.output_head import FullOutput, OutputHead, OutputShelf
 from mlx_engine.models.contract import Model, MtpHead
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftOptions, DraftOutput
+
+
+class _Before(NamedTuple):
+    """Where the last draft began: in a head's caches, and the rows that it may have read."""
+
+    place: CachesSnapshot
+    waiting: tuple[Rows, ...]
 
 
 class HeadMemory:
@@ -59,6 +70,24 @@ class HeadMemory:
         self.caches.keep(kept)
         self.wait_only([])
         return states
+
+    def place(self) -> _Before:
+        """What to come back to if the next draft is withdrawn; reads what has waited for long."""
+        if self.unread > FEW_WAITING:
+            self.read()
+        return _Before(self.caches.place(), tuple(self.waiting))
+
+    def go_back(self, before: _Before) -> None:
+        """To the place before a draft."""
+        self.caches.restore(before.place)
+        self.wait_only(before.waiting)
+
+    def fork(self, caches: LayerCaches) -> "HeadMemory":
+        """Another of the same rows, with caches of its own."""
+        other = copy(self)
+        other.caches = caches
+        other.waiting = list(self.waiting)
+        return other
 
     def flush(self) -> None:
         """Read what waits, without a draft."""
@@ -97,7 +126,7 @@ class MtpDraft(DraftSource):
         self._shelf = outputs
         self._outputs = self._take_outputs()
         self._drafted: list[Rows] = []
-        self._is_ahead = False
+        self._before: list[_Before] = []
         self._is_lost = False
 
     @property
@@ -105,6 +134,11 @@ class MtpDraft(DraftSource):
         """Of caches, the newest hidden state, and rows that wait."""
         waiting = self._memories[0].waiting
         return super().nbytes + sum(rows.hidden.nbytes for rows in waiting)
+
+    @property
+    def reads_words(self) -> bool:
+        """Whether an output head does."""
+        return any(output.reads_words for output in self._outputs)
 
     @property
     def is_lost(self) -> bool:
@@ -135,7 +169,7 @@ class MtpDraft(DraftSource):
         """Committed tokens int [T] and their hidden states [1, T, H]."""
         super().observe(tokens, hidden)
         count = tokens.shape[0]
-        if self._newest is None or self._is_ahead:
+        if self._newest is None or self._before:
             # the very first token has no state before it; or the last draft has read its row
             if count > 1:
                 self._wait(Rows(tokens[1:], hidden[:, :-1]))
@@ -146,7 +180,7 @@ class MtpDraft(DraftSource):
         # taken: a slice would keep the whole block alive
         one_row = hidden.shape[1] == 1
         self._newest = hidden if one_row else mx.take(hidden, mx.array([-1]), axis=1)
-        self._is_ahead = False
+        self._before = []
         for output in set(self._outputs):
             output.saw(tokens)
         self._read_or_give_up()
@@ -165,7 +199,7 @@ class MtpDraft(DraftSource):
             elif memory.unread >= FLUSH_ROWS:
                 memory.flush()
 
-    def offers(self, last: int) -> tuple[Offer, ...]:
+    def offers(self, last: mx.array) -> tuple[Offer, ...]:
         """A draft, at any place but the very first."""
         del last
         return () if self._newest is None or self.is_lost else (Offer(self._by, limit=self.limit),)
@@ -174,12 +208,12 @@ class MtpDraft(DraftSource):
         """`wanted.depth` tokens, no more than `limit`, lazy unless min_probability is set."""
         if wanted.depth == 0 or self._newest is None or self.is_lost:
             return empty_draft()
-        self._wait(Rows(mx.array([wanted.last]), self._newest))
-        self._is_ahead = True
+        self._before = [memory.place() for memory in self._memories]
+        self._wait(Rows(wanted.last, self._newest))
         self._drafted = []
         first = self._memories[0]
         states = first.read()
-        true_rows = first.caches.snapshot()
+        true_rows = first.caches.place()
         few = wanted._replace(depth=min(wanted.depth, self.limit))
         draft = draft_chain(self, states[:, -1:], few, sampler, self.options)
         first.caches.restore(true_rows)
@@ -199,9 +233,22 @@ class MtpDraft(DraftSource):
             return memory.read()
         return self._memories[len(self._drafted)].read(self._drafted)[:, -1:]
 
+    def withdraw(self) -> None:
+        """Let the rows wait that the last draft has read, without that of the newest token."""
+        for memory, before in zip(self._memories, self._before, strict=bool(self._before)):
+            memory.go_back(before)
+        self._before = []
+
+    def fork(self) -> Self:
+        """Another that goes on from here by itself."""
+        other = super().fork()
+        pairs = zip(self._memories, other._caches, strict=True)
+        other._memories = [memory.fork(caches) for memory, caches in pairs]
+        return other
+
     def snapshot(self) -> SourceSnapshot:
         """Everything observed, read into the heads' caches unless it rests."""
-        assert not self._is_ahead
+        assert not self._before
         if not self.rests:
             for memory in self._memories:
                 memory.flush()
@@ -212,7 +259,7 @@ class MtpDraft(DraftSource):
         super().restore(snapshot)
         for memory in self._memories:
             memory.wait_only(snapshot.waiting)
-        self._is_ahead = False
+        self._before = []
 
     def arrays(self) -> list[mx.array]:
         """The heads' caches, rows that wait for long, and the newest hidden state."""

@@ -37,9 +37,13 @@ _SOURCES = ("argparse", "ast", "statistics", "textwrap", "json.decoder", "http.c
 
 
 class OutputHead(ABC):
-    """From a head's states to logits over the whole vocabulary; in_effect: what kind it is."""
+    """From a head's states to logits over the whole vocabulary; in_effect: what kind it is.
+
+    reads_words: it depends on tokens that the host has to see.
+    """
 
     in_effect: DraftOutput
+    reads_words = False
 
     @abstractmethod
     def logits(self, head: MtpHead, states: mx.array) -> mx.array:
@@ -123,6 +127,7 @@ class FrequentOutput(OutputHead):
     """
 
     in_effect: DraftOutput = "frequent"
+    reads_words = True
 
     def __init__(
         self, vocabulary: int, size: int, always: Iterable[int], frequent: Iterable[int]

@@ -184,13 +184,14 @@ class PromptLookupDraft(DraftSource):
         committed: list[int] = tokens.tolist()  # type: ignore[assignment]
         self._index.extend(committed)
 
-    def offers(self, last: int) -> tuple[Offer, ...]:
+    def offers(self, last: mx.array) -> tuple[Offer, ...]:
         """A copy of what followed, if such copies have been right lately."""
-        self._judge(last)
-        match = self._index.match(last)
+        newest = _number(last)
+        self._judge(newest)
+        match = self._index.match(newest)
         if match is None:
             return ()
-        token = self._copy(match, last, 1)[0]
+        token = self._copy(match, newest, 1)[0]
         self._guess = _Guess(self.length + 1, match.length, token)
         chance = self.probation.chance(match.length)
         if chance < LEAST_CHANCE:
@@ -201,10 +202,11 @@ class PromptLookupDraft(DraftSource):
     def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
         """The tokens after the match; a copy that reaches its own end goes round."""
         del sampler
-        match = self._index.match(wanted.last)
+        newest = _number(wanted.last)
+        match = self._index.match(newest)
         if match is None or wanted.depth == 0:
             return empty_draft()
-        return Draft(mx.array(self._copy(match, wanted.last, wanted.depth), dtype=mx.int32))
+        return Draft(mx.array(self._copy(match, newest, wanted.depth), dtype=mx.int32))
 
     def _copy(self, match: Match, last: int, count: int) -> list[int]:
         """`count` tokens from `match.place` on, as if the copy were already part of the text."""
@@ -225,6 +227,12 @@ class PromptLookupDraft(DraftSource):
         super().restore(snapshot)
         self._index.shorten(snapshot.length)
         self._guess = None
+
+
+def _number(token: mx.array) -> int:
+    """Of a token int32 [1] that is known."""
+    known: list[int] = token.tolist()  # type: ignore[assignment]
+    return known[0]
 
 
 class CombinedDraft(DraftSource):
@@ -279,7 +287,7 @@ class CombinedDraft(DraftSource):
         self.lookup.observe(tokens, hidden)
         self.model.observe(tokens, hidden)
 
-    def offers(self, last: int) -> tuple[Offer, ...]:
+    def offers(self, last: mx.array) -> tuple[Offer, ...]:
         """The copy first where its match is long, else last."""
         copies, models = self.lookup.offers(last), self.model.offers(last)
         is_long = any(copy.is_long for copy in copies)

@@ -5,10 +5,14 @@ pass that makes the next round's first draft, so a draft of k tokens costs k pas
 draft are forgotten after each round.
 """
 
+from typing import NamedTuple
+
 import mlx.core as mx
 
+from mlx_engine.cache.contract import CachesSnapshot, LayerCaches
 from mlx_engine.drafting.contract import (
     DEEPEST,
+    FEW_WAITING,
     FLUSH_ROWS,
     MOST_WAITING,
     Draft,
@@ -25,6 +29,13 @@ from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.options import DraftOptions
 
 
+class _Before(NamedTuple):
+    """Where the last draft began: in the caches, and the tokens that it has read."""
+
+    place: CachesSnapshot
+    waiting: tuple[mx.array, ...]
+
+
 class SmallModelDraft(DraftSource):
     """Goes on from the small model's own tokens.
 
@@ -38,24 +49,31 @@ class SmallModelDraft(DraftSource):
                 "This draft model cannot draft: some of its layers keep a block of tokens whole or "
                 "not at all, and the target rejects parts of blocks. Give another draft model."
             )
-        self._own = model.make_caches()
-        super().__init__(options, self._own)
+        super().__init__(options, model.make_caches())
         self._model = model
         self._vocabulary = vocabulary
-        self._waiting: list[mx.array] = []
-        self._is_ahead = False
+        self._waiting: tuple[mx.array, ...] = ()
+        self._before: _Before | None = None
+
+    @property
+    def _own(self) -> LayerCaches:
+        return self._caches[0]
+
+    @property
+    def _unread(self) -> int:
+        return self.length - self._own.length
 
     def observe(self, tokens: mx.array, hidden: mx.array) -> None:
         """Committed tokens int [T]; the hidden states are of no use."""
         super().observe(tokens, hidden)
-        unread = tokens[1:] if self._is_ahead else tokens  # the last draft has read its newest
+        unread = tokens if self._before is None else tokens[1:]  # which the last draft has read
         if unread.shape[0]:
-            self._waiting.append(unread)
-        self._is_ahead = False
-        if self.length - self._own.length >= (MOST_WAITING if self.rests else FLUSH_ROWS):
+            self._waiting = (*self._waiting, unread)
+        self._before = None
+        if self._unread >= (MOST_WAITING if self.rests else FLUSH_ROWS):
             self._read_waiting()
 
-    def offers(self, last: int) -> tuple[Offer, ...]:
+    def offers(self, last: mx.array) -> tuple[Offer, ...]:
         """A draft, anywhere."""
         del last
         return (Offer("model", limit=DEEPEST),)
@@ -64,13 +82,21 @@ class SmallModelDraft(DraftSource):
         """`wanted.depth` tokens, lazy unless min_probability is set."""
         if wanted.depth == 0:
             return empty_draft()
-        state = self._read([*self._waiting, mx.array([wanted.last])])
-        self._waiting = []
-        self._is_ahead = True
-        true_tokens = self._own.snapshot()
+        if self._unread > FEW_WAITING:
+            self._read_waiting()
+        self._before = _Before(self._own.place(), self._waiting)
+        state = self._read([*self._waiting, wanted.last])
+        self._waiting = ()
+        true_tokens = self._own.place()
         draft = draft_chain(self, state, wanted, sampler, self.options)
         self._own.restore(true_tokens)
         return draft
+
+    def withdraw(self) -> None:
+        """Let the tokens wait that the last draft has read, without the newest."""
+        if self._before is not None:
+            self._own.restore(self._before.place)
+            self._waiting, self._before = self._before.waiting, None
 
     def draft_logits(self, state: mx.array) -> mx.array:
         """Logits [1, V] of the target's vocabulary; what the small model lacks is -inf."""
@@ -95,18 +121,17 @@ class SmallModelDraft(DraftSource):
 
     def _read_waiting(self) -> None:
         if self._waiting:
-            self._read(self._waiting)
-            self._waiting = []
+            self._read(list(self._waiting))
+            self._waiting = ()
             mx.async_eval(self._own.arrays())  # type: ignore[no-untyped-call]
 
     def snapshot(self) -> SourceSnapshot:
         """Everything observed, read into the caches."""
-        assert not self._is_ahead
+        assert self._before is None
         self._read_waiting()
         return super().snapshot()
 
     def restore(self, snapshot: SourceSnapshot) -> None:
         """Go back to a snapshot."""
         super().restore(snapshot)
-        self._waiting = []
-        self._is_ahead = False
+        self._waiting, self._before = (), None

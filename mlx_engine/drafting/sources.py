@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+import mlx.core as mx
+
 from mlx_engine.drafting.contract import DraftSource, NoDraft
 from mlx_engine.drafting.depth.choice import Learned, RoundPlan
 from mlx_engine.drafting.mtp import MtpDraft
@@ -180,8 +182,15 @@ class Drafting:
     def _drafts(self, options: DraftOptions) -> bool:
         return options.depth != 0 and self.why_not(options) is None
 
-    def plan(self, sequence: Followed, options: DraftOptions, last: int) -> RoundPlan:
-        """Who drafts after the newest token `last`, and how deep; asked before every round.
+    def knows_ahead(self, source: DraftSource, options: DraftOptions) -> bool:
+        """Whether a plan and its draft can be made of a newest token that nobody has seen yet."""
+        is_off = options.depth == 0 or self.why_not(options) is not None
+        return is_off or not source.reads_words
+
+    def plan(self, sequence: Followed, options: DraftOptions, last: mx.array) -> RoundPlan:
+        """Who drafts after the newest token `last`, int32 [1], and how deep; asked before every
+        round. Where `knows_ahead` it may be asked before the outcome of the round before is known,
+        and so learned from, one round late.
 
         The last plan once more where nothing can have changed, so that a round without a draft
         costs next to nothing here.
@@ -194,12 +203,12 @@ class Drafting:
             self._plan = None
         return plan
 
-    def _new_plan(self, sequence: Followed, options: DraftOptions, last: int) -> RoundPlan:
+    def _new_plan(self, sequence: Followed, options: DraftOptions, last: mx.array) -> RoundPlan:
         source = sequence.source
-        offers = source.offers(last)
         why = self.why_not(options)
         if why is not None or options.depth == 0:
             return self._no_draft(why)
+        offers = source.offers(last)
         wanted = self._wanted(options)
         if not wanted.with_model and (source.is_lost or wanted != self._made):
             self._use(sequence, options)  # it needs nothing but the tokens

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
+from copy import copy
 
 import mlx.core as mx
 import numpy as np
@@ -46,13 +47,12 @@ class TokenHistory:
         tokens = np.asarray(prompt, dtype=np.int64)
         counts = np.bincount(tokens, minlength=self._vocabulary)[: self._vocabulary]
         self._in_prompt = mx.array(counts > 0)
-        self._in_answer = mx.array(np.zeros(self._vocabulary, dtype=np.int32))
+        self._in_answer = mx.zeros((self._vocabulary + 1,), dtype=mx.int32)  # the last: of no use
 
-    def commit(self, tokens: Sequence[int]) -> None:
-        """Count tokens of the answer."""
-        known = [token for token in tokens if token < self._vocabulary]
-        if known:
-            self._in_answer = self._in_answer.at[mx.array(known)].add(1)
+    def commit(self, tokens: mx.array) -> None:
+        """Count tokens of the answer, int32 [T]; they may still be on their way."""
+        known = mx.minimum(tokens, self._vocabulary)
+        self._in_answer = self._in_answer.at[known].add(1)
 
     def answer_counts(self, rows: int, prefix: mx.array) -> mx.array:
         """Uses in the answer plus the drafted prefix before each row, int32 [rows, V].
@@ -63,7 +63,7 @@ class TokenHistory:
         if shared < 0:
             raise ValueError(f"{rows} rows need {rows - 1} drafted tokens, got {prefix.shape[0]}")
         drafted = (prefix[:, None] == mx.arange(self._vocabulary)).astype(mx.int32)
-        first = self._in_answer + mx.sum(drafted[:shared], axis=0)
+        first = self._in_answer[:-1] + mx.sum(drafted[:shared], axis=0)
         return mx.cumsum(mx.concatenate([first[None], drafted[shared:]]), axis=0)
 
     def seen(self, answer_counts: mx.array) -> mx.array:
@@ -99,10 +99,18 @@ class Sampler:
         if self._history is not None:
             self._history.begin(prompt)
 
-    def commit(self, tokens: Sequence[int]) -> None:
-        """Take emitted tokens of the answer into the penalties."""
+    def commit(self, tokens: mx.array) -> None:
+        """Take emitted tokens of the answer, int32 [T], into the penalties."""
         if self._history is not None:
             self._history.commit(tokens)
+
+    def fork(self) -> "Sampler":
+        """Another that goes on from here by itself; without penalties there is nothing to part."""
+        if self._history is None:
+            return self
+        other = copy(self)
+        other._history = copy(self._history)
+        return other
 
     def choosing(self, position: int, rows: int) -> Choosing | None:
         """How a kernel picks the tokens of so many rows without their logits.

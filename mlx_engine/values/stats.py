@@ -14,9 +14,11 @@ class RoundStats:
     depth: tokens asked for; drafted is less when the source had fewer. why: the reason when depth
     is not what the options ask for. auto_depth: what the automatic choice would be, where the depth
     is pinned. source: who drafted, None when nothing was. draft_passes: of a head or small model,
-    also those of a draft that came to nothing. Times in milliseconds: draft and verify are device
-    time, accept is what it took to keep what was accepted (caches, draft source, text), host is
-    what is left of the round.
+    also those of a draft that came to nothing. Times in milliseconds, of the clock and one after
+    the other: the device from when it could begin until the outcome was read, of which draft is
+    what the draft took where that is told apart (else, on a GPU, it is part of verify); then
+    accept, to keep what was accepted (caches, draft source, text); host is what is left, in which
+    the device had nothing to do. Rounds that were begun ahead follow one another without it.
     """
 
     position: int

@@ -21,7 +21,7 @@ class DialledDraft(NoDraft):
         self._right = right
         self._vocabulary = vocabulary
 
-    def offers(self, last: int) -> tuple[Offer, ...]:
+    def offers(self, last: mx.array) -> tuple[Offer, ...]:
         """A draft, as from a small model."""
         del last
         return (Offer("model"),)

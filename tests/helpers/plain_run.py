@@ -4,11 +4,13 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+import mlx.core as mx
 from in_step import assert_in_step
 
-from mlx_engine.decoding.answer import Answer, Limits
+from mlx_engine.decoding.answer import Answer
 from mlx_engine.decoding.opening import Opening, Settings
 from mlx_engine.decoding.sequence import TokenSequence
+from mlx_engine.decoding.tally import Limits
 from mlx_engine.drafting.contract import DraftSource
 from mlx_engine.drafting.depth.choice import Choice
 from mlx_engine.models.contract import Model
@@ -42,7 +44,13 @@ class Fixed:
 
     depths: "CyclingDepth"
 
-    def plan(self, sequence: TokenSequence, options: DraftOptions, last: int) -> "CyclingDepth":
+    def knows_ahead(self, source: DraftSource, options: DraftOptions) -> bool:
+        del options
+        return not source.reads_words
+
+    def plan(
+        self, sequence: TokenSequence, options: DraftOptions, last: mx.array
+    ) -> "CyclingDepth":
         del options
         sequence.source.offers(last)
         return self.depths
@@ -71,7 +79,7 @@ class Ran:
 def run(
     model: Model,
     prompt: Sequence[int],
-    source: DraftSource,
+    source: DraftSource | None,
     depth: int | CyclingDepth,
     *,
     options: SamplingOptions | None = None,
@@ -83,8 +91,14 @@ def run(
     chunk: int = 7,
     sequence: TokenSequence | None = None,
     stopped: Callable[[], bool] = lambda: False,
+    looks_ahead: bool = False,
+    said: list[int] | None = None,
 ) -> Ran:
-    """One answer at a pinned depth, or at those given; checks the sequence afterwards."""
+    """One answer at a pinned depth, or at those given; checks the sequence afterwards.
+
+    source: for a new sequence; one that is given has its own.
+    said: where tokens go, for answers that come to no end.
+    """
     sequence = sequence or TokenSequence(model, source)
     sampling = replace(options or SamplingOptions(temperature=0), seed=seed)
     answer = Answer(
@@ -95,7 +109,10 @@ def run(
         TokenText(stop_pairs),
         Settings(sampling),
         chunk,
+        stopped=stopped,
+        looks_ahead=looks_ahead,
     )
+    answer.tokens = answer.tokens if said is None else said
     for _ in answer.events():
         pass
     assert_in_step(sequence)

@@ -1,5 +1,6 @@
 """A model that is a table of probabilities, so that its texts have a distribution known exactly."""
 
+from copy import copy
 from typing import NamedTuple
 
 import mlx.core as mx
@@ -30,8 +31,13 @@ class LengthCache:
         self.length += rows
         self.block = 0
 
-    def snapshot(self) -> LengthOnly:
+    def fork(self) -> "LengthCache":
+        return copy(self)
+
+    def place(self) -> LengthOnly:
         return LengthOnly(self.length)
+
+    snapshot = place
 
     def restore(self, snapshot: LayerSnapshot) -> None:
         self.length = snapshot.length

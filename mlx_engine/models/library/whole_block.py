@@ -1,7 +1,8 @@
 """A cache of mlx-lm's own that keeps all of a block or none of it: for plain decoding only."""
 
+from copy import copy
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 import mlx.core as mx
 from mlx.utils import tree_flatten, tree_map
@@ -69,6 +70,17 @@ class WholeBlockCache:
         self._length += rows
         self._before = None
         self._block = 0
+
+    def fork(self) -> Self:
+        """Another that goes on from here by itself."""
+        other = copy(self)
+        other.library = copy(self.library)
+        other.library.state = _copied(self.library.state)
+        return other
+
+    def place(self) -> WholeSnapshot:
+        """A snapshot."""
+        return self.snapshot()
 
     def snapshot(self) -> WholeSnapshot:
         """The state at `length`."""

@@ -68,6 +68,26 @@ def test_restore_goes_back_exactly(model, truth, cut, more, partial):
     assert np.array_equal(hidden, truth[cut : cut + 9])
 
 
+@settings(max_examples=15, deadline=None)
+@given(cut=st.integers(1, 20), more=st.integers(1, 20), partial=st.booleans())
+def test_forks_go_on_by_themselves_and_a_place_is_come_back_to(model, truth, cut, more, partial):
+    """In the middle of a block, whose rows each of them keeps otherwise."""
+    caches = model.make_caches()
+    model.forward(mx.array([TEXT[: cut + 3]]), caches)
+    forks = {kept: caches.fork() for kept in (0, cut)}
+    caches.keep(cut + 3)
+    for kept, fork in forks.items():
+        fork.keep(kept)
+        place = fork.place()
+        for _ in range(2):
+            model.forward(mx.array([[5] * more]), fork)
+            fork.keep(more - 1 if partial else more)
+            fork.restore(place)
+    for at, one in {**forks, cut + 3: caches}.items():
+        hidden = np.array(model.forward(mx.array([TEXT[at : at + 9]]), one))[0]
+        assert np.array_equal(hidden, truth[at : at + 9])
+
+
 def test_attention_buffers_are_nan_proof():
     """Scratch rows beyond the committed ones never reach the result, even as NaN."""
     cache = AttentionCache()

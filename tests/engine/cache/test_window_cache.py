@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlx_engine.cache.attention import AttentionCache
-from mlx_engine.cache.contract import LayerCaches
+from mlx_engine.cache.contract import NEAR, LayerCaches
 from mlx_engine.cache.window import SLACK, STEP, WindowCache
 from mlx_engine.models.library.whole_block import WholeBlockCache
 
@@ -89,6 +89,22 @@ def test_what_is_seen_begins_at_a_multiple_of_the_step(blocks, window):
         assert begin % STEP == 0
         assert begin <= max(0, cache.length - window + 1) < begin + STEP
         cache.keep(keep)
+
+
+@pytest.mark.parametrize(("window", "away"), [(3, 1), (128, 9), (70, NEAR)])
+def test_a_place_is_come_back_to_wherever_the_buffers_were_moved(window, away):
+    cache, rows = WindowCache(window), 5
+    for at in range(0, 395, rows):
+        place, block = cache.place(), TEXT[:, at : at + rows]
+        for start in range(0, away, 8):
+            wrong = np.full((3, min(8, away - start), SIZE), 7.0, np.float32)
+            attend(cache, *wrong)
+            cache.keep(wrong.shape[1])
+        cache.restore(place)
+        out = attend(cache, *block)
+        cache.keep(rows)
+        for row in range(rows):
+            assert np.abs(out[row] - truth(at + row, window)).max() < 1e-4
 
 
 def test_bytes_stay_bounded():

@@ -6,6 +6,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 import torch
+from drafts_again import propose_again
 from looked_into import Target, hidden_of, opened
 from tiny_dflash import BLOCK, TinyDFlash, reference, tensors_of, write_tiny_dflash
 from tiny_published import VOCABULARY, edit_config
@@ -87,7 +88,7 @@ def test_a_draft_is_one_pass(target, tmp_path):
     sampler = Sampler(SamplingOptions(temperature=0), VOCABULARY, 0)
     for depth in (1, 3, 8):
         source = observed(drafter, target.tokens[:-1], (3,))
-        draft = source.propose(Proposal(depth, target.tokens[-1], 17), sampler)
+        draft = propose_again(source, Proposal(depth, mx.array(target.tokens[-1:]), 17), sampler)
         assert draft.tokens.tolist() == best[: min(depth, BLOCK - 1)]
         assert draft.passes == 1
     assert source.limit == BLOCK - 1
@@ -100,12 +101,12 @@ def test_a_place_to_go_back_to(target, tmp_path):
     source = BlockDraft(drafter, DraftOptions(rule="greedy"))
     source.observe(mx.array(tokens[:9]), hidden[:, :9])
     place = source.snapshot()
-    before = source.propose(Proposal(4, tokens[9], 10), sampler).tokens.tolist()
+    before = source.propose(Proposal(4, mx.array([tokens[9]]), 10), sampler).tokens.tolist()
     source.observe(mx.array(tokens[9:]), hidden[:, 9:])
-    assert source.propose(Proposal(4, tokens[9], 17), sampler).tokens.tolist() != before
+    assert source.propose(Proposal(4, mx.array([tokens[9]]), 17), sampler).tokens.tolist() != before
     source.restore(place)
     assert source.length == 9
-    assert source.propose(Proposal(4, tokens[9], 10), sampler).tokens.tolist() == before
+    assert source.propose(Proposal(4, mx.array([tokens[9]]), 10), sampler).tokens.tolist() == before
 
 
 BAD = {

@@ -6,6 +6,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from dialled_draft import DialledDraft
+from drafts_again import propose_again
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_run import run
@@ -79,7 +80,8 @@ def chain(model, hidden, length, depth):
 
 def propose(source, length, depth):
     sampler = Sampler(SamplingOptions(temperature=0), VOCABULARY, 0)
-    return source.propose(Proposal(depth, TEXT[length], length + 1), sampler)
+    wanted = Proposal(depth, mx.array(TEXT[length : length + 1]), length + 1)
+    return propose_again(source, wanted, sampler)
 
 
 @pytest.mark.parametrize("kind", CHAINED)

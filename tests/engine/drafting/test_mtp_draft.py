@@ -3,6 +3,7 @@
 import mlx.core as mx
 import numpy as np
 import pytest
+from drafts_again import propose_again
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_model import TinySizes, tiny_model
@@ -45,8 +46,8 @@ def chain(model, hidden, length, depth):
 
 
 def propose(source, length, depth):
-    draft = source.propose(Proposal(depth, TEXT[length], length + 1), greedy())
-    return draft.tokens.tolist()
+    wanted = Proposal(depth, mx.array(TEXT[length : length + 1]), length + 1)
+    return propose_again(source, wanted, greedy()).tokens.tolist()
 
 
 @settings(max_examples=25, deadline=None)
@@ -87,7 +88,7 @@ def test_restore(model, hidden, cut):
     source.observe(mx.array(TEXT[:cut]), hidden[:, :cut])
     boundary = source.snapshot()
     source.observe(mx.array([1, 2, 3]), hidden[:, 40:43])
-    source.propose(Proposal(2, 9, cut + 4), greedy())
+    source.propose(Proposal(2, mx.array([9]), cut + 4), greedy())
     source.restore(boundary)
     assert source.length == cut
     assert propose(source, cut, 3) == chain(model, hidden, cut, 3)
@@ -106,10 +107,10 @@ def test_head_passes_in_a_round(model, hidden):
     counting.__dict__.update(model.__dict__)
     source = MtpDraft([counting], DraftOptions(rule="greedy"))
     source.observe(mx.array(TEXT[:10]), hidden[:, :10])
-    propose(source, 10, 3)
+    source.propose(Proposal(3, mx.array(TEXT[10:11]), 11), greedy())
     assert passes == [10, 1, 1]
     source.observe(mx.array(TEXT[10:13]), hidden[:, 10:13])
-    propose(source, 13, 2)
+    source.propose(Proposal(2, mx.array(TEXT[13:14]), 14), greedy())
     assert passes == [10, 1, 1, 3, 1]
 
 
@@ -129,9 +130,9 @@ def test_beside_prompt_lookup_the_head_sees_every_token(model, hidden):
     rounds = ["mtp", "prompt-lookup", "prompt-lookup", "mtp", "prompt-lookup", "mtp"]
     for by in rounds:
         length = source.length
-        source.offers(TEXT[length])
+        source.offers(mx.array(TEXT[length : length + 1]))
         if length:
-            wanted = Proposal(2, TEXT[length], length + 1, by)
+            wanted = Proposal(2, mx.array(TEXT[length : length + 1]), length + 1, by)
             found = source.propose(wanted, greedy()).tokens.tolist()
             if by == "mtp":
                 assert found == chain(model, hidden, length, 2)
@@ -141,7 +142,7 @@ def test_beside_prompt_lookup_the_head_sees_every_token(model, hidden):
     source.observe(mx.array(TEXT[:4]), hidden[:, :4])
     source.restore(boundary)
     assert source.length == source.lookup.length == source.model.length == 3 * len(rounds)
-    wanted = Proposal(3, TEXT[source.length], source.length + 1, "mtp")
+    wanted = Proposal(3, mx.array([TEXT[source.length]]), source.length + 1, "mtp")
     assert source.propose(wanted, greedy()).tokens.tolist() == chain(
         model, hidden, source.length, 3
     )
@@ -163,7 +164,7 @@ def test_a_head_that_rests_is_not_touched_before_it_drafts(model, hidden):
     many = mx.zeros((1, MOST_WAITING + 2, 32))
     late.observe(mx.zeros(MOST_WAITING + 2, dtype=mx.int32), many)
     assert late.is_lost
-    assert late.offers(1) == ()
+    assert late.offers(mx.array([1])) == ()
     assert propose(late, 5, 3) == []
 
 

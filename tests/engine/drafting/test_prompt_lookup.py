@@ -37,7 +37,9 @@ def told(tokens):
 
 
 def proposed(source, last, depth=4):
-    return source.propose(Proposal(depth, last, source.length + 1), SAMPLER).tokens.tolist()
+    return source.propose(
+        Proposal(depth, mx.array([last]), source.length + 1), SAMPLER
+    ).tokens.tolist()
 
 
 def longest_match(text):
@@ -119,7 +121,7 @@ def play(text, start, plan):
     """Rows checked, and passes, for text[start:]; plan(offers) tells who drafts, and how deep."""
     source, at, rows, passes = told(text[: start - 1]), start - 1, 0, 0
     while at < len(text) - 1:
-        length = plan(source.offers(text[at]))
+        length = plan(source.offers(mx.array([text[at]])))
         choice = length.next()
         drafted = proposed(source, text[at], choice.depth)
         stood = 0

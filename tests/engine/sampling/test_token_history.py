@@ -14,8 +14,8 @@ def ints(*tokens: int) -> mx.array:
 def test_each_row_counts_the_drafted_tokens_before_it() -> None:
     history = TokenHistory(5)
     history.begin([4])
-    history.commit([1, 1])
-    history.commit([2])
+    history.commit(ints(1, 1))
+    history.commit(ints(2))
     counts = history.answer_counts(3, ints(3, 1, 1))
     assert np.array(counts).tolist() == [[0, 2, 1, 1, 0], [0, 3, 1, 1, 0], [0, 4, 1, 1, 0]]
     assert counts.dtype == mx.int32
@@ -26,7 +26,7 @@ def test_each_row_counts_the_drafted_tokens_before_it() -> None:
 def test_begin_forgets_prompt_and_answer() -> None:
     history = TokenHistory(3)
     history.begin([0])
-    history.commit([1])
+    history.commit(ints(1))
     history.begin([2])
     counts = history.answer_counts(1, ints())
     assert np.array(counts).tolist() == [[0, 0, 0]]
@@ -36,8 +36,8 @@ def test_begin_forgets_prompt_and_answer() -> None:
 def test_tokens_beyond_the_vocabulary_are_not_counted() -> None:
     history = TokenHistory(3)
     history.begin([5, 1])
-    history.commit([3, 900])
-    history.commit([2])
+    history.commit(ints(3, 900))
+    history.commit(ints(2))
     counts = history.answer_counts(2, ints(7))
     assert np.array(counts).tolist() == [[0, 0, 1]] * 2
     assert np.array(history.seen(counts)).tolist() == [[False, True, True]] * 2

@@ -1,0 +1,280 @@
+"""The rounds of an answer, of which the next is begun before the outcome of the last is known.
+
+A device that computes beside the host must not wait for it. A round with k drafts has k + 1
+outcomes, and what follows each of them is lazy (round.py). So while the device works, the next
+round is written down for the likeliest outcome and, while there is time, for others; when the
+outcome is read, the one that fits is queued and the rest dropped, which costs nothing. A plain
+round has one outcome: what follows it is queued at once, and dropped if the answer ends before it
+by keeping none of its rows. A round that is asked for otherwise by then is dropped likewise.
+
+Only one holder of keys and values lets MLX write them in place. So the states of other outcomes are
+gone before the one that fits is queued, and none but the newest state is ever kept.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import NamedTuple
+
+import mlx.core as mx
+
+from mlx_engine.decoding.opening import Settings
+from mlx_engine.decoding.round import Round, State
+from mlx_engine.decoding.sequence import TokenSequence
+from mlx_engine.decoding.tally import Limits
+from mlx_engine.drafting.contract import Proposal
+from mlx_engine.drafting.depth.choice import Choice, RoundPlan
+from mlx_engine.drafting.sources import Drafting
+from mlx_engine.sampling.sampler import Sampler
+from mlx_engine.values.options import DraftOptions, SamplingOptions
+
+BLINK = 5e-5
+"""Seconds; an outcome that was waited for no longer had been there before."""
+
+FADING = 0.9
+"""Weight of the past in what outcomes are expected, and in how long rounds seem to take."""
+
+
+class _Asked(NamedTuple):
+    """Settings that a round follows."""
+
+    sampling: SamplingOptions
+    draft: DraftOptions
+
+
+class _Plan(NamedTuple):
+    """Who drafts, how deep, and for how many tokens of the answer that is good."""
+
+    plan: RoundPlan
+    choice: Choice
+    asked: _Asked
+
+
+@dataclass(slots=True)
+class _Begun:
+    """A round, what it was asked for by, and when it was queued."""
+
+    round: Round
+    planned: _Plan
+    wanted: Proposal
+    queued_at: float = 0.0
+
+    def queue(self) -> None:
+        """Have the device begin, as soon as it is free."""
+        self.queued_at = perf_counter()
+        self.round.queue()
+
+
+class Found(NamedTuple):
+    """A round's outcome: tokens are the accepted drafts and the target's next token.
+
+    position: of the first of them. asked: the depth that was asked for; draft_passes: of a head or
+    small model, also for a draft that came to nothing. queued_at, read_at: of its outcome, by the
+    clock; draft_ms: of that time what the draft took, where it is told apart. was_ahead: it was
+    queued before the round before it had ended; was_awaited: the device was at work until it ended.
+    """
+
+    tokens: tuple[int, ...]
+    position: int
+    asked: int
+    drafted: int
+    draft_passes: int
+    plan: RoundPlan
+    choice: Choice
+    queued_at: float
+    read_at: float
+    draft_ms: float
+    was_ahead: bool
+    was_awaited: bool
+
+    @property
+    def accepted(self) -> int:
+        """How many of the drafted tokens are the target's."""
+        return len(self.tokens) - 1
+
+
+class Rounds:
+    """From a sequence that has read all but the newest token, round by round.
+
+    Of each round first the outcome is found, then so many of its tokens are kept as the answer
+    takes. settings: their owner may change them meanwhile; rounds follow from the next one on.
+    new_sampler: one that knows the answer so far. looks_ahead: the device computes beside the host.
+    """
+
+    def __init__(
+        self,
+        sequence: TokenSequence,
+        drafting: Drafting,
+        settings: Settings,
+        limits: Limits,
+        new_sampler: Callable[[], Sampler],
+        last: int,
+        generated: int,
+        *,
+        looks_ahead: bool,
+    ) -> None:
+        self._sequence = sequence
+        self._drafting = drafting
+        self._settings = settings
+        self._limits = limits
+        self._new_sampler = new_sampler
+        self._last = last
+        self._generated = generated
+        self._looks_ahead = looks_ahead
+        self._sampling = settings.sampling
+        self._sampler = new_sampler()
+        self._begun: _Begun | None = None
+        self._next: dict[int, _Begun] = {}
+        self._failed: Exception | None = None
+        self._expected: dict[int, list[float]] = {}
+        self._seconds: dict[int, float] = {}
+        self._building = 0.0
+        self._read_at = 0.0
+        self._accepted = 0
+
+    def find(self) -> Found:
+        """The outcome of the next round, the one wait. Raises NumericsError."""
+        ahead = self._fitting()
+        begun = self._begun = ahead or self._begin_now()
+        self._look_ahead(begun)
+        asked_at = perf_counter()
+        queued_at = max(self._read_at, begun.queued_at) if begun.queued_at else asked_at
+        outcome = begun.round.read(draft_first=not self._looks_ahead)
+        read_at = self._read_at = perf_counter()
+        was_awaited = read_at - asked_at > BLINK
+        draft, self._accepted = begun.round.draft, outcome.accepted
+        self._learn(draft.depth, outcome.accepted, read_at - queued_at, was_awaited=was_awaited)
+        return Found(
+            tokens=outcome.tokens,
+            position=begun.wanted.position,
+            asked=begun.wanted.depth,
+            drafted=draft.depth,
+            draft_passes=draft.passes,
+            plan=begun.planned.plan,
+            choice=begun.planned.choice,
+            queued_at=queued_at,
+            read_at=read_at,
+            draft_ms=outcome.draft_ms,
+            was_ahead=ahead is not None,
+            was_awaited=was_awaited,
+        )
+
+    def keep(self, tokens: Sequence[int], *, goes_on: bool) -> None:
+        """Keep the first tokens of the round whose outcome was found, all of them if it goes on.
+
+        Raises what beginning the next round has raised.
+        """
+        begun, self._begun = self._begun, None
+        following, self._next = self._next, {}
+        assert begun is not None
+        read = [self._last, *tokens[:-1]]
+        self._last, self._generated = tokens[-1], self._generated + len(tokens)
+        if self._failed is not None:
+            if goes_on:
+                raise self._failed
+            self._sequence.forget()
+            self._drafting.forget()
+            return
+        if not begun.round.draft.depth and following:
+            self._begun = following[0]
+            state = following[0].round.state
+        elif goes_on and self._accepted in following:
+            self._begun = following[self._accepted]
+            state = self._begun.round.state
+        else:
+            state = begun.round.keep(read, mx.array(list(tokens), dtype=mx.int32))
+        self._sampler = state.sampler
+        self._sequence.stand(read, state.caches, state.source)
+        following.clear()
+        del begun  # whose caches nobody else holds now
+        if self._begun is not None and not self._begun.queued_at:
+            self._begun.queue()
+
+    def drop(self) -> None:
+        """Take back what was begun ahead: the sequence stands after the tokens that were kept."""
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            begun.round.drop()
+
+    def _fitting(self) -> _Begun | None:
+        """The round that was begun ahead, if it is what is asked for by now."""
+        if self._begun is not None and self._begun.planned.asked == self._asked():
+            return self._begun
+        self.drop()
+        return None
+
+    def _asked(self) -> _Asked:
+        return _Asked(self._settings.sampling, self._settings.draft)
+
+    def _begin_now(self) -> _Begun:
+        """A round after what is known; the device has nothing to do meanwhile but to draft."""
+        sequence = self._sequence
+        if self._settings.sampling != self._sampling:
+            self._sampling, self._sampler = self._settings.sampling, self._new_sampler()
+        last = mx.array([self._last], dtype=mx.int32)
+        planned = self._plan(last)
+        state = State(sequence.model, sequence.caches, sequence.source, self._sampler, last)
+        begun = self._begin(state, planned, self._generated, draft_at_once=self._looks_ahead)
+        if self._looks_ahead:
+            begun.queue()
+        return begun
+
+    def _plan(self, last: mx.array) -> _Plan:
+        asked = self._asked()
+        plan = self._drafting.plan(self._sequence, asked.draft, last)
+        return _Plan(plan, plan.next(), asked)
+
+    def _begin(
+        self, state: State, planned: _Plan, generated: int, *, draft_at_once: bool
+    ) -> _Begun:
+        choice, read = planned.choice, state.caches.length
+        depth = min(choice.depth, self._limits.deepest(generated, read))
+        wanted = Proposal(depth, state.last, read + 1, choice.by)
+        state.source.rest(rests=depth == 0)
+        return _Begun(Round(state, wanted, draft_at_once=draft_at_once), planned, wanted)
+
+    def _look_ahead(self, begun: _Begun) -> None:
+        """Begin what follows, where that can be known; an error there may not hide this outcome."""
+        source, asked = begun.round.state.source, self._asked()
+        knows = self._looks_ahead and begun.planned.asked == asked
+        if knows and self._drafting.knows_ahead(source, asked.draft):
+            try:
+                self._begin_next(begun)
+            except Exception as error:
+                self._failed = error
+
+    def _begin_next(self, begun: _Begun) -> None:
+        depth, planned = begun.round.draft.depth, None
+        for accepted in self._likeliest(depth):
+            started, generated = perf_counter(), self._generated + accepted + 1
+            if planned is not None and started + self._building > self._free_at(begun):
+                break
+            if self._limits.full(generated, begun.wanted.position + accepted) is not None:
+                continue
+            if depth:
+                state = begun.round.after(accepted)
+            else:
+                state = begun.round.keep([self._last], begun.round.next_token)
+            planned = planned or self._plan(state.last)
+            self._next[accepted] = self._begin(state, planned, generated, draft_at_once=not depth)
+            self._building = perf_counter() - started
+            if not depth:
+                self._next[accepted].queue()
+
+    def _likeliest(self, depth: int) -> list[int]:
+        """How many tokens of such a draft may be accepted, what was found most often first."""
+        weights = self._expected.get(depth, [0.0] * (depth + 1))
+        return sorted(range(depth + 1), key=lambda accepted: (-weights[accepted], -accepted))
+
+    def _free_at(self, begun: _Begun) -> float:
+        """When the device is expected to have run a round."""
+        return begun.queued_at + self._seconds.get(begun.round.draft.depth, 0.0)
+
+    def _learn(self, depth: int, accepted: int, seconds: float, *, was_awaited: bool) -> None:
+        weights = self._expected.setdefault(depth, [0.0] * (depth + 1))
+        weights[:] = [FADING * weight for weight in weights]
+        weights[accepted] += 1
+        # where the host came late, it is not known how late
+        self._seconds[depth] = (
+            seconds if was_awaited else FADING * min(seconds, self._seconds.get(depth, seconds))
+        )

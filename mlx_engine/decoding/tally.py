@@ -1,0 +1,93 @@
+"""What ends an answer, and what its rounds add up to."""
+
+from dataclasses import dataclass, field
+
+from mlx_engine.values.conversation import FinishReason
+from mlx_engine.values.stats import GenerationStats, RoundStats, count_by_depth, sum_by_source
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What ends an answer; stop strings are the business of the text (text/streaming_text.py).
+
+    end_ids: tokens that end it, empty to ignore them. max_tokens: None for no budget.
+    context_length: tokens of conversation at most.
+    """
+
+    end_ids: frozenset[int]
+    max_tokens: int | None
+    context_length: int
+
+    def finish(self, token: int, generated: int, position: int) -> FinishReason | None:
+        """Whether `token`, the `generated`-th of the answer, at index `position`, is the last."""
+        return "end" if token in self.end_ids else self.full(generated, position)
+
+    def full(self, generated: int, position: int) -> FinishReason | None:
+        """The same, whatever the token is."""
+        if self.max_tokens is not None and generated >= self.max_tokens:
+            return "max-tokens"
+        if position + 1 >= self.context_length:
+            return "context-full"
+        return None
+
+    def deepest(self, generated: int, read: int) -> int:
+        """The longest draft that could still be used, `read` tokens having been read."""
+        room = self.context_length - read - 2
+        budget = room if self.max_tokens is None else self.max_tokens - generated - 1
+        return max(0, min(room, budget))
+
+
+@dataclass(slots=True)
+class Tally:
+    """Adds rounds up; seconds are time spent in the engine, not in whoever reads events.
+
+    waited_seconds: before the prompt was begun.
+    """
+
+    seed: int
+    prompt_tokens: int = 0
+    reused_tokens: int = 0
+    waited_seconds: float = 0.0
+    prompt_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    first_token_seconds: float = 0.0
+    peak_memory_bytes: int = 0
+    rounds: list[RoundStats] = field(default_factory=list)
+
+    def add(self, stats: RoundStats, seconds: float) -> None:
+        """One round more, and what it took."""
+        self.decode_seconds += seconds
+        if not self.rounds:
+            self.first_token_seconds = self.waited_seconds + self.prompt_seconds + seconds
+        self.rounds.append(stats)
+
+    def stats(self) -> GenerationStats:
+        """Sums as of now."""
+        rounds = self.rounds
+        generated = sum(r.emitted for r in rounds)
+        fresh = self.prompt_tokens - self.reused_tokens
+        return GenerationStats(
+            prompt_tokens=self.prompt_tokens,
+            reused_tokens=self.reused_tokens,
+            generated_tokens=generated,
+            drafted=sum(r.drafted for r in rounds),
+            accepted=sum(r.accepted for r in rounds),
+            drafted_by_depth=count_by_depth(r.drafted for r in rounds),
+            accepted_by_depth=count_by_depth(r.accepted for r in rounds),
+            passes=len(rounds),
+            tokens_per_pass=generated / len(rounds) if rounds else 0.0,
+            tokens_per_second=_rate(generated, self.decode_seconds),
+            prompt_tokens_per_second=_rate(fresh, self.prompt_seconds),
+            time_to_first_token_s=self.first_token_seconds,
+            draft_ms=sum(r.draft_ms for r in rounds),
+            verify_ms=sum(r.verify_ms for r in rounds),
+            host_ms=sum(r.host_ms for r in rounds),
+            peak_memory_bytes=self.peak_memory_bytes,
+            seed=self.seed,
+            accept_ms=sum(r.accept_ms for r in rounds),
+            by_source=sum_by_source(rounds),
+        )
+
+
+def _rate(count: int, seconds: float) -> float:
+    return count / seconds if seconds > 0 else 0.0

@@ -1,0 +1,224 @@
+"""Rounds begun before the outcome of the last is known: the same words, drafts and state."""
+
+import itertools
+from dataclasses import replace
+
+import mlx.core as mx
+import pytest
+from plain_run import CyclingDepth, run
+from session_runs import PICKS
+from tiny_model import TinySizes, tiny_model
+
+from mlx_engine.decoding import ahead
+from mlx_engine.decoding.answer import raw_answer
+from mlx_engine.decoding.opening import Settings
+from mlx_engine.decoding.sequence import TokenSequence
+from mlx_engine.drafting.contract import NoDraft
+from mlx_engine.drafting.depth.choice import Learned
+from mlx_engine.drafting.depth.costs import PRESUMED
+from mlx_engine.drafting.mtp import MtpDraft
+from mlx_engine.drafting.small_model import SmallModelDraft
+from mlx_engine.values.conversation import RoundFinished
+from mlx_engine.values.options import DraftOptions, SamplingOptions
+
+PROMPT = [5, 1, 30, 17, 2, 9, 9, 21, 4]
+VOCABULARY = 37
+WAYS = {
+    "greedy": SamplingOptions(temperature=0),
+    "hot": SamplingOptions(temperature=1.2),
+    "penalised": SamplingOptions(
+        temperature=0.9, repetition_penalty=1.2, presence_penalty=0.3, frequency_penalty=0.4
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny_model(3, TinySizes(layers=2, vocabulary=VOCABULARY))
+
+
+@pytest.fixture(autouse=True)
+def time_for_all_outcomes(monkeypatch):
+    monkeypatch.setattr(ahead.Rounds, "_free_at", lambda rounds, begun: float("inf"))
+
+
+def sources(model):
+    """Right now and then: a head, and a model that is nearly its own target."""
+    return {
+        "none": NoDraft(),
+        "head": MtpDraft([model], DraftOptions()),
+        "model": SmallModelDraft(model, VOCABULARY, DraftOptions(rule="greedy")),
+    }
+
+
+def both(model, source, depths, **more):
+    """An answer without and with looking ahead; that everything but the clock is equal."""
+    found = []
+    for looks_ahead in (False, True):
+        its = sources(model)[source]
+        ran = run(model, PROMPT, its, CyclingDepth(depths), looks_ahead=looks_ahead, **more)
+        found.append(ran)
+    waited, looked = found
+    assert looked.tokens == waited.tokens
+    assert looked.sequence.tokens == waited.sequence.tokens
+    counts = [
+        (ran.stats.passes, ran.stats.drafted_by_depth, ran.stats.accepted_by_depth) for ran in found
+    ]
+    assert counts[0] == counts[1]
+    return waited, looked
+
+
+def go_on_alike(model, waited, looked, source):
+    """What they leave behind is the same, drafts of the next turn included."""
+    prompt = [*PROMPT, *waited.tokens, 8, 3]
+    turns = [
+        run(model, prompt, ran.sequence.source, 3, options=WAYS["hot"], sequence=ran.sequence)
+        for ran in (waited, looked)
+    ]
+    assert turns[0].tokens == turns[1].tokens
+    assert turns[0].stats.accepted_by_depth == turns[1].stats.accepted_by_depth, source
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("source", "depths"), [("none", [0]), ("head", [3]), ("head", [0, 2, 0, 0, 4]), ("model", [2])]
+)
+def test_the_same_words_and_drafts(model, way, source, depths):
+    waited, looked = both(model, source, depths, options=WAYS[way], max_tokens=20)
+    go_on_alike(model, waited, looked, source)
+
+
+@pytest.mark.parametrize(
+    ("source", "depths", "end"),
+    [
+        ("none", [0], "stop"),
+        ("head", [3, 0], "stop"),
+        ("model", [2], "stop"),
+        ("none", [0], "end token"),
+        ("head", [3], "end token"),
+        ("head", [3, 0], "stop string"),
+        ("none", [0], "context"),
+        ("head", [2], "context"),
+    ],
+)
+def test_whatever_ends_it_the_sequence_stands_as_if_nothing_had_been_begun(
+    model, source, depths, end
+):
+    truth = run(model, PROMPT, NoDraft(), 0, options=WAYS["hot"], max_tokens=20).tokens
+    cut = next(n for n in range(6, 20) if truth[n] not in truth[:n])
+    more = {
+        "stop": dict,
+        "end token": lambda: {"end_ids": [truth[cut]]},
+        "stop string": lambda: {"stop_pairs": [(truth[cut - 1], truth[cut])]},
+        "context": lambda: {"context_length": len(PROMPT) + 11},
+    }[end]()
+    found = []
+    for looks_ahead in (False, True):
+        rounds = itertools.count(-1)
+        stopped = (lambda: next(rounds) >= 5) if end == "stop" else (lambda: False)  # noqa: B023
+        found.append(
+            run(
+                model,
+                PROMPT,
+                sources(model)[source],
+                CyclingDepth(depths),
+                options=WAYS["hot"],
+                stopped=stopped,
+                looks_ahead=looks_ahead,
+                **more,
+            )
+        )
+    waited, looked = found
+    assert 0 < len(looked.tokens) < 20
+    assert looked.tokens == waited.tokens
+    assert looked.sequence.tokens == waited.sequence.tokens
+    go_on_alike(model, waited, looked, source)
+
+
+class Counting:
+    """A model whose passes are counted; `fault` is raised by the pass of that number."""
+
+    def __init__(self, model, fault=None):
+        self._model, self._fault, self.passes = model, fault, 0
+
+    def __getattr__(self, name):
+        return getattr(self._model, name)
+
+    def forward(self, tokens, caches):
+        self.passes += 1
+        if self.passes == self._fault:
+            raise RuntimeError("a pass that failed")
+        return self._model.forward(tokens, caches)
+
+
+def test_a_plain_round_is_queued_before_the_last_is_read_and_none_is_for_nothing(
+    model, monkeypatch
+):
+    counting, read = Counting(model), []
+    whole = ahead.Round.read
+
+    def noted(round, **more):
+        read.append(counting.passes)
+        return whole(round, **more)
+
+    monkeypatch.setattr(ahead.Round, "read", noted)
+    run(counting, PROMPT, NoDraft(), 0, max_tokens=5, chunk=64, looks_ahead=True)
+    assert read == [3, 4, 5, 6, 6], "the prompt's pass, the round's own, and that after it"
+
+
+def test_a_round_that_fails_ahead_hides_no_token_of_the_one_before(model):
+    truth = run(model, PROMPT, NoDraft(), 0, max_tokens=9).tokens
+    for depth in (0, 2):
+        for looks_ahead in (False, True):
+            said = []
+            source = MtpDraft([model], DraftOptions()) if depth else NoDraft()
+            counting = Counting(model, fault=6)
+            with pytest.raises(RuntimeError, match="a pass that failed"):
+                run(counting, PROMPT, source, depth, chunk=64, said=said, looks_ahead=looks_ahead)
+        assert said == truth[: len(said)] != []
+
+
+@pytest.mark.parametrize("depth", [0, 2])
+def test_keys_and_values_are_written_in_place_up_to_4000_tokens(depth):
+    """A copy of a buffer in any round, of trunk or head, would show in the peak."""
+    sizes = TinySizes(layers=2, interval=1, hidden=16, inner=16, heads=1, kv_heads=1)
+    wide = tiny_model(3, sizes)
+    sequence = TokenSequence(wide, MtpDraft([wide], DraftOptions()) if depth else NoDraft())
+
+    def answer(prompt, tokens):
+        its = {"max_tokens": tokens, "chunk": 1300, "looks_ahead": True}
+        return run(wide, prompt, None, depth, sequence=sequence, **its).stats
+
+    answer([token % 61 for token in range(3900)], 2)
+    before = mx.get_active_memory()
+    stats = answer([*sequence.tokens, 5], 40)
+    assert stats.passes > 30
+    buffer = sequence.caches.layers[0].nbytes / 2
+    assert stats.peak_memory_bytes - before < 0.5 * buffer
+
+
+def test_settings_that_change_take_effect_at_the_next_round(engine):
+    """The round that was begun by the old ones is dropped, drafts that its source has read too."""
+    parts = replace(engine.parts, looks_ahead=True)
+    found = []
+    for looks_ahead in (False, True):
+        settings = Settings(PICKS, DraftOptions(depth=3))
+        prompt, learned = engine.tokenize("The quick brown fox"), Learned(lambda: PRESUMED)
+        answer = raw_answer(replace(parts, looks_ahead=looks_ahead), settings, prompt, learned)
+        depths = []
+        for event in answer.events():
+            if isinstance(event, RoundFinished):
+                depths.append((event.stats.depth, event.stats.accepted))
+                if len(depths) == 4:
+                    settings.draft = DraftOptions(depth=1)
+                if len(depths) == 6:
+                    settings.sampling = replace(PICKS, temperature=0.3, presence_penalty=0.5)
+                if len(depths) == 8:
+                    settings.draft = DraftOptions(source="none")
+                if len(depths) == 12:
+                    settings.draft = DraftOptions(depth=2)
+                if len(depths) == 16:
+                    break
+        found.append((depths, answer.tokens, answer.sequence.tokens))
+    assert found[0] == found[1]
+    assert {depth for depth, _ in depths} == {0, 1, 2, 3}

@@ -1,0 +1,20 @@
+"""Drafts that are asked for more than once, as when rounds are begun ahead and dropped."""
+
+import mlx.core as mx
+
+from mlx_engine.drafting.contract import Draft, DraftSource, Proposal
+from mlx_engine.sampling.sampler import Sampler
+
+
+def propose_again(source: DraftSource, wanted: Proposal, sampler: Sampler) -> Draft:
+    """What a source drafts: neither a draft that is withdrawn nor one of a fork changes it."""
+    source.propose(wanted._replace(last=mx.zeros_like(wanted.last)), sampler)
+    source.withdraw()
+    fork = source.fork()
+    twice = [fork.propose(wanted, sampler)]
+    fork.withdraw()
+    twice.append(fork.propose(wanted._replace(depth=wanted.depth + 1), sampler))
+    draft = source.propose(wanted, sampler)
+    for other in twice:
+        assert other.tokens[: draft.depth].tolist() == draft.tokens.tolist()
+    return draft
