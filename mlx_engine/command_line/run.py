@@ -27,7 +27,9 @@ def run(arguments: Sequence[str], outside: Outside | None = None) -> int:
         outside.stdout.flush()  # a reader that has left must be met here, not by Python's exit
         return status
     except EngineError as error:
-        print(f"headstart: {error}", file=outside.stderr)
+        from mlx_engine.command_line.screen import make_screen
+
+        make_screen(outside.stderr, outside.stderr, plain=True).note(f"headstart: {error}", "")
         return BAD_INPUT
     except KeyboardInterrupt:
         print(file=outside.stderr)

@@ -37,6 +37,19 @@ def test_what_the_engine_refuses_is_one_line_and_2(
     assert (outside.out, outside.err) == ("", "headstart: x.gguf: no such file.\n")
 
 
+def test_a_refusal_breaks_no_word_at_a_terminal(
+    outside: FakeOutside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    outside.stderr = Terminal()
+    words = "x.gguf: no such file or folder, and there is nothing of this name on the hub either."
+    outside.error = ModelNotFound(words)
+    assert outside.run("inspect", "x") == 2
+    lines = outside.err.rpartition("\x1b[2K")[2].splitlines()
+    assert len(lines) == 3 and all(len(line.rstrip()) <= 40 for line in lines)
+    assert " ".join(lines).split() == ["headstart:", *words.split()]
+
+
 @pytest.mark.parametrize(
     "flags", [["--temperature", "11"], ["--max-tokens", "0"], ["--context", "1"], ["--stop", ""]]
 )
