@@ -18,7 +18,7 @@ from app.window.controls.layouts import row
 from app.window.look import look
 from app.window.transcript.drafted_spans import Tint, in_utf16
 from app.window.transcript.message_view import MessageView
-from app.window.transcript.segment_column import TextWidget
+from app.window.transcript.segment_column import TextWidget, searched
 
 
 class FindBar(QFrame):
@@ -198,9 +198,13 @@ class ChatSearch(QObject):
         found: list[Match] = []
         for widget in view.texts() if self._pattern else ():
             assert self._pattern
-            text = _spaced(widget.text())
-            ranges = [Tint(m.start(), m.end(), 0) for m in self._pattern.finditer(text)]
-            found += [Match(widget, t.start, t.end) for t in in_utf16(text, ranges)]
+            text, places = searched(widget)
+            ranges = [
+                Tint(places[m.start()], places[m.end() - 1] + 1, 0)
+                for m in self._pattern.finditer(_spaced(text))
+            ]
+            shown = widget.text()
+            found += [Match(widget, t.start, t.end) for t in in_utf16(shown, ranges)]
         return found
 
 

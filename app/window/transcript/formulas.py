@@ -7,6 +7,7 @@ be set stays in the letters and signs of `latex`.
 import re
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from html import unescape
 from math import ceil
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ from PySide6.QtGui import (
 from PySide6.QtSvg import QSvgRenderer
 
 from app.start.threads import Beside
+from app.window.transcript.latex import latex_html
 
 INK, EM = "#010203", 32
 """Colour and size in pixels in which formulas are set."""
@@ -36,6 +38,7 @@ LONGEST = 1000
 """Characters; a formula of 3,000 takes seconds."""
 MOST = 1000
 """Formulas that are remembered."""
+TAG = re.compile(r"<[^>]+>")
 OTHER_SCRIPTS = re.compile("[\u0530-\u1cff\u2e80-\ud7ff\uf900-\ufaff]")
 """Letters that the font for formulas does not have."""
 NUMBERED = re.compile(r"\{(equation|align|gather|multline)\}")
@@ -57,6 +60,28 @@ class FormulaKey(NamedTuple):
     def source(self) -> str:
         """As it is typed."""
         return f"$${self.latex}$$" if self.is_display else f"${self.latex}$"
+
+
+class Searched(NamedTuple):
+    """A text in which formulas are letters and signs; places: of its characters where they are
+    images, and of its end.
+    """
+
+    text: str
+    places: Sequence[int]
+
+
+def in_letters(text: str, pictured: Sequence[FormulaKey]) -> Searched:
+    """A text with images of these formulas."""
+    if not pictured:
+        return Searched(text, range(len(text) + 1))
+    parts, places, keys = [], list[int](), iter(pictured)
+    for at, letter in enumerate(text):
+        key = next(keys, None) if letter == OBJECT else None
+        shown = unescape(TAG.sub("", latex_html(key.latex))) if key else letter
+        parts.append(shown)
+        places += [at] * len(shown)
+    return Searched("".join(parts), [*places, len(text)])
 
 
 class Formula(NamedTuple):

@@ -14,7 +14,7 @@ from app.window.transcript.markdown_text import markdown_html, plain_text
 from app.window.transcript.message_editor import MessageEditor
 from app.window.transcript.message_foot import MessageActions, MessageFooter
 from app.window.transcript.reader import Reader, keeps_height
-from app.window.transcript.segment_column import TextWidget, link_definitions
+from app.window.transcript.segment_column import TextWidget, link_definitions, searched
 from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.streaming_markdown import StreamingMarkdown
 from app.window.transcript.user_bubble import UserBubble, beginning_of
@@ -94,7 +94,7 @@ class MessageView(QWidget):
     def searched(self) -> Sequence[str]:
         """What `texts` hold, or will hold once they are made."""
         if self.is_built:
-            return [widget.text() for widget in self.texts()]
+            return [searched(widget).text for widget in self.texts()]
         if self._searched is None:
             self._searched = searched_text(self.message)
         return self._searched

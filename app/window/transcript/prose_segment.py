@@ -29,7 +29,9 @@ from app.window.transcript.drafted_spans import (
 from app.window.transcript.formulas import (
     OBJECT,
     FormulaKey,
+    Searched,
     drawn,
+    in_letters,
     place_formulas,
     read_name,
 )
@@ -118,6 +120,10 @@ class ProseSegment(QTextBrowser):
     def text(self) -> str:
         """The text on show, one character for each position of the document."""
         return self.toPlainText()
+
+    def searched(self) -> Searched:
+        """What can be found in it."""
+        return in_letters(self.text(), self._pictured)
 
     def place_of(self, offset: int) -> int:
         """The position in the document of a character of the source, or of the next on show."""

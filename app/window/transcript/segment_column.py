@@ -12,7 +12,7 @@ from app.window.controls.layouts import column
 from app.window.look import look
 from app.window.transcript.code_segment import CodeSegment, CodeText
 from app.window.transcript.drafted_spans import within
-from app.window.transcript.formulas import FormulaKey, Wanted
+from app.window.transcript.formulas import FormulaKey, Searched, Wanted, in_letters
 from app.window.transcript.markdown_text import markdown_html
 from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.reader import GAP, PARAGRAPH_GAP, Reader, keeps_height
@@ -22,6 +22,13 @@ DEFINITION = re.compile(r"^ {0,3}\[[^\]\n]+\]:[ \t]*\S+.*$", re.MULTILINE)
 
 
 TextWidget = ProseSegment | CodeText
+
+
+def searched(widget: TextWidget) -> Searched:
+    """What can be found in a text."""
+    if isinstance(widget, ProseSegment):
+        return widget.searched()
+    return in_letters(widget.text(), ())
 
 
 class Rendered(NamedTuple):

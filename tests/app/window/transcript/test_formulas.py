@@ -131,6 +131,23 @@ def test_a_formula_that_would_be_too_small_wraps_in_letters(view, qtbot):
     assert places(prose) == [] and prose.height() > 2 * prose.fontMetrics().height()
 
 
+def test_words_and_signs_of_a_formula_are_found(view, qtbot):
+    source = "😀 n $\\alpha + n^2$ n\n\n$$\\frac{n}{2}$$"
+    show(view, ShownMessage(1, "assistant", source))
+    unset = of(view, 1).searched()
+    wait(qtbot, view)
+    prose = of(view, 1).texts()[0]
+    assert len(places(prose)) == 2
+    assert sum(text.count("n") for text in of(view, 1).searched()) == 4
+    assert sum(text.count("n") for text in unset) == 4, "the same before it is a picture"
+    view.open_find()
+    view.find_bar.field.setText("α")
+    settle()
+    (found,) = prose.extraSelections()
+    assert (found.cursor.selectionStart(), found.cursor.selectionEnd()) == (5, 6)
+    assert "1 of 1" in view.find_bar.count.text()
+
+
 def test_latex_is_what_is_copied(view, qtbot):
     prose = until_set(qtbot, view, "So $a_1$, $b_2$ and\n\n$$c^3$$\n\nend $d$")
     prose.selectAll()
