@@ -28,6 +28,7 @@ from app.control.settings import KeptSettings, LookController, SettingsControlle
 from app.control.troubles import TroubleController
 from app.library.machine import this_machine
 from app.library.model_card import read_card
+from app.start.awake import Awake, this_systems_power
 from app.start.folders import Folders
 from app.start.mistakes import Mistakes
 from app.start.threads import Collector, keep_clipboard
@@ -51,7 +52,8 @@ from mlx_engine.hub.client import Hub
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
 
-LEAVE_S = 2.0
+LEAVE_S = 0.5
+"""How long the engine's thread may take to end, which nobody sees any more."""
 
 
 class App(QObject):
@@ -70,6 +72,7 @@ class App(QObject):
         super().__init__()
         self._collector = Collector(self)
         self._is_closed = False
+        self.awake = Awake(this_systems_power())
         machine = this_machine()
         self.mistakes = Mistakes(folders.logs, self)
         self.settings = KeptSettings(folders.settings_file, self)
@@ -201,8 +204,10 @@ class App(QObject):
             return
         self._is_closed = True
         self.answers.keep_all()
+        self.awake.hold(False, "")
         state, unsent = self.widgets.window.state(), self.composer.unsent()
         self.settings.change(replace(self.settings.value, window_state=state, unsent=unsent))
+        self.widgets.window.hide()
         self.library.close()
         self.worker.shutdown(LEAVE_S)
         self.store.close()
@@ -305,6 +310,8 @@ class App(QObject):
         answers.grown.connect(self.session.take)
         answers.ended.connect(self._end_answer)
         answers.changed.connect(self._show_answering)
+        for work in (answers, self.compare):
+            work.changed.connect(self._keep_awake)
 
     def _choose_chat(self, chat_id: int, message_id: int | None = None) -> None:
         self.widgets.window.show_page("chat")
@@ -351,6 +358,10 @@ class App(QObject):
         self.widgets.sidebar.list.show_answering(self.answers.chat_ids)
         self.commands.refresh()
         self.session.show_now()
+
+    def _keep_awake(self) -> None:
+        is_at_work = bool(self.answers.chat_ids) or self.compare.is_running
+        self.awake.hold(is_at_work, "Headstart is writing an answer")
 
     def _connect_focus(self) -> None:
         """Whatever ends in the chat leaves the keys with its message."""

@@ -32,6 +32,7 @@ def hear_outside(app: App, application: Application, instance: SingleInstance) -
 
 def run_window(arguments: Sequence[str]) -> int:
     """Show the window until it is closed; the exit status. Paths go to a window already open."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # an exception between Qt's own calls would crash
     paths = as_typed(arguments, Path.cwd())
     folders = this_users_folders()
     application = Application(sys.argv[:1])
@@ -57,6 +58,4 @@ def run_window(arguments: Sequence[str]) -> int:
     status = application.exec()
     app.close()
     instance.close()
-    if app.worker.isRunning():
-        os._exit(status)  # everything is saved; a pass may take a while to end
-    return status
+    os._exit(status)  # everything is saved: to end a pass and take MLX apart would only take time

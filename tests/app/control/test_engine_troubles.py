@@ -170,3 +170,19 @@ def test_tokens_of_an_attachment_are_counted_while_an_answer_runs(
     assert driven.app.chats.running is not None
     driven.app.chats.stop()
     driven.until_answered()
+
+
+def test_the_window_is_gone_before_the_engine_is(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(qapp, qtbot, tmp_path, scripted()) as driven:
+        window, seen = driven.widgets.window, list[bool]()
+        shutdown = driven.app.worker.shutdown
+
+        def end(timeout_s: float) -> bool:
+            seen.append(window.isVisible())
+            return shutdown(timeout_s)
+
+        monkeypatch.setattr(driven.app.worker, "shutdown", end)
+        window.close()
+        assert seen == [False]
