@@ -68,7 +68,7 @@ def _build(
             if said:
                 return said
         made = f"{scratch}/library.so"
-        said = _run([*link, *objects, *libraries, "-lm", "-o", made])
+        said = _run([*link, *objects, *libraries, "-o", made])
         if not said:
             Path(made).replace(target)
         return said
@@ -78,7 +78,7 @@ def _build(
 def runtime_library() -> Path:
     """The scheduler and the checks. Raises NoCompilerError, RuntimeError when it does not build."""
     compiles = [[*toolchain.runtime_command(), str(CPP / s)] for s in RUNTIME_SOURCES]
-    link = toolchain.link_command()
+    link = [*toolchain.runtime_link_command(), "-lm"]
     target = _library((compiles, link))
     if not target.exists():
         own_name = "-install_name" if sys.platform == "darwin" else "-soname"
@@ -88,15 +88,35 @@ def runtime_library() -> Path:
     return target
 
 
+@cache
+def _precompiled(header: Path, command: tuple[str, ...]) -> Path:
+    """What most texts begin with, parsed once; for the header as it lies there, which clang checks.
+
+    Raises RuntimeError when it does not compile.
+    """
+    target = _library((command, [path.stat().st_mtime_ns for path in sorted(CPP.iterdir())]))
+    target = target.with_suffix(".pch")
+    if not target.exists():
+        with tempfile.TemporaryDirectory(dir=cache_folder()) as scratch:
+            made = Path(scratch, "header.pch")
+            said = _run([*command, "-x", "c++-header", str(header), "-o", str(made)])
+            if said:
+                raise RuntimeError(f"the emulator's headers do not compile:\n{said}")
+            made.replace(target)
+    return target
+
+
 def kernel_library(name: str, text: str, command: list[str]) -> Path:
     """The kernel's C++ text, compiled so, as a library. Raises EmulatorError "compile"."""
     command = [*command, f"-I{CPP}"]
-    link, runtime = toolchain.link_command(), runtime_library()
+    link, runtime = toolchain.kernel_link_command(), runtime_library()
     target = _library((text, command, link))
     if target.exists():
         return target
+    header = _precompiled(CPP / "msl.h", tuple(command))
+    compiling = [*command, "-c", "-include-pch", str(header)]
     with _source(text) as source:
-        said = _build(target, [[*command, str(source)]], link, [str(runtime)])
+        said = _build(target, [[*compiling, str(source)]], link, [str(runtime)])
     if said:
         raise EmulatorError(name, "compile", _shortened(said))
     return target

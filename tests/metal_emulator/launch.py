@@ -164,7 +164,8 @@ def _content(buffer: Given | Wanted) -> np.ndarray:
 
 def bytes_of(array: mx.array) -> np.ndarray:
     """Its elements in row-major order, uint8."""
-    return np.array(array.reshape(-1).view(mx.uint8))
+    known_to_numpy = array.view(mx.uint16) if array.dtype == mx.bfloat16 else array
+    return np.ascontiguousarray(known_to_numpy).reshape(-1).view(np.uint8)
 
 
 def _taken(buffer: Wanted, place: native.Buffer) -> mx.array:

@@ -2,14 +2,18 @@
 
 import importlib.util
 import platform
+import sys
 from functools import cache
 from pathlib import Path
 
-PROCESSORS = {"x86_64": "x86_64+f16c+fma", "aarch64": "generic", "arm64": "apple_m1"}
-"""What code is made for; zig would take the processor it runs on, whose half floats differ."""
+PROCESSORS = {
+    "x86_64": ["-target", "x86_64-linux-gnu", "-march=x86-64", "-mf16c", "-mfma"],
+    "aarch64": ["-target", "aarch64-linux-gnu"],
+    "arm64": ["-target", "arm64-apple-macos", "-mcpu=apple-m1"],
+}
+"""What kernels are made for: no processor in particular, because half floats of some differ."""
 
 BASE = [
-    "-std=c++17",
     "-fPIC",
     "-fno-exceptions",
     "-fno-rtti",
@@ -17,7 +21,7 @@ BASE = [
     "-fno-math-errno",
 ]
 KERNEL = [
-    *("-g1", "-fno-finite-loops"),
+    *("-g1", "-gdwarf-4", "-fno-finite-loops"),
     *("-Xclang", "-cl-single-precision-constant"),
     *("-Xclang", "-ffloat16-excess-precision=none"),
     "-Wno-unknown-pragmas",
@@ -28,7 +32,7 @@ KERNEL = [
     "-Wno-user-defined-literals",
 ]
 OPTIMISED = [
-    *("-O1", "-ftrivial-auto-var-init=pattern"),
+    *("-O2", "-ftrivial-auto-var-init=pattern"),
     *(f"-Werror={kind}uninitialized" for kind in ("", "sometimes-", "conditional-")),
     "-fno-slp-vectorize",  # it joins loads, which are counted
 ]
@@ -38,7 +42,7 @@ CHECKED = [
     *("-mllvm", "-tsan-instrument-read-before-write=1"),
 ]
 WATCHED = [
-    *("-O0", "-fno-sanitize=undefined", "-Xclang", "-fsanitize=memory"),
+    *("-O0", "-Xclang", "-fsanitize=memory"),
     *("-Xclang", "-fsanitize-memory-track-origins=1", "-fno-discard-value-names"),
     *("-mllvm", "-msan-kernel=1", "-mllvm", "-msan-shadow-base=0"),
     *("-mllvm", "-msan-instrumentation-with-call-threshold=-1"),
@@ -60,8 +64,9 @@ def zig() -> str:
     return str(Path(package.origin).with_name("zig"))
 
 
-def _compile() -> list[str]:
-    return [zig(), "c++", f"-mcpu={PROCESSORS[platform.machine()]}", *BASE, "-c"]
+def _clang() -> list[str]:
+    """The compiler itself, for any target it knows; it needs nothing of a system's."""
+    return [zig(), "clang", "-std=c++17"]
 
 
 def kernel_command(checked: bool, watched: bool = False, counted: bool = False) -> list[str]:
@@ -71,22 +76,18 @@ def kernel_command(checked: bool, watched: bool = False, counted: bool = False) 
     counted: with numbers that count their arithmetic.
     """
     how = WATCHED if watched else [*OPTIMISED, *(CHECKED if checked else [])]
-    return [*_compile(), *KERNEL, *how, *(["-DMSL_COUNT"] if counted else [])]
+    count = ["-DMSL_COUNT"] if counted else []
+    return [*_clang(), *PROCESSORS[platform.machine()], *BASE, *KERNEL, *how, *count]
 
 
 def runtime_command() -> list[str]:
-    """Compiles the emulator's own runtime."""
-    return [*_compile(), "-O2"]
-
-
-def _clang() -> list[str]:
-    """The compiler itself, for any target it knows."""
-    return [zig(), "clang", "-x", "c++", "-std=c++17", "-w"]
+    """Compiles the emulator's own runtime, with zig's headers of the system."""
+    return [zig(), "c++", "-mcpu=baseline", "-std=c++17", *BASE, "-O2", "-c"]
 
 
 def lint_command() -> list[str]:
     """Checks a text."""
-    return [*_clang(), "-target", "x86_64-linux-gnu", "-fsyntax-only"]
+    return [*_clang(), "-w", "-target", "x86_64-linux-gnu", "-fsyntax-only"]
 
 
 def registers_command() -> list[str]:
@@ -97,9 +98,14 @@ def registers_command() -> list[str]:
     gpu = ["-target", "amdgcn-amd-amdhsa", "-mcpu=gfx1030", "-nogpulib", "-O2", "-S"]
     options = ("enable-misched=false", "disable-promote-alloca-to-lds")
     options += ("disable-promote-alloca-to-vector",)
-    return [*_clang(), *gpu, *(part for one in options for part in ("-mllvm", f"-{one}"))]
+    return [*_clang(), "-w", *gpu, *(part for one in options for part in ("-mllvm", f"-{one}"))]
 
 
-def link_command() -> list[str]:
-    """Links a shared library, without zig's C++ and sanitizer runtimes: ours answers faults."""
-    return [zig(), "cc", "-shared", "-fPIC", "-fno-sanitize=undefined"]
+def runtime_link_command() -> list[str]:
+    """Links the runtime, without zig's C++ and sanitizer runtimes: ours answers faults."""
+    return [zig(), "cc", "-shared", "-fno-sanitize=undefined"]
+
+
+def kernel_link_command() -> list[str]:
+    """Links a kernel to the runtime; where it can, without a look for the system's libraries."""
+    return [zig(), "ld.lld", "-shared"] if sys.platform == "linux" else runtime_link_command()
