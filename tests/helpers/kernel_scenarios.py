@@ -55,7 +55,8 @@ class Breaking:
     def __init__(
         self, old: str = "", new: str = "", shuffle: int = 0, private: bool = False
     ) -> None:
-        self._inner = EmulatorLauncher(seconds=10, shuffle=shuffle, private=private)
+        seconds = 60 if private else 10  # a look at every variable takes its time
+        self._inner = EmulatorLauncher(seconds=seconds, shuffle=shuffle, private=private)
         self._old, self._new = old, new
         self.found = False
 
