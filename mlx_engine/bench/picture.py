@@ -57,9 +57,12 @@ def draw(report: BenchReport, path: Path) -> None:
     speeds = {at: _speed(row) for at, row in rows.items()}
     _panel(above, "Tokens a second, and speed over drafting off", arms, list(columns), speeds)
     above.images[0].set(cmap="BrBG", clim=(-2, 2))
-    shares = {at: _share(row) for at, row in rows.items()}
-    _panel(below, "Drafts accepted, and tokens a pass", drafting, list(columns), shares)
-    below.images[0].set(cmap="Greens", clim=(0, 1.4))
+    if drafting:
+        shares = {at: _share(row) for at, row in rows.items()}
+        _panel(below, "Drafts accepted, and tokens a pass", drafting, list(columns), shares)
+        below.images[0].set(cmap="Greens", clim=(0, 1.4))
+    else:
+        below.set_axis_off()
     drawn = BytesIO()
     figure.savefig(drawn, dpi=DOTS_AN_INCH, format="png")
     with Image.open(drawn) as picture:  # a quarter of the bytes

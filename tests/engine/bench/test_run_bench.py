@@ -13,6 +13,7 @@ from tiny_qwen3_5 import write_tiny_qwen3_5
 
 from mlx_engine.bench.arms import Arm
 from mlx_engine.bench.card import card
+from mlx_engine.bench.picture import draw
 from mlx_engine.bench.report import ARMS, PARTS, BenchReport, Part, Plan, quick_plan
 from mlx_engine.bench.run_bench import Say, Show, run_bench
 from mlx_engine.bench.subject import Run, nine_kinds
@@ -342,6 +343,16 @@ def test_the_picture(tmp_path: Path, measured: Measured) -> None:
     content = picture.read_bytes()
     assert content.startswith(b"\x89PNG")
     assert int.from_bytes(content[16:20]) > 300  # wide enough for the names of arms and a column
+    assert len(content) < 100_000
+
+
+def test_a_picture_of_one_arm_that_ended_at_once(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    report = Script({"off": (7,)}).bench(engine, monkeypatch, only("drafting"))
+    draw(report, tmp_path / "figures.png")
+    assert (tmp_path / "figures.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_picture_that_cannot_be_is_refused_before_anything_is_measured(
