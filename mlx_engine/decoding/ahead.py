@@ -2,13 +2,14 @@
 
 A device that computes beside the host must not wait for it. A round with k drafts has k + 1
 outcomes, and what follows each of them is lazy (round.py). So while the device works, the next
-round is written down for the likeliest outcome and, while there is time, for others; when the
-outcome is read, the one that fits is queued and the rest dropped, which costs nothing. A plain
-round has one outcome: what follows it is queued at once, and dropped if the answer ends before it
-by keeping none of its rows. A round that is asked for otherwise by then is dropped likewise.
+round is written down for the likeliest outcome; when that comes, it is queued at once, else it is
+dropped and another written down. A plain round has one outcome: what follows it is queued before it
+is read, and dropped if the answer ends before it by keeping none of its rows. A round that is asked
+for otherwise by then is dropped likewise.
 
-Only one holder of keys and values lets MLX write them in place. So the states of other outcomes are
-gone before the one that fits is queued, and none but the newest state is ever kept.
+One outcome and no more: to free the graph of a round takes more than half as long as to build it,
+and it has to be gone before another is queued, since only with one holder of keys and values does
+MLX write them in place.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,8 +32,12 @@ from mlx_engine.values.options import DraftOptions, SamplingOptions
 BLINK = 5e-5
 """Seconds; an outcome that was waited for no longer had been there before."""
 
+LIKELY = 0.4
+"""Chance from which on an outcome is worth a round that may have to be freed: what freeing takes,
+over building and freeing."""
+
 FADING = 0.9
-"""Weight of the past in what outcomes are expected, and in how long rounds seem to take."""
+"""Weight of the past in what outcomes are expected."""
 
 
 class _Asked(NamedTuple):
@@ -63,6 +68,13 @@ class _Begun:
         """Have the device begin, as soon as it is free."""
         self.queued_at = perf_counter()
         self.round.queue()
+
+
+class _Next(NamedTuple):
+    """What follows a round if so many of its drafts are accepted."""
+
+    accepted: int
+    begun: _Begun
 
 
 class Found(NamedTuple):
@@ -124,11 +136,10 @@ class Rounds:
         self._sampling = settings.sampling
         self._sampler = new_sampler()
         self._begun: _Begun | None = None
-        self._next: dict[int, _Begun] = {}
+        self._next: _Next | None = None
+        self._planned: _Plan | None = None
         self._failed: Exception | None = None
-        self._expected: dict[int, list[float]] = {}
-        self._seconds: dict[int, float] = {}
-        self._building = 0.0
+        self._found: dict[int, list[float]] = {}
         self._read_at = 0.0
         self._accepted = 0
 
@@ -143,7 +154,7 @@ class Rounds:
         read_at = self._read_at = perf_counter()
         was_awaited = read_at - asked_at > BLINK
         draft, self._accepted = begun.round.draft, outcome.accepted
-        self._learn(draft.depth, outcome.accepted, read_at - queued_at, was_awaited=was_awaited)
+        self._learn(draft.depth, outcome.accepted)
         return Found(
             tokens=outcome.tokens,
             position=begun.wanted.position,
@@ -165,7 +176,7 @@ class Rounds:
         Raises what beginning the next round has raised.
         """
         begun, self._begun = self._begun, None
-        following, self._next = self._next, {}
+        following, self._next = self._next, None
         assert begun is not None
         read = [self._last, *tokens[:-1]]
         self._last, self._generated = tokens[-1], self._generated + len(tokens)
@@ -175,18 +186,17 @@ class Rounds:
             self._sequence.forget()
             self._drafting.forget()
             return
-        if not begun.round.draft.depth and following:
-            self._begun = following[0]
-            state = following[0].round.state
-        elif goes_on and self._accepted in following:
-            self._begun = following[self._accepted]
+        is_queued = following is not None and not begun.round.draft.depth
+        fits = goes_on and following is not None and following.accepted == self._accepted
+        if following is not None and (is_queued or fits):
+            self._begun = following.begun
             state = self._begun.round.state
         else:
+            self._planned = None if following is None else following.begun.planned
             state = begun.round.keep(read, mx.array(list(tokens), dtype=mx.int32))
         self._sampler = state.sampler
         self._sequence.stand(read, state.caches, state.source)
-        following.clear()
-        del begun  # whose caches nobody else holds now
+        del begun, following  # whose caches nobody else holds now
         if self._begun is not None and not self._begun.queued_at:
             self._begun.queue()
 
@@ -220,7 +230,11 @@ class Rounds:
         return begun
 
     def _plan(self, last: mx.array) -> _Plan:
-        asked = self._asked()
+        """Once a round: that of a round that was begun for another outcome is taken over."""
+        asked, planned = self._asked(), self._planned
+        self._planned = None
+        if planned is not None and planned.asked == asked:
+            return planned
         plan = self._drafting.plan(self._sequence, asked.draft, last)
         return _Plan(plan, plan.next(), asked)
 
@@ -244,37 +258,29 @@ class Rounds:
                 self._failed = error
 
     def _begin_next(self, begun: _Begun) -> None:
-        depth, planned = begun.round.draft.depth, None
-        for accepted in self._likeliest(depth):
-            started, generated = perf_counter(), self._generated + accepted + 1
-            if planned is not None and started + self._building > self._free_at(begun):
-                break
-            if self._limits.full(generated, begun.wanted.position + accepted) is not None:
-                continue
-            if depth:
-                state = begun.round.after(accepted)
-            else:
-                state = begun.round.keep([self._last], begun.round.next_token)
-            planned = planned or self._plan(state.last)
-            self._next[accepted] = self._begin(state, planned, generated, draft_at_once=not depth)
-            self._building = perf_counter() - started
-            if not depth:
-                self._next[accepted].queue()
+        depth = begun.round.draft.depth
+        accepted = self._likely(depth)
+        if accepted is None:
+            return
+        generated = self._generated + accepted + 1
+        if self._limits.full(generated, begun.wanted.position + accepted) is not None:
+            return
+        if depth:
+            state = begun.round.after(accepted)
+        else:
+            state = begun.round.keep([self._last], begun.round.next_token)
+        following = self._begin(state, self._plan(state.last), generated, draft_at_once=not depth)
+        self._next = _Next(accepted, following)
+        if not depth:
+            following.queue()
 
-    def _likeliest(self, depth: int) -> list[int]:
-        """How many tokens of such a draft may be accepted, what was found most often first."""
-        weights = self._expected.get(depth, [0.0] * (depth + 1))
-        return sorted(range(depth + 1), key=lambda accepted: (-weights[accepted], -accepted))
+    def _likely(self, depth: int) -> int | None:
+        """How many tokens of such a draft will be accepted, where that can be told."""
+        weights = self._found.get(depth, [0.0] * depth + [float(depth == 0)])
+        best = max(range(depth + 1), key=weights.__getitem__)
+        return best if weights[best] > LIKELY * sum(weights) else None
 
-    def _free_at(self, begun: _Begun) -> float:
-        """When the device is expected to have run a round."""
-        return begun.queued_at + self._seconds.get(begun.round.draft.depth, 0.0)
-
-    def _learn(self, depth: int, accepted: int, seconds: float, *, was_awaited: bool) -> None:
-        weights = self._expected.setdefault(depth, [0.0] * (depth + 1))
+    def _learn(self, depth: int, accepted: int) -> None:
+        weights = self._found.setdefault(depth, [0.0] * (depth + 1))
         weights[:] = [FADING * weight for weight in weights]
         weights[accepted] += 1
-        # where the host came late, it is not known how late
-        self._seconds[depth] = (
-            seconds if was_awaited else FADING * min(seconds, self._seconds.get(depth, seconds))
-        )
