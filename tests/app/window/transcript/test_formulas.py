@@ -88,6 +88,22 @@ def test_a_formula_stands_on_the_line(view, qtbot, beside):
     assert abs(_lowest(image, 0, first) - _lowest(image, start, end)) <= 1
 
 
+@pytest.mark.parametrize("deep", ["Hgg", r"H_{\frac{\frac12}{\frac34}}"])
+def test_what_reaches_below_the_line_hangs_from_it(view, qtbot, deep):
+    prose = until_set(qtbot, view, rf"$\mathrm{{H}}$ $\mathrm{{{deep}}}$")
+    line = prose.document().begin().layout().lineAt(0)
+    image, edges = prose.grab().toImage(), [round(line.cursorToX(at)[0]) for at in (0, 1, 2)]
+    rows = [
+        next(y for y in range(image.height()) if _is_inked(image, y, left, left + edges[1]))
+        for left in (edges[0], edges[2])
+    ]
+    assert abs(rows[0] - rows[1]) <= 1
+
+
+def _is_inked(image: QImage, y: int, left: int, right: int) -> bool:
+    return any(image.pixelColor(x, y).lightness() < 110 for x in range(left, right))
+
+
 def _lowest(image: QImage, left: int, right: int) -> int:
     """The last row with ink between two columns."""
     rows = range(image.height() - 1, -1, -1)
