@@ -86,10 +86,10 @@ UNROLL for (int i = 0; i < EACH; i++) {
 
 if (is_value && lane == 0) {
   const int its = head - 2 * HK;
-  const float step = float(a[t * a_shape[1] + A_AT + its]) + decay_bias[its];
+  const float step = float(a[t * a_shape[1] + columns[0] + its]) + decay_bias[its];
   const float softplus = max(step, 0.0f) + log1p(exp(-abs(step)));
   decay[t * HV + its] = exp(decay_rate[its] * softplus);
-  beta[t * HV + its] = 1.0f / (1.0f + exp(-float(b[t * b_shape[1] + B_AT + its])));
+  beta[t * HV + its] = 1.0f / (1.0f + exp(-float(b[t * b_shape[1] + columns[1] + its])));
 }
 """
 
@@ -99,7 +99,7 @@ constant constexpr float EPS = {L2_EPS}f;
 
 SOURCE = Source(
     name="gated_delta_inputs",
-    inputs=("projected", "a", "b", "before", "kept", "taps", "decay_bias", "decay_rate"),
+    inputs=("projected", "a", "b", "columns", "before", "kept", "taps", "decay_bias", "decay_rate"),
     outputs=("queries", "keys", "values", "decay", "beta", "after"),
     body=BODY,
     header=HEADER,
@@ -149,10 +149,16 @@ def gated_delta_inputs(
     projected: Projected, window: Window, fixed: Fixed, launcher: Launcher
 ) -> Inputs:
     """T rows, of C = 2 * Hk * Dk + Hv * Dv channels: queries, then keys, then values."""
-    its, starts = projected.channels, (projected.a_at, projected.b_at)
-    launch = _launch(len(its), its.dtype, *fixed.taps.shape, *fixed[3:], *starts)
-    *rows, after = launcher.run(launch, (*projected[:3], *window, *fixed[:3]))
+    its, columns = projected.channels, _columns(projected.a_at, projected.b_at)
+    launch = _launch(len(its), its.dtype, *fixed.taps.shape, *fixed[3:])
+    *rows, after = launcher.run(launch, (*projected[:3], columns, *window, *fixed[:3]))
     return Inputs(Rows(*rows), after)
+
+
+@cache
+def _columns(a_at: int, b_at: int) -> mx.array:
+    """Kept, as all layers have the same; no constant of the kernel, that one trial is for all."""
+    return mx.array([a_at, b_at], dtype=mx.int32)
 
 
 @cache
@@ -164,8 +170,6 @@ def _launch(
     key_heads: int,
     key_size: int,
     value_size: int,
-    a_at: int,
-    b_at: int,
 ) -> Launch:
     heads = (channels - 2 * key_heads * key_size) // value_size
     parameters = (
@@ -175,8 +179,6 @@ def _launch(
         Parameter("HV", heads),
         Parameter("DK", key_size),
         Parameter("DV", value_size),
-        Parameter("A_AT", a_at),
-        Parameter("B_AT", b_at),
     )
     both, gates = (count, key_heads, key_size), (count, heads)
     values, after = (count, heads, value_size), (taps - 1 + count, channels)

@@ -49,9 +49,10 @@ METAL_FUNC void norm_row(
 BODY = """
 const int N = x_shape[x_ndim - 1];
 const int row = threadgroup_position_in_grid.x;
+const int weights = w_ndim > 1 ? w_shape[0] : 1;
 const size_t first = size_t(row) * N;
 threadgroup float sums[SIMDS];
-norm_row<T, SIMDS>(x + first, w + row % WEIGHTS * N, y + first, N, EPS, sums,
+norm_row<T, SIMDS>(x + first, w + row % weights * N, y + first, N, EPS, sums,
                    simdgroup_index_in_threadgroup, thread_index_in_simdgroup);
 """
 
@@ -67,18 +68,16 @@ def simds_of(size: int) -> int:
 
 def wide_norm(x: mx.array, weight: mx.array, eps: float, launcher: Launcher) -> mx.array:
     """x [..., N], weight float32 [N]; or x [..., W, N], weight [W, N] -> x's shape and dtype."""
-    weights = weight.size // weight.shape[-1]
-    return launcher.run(_launch(x.shape, x.dtype, weights, eps), (x, weight))[0]
+    return launcher.run(_launch(x.shape, x.dtype, eps), (x, weight))[0]
 
 
 @lru_cache(maxsize=256)  # prompts have rows in any number
-def _launch(shape: tuple[int, ...], dtype: mx.Dtype, weights: int, eps: float) -> Launch:
+def _launch(shape: tuple[int, ...], dtype: mx.Dtype, eps: float) -> Launch:
     *lead, size = shape
     simds = simds_of(size)
     parameters = (
         Parameter("T", dtype),
         Parameter("SIMDS", simds),
-        Parameter("WEIGHTS", weights),
         Parameter("EPS", eps),
     )
     return Launch(

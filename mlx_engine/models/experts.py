@@ -14,8 +14,6 @@ from mlx_engine.models.many_rows import ManyRows
 from mlx_engine.models.matrix import Matrix, tiles_of
 from mlx_engine.models.weights import Part
 
-_STACKS = ("gate", "up", "down")
-
 SORTED_FROM_ROWS = 32
 """Rows from which on they are sorted by expert, so that a GPU reads every expert once."""
 
@@ -43,11 +41,10 @@ class ExpertLinear:
         return ExpertLinear(matrices, few_rows, many_rows, biases, kernels.stock)
 
     @staticmethod
-    def read(part: Part, name: str) -> "ExpertLinear":
-        """The stack `name` of a part, with biases where its description has them."""
-        matrices, biases = part.matrices(name), f"{name}.bias"
-        its = part.vector(biases, matrices.dtype) if biases in part else None
-        return ExpertLinear.of(matrices, part.kernels, its)
+    def read(part: Part, *names: str) -> "list[ExpertLinear]":
+        """Stacks of a part, joined where they are packed alike, with the biases they have."""
+        joined = part.joined(names)
+        return [ExpertLinear.of(one.matrix, part.kernels, one.bias) for one in joined]
 
     def __call__(self, x: mx.array, chosen: mx.array, *, in_order: bool) -> mx.array:
         """Multiply; in_order: `chosen` never decreases."""
@@ -148,11 +145,13 @@ class Router:
 
 @dataclass(frozen=True, slots=True)
 class ExpertFeedForward:
-    """An Experts (specs.py) with its tensors (DeepSeekMoE, arXiv 2401.06066)."""
+    """An Experts (specs.py) with its tensors (DeepSeekMoE, arXiv 2401.06066).
+
+    gate_up: both in one, or each.
+    """
 
     router: Router
-    gate: ExpertLinear
-    up: ExpertLinear
+    gate_up: list[ExpertLinear]
     down: ExpertLinear
     join: Gate
     shared: GatedFeedForward | None
@@ -164,12 +163,12 @@ class ExpertFeedForward:
         """{gate,switch_mlp,shared_expert,shared_expert_gate} of a part."""
         stacks, shared = part.below("switch_mlp"), part.below("shared_expert")
         router = Router(spec, part)
-        gate, up, down = (ExpertLinear.read(stacks, f"{name}_proj") for name in _STACKS)
+        gate_up = ExpertLinear.read(stacks, "gate_proj", "up_proj")
+        (down,) = ExpertLinear.read(stacks, "down_proj")
         dtype = down.matrices.dtype  # GGUF files have the shared expert's gate in float32
         return ExpertFeedForward(
             router=router,
-            gate=gate,
-            up=up,
+            gate_up=gate_up,
             down=down,
             join=gate_of(spec.feed, part.kernels.stock),
             stock=part.kernels.stock,
@@ -212,9 +211,9 @@ class ExpertFeedForward:
         return answers[mx.argsort(order)].reshape(*chosen.shape, -1)
 
     def _through(self, x: mx.array, chosen: mx.array, *, in_order: bool) -> mx.array:
-        gate = self.gate(x, chosen, in_order=in_order)
-        inner = self.join(gate, self.up(x, chosen, in_order=in_order))
-        return self.down(inner, chosen, in_order=in_order)
+        made = [linear(x, chosen, in_order=in_order) for linear in self.gate_up]
+        gate, up = made if len(made) == 2 else mx.split(made[0], 2, axis=-1)
+        return self.down(self.join(gate, up), chosen, in_order=in_order)
 
 
 def _wide_sigmoid(product: mx.array) -> mx.array:

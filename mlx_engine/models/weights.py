@@ -161,7 +161,7 @@ class WeightTable:
         return made
 
     def take_joined(self, parts: Sequence[Stored]) -> list[Joined]:
-        """Matrices and their biases, in runs that are packed alike.
+        """Matrices, or stacks of as many, and their biases, in runs that are packed alike.
 
         Each run is one matrix, the rows of one below those of another.
         """
@@ -177,7 +177,7 @@ class WeightTable:
             if has_bias:
                 its = self._take_floats(f"{name}.bias", shape[:-1]).astype(matrix.dtype)
                 biases.append(its if rows is None else its[rows])
-        bias = mx.concatenate(biases) if biases else None
+        bias = mx.concatenate(biases, axis=-1) if biases else None
         self._handed_out.extend(() if bias is None else (bias,))
         return Joined(self._hand_out(one_below_the_other(matrices)), bias)
 

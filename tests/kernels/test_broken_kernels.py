@@ -270,7 +270,7 @@ BROKEN = [
         "unwritten",
     ),
     Broken("gated_delta_inputs", "softplus of one side", "max(step, 0.0f) + ", "", "numbers"),
-    Broken("gated_delta_inputs", "decays of other columns", " + A_AT", "", "numbers"),
+    Broken("gated_delta_inputs", "decays of other columns", " + columns[0]", "", "numbers"),
     Broken(
         "gated_delta_inputs",
         "rows nearer than they lie",

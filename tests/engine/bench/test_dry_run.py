@@ -46,7 +46,7 @@ def test_experts_in_blocks_are_one_launch_a_projection(name: str, most: int) -> 
     """Of a chunk; by experts and tiles they were 70,722, 14,744 and 8,259 launches."""
     chunk = dry_run(CONFIGS[name], "Q6_K").phases["chunk"]
     assert chunk.launches < most
-    assert chunk.kinds["many_row_experts_q6_k"] % 3 == 0
+    assert chunk.kinds["many_row_experts_q6_k"] % 2 == 0
     assert "GatherMM" not in chunk.kinds
 
 
