@@ -366,7 +366,7 @@ def test_a_model_is_deleted_to_the_trash_once_that_is_agreed_to(
 def test_a_model_that_cannot_go_to_the_trash_stays_and_says_so(
     driven: Driven, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.control.delete.to_trash", lambda path: False)
+    monkeypatch.setattr("app.control.library.to_trash", lambda path: False)
     folder = model_folder(tmp_path / "models" / "old")
     trash(driven, FoundModel("old", folder, "models"), "Move to trash")
     problems = driven.widgets.library.findChildren(QLabel)

@@ -1,5 +1,6 @@
 """What is remembered of a model decides how it is loaded, at every start and under every chat."""
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from PySide6.QtWidgets import (
     QFileDialog,
     QLabel,
     QLineEdit,
+    QPushButton,
 )
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
@@ -24,14 +26,16 @@ from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.options import LoadOptions
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
+POCKET = Path(__file__).parents[3] / "assets" / "pocket_model"
 SHORT = LoadOptions(context_length=4096)
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    path = tmp_path / "other.gguf"
-    path.write_bytes(b"GGUF")
-    return path
+    """A folder that can be read, whose engine is scripted."""
+    folder = tmp_path / "other"
+    shutil.copytree(POCKET, folder, ignore=shutil.ignore_patterns("training"))
+    return folder
 
 
 @pytest.fixture
@@ -139,7 +143,7 @@ def test_what_a_chat_wants_goes_before_it(driven: Driven) -> None:
 def test_a_way_that_does_not_work_is_not_remembered(
     driven: Driven, source: ScriptedModels, model: Path, qtbot: QtBot
 ) -> None:
-    source.broken[str(model)] = BadModelFile("other.gguf: the heads are of another model.")
+    source.broken[str(model)] = BadModelFile("other: the heads are of another model.")
     offer(driven, model)
     type_context(driven, qtbot, "4096")
     driven.widgets.card.load_wanted.emit()
@@ -191,3 +195,25 @@ def test_the_card_reckons_with_what_is_typed(driven: Driven, qtbot: QtBot) -> No
     driven.until(lambda: "2k tokens" in said())
     assert driven.widgets.card.load_fields.isVisible(), "it is typed in on"
     assert driven.app.settings.value.models == {}, "only what was loaded is remembered"
+
+
+def test_heads_that_cannot_be_used_can_be_taken_back(
+    driven: Driven, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heads = tmp_path / "mtp.safetensors"
+    heads.write_bytes(b"damaged")
+    monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: (str(heads), ""))
+    offer(driven, None)
+    card = driven.widgets.card
+    press(driven, "Choose a file of drafting heads")
+    driven.until(lambda: "Load" not in loads(driven))
+    assert card.load_fields.isVisible()
+    press(driven, "Use the heads in or beside the model")
+    driven.until(lambda: "Load" in loads(driven))
+    load(driven)
+    assert options(driven) == LoadOptions()
+
+
+def loads(driven: Driven) -> list[str]:
+    buttons = driven.widgets.card.findChildren(QPushButton)
+    return [button.text() for button in buttons if button.isVisible()]

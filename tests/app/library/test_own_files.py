@@ -4,32 +4,32 @@ from pathlib import Path
 
 from model_files import gguf, hub_model, model_folder
 
-from app.library.delete_model import files_of
+from app.library.find_models import own_files
 
 
 def test_a_folder_and_a_gguf_with_its_shards(tmp_path: Path) -> None:
     folder = model_folder(tmp_path / "Ein Modell (ü)")
-    assert files_of(folder) == (folder,)
+    assert own_files(folder) == (folder,)
     single = gguf(tmp_path / "one.gguf")
     shards = [gguf(tmp_path / f"m-0000{n}-of-00003.gguf") for n in (1, 2)]
-    assert files_of(single) == (single,)
-    assert files_of(shards[0]) == tuple(shards), "the third is not there"
+    assert own_files(single) == (single,)
+    assert own_files(shards[0]) == tuple(shards), "the third is not there"
 
 
 def test_a_repository_of_the_hub_goes_as_a_whole(tmp_path: Path) -> None:
     snapshot = hub_model(tmp_path, "org/m", {"config.json": b"{}", "model.safetensors": b"x"})
-    assert files_of(snapshot) == (tmp_path / "models--org--m",)
+    assert own_files(snapshot) == (tmp_path / "models--org--m",)
     alone = hub_model(tmp_path, "org/g", {"g-Q4_K_M.gguf": b"x", "README.md": b"x"})
-    assert files_of(alone / "g-Q4_K_M.gguf") == (tmp_path / "models--org--g",)
+    assert own_files(alone / "g-Q4_K_M.gguf") == (tmp_path / "models--org--g",)
     unfinished = tmp_path / "models--org--begun"
     (unfinished / "blobs").mkdir(parents=True)
-    assert files_of(unfinished) == (unfinished,)
+    assert own_files(unfinished) == (unfinished,)
 
 
 def test_of_several_in_a_repository_only_one_goes(tmp_path: Path) -> None:
     names = ["m-Q8_0-00001-of-00002.gguf", "m-Q8_0-00002-of-00002.gguf", "m-Q4_K_M.gguf"]
     snapshot = hub_model(tmp_path, "org/two", {name: name.encode() for name in names})
-    gone = files_of(snapshot / names[0])
+    gone = own_files(snapshot / names[0])
     assert {path.name for path in gone if path.is_symlink()} == set(names[:2])
     data = [path for path in gone if not path.is_symlink()]
     assert sorted(path.read_bytes() for path in data) == sorted(n.encode() for n in names[:2])
@@ -38,4 +38,4 @@ def test_of_several_in_a_repository_only_one_goes(tmp_path: Path) -> None:
 def test_data_that_another_name_leads_to_stays(tmp_path: Path) -> None:
     snapshot = hub_model(tmp_path, "org/same", {"a.gguf": b"x", "b.gguf": b"y"})
     (snapshot / "c.gguf").symlink_to((snapshot / "a.gguf").readlink())
-    assert files_of(snapshot / "a.gguf") == (snapshot / "a.gguf",)
+    assert own_files(snapshot / "a.gguf") == (snapshot / "a.gguf",)
