@@ -41,7 +41,7 @@ class AppearanceSection(QWidget):
         tabular(self._size)
         steps = (("Smaller", -1), ("Larger", 1), ("Normal", 0))
         sizes = QWidget()
-        row(*(self._step(*step) for step in steps), self._size, STRETCH, of=sizes, spacing=8)
+        row(*(self._step(*step) for step in steps), STRETCH, of=sizes, spacing=8)
         self._width = Segments("Text width")
         self._width.show_options(WIDTHS)
         self._drafted = Tick("Tint drafted words by the depth that drafted them")
@@ -49,7 +49,7 @@ class AppearanceSection(QWidget):
         self._notify = Tick("Notify me when a long answer ends while I am elsewhere")
         choices = (
             named("Colours", self._colours),
-            named("Text size", sizes),
+            named("Text size", self._size, sizes),
             named("Text width", self._width),
         )
         column(*choices, self._drafted, self._motion, self._notify, of=self, spacing=12)

@@ -71,7 +71,8 @@ class Chart(QWidget):
         """A figure of the axis, which has `room` pixels at the left."""
         right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
         painter.setPen(self.colour("muted"))
-        painter.drawText(QRectF(0, y - 8, room - 8, 16), right, words)
+        place = QRectF(0, y - 8, room - 4, 16)
+        painter.drawText(place, right | Qt.TextFlag.TextDontClip, words)
 
     def draw_dashes(self, painter: QPainter, start: QPointF, end: QPointF) -> None:
         """What the values are compared with."""

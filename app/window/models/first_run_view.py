@@ -30,7 +30,7 @@ class FirstRunView(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.setAccessibleName("Start")
-        self._words = label(DROP, "heading")
+        self._words = paragraph(DROP, "heading")
         self._built_in = QPushButton("Start with the built-in one")
         self._questions_heading = label("Ask something", "muted")
         self._questions = column(spacing=6)
@@ -75,8 +75,7 @@ class FirstRunView(QWidget):
         frame = QFrame()
         frame.setProperty("role", "drop")
         self._words.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self._words.setWordWrap(True)
-        kinds = label("A .gguf file, or an MLX or Hugging Face folder", "muted")
+        kinds = paragraph("A .gguf file, or an MLX or Hugging Face folder", "muted")
         kinds.setAlignment(Qt.AlignmentFlag.AlignCenter)
         choose = QPushButton("Open…")
         self._built_in.setProperty("role", "primary")

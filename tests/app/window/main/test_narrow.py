@@ -75,6 +75,12 @@ def test_nothing_scrolls_sideways_and_no_line_is_cut(
 
     window.show_panel("session")
     look_at("session")
+    made.start.show_model(MODEL.name)
+    made.start.show_advice("This machine gives a model 16 GB. " * 4)
+    made.chat_page.show_start(True)
+    window.show_panel(None)
+    window.show_sidebar(True)
+    look_at("start")
     window.show_panel("drafting")
     look_at("drafting")
     window.show_page("compare")
