@@ -20,7 +20,7 @@ from tiny_qwen3_5 import write_tiny_qwen3_5
 
 from metal_kernels.choice import KERNELS, NO_KERNELS, KernelName, Kernels
 from metal_kernels.kernel import Launch, Launcher
-from mlx_engine.decoding.sequence import TokenSequence
+from mlx_engine.decoding.round import State
 from mlx_engine.engine import Engine
 from mlx_engine.kernel_choice.kernels_here import kernels_here
 from mlx_engine.kernel_choice.verdict import DIED, Verdict, circumstances
@@ -395,15 +395,15 @@ def test_no_word_is_lost_where_keeping_rows_fails(
 ) -> None:
     """The tokens of a round are known by then, and were not yet handed out."""
     engine = opened(folder, "dense", EmulatorLauncher(check=False), copied(sound["dense"]))
-    real, left = TokenSequence.commit, [4]
+    real, left = State.keep, [2]
 
-    def commit(sequence: TokenSequence, tokens: Sequence[int], hidden: mx.array) -> None:
+    def keep(state: State, *rows: mx.array) -> None:
         left[0] -= 1
         if left[0] == 0:
             raise RuntimeError("[METAL] Command buffer execution failed")
-        real(sequence, tokens, hidden)
+        real(state, *rows)
 
-    monkeypatch.setattr(TokenSequence, "commit", commit)
+    monkeypatch.setattr(State, "keep", keep)
     session = engine.session(sampling=NOISY, generation=GenerationOptions(6, ignore_eos=True))
     events = list(session.send("a"))
     pieces = "".join(event.text for event in events if isinstance(event, TextPiece))
