@@ -121,7 +121,8 @@ class SharedCacheDraft(DraftSource):
     """Gemma 4's assistant, which attends to keys and values that the target has computed.
 
     It keeps a copy of the two layers it reads: what the target writes in place every round cannot
-    be held by a draft without the target copying all of it.
+    be held by a draft without the target copying all of it. Rows that come while it rests are
+    copied together.
     """
 
     reads_hidden = True
@@ -134,18 +135,27 @@ class SharedCacheDraft(DraftSource):
         self.target = assistant.target
         self._assistant = assistant
         self._window = window
+        self._waiting: tuple[mx.array, ...] = ()
         self._rows: TargetRows | None = None
 
     def observe(self, tokens: mx.array, hidden: mx.array) -> None:
         """Committed tokens int [T]; hidden [1, T, H and the keys and values of both layers]."""
         super().observe(tokens, hidden)
-        drafter = self._assistant
-        wide = drafter.target.features(hidden)
+        target = self._assistant.target
+        self._waiting = (*self._waiting, target.features(hidden))
+        self._newest = mx.contiguous(hidden[:, -1:, : target.hidden_size])
+        if not self.rests or self.length - self._full.length >= MOST_WAITING:
+            self._copy_waiting()
+
+    def _copy_waiting(self) -> None:
+        if not self._waiting:
+            return
+        drafter, wide = self._assistant, mx.concatenate(list(self._waiting), axis=1)
         full, sliding = mx.split(wide, [drafter.full.width], axis=-1)
         self._full.write(*_by_head(full, drafter.full))
         self._sliding.write(*_by_head(sliding, drafter.sliding))
-        self._caches[0].keep(tokens.shape[0])
-        self._newest = mx.contiguous(hidden[:, -1:, : drafter.target.hidden_size])
+        self._caches[0].keep(wide.shape[1])
+        self._waiting = ()
 
     def offers(self, last: mx.array) -> tuple[Offer, ...]:
         """A draft, at any place but the very first."""
@@ -156,6 +166,7 @@ class SharedCacheDraft(DraftSource):
         """`wanted.depth` tokens, lazy unless min_probability is set."""
         if wanted.depth == 0 or self._newest is None:
             return empty_draft()
+        self._copy_waiting()
         self._rows = self._seen()
         state = self._assistant.first_state(wanted.last, self._newest, self._rows)
         draft = draft_chain(self, state, wanted, sampler, self.options)
@@ -177,6 +188,20 @@ class SharedCacheDraft(DraftSource):
         """One more step; keys and values stay those of true tokens."""
         assert self._rows is not None
         return self._assistant.next_state(token, state, self._rows)
+
+    def snapshot(self) -> SourceSnapshot:
+        """Everything observed, copied into the caches."""
+        self._copy_waiting()
+        return super().snapshot()
+
+    def restore(self, snapshot: SourceSnapshot) -> None:
+        """Go back to a snapshot."""
+        super().restore(snapshot)
+        self._waiting = ()
+
+    def arrays(self) -> list[mx.array]:
+        """The copies, what waits for them, and the newest hidden state."""
+        return [*super().arrays(), *self._waiting]
 
     def _seen(self) -> TargetRows:
         """What a row at the next position sees: all before it, and those within the window."""

@@ -157,7 +157,8 @@ class Drafting:
 
         Nothing that drafts is read into memory while the depth is 0; what cannot be read is a
         reason to decode plainly. A source that was lost is made anew, and so is the sequence when
-        it has to be read from the start.
+        it has to be read from the start. Where no draft can pay, nothing that only drafts need is
+        computed by the target.
         """
         self._plan = None
         if self._drafts(options):
@@ -173,7 +174,11 @@ class Drafting:
             sequence.use(NoDraft())
         if self._drafts(options):
             sequence.source.follow(options)
-        sequence.source.rest(rests=options.depth == 0 or self._why_never(options) is not None)
+        never = self._why_never(options)
+        if never is not None and sequence.source.target is not None:
+            sequence.use(self._kit.make(options, with_model=False))  # the target as it is
+            self._made = _Made(options.source, with_model=False)
+        sequence.source.rest(rests=options.depth == 0 or never is not None)
 
     def forget(self) -> None:
         """After an error: the next answer makes its source anew."""
@@ -247,7 +252,8 @@ class Drafting:
         is_new = self._made is None or self._made.name != options.source
         if options.depth == 0:
             return is_new and model_of(options) != "model"
-        return is_new or (source.is_lost and self._why_never(options) is None)
+        is_lost = source.is_lost or self._made != self._wanted(options)
+        return is_new or (is_lost and self._why_never(options) is None)
 
     def _use(self, sequence: Followed, options: DraftOptions) -> None:
         """Make the source the options ask for, without its model if that cannot be read."""

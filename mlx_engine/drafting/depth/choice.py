@@ -185,9 +185,10 @@ class AdaptiveDepth:
             self._rested += 1
             return
         depth = min(drafted, self.costs.deepest)
-        self._purse.ran(milliseconds / self.costs.at(0), accepted + 1)
-        self.acceptance.add(drafted, accepted)
         was_rested, self._rested = self._rested >= LONG_REST, 0
+        took = milliseconds if was_rested else self.costs.without_spike(depth, milliseconds)
+        self._purse.ran(took / self.costs.at(0), accepted + 1)
+        self.acceptance.add(drafted, accepted)
         is_new = depth > self.costs.deepest_run
         if not was_rested or milliseconds < self.costs.at(depth):
             self.costs.add(depth, milliseconds)  # else the source had much to read first

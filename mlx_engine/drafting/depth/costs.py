@@ -28,8 +28,10 @@ TRUST = 1.0
 RECENT = 20.0
 """Rounds of a depth that count; older ones fade."""
 
-SPIKE = 3.0
-"""A round counts as at most this many times dearer than expected: noise only ever adds."""
+SPIKE = 1.5
+"""A round counts as at most this many times dearer than expected, unless the last of its depth was
+as long: another program's time does not come twice in a row.
+"""
 
 PLAIN_EVERY = 48
 """Drafted rounds, at least, after which a plain one shows again what drafting gains."""
@@ -225,6 +227,7 @@ class RoundCosts:
     def __init__(self, costs: PassCosts, elder: "RoundCosts | None" = None) -> None:
         self._mean = [0.0] * (DEEPEST + 1)
         self._rounds = [0.0] * (DEEPEST + 1)
+        self._latest = [0.0] * (DEEPEST + 1)
         self._since_plain, self._deepest_run, self._drafts_known = 0, 0, 0.0
         self.measured(costs)
         if elder is not None:
@@ -265,13 +268,17 @@ class RoundCosts:
         """The deepest draft that a round had."""
         return self._deepest_run
 
+    def without_spike(self, depth: int, milliseconds: float) -> float:
+        """What a round of this depth may have taken without another program's time."""
+        expected = self._mean[depth] if self._rounds[depth] else self.at(depth)
+        return min(milliseconds, max(expected * SPIKE, self._latest[depth]))
+
     def add(self, depth: int, milliseconds: float) -> None:
         """A round of this depth took so long."""
         rounds = min(self._rounds[depth], RECENT - 1)
-        expected = self._mean[depth] if rounds else self.at(depth)
-        counted = min(milliseconds, expected * SPIKE)
+        counted = self.without_spike(depth, milliseconds)
         self._mean[depth] = (rounds * self._mean[depth] + counted) / (rounds + 1)
-        self._rounds[depth] = rounds + 1
+        self._rounds[depth], self._latest[depth] = rounds + 1, milliseconds
         self._deepest_run = max(depth, self._deepest_run)
         self._since_plain = 0 if depth == 0 else self._since_plain + 1
         self._expected = None

@@ -14,8 +14,11 @@ from tiny_published import publish
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
 import mlx_engine
-from mlx_engine.drafting.contract import NoDraft
+from mlx_engine.drafting.contract import DraftSource, NoDraft
+from mlx_engine.drafting.depth.choice import AdaptiveDepth
+from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.models.drafters.dflash import DFlash
+from mlx_engine.models.drafters.target import FeatureModel
 from mlx_engine.values.options import DraftOptions, GenerationOptions, LoadOptions, SamplingOptions
 
 LENGTH = 10
@@ -25,6 +28,8 @@ PROMPT = [5, 78, 30, 110, 2, 9, 9, 257, 4]
 BIASED = {78: 30.0, 110: 28.0}
 """A choice of two tokens nearly always: drafts stand for as long as luck has it."""
 NONE = DraftOptions(source="none")
+HOPELESS = PassCosts(tuple(10.0 * row for row in range(1, 10)), 5.0)
+CHEAP = PassCosts((10.0,) * 9, 0.0)
 SLIDING = partial(TinyDFlash, window=7)
 
 
@@ -81,6 +86,38 @@ def test_conversations_keep_their_words(engine, way):
         rounds = [r for a in answers for r in a.rounds if r.drafted and r.source == "model"]
         assert rounds or depth == "auto"
         assert all(r.draft_passes == passes_of(engine, r.drafted) for r in rounds)
+
+
+@pytest.mark.parametrize("source", ["model", "prompt-lookup+model"])
+def test_a_parked_target_computes_nothing_for_drafts(engine, monkeypatch, source):
+    """It is read as it is, and again for them when drafts pay; the words stay the same."""
+    made, forward = [], FeatureModel.forward
+    monkeypatch.setattr(FeatureModel, "forward", lambda *of: made.append(1) or forward(*of))
+    monkeypatch.setattr(AdaptiveDepth, "learn", lambda *of: None)  # whatever this machine does
+    engine._elders.clear()
+    session, plain = (session_of(engine, GREEDY, depth=0, max_tokens=LENGTH) for _ in range(2))
+    session.draft = DraftOptions(source=source)
+    for costs, drafts in ((HOPELESS, False), (HOPELESS, False), (CHEAP, True)):
+        engine._meter._costs, engine._meter._is_done = costs, True
+        made.clear()
+        said = listen(session, session.send("The fox"))
+        assert said.tokens == listen(plain, plain.send("The fox")).tokens
+        by = {r.source for r in said.rounds if r.drafted} - {"prompt-lookup"}
+        assert (bool(made), bool(by)) == (drafts, drafts)
+
+
+def test_what_waits_while_a_source_rests_is_there_for_the_next_draft(engine, monkeypatch):
+    """Rounds that drafted nothing in between change no draft."""
+    kit = engine.parts.drafting
+    sampling = SamplingOptions(temperature=0.9, logit_bias=BIASED)
+    accepted = []
+    for _ in range(2):
+        source = kit.make(DraftOptions(source="model", depth=4), with_model=True)
+        depths = CyclingDepth([2, *[0] * 5, 3, 0, 2])
+        ran = run(kit.model, PROMPT, source, depths, options=sampling, max_tokens=40)
+        accepted.append((ran.tokens, ran.stats.accepted_by_depth))
+        monkeypatch.setattr(DraftSource, "rest", lambda *of, rests: None)
+    assert accepted[0] == accepted[1]
 
 
 def test_cut_at_every_count(engine):

@@ -348,7 +348,13 @@ def test_a_spike_is_not_a_cost():
         length.learn(3, 3, round_ms(costs, 3))
     before = length.gains()
     length.learn(3, 3, 125_000.0)
-    assert 0.6 * before[3] < length.gains()[3] < before[3]
+    once = length.gains()
+    assert 0.9 * before[3] < once[3] < before[3]
+    length.learn(0, 0, 40.0)
+    assert length.gains()[3] < 1.1 * once[3], "nor does one make drafts look better"
+    for _ in range(8):
+        length.learn(3, 3, 3 * round_ms(costs, 3))
+    assert length.gains()[3] < 0.6 * before[3], "what lasts is"
 
 
 def test_a_guess_is_not_told_as_a_measurement():

@@ -81,7 +81,7 @@ def test_costs_measured_later_replace_presumed_ones():
 
 def dear_drafts(learned, plain_ms=10.0, draft_ms=200.0):
     """As many as prove that none can pay, and plain rounds between."""
-    for _ in range(4):
+    for _ in range(6):
         learned.learn_plain(plain_ms)
         learned.of("mtp").learn(1, 1, draft_ms)
 

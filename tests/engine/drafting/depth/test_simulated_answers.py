@@ -5,11 +5,12 @@ import pytest
 from draft_simulator import MACHINES, auto, fixed, oracle, recordings, texts
 
 TEXTS = {**texts(), **recordings()}
-SEEDS = (0, 1)
+AHEAD = (0, 1)
+"""Rounds chosen before one's outcome is known."""
 
 
 def milliseconds(machine, text):
-    return float(np.mean([auto(machine, text, seed).ms for seed in SEEDS]))
+    return float(np.mean([auto(machine, text, ahead, ahead).ms for ahead in AHEAD]))
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +40,9 @@ def test_never_slower_than_off(times):
 
 
 def test_near_what_could_be_known(times):
-    """In mean 5 % slower than somebody who knows every chance at each place."""
+    """In mean 3 % slower than somebody who knows every chance at each place."""
     lost = [chosen / best - 1 for by in times.values() for _, best, chosen in by.values()]
-    assert np.mean(lost) < 0.05
+    assert np.mean(lost) < 0.03
     steady = [
         chosen / best - 1
         for by in times.values()
