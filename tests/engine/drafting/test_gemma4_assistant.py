@@ -80,6 +80,20 @@ def test_draft_logits_equal_transformers(pairs, form):
         assert relative(found(assistant, TOKENS[:length]), wanted) < 1e-4
 
 
+def test_nothing_is_copied_while_it_rests(pairs):
+    """The first draft copies what waits, all of it at once."""
+    pair, engine = pairs("ordered")
+    assistant = opened(pair.assistant, engine.parts.model)
+    source = SharedCacheDraft(assistant, DraftOptions(rule="greedy"))
+    source.rest(rests=True)
+    hidden = assistant.target.forward(mx.array([TOKENS[:9]]), assistant.target.make_caches())
+    for row, token in enumerate(TOKENS[:9]):
+        source.observe(mx.array([token]), hidden[:, row : row + 1])
+    assert (source.length, source._full.length) == (9, 0)
+    source.snapshot()
+    assert source._full.length == 9
+
+
 def test_the_comparison_sees_what_is_wrong(pairs, tmp_path):
     """Halves of the input swapped, the norm left out, other keys, another position."""
     pair, engine = pairs("plain output")
