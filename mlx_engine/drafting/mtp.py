@@ -20,7 +20,7 @@ from mlx_engine.cache.contract import CachesSnapshot, LayerCaches
 from mlx_engine.drafting.contract import (
     FEW_WAITING,
     FLUSH_ROWS,
-    MOST_WAITING,
+    ROWS_OF_A_REST,
     Draft,
     DraftSource,
     Offer,
@@ -60,6 +60,18 @@ class HeadMemory:
         """For the next pass."""
         self.waiting.append(rows)
         self.unread += rows.tokens.shape[0]
+
+    def forget_old(self) -> None:
+        """Let none but the newest rows wait; they are cut rarely, to make no work of each."""
+        if self.unread < 2 * ROWS_OF_A_REST:
+            return
+        kept: list[Rows] = []
+        room = ROWS_OF_A_REST
+        while room > 0:
+            newest = self.waiting.pop()
+            kept.insert(0, newest.last(room))
+            room -= newest.tokens.shape[0]
+        self.wait_only(kept)
 
     def read(self, drafted: Sequence[Rows] = ()) -> mx.array:
         """One pass over waiting rows, which are kept, and drafted ones; states of all [1, T, H]."""
@@ -101,8 +113,8 @@ class MtpDraft(DraftSource):
 
     outputs: output heads to choose from, None for the heads' own. by: whose drafts these are,
     "model" for a head that was published apart. read_heads: brings them into memory; free after
-    the first call. While it rests it leaves its heads alone until the next draft, for which rows
-    are kept; it is lost when they become too many.
+    the first call. While it rests it leaves its heads alone until the next draft, for which the
+    newest rows are kept.
     """
 
     reads_hidden = True
@@ -127,7 +139,6 @@ class MtpDraft(DraftSource):
         self._outputs = self._take_outputs()
         self._drafted: list[Rows] = []
         self._before: list[_Before] = []
-        self._is_lost = False
 
     @property
     def nbytes(self) -> int:
@@ -139,11 +150,6 @@ class MtpDraft(DraftSource):
     def reads_words(self) -> bool:
         """Whether an output head does."""
         return any(output.reads_words for output in self._outputs)
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether more rows came than are kept for a head that has not drafted yet."""
-        return self._is_lost
 
     @property
     def output(self) -> DraftOutput | None:
@@ -183,30 +189,28 @@ class MtpDraft(DraftSource):
         self._before = []
         for output in set(self._outputs):
             output.saw(tokens)
-        self._read_or_give_up()
+        self._read_or_forget()
 
     def _wait(self, rows: Rows) -> None:
         for memory in self._memories:
             memory.wait(rows)
 
-    def _read_or_give_up(self) -> None:
+    def _read_or_forget(self) -> None:
         """Let no rows wait for ever."""
         for memory in self._memories:
             if self.rests:
-                self._is_lost = self._is_lost or memory.unread > MOST_WAITING
-                if self._is_lost:
-                    memory.wait_only([])
+                memory.forget_old()
             elif memory.unread >= FLUSH_ROWS:
                 memory.flush()
 
     def offers(self, last: mx.array) -> tuple[Offer, ...]:
         """A draft, at any place but the very first."""
         del last
-        return () if self._newest is None or self.is_lost else (Offer(self._by, limit=self.limit),)
+        return () if self._newest is None else (Offer(self._by, limit=self.limit),)
 
     def propose(self, wanted: Proposal, sampler: Sampler) -> Draft:
         """`wanted.depth` tokens, no more than `limit`, lazy unless min_probability is set."""
-        if wanted.depth == 0 or self._newest is None or self.is_lost:
+        if wanted.depth == 0 or self._newest is None:
             return empty_draft()
         self._before = [memory.place() for memory in self._memories]
         self._wait(Rows(wanted.last, self._newest))

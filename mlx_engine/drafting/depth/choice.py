@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import ceil
 from typing import Literal, NamedTuple
 
-from mlx_engine.drafting.contract import DEEPEST, Offer
+from mlx_engine.drafting.contract import DEEPEST, ROWS_OF_A_REST, Offer
 from mlx_engine.drafting.depth.acceptance import Acceptance
 from mlx_engine.drafting.depth.costs import PassCosts, RoundCosts
 from mlx_engine.values.errors import Reason
@@ -39,7 +39,7 @@ PROBE_AT_LAST = 256
 
 PROBE_PROVEN = 1500
 """The same where rounds with drafts, not passes alone, have said so: it may have been another
-program's time. Rows of so many rounds are kept for it (MOST_WAITING).
+program's time.
 """
 
 PROOFS = 3
@@ -170,10 +170,10 @@ class AdaptiveDepth:
             return Choice(0, MEASURING) if wants_plain else Choice(best, None)
         if chance is not None:
             return Choice(0, self._why_parked())
-        if self._rest == 0:
+        if self._rest == 0 and self._may_read():
             self._rest = 1
             return Choice(1, None)
-        self._rest = max(0, self._rest - 1)
+        self._rest = (self._rest or PROBE_EVERY) - 1
         self._parked = Choice(0, self._why_parked())
         return self._parked
 
@@ -185,7 +185,11 @@ class AdaptiveDepth:
             self._rested += 1
             return
         depth = min(drafted, self.costs.deepest)
-        was_rested, self._rested = self._rested >= LONG_REST, 0
+        rested, self._rested = self._rested, 0
+        was_rested = rested >= LONG_REST
+        if was_rested:
+            rows = min(rested, ROWS_OF_A_REST)
+            self.costs.add_reading(rows, milliseconds - self.costs.at(depth))
         took = milliseconds if was_rested else self.costs.without_spike(depth, milliseconds)
         self._purse.ran(took / self.costs.at(0), accepted + 1)
         self.acceptance.add(drafted, accepted)
@@ -226,6 +230,11 @@ class AdaptiveDepth:
 
     def _may_lose(self, depth: int) -> bool:
         return self.costs.at(depth) / self.costs.at(0) - 1 <= self._purse.left
+
+    def _may_read(self) -> bool:
+        """Whether the rows that have waited since the last draft are worth a look at another."""
+        rows = min(self._rested, ROWS_OF_A_REST)
+        return rows < LONG_REST or self.costs.reading(rows) <= self._purse.left
 
     def _gains(self, tokens: Sequence[float]) -> list[float]:
         plain = self.costs.at(0)

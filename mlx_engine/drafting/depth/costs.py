@@ -229,11 +229,13 @@ class RoundCosts:
         self._rounds = [0.0] * (DEEPEST + 1)
         self._latest = [0.0] * (DEEPEST + 1)
         self._since_plain, self._deepest_run, self._drafts_known = 0, 0, 0.0
+        self._row_read: float | None = None
         self.measured(costs)
         if elder is not None:
             elder.measured(costs)
             self._passes = [elder.at(depth) for depth in range(self.deepest + 1)]
             self._deepest_run, self._drafts_known = elder.deepest_run, elder.drafts_run
+            self._row_read = elder._row_read
 
     def of_other_drafts(self, elder: "RoundCosts | None" = None) -> "RoundCosts":
         """Of the same conversation, where something else drafts from now on."""
@@ -282,6 +284,22 @@ class RoundCosts:
         self._deepest_run = max(depth, self._deepest_run)
         self._since_plain = 0 if depth == 0 else self._since_plain + 1
         self._expected = None
+
+    def reading(self, rows: int) -> float:
+        """Plain rounds that it takes a source to read so many rows which have waited for it.
+
+        Until it was seen, as many as the target takes for further rows of a pass, by the proportion
+        of a pass of theirs.
+        """
+        if self._row_read is None:
+            verify = self._costs.verify_ms
+            further = (verify[-1] - verify[0]) / (len(verify) - 1)
+            return rows * further / verify[0] * self._costs.draft_ms / verify[0]
+        return rows * self._row_read
+
+    def add_reading(self, rows: int, milliseconds: float) -> None:
+        """The latest draft took so much longer than others because of so many rows."""
+        self._row_read = max(0.0, milliseconds / self.at(0)) / rows
 
     def wants_plain(self, gain: float) -> bool:
         """Whether a plain round is due, so that its cost stays known.

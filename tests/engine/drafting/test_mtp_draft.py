@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_model import TinySizes, tiny_model
 
-from mlx_engine.drafting.contract import FLUSH_ROWS, MOST_WAITING, Proposal
+from mlx_engine.drafting.contract import FLUSH_ROWS, ROWS_OF_A_REST, Proposal
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.prompt_lookup import CombinedDraft
 from mlx_engine.sampling.sampler import Sampler
@@ -149,7 +149,7 @@ def test_beside_prompt_lookup_the_head_sees_every_token(model, hidden):
 
 
 def test_a_head_that_rests_is_not_touched_before_it_drafts(model, hidden):
-    """It then knows all that came before; of very long texts it says that it does not."""
+    """It then knows all that came before."""
     source = MtpDraft([model], DraftOptions(rule="greedy"))
     source.rest(rests=True)
     for start in range(0, 90, 30):
@@ -159,13 +159,23 @@ def test_a_head_that_rests_is_not_touched_before_it_drafts(model, hidden):
     for _ in range(2):
         assert propose(source, 90, 3) == chain(model, hidden, 90, 3)
         source.restore(boundary)
-    late = MtpDraft([model], DraftOptions(rule="greedy"))
-    late.rest(rests=True)
-    many = mx.zeros((1, MOST_WAITING + 2, 32))
-    late.observe(mx.zeros(MOST_WAITING + 2, dtype=mx.int32), many)
-    assert late.is_lost
-    assert late.offers(mx.array([1])) == ()
-    assert propose(late, 5, 3) == []
+
+
+def test_after_a_long_rest_a_head_knows_the_newest_rows(model, hidden):
+    rested, anew = (MtpDraft([model], DraftOptions(rule="greedy")) for _ in range(2))
+    rested.rest(rests=True)
+    count = 3 * ROWS_OF_A_REST
+    states = mx.concatenate([hidden[:, :90]] * 3, axis=1)[:, :count]
+    text = mx.array((list(TEXT[:90]) * 3)[:count])
+    held = []
+    for start in range(0, count, 16):
+        rested.observe(text[start : start + 16], states[:, start : start + 16])
+        held.append(rested.nbytes)
+    assert max(held) <= 2 * ROWS_OF_A_REST * states[:, :1].nbytes
+    left = sum(rows.tokens.shape[0] for rows in rested.snapshot().waiting)
+    assert ROWS_OF_A_REST <= left < 2 * ROWS_OF_A_REST
+    anew.observe(text[count - left - 1 :], states[:, count - left - 1 :])
+    assert propose(rested, 5, 3) == propose(anew, 5, 3)
 
 
 def test_a_token_that_waits_is_no_work(model, hidden):
@@ -173,7 +183,7 @@ def test_a_token_that_waits_is_no_work(model, hidden):
     source = MtpDraft([model], DraftOptions(rule="greedy"))
     source.observe(mx.array(TEXT[:9]), hidden[:, :9])
     source.rest(rests=True)
-    rows = [mx.contiguous(hidden[:, n : n + 1]) for n in range(9, 9 + 2 * FLUSH_ROWS)]
+    rows = [mx.contiguous(hidden[:, n : n + 1]) for n in range(9, 18 + FLUSH_ROWS)]
     for n, row in enumerate(rows, 9):
         source.observe(mx.array(TEXT[n : n + 1]), row)
     waiting = source.snapshot().waiting
