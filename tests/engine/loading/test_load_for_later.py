@@ -69,9 +69,8 @@ def test_nothing_is_taken_before(tmp_path: Path) -> None:
     mx.eval([array for array in later.values() if array.ndim == 1])
     assert mx.get_active_memory() - before < 0.1 * whole
     engine = mlx_engine.load(path, options=LoadOptions(check_heads=False))
-    loaded = mx.get_active_memory()
     plain = engine.generate([5, 9, 3], 12, SamplingOptions(temperature=0), DraftOptions("none"))
-    assert mx.get_active_memory() - loaded < 0.1 * whole
+    loaded = mx.get_active_memory()  # with the tables of a first pass, without what drafts
     drafted = engine.generate([5, 9, 3], 12, SamplingOptions(temperature=0), DraftOptions(depth=2))
     assert mx.get_active_memory() - loaded > 0.9 * whole
     assert drafted.tokens == plain.tokens
