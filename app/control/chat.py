@@ -302,11 +302,11 @@ class ChatController(QObject):
                 self._transcript.finish_thinking(answer.message_id, seconds)
 
     def _end(self, answer: RunningAnswer, problem: Problem | None) -> None:
+        self.stored.emit(answer.chat_id)
         if problem is not None and problem.kind == "bug":
             self.failed.emit(problem.words, problem.details)
         if answer.chat_id == self.chat.chat_id and self._try(self.chat.reload):
             self._transcript.finish(self._shown_end(answer))
-        self.stored.emit(answer.chat_id)
 
     def _try(self, action: Callable[[], object]) -> bool:
         """Run what may fail in the store; False when it did."""

@@ -12,7 +12,9 @@ from app.window.main_window import MainWindow
 
 
 class TroubleController(QObject):
-    """Others tell it in words; why a question was not asked is said until one is."""
+    """Others tell it in words; why a question was not asked is said until one is, a mistake of ours
+    until it is dismissed.
+    """
 
     def __init__(
         self,
@@ -42,7 +44,8 @@ class TroubleController(QObject):
             self._notice.say(" ".join(notes), stays=True)
 
     def _tell_of_a_question(self, words: str, details: str) -> None:
-        self._of_a_question = words
+        if not details:
+            self._of_a_question = words
         self.tell(words, details)
 
     def _show(self, words: str, details: str) -> None:

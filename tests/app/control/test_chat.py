@@ -14,6 +14,7 @@ from windows import Driven, running, scripted
 
 from app.values.attached_text import AttachedText
 from app.values.chat_settings import SamplingChoice
+from app.values.errors import StoreError
 from mlx_engine.values.errors import PromptTooLong
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
@@ -340,6 +341,21 @@ def test_a_mistake_of_ours_is_told_with_details(driven: Driven, source: Scripted
     assert "ZeroDivisionError" in driven.widgets.notice.words()
     assert "ZeroDivisionError" in driven.app.mistakes.log_file.read_text()
     assert driven.shown[-1] == "Half"
+    driven.ask("And now?")
+    assert "ZeroDivisionError" in driven.widgets.notice.words(), "until it is dismissed"
+
+
+def test_a_chat_that_cannot_be_read_after_its_answer_is_told(
+    driven: Driven, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cannot_read() -> None:
+        raise StoreError("chats.db could not be read.")
+
+    driven.send("Go")
+    with monkeypatch.context() as now:
+        now.setattr(driven.app.chats.chat, "reload", cannot_read)
+        driven.until_answered()
+    assert driven.widgets.notice.words() == "chats.db could not be read."
 
 
 def test_another_chat_can_be_read_while_one_is_answered(

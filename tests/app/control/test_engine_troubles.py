@@ -164,7 +164,7 @@ def test_tokens_of_an_attachment_are_counted_while_an_answer_runs(
     composer = driven.widgets.composer
     driven.until(
         lambda: any(
-            label.text().endswith("B · 4 tokens") for label in composer.findChildren(QLabel)
+            label.text().endswith("B · 5 tokens") for label in composer.findChildren(QLabel)
         )
     )
     assert driven.app.chats.running is not None
