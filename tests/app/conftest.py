@@ -26,6 +26,14 @@ def _no_collection_on_other_threads() -> Iterator[None]:
     gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    """Widgets that pytest-qt closed are gone at once: Qt dresses all there are, closed or not."""
+    core = sys.modules.get("PySide6.QtCore")
+    if core is not None and core.QCoreApplication.instance() is not None:
+        core.QCoreApplication.sendPostedEvents(None, core.QEvent.Type.DeferredDelete)
+
+
 @pytest.fixture(autouse=True)
 def _collection_between_tests(_no_collection_on_other_threads: None) -> Iterator[None]:
     yield
