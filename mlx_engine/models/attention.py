@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import mlx.core as mx
@@ -12,6 +13,7 @@ from metal_kernels.key_value_formats import cache_form
 from metal_kernels.stock import MLX, Stock, attends_in_one_launch, tiles
 from mlx_engine.cache.attention import AttentionCache, CacheBits, KeysValues, Mask
 from mlx_engine.cache.contract import LayerCache
+from mlx_engine.cache.joint import JointCache, each
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.models import specs
 from mlx_engine.models.layers import Norm, Projections, ResidualLinear, Rotation
@@ -28,15 +30,16 @@ class Masks:
 
     def __init__(self, *, is_long: bool = False) -> None:
         self.is_long = is_long
-        self._made: dict[int, Mask] = {}
+        self._made: dict[tuple[int, int, int], Mask] = {}
 
     def of(self, cache: KeyValueCache, rows: int) -> Mask:
         """Who sees whom in a block about to be written to a cache of this kind."""
         if isinstance(cache, AttentionCache):
             return "causal" if rows > 1 else None
-        if cache.window not in self._made:
-            self._made[cache.window] = cache.make_mask(rows)
-        return self._made[cache.window]
+        alike = cache.window, cache.length, rows
+        if alike not in self._made:
+            self._made[alike] = cache.make_mask(rows)
+        return self._made[alike]
 
 
 class Attend(Protocol):
@@ -198,17 +201,18 @@ class Attention:
         window = self._spec.window
         return AttentionCache(bits) if window is None else WindowCache(window, self._stock, bits)
 
-    def __call__(self, x: mx.array, cache: LayerCache, masks: Masks) -> mx.array:
+    def __call__(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """Normed hidden states [1, T, H] -> [1, T, H]."""
         return self._out.linear(self._attended(x, cache, masks))
 
-    def onto(self, residual: mx.array, x: mx.array, cache: LayerCache, masks: Masks) -> mx.array:
+    def onto(
+        self, residual: mx.array, x: mx.array, cache: LayerCache | JointCache, masks: Masks
+    ) -> mx.array:
         """residual + what comes of x."""
         return self._out(residual, self._attended(x, cache, masks))
 
-    def _attended(self, x: mx.array, cache: LayerCache, masks: Masks) -> mx.array:
+    def _attended(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """[1, T, H] -> what the output projection takes."""
-        assert isinstance(cache, AttentionCache | WindowCache)
         spec, rows = self._spec, x.shape[1]
         parts, gate = self._inputs(x), None
         if spec.gate == "element":
@@ -222,18 +226,25 @@ class Attention:
         turned = turned.reshape(1, rows, spec.heads + spec.kv_heads, spec.key_dim)
         if self._norm is not None:
             turned = self._norm(turned)
-        turned = turned.transpose(0, 2, 1, 3)
-        if self._rotate is not None:
-            turned = self._rotate(turned, cache.length, is_long=masks.is_long)
-        queries, keys = mx.split(turned, [spec.heads], axis=1)
-        values = values.reshape(1, rows, spec.kv_heads, spec.value_dim).transpose(0, 2, 1, 3)
+        values = values.reshape(1, rows, spec.kv_heads, spec.value_dim)
         if spec.value_scale != 1.0:
             values = values * spec.value_scale
-        attended = self._attend(queries, keys, values, cache, masks).transpose(0, 2, 1, 3)
+        attended = each(cache, partial(self._of_conversation, masks), turned, values)
         if gate is not None:
             by_head = gate.reshape(1, rows, spec.heads, -1)
             attended = self._stock.elementwise(_gated)(attended, by_head)
         return attended.reshape(1, rows, spec.heads * spec.value_dim)
+
+    def _of_conversation(
+        self, masks: Masks, cache: LayerCache, turned: mx.array, values: mx.array
+    ) -> mx.array:
+        """Queries beside keys [1, T, heads of both, size] and values -> [1, T, heads, values']."""
+        assert isinstance(cache, AttentionCache | WindowCache)
+        turned, values = turned.transpose(0, 2, 1, 3), values.transpose(0, 2, 1, 3)
+        if self._rotate is not None:
+            turned = self._rotate(turned, cache.length, is_long=masks.is_long)
+        queries, keys = mx.split(turned, [self._spec.heads], axis=1)
+        return self._attend(queries, keys, values, cache, masks).transpose(0, 2, 1, 3)
 
 
 def _gates_first(spec: specs.Attention) -> list[int]:

@@ -6,6 +6,7 @@ import mlx.core as mx
 
 from mlx_engine.cache.attention import CacheBits
 from mlx_engine.cache.contract import LayerCache
+from mlx_engine.cache.joint import JointCache
 from mlx_engine.models import specs
 from mlx_engine.models.attention import Attention, Masks
 from mlx_engine.models.delta_net import DeltaNet
@@ -25,10 +26,12 @@ class Mixer(Protocol):
     def make_cache(self, bits: CacheBits = 16) -> LayerCache:
         """An empty one of the kind it reads; bits: of keys and values, where it has any."""
 
-    def __call__(self, x: mx.array, cache: LayerCache, masks: Masks) -> mx.array:
+    def __call__(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """[1, T, H] -> [1, T, H]."""
 
-    def onto(self, residual: mx.array, x: mx.array, cache: LayerCache, masks: Masks) -> mx.array:
+    def onto(
+        self, residual: mx.array, x: mx.array, cache: LayerCache | JointCache, masks: Masks
+    ) -> mx.array:
         """residual + what comes of x."""
 
 
@@ -69,7 +72,7 @@ class DecoderBlock:
         """An empty cache for its mixer."""
         return self._mixer.make_cache(bits)
 
-    def __call__(self, x: mx.array, cache: LayerCache, masks: Masks) -> mx.array:
+    def __call__(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """[1, T, H] -> [1, T, H]."""
         read = x if self._norm is None else self._norm(x)
         if self._out_norm is None and self._scale == 1.0:

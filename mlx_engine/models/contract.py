@@ -1,14 +1,18 @@
 """What the engine asks of a model family: a trunk, an output head, and perhaps MTP heads."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import mlx.core as mx
 
 from mlx_engine.cache.contract import LayerCaches
+from mlx_engine.cache.joint import JointCaches
 from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.layers import Linear
 from mlx_engine.values.errors import Reason
+
+JointForward = Callable[[mx.array, JointCaches], mx.array]
+"""Like `forward`, of the rows of several conversations, one after the other."""
 
 
 class MtpHead(Protocol):
@@ -75,6 +79,10 @@ class Model(MtpHead, Protocol):
     def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
         """Int tokens [1, T] -> hidden states [1, T, H] as output head and MTP head read them."""
 
+    @property
+    def joint(self) -> JointForward | None:
+        """One pass over rows of several conversations; None where each needs its own."""
+
     def logits(self, hidden: mx.array) -> mx.array:
         """Hidden [1, T, H] -> float32 logits [1, T, V]."""
 
@@ -82,11 +90,12 @@ class Model(MtpHead, Protocol):
 class Headless:
     """The part of a model that concerns MTP heads, for models without any.
 
-    Logits are always made, by the model's own output head.
+    Logits are always made, by the model's own output head; passes are of one conversation.
     """
 
     mtp_depth = 0
     output_rows: FewRows | None = None
+    joint: JointForward | None = None
     later_heads: tuple[MtpHead, ...] = ()
     mtp_output: Linear | None = None
 

@@ -9,11 +9,12 @@ import mlx.core as mx
 
 from mlx_engine.cache.attention import CacheBits
 from mlx_engine.cache.by_length import CacheByLength
-from mlx_engine.cache.contract import LayerCaches
+from mlx_engine.cache.contract import LayerCache, LayerCaches
+from mlx_engine.cache.joint import JointCache, JointCaches
 from mlx_engine.models import specs
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.blocks import DecoderBlock
-from mlx_engine.models.contract import MtpHead
+from mlx_engine.models.contract import JointForward, MtpHead
 from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.layers import Embedding, Linear, Norm
 from mlx_engine.models.mtp_head import DecoderHead
@@ -122,11 +123,18 @@ class Decoder:
         """Int tokens [..., T] -> [..., T, H], unscaled."""
         return self._rows(tokens)
 
-    def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
+    def forward(self, tokens: mx.array, caches: LayerCaches | JointCaches) -> mx.array:
         """Int tokens [1, T] -> the hidden states [1, T, H] that output head and heads read."""
         return self.forward_with(tokens, caches, ())
 
-    def forward_with(self, tokens: mx.array, caches: LayerCaches, after: Sequence[int]) -> mx.array:
+    @property
+    def joint(self) -> JointForward | None:
+        """None where a long text is read otherwise: its caches lead the pass."""
+        return self.forward if self._spec.long_beyond is None else None
+
+    def forward_with(
+        self, tokens: mx.array, caches: LayerCaches | JointCaches, after: Sequence[int]
+    ) -> mx.array:
         """The same and, behind them, the residuals after these layers (-1: the embedding)."""
         first = caches.layers[0]
         if isinstance(first, CacheByLength):
@@ -134,11 +142,17 @@ class Decoder:
         return self._read(tokens, caches, after=after)
 
     def _read(
-        self, tokens: mx.array, caches: LayerCaches, *, after: Sequence[int], is_long: bool = False
+        self,
+        tokens: mx.array,
+        caches: LayerCaches | JointCaches,
+        *,
+        after: Sequence[int],
+        is_long: bool = False,
     ) -> mx.array:
         x, masks = self._embedding(tokens), Masks(is_long=is_long)
+        layers: Sequence[LayerCache | JointCache] = caches.layers
         heard = {-1: x} if after else {}
-        for number, (block, cache) in enumerate(zip(self._blocks, caches.layers, strict=True)):
+        for number, (block, cache) in enumerate(zip(self._blocks, layers, strict=True)):
             x = block(x, cache, masks)
             if number in after:
                 heard[number] = x

@@ -18,6 +18,7 @@ from metal_kernels.gated_delta_inputs import (
 from metal_kernels.stock import Stock
 from mlx_engine.cache.attention import CacheBits
 from mlx_engine.cache.contract import LayerCache
+from mlx_engine.cache.joint import JointCache, each
 from mlx_engine.cache.recurrent import DeltaInputs, RecurrentCache, delta_rule
 from mlx_engine.models import specs
 from mlx_engine.models.attention import Masks
@@ -62,29 +63,34 @@ class DeltaNet:
         state = mx.zeros((1, spec.value_heads, spec.value_dim, spec.key_dim))
         return RecurrentCache(window, state, self._rule, self._stock)
 
-    def __call__(self, x: mx.array, cache: LayerCache, masks: Masks) -> mx.array:
+    def __call__(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """Normed hidden states [1, T, H] -> [1, T, H]."""
         del masks
         return self._out.linear(self._recurred(x, cache))
 
-    def onto(self, residual: mx.array, x: mx.array, cache: LayerCache, masks: Masks) -> mx.array:
+    def onto(
+        self, residual: mx.array, x: mx.array, cache: LayerCache | JointCache, masks: Masks
+    ) -> mx.array:
         """residual + what comes of x."""
         del masks
         return self._out(residual, self._recurred(x, cache))
 
-    def _recurred(self, x: mx.array, cache: LayerCache) -> mx.array:
+    def _recurred(self, x: mx.array, cache: LayerCache | JointCache) -> mx.array:
         """[1, T, H] -> what the output projection takes."""
-        assert isinstance(cache, RecurrentCache)
         spec = self._spec
         made = self._projections.products(x)
-        queries, steps, convolved = self._inputs(made, cache.window)
         gate = self._projections.parts(made)[GATE]
-        outputs = self._head_norm(cache.run(queries, steps, convolved))
+        outputs = self._head_norm(each(cache, self._of_conversation, *made))
         if spec.tiled:  # a view, which the gate walks through
             grouped = (1, x.shape[1], spec.key_heads, -1, spec.value_dim)
             outputs = outputs.reshape(grouped).swapaxes(2, 3)
         gated = self._stock.elementwise(_through_gate)(outputs, gate.reshape(outputs.shape))
         return gated.reshape(gate.shape)
+
+    def _of_conversation(self, cache: LayerCache, *made: mx.array) -> mx.array:
+        """What the projections make of its rows -> [1, T, value heads, Dv]."""
+        assert isinstance(cache, RecurrentCache)
+        return cache.run(*self._inputs(made, cache.window))
 
 
 class RecurrentInputs(NamedTuple):

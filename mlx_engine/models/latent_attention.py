@@ -18,6 +18,7 @@ from metal_kernels.key_value_formats import LATENT, latent_cache
 from metal_kernels.stock import MLX, Stock, tiles
 from mlx_engine.cache.attention import AttentionCache, CacheBits
 from mlx_engine.cache.contract import LayerCache
+from mlx_engine.cache.joint import JointCache, each
 from mlx_engine.models import specs
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.layers import Linear, Norm, ResidualLinear, Rotation
@@ -115,23 +116,33 @@ class LatentAttention:
         del bits
         return AttentionCache()
 
-    def __call__(self, x: mx.array, cache: LayerCache, masks: Masks) -> mx.array:
+    def __call__(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """Normed hidden states [1, T, H] -> [1, T, H]."""
         del masks
         return self._out.linear(self._attended(x, cache))
 
-    def onto(self, residual: mx.array, x: mx.array, cache: LayerCache, masks: Masks) -> mx.array:
+    def onto(
+        self, residual: mx.array, x: mx.array, cache: LayerCache | JointCache, masks: Masks
+    ) -> mx.array:
         """residual + what comes of x."""
         del masks
         return self._out(residual, self._attended(x, cache))
 
-    def _attended(self, x: mx.array, cache: LayerCache) -> mx.array:
+    def _attended(self, x: mx.array, cache: LayerCache | JointCache) -> mx.array:
         """[1, T, H] -> what the output projection takes."""
+        latent, key = mx.split(self._to_latent(x), [self._spec.kv_rank], axis=-1)
+        queries, latent = self._projected_queries(x), self._latent_norm(latent)
+        return each(cache, self._of_conversation, queries, latent, key)
+
+    def _of_conversation(
+        self, cache: LayerCache, queries: mx.array, latent: mx.array, key: mx.array
+    ) -> mx.array:
+        """Of its rows: queries, latents and the keys to rotate, [1, T, ...] each."""
         assert isinstance(cache, AttentionCache)
-        spec, position, rows = self._spec, cache.length, x.shape[1]
-        straight, rotated = mx.split(self._by_head(x), [spec.nope], axis=-1)
-        latent, key = mx.split(self._to_latent(x)[:, None], [spec.kv_rank], axis=-1)
-        latent, key = self._latent_norm(latent), self._rotate(key, position)
+        spec, position, rows = self._spec, cache.length, queries.shape[1]
+        queries = queries.reshape(1, rows, spec.heads, -1).swapaxes(1, 2)
+        straight, rotated = mx.split(queries, [spec.nope], axis=-1)
+        latent, key = latent[:, None], self._rotate(key[:, None], position)
         rotated = self._rotate(rotated, position)
         if self._served is not None and rows in self._served:
             absorbed = self._of_rows(self._unpack_keys.back, straight)
@@ -176,11 +187,11 @@ class LatentAttention:
         parts = [self._softmax(block, part) for part in tiles(rows, a_row)]
         return parts[0] if len(parts) == 1 else mx.concatenate(parts, axis=2)
 
-    def _by_head(self, x: mx.array) -> mx.array:
-        """Queries [1, heads, T, nope + rotated]."""
+    def _projected_queries(self, x: mx.array) -> mx.array:
+        """[1, T, heads * (nope + rotated)]."""
         if self._to_query_latent is not None and self._query_norm is not None:
             x = self._query_norm(self._to_query_latent(x))
-        return self._queries(x).reshape(1, x.shape[1], self._spec.heads, -1).swapaxes(1, 2)
+        return self._queries(x)
 
     def _softmax(self, block: _Block, part: slice) -> mx.array:
         """Attention of some rows, whose scores are sums of two products."""

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import mlx.core as mx
 
 from mlx_engine.cache.contract import LayerCaches
-from mlx_engine.models.contract import Headless, Model
+from mlx_engine.models.contract import Headless, JointForward, Model
 from mlx_engine.models.decoder import Decoder
 from mlx_engine.models.library.gemma4 import Gemma4Model
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
@@ -22,9 +23,12 @@ class FeatureModel(Headless):
     the tokens that hidden states stand for.
     """
 
-    def __init__(self, model: Model, forward: WideForward) -> None:
+    def __init__(
+        self, model: Model, forward: WideForward, joint: JointForward | None = None
+    ) -> None:
         self._model = model
         self._forward = forward
+        self.joint = joint
         self.vocabulary = model.vocabulary
         self.hidden_size = model.hidden_size
         self.plain_only = model.plain_only
@@ -51,15 +55,15 @@ class FeatureModel(Headless):
 class DraftTarget:
     """A model to draft for.
 
-    layers: how many it has. embed: int tokens [..., T] -> [..., T, H], unscaled. forward_with:
-    makes, for layer numbers from -1 (the embedding) on, a forward whose features are the residuals
-    after these layers, in this order.
+    layers: how many it has. embed: int tokens [..., T] -> [..., T, H], unscaled. with_features:
+    the model whose features are the residuals after these layers, from -1 (the embedding) on, in
+    this order.
     """
 
     model: Model
     layers: int
     embed: Callable[[mx.array], mx.array]
-    forward_with: Callable[[Sequence[int]], WideForward]
+    with_features: Callable[[Sequence[int]], FeatureModel]
 
     def with_residuals(self, after: Sequence[int], origin: str) -> FeatureModel:
         """The target with these features; BadModelFile for layers it does not have."""
@@ -69,18 +73,20 @@ class DraftTarget:
                 f"{origin}: this draft model reads layer {beyond[0]} of its target, which has "
                 f"{self.layers}. It was made for another model: take the one for this model."
             )
-        return FeatureModel(self.model, self.forward_with(after))
+        return self.with_features(after)
 
 
 def draft_target(model: Model, origin: str) -> DraftTarget:
     """UnsupportedModel for families whose layers cannot be looked into yet."""
     if isinstance(model, Decoder | Gemma4Model):
-        return DraftTarget(
-            model,
-            model.layers,
-            model.embed,
-            lambda after: lambda tokens, caches: model.forward_with(tokens, caches, after),
-        )
+
+        def with_features(after: Sequence[int]) -> FeatureModel:
+            joint = None
+            if isinstance(model, Decoder) and model.joint is not None:
+                joint = partial(model.forward_with, after=after)
+            return FeatureModel(model, partial(model.forward_with, after=after), joint)
+
+        return DraftTarget(model, model.layers, model.embed, with_features)
     raise UnsupportedModel(
         f"{origin}: draft models of this kind read inner layers of their target, which this "
         "version cannot hand out for this architecture. Draft with a small model or prompt lookup."

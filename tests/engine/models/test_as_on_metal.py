@@ -18,6 +18,8 @@ from plain_run import CyclingDepth, Ran, run
 
 from metal_kernels.choice import Kernels
 from mlx_engine.cache.attention import AttentionCache, CacheBits, RowsCache
+from mlx_engine.cache.contract import LayerCaches
+from mlx_engine.cache.joint import joint_caches
 from mlx_engine.cache.recurrent import RecurrentCache
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.drafting.contract import NoDraft
@@ -268,3 +270,36 @@ def test_exact_rows_are_multiplied_by_a_heads_matrix_one_by_one(
         assert rows == ({1} if exact else {4})
         rows.clear()
     assert 0 < apart(*found) < 0.1
+
+
+@pytest.mark.parametrize("name", ["window and sinks", "latent attention", "delta net"])
+def test_rows_of_several_conversations_in_one_pass_are_those_of_each_alone(name: str) -> None:
+    """Hidden states, and what caches hold behind them, whatever each keeps of its rows."""
+    model = model_of(name, "folder").model
+    assert model.joint is not None
+    prompts = [PROMPT, PROMPT[4:9], [1, *PROMPT]]
+    together, alone = (
+        [_after(model, prompt) for prompt in prompts],
+        [_after(model, prompt) for prompt in prompts],
+    )
+    for blocks, kept in (
+        ([[7], [8, 9, 11], [3, 5]], (1, 2, 0)),
+        ([[1, 2, 3, 4], [6], [9, 9]], (3, 1, 2)),
+    ):
+        tokens = mx.array([[token for block in blocks for token in block]])
+        joint = model.joint(tokens, joint_caches(together, [len(block) for block in blocks]))
+        each = [
+            model.forward(mx.array([block]), caches)
+            for block, caches in zip(blocks, alone, strict=True)
+        ]
+        assert mx.array_equal(joint, mx.concatenate(each, axis=1)).item()
+        for caches, others, count in zip(together, alone, kept, strict=True):
+            caches.keep(count)
+            others.keep(count)
+
+
+def _after(model: Decoder, prompt: list[int]) -> LayerCaches:
+    caches = model.make_caches()
+    model.forward(mx.array([prompt]), caches)
+    caches.keep(len(prompt))
+    return caches
