@@ -369,6 +369,7 @@ class App(QObject):
         for ends_in_chat in (
             self.chats.opened,
             widgets.layer.left,
+            widgets.sidebar.list.named,
             widgets.transcript.find_bar.closed,
             widgets.transcript.reader.edit_given_up,
             widgets.session.fold_wanted,

@@ -59,7 +59,7 @@ class CompareController(QObject):
     def refresh(self) -> None:
         """Say whether something can be run."""
         if self._running is None:
-            self._view.show_ready("" if self._models.description else NO_MODEL)
+            self._view.show_ready("" if self._models.can_answer else NO_MODEL)
 
     def begin(self) -> None:
         """With the last question of the chat on show as the prompt; what is typed since stays until
@@ -73,8 +73,8 @@ class CompareController(QObject):
         self._view.show_pinned(_pinned(chat.settings.draft))
 
     def run(self, prompt: str) -> None:
-        """Answer `prompt` twice, as the chat on show would."""
-        if self._running is not None or self._models.description is None:
+        """Answer `prompt` twice, as the chat on show would; a model that rests is loaded first."""
+        if self._running is not None or not self._models.wake():
             return
         settings = self._chat().settings
         own = settings.sampling.seed

@@ -27,7 +27,11 @@ class Hands:
         self.sidebar.show()
         self.listed = ChatListController(store, self.sidebar, clock)
         self.opened: list[int] = []
-        self.listed.chosen.connect(lambda chat_id, _: self.opened.append(chat_id))
+        self.listed.chosen.connect(self._open)
+
+    def _open(self, chat_id: int) -> None:
+        self.opened.append(chat_id)
+        self.sidebar.list.show_current(chat_id)
 
     def chats(self, *titles: str) -> list[int]:
         ids = [self.store.chats.create(ChatSettings(), title) for title in titles]

@@ -88,10 +88,10 @@ class VerdictCard(QFrame):
         self._ratio = label("", "figure")
         self._ratio.setAccessibleName("Speed with drafting over speed without")
         tabular(self._ratio)
-        lines = column(self._words, self._gain, self._seed, spacing=2)
-        parts = (self._sign, Wide(lines), self._ratio)
-        whole = row(*parts, of=self, margins=(16, 10, 16, 10), spacing=10)
-        whole.setAlignment(self._sign, Qt.AlignmentFlag.AlignTop)
+        lines = column(self._words, self._gain, spacing=2)
+        top = row(self._sign, Wide(lines), self._ratio, spacing=10)
+        top.setAlignment(self._sign, Qt.AlignmentFlag.AlignTop)
+        column(top, self._seed, of=self, margins=(16, 10, 16, 10), spacing=2)
         self.show_words("")
 
     def show_seed(self, seed: int | None) -> None:

@@ -52,9 +52,13 @@ MOST = 20
 
 
 class AttachmentRow(QWidget):
-    """Signal `changed`: other attachments than before. too_long: why they cannot be sent, or ""."""
+    """Signals: `changed`, other attachments than before; `removed`, one was taken away by hand.
+
+    too_long: why they cannot be sent, or "".
+    """
 
     changed = Signal()
+    removed = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -111,6 +115,7 @@ class AttachmentRow(QWidget):
     def _remove(self, chip: AttachmentChip) -> None:
         self._drop(chip)
         self._refresh("")
+        self.removed.emit()
 
     def _drop(self, chip: AttachmentChip) -> None:
         self._chips.remove(chip)

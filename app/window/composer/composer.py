@@ -58,6 +58,7 @@ class Composer(QFrame):
         self._box.textChanged.connect(self._refresh)
         self._box.focused.connect(self._frame)
         self._row.changed.connect(self._tell_attachments)
+        self._row.removed.connect(self._box.setFocus)
         self._attach.clicked.connect(self.attach_wanted)
         self._send.clicked.connect(self._press)
 

@@ -116,6 +116,7 @@ def app_icon() -> QIcon:
 class IconButton(QToolButton):
     """A button that is an icon, with words for tooltip and screen reader.
 
+    A click gives the keys to what it stands in, as on a Mac: it may vanish with what it closes.
     `name` is a picture of assets/icons; role "primary" draws it on the accent colour.
     """
 
@@ -126,7 +127,7 @@ class IconButton(QToolButton):
         self._name = name
         self._colour: Colour = "on_accent" if role == "primary" else colour
         self.setProperty("role", role)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonIconOnly)
         self.show_icon(name, words)
 

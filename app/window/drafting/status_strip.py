@@ -42,7 +42,8 @@ class StatusStrip(QWidget):
         self._sparkline.setAccessibleName("Acceptance of the recent rounds")
         left = (self._drafting, self._sparkline, self._acceptance, self._per_pass)
         right = (self._speed, self._context)
-        row(*left, STRETCH, *right, of=self, margins=(16, 4, 16, 4), spacing=16)
+        line = row(*left, STRETCH, *right, of=self, margins=(16, 4, 16, 4), spacing=16)
+        line.addStrut(self._sparkline.height_wanted())
         for figures in self.findChildren(QLabel):
             tabular(figures)
         self.show_figures(RoundHistory(), StripFigures())

@@ -38,6 +38,7 @@ class DownloadList(QScrollArea):
         self.setWidgetResizable(True)
         self.setWidget(inner)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.hide()
 
@@ -56,7 +57,7 @@ class DownloadList(QScrollArea):
 
     def fit(self, most: int) -> None:
         """Take no more than so many pixels."""
-        rows = [row.sizeHint().height() for row in self._rows.values()]
+        rows = [row.heightForWidth(self.width()) for row in self._rows.values()]
         wanted = sum(rows) + GAP * (len(rows) - 1)
         self.setFixedHeight(max(0, min(wanted, most)))
         self.setVisible(bool(rows))

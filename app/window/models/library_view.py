@@ -114,7 +114,7 @@ class LibraryView(QWidget):
             margins=(24, 0, 24, 16),
             spacing=8,
         )
-        self._places.chosen.connect(self.show_place)
+        self._places.chosen.connect(self._go_to)
         self._filter.textChanged.connect(lambda _: self._refresh())
         self._open.clicked.connect(self.open_wanted)
         self.list.resume_wanted.connect(self.get_wanted)
@@ -125,6 +125,11 @@ class LibraryView(QWidget):
         """Models "here", or those on the "hub"."""
         self._places.select(where)
         self._stack.setCurrentWidget(self._pages[where])
+
+    def _go_to(self, where: str) -> None:
+        """What is typed next is looked for there."""
+        self.show_place(where)
+        (self.hub if where == "hub" else self._filter).setFocus()
 
     def show_entries(self, entries: Sequence[FoundModel]) -> None:
         """Show these models; the filter stays."""

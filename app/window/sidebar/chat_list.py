@@ -24,7 +24,15 @@ from PySide6.QtGui import (
     QGuiApplication,
     QKeyEvent,
 )
-from PySide6.QtWidgets import QAbstractItemView, QFrame, QLabel, QListView, QMenu, QWidget
+from PySide6.QtWidgets import (
+    QAbstractItemDelegate,
+    QAbstractItemView,
+    QFrame,
+    QLabel,
+    QListView,
+    QMenu,
+    QWidget,
+)
 
 from app.values.chats import ChatGroup, Folder, ListedChat
 from app.window.sidebar.chat_delegate import ChatDelegate
@@ -46,6 +54,7 @@ class ChatList(QListView):
         move_wanted: into a folder, or None for out of it. folder_wanted: into a new folder.
         folder_renamed, folder_opened, folder_removed: of one folder.
         restore_wanted, delete_for_ever_wanted: while the bin is shown.
+        named: a name was typed in place, or given up, with keys.
     """
 
     chosen = Signal(int, object)
@@ -61,6 +70,7 @@ class ChatList(QListView):
     folder_removed = Signal(int)
     restore_wanted = Signal(object)
     delete_for_ever_wanted = Signal(object)
+    named = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -81,8 +91,10 @@ class ChatList(QListView):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setMouseTracking(True)
-        self._model.renamed.connect(self.renamed)
-        self._model.folder_renamed.connect(self.folder_renamed)
+        once_typed = Qt.ConnectionType.QueuedConnection  # listed anew, the field would be gone
+        self._model.renamed.connect(self.renamed, once_typed)
+        self._model.folder_renamed.connect(self.folder_renamed, once_typed)
+        self.selectionModel().selectionChanged.connect(self._keep_mark)
         self.clicked.connect(self._click)
         self.activated.connect(self._choose)
         self.doubleClicked.connect(self._edit_chat)
@@ -118,7 +130,7 @@ class ChatList(QListView):
         if len(selected) == 1:
             index = self._model.index_of(selected[0])
         if index.isValid():
-            self.setCurrentIndex(index)
+            self._mark_alone(index)
         if len(selected) > 1:
             marked, marks = QItemSelection(), self.selectionModel()
             rows = enumerate(self._model.indexes_of(selected))
@@ -130,12 +142,17 @@ class ChatList(QListView):
     def show_current(self, chat_id: int | None) -> None:
         """Mark the chat that is open; it may not be listed."""
         self._current = chat_id
-        index = self._model.index_of(chat_id)
-        if index.isValid():
-            self.setCurrentIndex(index)
-        else:
-            self.clearSelection()
-            self.setCurrentIndex(QModelIndex())
+        self._mark_alone(self._model.index_of(chat_id))
+
+    def _mark_alone(self, index: QModelIndex) -> None:
+        """Also while the Command key is held, with which Qt would add to what is marked."""
+        marks = self.selectionModel()
+        marks.setCurrentIndex(index, marks.SelectionFlag.ClearAndSelect)
+
+    def _keep_mark(self) -> None:
+        """A click that marks nothing leaves the chat that is open marked."""
+        if not self.selectedIndexes():
+            self.show_current(self._current)
 
     def show_answering(self, chat_ids: Iterable[int]) -> None:
         """Mark the chats that are being answered."""
@@ -153,7 +170,7 @@ class ChatList(QListView):
     def rename_folder(self, folder: int) -> None:
         """Let the user type another name in place."""
         index = self._model.index_of_folder(folder)
-        self.setCurrentIndex(index)
+        self._mark_alone(index)
         self._edit(index)
 
     def choose_first(self) -> None:
@@ -169,7 +186,7 @@ class ChatList(QListView):
         here = self.currentIndex().row()
         place = rows.index(here) + step if here in rows else (0 if step > 0 else len(rows) - 1)
         index = self._model.index(rows[min(max(place, 0), len(rows) - 1)])
-        self.setCurrentIndex(index)
+        self._mark_alone(index)
         self._choose(index)
 
     def _click(self, index: QModelIndex) -> None:
@@ -298,6 +315,8 @@ class ChatList(QListView):
         words.setContentsMargins(8, 4, 8, 4)
         drag.setPixmap(words.grab())
         drag.exec(Qt.DropAction.MoveAction)
+        if len(ids) == 1:
+            self.show_current(self._current)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:  # noqa: N802
         """Chats are taken; files are for the window."""
@@ -343,6 +362,15 @@ class ChatList(QListView):
         if menu is not None:
             menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
             menu.popup(place)
+
+    def closeEditor(  # noqa: N802
+        self, editor: QWidget, hint: QAbstractItemDelegate.EndEditHint
+    ) -> None:
+        """Nothing else is typed after it."""
+        had_keys = editor.hasFocus()
+        super().closeEditor(editor, hint)
+        if had_keys:
+            self.named.emit()
 
     def event(self, event: QEvent) -> bool:
         """F2 is for the chat that is marked here, not for the one on show."""

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QFrame, QLineEdit, QPushButton, QWidget
 from app.values.chats import ChatGroup, Folder, ListedChat
 from app.window.controls.fields import SearchField
 from app.window.controls.icons import IconButton, icon
-from app.window.controls.labels import ShortLabel, label
+from app.window.controls.labels import label, paragraph
 from app.window.controls.layouts import Wide, column, row
 from app.window.look import ICON, look
 from app.window.motion import fade_in
@@ -25,7 +25,7 @@ class UndoBar(QFrame):
         self.setProperty("role", "undo-bar")
         self.setAccessibleName("Undo")
         self._undo: Callable[[], None] | None = None
-        self._words = ShortLabel()
+        self._words = paragraph()
         self._button = QPushButton("Undo")
         self._button.setCursor(Qt.CursorShape.PointingHandCursor)
         self._button.setProperty("role", "link")
@@ -37,7 +37,7 @@ class UndoBar(QFrame):
 
     def offer(self, words: str, undo: Callable[[], None]) -> None:
         """Show `words`; `undo` runs if the user asks for it in time."""
-        self._words.show_text(words)
+        self._words.setText(words)
         self._undo = undo
         self.show()
         fade_in(self)

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 from panel_driving import find
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QDrag
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QLineEdit, QToolButton
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
@@ -267,3 +269,37 @@ def test_a_chat_in_a_folder_goes_on_there(driven: Driven) -> None:
     driven.ask("And more?")
     assert listed(driven) == ["New folder", "Today", "Second"]
     assert driven.app.chats.chat.chat_id == first and driven.shown[-2] == "And more?"
+
+
+def test_the_chat_on_show_alone_is_marked_after_a_shortcut(driven: Driven, qtbot: QtBot) -> None:
+    """Qt would add to what is marked while the Command key is held."""
+    first = chat(driven, "First")
+    chat(driven, "Second")
+    window, marked = driven.widgets.window, driven.widgets.sidebar.list.selected
+    window.activateWindow()
+    qtbot.waitUntil(window.isActiveWindow)
+    QTest.keyClick(window.windowHandle(), Qt.Key.Key_D, Qt.KeyboardModifier.ControlModifier)
+    assert driven.app.chats.chat.title == "Second (copy)"
+    assert marked() == (driven.app.chats.chat.chat_id,)
+    held = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.AltModifier
+    for _ in range(2):
+        QTest.keyClick(window.windowHandle(), Qt.Key.Key_Down, held)
+    assert marked() == (first,) == (driven.app.chats.chat.chat_id,)
+
+
+def test_the_chat_on_show_stays_marked(driven: Driven) -> None:
+    """Whatever else is pressed in the list."""
+    chats = driven.widgets.sidebar.list
+    first = chat(driven, "First")
+    shown = chat(driven, "Second")
+    heading = chats.visualRect(chats.model().index(0, 0)).center()
+    for place in (heading, QPoint(20, chats.height() - 4)):
+        QTest.mouseClick(chats.viewport(), Qt.MouseButton.LeftButton, pos=place)
+        assert chats.selected() == (shown,)
+    other = chats.visualRect(chats.model().index(listed(driven).index("First"), 0)).center()
+    QTest.mousePress(chats.viewport(), Qt.MouseButton.LeftButton, pos=other)
+    assert chats.selected() == (first,)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(QDrag, "exec", lambda *_: Qt.DropAction.IgnoreAction)
+        chats.startDrag(Qt.DropAction.MoveAction)
+    assert chats.selected() == (shown,), "only carried, not opened"

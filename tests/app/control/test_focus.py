@@ -7,11 +7,18 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QAccessible
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractButton, QApplication, QPlainTextEdit, QWidget
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QApplication,
+    QLineEdit,
+    QPlainTextEdit,
+    QWidget,
+)
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from windows import Driven, running, scripted
 
+from app.values.attached_text import AttachedText
 from app.window.controls.icons import IconButton
 from app.window.transcript.message_foot import MessageActions
 
@@ -118,6 +125,41 @@ def fold_the_panel(driven: Driven) -> None:
     click(named(driven.widgets.session, "Hide this panel"))
 
 
+def type_a_name(driven: Driven, last: Qt.Key) -> None:
+    """In place, in the sidebar."""
+    field = QApplication.focusWidget()
+    assert isinstance(field, QLineEdit)
+    QTest.keyClicks(field, "Named")
+    QTest.keyClick(field, last)
+    driven.until(lambda: not isinstance(QApplication.focusWidget(), QLineEdit))
+
+
+def rename(driven: Driven) -> None:
+    driven.widgets.actions["rename-chat"].trigger()
+    type_a_name(driven, Qt.Key.Key_Return)
+    driven.until(lambda: driven.app.chats.chat.title == "Named")
+
+
+def give_up_a_rename(driven: Driven) -> None:
+    driven.widgets.actions["rename-chat"].trigger()
+    type_a_name(driven, Qt.Key.Key_Escape)
+
+
+def name_a_folder(driven: Driven) -> None:
+    driven.widgets.actions["new-folder"].trigger()
+    type_a_name(driven, Qt.Key.Key_Return)
+
+
+def remove_an_attachment(driven: Driven, press: Callable[[QWidget], object]) -> None:
+    driven.widgets.composer.attach([AttachedText("notes.txt", "Some notes.", 11)])
+    press(named(driven.widgets.composer, "Remove notes.txt"))
+
+
+def press_with_keys(button: QWidget) -> None:
+    button.setFocus()
+    QTest.keyClick(button, Qt.Key.Key_Space)
+
+
 def come_back_from_a_page(driven: Driven) -> None:
     driven.widgets.actions["settings"].trigger()
     click(named(driven.widgets.settings_page, "Back to the chat"))
@@ -137,6 +179,11 @@ ACTIONS: dict[str, Callable[[Driven], object]] = {
     "new chat": lambda driven: click(named(driven.widgets.sidebar, "New chat")),
     "find bar": close_the_find_bar,
     "panel": fold_the_panel,
+    "chat renamed": rename,
+    "rename given up": give_up_a_rename,
+    "folder named": name_a_folder,
+    "attachment clicked away": lambda driven: remove_an_attachment(driven, click),
+    "attachment removed by keys": lambda driven: remove_an_attachment(driven, press_with_keys),
     "page": come_back_from_a_page,
 }
 
@@ -149,6 +196,15 @@ def test_the_message_has_the_keys_after(driven: Driven, name: str) -> None:
     assert QApplication.focusWidget() is box(driven)
     driven.until_answered()
     assert QApplication.focusWidget() is box(driven)
+
+
+def test_a_place_of_models_has_its_search_under_the_keys(driven: Driven) -> None:
+    driven.widgets.actions["library"].trigger()
+    for place, field in (("Hugging Face", "Search"), ("On this computer", "Filter models")):
+        click(named(driven.widgets.library, f"Where: {place}"))
+        focused = QApplication.focusWidget()
+        assert isinstance(focused, QLineEdit)
+        assert focused.accessibleName().startswith(field)
 
 
 def test_letters_go_to_the_message_and_shortcuts_do_not(driven: Driven) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QPushButton
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from scripted_models import ScriptedModels
@@ -16,6 +16,7 @@ from app.control.rest import MINUTE_MS, RestController
 from app.control.settings import save_settings
 from app.values.app_settings import AppSettings
 from app.window.chat_page import HeadBar
+from app.window.compare.compare_pane import ComparePane
 from app.window.controls.labels import ShortLabel
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
@@ -125,3 +126,16 @@ def test_the_last_model_is_not_loaded_at_the_start_where_that_is_switched_off(
         assert source.loaded == ["None"]
     finally:
         close(app)
+
+
+def test_a_comparison_loads_a_model_that_rests(driven: Driven) -> None:
+    eject(driven)
+    compare = driven.widgets.compare
+    driven.widgets.actions["compare"].trigger()
+    compare.show_prompt("Hello")
+    run = next(b for b in compare.findChildren(QPushButton) if b.text() == "Run")
+    assert run.isEnabled() and "model first" not in run.toolTip()
+    run.click()
+    driven.until(lambda: not driven.app.compare.is_running)
+    assert driven.app.models.description is not None
+    assert {pane.text() for pane in compare.findChildren(ComparePane)} == {"One.", "Two."}

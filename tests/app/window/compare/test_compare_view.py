@@ -56,6 +56,18 @@ def test_the_prompt_is_run_as_it_is(qtbot, view):
     assert not run_button(view).isEnabled()
 
 
+def test_the_longest_seed_is_whole_where_the_page_is_narrow(view):
+    """800 x 600 at 150 % leaves as much as this does at 100 %."""
+    view.resize(300, 400)
+    view.show()
+    finish(view)
+    view.begin(2**64 - 1)
+    view.finish_side("on", ON)
+    view.finish_side("off", OFF)
+    seed = next(label for label in view.findChildren(QLabel) if label.text().startswith("Seed "))
+    assert seed.fontMetrics().horizontalAdvance(seed.text()) <= seed.width()
+
+
 def test_both_answers_and_figures_are_shown(view):
     finish(view)
     assert [pane.text() for pane in view.findChildren(ComparePane)] == ["Because of it."] * 2

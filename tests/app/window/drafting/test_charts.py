@@ -68,6 +68,18 @@ def test_the_strip_opens_by_click_and_key(qtbot, theme):
         qtbot.keyClick(strip, Qt.Key.Key_Return)
 
 
+def test_the_strip_is_as_high_with_figures_as_without(qtbot, theme):
+    """Else everything above it would move as an answer begins."""
+    history = RoundHistory()
+    history.add([RoundStats(0, 3, 3, 2, 3, 4.0, 9.0, 1.0)] * 5)
+    strip = StatusStrip()
+    qtbot.addWidget(strip)
+    strip.show()
+    idle = strip.sizeHint().height()
+    strip.show_figures(history, StripFigures(41.0, 100, 1000))
+    assert strip.sizeHint().height() == idle
+
+
 def test_view_and_strip_show_a_history(qtbot, theme):
     history = RoundHistory()
     history.add([RoundStats(0, 3, 3, 2, 3, 4.0, 9.0, 1.0)] * 5)

@@ -216,6 +216,17 @@ def test_a_model_of_the_hub_opens_and_offers_what_fits(qtbot, library):
         press(hub, "Download")
 
 
+def test_a_download_that_failed_gives_no_room_to_the_others(qtbot, library):
+    library.resize(900, 900)
+    library.show()
+    words = "no connection to the hub (ReadTimeout). Check the network and try again."
+    failed = DownloadFigures("a", "A", "failed", 1, 2, words=words)
+    library.show_downloads([failed, DownloadFigures("b", "B", "done", 2, 2)])
+    rows = library.findChildren(DownloadRow)
+    qtbot.waitUntil(lambda: rows[0].height() == rows[0].heightForWidth(rows[0].width()))
+    assert rows[1].height() == rows[1].heightForWidth(rows[1].width())
+
+
 def test_downloads_come_and_go(qtbot, library):
     library.show_downloads(
         [DownloadFigures("a", "A", "running"), DownloadFigures("b", "B", "done")]

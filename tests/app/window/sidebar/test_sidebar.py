@@ -4,7 +4,7 @@ import time
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtWidgets import QLineEdit
+from PySide6.QtWidgets import QLabel, QLineEdit
 from pytestqt.qtbot import QtBot
 
 from app.values.chats import ChatGroup, ChatSummary, ListedChat, TextRange
@@ -142,6 +142,13 @@ def test_undo_is_offered_once(sidebar: Sidebar) -> None:
     sidebar.undo()
     sidebar.undo()
     assert undone == [1]
+
+
+def test_what_can_be_undone_is_said_in_whole(sidebar: Sidebar) -> None:
+    words = "Removed the folder Letters to the editor"
+    sidebar.offer_undo(words, lambda: None)
+    said = next(one for one in sidebar.findChildren(QLabel) if one.text() == words)
+    assert said.wordWrap() and said.minimumWidth() < said.sizeHint().width()
 
 
 def test_nothing_to_list_is_said(sidebar: Sidebar) -> None:
