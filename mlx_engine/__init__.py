@@ -14,7 +14,7 @@
     engine.close()
 
 `load` returns an Engine, `Engine.session` a Session; `inspect` describes a model without a load.
-Options: SamplingOptions, DraftOptions, GenerationOptions, LoadOptions.
+Options: SamplingOptions, DraftOptions, GenerationOptions, LoadOptions, CacheOptions.
 Events of an answer: PromptProgress, TextPiece, RoundFinished, GenerationFinished; together, Event.
 Values: Message, Generation, GenerationStats, RoundStats, ModelDescription, TensorGroup,
 KernelState, Reason.
@@ -64,6 +64,7 @@ from mlx_engine.values.model_description import (
     TensorGroup,
 )
 from mlx_engine.values.options import (
+    CacheOptions,
     DraftOptions,
     GenerationOptions,
     LoadOptions,

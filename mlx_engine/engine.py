@@ -37,7 +37,9 @@ from mlx_engine.text.chat_template import PLAIN_STOP, fallback_template
 from mlx_engine.values.conversation import Generation
 from mlx_engine.values.errors import BadPrompt, EngineMisuse, OutOfMemory, PromptTooLong
 from mlx_engine.values.options import (
+    AS_THEY_COME,
     MAX_DEPTH,
+    CacheOptions,
     DraftOptions,
     GenerationOptions,
     LoadOptions,
@@ -213,14 +215,17 @@ class Engine:
         generation: GenerationOptions | None = None,
         thinking: bool | None = None,
         template_arguments: Mapping[str, TemplateValue] | None = None,
+        cache: CacheOptions = AS_THEY_COME,
     ) -> Session:
         """A new conversation; what is not given is what the model recommends.
 
         template_arguments: variables of the chat template by name, such as "preserve_thinking" or
         "reasoning_effort"; the description lists those that it asks for. thinking: short for the
-        one named "enable_thinking". Raises BadOption.
+        one named "enable_thinking". Raises BadOption, also for a cache that this model cannot have
+        (`description.packed_cache`).
         """
         self._check()
+        self._parts.check_cache(cache)
         arguments = dict(template_arguments or {})
         if thinking is not None:
             arguments["enable_thinking"] = thinking
@@ -231,6 +236,7 @@ class Engine:
             generation=generation or GenerationOptions(),
             system=system,
             template_arguments=arguments,
+            cache=cache,
         )
         session = Session(self._parts, settings, self._fresh_learned(), self._check)
         self._sessions.add(session)
@@ -245,6 +251,7 @@ class Engine:
         stop: Sequence[str] = (),
         ignore_eos: bool = False,
         should_stop: Callable[[], bool] = lambda: False,
+        cache: CacheOptions = AS_THEY_COME,
     ) -> Generation:
         """Continue a raw prompt (text or token ids), without a chat template.
 
@@ -253,10 +260,12 @@ class Engine:
         with finish_reason "stopped".
         """
         self._check()
+        self._parts.check_cache(cache)
         settings = Settings(
             sampling=sampling or self.description.sampling,
             draft=draft or DraftOptions(),
             generation=GenerationOptions(max_tokens, stop_strings(stop), ignore_eos),
+            cache=cache,
         )
         tokens = self._prompt(self.tokenize(prompt, True) if isinstance(prompt, str) else prompt)
         answer = raw_answer(self._parts, settings, tokens, self._generated, should_stop)
@@ -277,27 +286,35 @@ class Engine:
         self._check()
         return self._parts.tokenizer.decode(self._known(tokens), keep_special=True)
 
-    def logits(self, tokens: Sequence[int]) -> NDArray[np.float32]:
-        """Teacher-forced logits [T, V]; row t scores token t+1. Raises BadPrompt, OutOfMemory."""
+    def logits(
+        self, tokens: Sequence[int], cache: CacheOptions = AS_THEY_COME
+    ) -> NDArray[np.float32]:
+        """Teacher-forced logits [T, V]; row t scores token t+1. Raises BadPrompt, BadOption,
+        OutOfMemory.
+        """
         self._check()
+        self._parts.check_cache(cache)
         parts, ids = self._parts, self._prompt(tokens)
         with told_when_full():
-            hidden = hidden_states(parts.model, ids, parts.chunk)
+            hidden = hidden_states(parts.model, ids, parts.chunk, cache.bits)
             return trunk_logits(parts.model, hidden)
 
-    def draft_logits(self, tokens: Sequence[int]) -> NDArray[np.float32]:
+    def draft_logits(
+        self, tokens: Sequence[int], cache: CacheOptions = AS_THEY_COME
+    ) -> NDArray[np.float32]:
         """What each head predicts, [heads, T-1, V]: row t of head h is for token t+2+h.
 
         A head after the first counts tokens t+2 to t+1+h as drafted (teacher_forced.py);
-        its last h rows lack them and are NaN. Raises BadPrompt, OutOfMemory.
+        its last h rows lack them and are NaN. Raises BadPrompt, BadOption, OutOfMemory.
         """
         self._check()
+        self._parts.check_cache(cache)
         parts, ids = self._parts, self._prompt(tokens)
         if parts.model.mtp_depth:
             self._loaded.read_heads()
         with told_when_full():
-            hidden = hidden_states(parts.model, ids, parts.chunk)
-            return head_logits(parts.model, mx.array(ids), hidden)
+            hidden = hidden_states(parts.model, ids, parts.chunk, cache.bits)
+            return head_logits(parts.model, mx.array(ids), hidden, cache.head_bits)
 
     def close(self) -> None:
         """Let the model go; sessions of this engine then raise EngineMisuse. Again: no effect."""

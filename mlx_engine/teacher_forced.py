@@ -17,11 +17,16 @@ from mlx_engine.drafting.contract import Rows
 from mlx_engine.drafting.mtp import HeadMemory
 from mlx_engine.models.contract import Model
 from mlx_engine.models.few_rows import MOST_OF_BLOCKS as ROWS
+from mlx_engine.values.options import CacheBits
 
 
-def hidden_states(model: Model, tokens: Sequence[int], chunk: int) -> mx.array:
-    """Tokens [T], one at least -> [1, T, H], read from the beginning in chunks."""
-    caches = model.make_caches()
+def hidden_states(
+    model: Model, tokens: Sequence[int], chunk: int, bits: CacheBits = 16
+) -> mx.array:
+    """Tokens [T], one at least -> [1, T, H], read from the beginning in chunks over a cache of so
+    many bits.
+    """
+    caches = model.make_caches(bits)
     parts: list[mx.array] = []
     for start in range(0, len(tokens), chunk):
         piece = tokens[start : start + chunk]
@@ -44,23 +49,26 @@ def trunk_logits(model: Model, hidden: mx.array) -> NDArray[np.float32]:
     return _filled(made, by_rows(model.logits, hidden))
 
 
-def head_logits(model: Model, tokens: mx.array, hidden: mx.array) -> NDArray[np.float32]:
+def head_logits(
+    model: Model, tokens: mx.array, hidden: mx.array, bits: CacheBits = 16
+) -> NDArray[np.float32]:
     """What each head predicts, as it would in a draft that is right so far.
 
     Float32 logits [heads, T - 1, V] from int tokens [T] and their hidden states [1, T, H]. Row t of
     head h is for token t + 2 + h: hidden states are the model's up to position t, tokens t + 2 to
     t + 1 + h count as drafted, each with the state of the head whose turn it was. The last h rows
-    of head h have no such tokens and are NaN.
+    of head h have no such tokens and are NaN. bits: of the heads' keys and values.
     """
     heads, rows = model.mtp_depth, tokens.shape[0] - 1
     made = np.full((heads, rows, model.vocabulary), np.nan, np.float32)
     if heads == 0 or rows == 0:
         return made
     if not model.later_heads:
-        states = model.mtp_forward(tokens[None, 1:], hidden[:, :-1], model.make_head_caches())
+        caches = model.make_head_caches(bits)
+        states = model.mtp_forward(tokens[None, 1:], hidden[:, :-1], caches)
         _filled(made[0], by_rows(model.mtp_logits, states))
         return made
-    memories = [HeadMemory(head) for head in (model, *model.later_heads)]
+    memories = [HeadMemory(head, bits) for head in (model, *model.later_heads)]
     for row in range(rows):
         drafted: list[Rows] = []
         for turn, memory in enumerate(memories):

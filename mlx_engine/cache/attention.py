@@ -8,9 +8,7 @@ import mlx.core as mx
 
 from metal_kernels.key_value_formats import group_of
 from mlx_engine.cache.contract import LayerSnapshot, Place
-
-CacheBits = Literal[16, 8, 4]
-"""Of an element as it is stored; 16 for as it comes, the others as `mx.quantize` rounds rows."""
+from mlx_engine.values.options import CacheBits
 
 GROWTH = 256
 """Rows by which the buffers grow: one copy every 256 tokens, at most 255 rows unused."""

@@ -13,7 +13,6 @@ import mlx.core as mx
 from metal_kernels.stock import MLX, Stock
 from mlx_engine.cache.attention import (
     Buffers,
-    CacheBits,
     KeysValues,
     Mask,
     RowsCache,
@@ -22,6 +21,7 @@ from mlx_engine.cache.attention import (
     written,
 )
 from mlx_engine.cache.contract import NEAR, LayerSnapshot
+from mlx_engine.values.options import CacheBits
 
 STEP = 64
 """At most this many rows out of the window are seen (and masked) by a block."""

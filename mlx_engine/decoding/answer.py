@@ -302,7 +302,7 @@ def raw_answer(
     return open_answer(
         parts,
         settings,
-        TokenSequence(parts.model),
+        TokenSequence(parts.model, cache=settings.cache),
         Drafting(parts.drafting, learned),
         Opening(tuple(prompt), len(prompt) - 1),
         StreamingText(parts.tokenizer, settings.generation.stop, split_thinking=False),

@@ -15,7 +15,10 @@ from mlx_engine.sampling.position_noise import NoiseOfKeys, plain_noise
 from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.conversation import Message, PromptProgress
+from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import (
+    AS_THEY_COME,
+    CacheOptions,
     DraftOptions,
     GenerationOptions,
     SamplingOptions,
@@ -64,16 +67,26 @@ class ModelParts:
     survives: Callable[[Exception], bool] = nothing_survives
     looks_ahead: bool = field(default_factory=computes_beside)
 
+    def check_cache(self, cache: CacheOptions) -> None:
+        """BadOption where this model cannot keep keys and values so."""
+        why = self.model.packed_cache
+        if why is not None and cache != AS_THEY_COME:
+            raise BadOption(f"{cache} is not possible here. {why.words} Use CacheOptions().")
+
 
 @dataclass(slots=True)
 class Settings:
-    """Of one chat; changes apply at the next round (sampling, draft) or message."""
+    """Of one chat; changes apply at the next round (sampling, draft) or message.
+
+    cache: another one is in effect from the next message on, for which all is read again.
+    """
 
     sampling: SamplingOptions
     draft: DraftOptions = field(default_factory=DraftOptions)
     generation: GenerationOptions = field(default_factory=GenerationOptions)
     system: str | None = None
     template_arguments: Mapping[str, TemplateValue] = field(default_factory=dict)
+    cache: CacheOptions = AS_THEY_COME
 
 
 class Opening(NamedTuple):

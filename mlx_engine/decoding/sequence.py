@@ -10,6 +10,7 @@ from mlx_engine.decoding.device_memory import clear_by_tokens
 from mlx_engine.drafting.contract import DraftSource, NoDraft, SourceSnapshot
 from mlx_engine.models.contract import Model
 from mlx_engine.values.model_description import CHECKPOINTS
+from mlx_engine.values.options import AS_THEY_COME, CacheOptions
 
 
 class Checkpoint(NamedTuple):
@@ -27,17 +28,23 @@ class TokenSequence:
     """Tokens read by the model, in order; caches and draft source stand after exactly these.
 
     The newest token of a conversation has been emitted but not read: it is the caller's. model:
-    the model as the source wants it run.
+    the model as the source wants it run. cache: in how many bits keys and values are kept.
     """
 
-    def __init__(self, plain: Model, source: DraftSource | None = None) -> None:
+    def __init__(
+        self,
+        plain: Model,
+        source: DraftSource | None = None,
+        cache: CacheOptions = AS_THEY_COME,
+    ) -> None:
         self._plain = plain
+        self.cache = cache
         self._begin(source or NoDraft())
 
     def _begin(self, source: DraftSource) -> None:
         self.source = source
         self.model = source.target or self._plain
-        self.caches = self.model.make_caches()
+        self.caches = self.model.make_caches(self.cache.bits)
         self.tokens: list[int] = []
         self._checkpoints: list[Checkpoint] = []
         self._start = self._here()

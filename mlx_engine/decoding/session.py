@@ -15,6 +15,7 @@ from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.values.conversation import Event, Message
 from mlx_engine.values.errors import BadChatTemplate, BadPrompt, EngineMisuse, PromptTooLong, Reason
 from mlx_engine.values.options import (
+    CacheOptions,
     DraftOptions,
     DraftOutput,
     GenerationOptions,
@@ -39,8 +40,8 @@ class Session:
     ) -> None:
         self._parts = parts
         self._settings = settings
-        self._sequence = TokenSequence(parts.model)
-        self._drafting = Drafting(parts.drafting, learned)
+        self._learned = learned
+        self._read_nothing()
         self._check = check
         self._after_answer = parts.after_answer
         self._messages: list[Message] = []
@@ -49,6 +50,11 @@ class Session:
         self._tally = Tally(seed=0)
         self._tokens: list[int] = []
         self._continues_at: Opening | None = None
+
+    def _read_nothing(self) -> None:
+        """Begin with an empty memory, of the kind that the settings ask for."""
+        self._sequence = TokenSequence(self._parts.model, cache=self._settings.cache)
+        self._drafting = Drafting(self._parts.drafting, self._learned)
 
     # settings, readable and changeable at any time
 
@@ -104,6 +110,19 @@ class Session:
         self._continues_at = None
 
     @property
+    def cache(self) -> CacheOptions:
+        """In how many bits keys and values are kept; with others the next message reads the
+        conversation again. Raises BadOption for what this model cannot have.
+        """
+        return self._settings.cache
+
+    @cache.setter
+    def cache(self, options: CacheOptions) -> None:
+        self._check()
+        self._parts.check_cache(options)
+        self._settings.cache = options
+
+    @property
     def messages(self) -> tuple[Message, ...]:
         """The conversation without its system prompt."""
         return tuple(self._messages)
@@ -145,6 +164,7 @@ class Session:
         del self._parts
         del self._sequence
         del self._drafting
+        del self._learned
         self._after_answer = lambda: None
 
     # answering
@@ -208,6 +228,8 @@ class Session:
     def _run(self, messages: list[Message], opening: Opening) -> Iterator[Event]:
         """Answer the last of `messages`."""
         self._check_fits(len(opening.tokens))
+        if self._sequence.cache != self._settings.cache:
+            self._read_nothing()
         text = StreamingText(
             self._parts.tokenizer,
             (*self._settings.generation.stop, *self._parts.stop),

@@ -32,20 +32,30 @@ from mlx_engine.models.drafters.eagle3 import Eagle3
 from mlx_engine.models.drafters.gemma4_assistant import Gemma4Assistant, SeenRows, TargetRows
 from mlx_engine.models.library.gemma4 import SharedLayer
 from mlx_engine.sampling.sampler import Sampler
-from mlx_engine.values.options import DraftOptions
+from mlx_engine.values.errors import UnsupportedModel
+from mlx_engine.values.options import CacheBits, DraftOptions
 
 
-def draft_with(opened: Model | Drafter, options: DraftOptions, vocabulary: int) -> DraftSource:
-    """The source that drafts with an opened draft model; vocabulary: the target's."""
+def draft_with(
+    opened: Model | Drafter, options: DraftOptions, vocabulary: int, bits: CacheBits = 16
+) -> DraftSource:
+    """The source that drafts with an opened draft model; vocabulary: the target's; bits: of the
+    draft model's keys and values. UnsupportedModel where it cannot have them so.
+    """
+    if bits != 16 and opened.packed_cache is not None:
+        raise UnsupportedModel(
+            f"The draft model cannot have a cache of {bits} bits. {opened.packed_cache.words} Set "
+            "head_bits to 16."
+        )
     match opened:
         case Eagle3() as head:
-            return MtpDraft([head], options, by="model", target=head.target)
+            return MtpDraft([head], options, by="model", target=head.target, bits=bits)
         case Gemma4Assistant() as assistant:
-            return SharedCacheDraft(assistant, options)
+            return SharedCacheDraft(assistant, options, bits)
         case DFlash() as drafter:
-            return BlockDraft(drafter, options)
+            return BlockDraft(drafter, options, bits)
         case model:
-            return SmallModelDraft(model, vocabulary, options)
+            return SmallModelDraft(model, vocabulary, options, bits)
 
 
 class BlockDraft(DraftSource):
@@ -53,8 +63,8 @@ class BlockDraft(DraftSource):
 
     reads_hidden = True
 
-    def __init__(self, drafter: DFlash, options: DraftOptions) -> None:
-        super().__init__(options, drafter.make_caches())
+    def __init__(self, drafter: DFlash, options: DraftOptions, bits: CacheBits = 16) -> None:
+        super().__init__(options, drafter.make_caches(bits))
         self.target = drafter.target
         self._drafter = drafter
         self._waiting: tuple[mx.array, ...] = ()
@@ -127,10 +137,12 @@ class SharedCacheDraft(DraftSource):
 
     reads_hidden = True
 
-    def __init__(self, assistant: Gemma4Assistant, options: DraftOptions) -> None:
+    def __init__(
+        self, assistant: Gemma4Assistant, options: DraftOptions, bits: CacheBits = 16
+    ) -> None:
         window = assistant.sliding.window
         assert window is not None
-        self._full, self._sliding = AttentionCache(), WindowCache(window)
+        self._full, self._sliding = AttentionCache(bits), WindowCache(window, bits=bits)
         super().__init__(options, LayerCaches([self._full, self._sliding]))
         self.target = assistant.target
         self._assistant = assistant

@@ -33,7 +33,7 @@ from mlx_engine.drafting.contract import (
 from mlx_engine.drafting.output_head import FullOutput, OutputHead, OutputShelf
 from mlx_engine.models.contract import Model, MtpHead
 from mlx_engine.sampling.sampler import Sampler
-from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftOptions, DraftOutput
+from mlx_engine.values.options import MAX_DEPTH, CacheBits, DraftedBy, DraftOptions, DraftOutput
 
 
 class _Before(NamedTuple):
@@ -46,9 +46,9 @@ class _Before(NamedTuple):
 class HeadMemory:
     """A head's cache of true rows, and those that wait for its next pass."""
 
-    def __init__(self, head: MtpHead) -> None:
+    def __init__(self, head: MtpHead, bits: CacheBits = 16) -> None:
         self.head = head
-        self.caches = head.make_head_caches()
+        self.caches = head.make_head_caches(bits)
         self.wait_only([])
 
     def wait_only(self, waiting: Sequence[Rows]) -> None:
@@ -113,8 +113,8 @@ class MtpDraft(DraftSource):
 
     outputs: output heads to choose from, None for the heads' own. by: whose drafts these are,
     "model" for a head that was published apart. read_heads: brings them into memory; free after
-    the first call. While it rests it leaves its heads alone until the next draft, for which the
-    newest rows are kept.
+    the first call. bits: of the heads' keys and values. While it rests it leaves its heads
+    alone until the next draft, for which the newest rows are kept.
     """
 
     reads_hidden = True
@@ -128,8 +128,9 @@ class MtpDraft(DraftSource):
         by: DraftedBy = "mtp",
         target: Model | None = None,
         read_heads: Callable[[], None] = lambda: None,
+        bits: CacheBits = 16,
     ) -> None:
-        self._memories = [HeadMemory(head) for head in heads]
+        self._memories = [HeadMemory(head, bits) for head in heads]
         super().__init__(options, *(memory.caches for memory in self._memories))
         self.target = target
         self.limit = MAX_DEPTH if len(heads) == 1 else len(heads)

@@ -26,7 +26,7 @@ from mlx_engine.drafting.contract import (
 from mlx_engine.models.contract import Model
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.errors import UnsupportedModel
-from mlx_engine.values.options import DraftOptions
+from mlx_engine.values.options import CacheBits, DraftOptions
 
 
 class _Before(NamedTuple):
@@ -40,16 +40,19 @@ class SmallModelDraft(DraftSource):
     """Goes on from the small model's own tokens.
 
     vocabulary: rows of the target's logits; the small model may have more or fewer unused ones.
-    UnsupportedModel for a small model that cannot take back what the target rejects.
+    bits: of its keys and values. UnsupportedModel for a small model that cannot take back what the
+    target rejects.
     """
 
-    def __init__(self, model: Model, vocabulary: int, options: DraftOptions) -> None:
+    def __init__(
+        self, model: Model, vocabulary: int, options: DraftOptions, bits: CacheBits = 16
+    ) -> None:
         if model.plain_only is not None:
             raise UnsupportedModel(
                 "This draft model cannot draft: some of its layers keep a block of tokens whole or "
                 "not at all, and the target rejects parts of blocks. Give another draft model."
             )
-        super().__init__(options, model.make_caches())
+        super().__init__(options, model.make_caches(bits))
         self._model = model
         self._vocabulary = vocabulary
         self._waiting: tuple[mx.array, ...] = ()

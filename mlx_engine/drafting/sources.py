@@ -13,7 +13,13 @@ from mlx_engine.drafting.output_head import OutputShelf
 from mlx_engine.drafting.prompt_lookup import CombinedDraft, PromptLookupDraft
 from mlx_engine.models.contract import Model
 from mlx_engine.values.errors import EngineError, Reason
-from mlx_engine.values.options import DraftedBy, DraftOptions, DraftSourceName
+from mlx_engine.values.options import (
+    CacheBits,
+    CacheOptions,
+    DraftedBy,
+    DraftOptions,
+    DraftSourceName,
+)
 
 if TYPE_CHECKING:
     from mlx_engine.models.drafters import Drafter
@@ -83,24 +89,26 @@ class DraftKit:
             return self.small.why_not if self.small else NO_DRAFT_MODEL
         return None
 
-    def make(self, options: DraftOptions, *, with_model: bool) -> DraftSource:
+    def make(self, options: DraftOptions, bits: CacheBits = 16, *, with_model: bool) -> DraftSource:
         """A source for a new conversation; opens the small model. Raises EngineError.
 
-        with_model: the model that the options name can draft.
+        bits: of keys and values of what drafts. with_model: the model that the options name can
+        draft.
         """
-        source = self._with_model(options) if with_model else None
+        source = self._with_model(options, bits) if with_model else None
         if _looks_up(options):
             return PromptLookupDraft(options) if source is None else CombinedDraft(source)
         return source or NoDraft()
 
-    def _with_model(self, options: DraftOptions) -> DraftSource:
+    def _with_model(self, options: DraftOptions, bits: CacheBits) -> DraftSource:
         if model_of(options) == "mtp":
             heads = (self.model, *self.model.later_heads)
-            return MtpDraft(heads, options, self.outputs, read_heads=self.read_heads)
+            read = self.read_heads
+            return MtpDraft(heads, options, self.outputs, read_heads=read, bits=bits)
         assert self.small is not None
         from mlx_engine.drafting.drafters import draft_with  # on use: they build on mlx.nn
 
-        return draft_with(self.small.open(), options, self.model.vocabulary)
+        return draft_with(self.small.open(), options, self.model.vocabulary, bits)
 
 
 def model_of(options: DraftOptions) -> DraftedBy | None:
@@ -120,6 +128,10 @@ class Followed(Protocol):
     @property
     def source(self) -> DraftSource:
         """The present one."""
+
+    @property
+    def cache(self) -> CacheOptions:
+        """In how many bits keys and values are kept."""
 
     def use(self, source: DraftSource) -> None:
         """Another one, new, from here on."""
@@ -258,7 +270,8 @@ class Drafting:
     def _use(self, sequence: Followed, options: DraftOptions) -> None:
         """Make the source the options ask for, without its model if that cannot be read."""
         try:
-            source = self._kit.make(options, with_model=self._wanted(options).with_model)
+            bits, wanted = sequence.cache.head_bits, self._wanted(options)
+            source = self._kit.make(options, bits, with_model=wanted.with_model)
             if options.depth != 0:
                 source.prepare()
         except EngineError as error:

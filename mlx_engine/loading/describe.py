@@ -94,6 +94,7 @@ def describe(
         sampling=recommended.sampling,
         numerics="fast" if options.numerics == "fast" else "exact",
         active_parameters=_active(weights, figures),
+        packed_cache=figures.packed_cache,
         declined=headers.rounded
         + headers.heads.remarks
         + (() if recommended.ignored is None else (recommended.ignored,)),

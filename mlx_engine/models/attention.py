@@ -11,13 +11,14 @@ from metal_kernels.choice import Kernels, Served, Work
 from metal_kernels.few_query_attention import Place, few_query_attention
 from metal_kernels.key_value_formats import cache_form
 from metal_kernels.stock import MLX, Stock, attends_in_one_launch, tiles
-from mlx_engine.cache.attention import AttentionCache, CacheBits, KeysValues, Mask
+from mlx_engine.cache.attention import AttentionCache, KeysValues, Mask
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, each
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.models import specs
 from mlx_engine.models.layers import Norm, Projections, ResidualLinear, Rotation
 from mlx_engine.models.weights import Part
+from mlx_engine.values.options import CacheBits
 
 KeyValueCache = AttentionCache | WindowCache
 
@@ -111,6 +112,8 @@ class FewQueryAttention:
             spec = self._spec
             shared = spec.heads // spec.kv_heads
             work = Work(_form(bits), spec.value_dim, spec.key_dim, shared)
+            if bits != 16:  # a trial that waits is run before the first token, that rows stay exact
+                self._kernels.rows_now("attention", work)
             self._by_bits[bits] = self._kernels.served("attention", work, whole=True)
         return self._by_bits[bits]
 

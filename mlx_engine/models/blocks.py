@@ -4,7 +4,6 @@ from typing import Protocol
 
 import mlx.core as mx
 
-from mlx_engine.cache.attention import CacheBits
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache
 from mlx_engine.models import specs
@@ -14,6 +13,7 @@ from mlx_engine.models.experts import ExpertFeedForward
 from mlx_engine.models.latent_attention import LatentAttention
 from mlx_engine.models.layers import GatedFeedForward, Norm
 from mlx_engine.models.weights import Part
+from mlx_engine.values.options import CacheBits
 
 
 class Mixer(Protocol):

@@ -10,6 +10,7 @@ from mlx_engine.cache.joint import JointCaches
 from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.layers import Linear
 from mlx_engine.values.errors import Reason
+from mlx_engine.values.options import CacheBits
 
 JointForward = Callable[[mx.array, JointCaches], mx.array]
 """Like `forward`, of the rows of several conversations, one after the other."""
@@ -26,8 +27,8 @@ class MtpHead(Protocol):
     def vocabulary(self) -> int:
         """V."""
 
-    def make_head_caches(self) -> LayerCaches:
-        """Empty caches for the head."""
+    def make_head_caches(self, bits: CacheBits = 16) -> LayerCaches:
+        """Empty caches for the head; bits: of keys and values, where `packed_cache` is None."""
 
     def mtp_forward(self, tokens: mx.array, hidden: mx.array, caches: LayerCaches) -> mx.array:
         """Tokens [1, T] and the hidden states before them [1, T, H] -> the head's states."""
@@ -73,8 +74,12 @@ class Model(MtpHead, Protocol):
     def output_rows(self) -> FewRows | None:
         """The output head for choosing tokens without logits; None where logits are made."""
 
-    def make_caches(self) -> LayerCaches:
-        """Empty caches for the trunk."""
+    @property
+    def packed_cache(self) -> Reason | None:
+        """Why keys and values of trunk and heads are kept in 16 bits only; None: in any."""
+
+    def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
+        """Empty caches for the trunk; bits: of keys and values, where `packed_cache` is None."""
 
     def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
         """Int tokens [1, T] -> hidden states [1, T, H] as output head and MTP head read them."""
@@ -99,8 +104,9 @@ class Headless:
     later_heads: tuple[MtpHead, ...] = ()
     mtp_output: Linear | None = None
 
-    def make_head_caches(self) -> LayerCaches:
+    def make_head_caches(self, bits: CacheBits = 16) -> LayerCaches:
         """None to make."""
+        del bits
         return LayerCaches([])
 
     def mtp_forward(self, tokens: mx.array, hidden: mx.array, caches: LayerCaches) -> mx.array:

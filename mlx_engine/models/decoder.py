@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from mlx_engine.cache.attention import CacheBits
 from mlx_engine.cache.by_length import CacheByLength
 from mlx_engine.cache.contract import LayerCache, LayerCaches
 from mlx_engine.cache.joint import JointCache, JointCaches
@@ -19,6 +18,8 @@ from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.layers import Embedding, Linear, Norm
 from mlx_engine.models.mtp_head import DecoderHead
 from mlx_engine.models.weights import Part, WeightTable
+from mlx_engine.values.errors import Reason
+from mlx_engine.values.options import CacheBits
 
 
 def build_decoder(
@@ -41,7 +42,6 @@ class Decoder:
         part = Part(trunk, "", spec.tensors(trunk.names))
         matrix = part.matrix("embed_tokens")
         self._spec = spec
-        self._cache_bits: CacheBits = 16
         self._norm = Norm.read(part, "norm", spec.eps)
         self._blocks, self._kinds = _read_blocks(spec, part)
         dtype = min((block.dtype for block in self._blocks), key=lambda one: one.size)
@@ -93,6 +93,11 @@ class Decoder:
         return None
 
     @property
+    def packed_cache(self) -> Reason | None:
+        """As its description tells."""
+        return self._spec.packed_cache
+
+    @property
     def output_rows(self) -> FewRows | None:
         """The output head for choosing without logits."""
         return self._picks
@@ -103,21 +108,13 @@ class Decoder:
         few._blocks = self._kinds
         return few
 
-    def with_cache_of(self, bits: CacheBits) -> "Decoder":
-        """The same with the trunk's keys and values stored in so many bits."""
-        other = copy(self)
-        other._cache_bits = bits
-        return other
-
-    def make_caches(self) -> LayerCaches:
+    def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
         """Empty caches for the trunk."""
-        border = self._spec.long_beyond
-        if border is None:
-            return self._caches_of_blocks()
-        return LayerCaches([CacheByLength(self._caches_of_blocks, border)])
+        border, make = self._spec.long_beyond, partial(self._caches_of_blocks, bits)
+        return make() if border is None else LayerCaches([CacheByLength(make, border)])
 
-    def _caches_of_blocks(self) -> LayerCaches:
-        return LayerCaches([block.make_cache(self._cache_bits) for block in self._blocks])
+    def _caches_of_blocks(self, bits: CacheBits) -> LayerCaches:
+        return LayerCaches([block.make_cache(bits) for block in self._blocks])
 
     def embed(self, tokens: mx.array) -> mx.array:
         """Int tokens [..., T] -> [..., T, H], unscaled."""
@@ -168,9 +165,9 @@ class Decoder:
         scale = self._spec.logit_scale
         return logits if scale == 1.0 else logits * scale
 
-    def make_head_caches(self) -> LayerCaches:
+    def make_head_caches(self, bits: CacheBits = 16) -> LayerCaches:
         """Empty caches for the first head, none where there is none."""
-        return self._heads[0].make_head_caches() if self._heads else LayerCaches([])
+        return self._heads[0].make_head_caches(bits) if self._heads else LayerCaches([])
 
     def mtp_forward(self, tokens: mx.array, hidden: mx.array, caches: LayerCaches) -> mx.array:
         """Tokens [1, T] and the hidden states before them [1, T, H] -> the first head's states."""

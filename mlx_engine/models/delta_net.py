@@ -16,7 +16,6 @@ from metal_kernels.gated_delta_inputs import (
     unscaled_eps,
 )
 from metal_kernels.stock import Stock
-from mlx_engine.cache.attention import CacheBits
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, each
 from mlx_engine.cache.recurrent import DeltaInputs, RecurrentCache, delta_rule
@@ -24,6 +23,7 @@ from mlx_engine.models import specs
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.layers import Norm, Place, Projections, ResidualLinear, silu
 from mlx_engine.models.weights import Part
+from mlx_engine.values.options import CacheBits
 
 PROJECTIONS = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a")
 GATE = PROJECTIONS.index("in_proj_z")

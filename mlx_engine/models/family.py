@@ -41,7 +41,7 @@ class Figures:
 
     promised_heads: MTP heads the config claims, true or not. cache: of the trunk. head_caches: of
     each head in order. asked_experts: the share of a layer's experts that one token is sent
-    through.
+    through. packed_cache: why keys and values are kept in 16 bits only.
     """
 
     layers: int
@@ -52,6 +52,7 @@ class Figures:
     cache: CacheSize
     head_caches: tuple[CacheSize, ...] = ()
     asked_experts: float = 1.0
+    packed_cache: Reason | None = None
 
     def with_heads(self, count: int) -> CacheSize:
         """What all caches take, those of so many heads included."""

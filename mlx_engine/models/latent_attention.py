@@ -16,7 +16,7 @@ from metal_kernels.choice import Work
 from metal_kernels.few_query_attention import Place, few_query_attention
 from metal_kernels.key_value_formats import LATENT, latent_cache
 from metal_kernels.stock import MLX, Stock, tiles
-from mlx_engine.cache.attention import AttentionCache, CacheBits
+from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, each
 from mlx_engine.models import specs
@@ -24,6 +24,7 @@ from mlx_engine.models.attention import Masks
 from mlx_engine.models.layers import Linear, Norm, ResidualLinear, Rotation
 from mlx_engine.models.matrix import Matrix, values_of
 from mlx_engine.models.weights import Part
+from mlx_engine.values.options import CacheBits
 
 ABSORBED_ROWS = 128
 """Of DeepSeek-V3's sizes absorbing is cheaper up to 170 rows, whatever the length before them."""

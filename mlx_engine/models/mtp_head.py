@@ -15,6 +15,7 @@ from mlx_engine.models.blocks import DecoderBlock
 from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.layers import Embedding, Linear, Norm
 from mlx_engine.models.weights import Part
+from mlx_engine.values.options import CacheBits
 
 
 class DecoderHead:
@@ -51,9 +52,9 @@ class DecoderHead:
             self._embed = Embedding(own, own.dtype, spec.embed_scale, part.kernels.stock)
         self.mtp_output = Linear.read(part, "output") if "output.weight" in part else output
 
-    def make_head_caches(self) -> LayerCaches:
+    def make_head_caches(self, bits: CacheBits = 16) -> LayerCaches:
         """An empty cache for the one block."""
-        return LayerCaches([self._block.make_cache()])
+        return LayerCaches([self._block.make_cache(bits)])
 
     def mtp_forward(self, tokens: mx.array, hidden: mx.array, caches: LayerCaches) -> mx.array:
         """Tokens [1, T] and the hidden states before them [1, T, H] -> the head's states."""

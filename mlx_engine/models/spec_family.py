@@ -70,6 +70,7 @@ class SpecFamily(ABC):
             cache=spec.cache,
             head_caches=tuple(block.mixer.cache for block in heads.blocks) if heads else (),
             asked_experts=spec.asked_experts,
+            packed_cache=spec.packed_cache,
         )
 
     def split(self, raw: Mapping[str, T], config: Mapping[str, object], origin: str) -> Parts[T]:

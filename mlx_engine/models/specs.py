@@ -10,6 +10,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from mlx_engine.values.errors import Reason
+
 Shape = tuple[int, ...]
 Shapes = dict[str, Shape]
 Activation = Literal["silu", "gelu_tanh", "oai"]
@@ -31,6 +33,28 @@ class CacheSize(NamedTuple):
     def plus(self, other: "CacheSize") -> "CacheSize":
         """Both together."""
         return CacheSize(*(one + two for one, two in zip(self, other, strict=True)))
+
+
+LEAST_GROUP = 32
+"""Elements of a packed row that share a scale, at least."""
+
+LATENTS = Reason(
+    "cache-of-latents",
+    "Keys and values stay in 16 bits: this model keeps small latents in their place, which our "
+    "kernels read as they are.",
+)
+
+
+def why_not_packed(*sizes: int) -> Reason | None:
+    """Why keys or values of heads of these sizes cannot be kept in 8 or 4 bits."""
+    odd = next((size for size in sizes if size % LEAST_GROUP), None)
+    if odd is None:
+        return None
+    return Reason(
+        "cache-head-size",
+        f"Keys and values stay in 16 bits: heads of {odd} are no whole groups of {LEAST_GROUP}, "
+        "which share a scale in 8 and 4 bits.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +135,11 @@ class Attention:
         each = self.kv_heads * (self.key_dim + self.value_dim)
         return CacheSize(each) if self.window is None else CacheSize(0, self.window * each)
 
+    @property
+    def packed_cache(self) -> Reason | None:
+        """Why they are kept in 16 bits only."""
+        return why_not_packed(self.key_dim, self.value_dim)
+
 
 @dataclass(frozen=True, slots=True)
 class Latent:
@@ -169,6 +198,8 @@ class Latent:
         """One latent and one rotated key for all heads."""
         return CacheSize(self.kv_rank + self.rope.width)
 
+    packed_cache = LATENTS
+
 
 @dataclass(frozen=True, slots=True)
 class Delta:
@@ -217,6 +248,8 @@ class Delta:
     def cache(self) -> CacheSize:
         """The state, and the rows the convolution still needs."""
         return CacheSize(0, (self.taps - 1) * self.channels, self.values * self.key_dim)
+
+    packed_cache = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,6 +446,13 @@ class ModelSpec:
         for block in self.blocks:
             total = total.plus(block.mixer.cache)
         return total
+
+    @property
+    def packed_cache(self) -> Reason | None:
+        """Why keys and values of trunk and heads are kept in 16 bits only; None: in any."""
+        every = self.blocks + (self.heads.blocks if self.heads else ())
+        reasons = (block.mixer.packed_cache for block in every)
+        return next((reason for reason in reasons if reason), None)
 
     @property
     def long_beyond(self) -> int | None:

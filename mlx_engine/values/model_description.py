@@ -70,9 +70,10 @@ class ModelDescription:
     """A model as the user sees it; everything here can be told from file headers.
 
     mtp_heads: heads found as tensors, whatever the config claims. mtp: why there are none, or why
-    they cannot be used; None when they can. declined: everything else that is off, with reasons.
-    state_bytes: recurrent states and windows at one place in a conversation;
-    cache_bytes_per_token: keys and values, all layers and heads.
+    they cannot be used; None when they can. packed_cache: why keys and values are kept in 16 bits
+    only; None when they can be in 8 or 4 (of a class of mlx-lm known once it is loaded). declined:
+    everything else that is off, with reasons. state_bytes: recurrent states and windows at one
+    place in a conversation; cache_bytes_per_token: keys and values, all layers and heads.
     active_parameters: those one token passes through, where that is not all of them.
     Of a loaded model bytes are those of this machine, of one inspected those of a Mac with Metal;
     without_metal: those elsewhere, where they differ and are known from headers.
@@ -107,6 +108,7 @@ class ModelDescription:
     repack_cache: str | None = None
     without_metal: Footprint | None = None
     kernels: tuple[KernelState, ...] = ()
+    packed_cache: Reason | None = None
 
     def memory_needed(self, context: int) -> int:
         """Bytes to hold the weights and a conversation of `context` tokens."""

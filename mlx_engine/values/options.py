@@ -19,6 +19,9 @@ DraftOutput = Literal["full", "4-bit", "3-bit", "frequent", "auto"]
 Misfit = Literal["refuse", "plain"]
 DraftRule = Literal["shared-noise", "greedy"]
 HeadBits = Literal[4, 8]
+CacheBits = Literal[16, 8, 4]
+"""Of an element of keys and values: 16 for as it comes, the others as `mx.quantize` rounds rows."""
+
 TemplateValue = bool | int | float | str | None
 MAX_DEPTH = 8
 DRAFT_VOCABULARY = 32768
@@ -166,6 +169,28 @@ class DraftOptions:
         outputs = get_args(DraftOutput)
         _require(self.output in outputs, "output", self.output, f"one of {', '.join(outputs)}")
         _require(self.vocabulary >= 256, "vocabulary", self.vocabulary, "256 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class CacheOptions:
+    """In how many bits the keys and values of a conversation are kept; fewer change the words.
+
+    bits: of the model's; head_bits: of those of its MTP heads or a draft model, which change speed
+    alone. Recurrent states stay as they are. With the same bits the text is the same with drafting
+    on and off.
+    """
+
+    bits: CacheBits = 16
+    head_bits: CacheBits = 16
+
+    def __post_init__(self) -> None:
+        for name, bits in (("bits", self.bits), ("head_bits", self.head_bits)):
+            is_known = isinstance(bits, int) and bits in get_args(CacheBits)
+            _require(is_known, name, bits, "16, 8 or 4")
+
+
+AS_THEY_COME = CacheOptions()
+"""Nothing is rounded."""
 
 
 def stop_strings(given: Sequence[str]) -> tuple[str, ...]:

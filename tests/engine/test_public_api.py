@@ -124,7 +124,7 @@ def test_promised_methods():
     from mlx_engine.decoding.session import Session
     from mlx_engine.engine import Engine
 
-    generate = "self prompt max_tokens sampling draft stop ignore_eos should_stop"
+    generate = "self prompt max_tokens sampling draft stop ignore_eos should_stop cache"
     assert list(inspect.signature(Engine.generate).parameters) == generate.split()
     assert {"system", "sampling", "draft"} <= set(inspect.signature(Engine.session).parameters)
     for name in [

@@ -15,7 +15,7 @@ from mlx_engine.drafting.contract import DraftSource
 from mlx_engine.drafting.depth.choice import Choice
 from mlx_engine.models.contract import Model
 from mlx_engine.values.conversation import TextPiece
-from mlx_engine.values.options import DraftOptions, SamplingOptions
+from mlx_engine.values.options import AS_THEY_COME, CacheOptions, DraftOptions, SamplingOptions
 from mlx_engine.values.stats import GenerationStats
 
 
@@ -93,13 +93,14 @@ def run(
     stopped: Callable[[], bool] = lambda: False,
     looks_ahead: bool = False,
     said: list[int] | None = None,
+    cache: CacheOptions = AS_THEY_COME,
 ) -> Ran:
     """One answer at a pinned depth, or at those given; checks the sequence afterwards.
 
     source: for a new sequence; one that is given has its own.
     said: where tokens go, for answers that come to no end.
     """
-    sequence = sequence or TokenSequence(model, source)
+    sequence = sequence or TokenSequence(model, source, cache)
     sampling = replace(options or SamplingOptions(temperature=0), seed=seed)
     answer = Answer(
         sequence,

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from mlx_engine.cache.contract import LayerCaches, LayerSnapshot
 from mlx_engine.models.layers import Linear
+from mlx_engine.values.options import CacheBits
 
 
 class LengthOnly(NamedTuple):
@@ -65,13 +66,15 @@ class TableModel:
         self.mtp_depth = 1
         self.later_heads = ()
         self.mtp_output = None
-        self.plain_only = None
+        self.plain_only = self.packed_cache = None
         self.output_rows = None
 
-    def make_caches(self) -> LayerCaches:
+    def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
+        del bits
         return LayerCaches([LengthCache()])
 
-    def make_head_caches(self) -> LayerCaches:
+    def make_head_caches(self, bits: CacheBits = 16) -> LayerCaches:
+        del bits
         return LayerCaches([LengthCache()])
 
     def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-HEADS, KV_HEADS, SIZE, INNER, EPS, BASE = 4, 2, 16, 80, 1e-5, 10000.0
+HEADS, KV_HEADS, INNER, EPS, BASE = 4, 2, 80, 1e-5, 10000.0
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class TinyEagle:
     form: str = "specforge"
     own_embedding: bool = False
     seed: int = 3
+    size: int = 16
 
     @property
     def width(self) -> int:
@@ -52,10 +53,10 @@ def tensors_of(tiny: TinyEagle) -> dict[str, torch.Tensor]:
         f"{layer}.hidden_norm.weight": norm(wide),
         f"{layer}.input_layernorm.weight": norm(wide),
         f"{layer}.post_attention_layernorm.weight": norm(wide),
-        f"{layer}.self_attn.q_proj.weight": matrix(HEADS * SIZE, 2 * wide),
-        f"{layer}.self_attn.k_proj.weight": matrix(KV_HEADS * SIZE, 2 * wide),
-        f"{layer}.self_attn.v_proj.weight": matrix(KV_HEADS * SIZE, 2 * wide),
-        f"{layer}.self_attn.o_proj.weight": matrix(wide, HEADS * SIZE),
+        f"{layer}.self_attn.q_proj.weight": matrix(HEADS * tiny.size, 2 * wide),
+        f"{layer}.self_attn.k_proj.weight": matrix(KV_HEADS * tiny.size, 2 * wide),
+        f"{layer}.self_attn.v_proj.weight": matrix(KV_HEADS * tiny.size, 2 * wide),
+        f"{layer}.self_attn.o_proj.weight": matrix(wide, HEADS * tiny.size),
         f"{layer}.mlp.gate_proj.weight": matrix(INNER, wide),
         f"{layer}.mlp.up_proj.weight": matrix(INNER, wide),
         f"{layer}.mlp.down_proj.weight": matrix(wide, INNER),
@@ -81,7 +82,7 @@ def config_of(tiny: TinyEagle) -> dict[str, object]:
         "num_hidden_layers": 1,
         "num_attention_heads": HEADS,
         "num_key_value_heads": KV_HEADS,
-        "head_dim": SIZE,
+        "head_dim": tiny.size,
         "rms_norm_eps": EPS,
         "vocab_size": tiny.vocabulary,
         "max_position_embeddings": 512,
@@ -159,16 +160,16 @@ class Reference:
         return all_
 
     def _attended(self, both: torch.Tensor) -> torch.Tensor:
-        count, name = both.shape[0], "layers.0.self_attn"
-        q = _turned((both @ self._w[f"{name}.q_proj.weight"].T).view(count, HEADS, SIZE))
-        k = _turned((both @ self._w[f"{name}.k_proj.weight"].T).view(count, KV_HEADS, SIZE))
-        v = (both @ self._w[f"{name}.v_proj.weight"].T).view(count, KV_HEADS, SIZE)
+        count, name, size = both.shape[0], "layers.0.self_attn", self._tiny.size
+        q = _turned((both @ self._w[f"{name}.q_proj.weight"].T).view(count, HEADS, size))
+        k = _turned((both @ self._w[f"{name}.k_proj.weight"].T).view(count, KV_HEADS, size))
+        v = (both @ self._w[f"{name}.v_proj.weight"].T).view(count, KV_HEADS, size)
         rows = []
         for t in range(count):
             heads = []
             for h in range(HEADS):
                 group = h * KV_HEADS // HEADS
-                scores = k[: t + 1, group] @ q[t, h] * SIZE**-0.5
+                scores = k[: t + 1, group] @ q[t, h] * size**-0.5
                 heads.append(torch.softmax(scores, dim=0) @ v[: t + 1, group])
             rows.append(torch.cat(heads))
         return torch.stack(rows) @ self._w[f"{name}.o_proj.weight"].T

@@ -20,7 +20,8 @@ from mlx_engine.models.drafters.target import DraftTarget, FeatureModel, check_w
 from mlx_engine.models.layers import GatedFeedForward, Linear, Norm, Rotation
 from mlx_engine.models.rope import rope_of
 from mlx_engine.models.weights import Part, WeightTable
-from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+from mlx_engine.values.errors import BadModelFile, Reason, UnsupportedModel
+from mlx_engine.values.options import CacheBits
 
 _KINDS = ("full_attention", "sliding_attention")
 _NEWER = ("selector_rank", "conv_kernel_size")
@@ -204,10 +205,15 @@ class DFlash:
     def check_values(self) -> None:
         """All is told by the headers."""
 
-    def make_caches(self) -> LayerCaches:
+    @property
+    def packed_cache(self) -> Reason | None:
+        """Why its keys and values are kept in 16 bits only."""
+        return self._sizes.attention.packed_cache
+
+    def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
         """Empty caches for what each layer remembers of the target's tokens."""
         return LayerCaches(
-            [AttentionCache() if window is None else WindowCache(window)
+            [AttentionCache(bits) if window is None else WindowCache(window, bits=bits)
              for window in self._sizes.windows]
         )  # fmt: skip
 

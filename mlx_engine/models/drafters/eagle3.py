@@ -21,7 +21,8 @@ from mlx_engine.models.drafters.target import DraftTarget, FeatureModel, check_w
 from mlx_engine.models.layers import Embedding, GatedFeedForward, Linear, Norm
 from mlx_engine.models.rope import rope_of
 from mlx_engine.models.weights import Part, WeightTable
-from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+from mlx_engine.values.errors import BadModelFile, Reason, UnsupportedModel
+from mlx_engine.values.options import CacheBits
 
 _SPECULATORS = "transformer_layer_config"
 _IDS = "eagle_aux_hidden_state_layer_ids"
@@ -155,6 +156,7 @@ class Eagle3:
         self._origin = origin
         self._hidden = hidden
         self._vocabulary = target.model.vocabulary
+        self._packed_cache = sizes.attention.packed_cache
         self._d2t = d2t
         self.target: FeatureModel = target.with_residuals(sizes.layers, origin)
         part = Part(table, "", sizes.tensors())
@@ -197,9 +199,14 @@ class Eagle3:
         """Its own output head."""
         return self._output
 
-    def make_head_caches(self) -> LayerCaches:
+    @property
+    def packed_cache(self) -> Reason | None:
+        """Why its keys and values are kept in 16 bits only."""
+        return self._packed_cache
+
+    def make_head_caches(self, bits: CacheBits = 16) -> LayerCaches:
         """An empty cache for the one layer."""
-        return LayerCaches([AttentionCache()])
+        return LayerCaches([AttentionCache(bits)])
 
     def mtp_forward(self, tokens: mx.array, hidden: mx.array, caches: LayerCaches) -> mx.array:
         """Tokens [1, T] and the states before them -> its states [1, T, H].

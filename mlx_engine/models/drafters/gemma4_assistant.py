@@ -20,9 +20,9 @@ from mlx_engine.models.drafters.target import FeatureModel, check_widths
 from mlx_engine.models.layers import Embedding, Linear, Norm, Rotation, gelu_tanh
 from mlx_engine.models.library.gemma4 import Gemma4Model, SharedLayer, with_head_sizes
 from mlx_engine.models.rope import rope_of
-from mlx_engine.models.specs import Rope, Shapes
+from mlx_engine.models.specs import Rope, Shapes, why_not_packed
 from mlx_engine.models.weights import Part, WeightTable
-from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+from mlx_engine.values.errors import BadModelFile, Reason, UnsupportedModel
 
 MODEL_TYPES = ("gemma4_assistant", "gemma4_unified_assistant")
 
@@ -232,6 +232,11 @@ class Gemma4Assistant:
         table.check_all_used()
         ordering = () if token_ordering is None else (token_ordering,)
         self.arrays = (*table.handed_out, *ordering)
+
+    @property
+    def packed_cache(self) -> Reason | None:
+        """Why its copies of keys and values are kept in 16 bits only."""
+        return why_not_packed(self.full.size, self.sliding.size)
 
     def check_values(self) -> None:
         """BadModelFile when the clusters do not share out the vocabulary; reads token_ordering."""

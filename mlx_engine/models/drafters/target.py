@@ -11,6 +11,7 @@ from mlx_engine.models.contract import Headless, JointForward, Model
 from mlx_engine.models.decoder import Decoder
 from mlx_engine.models.library.gemma4 import Gemma4Model
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+from mlx_engine.values.options import CacheBits
 
 WideForward = Callable[[mx.array, LayerCaches], mx.array]
 """Tokens [1, T] -> the model's hidden states and the features behind them, [1, T, H + F]."""
@@ -31,12 +32,12 @@ class FeatureModel(Headless):
         self.joint = joint
         self.vocabulary = model.vocabulary
         self.hidden_size = model.hidden_size
-        self.plain_only = model.plain_only
+        self.plain_only, self.packed_cache = model.plain_only, model.packed_cache
         self.output_rows = model.output_rows
 
-    def make_caches(self) -> LayerCaches:
+    def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
         """Empty caches for the trunk, the same as the model's."""
-        return self._model.make_caches()
+        return self._model.make_caches(bits)
 
     def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
         """Int tokens [1, T] -> hidden states and features [1, T, H + F]."""

@@ -11,7 +11,8 @@ from mlx_engine.cache.attention import AttentionCache, KeysValues
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.window import WindowCache
 from mlx_engine.models.contract import Headless
-from mlx_engine.models.library.model import handed_to_class, kept_caches
+from mlx_engine.models.library.model import handed_to_class, kept_caches, packed_cache_of
+from mlx_engine.values.options import CacheBits
 
 
 class SharedLayer(NamedTuple):
@@ -54,10 +55,11 @@ class Gemma4Model(Headless):
         self.layers = len(inner["layers"])
         seen = self.forward(mx.zeros((1, 1), dtype=mx.int32), self.make_caches())
         self.hidden_size, self.vocabulary = seen.shape[-1], self.logits(seen).shape[-1]
+        self.packed_cache = packed_cache_of(self)
 
-    def make_caches(self) -> LayerCaches:
+    def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
         """Empty caches for all layers."""
-        return kept_caches(self._text)
+        return kept_caches(self._text, bits)
 
     def embed(self, tokens: mx.array) -> mx.array:
         """Int tokens [..., T] -> [..., T, H], unscaled."""

@@ -30,14 +30,20 @@ from mlx_engine.values.errors import (
     tensor_misshapen,
     tensor_missing,
 )
+from mlx_engine.values.options import CacheBits
 
 A = TypeVar("A", bound=Model)
-MakeCaches = Callable[[], LayerCaches]
+MakeCaches = Callable[[CacheBits], LayerCaches]
 
 PLAIN_ONLY = Reason(
     "plain-only",
     "Layers of this model cannot take back part of a pass, so nothing can be drafted for it; it "
     "runs plain.",
+)
+
+OWN_CACHES = Reason(
+    "cache-of-library",
+    "Keys and values stay in 16 bits: this model runs in a class of mlx-lm with caches of its own.",
 )
 
 _AFFINE = frozenset((bits, size) for bits in (2, 3, 4, 5, 6, 8) for size in (32, 64, 128))
@@ -76,13 +82,14 @@ class WholeModel(Headless):
     def __init__(self, model: Module, make_caches: MakeCaches) -> None:
         self._model = model
         self._make_caches = make_caches
-        self.plain_only = None if make_caches().keeps_any_prefix else PLAIN_ONLY
-        seen = self.forward(mx.zeros((1, 1), dtype=mx.int32), make_caches())
+        self.plain_only = None if make_caches(16).keeps_any_prefix else PLAIN_ONLY
+        seen = self.forward(mx.zeros((1, 1), dtype=mx.int32), make_caches(16))
         self.hidden_size = self.vocabulary = seen.shape[-1]
+        self.packed_cache = packed_cache_of(self)
 
-    def make_caches(self) -> LayerCaches:
+    def make_caches(self, bits: CacheBits = 16) -> LayerCaches:
         """Empty caches for all layers."""
-        return self._make_caches()
+        return self._make_caches(bits)
 
     def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
         """Int tokens [1, T] -> logits [1, T, V]."""
@@ -114,18 +121,34 @@ def tried(make: Callable[[], A], origin: str) -> A:
     return model
 
 
-def kept_caches(model: Module) -> LayerCaches:
+def packed_cache_of(model: Model) -> Reason | None:
+    """Why a built class keeps keys and values in 16 bits only; tried by a pass of one token.
+
+    Some classes look at keys and values before a cache rounds them, or have caches of their own.
+    """
+    caches = model.make_caches(8)
+    if any(isinstance(layer, WholeBlockCache) for layer in caches.layers):
+        return OWN_CACHES
+    try:
+        model.forward(mx.zeros((1, 1), dtype=mx.int32), caches)
+    except ValueError as error:  # of mx.quantize: rows that are no whole groups
+        return Reason("cache-head-size", f"Keys and values stay in 16 bits: {_told(error)}.")
+    return None
+
+
+def kept_caches(model: Module, bits: CacheBits = 16) -> LayerCaches:
     """Empty caches of the kinds the class asks for, ours wherever we have the kind."""
     from mlx_lm.models.cache import make_prompt_cache
 
     wanted = make_prompt_cache(model)
-    return LayerCaches([_ours(cache) for cache in wanted])
+    return LayerCaches([_ours(cache, bits) for cache in wanted])
 
 
-def _whole_caches(model: Module) -> LayerCaches:
+def _whole_caches(model: Module, bits: CacheBits) -> LayerCaches:
     """Empty caches of mlx-lm's own; nothing can be drafted with them."""
     from mlx_lm.models.cache import make_prompt_cache
 
+    del bits
     return LayerCaches([WholeBlockCache(cache) for cache in make_prompt_cache(model)])
 
 
@@ -141,14 +164,14 @@ def handed_to_class(caches: LayerCaches, rows: int) -> Sequence[LayerCache | Lib
     return handed
 
 
-def _ours(cache: LibraryCache) -> LayerCache:
+def _ours(cache: LibraryCache, bits: CacheBits) -> LayerCache:
     """By exact type: what is derived from a kind may mean something else."""
     from mlx_lm.models.cache import KVCache, RotatingKVCache
 
     if type(cache) is KVCache:
-        return AttentionCache()
+        return AttentionCache(bits)
     if type(cache) is RotatingKVCache and cache.keep == 0:
-        return WindowCache(cache.max_size)
+        return WindowCache(cache.max_size, bits=bits)
     return WholeBlockCache(cache)
 
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlx_engine.cache.attention import AttentionCache, CacheBits
+from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.window import WindowCache
+from mlx_engine.values.options import CacheBits
 
 SIZES = (96, 64)
 TEXT = [

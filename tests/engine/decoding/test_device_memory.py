@@ -164,7 +164,7 @@ def test_4096_tokens_leave_no_outgrown_buffers_behind():
     """With as much room for freed buffers as Metal gives by itself; all are MLX's own here."""
     layers = [AttentionCache() for _ in range(2)]
     caches = LayerCaches(layers)
-    model = SimpleNamespace(make_caches=lambda: caches)
+    model = SimpleNamespace(make_caches=lambda bits: caches)
     sequence = TokenSequence(model)
     before = mx.set_cache_limit(UNBOUNDED)
     most = 0

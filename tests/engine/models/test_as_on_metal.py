@@ -17,7 +17,7 @@ from metal_emulator import EmulatorLauncher
 from plain_run import CyclingDepth, Ran, run
 
 from metal_kernels.choice import Kernels
-from mlx_engine.cache.attention import AttentionCache, CacheBits, RowsCache
+from mlx_engine.cache.attention import AttentionCache, RowsCache
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.joint import joint_caches
 from mlx_engine.cache.recurrent import RecurrentCache
@@ -31,7 +31,13 @@ from mlx_engine.models.norm_shift import is_shifted
 from mlx_engine.models.registry import FAMILIES
 from mlx_engine.models.specs import ModelSpec, Shapes
 from mlx_engine.models.weights import WeightTable
-from mlx_engine.values.options import DraftOptions, SamplingOptions
+from mlx_engine.values.options import (
+    AS_THEY_COME,
+    CacheBits,
+    CacheOptions,
+    DraftOptions,
+    SamplingOptions,
+)
 
 VOCABULARY, HIDDEN, TOKENS = 96, 256, 9
 CHUNK = 16  # stock MLX reads the prompt, kernels all else
@@ -182,11 +188,25 @@ def model_of(name: str, form: str) -> Made:
     return Made(model, spec, launcher, kernels)
 
 
-def with_known_drafts(model: Decoder, tokens: list[int], options: SamplingOptions) -> Ran:
+def with_known_drafts(
+    model: Decoder,
+    tokens: list[int],
+    options: SamplingOptions,
+    cache: CacheOptions = AS_THEY_COME,
+) -> Ran:
     """Drafts of what comes, some of them right."""
     known = DialledDraft([*PROMPT, *tokens], itertools.cycle([2, 0, 3, 1]), VOCABULARY)
     lengths = CyclingDepth([3, 2])
-    return run(model, PROMPT, known, lengths, options=options, max_tokens=TOKENS, chunk=CHUNK)
+    return run(
+        model,
+        PROMPT,
+        known,
+        lengths,
+        options=options,
+        max_tokens=TOKENS,
+        chunk=CHUNK,
+        cache=cache,
+    )
 
 
 @pytest.mark.parametrize("form", ["folder", "gguf"])
@@ -235,16 +255,18 @@ def apart(one: mx.array, other: mx.array) -> float:
 def test_over_caches_of_few_bits(name: str, bits: CacheBits) -> None:
     """The same words with drafts and without, other words than of 16 bits, in fewer bytes."""
     made, options = model_of(name, "folder"), SamplingOptions(temperature=0.8)
-    model = made.model.with_cache_of(bits)
-    plain = run(model, PROMPT, NoDraft(), 0, options=options, max_tokens=TOKENS, chunk=CHUNK)
-    assert with_known_drafts(model, plain.tokens, options).tokens == plain.tokens
+    model, cache = made.model, CacheOptions(bits)
+    plain = run(
+        model, PROMPT, NoDraft(), 0, options=options, max_tokens=TOKENS, chunk=CHUNK, cache=cache
+    )
+    assert with_known_drafts(model, plain.tokens, options, cache).tokens == plain.tokens
     assert {1, 3, 4} <= made.rows_attended(f"attention_parts_affine{bits}")
     assert not any(one.kernel.startswith("attention_parts_dense") for one in made.launcher.reports)
 
     logits, sizes = [], []
-    for one in (made.model, model):
-        caches = one.make_caches()
-        logits.append(one.logits(one.forward(mx.array([PROMPT]), caches)))
+    for its in (16, bits):
+        caches = model.make_caches(its)
+        logits.append(model.logits(model.forward(mx.array([PROMPT]), caches)))
         layers = [cache for cache in caches.layers if isinstance(cache, RowsCache)]
         sizes.append(sum(cache.nbytes for cache in layers))
     assert sizes[1] <= (bits + 1) / 16 * sizes[0]
