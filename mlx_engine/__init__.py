@@ -11,9 +11,12 @@
     session.draft = DraftOptions(depth=3)  # changes the speed, never the text
     print(session.stats.tokens_per_second)
     print(engine.generate("def main():", max_tokens=64).text)  # without a chat template
+    engine.generate_many(["def main():", "class A:"], max_tokens=64)  # in passes that both share
     engine.close()
 
 `load` returns an Engine, `Engine.session` a Session; `inspect` describes a model without a load.
+Iterators of several sessions may be driven by turns, until a TURN_ENDS event each: they share
+passes too.
 Options: SamplingOptions, DraftOptions, GenerationOptions, LoadOptions, CacheOptions.
 Events of an answer: PromptProgress, TextPiece, RoundFinished, GenerationFinished; together, Event.
 Values: Message, Generation, GenerationStats, RoundStats, ModelDescription, TensorGroup,
@@ -31,6 +34,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlx_engine.values.conversation import (
+    TURN_ENDS,
     Event,
     Generation,
     GenerationFinished,

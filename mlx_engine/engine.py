@@ -2,9 +2,10 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from operator import index
 from pathlib import Path
 from time import perf_counter
@@ -15,13 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metal_kernels.choice import Work
+from metal_kernels.few_row_matvec import MOST_ROWS
 from mlx_engine.built_in_model import built_in_model
 from mlx_engine.check_model import with_head_check
 from mlx_engine.chores import Chores
-from mlx_engine.decoding.answer import raw_answer
+from mlx_engine.decoding.answer import Answer, raw_answer
 from mlx_engine.decoding.device_memory import told_when_full
 from mlx_engine.decoding.opening import ModelParts, Settings, chunk_rows
 from mlx_engine.decoding.session import Session
+from mlx_engine.decoding.together import Together
 from mlx_engine.drafting.contract import DEEPEST
 from mlx_engine.drafting.depth.choice import Elders, Learned
 from mlx_engine.drafting.depth.costs import CostMeter, PassCosts
@@ -34,7 +37,7 @@ from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.sampling.position_noise import noise_by
 from mlx_engine.teacher_forced import head_logits, hidden_states, trunk_logits
 from mlx_engine.text.chat_template import PLAIN_STOP, fallback_template
-from mlx_engine.values.conversation import Generation
+from mlx_engine.values.conversation import TURN_ENDS, Event, Generation
 from mlx_engine.values.errors import BadPrompt, EngineMisuse, OutOfMemory, PromptTooLong
 from mlx_engine.values.options import (
     AS_THEY_COME,
@@ -117,6 +120,7 @@ class Engine:
             ),
             after_answer=self._after_answer,
             survives=self._survives,
+            together=Together(self._most_rows),
         )
         self.description = replace(
             self._chores.told(loaded.description),
@@ -135,6 +139,11 @@ class Engine:
         """Drafts at most: as many as rows are compared of, or exact kernels take."""
         is_by_kernels = self._loaded.kernels.launcher is not None
         return MAX_DEPTH if is_by_kernels and self.description.numerics == "exact" else DEEPEST
+
+    def _most_rows(self) -> int:
+        """Of a pass of several conversations: exact kernels read the weights once for so many."""
+        is_by_kernels = self._loaded.kernels.launcher is not None
+        return MOST_ROWS if is_by_kernels else DEEPEST + 1
 
     def _use_heads(self) -> None:
         """Bring the MTP heads into memory; the first time, check whether they fit."""
@@ -198,7 +207,7 @@ class Engine:
 
     def _after_answer(self) -> None:
         """What would make an answer wait is done behind one, a little at a time."""
-        if self._is_closed:
+        if self._is_closed or self._parts.together.answering:
             return
         end = perf_counter() + A_LITTLE_S
         with suppress(OutOfMemory), told_when_full():  # the answer stands; it is tried again
@@ -260,19 +269,68 @@ class Engine:
         with finish_reason "stopped".
         """
         self._check()
+        settings = self._raw_settings(max_tokens, sampling, draft, stop, ignore_eos, cache)
+        tokens = self._raw_prompt(prompt)
+        answer = raw_answer(self._parts, settings, tokens, self._generated, should_stop)
+        deque(answer.events(), maxlen=0)
+        self._after_answer()
+        return _generation(answer)
+
+    def generate_many(
+        self,
+        prompts: Sequence[str | Sequence[int]],
+        max_tokens: int | None = None,
+        sampling: SamplingOptions | None = None,
+        draft: DraftOptions | None = None,
+        stop: Sequence[str] = (),
+        ignore_eos: bool = False,
+        should_stop: Callable[[int], bool] = lambda number: False,  # noqa: ARG005
+        cache: CacheOptions = AS_THEY_COME,
+    ) -> list[Generation]:
+        """Continue several raw prompts, each as `generate` does, in passes that all of them share.
+
+        As many at once as rows fit into a pass; the others follow as these end. should_stop: asked
+        with the number of a prompt. Raises what `generate` would for the first that fails.
+        """
+        self._check()
+        settings = self._raw_settings(max_tokens, sampling, draft, stop, ignore_eos, cache)
+        asked = deque(enumerate(map(self._raw_prompt, prompts)))
+        running: deque[tuple[int, Answer, Iterator[Event]]] = deque()
+        found: dict[int, Generation] = {}
+        while asked or running:
+            while asked and len(running) < self._most_rows():
+                number, prompt = asked.popleft()
+                stopped = partial(should_stop, number)
+                learned = self._fresh_learned()
+                answer = raw_answer(self._parts, replace(settings), prompt, learned, stopped)
+                running.append((number, answer, answer.events()))
+            number, answer, events = running.popleft()
+            if any(isinstance(event, TURN_ENDS) for event in events):
+                running.append((number, answer, events))
+            else:
+                found[number] = _generation(answer)
+        self._after_answer()
+        return [found[number] for number in sorted(found)]
+
+    def _raw_settings(
+        self,
+        max_tokens: int | None,
+        sampling: SamplingOptions | None,
+        draft: DraftOptions | None,
+        stop: Sequence[str],
+        ignore_eos: bool,
+        cache: CacheOptions,
+    ) -> Settings:
         self._parts.check_cache(cache)
-        settings = Settings(
+        return Settings(
             sampling=sampling or self.description.sampling,
             draft=draft or DraftOptions(),
             generation=GenerationOptions(max_tokens, stop_strings(stop), ignore_eos),
             cache=cache,
         )
-        tokens = self._prompt(self.tokenize(prompt, True) if isinstance(prompt, str) else prompt)
-        answer = raw_answer(self._parts, settings, tokens, self._generated, should_stop)
-        deque(answer.events(), maxlen=0)
-        finished = answer.finished()
-        self._after_answer()
-        return Generation(finished.text, tuple(answer.tokens), finished.stats, finished.reason)
+
+    def _raw_prompt(self, prompt: str | Sequence[int]) -> list[int]:
+        return self._prompt(self.tokenize(prompt, True) if isinstance(prompt, str) else prompt)
 
     def tokenize(self, text: str, add_special: bool = False) -> list[int]:
         """Text -> token ids, special tokens recognised; with those the tokenizer opens a text with
@@ -367,6 +425,12 @@ class Engine:
                 "An engine belongs to the thread that loaded it: call it from there "
                 "(Session.stop alone may be called from anywhere)."
             )
+
+
+def _generation(answer: Answer) -> Generation:
+    """What a raw prompt that was answered to its end has come to."""
+    finished = answer.finished()
+    return Generation(finished.text, tuple(answer.tokens), finished.stats, finished.reason)
 
 
 def _gpu_bytes() -> int:

@@ -22,8 +22,8 @@ from metal_kernels.trials import TRIALS
 from mlx_engine.bench.lazy_graph import CAST, COPIES, SORTS, Operations, StandIn, operations_of
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.decoding.opening import LONGEST_CHUNK
-from mlx_engine.decoding.round import State, verify
 from mlx_engine.decoding.sequence import TokenSequence
+from mlx_engine.decoding.verify import Asked, State, verify
 from mlx_engine.drafting.contract import NoDraft, Proposal, Rows
 from mlx_engine.drafting.mtp import HeadMemory, MtpDraft
 from mlx_engine.loading.arrays import cast_floats
@@ -253,7 +253,7 @@ class _DryRun:
         last = mx.zeros((1,), dtype=mx.int32)
         state = State(model.decoder, sequence.caches, sequence.source, sampler, last)
         draft = state.source.propose(Proposal(depth, last, PROMPT), sampler)
-        verified = verify(state, draft.tokens, PROMPT)
+        (verified,) = verify([Asked(state, draft.tokens, PROMPT)])
         sequence.caches.keep(depth + 1)
         outputs = [draft.tokens, verified.picked, verified.finite, verified.hidden]
         return [*outputs, *sequence.caches.arrays(), *sequence.source.arrays()]

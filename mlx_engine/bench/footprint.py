@@ -15,8 +15,8 @@ from mlx_engine.bench.report import MemoryReport, MemorySample, OpsRow, Plan
 from mlx_engine.bench.subject import GREEDY, SEED, learned, long_prompt, open_answer, pinned
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.recurrent import RecurrentSnapshot
-from mlx_engine.decoding.round import State, verify
 from mlx_engine.decoding.sequence import TokenSequence
+from mlx_engine.decoding.verify import Asked, State, verify
 from mlx_engine.drafting.contract import Proposal
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.engine import Engine
@@ -134,7 +134,7 @@ def own_graph(engine: Engine, depth: int) -> Graph:
     state = State(model, caches, sequence.source, sampler, last)
     started = perf_counter()
     draft = state.source.propose(Proposal(depth, last, CONTEXT), sampler)
-    verified = verify(state, draft.tokens, CONTEXT)
+    (verified,) = verify([Asked(state, draft.tokens, CONTEXT)])
     built = 1000 * (perf_counter() - started)
     caches.keep(depth + 1)
     outputs = [draft.tokens, verified.picked, verified.finite]

@@ -13,16 +13,17 @@ MLX write them in place.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import NamedTuple
 
 import mlx.core as mx
 
 from mlx_engine.decoding.opening import Settings
-from mlx_engine.decoding.round import Round, State
+from mlx_engine.decoding.round import Pass, Round
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.decoding.tally import Limits
+from mlx_engine.decoding.together import Together
+from mlx_engine.decoding.verify import State
 from mlx_engine.drafting.contract import Proposal
 from mlx_engine.drafting.depth.choice import Choice, RoundPlan
 from mlx_engine.drafting.sources import Drafting
@@ -55,19 +56,17 @@ class _Plan(NamedTuple):
     asked: _Asked
 
 
-@dataclass(slots=True)
-class _Begun:
-    """A round, what it was asked for by, and when it was queued."""
+class _Begun(NamedTuple):
+    """A round, and what it was asked for by."""
 
     round: Round
     planned: _Plan
     wanted: Proposal
-    queued_at: float = 0.0
 
     def queue(self) -> None:
         """Have the device begin, as soon as it is free."""
-        self.queued_at = perf_counter()
-        self.round.queue()
+        if self.round.its_pass is not None:
+            self.round.its_pass.queue()
 
 
 class _Next(NamedTuple):
@@ -80,10 +79,13 @@ class _Next(NamedTuple):
 class Found(NamedTuple):
     """A round's outcome: tokens are the accepted drafts and the target's next token.
 
+    others_rows: of its pass, those of other conversations.
+
     position: of the first of them. asked: the depth that was asked for; draft_passes: of a head or
     small model, also for a draft that came to nothing. queued_at, read_at: of its outcome, by the
     clock; draft_ms: of that time what the draft took, where it is told apart. was_ahead: it was
     queued before the round before it had ended; was_awaited: the device was at work until it ended.
+    Where another conversation has waited for the pass before, it is told as if it had just ended.
     """
 
     tokens: tuple[int, ...]
@@ -98,6 +100,7 @@ class Found(NamedTuple):
     draft_ms: float
     was_ahead: bool
     was_awaited: bool
+    others_rows: int
 
     @property
     def accepted(self) -> int:
@@ -110,7 +113,8 @@ class Rounds:
 
     Of each round first the outcome is found, then so many of its tokens are kept as the answer
     takes. settings: their owner may change them meanwhile; rounds follow from the next one on.
-    new_sampler: one that knows the answer so far. looks_ahead: the device computes beside the host.
+    new_sampler: one that knows the answer so far. together: with other conversations of the
+    engine. looks_ahead: the device computes beside the host.
     """
 
     def __init__(
@@ -122,6 +126,7 @@ class Rounds:
         new_sampler: Callable[[], Sampler],
         last: int,
         generated: int,
+        together: Together,
         *,
         looks_ahead: bool,
     ) -> None:
@@ -132,6 +137,8 @@ class Rounds:
         self._new_sampler = new_sampler
         self._last = last
         self._generated = generated
+        self._together, self._me = together, object()
+        self._is_shared = False
         self._looks_ahead = looks_ahead
         self._sampling = settings.sampling
         self._sampler = new_sampler()
@@ -143,20 +150,34 @@ class Rounds:
         self._read_at = 0.0
         self._accepted = 0
 
+    def take_turn(self) -> bool:
+        """Whether another conversation had one since the last."""
+        self._is_shared = self._together.take_turn(self._me)
+        return self._is_shared
+
     def find(self) -> Found:
         """The outcome of the next round, the one wait. Raises NumericsError."""
-        ahead = self._fitting()
-        begun = self._begun = ahead or self._begin_now()
-        self._look_ahead(begun)
+        self.take_turn()
+        begun = self._begun = self._fitting() or self._begin_now()
+        its = begun.round.its_pass
+        was_ahead = its is not None
+        if its is None:
+            its = self._together.begin(begun.round)
+        if self._looks_ahead:
+            its.queue()
+            self._look_ahead(begun)
         asked_at = perf_counter()
-        queued_at = max(self._read_at, begun.queued_at) if begun.queued_at else asked_at
-        outcome = begun.round.read(draft_first=not self._looks_ahead)
+        queued_at = max(self._read_at, its.queued_at) if its.queued_at else asked_at
+        its.wait(draft_first=not self._looks_ahead)
+        tokens = begun.round.read()
         read_at = self._read_at = perf_counter()
-        was_awaited = read_at - asked_at > BLINK
-        draft, self._accepted = begun.round.draft, outcome.accepted
-        self._learn(draft.depth, outcome.accepted)
+        was_awaited = its.read_at - asked_at > BLINK
+        if its.read_at < asked_at:  # another conversation has waited for it
+            queued_at = asked_at - (its.read_at - its.queued_at)
+        draft, self._accepted = begun.round.draft, len(tokens) - 1
+        self._learn(draft.depth, self._accepted)
         return Found(
-            tokens=outcome.tokens,
+            tokens=tokens,
             position=begun.wanted.position,
             asked=begun.wanted.depth,
             drafted=draft.depth,
@@ -165,9 +186,10 @@ class Rounds:
             choice=begun.planned.choice,
             queued_at=queued_at,
             read_at=read_at,
-            draft_ms=outcome.draft_ms,
-            was_ahead=ahead is not None,
+            draft_ms=its.draft_ms if draft.depth else 0.0,
+            was_ahead=was_ahead,
             was_awaited=was_awaited,
+            others_rows=its.rows - draft.depth - 1,
         )
 
     def keep(self, tokens: Sequence[int], *, goes_on: bool) -> None:
@@ -197,13 +219,17 @@ class Rounds:
         self._sampler = state.sampler
         self._sequence.stand(read, state.caches, state.source)
         del begun, following  # whose caches nobody else holds now
-        if self._begun is not None and not self._begun.queued_at:
+        if self._begun is not None:
             self._begun.queue()
+        elif goes_on and self._is_shared:
+            self._begun = self._begin_now()
+            self._together.wait(self._begun.round)
 
     def drop(self) -> None:
         """Take back what was begun ahead: the sequence stands after the tokens that were kept."""
         begun, self._begun = self._begun, None
         if begun is not None:
+            self._together.leave(begun.round)
             begun.round.drop()
 
     def _fitting(self) -> _Begun | None:
@@ -224,10 +250,7 @@ class Rounds:
         last = mx.array([self._last], dtype=mx.int32)
         planned = self._plan(last)
         state = State(sequence.model, sequence.caches, sequence.source, self._sampler, last)
-        begun = self._begin(state, planned, self._generated, draft_at_once=self._looks_ahead)
-        if self._looks_ahead:
-            begun.queue()
-        return begun
+        return self._begin(state, planned, self._generated, draft_at_once=self._looks_ahead)
 
     def _plan(self, last: mx.array) -> _Plan:
         """Once a round: that of a round that was begun for another outcome is taken over."""
@@ -250,7 +273,7 @@ class Rounds:
     def _look_ahead(self, begun: _Begun) -> None:
         """Begin what follows, where that can be known; an error there may not hide this outcome."""
         source, asked = begun.round.state.source, self._asked()
-        knows = self._looks_ahead and begun.planned.asked == asked
+        knows = not self._is_shared and begun.planned.asked == asked
         if knows and self._drafting.knows_ahead(source, asked.draft):
             try:
                 self._begin_next(begun)
@@ -271,8 +294,9 @@ class Rounds:
             state = begun.round.keep([self._last], begun.round.next_token)
         following = self._begin(state, self._plan(state.last), generated, draft_at_once=not depth)
         self._next = _Next(accepted, following)
+        alone = Pass([following.round])
         if not depth:
-            following.queue()
+            alone.queue()
 
     def _likely(self, depth: int) -> int | None:
         """How many tokens of such a draft will be accepted, where that can be told."""

@@ -18,6 +18,7 @@ from mlx_engine.decoding.opening import (
 )
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.decoding.tally import Limits, Tally
+from mlx_engine.decoding.together import Together
 from mlx_engine.drafting.depth.choice import Learned
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.sampling.position_noise import NoiseOfKeys, plain_noise
@@ -32,6 +33,9 @@ from mlx_engine.values.conversation import (
     TextPiece,
 )
 from mlx_engine.values.stats import RoundStats
+
+BESIDE = 4
+"""Parts of a chunk in which a prompt is read while another conversation waits."""
 
 
 class _Kept(NamedTuple):
@@ -50,9 +54,9 @@ class Answer:
     stopped: asked before every round. survives: whether the engine works otherwise after an error,
     so that it is worth going on; all is then read again, because rows that were written last may
     have come from what failed. looks_ahead: the device computes beside the host, which begins
-    rounds before it knows the outcome of the last. Whatever interrupts an answer (the owner, a
-    reader that walks away), the sequence stands after tokens that were really emitted; after an
-    error it is of no use.
+    rounds before it knows the outcome of the last. together: with other answers, which may be
+    driven in between. Whatever interrupts an answer (the owner, a reader that walks away), the
+    sequence stands after tokens that were really emitted; after an error it is of no use.
     """
 
     def __init__(
@@ -67,6 +71,7 @@ class Answer:
         noise: NoiseOfKeys = plain_noise,
         stopped: Callable[[], bool] = lambda: False,
         survives: Callable[[Exception], bool] = nothing_survives,
+        together: Together | None = None,
         *,
         looks_ahead: bool = False,
     ) -> None:
@@ -83,6 +88,7 @@ class Answer:
         self._noise = noise
         self._stopped = stopped
         self._survives = survives
+        self._together = together or Together()
         self._looks_ahead = looks_ahead
         self._was_stopped = False
         self._unsaid: list[TextPiece | RoundFinished] = []
@@ -95,8 +101,7 @@ class Answer:
 
     def events(self) -> Iterator[Event]:
         """Progress, text and rounds. Raises NumericsError, OutOfMemory."""
-        mx.reset_peak_memory()
-        with told_when_full():
+        with told_when_full(), self._together.answer():
             is_settled = False
             while not is_settled:
                 try:
@@ -108,7 +113,6 @@ class Answer:
                     self._start_over()
                 yield from self._said()
             yield from self._text.finish()
-        self.tally.peak_memory_bytes = mx.get_peak_memory()
 
     def finished(self) -> GenerationFinished:
         """The last event, once `events` has come to its end."""
@@ -146,15 +150,19 @@ class Answer:
         yield from said
 
     def _read_prompt(self) -> Iterator[PromptProgress]:
-        steps = prefill(self.sequence, self._opening, self._chunk, self._must_stop)
+        steps = prefill(self.sequence, self._opening, self._rows_at_once, self._must_stop)
         while True:
             started = perf_counter()
             progress = next(steps, None)
-            self.tally.prompt_seconds += perf_counter() - started
+            self.tally.prompt_took(perf_counter() - started)
             if progress is None:
                 return
             self.tally.reused_tokens = progress.reused
             yield progress
+
+    def _rows_at_once(self) -> int:
+        """Of a prompt; fewer where another conversation waits for its turn."""
+        return max(1, self._chunk // BESIDE) if self._rounds.take_turn() else self._chunk
 
     def _must_stop(self) -> bool:
         """Whether it was stopped, once and for all."""
@@ -166,6 +174,7 @@ class Answer:
         found = self._rounds.find()
         # a device that was still at work had been so while events were read, too
         began = self._ended if found.was_ahead and found.was_awaited else began
+        began = min(began, found.queued_at) if found.others_rows else began
         kept = self._keep(found)
         try:
             self._rounds.keep(found.tokens[: kept.rows], goes_on=kept.finish is None)
@@ -229,6 +238,7 @@ class Answer:
             self._new_sampler,
             self._opening.tokens[-1],
             self._generated,
+            self._together,
             looks_ahead=self._looks_ahead,
         )
 
@@ -278,6 +288,7 @@ def open_answer(
         parts.noise,
         stopped,
         parts.survives,
+        parts.together,
         looks_ahead=parts.looks_ahead,
     )
     answer.tally.waited_seconds = waited

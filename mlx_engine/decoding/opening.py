@@ -9,6 +9,7 @@ import mlx.core as mx
 
 from mlx_engine.decoding.device_memory import MemoryLimits
 from mlx_engine.decoding.sequence import TokenSequence
+from mlx_engine.decoding.together import Together
 from mlx_engine.drafting.sources import DraftKit
 from mlx_engine.models.contract import Model
 from mlx_engine.sampling.position_noise import NoiseOfKeys, plain_noise
@@ -50,8 +51,9 @@ class ModelParts:
     with. chunk: prompt tokens read between two looks at the stop flag. noise: makes what is added
     to logits. limits: in effect while it answers. after_answer: called when an answer is complete
     and was handed out. survives: asked about an error of the device, whether the engine works
-    otherwise from now on. looks_ahead: rounds are begun before the outcome of the last is
-    known, which pays where the device computes beside the host: on a GPU.
+    otherwise from now on. together: answers of the engine at the same time. looks_ahead: rounds are
+    begun before the outcome of the last is known, which pays where the device computes beside the
+    host: on a GPU.
     """
 
     model: Model
@@ -65,6 +67,7 @@ class ModelParts:
     limits: MemoryLimits = field(default_factory=MemoryLimits)
     after_answer: Callable[[], None] = lambda: None
     survives: Callable[[Exception], bool] = nothing_survives
+    together: Together = field(default_factory=Together)
     looks_ahead: bool = field(default_factory=computes_beside)
 
     def check_cache(self, cache: CacheOptions) -> None:
@@ -152,7 +155,7 @@ def chunk_rows(weight_bytes: int, active_parameters: int, gpu_bytes: int) -> int
 
 
 def prefill(
-    sequence: TokenSequence, opening: Opening, chunk: int, stopped: Callable[[], bool]
+    sequence: TokenSequence, opening: Opening, chunk: Callable[[], int], stopped: Callable[[], bool]
 ) -> Iterator[PromptProgress]:
     """Read all tokens of the opening but the last; ends early, between chunks, when `stopped`.
 
@@ -167,7 +170,7 @@ def prefill(
     while not stopped():
         start = len(sequence.tokens)
         if sequence.followed < start:
-            sequence.catch_up(chunk)
+            sequence.catch_up(chunk())
             yield PromptProgress(sequence.followed, len(prompt), reused)
             continue
         if start == opening.stable:
@@ -175,7 +178,7 @@ def prefill(
         if start == last:
             return
         stops = [place for place in (opening.stable, last) if place > start]
-        tokens = prompt[start : min(start + chunk, *stops)]
+        tokens = prompt[start : min(start + chunk(), *stops)]
         hidden = sequence.model.forward(mx.array([tokens]), sequence.caches)
         sequence.commit(tokens, hidden)
         sequence.settle()

@@ -28,7 +28,8 @@ from mlx_engine.values.stats import GenerationStats
 class Session:
     """A chat with memory. Every method that answers is an iterator of events; run it to the end,
     stop it, or walk away: the messages then hold what was answered so far. They are up to date, and
-    the session is free for the next question, when GenerationFinished arrives.
+    the session is free for the next question, when GenerationFinished arrives. Iterators of several
+    sessions of one engine may be driven by turns: their rounds then share passes of the weights.
     """
 
     def __init__(

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+import mlx.core as mx
+
 from mlx_engine.values.conversation import FinishReason
 from mlx_engine.values.stats import GenerationStats, RoundStats, count_by_depth, sum_by_source
 
@@ -54,8 +56,18 @@ class Tally:
     peak_memory_bytes: int = 0
     rounds: list[RoundStats] = field(default_factory=list)
 
+    def prompt_took(self, seconds: float) -> None:
+        """A part of the prompt was read."""
+        self.prompt_seconds += seconds
+        self._look_at_memory()
+
+    def _look_at_memory(self) -> None:
+        """Every now and then, because another answer may begin and look for a peak of its own."""
+        self.peak_memory_bytes = max(self.peak_memory_bytes, mx.get_peak_memory())
+
     def add(self, stats: RoundStats, seconds: float) -> None:
         """One round more, and what it took."""
+        self._look_at_memory()
         self.decode_seconds += seconds
         if not self.rounds:
             self.first_token_seconds = self.waited_seconds + self.prompt_seconds + seconds

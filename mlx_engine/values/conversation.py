@@ -64,6 +64,9 @@ class GenerationFinished:
 
 Event = PromptProgress | TextPiece | RoundFinished | GenerationFinished
 
+TURN_ENDS = (PromptProgress, RoundFinished)
+"""Events after which it is another conversation's turn, where several are answered at once."""
+
 
 @dataclass(frozen=True, slots=True)
 class Generation:

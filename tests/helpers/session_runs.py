@@ -10,6 +10,7 @@ from chat_templates import QWEN
 from tiny_qwen3_5 import write_tiny_qwen3_5
 
 from mlx_engine.cache.contract import LayerCaches
+from mlx_engine.cache.joint import JointCaches
 from mlx_engine.decoding.session import Session
 from mlx_engine.engine import Engine
 from mlx_engine.loading.load import load_model
@@ -139,8 +140,15 @@ class Failing:
 
     def forward(self, tokens: mx.array, caches: LayerCaches) -> mx.array:
         """A pass; its fault is an error to raise after it, or a number to spoil its result."""
+        return self._faulty(self._model.forward(tokens, caches))
+
+    def joint(self, tokens: mx.array, caches: JointCaches) -> mx.array:
+        """The same of several conversations."""
+        assert self._model.joint is not None
+        return self._faulty(self._model.joint(tokens, caches))
+
+    def _faulty(self, hidden: mx.array) -> mx.array:
         fault = next(self.faults, None)
-        hidden = self._model.forward(tokens, caches)
         if isinstance(fault, BaseException):
             raise fault
         return hidden if fault is None else hidden * fault
@@ -157,8 +165,8 @@ def goes_on_as_a_fresh_one(engine, session, text="And then?"):
     """The next answer equals that of a new session with the same messages, drafts included."""
     history = session.messages
     said = listen(session, session.send(text))
-    fresh = session_of(engine)
-    fresh.draft = session.draft
+    fresh = session_of(engine, session.sampling)
+    fresh.draft, fresh.generation = session.draft, session.generation
     fresh.load_messages(history)
     again = listen(fresh, fresh.send(text))
     assert (said.text, said.tokens) == (again.text, again.tokens)

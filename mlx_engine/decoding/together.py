@@ -1,0 +1,66 @@
+"""Several conversations of one engine at the same time: their rounds share passes of the weights.
+
+Whoever drives answers may take events from one and then from another, in any order. An answer that
+sees that others had a turn since its last one begins its next round as soon as one has ended, and
+lets it wait; whichever answer needs an outcome first has a pass run for all that wait. A round that
+is not asked for again has been run in vain, once.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import mlx.core as mx
+
+from mlx_engine.decoding.round import Pass, Round
+from mlx_engine.drafting.contract import DEEPEST
+
+
+class Together:
+    """Rounds that wait for a pass.
+
+    most_rows: of a pass of several conversations. answering: how many answers have begun and not
+    come to their end.
+    """
+
+    def __init__(self, most_rows: Callable[[], int] = lambda: DEEPEST + 1) -> None:
+        self._most_rows = most_rows
+        self._waiting: list[Round] = []
+        self._latest: object = None
+        self.answering = 0
+
+    @contextmanager
+    def answer(self) -> Iterator[None]:
+        """Within, an answer is read. The first of several looks for a new peak of memory."""
+        if not self.answering:
+            mx.reset_peak_memory()
+        self.answering += 1
+        try:
+            yield
+        finally:
+            self.answering -= 1
+
+    def take_turn(self, who: object) -> bool:
+        """Whether somebody else had a turn since the last one of who takes it now."""
+        is_shared = self._latest is not None and self._latest is not who
+        self._latest = who
+        return is_shared
+
+    def wait(self, one: Round) -> None:
+        """For the next pass."""
+        self._waiting.append(one)
+
+    def leave(self, one: Round) -> None:
+        """Not to be run any more."""
+        self._waiting = [other for other in self._waiting if other is not one]
+
+    def begin(self, one: Round) -> Pass:
+        """A pass of a round, and of those that wait, are of the same model and fit."""
+        self.leave(one)
+        model, rounds, rows = one.state.model, [one], one.asked.rows
+        for other in self._waiting if model.joint is not None else ():
+            if other.state.model is model and rows + other.asked.rows <= self._most_rows():
+                rounds.append(other)
+                rows += other.asked.rows
+        for other in rounds:
+            self.leave(other)
+        return Pass(rounds)

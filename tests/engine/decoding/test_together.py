@@ -1,0 +1,275 @@
+"""Several conversations at once: each as if it were alone, in fewer passes of the weights."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import mlx.core as mx
+import pytest
+from session_runs import PICKS, failing_engine, goes_on_as_a_fresh_one, listen, session_of
+
+from mlx_engine.cache.recurrent import RecurrentCache
+from mlx_engine.decoding import answer
+from mlx_engine.models.decoder import Decoder
+from mlx_engine.values.conversation import TURN_ENDS, PromptProgress, RoundFinished
+from mlx_engine.values.errors import NumericsError
+from mlx_engine.values.options import DraftOptions, GenerationOptions, SamplingOptions
+
+PROMPTS = ("The quick fox", "Füchse 😀? " * 4, [5, 3], "and then the lazy dog")
+WAYS = {
+    "greedy": replace(PICKS, temperature=0.0),
+    "drawn": PICKS,
+    "penalised": replace(PICKS, top_k=12, repetition_penalty=1.2, frequency_penalty=0.3),
+}
+DRAFTS = {
+    "none": DraftOptions(source="none"),
+    **{f"depth {depth}": DraftOptions(depth=depth) for depth in (0, 1, 4)},
+    "auto": DraftOptions(),
+    "lookup": DraftOptions(source="prompt-lookup", depth=3),
+    "hesitant": DraftOptions(depth=3, min_probability=0.05),
+}
+
+
+@pytest.fixture
+def passes(monkeypatch):
+    """[rows] of each pass of the trunk, of a round as of a prompt."""
+    rows, read = [], Decoder._read
+
+    def counted(self, tokens, caches, **more):
+        rows.append(tokens.shape[1])
+        return read(self, tokens, caches, **more)
+
+    monkeypatch.setattr(Decoder, "_read", counted)
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("way", "draft", "looks_ahead"),
+    [
+        *((way, "depth 1", False) for way in WAYS),
+        *(("drawn", draft, draft in ("none", "depth 4")) for draft in DRAFTS),
+    ],
+)
+def test_each_of_many_is_what_it_is_alone(engine, passes, monkeypatch, way, draft, looks_ahead):
+    monkeypatch.setattr(engine, "_parts", replace(engine.parts, looks_ahead=looks_ahead))
+    asked = {
+        "max_tokens": 12,
+        "sampling": WAYS[way],
+        "draft": DRAFTS[draft],
+        "stop": ["qu", " sl"],
+    }
+    alone = [engine.generate(prompt, **asked) for prompt in PROMPTS]
+    before = len(passes)
+    many = engine.generate_many(PROMPTS, **asked)
+    assert [its.tokens for its in many] == [its.tokens for its in alone]
+    assert [its.text for its in many] == [its.text for its in alone]
+    assert [its.finish_reason for its in many] == [its.finish_reason for its in alone]
+    assert [its.stats.seed for its in many] == [its.stats.seed for its in alone]
+    rounds = sum(its.stats.passes for its in many)
+    prompts = sum(its.stats.prompt_tokens for its in many) // 8 + 2 * len(many)
+    assert len(passes) - before < 0.6 * rounds + prompts
+
+
+def test_more_than_fit_into_a_pass_follow_one_another(engine, passes):
+    prompts = [[5, number, 3] for number in range(20)]
+    asked = {"max_tokens": 3, "sampling": PICKS, "draft": DRAFTS["none"], "ignore_eos": True}
+    alone = [engine.generate(prompt, **asked).tokens for prompt in prompts]
+    passes.clear()
+    assert [its.tokens for its in engine.generate_many(prompts, **asked)] == alone
+    assert max(passes) == 16
+    assert engine.generate_many([]) == []
+
+
+def test_each_of_many_has_its_own_stop(engine):
+    rounds = itertools.count()
+    asked = {"max_tokens": 9, "sampling": PICKS, "ignore_eos": True, "draft": DRAFTS["none"]}
+    first, second = engine.generate_many(
+        ["hi", "ho"], should_stop=lambda number: number == 0 and next(rounds) > 3, **asked
+    )
+    assert first.finish_reason == "stopped"
+    assert 0 < len(first.tokens) < 9 == len(second.tokens)
+    assert second.tokens == engine.generate("ho", **asked).tokens
+
+
+class Chat(NamedTuple):
+    """What a chat is asked, and how."""
+
+    text: str
+    sampling: SamplingOptions = PICKS
+    depth: int = 2
+    max_tokens: int = 14
+    stop: tuple[str, ...] = ()
+
+    def session(self, engine):
+        return session_of(engine, self.sampling, self.depth, self.max_tokens, self.stop)
+
+
+CHATS = (
+    Chat("The quick fox", WAYS["greedy"]),
+    Chat("hello", depth=3, max_tokens=5),
+    Chat("Füchse 😀?", WAYS["penalised"], depth=0),
+    Chat("dogs", replace(PICKS, temperature=1.1, seed=3), depth=1, stop=("e",)),
+)
+
+
+def in_turns(events: list[Iterator[object]], after: Callable[[int, object], None]) -> None:
+    """Every conversation's rounds by turns, to the end of all; after: each event."""
+    running = dict(enumerate(events))
+    while running:
+        for number, its in list(running.items()):
+            for event in its:
+                after(number, event)
+                if isinstance(event, TURN_ENDS):
+                    break
+            else:
+                running.pop(number, None)
+
+
+def nothing(number: int, event: object) -> None:
+    pass
+
+
+def test_sessions_driven_in_turns_say_what_they_say_alone(engine, passes):
+    alone = [chat.session(engine) for chat in CHATS]
+    said = [listen(its, its.send(chat.text)) for its, chat in zip(alone, CHATS, strict=True)]
+    alone_passes = len(passes)
+    passes.clear()
+    sessions = [chat.session(engine) for chat in CHATS]
+    heard = [[] for _ in CHATS]
+    in_turns(
+        [its.send(chat.text) for its, chat in zip(sessions, CHATS, strict=True)],
+        lambda number, event: heard[number].append(event),
+    )
+    again = [listen(session, its) for session, its in zip(sessions, heard, strict=True)]
+    assert [(its.tokens, its.text, its.reason) for its in again] == [
+        (its.tokens, its.text, its.reason) for its in said
+    ]
+    assert len(passes) < 0.75 * alone_passes
+    assert engine.parts.together.answering == 0
+    for session in sessions:
+        session.generation = GenerationOptions(max_tokens=8)
+        goes_on_as_a_fresh_one(engine, session)
+
+
+def test_one_event_from_each_by_turns_is_as_good(engine):
+    """Nothing depends on the order in which somebody drives them."""
+    truth = [list_of(chat.session(engine), chat) for chat in CHATS]
+    sessions = [chat.session(engine) for chat in CHATS]
+    events = [its.send(chat.text) for its, chat in zip(sessions, CHATS, strict=True)]
+    for _ in itertools.zip_longest(*events):
+        pass
+    assert [session.tokens for session in sessions] == truth
+
+
+def list_of(session, chat):
+    return listen(session, session.send(chat.text)).tokens
+
+
+@pytest.mark.parametrize("end", ["stop", "close", "settings", "NaN"])
+@pytest.mark.parametrize("at", [1, 3])
+def test_what_ends_one_leaves_the_others_alone(engine, end, at):
+    truth = [list_of(chat.session(engine), chat) for chat in CHATS]
+    sessions = [chat.session(engine) for chat in CHATS]
+    events = [its.send(chat.text) for its, chat in zip(sessions, CHATS, strict=True)]
+    rounds = itertools.count(1)
+
+    def meddle(number, event):
+        if number != 0 or not isinstance(event, RoundFinished) or next(rounds) != at:
+            return
+        match end:
+            case "stop":
+                sessions[0].stop()
+            case "close":
+                events[0].close()
+            case "settings":
+                sessions[0].draft = DraftOptions(depth=4)
+            case "NaN":
+                poison(sessions[0])
+
+    try:
+        in_turns(events, meddle)
+        assert end != "NaN"
+    except NumericsError:
+        assert end == "NaN"
+        in_turns(events[1:], nothing)
+    assert [session.tokens for session in sessions[1:]] == truth[1:]
+    first = sessions[0].tokens
+    assert first == (truth[0] if end == "settings" else truth[0][: len(first)])
+    sessions[0].generation = GenerationOptions(max_tokens=6)
+    goes_on_as_a_fresh_one(engine, sessions[0])
+
+
+def poison(session):
+    """Its memory, so that its next rows are NaN."""
+    for cache in session._sequence.caches.layers:
+        if isinstance(cache, RecurrentCache):
+            cache._now = replace(cache._now, state=cache._now.state * mx.nan)
+
+
+def test_an_error_of_the_device_is_every_ones_who_was_in_the_pass(folder):
+    """Nobody knows what was written: each reads anew, or says what went wrong, and goes on."""
+    engine, model = failing_engine(folder)
+    sessions = [chat.session(engine) for chat in CHATS[:2]]
+    events = [its.send(chat.text) for its, chat in zip(sessions, CHATS, strict=False)]
+    for its in events:
+        next(event for event in its if isinstance(event, RoundFinished))
+    next(event for event in events[0] if isinstance(event, RoundFinished))
+    model.faults = iter([RuntimeError("the device is gone")])
+    for its in reversed(events):
+        with pytest.raises(RuntimeError, match="the device is gone"):
+            list(its)
+    for session in sessions:
+        session.generation = GenerationOptions(max_tokens=8)
+        goes_on_as_a_fresh_one(engine, session)
+
+
+def test_what_survives_an_error_in_a_joint_pass_says_the_same_words(folder, monkeypatch):
+    engine, model = failing_engine(folder)
+    monkeypatch.setattr(engine, "_parts", replace(engine.parts, survives=lambda error: True))
+    asked = {"max_tokens": 10, "sampling": PICKS, "ignore_eos": True}
+    truth = [engine.generate(prompt, **asked).tokens for prompt in PROMPTS[:3]]
+    model.faults = itertools.chain([None] * 14, [RuntimeError("a kernel")])
+    assert [its.tokens for its in engine.generate_many(PROMPTS[:3], **asked)] == truth
+    assert next(model.faults, "raised") == "raised"
+
+
+def test_a_long_prompt_is_read_between_the_rounds_of_others(engine):
+    talking, reading = session_of(engine, max_tokens=40), session_of(engine, max_tokens=3)
+    order = []
+    talk = talking.send("hi")
+    next(event for event in talk if isinstance(event, RoundFinished))
+    in_turns(
+        [talk, reading.send("The lazy dog sleeps. " * 9)],
+        lambda number, event: order.append((number, event)),
+    )
+    chunks = [event.done for number, event in order if isinstance(event, PromptProgress)]
+    assert max(b - a for a, b in itertools.pairwise(chunks)) <= engine.parts.chunk // answer.BESIDE
+    kinds = [number for number, event in order if isinstance(event, TURN_ENDS)]
+    busy = kinds[: kinds.index(1) + 2 * 10]
+    assert [len(list(run)) for _, run in itertools.groupby(busy)][:-1] == [1] * (len(busy) - 1)
+
+
+def test_one_that_is_not_driven_any_more_costs_the_others_one_round(engine, passes):
+    idle, busy = session_of(engine, depth=0), session_of(engine, depth=0, max_tokens=20)
+    started = idle.send("hi")
+    both = [started, busy.send("ho")]
+    for its in (*both, *both):
+        next(event for event in its if isinstance(event, RoundFinished))
+    passes.clear()
+    list(both[1])
+    assert passes[:2] in ([2, 1], [1, 1])
+    assert set(passes[1:]) == {1}
+    truth = session_of(engine, depth=0)
+    list(started)
+    assert idle.tokens == listen(truth, truth.send("hi")).tokens
+
+
+def test_times_and_memory_are_told_of_each(engine):
+    """A pass that others share is time of each; what one begins does not hide another's peak."""
+    asked = {"max_tokens": 12, "sampling": PICKS, "ignore_eos": True, "draft": DRAFTS["none"]}
+    for its in engine.generate_many(PROMPTS, **asked):
+        stats = its.stats
+        assert stats.tokens_per_second > 0
+        assert stats.verify_ms > 0.2 * 1000 * stats.generated_tokens / stats.tokens_per_second
+        assert stats.peak_memory_bytes > 0
