@@ -41,11 +41,15 @@ class Folders:
         """A new, open folder with these chats in it."""
         with self._database.transaction():
             name = self._free(name)
-            folder = self._database.insert(
-                "INSERT INTO folder (created_at, name) VALUES (?, ?)", self._clock(), name
-            )
+            folder = self._insert(name)
             self._move(chat_ids, folder)
         return Folder(folder, name)
+
+    def put_into(self, name: str, chat_id: int) -> None:
+        """Within a transaction: a chat into the folder of this name, made where there is none."""
+        same = (one.id for one in self.listed() if one.name.casefold() == name.casefold())
+        folder = next(same, None)
+        self._move([chat_id], self._insert(name) if folder is None else folder)
 
     def rename(self, folder: int, name: str) -> None:
         """One line; an empty name changes nothing."""
@@ -84,6 +88,11 @@ class Folders:
         taken = {one.name.casefold() for one in self.listed() if one.id != but}
         names = (name if number == 1 else f"{name} {number}" for number in count(1))
         return next(one for one in names if one.casefold() not in taken)
+
+    def _insert(self, name: str) -> int:
+        return self._database.insert(
+            "INSERT INTO folder (created_at, name) VALUES (?, ?)", self._clock(), name
+        )
 
     def _move(self, chat_ids: Iterable[int], folder: int | None) -> None:
         if (

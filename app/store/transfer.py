@@ -1,10 +1,10 @@
 """A chat as a file of its own: Markdown to read, JSON with everything, both read back.
 
 The JSON is the format of the command line (mlx_engine.values.saved_chat), which reads the selected
-branch and ignores the rest: "title", "settings" without the place of the model, what a message
-has besides its text, and "others", the messages of other branches. A message's number is its place
-in the messages followed by the others, from 0; one of the messages follows the one before it, one
-of the others the number in "parent".
+branch and ignores the rest: "title", "folder" (its name), "settings" without the place of the
+model, what a message has besides its text, and "others", the messages of other branches. A
+message's number is its place in the messages followed by the others, from 0; one of the messages
+follows the one before it, one of the others the number in "parent".
 """
 
 import json
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from app.store.chats import title_from
+from app.store.chats import clean_title, title_from
 from app.store.rows import sound_message, spans_to_json, stats_to_json, text_of
 from app.store.session_store import SessionStore
 from app.values.chat_settings import ChatSettings
@@ -37,11 +37,13 @@ def insert_chat(
     settings: ChatSettings,
     messages: Sequence[StoredMessage],
     leaf: int,
+    folder: str = "",
 ) -> int:
     """A new chat; its id. Raises StoreError.
 
     An id in the messages is their place in the sequence, a parent that of an earlier one, and time
     0 is now. title: "" for the first thing said. leaf: the selected message, -1 for none.
+    folder: its name, "" for none.
     """
     database = store.database
     said = next((message.text for message in messages if message.role == "user"), "")
@@ -73,6 +75,8 @@ def insert_chat(
             )
         if leaf >= 0:
             database.write("UPDATE chat SET leaf = ? WHERE id = ?", ids[leaf], chat_id)
+        if folder:
+            store.folders.put_into(folder, chat_id)
     database.checkpoint()
     return chat_id
 
@@ -146,8 +150,10 @@ def _as_json(store: SessionStore, chat_id: int) -> str:
     }
     settings = _safe_settings(encode(chat.settings))
     content = chat_as_content(_selected_branch(store, chat_id))
+    folders = {folder.id: folder.name for folder in store.folders.listed()}
     content |= {
         "title": chat.summary.title,
+        "folder": folders.get(chat.summary.folder or 0, ""),
         "settings": settings,
         "messages": [_content(message) for message in path],
         "others": [
@@ -205,7 +211,8 @@ def _from_json(store: SessionStore, content: Any, defaults: ChatSettings) -> Imp
         for place, item in enumerate([*content["messages"], *others])
     ]
     leaf = (count or len(rows)) - 1
-    chat_id = insert_chat(store, text_of(content.get("title")), settings, rows, leaf)
+    folder = clean_title(text_of(content.get("folder")))
+    chat_id = insert_chat(store, text_of(content.get("title")), settings, rows, leaf, folder)
     return Imported(chat_id, reading.notes)
 
 

@@ -5,7 +5,13 @@ from dataclasses import dataclass, field
 import mlx.core as mx
 
 from mlx_engine.values.conversation import FinishReason
-from mlx_engine.values.stats import GenerationStats, RoundStats, count_by_depth, sum_by_source
+from mlx_engine.values.stats import (
+    GenerationStats,
+    RoundStats,
+    count_by_depth,
+    plain_is_faster,
+    sum_by_source,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +104,7 @@ class Tally:
             seed=self.seed,
             accept_ms=sum(r.accept_ms for r in rounds),
             by_source=sum_by_source(rounds),
+            plain_is_faster=plain_is_faster(rounds),
         )
 
 

@@ -1,6 +1,6 @@
 """What drafting did: figures of one round, and their sums over an answer."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mlx_engine.values.errors import Reason
@@ -57,7 +57,7 @@ class GenerationStats:
     drafted_by_depth[d-1] counts the rounds in which a d-th token was drafted,
     accepted_by_depth[d-1] those in which it was accepted. passes: passes of the target model after
     the prompt. seed: the one in effect. by_source: who drafted, in the order of their first drafts;
-    empty also where only the sums are known.
+    empty also where only the sums are known. plain_is_faster: see the function of this name.
     """
 
     prompt_tokens: int = 0
@@ -79,11 +79,25 @@ class GenerationStats:
     seed: int = 0
     accept_ms: float = 0.0
     by_source: tuple[SourceStats, ...] = ()
+    plain_is_faster: bool = False
 
     @property
     def acceptance(self) -> float:
         """Accepted over drafted, 0 when nothing was drafted."""
         return self.accepted / self.drafted if self.drafted else 0.0
+
+
+def plain_is_faster(rounds: Sequence[RoundStats]) -> bool:
+    """Whether drafting does not pay here, as the newest round knows: nothing was drafted because it
+    is parked, or it goes on because its depth is pinned.
+    """
+    if not rounds:
+        return False
+    newest = rounds[-1]
+    if newest.depth:
+        return newest.auto_depth == 0
+    is_parked = newest.why is not None and newest.why.code.startswith("parked")
+    return is_parked and not any(stats.drafted for stats in rounds)
 
 
 def sum_by_source(rounds: Iterable[RoundStats]) -> tuple[SourceStats, ...]:

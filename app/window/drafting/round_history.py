@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mlx_engine.values.errors import Reason
-from mlx_engine.values.stats import GenerationStats, RoundStats
+from mlx_engine.values.stats import GenerationStats, RoundStats, plain_is_faster
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +64,20 @@ class DraftingNow:
     """The newest round of an answer that is being written; depth None before its first one.
 
     why: the reason when the depth is not as asked. auto_depth: what the automatic choice would be,
-    None when it is not known.
+    None when it is not known. plain_is_faster: drafting does not pay here.
     """
 
     depth: int | None
     why: Reason | None = None
     auto_depth: int | None = None
+    plain_is_faster: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class LastAnswer:
     """What drafting did in an answer that is over; deepest: most tokens drafted in a round.
 
-    why: the newest reason, of an answer in which nothing was drafted. auto_depth: as in
+    why: the newest reason, of an answer in which nothing was drafted. plain_is_faster: as in
     DraftingNow, at its end.
     """
 
@@ -84,7 +85,7 @@ class LastAnswer:
     drafted: int
     accepted: int
     why: Reason | None = None
-    auto_depth: int | None = None
+    plain_is_faster: bool = False
 
 
 DraftingState = DraftingNow | LastAnswer | None
@@ -182,7 +183,9 @@ class RoundHistory:
             self.stages = self.stages.plus(stats)
             if stats.why is not None:
                 self._reasons[stats.why.code] = stats.why
-            self.state = DraftingNow(stats.depth, stats.why, stats.auto_depth)
+            self.state = DraftingNow(
+                stats.depth, stats.why, stats.auto_depth, plain_is_faster([stats])
+            )
 
     def end_answer(self) -> None:
         """It is over."""
@@ -195,7 +198,7 @@ class RoundHistory:
             drafted,
             sum(r.accepted for r in rounds),
             rounds[-1].why if rounds and not drafted else None,
-            rounds[-1].auto_depth if rounds else None,
+            plain_is_faster(rounds),
         )
 
     def _remember(self, stats: GenerationStats) -> None:
@@ -210,7 +213,12 @@ class RoundHistory:
         self.stages = self.stages.plus(stats)
         if stats.passes:
             self._answers.append(stats.tokens_per_pass)
-        self.state = LastAnswer(len(stats.drafted_by_depth), stats.drafted, stats.accepted)
+        self.state = LastAnswer(
+            len(stats.drafted_by_depth),
+            stats.drafted,
+            stats.accepted,
+            plain_is_faster=stats.plain_is_faster,
+        )
 
     @property
     def depths(self) -> tuple[DepthRow, ...]:
@@ -305,6 +313,4 @@ def state_in_short(state: DraftingState) -> str:
             words = f"drafting {depth}" if depth else "not drafting"
         case LastAnswer(depth):
             words = f"drafted up to {depth}" if depth else "not drafted"
-    parked = state.why is not None and state.why.code.startswith("parked")
-    slower = parked or (depth and state.auto_depth == 0)
-    return f"{words}: {PLAIN_IS_FASTER}" if slower else words
+    return f"{words}: {PLAIN_IS_FASTER}" if state.plain_is_faster else words

@@ -87,6 +87,28 @@ def test_json_brings_everything_back(store: SessionStore, chat: int, tmp_path: P
     assert store.search.find("two")[0].chat.id == imported.chat_id
 
 
+def test_json_brings_the_folder_back(store: SessionStore, chat: int, tmp_path: Path) -> None:
+    """By its name: where there is none it is made, where there is one it is used."""
+    work = store.folders.create("Work", [chat])
+    path = tmp_path / "chat.json"
+    export_chat(store, chat, path)
+    here = import_chat(store, path, ChatSettings()).chat_id
+    assert store.chats.get(here).folder == work.id
+    elsewhere = open_passing_store("")
+    there = import_chat(elsewhere, path, ChatSettings()).chat_id
+    (made,) = elsewhere.folders.listed()
+    assert (made.name, elsewhere.chats.get(there).folder) == ("Work", made.id)
+    elsewhere.close()
+
+
+@pytest.mark.parametrize("folder", [None, "", "  ", 7, ["Work"]])
+def test_an_odd_folder_is_none(store: SessionStore, tmp_path: Path, folder: object) -> None:
+    path = tmp_path / "chat.json"
+    path.write_text(json.dumps(GOOD | {"folder": folder}))
+    assert store.chats.get(import_chat(store, path, ChatSettings()).chat_id).folder is None
+    assert store.folders.listed() == ()
+
+
 def test_markdown_brings_the_branch_back(store: SessionStore, chat: int, tmp_path: Path) -> None:
     path = tmp_path / "chat.md"
     export_chat(store, chat, path)

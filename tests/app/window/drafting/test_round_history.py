@@ -1,9 +1,12 @@
 """Figures of a chat from its rounds, against sums by hand."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.store.rows import stats_from, stats_to_json
 from app.window.drafting.charts import running_mean
 from app.window.drafting.drafting_view import gain_in_words, reasons_in_words, summary
 from app.window.drafting.round_history import (
@@ -19,6 +22,7 @@ from app.window.drafting.status_strip import (
     context_in_words,
     speed_in_words,
 )
+from mlx_engine.decoding.tally import Tally
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.stats import GenerationStats, RoundStats
 
@@ -108,21 +112,37 @@ def test_what_is_said_follows_the_answer_to_its_end():
 SLOWER = ": plain decoding is faster here"
 
 
+PARKED = Reason("parked-cost", "Too dear.")
+
+
 @pytest.mark.parametrize(
-    ("state", "words"),
+    ("depth", "why", "auto_depth", "now", "then"),
     [
-        (DraftingNow(3, auto_depth=2), "drafting 3"),
-        (DraftingNow(3, auto_depth=0), f"drafting 3{SLOWER}"),
-        (DraftingNow(0, Reason("parked-cost", "Too dear.")), f"not drafting{SLOWER}"),
-        (DraftingNow(0, Reason("parked-acceptance", "Too rare.")), f"not drafting{SLOWER}"),
-        (DraftingNow(0, Reason("off", "Off.")), "not drafting"),
-        (DraftingNow(0, auto_depth=0), "not drafting"),
-        (LastAnswer(3, 9, 1, auto_depth=0), f"drafted up to 3{SLOWER}"),
-        (LastAnswer(0, 0, 0, Reason("parked-cost", "Too dear.")), f"not drafted{SLOWER}"),
+        (3, None, 2, "drafting 3", "drafted up to 3"),
+        (3, None, 0, f"drafting 3{SLOWER}", f"drafted up to 3{SLOWER}"),
+        (0, PARKED, None, f"not drafting{SLOWER}", f"not drafted{SLOWER}"),
+        (0, Reason("parked-acceptance", "Too rare."), None, f"not drafting{SLOWER}", None),
+        (0, Reason("off", "Off."), None, "not drafting", "not drafted"),
+        (0, None, 0, "not drafting", "not drafted"),
     ],
 )
-def test_the_strip_says_that_drafting_does_not_pay_here(state, words):
-    assert state_in_short(state) == words
+def test_the_strip_says_that_drafting_does_not_pay_here(depth, why, auto_depth, now, then):
+    """Also of an answer from before the program was started, of which the sums are known."""
+    stats = RoundStats(0, depth, depth, 0, 1, 1.0, 1.0, 1.0, why, auto_depth)
+    history, tally = RoundHistory(), Tally(seed=0, rounds=[stats])
+    history.add([stats])
+    assert state_in_short(history.state) == now
+    history.end_answer()
+    assert state_in_short(history.state) == (then or f"not drafted{SLOWER}")
+    kept = stats_from(json.loads(stats_to_json(tally.stats())))
+    assert state_in_short(RoundHistory([kept]).state) == state_in_short(history.state)
+
+
+def test_an_answer_that_drafted_before_it_was_parked_is_not_called_slower():
+    history = RoundHistory()
+    history.add([a_round(3, 2), a_round(why=PARKED)])
+    history.end_answer()
+    assert state_in_short(history.state) == "drafted up to 3"
 
 
 def test_answers_of_before_count_like_new_ones():
