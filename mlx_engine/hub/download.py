@@ -9,11 +9,14 @@ alone (hf_xet), which begins a file anew and can be stopped only with its proces
 import hashlib
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from os import SEEK_END
 from pathlib import Path
-from typing import BinaryIO
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
+from typing import BinaryIO, NamedTuple
 
 from mlx_engine.hub.client import (
     LONGEST_SILENCE_S,
@@ -26,7 +29,7 @@ from mlx_engine.hub.client import (
 )
 from mlx_engine.hub.repository import ChoiceNeededError, HubFile, HubModel, needed_files
 from mlx_engine.hub.weight_files import INDEX, SAFETENSORS, head_shards
-from mlx_engine.values.errors import DownloadFailed
+from mlx_engine.values.errors import DownloadFailed, LoadStopped
 from mlx_engine.values.words import size_words
 
 _COMMIT = re.compile("[0-9a-f]{40}")
@@ -36,6 +39,9 @@ SPARE_BYTES = 1_000_000_000
 
 LARGEST_BY_HTTP = 50_000_000_000
 PIECE = 2**16
+LOOK_S = 0.1
+"""How often a fetch is asked whether it is to be stopped while nothing comes."""
+
 PARTIAL_CONTENT = 206
 
 
@@ -130,6 +136,72 @@ def download(
             _have(hub, plan, file, told)
             done += file.nbytes
         return _publish(hub.repository(plan.model.hub_id), plan)
+
+
+class _Step(NamedTuple):
+    """Bytes here, and in all."""
+
+    done: int
+    total: int
+
+
+class _Fetch(Thread):
+    """Plans and downloads, until it is given up: then it writes no more."""
+
+    def __init__(self, hub: Hub, model: HubModel, heads: bool) -> None:
+        super().__init__(name=f"download of {model.hub_id}", daemon=True)
+        self._hub, self._model, self._heads = hub, model, heads
+        self._steps: SimpleQueue[_Step | None] = SimpleQueue()
+        self.path: Future[Path] = Future()
+        self.given_up = Event()
+
+    def run(self) -> None:
+        try:
+            plan = plan_download(self._hub, self._model, heads=self._heads)
+            self.path.set_result(download(self._hub, plan, self._tell))
+        except BaseException as error:  # for who waits
+            self.path.set_exception(error)
+        self._steps.put(None)
+
+    def steps(self) -> Iterator[_Step | None]:
+        """As they come, and None from time to time while there are none, to the end."""
+        while not self.path.done() or not self._steps.empty():
+            try:
+                yield self._steps.get(timeout=LOOK_S)
+            except Empty:
+                yield None
+
+    def stopped(self) -> LoadStopped:
+        return LoadStopped(f"{self._model.hub_id}: the download was stopped; what came is kept.")
+
+    def _tell(self, done: int, total: int) -> None:
+        if self.given_up.is_set():
+            raise self.stopped()
+        self._steps.put(_Step(done, total))
+
+
+def fetch(
+    hub: Hub,
+    model: HubModel,
+    on_progress: Callable[[int, int], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+    *,
+    heads: bool = False,
+) -> Path:
+    """Plan and download, as the two above, by a thread of its own: once stop() is true LoadStopped
+    is raised at once, also while the server is silent.
+    """
+    work = _Fetch(hub, model, heads)
+    work.start()
+    try:
+        for step in work.steps():
+            if stop is not None and stop():
+                raise work.stopped()
+            if step is not None and on_progress is not None:
+                on_progress(*step)
+        return work.path.result()
+    finally:
+        work.given_up.set()
 
 
 def partial_bytes(blobs: Path, file: HubFile) -> int:
@@ -238,10 +310,10 @@ class _Target:
         self.checksum = self._no_sum()
 
     def add(self, piece: bytes) -> None:
-        """The next bytes."""
+        """The next bytes; told before they are written, for who is told may refuse them."""
+        self._on_bytes(min(self.size + len(piece), self._file.nbytes))
         self._opened.write(piece)
         self.checksum.update(piece)
-        self._on_bytes(min(self.size, self._file.nbytes))
 
 
 def _only_heads(

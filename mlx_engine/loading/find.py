@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from mlx_engine.hub.client import Hub
-from mlx_engine.hub.download import cached, download, plan_download
+from mlx_engine.hub.download import cached, fetch
 from mlx_engine.hub.repository import HubModel, read_hub_link
 from mlx_engine.hub.weight_files import (
     GGUF,
@@ -22,7 +22,6 @@ from mlx_engine.hub.weight_files import (
 from mlx_engine.values.errors import (
     BadModelFile,
     HeadsOnly,
-    LoadStopped,
     ModelNotFound,
     UnsafeModelFile,
     UnsupportedModel,
@@ -214,13 +213,7 @@ class FromHub:
         )
 
     def _fetched(self, hub: Hub, model: HubModel, *, heads: bool) -> Path:
-        def told(done: int, total: int) -> None:
-            if self.stop is not None and self.stop():
-                raise LoadStopped(f"{model.hub_id}: the download was stopped; what came is kept.")
-            if self.on_progress is not None:
-                self.on_progress(done, total)
-
-        return download(hub, plan_download(hub, model, heads=heads), told)
+        return fetch(hub, model, self.on_progress, self.stop, heads=heads)
 
 
 def locate_model(path: str | Path | None, built_in: Path, hub: FromHub | None = None) -> ModelFiles:

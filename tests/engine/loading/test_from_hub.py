@@ -149,6 +149,22 @@ def test_progress_and_stop(hub: FromHub, fake: FakeHub) -> None:
     assert fake.sent["model.safetensors"] < len(weights)
 
 
+def test_a_stop_does_not_wait_for_a_silent_server(hub: FromHub, fake: FakeHub) -> None:
+    weights = bytes(range(256)) * 4000
+    fake.repositories["org/large"] = {"config.json": b"{}", "model.safetensors": weights}
+    fake.stalls_at["model.safetensors"] = 300_000
+    told: list[int] = []
+    began = time.monotonic()
+
+    def stop() -> bool:
+        return bool(told) and time.monotonic() > began + 0.5
+
+    with pytest.raises(LoadStopped, match="org/large: the download was stopped"):
+        replace(hub, on_progress=lambda done, _: told.append(done), stop=stop).model("org/large")
+    assert time.monotonic() < began + 5, "the server is waited for 15 s"
+    assert hub.model("org/large").shards[0].read_bytes() == weights, "what came is gone on from"
+
+
 def test_a_folder_that_has_lost_a_shard_is_completed(hub: FromHub, fake: FakeHub) -> None:
     fake.repositories["org/plain"] = {"config.json": b"{}", "model.safetensors": b"x"}
     shard = hub.model("org/plain").shards[0]
