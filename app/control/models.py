@@ -29,7 +29,7 @@ from app.worker.requests import (
     UnloadModel,
 )
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.options import LoadOptions
+from mlx_engine.values.options import AS_THEY_COME, LoadOptions
 
 BUILT_IN_NAME = "Pocket model"
 
@@ -152,7 +152,8 @@ class ModelController(QObject):
         self.load(self._as_wanted(path, own))
 
     def _as_wanted(self, path: str | None, own: ModelSettings | None = None) -> LoadModel:
-        return LoadModel(path, (own or self._own(path)).under(self._chat))
+        own = own or self._own(path)
+        return LoadModel(path, own.under(self._chat), own.cache.over(AS_THEY_COME))
 
     def switch_to(self, path: str | None) -> None:
         """Load this one, unless it is there already."""

@@ -53,6 +53,7 @@ def abilities(model: ModelDescription, options: LoadOptions | None = None) -> Mo
         model.sampling,
         model.can_switch_thinking,
         tuple(name for name in model.template_arguments if name != THINKING),
+        model.packed_cache.words if model.packed_cache else "",
     )
 
 

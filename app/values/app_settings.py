@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from app.values.chat_settings import ChatSettings
+from app.values.chat_settings import CacheChoice, ChatSettings
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import LoadOptions
 
@@ -23,11 +23,13 @@ BUILT_IN = "built-in"
 class ModelSettings:
     """What is remembered of one model. load: how it is opened where a chat does not say otherwise.
 
-    keep: it stays in memory, however long nothing is asked of it.
+    keep: it stays in memory, however long nothing is asked of it. cache: in how many bits keys and
+    values are kept where a chat does not say otherwise.
     """
 
     load: LoadOptions = field(default_factory=LoadOptions)
     keep: bool = False
+    cache: CacheChoice = field(default_factory=CacheChoice)
 
     def under(self, chat: LoadOptions) -> LoadOptions:
         """How the model is opened for a chat that wants this."""

@@ -1,4 +1,4 @@
-"""Everything a chat answers with: model, system prompt, drafting, sampling, limits, numerics."""
+"""Everything a chat answers with: model, system prompt, drafting, sampling, limits, its cache."""
 
 import json
 from collections.abc import Mapping
@@ -6,6 +6,9 @@ from dataclasses import asdict, dataclass, field, replace
 
 from app.values.typed_json import Reading, encode, read_fields
 from mlx_engine.values.options import (
+    AS_THEY_COME,
+    CacheBits,
+    CacheOptions,
     DraftOptions,
     GenerationOptions,
     LoadOptions,
@@ -37,6 +40,22 @@ class SamplingChoice:
         return replace(recommended, **chosen)
 
 
+@dataclass(frozen=True, slots=True)
+class CacheChoice:
+    """What the user chose of CacheOptions; None is what is usual with the model."""
+
+    bits: CacheBits | None = None
+    head_bits: CacheBits | None = None
+
+    def __post_init__(self) -> None:
+        self.over(AS_THEY_COME)
+
+    def over(self, usual: CacheOptions) -> CacheOptions:
+        """What holds where this is usual."""
+        chosen = {name: value for name, value in asdict(self).items() if value is not None}
+        return replace(usual, **chosen)
+
+
 THINKING = "enable_thinking"
 """The argument of chat templates that switches thinking on or off."""
 
@@ -58,6 +77,7 @@ class ChatSettings:
     load: LoadOptions = field(default_factory=LoadOptions)
     thinking: bool | None = None
     template_arguments: Mapping[str, TemplateValue] = field(default_factory=dict)
+    cache: CacheChoice = field(default_factory=CacheChoice)
     preset: str | None = None
 
     @property

@@ -20,6 +20,7 @@ from app.worker.replies import (
 from app.worker.requests import CancelLoad, CloseChat, LoadModel
 from mlx_engine.values.errors import EngineError, LoadStopped
 from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.options import AS_THEY_COME, CacheOptions
 
 if TYPE_CHECKING:
     from mlx_engine import Engine, Session
@@ -70,11 +71,15 @@ class KeptChats:
     """chat id -> session of one engine. A chat that was dropped is read again when it goes on.
 
     budget_bytes: what the caches of all chats may hold together; the newest chat is always kept.
+    usual: the caches of chats that do not ask for others.
     """
 
-    def __init__(self, engine: "Engine", budget_bytes: int) -> None:
+    def __init__(
+        self, engine: "Engine", budget_bytes: int, usual: CacheOptions = AS_THEY_COME
+    ) -> None:
         self._engine = engine
         self._budget = budget_bytes
+        self._usual = usual
         self._sessions: dict[str, Session] = {}  # oldest use first
         self._told = engine.description
 
@@ -94,7 +99,8 @@ class KeptChats:
 
     def change(self, chat_id: str, settings: ChatSettings) -> None:
         """New settings, if the chat is kept; a running answer's drafting and sampling follow at
-        its next round.
+        its next round. A cache that the model cannot have is left as it is, which its description
+        tells and the window says.
         """
         session = self._sessions.get(chat_id)
         if session is None:
@@ -107,6 +113,8 @@ class KeptChats:
         session.sampling = settings.sampling.over(self._engine.description.sampling)
         session.draft = settings.draft
         session.generation = settings.generation
+        if self._engine.description.packed_cache is None:
+            session.cache = settings.cache.over(self._usual)
 
     def new_description(self) -> ModelDescription | None:
         """The model's description if it is another than when this was last asked."""
@@ -187,7 +195,7 @@ class ModelInUse:
             self.close()
             self.engine, self._drafter = engine, drafter
             left = max(0, self._memory - engine.description.nbytes - drafter)
-            self.chats = KeptChats(engine, left // 2)
+            self.chats = KeptChats(engine, left // 2, request.cache)
             self._reply(ModelLoaded(request.path, engine.description))
 
     @property

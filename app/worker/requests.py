@@ -9,18 +9,20 @@ from dataclasses import dataclass, field
 
 from app.values.chat_settings import ChatSettings
 from mlx_engine.values.conversation import Message
-from mlx_engine.values.options import LoadOptions
+from mlx_engine.values.options import AS_THEY_COME, CacheOptions, LoadOptions
 
 
 @dataclass(frozen=True, slots=True)
 class LoadModel:
     """Open the model at `path` in place of the one in use; None is the built-in one.
 
-    A hub id must be downloaded first: give its folder.
+    A hub id must be downloaded first: give its folder. cache: in how many bits keys and values are
+    kept where a chat does not say otherwise.
     """
 
     path: str | None = None
     options: LoadOptions = field(default_factory=LoadOptions)
+    cache: CacheOptions = AS_THEY_COME
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,13 @@ from typing import Any, NoReturn, get_args
 from mlx_engine.bench.report import ARMS, PARTS, PEERS, Part, draft_of
 from mlx_engine.command_line.options import NUMBER_FIELDS, SOURCES, read_depth
 from mlx_engine.values.errors import BadOption
-from mlx_engine.values.options import DRAFT_VOCABULARY, AskedNumerics, DraftOutput, DraftRule
+from mlx_engine.values.options import (
+    DRAFT_VOCABULARY,
+    AskedNumerics,
+    CacheBits,
+    DraftOutput,
+    DraftRule,
+)
 
 CHAT_EXAMPLES = """examples:
   headstart chat                                   the built-in model
@@ -161,6 +167,18 @@ def _add_heads(to: "argparse.ArgumentParser | argparse._ArgumentGroup") -> None:
     )
 
 
+def _add_cache(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("keys and values (fewer bits take less memory)")
+    for name, whose in (("--cache-bits", "the model's"), ("--head-cache-bits", "those of heads")):
+        group.add_argument(
+            name,
+            type=int,
+            choices=get_args(CacheBits),
+            metavar="16|8|4",
+            help=f"of {whose} (default: 16, as they come)",
+        )
+
+
 def _add_drafting(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("drafting (changes the speed, never the text)")
     group.add_argument(
@@ -254,6 +272,7 @@ def _add_chat(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--once", metavar="QUESTION", help="answer this one and leave")
     parser.add_argument("--plain", action="store_true", help="no colours, no line editing")
     _add_drafting(parser)
+    _add_cache(parser)
     _add_sampling(parser)
     _add_limits(parser, None, "as many as the context holds")
 
@@ -266,6 +285,7 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
     )
     _add_json(parser)
     _add_drafting(parser)
+    _add_cache(parser)
     _add_sampling(parser)
     _add_limits(parser, 256, "256")
 

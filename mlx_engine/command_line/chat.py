@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from mlx_engine.command_line.conversation import Chat, run_command
 from mlx_engine.command_line.options import (
+    cache_options,
     draft_options,
     generation_options,
     sampling_options,
@@ -60,6 +61,7 @@ def _chat_with(engine: "Engine", arguments: Namespace, outside: Outside, screen:
         generation=limits,
         thinking=arguments.thinking,
         template_arguments=template_arguments(arguments.template_argument),
+        cache=cache_options(arguments),
     )
     return Chat(engine, session, limits, screen, outside.backend())
 

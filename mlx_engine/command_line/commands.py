@@ -12,6 +12,7 @@ from rich.text import Text
 from mlx_engine.command_line.conversation import stopped_by_interrupt
 from mlx_engine.command_line.figures import status_line
 from mlx_engine.command_line.options import (
+    cache_options,
     draft_options,
     generation_options,
     sampling_options,
@@ -41,7 +42,8 @@ def generate(arguments: Namespace, outside: Outside) -> int:
     with opened_model(arguments, outside, screen.progress) as engine:
         limits, draft = generation_options(arguments), draft_options(arguments)
         sampling = sampling_options(arguments, engine.description.sampling)
-        session = engine.session(sampling=sampling, draft=draft, generation=limits)
+        cache = cache_options(arguments)
+        session = engine.session(sampling=sampling, draft=draft, generation=limits, cache=cache)
         why_not = session.why_not_drafting
         if why_not is not None and draft.source != "none" and draft.depth != 0:
             screen.note(why_not.words, WARNING)
@@ -62,6 +64,7 @@ def generate(arguments: Namespace, outside: Outside) -> int:
                     sampling=sampling,
                     draft=draft,
                     should_stop=stopped.is_set,
+                    cache=cache,
                     **asdict(limits),
                 )
         if arguments.json:

@@ -19,8 +19,10 @@ from mlx_engine.command_line.figures import (
     summary_lines,
 )
 from mlx_engine.command_line.options import (
+    CACHE_WORDS,
     DRAFT_WORDS,
     SAMPLING_WORDS,
+    change_cache,
     change_draft,
     change_sampling,
     draft_words,
@@ -30,7 +32,12 @@ from mlx_engine.command_line.options import (
 from mlx_engine.command_line.screen import NOTE, WARNING, Screen, show_answer
 from mlx_engine.values.conversation import Event, Message
 from mlx_engine.values.errors import BadOption, EngineError
-from mlx_engine.values.options import MAX_DEPTH, GenerationOptions, template_value_text
+from mlx_engine.values.options import (
+    AS_THEY_COME,
+    MAX_DEPTH,
+    GenerationOptions,
+    template_value_text,
+)
 from mlx_engine.values.saved_chat import (
     SavedChat,
     chat_as_content,
@@ -110,6 +117,7 @@ class Chat:
             old.draft,
             self.generation,
             template_arguments=old.template_arguments,
+            cache=old.cache,
         )
 
     def greet(self) -> None:
@@ -124,6 +132,8 @@ class Chat:
         )
         for reason in model.declined:
             self.screen.note(reason.words, WARNING)
+        if self.session.cache != AS_THEY_COME:
+            self.screen.note(f"Keys and values: {self.session.cache.words}")
         self.explain_drafting()
 
     def explain_colours(self) -> None:
@@ -202,6 +212,14 @@ def _draft(chat: Chat, rest: str) -> None:
     chat.session.draft = change_draft(chat.session.draft, rest.split())
     chat.screen.note(f"Drafting: {draft_words(chat.session.draft)}")
     chat.explain_drafting()
+
+
+def _cache(chat: Chat, rest: str) -> None:
+    session = chat.session
+    before, session.cache = session.cache, change_cache(session.cache, rest.split())
+    is_read = session.cache != before and session.messages
+    again = " (the next message reads the conversation again)" if is_read else ""
+    chat.screen.note(f"Keys and values: {session.cache.words}{again}")
 
 
 def _sampling(chat: Chat, rest: str) -> None:
@@ -301,6 +319,9 @@ COMMANDS = {
     ),
     "draft": ChatCommand(
         "[SOURCE] [DEPTH | auto | off] [KEY=VALUE]", "show or set the drafting", _draft, DRAFT_WORDS
+    ),
+    "cache": ChatCommand(
+        "[BITS [HEAD-BITS]]", "show or set the bits of keys and values", _cache, CACHE_WORDS
     ),
     "sampling": ChatCommand(
         "[KEY=VALUE ...]", "show or set how tokens are picked", _sampling, SAMPLING_WORDS

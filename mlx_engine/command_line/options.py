@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import (
     MAX_DEPTH,
+    CacheBits,
+    CacheOptions,
     DraftOptions,
     DraftSourceName,
     GenerationOptions,
@@ -56,8 +58,9 @@ _DRAFT_KEYS: dict[str, Callable[[str], Any]] = {
     "vocabulary": int,
 }
 DRAFT_WORDS = (*SOURCES, "auto", "off", *_DEPTHS, *(f"{key}=" for key in _DRAFT_KEYS))
+CACHE_WORDS = tuple(map(str, get_args(CacheBits)))
 SAMPLING_WORDS = tuple(f"{name}=" for name in SAMPLING_NAMES)
-"""What `change_draft` and `change_sampling` understand."""
+"""What `change_draft`, `change_cache` and `change_sampling` understand."""
 
 
 def read_bias(pairs: Iterable[str]) -> dict[int, float]:
@@ -182,6 +185,22 @@ def sampling_options(arguments: Namespace, recommended: SamplingOptions) -> Samp
     if "logit_bias" in given:
         given["logit_bias"] = read_bias(given["logit_bias"])
     return replace(recommended, **given)
+
+
+def cache_options(arguments: Namespace) -> CacheOptions:
+    """Raises BadOption."""
+    given = {"bits": arguments.cache_bits, "head_bits": arguments.head_cache_bits}
+    return CacheOptions(**{name: bits for name, bits in given.items() if bits is not None})
+
+
+def change_cache(base: CacheOptions, words: Iterable[str]) -> CacheOptions:
+    """`base` with bits, then those of what drafts, both or the first alone; raises BadOption."""
+    given = list(words)
+    if len(given) > 2 or not all(word.isdecimal() for word in given):
+        raise BadOption(f"{' '.join(given)!r} is not possible: write /cache 8, or /cache 8 4.")
+    pairs = zip(("bits", "head_bits"), given, strict=False)
+    changes: dict[str, Any] = {name: int(word) for name, word in pairs}
+    return replace(base, **changes)
 
 
 def generation_options(arguments: Namespace) -> GenerationOptions:

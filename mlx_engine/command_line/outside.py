@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from mlx_engine.command_line.options import (
+    cache_options,
     draft_options,
     generation_options,
     load_options,
@@ -105,6 +106,7 @@ def check_options(arguments: Namespace) -> None:
     """Raises BadOption before a file is read."""
     draft_options(arguments)
     generation_options(arguments)
+    cache_options(arguments)
     sampling_options(arguments, SamplingOptions())
 
 

@@ -188,6 +188,13 @@ class CacheOptions:
             is_known = isinstance(bits, int) and bits in get_args(CacheBits)
             _require(is_known, name, bits, "16, 8 or 4")
 
+    @property
+    def words(self) -> str:
+        """For people."""
+        if self.bits == self.head_bits:
+            return f"{self.bits} bits"
+        return f"{self.bits} bits, those of what drafts {self.head_bits}"
+
 
 AS_THEY_COME = CacheOptions()
 """Nothing is rounded."""

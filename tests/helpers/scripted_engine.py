@@ -18,6 +18,8 @@ from mlx_engine.values.conversation import (
 from mlx_engine.values.errors import BadPrompt, EngineError, EngineMisuse, Reason
 from mlx_engine.values.model_description import ModelDescription, TensorGroup
 from mlx_engine.values.options import (
+    AS_THEY_COME,
+    CacheOptions,
     DraftOptions,
     DraftOutput,
     GenerationOptions,
@@ -84,6 +86,7 @@ class ScriptedSession:
     generation: GenerationOptions
     thinking: bool | None = None
     template_arguments: Mapping[str, TemplateValue] = field(default_factory=dict)
+    cache: CacheOptions = AS_THEY_COME
     stats: GenerationStats = field(default_factory=GenerationStats)
     turns: list[Message] = field(default_factory=list)
     stop_asked: bool = False
@@ -224,6 +227,7 @@ class ScriptedEngine:
         generation: GenerationOptions | None = None,
         thinking: bool | None = None,
         template_arguments: Mapping[str, TemplateValue] | None = None,
+        cache: CacheOptions = AS_THEY_COME,
     ) -> ScriptedSession:
         made = ScriptedSession(
             self,
@@ -233,6 +237,7 @@ class ScriptedEngine:
             generation or GenerationOptions(),
             thinking,
             template_arguments or {},
+            cache,
         )
         self.sessions.append(made)
         return made
@@ -246,10 +251,11 @@ class ScriptedEngine:
         stop: Sequence[str] = (),
         ignore_eos: bool = False,
         should_stop: Callable[[], bool] = lambda: False,
+        cache: CacheOptions = AS_THEY_COME,
     ) -> Generation:
         del should_stop
         limits = GenerationOptions(max_tokens, tuple(stop), ignore_eos)
-        session = self.session(None, sampling, draft, limits)
+        session = self.session(None, sampling, draft, limits, cache=cache)
         *_, last = session.send(prompt)
         assert isinstance(last, GenerationFinished)
         return Generation(last.text, session.tokens, last.stats, last.reason)

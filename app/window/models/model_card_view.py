@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QFileDialog, QFrame, QProgressBar, QPushButton
 
 from app.values.app_settings import ModelSettings
 from app.values.models import ModelCard
+from app.window.controls.cache_fields import CacheFields
 from app.window.controls.choices import Option, Segments, Tick
 from app.window.controls.fields import NumberField, NumberKind, asks_for_escape
 from app.window.controls.group import Group
@@ -43,6 +44,7 @@ class LoadFields(Group):
         self._own_heads = IconButton("close", "Use the heads in or beside the model")
         self._numerics = Segments("Numerics")
         self._numerics.show_options(NUMERICS)
+        self._cache = CacheFields("Usual")
         self._keep = Tick("Keep it in memory when it is idle")
         self.add(
             self._context,
@@ -52,12 +54,16 @@ class LoadFields(Group):
                 spacing=4,
             ),
             named("Numerics", self._numerics),
+            self._cache,
             self._keep,
         )
         self._context.changed.connect(self._take_context)
         self._choose.clicked.connect(self._choose_heads)
         self._own_heads.clicked.connect(lambda: self._take_load(heads=None))
         self._numerics.chosen.connect(lambda value: self._take_load(numerics=value))
+        self._cache.changed.connect(
+            lambda: self._take(replace(self.settings, cache=self._cache.choice))
+        )
         self._keep.clicked.connect(lambda is_on: self._take(replace(self.settings, keep=is_on)))
         self.show_settings(self.settings)
 
@@ -68,6 +74,7 @@ class LoadFields(Group):
         self._context.show_recommended(None)
         self._show_heads()
         self._numerics.select(settings.load.numerics)
+        self._cache.show_choice(settings.cache)
         self._keep.setChecked(settings.keep)
         self.open(settings != ModelSettings())
 

@@ -35,7 +35,8 @@ class ModelAbilities:
 
     numerics: those in effect; numerics_why: why they are not the ones asked for. recommended: the
     model's own sampling. can_switch_thinking: a chat can switch its thinking on or off.
-    template_arguments: what else its chat template asks for, by name.
+    template_arguments: what else its chat template asks for, by name. why_16_bits: why keys and
+    values are kept in 16 bits only, "" where they can be in fewer.
     """
 
     sources: tuple[SourceAbility, ...]
@@ -44,6 +45,7 @@ class ModelAbilities:
     recommended: SamplingOptions | None = None
     can_switch_thinking: bool = False
     template_arguments: tuple[str, ...] = ()
+    why_16_bits: str = ""
 
     def source(self, name: DraftSourceName) -> SourceAbility:
         """What is known of a source; one that is not listed cannot be used."""

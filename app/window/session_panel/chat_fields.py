@@ -6,10 +6,12 @@ from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QLineEdit, QWidget
 
 from app.values.chat_settings import ChatSettings
+from app.window.controls.cache_fields import CacheFields
 from app.window.controls.choices import Option, Segments
 from app.window.controls.fields import LineField, TextField
 from app.window.controls.labels import label
 from app.window.controls.layouts import column
+from app.window.session_panel.abilities import ModelAbilities
 from app.window.session_panel.draft_group import DraftGroup
 from app.window.session_panel.sampling_group import SamplingGroup
 from mlx_engine.values.options import TemplateValue, read_template_value, template_value_text
@@ -132,7 +134,8 @@ class TemplateFields(QWidget):
 
 
 class ChatFields(QObject):
-    """`system`, `thinking`, `template`, `draft` and `sampling` are there to be laid out.
+    """`system`, `thinking`, `template`, `draft` and `sampling` are there to be laid out; what the
+    cache is like is among the advanced settings of drafting.
 
     Signal `changed`(dict): fields of ChatSettings and the values the user gave them.
     """
@@ -144,8 +147,11 @@ class ChatFields(QObject):
         super().__init__()
         self.system, self.thinking, self.template = system, ThinkingField(), TemplateFields()
         self.draft, self.sampling = DraftGroup(of_chat), SamplingGroup()
+        self._cache, self._why_16_bits = CacheFields("Model's"), ""
+        self.draft.advanced.add(self._cache)
         self.system.changed.connect(lambda text: self.changed.emit({"system": text}))
         self.thinking.changed.connect(lambda wanted: self.changed.emit({"thinking": wanted}))
+        self._cache.changed.connect(lambda: self.changed.emit({"cache": self._cache.choice}))
         for part in (self.template, self.draft, self.sampling):
             part.changed.connect(self.changed)
 
@@ -156,3 +162,13 @@ class ChatFields(QObject):
         self.template.show_given(settings.template_arguments)
         self.draft.show_settings(settings.draft, settings.load)
         self.sampling.show_settings(settings.sampling, settings.generation)
+        self._cache.show_choice(settings.cache, self._why_16_bits)
+
+    def show_abilities(self, abilities: ModelAbilities | None) -> None:
+        """Show what the model in use can do, None for no model."""
+        self.thinking.setVisible(abilities is not None and abilities.can_switch_thinking)
+        self.template.show_asked(abilities.template_arguments if abilities else ())
+        self.draft.show_abilities(abilities)
+        self.sampling.show_recommended(abilities.recommended if abilities else None)
+        self._why_16_bits = abilities.why_16_bits if abilities else ""
+        self._cache.show_choice(self._cache.choice, self._why_16_bits)

@@ -144,11 +144,7 @@ class SessionPanel(QFrame):
     def show_model(self, facts: ModelCard | None, abilities: ModelAbilities | None) -> None:
         """Show the model in use and what it can be asked for; None for no model."""
         self._facts.show_facts(facts)
-        fields = self.fields
-        fields.thinking.setVisible(abilities is not None and abilities.can_switch_thinking)
-        fields.template.show_asked(abilities.template_arguments if abilities else ())
-        fields.draft.show_abilities(abilities)
-        fields.sampling.show_recommended(abilities.recommended if abilities else None)
+        self.fields.show_abilities(abilities)
 
     # Qt
 

@@ -22,8 +22,9 @@ from windows import Driven, running, scripted
 
 from app.control.rest import RestController
 from app.values.app_settings import ModelSettings
+from app.values.chat_settings import CacheChoice
 from mlx_engine.values.errors import BadModelFile
-from mlx_engine.values.options import LoadOptions
+from mlx_engine.values.options import CacheOptions, LoadOptions
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 POCKET = Path(__file__).parents[3] / "assets" / "pocket_model"
@@ -129,6 +130,23 @@ def test_it_is_remembered_over_a_restart(
         type_context(again, qtbot, "")
         load(again)
         assert again.app.settings.value.models == {}, "as any other model"
+
+
+def test_bits_of_keys_and_values_are_usual_for_a_model_and_a_chat_may_have_others(
+    driven: Driven, source: ScriptedModels, model: Path
+) -> None:
+    offer(driven, model)
+    driven.widgets.card.load_fields.open(True)
+    press(driven, "Bits of keys and values: 8")
+    load(driven)
+    engine = source.engines[str(model)]
+    assert driven.ask("In 8 bits?") == "Yes."
+    assert engine.sessions[-1].cache == CacheOptions(8, 16)
+    driven.app.chats.change_settings(
+        replace(driven.app.chats.chat.settings, cache=CacheChoice(4, 4))
+    )
+    driven.until(lambda: engine.sessions[-1].cache == CacheOptions(4, 4))
+    assert source.loaded == ["None", str(model)], "a chat's bits load nothing"
 
 
 def test_what_a_chat_wants_goes_before_it(driven: Driven) -> None:

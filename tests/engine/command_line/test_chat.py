@@ -13,7 +13,7 @@ from scripted_engine import NO_HEADS, Answer, ScriptedEngine, refuses
 from mlx_engine.command_line.screen import DEPTH_COLOURS, Screen, show_answer
 from mlx_engine.values.conversation import PromptProgress
 from mlx_engine.values.errors import OutOfMemory, Reason
-from mlx_engine.values.options import DraftOptions
+from mlx_engine.values.options import CacheOptions, DraftOptions
 
 
 @pytest.fixture
@@ -81,7 +81,8 @@ def test_declined_paths_are_listed(outside: FakeOutside) -> None:
 def test_settings_reach_the_session(outside: FakeOutside) -> None:
     words = (
         "chat m.gguf --system Hm --depth 2 --temperature 0 --max-tokens 5 --no-thinking "
-        "--template-argument preserve_thinking=true --template-argument reasoning_effort=low"
+        "--template-argument preserve_thinking=true --template-argument reasoning_effort=low "
+        "--cache-bits 8 --head-cache-bits 4"
     )
     outside.run(*words.split())
     session = outside.engine.sessions[0]
@@ -89,6 +90,8 @@ def test_settings_reach_the_session(outside: FakeOutside) -> None:
     assert (session.system, session.draft) == ("Hm", DraftOptions(depth=2))
     assert (session.sampling.temperature, session.sampling.top_k) == (0.0, 20)
     assert (session.generation.max_tokens, session.thinking) == (5, False)
+    assert session.cache == CacheOptions(8, 4)
+    assert "Keys and values: 8 bits, those of what drafts 4" in outside.err
     assert session.template_arguments == {"preserve_thinking": True, "reasoning_effort": "low"}
 
 

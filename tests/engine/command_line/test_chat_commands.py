@@ -9,7 +9,7 @@ from fake_outside import FakeOutside
 from scripted_engine import Answer
 
 from mlx_engine.command_line.conversation import COMMANDS
-from mlx_engine.values.options import DraftOptions
+from mlx_engine.values.options import CacheOptions, DraftOptions
 
 Talk = Callable[..., FakeOutside]
 
@@ -35,6 +35,10 @@ def talk(tmp_path: Path) -> Talk:
         ("/stat", "did you mean /stats?"),
         ("/draft 9", "auto or 0 to 8"),
         ("/draft luck", "prompt-lookup"),
+        ("/cache 5", "16, 8 or 4"),
+        ("/cache 8 2", "head_bits=2"),
+        ("/cache few", "/cache 8 4"),
+        ("/cache 8 4 4", "/cache 8 4"),
         ("/sampling warm", "key=value"),
         ("/sampling temperature=99", "0 to 10"),
         ("/sampling logit_bias=1:5000", "-1000 to 1000"),
@@ -99,6 +103,13 @@ def test_draft(talk: Talk) -> None:
     keyed = talk("/draft depth=2 source=prompt-lookup").engine.sessions[0].draft
     assert keyed == talk("/draft 2 prompt-lookup").engine.sessions[0].draft
     assert "switched off" in talk("/draft none").err
+
+
+def test_the_cache_is_shown_and_set_and_kept_by_a_new_chat(talk: Talk) -> None:
+    outside = talk("/cache", "one", "/cache 8 4", "/cache 4", "/clear", "/cache")
+    assert "16 bits\n" in outside.err
+    assert "8 bits, those of what drafts 4 (the next message reads" in outside.err
+    assert [one.cache for one in outside.engine.sessions] == [CacheOptions(4, 4)] * 2
 
 
 def test_sampling(talk: Talk) -> None:

@@ -7,6 +7,7 @@ import pytest
 from panel_driving import CAN, CANNOT, FULL, WHY, find, shown_words, type_into
 from PySide6.QtCore import QMimeData, QPoint, Qt
 from PySide6.QtWidgets import (
+    QAbstractButton,
     QApplication,
     QLabel,
     QLineEdit,
@@ -22,7 +23,7 @@ from app.control.session import abilities
 from app.library.machine import Machine
 from app.library.model_card import make_card
 from app.values.app_settings import AppSettings
-from app.values.chat_settings import ChatSettings, SamplingChoice
+from app.values.chat_settings import CacheChoice, ChatSettings, SamplingChoice
 from app.window.chat_page import model_in_words
 from app.window.controls.choices import DropDown, Segments
 from app.window.controls.fields import Slider
@@ -70,6 +71,25 @@ def test_what_is_shown_is_what_was_given(panel):
     assert areas["Stop strings"] == "END\n\\n\\n"
     assert areas["Logit bias"] == "17: -5"
     assert areas["System prompt"] == "Be brief."
+
+
+def test_the_bits_of_keys_and_values_are_chosen_or_say_why_not(panel, heard):
+    bits, heads = (
+        find(panel, Segments, name)
+        for name in ("Bits of keys and values", "Bits of the heads' keys and values")
+    )
+    panel.fields.show_settings(dataclasses.replace(FULL, cache=CacheChoice(None, 4)))
+    assert (bits.selected(), heads.selected()) == ("usual", "4")
+    bits.chosen.emit("8")
+    heads.chosen.emit("usual")
+    assert heard == [("cache", CacheChoice(8, 4)), ("cache", CacheChoice(8, None))]
+    why = Reason("cache-of-latents", "Keys and values stay in 16 bits: latents.")
+    model = dataclasses.replace(DESCRIPTION, packed_cache=why)
+    panel.show_model(None, abilities(model))
+    assert f"In effect: 16. {why.words}" in shown_words(panel)
+    buttons = {b.text(): b.isEnabled() for b in bits.findChildren(QAbstractButton)}
+    assert buttons == {"Model's": True, "16": True, "8": False, "4": False}
+    assert bits.selected() == "8", "what the chat wants, for a model that can"
 
 
 def test_one_change_changes_one_thing(qtbot, panel, heard):

@@ -1,0 +1,60 @@
+"""In how many bits keys and values are kept: those of the model, and those of what drafts."""
+
+from dataclasses import replace
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QWidget
+
+from app.values.chat_settings import CacheChoice
+from app.window.controls.choices import Option, Segments
+from app.window.controls.labels import label, paragraph, say
+from app.window.controls.layouts import column
+
+BITS = ("16", "8", "4")
+USUAL = "usual"
+WHAT = "Fewer bits take less memory and change the words a little. Heads change speed alone."
+READ_AGAIN = "After a change the next message reads the conversation again."
+
+
+class CacheFields(QWidget):
+    """`choice` is what its user wants. Signal `changed`: it is another."""
+
+    changed = Signal()
+
+    def __init__(self, usual: str) -> None:
+        """usual: what is said of a value that is left open."""
+        super().__init__()
+        self.choice = CacheChoice()
+        self._usual, self._why_not = usual, ""
+        self._bits = Segments("Bits of keys and values")
+        self._head_bits = Segments("Bits of the heads' keys and values")
+        self._note = paragraph("", "muted")
+        column(
+            label("Keys and values", "muted"),
+            self._bits,
+            label("Those of heads", "muted"),
+            self._head_bits,
+            self._note,
+            of=self,
+            spacing=4,
+        )
+        self._bits.chosen.connect(lambda value: self._take(bits=_read(value)))
+        self._head_bits.chosen.connect(lambda value: self._take(head_bits=_read(value)))
+        self.show_choice(self.choice)
+
+    def show_choice(self, choice: CacheChoice, why_not: str = "") -> None:
+        """Show this; why_not: why the model in use has no choice. Nothing is emitted."""
+        self.choice, self._why_not = choice, why_not
+        options = [Option(USUAL, self._usual)]
+        options += [Option(bits, bits, why_not if bits != "16" else "") for bits in BITS]
+        self._bits.show_options(options, str(choice.bits or USUAL))
+        self._head_bits.show_options(options, str(choice.head_bits or USUAL))
+        say(self._note, f"In effect: 16. {why_not}" if why_not else f"{WHAT} {READ_AGAIN}")
+
+    def _take(self, **changes: object) -> None:
+        self.show_choice(replace(self.choice, **changes), self._why_not)  # type: ignore[arg-type]
+        self.changed.emit()
+
+
+def _read(value: str) -> int | None:
+    return None if value == USUAL else int(value)
