@@ -37,6 +37,7 @@ from app.values.app_settings import BUILT_IN, AppSettings, settings_of
 from app.values.chat_settings import ChatSettings
 from app.values.errors import StoreError
 from app.window.controls.labels import announce
+from app.window.language import speak, tr
 from app.window.widgets import Widgets
 from app.worker.engine_worker import EngineWorker
 from app.worker.model_in_use import ModelSource
@@ -51,6 +52,7 @@ from app.worker.replies import (
 from mlx_engine.hub.client import Hub
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.words import Words, joined
 
 LEAVE_S = 0.5
 """How long the engine's thread may take to end, which nobody sees any more."""
@@ -76,6 +78,7 @@ class App(QObject):
         machine = this_machine()
         self.mistakes = Mistakes(folders.logs, self)
         self.settings = KeptSettings(folders.settings_file, self)
+        speak(application, self.settings.value.language)
         self.look = LookController(application, self.settings, self)
         self.store = _open_chats(folders.chats_file)
         self.widgets = widgets = Widgets()
@@ -228,7 +231,7 @@ class App(QObject):
         recent = self.settings.value.recent_models
         last = recent[0] if recent and recent[0] != BUILT_IN else None
         if last is not None and not Path(last).exists():
-            words = f"{last} is no longer there; the built-in model is used instead."
+            words = tr("{last} is no longer there; the built-in model is used instead.", last=last)
             self.widgets.notice.say(words)
             last = None
         if self.settings.value.load_at_start:
@@ -273,7 +276,7 @@ class App(QObject):
         """It was found out while it was used."""
         self.figures.describe_model(self.models.description)
         if news:
-            self.widgets.notice.say(" ".join(reason.words for reason in news))
+            self.widgets.notice.say(joined((reason.words for reason in news), " "))
 
     def _lose_model(self, words: str) -> None:
         self.figures.show_model(None)
@@ -318,7 +321,7 @@ class App(QObject):
         self.chats.open(chat_id, message_id)
 
     def _title_of(self, chat_id: int) -> str:
-        return self.store.chats.get(chat_id).title or "New chat"
+        return self.store.chats.get(chat_id).title or tr("New chat")
 
     def _come_back(self, chat_id: int) -> None:
         self.open(())
@@ -340,7 +343,7 @@ class App(QObject):
         self._show_title()
 
     def _show_title(self) -> None:
-        title = self.chats.chat.title or "New chat"
+        title = self.chats.chat.title or tr("New chat")
         self.widgets.window.setWindowTitle(f"{title} – Headstart")
 
     def _show_changed_list(self) -> None:
@@ -352,7 +355,7 @@ class App(QObject):
     def _end_answer(self, answer: RunningAnswer) -> None:
         self.figures.end(answer)
         if answer.chat_id == self.chats.chat.chat_id:
-            announce(self.widgets.transcript, answer.answer.text or "The answer has ended.")
+            announce(self.widgets.transcript, answer.answer.text or tr("The answer has ended."))
 
     def _show_answering(self) -> None:
         self.widgets.sidebar.list.show_answering(self.answers.chat_ids)
@@ -361,7 +364,7 @@ class App(QObject):
 
     def _keep_awake(self) -> None:
         is_at_work = bool(self.answers.chat_ids) or self.compare.is_running
-        self.awake.hold(is_at_work, "Headstart is writing an answer")
+        self.awake.hold(is_at_work, tr("Headstart is writing an answer"))
 
     def _connect_focus(self) -> None:
         """Whatever ends in the chat leaves the keys with its message."""
@@ -407,4 +410,6 @@ def _open_chats(file: Path) -> SessionStore:
     try:
         return open_store(file)
     except StoreError as error:
-        return open_passing_store(f"{error} Until then chats are lost when you quit.")
+        return open_passing_store(
+            Words("{error} Until then chats are lost when you quit.", error=str(error))
+        )

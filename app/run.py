@@ -15,10 +15,12 @@ from app.start.folders import this_users_folders
 from app.start.mistakes import watch_for_crashes
 from app.start.outside import Application, SingleInstance, as_typed
 from app.window.controls.icons import app_icon
+from app.window.language import speak, tr
+from mlx_engine.values.words import Words
 
-HANGS = (
-    "Headstart is open already, but does not answer. Two of them would harm each other's chats: "
-    "wait a moment or force the other one to quit, then start again."
+HANGS = Words(
+    "Headstart is open already, but does not answer. Two of them would harm each "
+    "other's chats: wait a moment or force the other one to quit, then start again."
 )
 LOOK_MS = 200
 """How often Python may look whether Ctrl-C was pressed in the terminal."""
@@ -44,7 +46,8 @@ def run_window(arguments: Sequence[str]) -> int:
     with suppress(OSError):  # what follows from that is said when chats are opened
         folders.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not instance.claim():
-        QMessageBox.critical(None, "Headstart", HANGS)
+        speak(application, "system")
+        QMessageBox.critical(None, "Headstart", tr(HANGS))
         return 1
     app = App(application, folders)
     watch_for_crashes(folders.logs, app.mistakes.note)

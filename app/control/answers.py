@@ -22,6 +22,7 @@ from mlx_engine.values.conversation import (
     TextPiece,
 )
 from mlx_engine.values.stats import GenerationStats, RoundStats
+from mlx_engine.values.words import Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Growth:
 
 
 @dataclass(slots=True)
-class Words:
+class GrowingText:
     """Text that grows, and which of it was drafted."""
 
     text: str = ""
@@ -69,8 +70,8 @@ class RunningAnswer:
         """before: what there is of an answer that goes on."""
         self.chat_id = chat_id
         self.message_id = message_id
-        self.answer = Words(before.text, list(before.spans))
-        self.thinking = Words(before.thinking)
+        self.answer = GrowingText(before.text, list(before.spans))
+        self.thinking = GrowingText(before.thinking)
         self.progress: PromptProgress | None = None
         self.is_reading = True
         self.finished: GenerationFinished | None = None
@@ -167,8 +168,8 @@ class RunningAnswer:
 
 
 TICK_MS = 500
-CLOSED = "Headstart was closed while this was being written. Continue goes on from here."
-WITHDRAWN = "Stopped before it was begun."
+CLOSED = Words("Headstart was closed while this was being written. Continue goes on from here.")
+WITHDRAWN = Words("Stopped before it was begun.")
 
 
 class Answers(QObject):
@@ -184,7 +185,7 @@ class Answers(QObject):
     grown = Signal(object, object)
     ended = Signal(object, object)
     changed = Signal()
-    failed = Signal(str)
+    failed = Signal(object)
 
     def __init__(
         self,

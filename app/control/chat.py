@@ -11,19 +11,21 @@ from app.control.open_chat import OpenChat
 from app.values.chat_settings import ChatSettings
 from app.values.chats import StoredMessage, Turn
 from app.values.errors import StoreError
+from app.window.language import said, tr
 from app.window.transcript.shown_message import ShownMessage, State
 from app.window.transcript.transcript_view import TranscriptView
 from app.worker.replies import Problem
 from app.worker.requests import ChangeSettings, CloseChat, Request
 from mlx_engine.values.stats import GenerationStats
+from mlx_engine.values.words import Words, joined
 
 ENDINGS = {
-    "stopped": "Stopped. Continue goes on from here.",
-    "max-tokens": "Ended at this chat's limit of tokens. Continue goes on from here.",
-    "context-full": "The context is full. Edit an earlier message or start a new chat.",
+    "stopped": Words("Stopped. Continue goes on from here."),
+    "max-tokens": Words("Ended at this chat's limit of tokens. Continue goes on from here."),
+    "context-full": Words("The context is full. Edit an earlier message or start a new chat."),
 }
-EDITED = "Edited."
-INTERRUPTED = "Interrupted reply. Continue goes on from here."
+EDITED = Words("Edited.")
+INTERRUPTED = Words("Interrupted reply. Continue goes on from here.")
 
 
 def shown_turn(turn: Turn, *, is_last: bool = False) -> ShownMessage:
@@ -70,8 +72,8 @@ def _state(message: StoredMessage) -> State:
 
 def _notice(message: StoredMessage) -> str:
     if message.interrupted:
-        return message.problem or INTERRUPTED
-    return EDITED if message.edited else ENDINGS.get(message.finish_reason or "", "")
+        return tr(message.problem or INTERRUPTED)
+    return said(EDITED if message.edited else ENDINGS.get(message.finish_reason or "", ""))
 
 
 class ChatController(QObject):
@@ -87,7 +89,7 @@ class ChatController(QObject):
     opened = Signal()
     stored = Signal(int)
     settings_shown = Signal(object)
-    failed = Signal(str, str)
+    failed = Signal(object, str)
 
     def __init__(
         self,
@@ -121,7 +123,7 @@ class ChatController(QObject):
             if message_id is not None:
                 self._scroll_to(message_id)
             if self.chat.notes:
-                self.failed.emit(" ".join(self.chat.notes), "")
+                self.failed.emit(joined(self.chat.notes, " "), "")
 
     def _open(self, chat_id: int, message_id: int | None) -> None:
         self.chat.open(chat_id)
@@ -180,8 +182,9 @@ class ChatController(QObject):
         """Ask a question in other words, or keep an answer in them; the old one stays a branch."""
         is_answer = self.chat.turn(message_id).message.role == "assistant"
         if self.running is not None:
-            verb = "keep" if is_answer else "send"
-            self.failed.emit(f"Stop the answer that is being written, then {verb} this again.", "")
+            keep = Words("Stop the answer that is being written, then keep this again.")
+            send = Words("Stop the answer that is being written, then send this again.")
+            self.failed.emit(keep if is_answer else send, "")
         elif is_answer:
             self._rewrite(message_id, text)
         elif self._has_model() and self._try(lambda: self._ask(self.chat.edit(message_id, text))):
@@ -260,7 +263,7 @@ class ChatController(QObject):
 
     def _has_model(self) -> bool:
         if not self._models.wake():
-            self.failed.emit("No model is loaded: open or drop one, then ask again.", "")
+            self.failed.emit(Words("No model is loaded: open or drop one, then ask again."), "")
             return False
         return True
 

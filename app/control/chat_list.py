@@ -1,19 +1,20 @@
 """Joins the sidebar and the store: chats, folders, search, bin, and what is done with them."""
 
 import time
-from calendar import month_name
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, timedelta, tzinfo
 from datetime import time as clock_time
 from typing import NamedTuple
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QLocale, QObject, Signal
 
 from app.store.folders import Removed
 from app.store.session_store import SessionStore
 from app.values.chats import PINNED, TODAY, ChatGroup, ChatSummary, Folder, ListedChat
 from app.values.errors import StoreError
+from app.window.language import tr
 from app.window.sidebar.sidebar import Sidebar
+from mlx_engine.values.words import Words
 
 
 class ChatListController(QObject):
@@ -29,7 +30,7 @@ class ChatListController(QObject):
     chosen = Signal(int, object)
     gone = Signal(int)
     changed = Signal()
-    failed = Signal(str)
+    failed = Signal(object)
 
     def __init__(
         self,
@@ -118,7 +119,7 @@ class ChatListController(QObject):
         made: list[Folder] = []
         self._query, self.shows_bin = "", False
         self._sidebar.clear_search()
-        if self._do(lambda: made.append(self._store.folders.create("", chat_ids))):
+        if self._do(lambda: made.append(self._store.folders.create(tr("New folder"), chat_ids))):
             self._sidebar.list.rename_folder(made[0].id)
 
     def _remove_folder(self, folder: int) -> None:
@@ -126,7 +127,7 @@ class ChatListController(QObject):
         gone: list[Removed] = []
         folders = self._store.folders
         if self._do(lambda: gone.append(folders.remove(folder))):
-            words = f"Removed the folder {gone[0].folder.name}"
+            words = tr("Removed the folder {name}", name=gone[0].folder.name)
             self._sidebar.offer_undo(words, lambda: self._give_back(gone[0]))
 
     def _give_back(self, removed: Removed) -> None:
@@ -135,7 +136,8 @@ class ChatListController(QObject):
     def duplicate(self, chat_id: int) -> None:
         """Copy a chat with all its branches and show the copy."""
         copies: list[int] = []
-        self._do(lambda: copies.append(self._store.chats.duplicate(chat_id)))
+        how = tr("copy", "of a chat, behind its title")
+        self._do(lambda: copies.append(self._store.chats.duplicate(chat_id, how)))
         for copy in copies:
             self.chosen.emit(copy, None)
 
@@ -145,8 +147,8 @@ class ChatListController(QObject):
             return
         for chat_id in chat_ids:
             self.gone.emit(chat_id)
-        many = f"{len(chat_ids):,} chats moved" if len(chat_ids) > 1 else "Moved"
-        self._sidebar.offer_undo(f"{many} to the bin", lambda: self._take_back(chat_ids))
+        words = tr("{n:,} chats moved to the bin", "Moved to the bin", len(chat_ids))
+        self._sidebar.offer_undo(words, lambda: self._take_back(chat_ids))
 
     def _take_back(self, chat_ids: Sequence[int]) -> None:
         if self._do_each(self._store.chats.restore, chat_ids):
@@ -175,10 +177,10 @@ class ChatListController(QObject):
 
     def _groups(self, folders: Sequence[Folder]) -> tuple[ChatGroup, ...]:
         if self.shows_bin:
-            return _one_group("Bin", self._store.chats.in_bin())
+            return _one_group(Words("Bin"), self._store.chats.in_bin())
         if self._query:
             hits = self._store.search.find(self._query)
-            return (ChatGroup("Found", hits),) if hits else ()
+            return (ChatGroup(Words("Found"), hits),) if hits else ()
         return in_folders(self._store.chats.listed(), folders, self._clock())
 
 
@@ -238,10 +240,10 @@ def _heading(day: date, today: date) -> str:
     age = (today - day).days
     for oldest, heading in (
         (0, TODAY),
-        (1, "Yesterday"),
-        (7, "Last 7 days"),
-        (30, "Last 30 days"),
+        (1, Words("Yesterday")),
+        (7, Words("Last 7 days")),
+        (30, Words("Last 30 days")),
     ):
         if age <= oldest:
             return heading
-    return f"{month_name[day.month]} {day.year}"
+    return f"{QLocale().standaloneMonthName(day.month)} {day.year}"

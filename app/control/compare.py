@@ -16,9 +16,10 @@ from app.worker.replies import AnswerEvents, AnswerFailed, AnswerWithdrawn
 from app.worker.requests import Ask, CloseChat, Request, StopAnswer
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.options import DraftOptions
+from mlx_engine.values.words import Words
 
 CHAT_IDS: dict[Side, str] = {"on": "compare-on", "off": "compare-off"}
-NO_MODEL = "Open or drop a model first."
+NO_MODEL = Words("Open or drop a model first.")
 AnswerReply = AnswerEvents | AnswerFailed | AnswerWithdrawn
 
 

@@ -14,9 +14,11 @@ from app.library.text_file import read_text_file
 from app.start.threads import Beside
 from app.values.attached_text import AttachedText, fenced, with_attachments
 from app.window.composer.composer import Composer
+from app.window.language import tr
 from app.worker.replies import TokensCounted
+from mlx_engine.values.words import Words
 
-NO_MODEL = "Open or drop a model first"
+NO_MODEL = Words("Open or drop a model first")
 NEW = 0
 """In place of the number of a chat that has none yet."""
 
@@ -119,7 +121,7 @@ class ComposerController(QObject):
         self._count(attachments)
 
     def _attach(self) -> None:
-        paths, _ = QFileDialog.getOpenFileNames(self._composer, "Attach text files")
+        paths, _ = QFileDialog.getOpenFileNames(self._composer, tr("Attach text files"))
         self._read([Path(path) for path in paths])
 
     def _send(self, text: str, attachments: tuple[AttachedText, ...]) -> None:

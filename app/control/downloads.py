@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject, QProcess, Signal
 
 from app.library.download_process import Job, read_figures
 from app.values.models import DownloadFigures, Phase
+from app.window.language import tr
 from mlx_engine.hub.client import Hub
 from mlx_engine.hub.repository import HubModel, read_hub_link
 
@@ -64,7 +65,11 @@ class DownloadProcess(QProcess):
         if self.figures.phase in AT_WORK:
             said = bytes(self.readAllStandardError().data()).decode(errors="replace")
             last = said.strip().rpartition("\n")[2] or self.errorString()
-            words = f"{self.figures.name}: the download broke off ({last}). Start it again."
+            words = tr(
+                "{name}: the download broke off ({last}). Start it again.",
+                name=self.figures.name,
+                last=last,
+            )
             self.figures = replace(self.figures, phase="failed", words=words, bytes_per_second=0.0)
             self.told.emit(self.figures)
         self.left.emit(self)

@@ -19,15 +19,18 @@ from app.library.dropped import (
     all_of,
 )
 from app.start.threads import Beside
+from app.window.language import said, tr
 from app.window.layers import DropPlan
 from app.window.widgets import Widgets
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.words import size_words
+from mlx_engine.values.words import Words, size_words
 
 PATIENCE_MS = 120
 """How long a look at the disk may take before the overlay says that it takes a while."""
 
-LOOKING = DropPlan("looking", "Looking at it", "What it is decides what will be done with it.")
+LOOKING = DropPlan(
+    "looking", Words("Looking at it"), Words("What it is decides what will be done with it.")
+)
 
 
 class DropController(QObject):
@@ -123,10 +126,10 @@ def drop_plan(things: Sequence[Dropped], model: ModelDescription | None) -> Drop
     if texts and len(texts) + len(refused) == len(things):
         return _attach_plan(texts, refused)
     if refused:
-        return DropPlan("refused", "This cannot be used", refused[0].words)
+        return DropPlan("refused", tr("This cannot be used"), refused[0].words)
     if len(things) != 1:
         return DropPlan(
-            "refused", "Drop one model at a time", "Text files can be dropped together."
+            "refused", tr("Drop one model at a time"), tr("Text files can be dropped together.")
         )
     return _plan(things[0], model)
 
@@ -134,26 +137,50 @@ def drop_plan(things: Sequence[Dropped], model: ModelDescription | None) -> Drop
 def _plan(thing: Dropped, model: ModelDescription | None) -> DropPlan:
     match thing:
         case DroppedModel():
-            return DropPlan("load", f"Load {thing.path.name}", "Opened where it lies, not copied")
+            return DropPlan(
+                "load",
+                tr("Load {name}", name=thing.path.name),
+                tr("Opened where it lies, not copied"),
+            )
         case DroppedModels():
-            title = f"Add {thing.path.name} to the library"
-            return DropPlan("folder", title, f"{thing.count} models, opened where they lie")
+            title = tr("Add {name} to the library", name=thing.path.name)
+            return DropPlan(
+                "folder",
+                title,
+                tr(
+                    "{n:,} models, opened where they lie",
+                    "1 model, opened where it lies",
+                    thing.count,
+                ),
+            )
         case DroppedHeads() if model is None:
             return DropPlan(
-                "refused", "These are drafting heads", "Load the model they belong to first."
+                "refused",
+                tr("These are drafting heads"),
+                tr("Load the model they belong to first."),
             )
         case DroppedHeads():
-            title = f"Use {thing.path.name} as drafting heads"
-            return DropPlan("heads", title, f"for {model.name if model else ''}, loaded anew")
+            title = tr("Use {name} as drafting heads", name=thing.path.name)
+            return DropPlan(
+                "heads", title, tr("for {name}, loaded anew", name=model.name if model else "")
+            )
         case DroppedHubModel():
             return DropPlan(
-                "download", f"Download {thing.model.hub_id}", "Its size is shown before it starts."
+                "download",
+                tr("Download {hub_id}", hub_id=thing.model.hub_id),
+                tr("Its size is shown before it starts."),
             )
         case _:
-            return DropPlan("refused", "This cannot be used")
+            return DropPlan("refused", tr("This cannot be used"))
 
 
 def _attach_plan(texts: list[DroppedText], refused: list[Refused]) -> DropPlan:
-    title = f"Attach {texts[0].path.name}" if len(texts) == 1 else f"Attach {len(texts)} files"
-    size = f"{size_words(sum(text.nbytes for text in texts))} of text"
-    return DropPlan("attach", title, "\n".join([size, *(thing.words for thing in refused[:3])]))
+    title = (
+        tr("Attach {name}", name=texts[0].path.name)
+        if len(texts) == 1
+        else tr("Attach {n:,} files", "", len(texts))
+    )
+    size = tr("{size} of text", size=size_words(sum(text.nbytes for text in texts)))
+    return DropPlan(
+        "attach", title, "\n".join([size, *(said(thing.words) for thing in refused[:3])])
+    )

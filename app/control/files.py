@@ -14,16 +14,19 @@ from app.store.session_store import SessionStore
 from app.store.transfer import export_chat, import_chat
 from app.values.chat_settings import ChatSettings
 from app.values.errors import StoreError
+from app.window.language import tr
 from app.window.widgets import Widgets
+from mlx_engine.values.words import Words, joined
 
-MODELS = "Models and texts (*.gguf *.safetensors *.json *.txt *.md *.py *);;All files (*)"
-CHATS = "Markdown (*.md);;JSON with everything (*.json)"
+MODELS = Words("Models and texts (*.gguf *.safetensors *.json *.txt *.md *.py *);;All files (*)")
+CHATS = Words("Markdown (*.md);;JSON with everything (*.json)")
 LONGEST_NAME = 60
 """Characters: a name has at most 255 bytes in most file systems."""
 SAID_EVERY = 25
-ABOUT = (
-    "Headstart chats with language models on your Mac. The model's own multi-token-prediction "
-    "heads draft, one batched pass of the model verifies: the same words, sooner."
+ABOUT = Words(
+    "Headstart chats with language models on your Mac. The model's own "
+    "multi-token-prediction heads draft, one batched pass of the model verifies: "
+    "the same words, sooner."
 )
 
 
@@ -34,7 +37,7 @@ class FileController(QObject):
     """
 
     imported = Signal(int)
-    failed = Signal(str)
+    failed = Signal(object)
 
     def __init__(
         self,
@@ -53,7 +56,9 @@ class FileController(QObject):
 
     def choose(self) -> None:
         """Ask for a model or text files, as if they were dropped; a folder by any file in it."""
-        paths, _ = QFileDialog.getOpenFileNames(self._window, "Open", "", MODELS)
+        paths, _ = QFileDialog.getOpenFileNames(
+            self._window, tr("Open", "title of a dialog"), "", tr(MODELS)
+        )
         if paths:
             self._drops.take(paths)
 
@@ -62,13 +67,15 @@ class FileController(QObject):
         if len(chat_ids) == 1:
             self._export_one(chat_ids[0], ending)
             return
-        folder = QFileDialog.getExistingDirectory(self._window, f"Export {len(chat_ids):,} chats")
+        folder = QFileDialog.getExistingDirectory(
+            self._window, tr("Export {n:,} chats", "Export 1 chat", len(chat_ids))
+        )
         if folder:
             self.export_into(chat_ids, Path(folder), ending or ".json")
 
     def _export_one(self, chat_id: int, ending: str) -> None:
         name = self._file_name(chat_id) + (ending or ".md")
-        path, kind = QFileDialog.getSaveFileName(self._window, "Export chat", name, CHATS)
+        path, kind = QFileDialog.getSaveFileName(self._window, tr("Export chat"), name, tr(CHATS))
         if path:
             self.export_to(chat_id, _with_ending(Path(path), kind))
 
@@ -79,7 +86,7 @@ class FileController(QObject):
         except StoreError as error:
             self.failed.emit(str(error))
         else:
-            self._notice.say(f"The chat was written to {path}.")
+            self._notice.say(tr("The chat was written to {path}.", path=path))
 
     def export_into(self, chat_ids: Sequence[int], folder: Path, ending: str) -> None:
         """Write each into a file of its own that was not there, one a turn of the event loop."""
@@ -88,7 +95,14 @@ class FileController(QObject):
         def write_next() -> None:
             done = total - len(waiting)
             if not waiting:
-                self._notice.say(f"{total:,} chats were written to {folder}.")
+                self._notice.say(
+                    tr(
+                        "{n:,} chats were written to {folder}.",
+                        "1 chat was written to {folder}.",
+                        total,
+                        folder=folder,
+                    )
+                )
                 return
             chat_id = waiting.pop()
             try:
@@ -96,10 +110,24 @@ class FileController(QObject):
                     self._store, chat_id, free_path(folder, self._file_name(chat_id), ending)
                 )
             except StoreError as error:
-                self.failed.emit(f"{error} {done:,} of {total:,} chats were written.")
+                self.failed.emit(
+                    Words(
+                        "{error} {done:,} of {total:,} chats were written.",
+                        error=str(error),
+                        done=done,
+                        total=total,
+                    )
+                )
                 return
             if done % SAID_EVERY == 0:
-                self._notice.say(f"Writing {total:,} chats to {folder}: {done:,} are done.")
+                self._notice.say(
+                    tr(
+                        "Writing {total:,} chats to {folder}: {done:,} are done.",
+                        total=total,
+                        folder=folder,
+                        done=done,
+                    )
+                )
             QTimer.singleShot(0, self, write_next)
 
         write_next()
@@ -107,7 +135,7 @@ class FileController(QObject):
     def import_chat(self) -> None:
         """Ask for files, and add each as a chat."""
         paths, _ = QFileDialog.getOpenFileNames(
-            self._window, "Import chats", "", "Chats (*.md *.json)"
+            self._window, tr("Import chats"), "", tr("Chats (*.md *.json)")
         )
         for path in paths:
             self.import_from(Path(path))
@@ -121,7 +149,7 @@ class FileController(QObject):
             return
         self.imported.emit(imported.chat_id)
         if imported.notes:
-            self._notice.say(" ".join(imported.notes))
+            self._notice.say(joined(imported.notes, " "))
 
     def open_link(self, link: str) -> None:
         """In the browser; only what the web has, never a file or a program of this computer."""
@@ -129,28 +157,35 @@ class FileController(QObject):
         if url.isValid() and url.scheme() in ("http", "https", "mailto"):
             QDesktopServices.openUrl(url)
         else:
-            self._notice.say(f"This link is not opened: {link[:200]}")
+            self._notice.say(tr("This link is not opened: {link}", link=link[:200]))
 
     def show_log(self) -> None:
         """Open the log with whatever shows text here."""
         if self._log_file.exists():
             QDesktopServices.openUrl(QUrl.fromLocalFile(str(self._log_file)))
         else:
-            self._notice.say(f"Nothing has been logged yet; it will be in {self._log_file}.")
+            self._notice.say(
+                tr(
+                    "Nothing has been logged yet; it will be in {log_file}.",
+                    log_file=self._log_file,
+                )
+            )
 
     def show_about(self) -> None:
         """What this is."""
-        box = QMessageBox(QMessageBox.Icon.NoIcon, "About Headstart", ABOUT, parent=self._window)
+        box = QMessageBox(
+            QMessageBox.Icon.NoIcon, tr("About Headstart"), tr(ABOUT), parent=self._window
+        )
         box.setInformativeText("Apache License 2.0")
         box.open()
 
     def _file_name(self, chat_id: int) -> str:
         try:
-            title = self._store.chats.get(chat_id).title or "Chat"
+            title = self._store.chats.get(chat_id).title or tr("Chat")
         except StoreError:
-            title = "Chat"
+            title = tr("Chat")
         kept = "".join(c if c.isalnum() or c in " -_" else " " for c in title)
-        return " ".join(kept.split())[:LONGEST_NAME].strip() or "Chat"
+        return " ".join(kept.split())[:LONGEST_NAME].strip() or tr("Chat")
 
 
 def free_path(folder: Path, name: str, ending: str) -> Path:

@@ -5,6 +5,7 @@ from PySide6.QtCore import QObject
 from app.control.models import ModelController, model_name
 from app.values.models import FoundModel
 from app.window.chat_page import HeadBar
+from app.window.language import tr
 from app.window.models.first_run_view import FirstRunView
 from app.worker.replies import LoadProgress
 
@@ -36,7 +37,7 @@ class HeadController(QObject):
 
     def _show_progress(self, progress: LoadProgress) -> None:
         name = model_name(progress.path)
-        verb = "Downloading" if progress.fetches else "Loading"
+        verb = tr("Downloading") if progress.fetches else tr("Loading")
         self._head.show_loading(name, progress.done, progress.total, verb)
 
     def _load_again(self, entry: FoundModel) -> None:

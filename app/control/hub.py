@@ -10,15 +10,19 @@ from app.library.hub_search import look_at, search
 from app.library.machine import Machine, chosen_for
 from app.start.threads import Beside
 from app.values.hub import Format, HubFind, HubOffer
+from app.window.language import tr
 from app.window.models.hub_view import HubView
 from mlx_engine.hub.client import Hub
 from mlx_engine.hub.repository import HubModel, read_hub_link
 from mlx_engine.values.errors import DownloadFailed
+from mlx_engine.values.words import Words
 
 T = TypeVar("T")
 FORMATS: dict[str, Format] = {"GGUF": "GGUF", "MLX": "MLX"}
-CHOSEN = "These kept their drafting heads, the best for this machine first"
-NO_ANSWER = "Hugging Face does not answer. Check the network, then press Return to ask again."
+CHOSEN = Words("These kept their drafting heads, the best for this machine first")
+NO_ANSWER = Words(
+    "Hugging Face does not answer. Check the network, then press Return to ask again."
+)
 PATIENCE_MS = 25_000
 
 
@@ -67,7 +71,7 @@ class HubController(QObject):
         elif named is not None:
             self._view.say(named, is_problem=True)
         else:
-            self._view.say("Searching")
+            self._view.say(tr("Searching"))
             self._ask(
                 lambda: search(self._hub, words, self._machine, FORMATS.get(wanted)),
                 lambda finds: self._show_finds(words, finds),
@@ -80,7 +84,9 @@ class HubController(QObject):
         self._view.list.show_finds(CHOSEN, chosen_for(self._machine))
 
     def _show_finds(self, words: str, finds: tuple[HubFind, ...]) -> None:
-        self._view.say("" if finds else f"Nothing on Hugging Face matches “{words}”.")
+        self._view.say(
+            "" if finds else tr("Nothing on Hugging Face matches “{words}”.", words=words)
+        )
         self._view.list.show_finds("", finds)
 
     def _look(self, model: HubModel) -> None:

@@ -24,20 +24,23 @@ from app.values.app_settings import (
     without_recent_model,
 )
 from app.values.models import BUILT_IN_PLACE, DownloadFigures, FoundModel
+from app.window.language import tr
 from app.window.widgets import Widgets
 from mlx_engine.hub.client import Hub
 from mlx_engine.hub.repository import HubModel
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.words import size_words
+from mlx_engine.values.words import Words, size_words
 
-NO_TRASH = "could not be moved to the trash: its disk may have none, or may not be written to."
+NO_TRASH = Words(
+    "{path} could not be moved to the trash: its disk may have none, or may not be written to."
+)
 
 
 class DeleteController(QObject):
     """Signals: `deleted`(FoundModel) is in the trash; `failed`: why it is not, in words."""
 
     deleted = Signal(object)
-    failed = Signal(str)
+    failed = Signal(object)
 
     def __init__(self, page: QWidget, parent: QObject | None = None) -> None:
         """page: where the question is asked."""
@@ -47,16 +50,22 @@ class DeleteController(QObject):
 
     def ask(self, model: FoundModel) -> None:
         """Say what would be deleted, and delete it if that is agreed to."""
-        size = f" ({size_words(model.nbytes)})" if model.nbytes else ""
+        size = size_words(model.nbytes)
+        question = (
+            tr("Move {name} ({size}) to the trash?", name=model.name, size=size)
+            if model.nbytes
+            else tr("Move {name} to the trash?", name=model.name)
+        )
         box = QMessageBox(
             QMessageBox.Icon.Question,
-            "Delete from disk",
-            f"Move {model.name}{size} to the trash?",
+            tr("Delete from disk"),
+            question,
             parent=self._page,
         )
-        box.setInformativeText(f"{model.path}\nThe room is free once the trash is emptied.")
+        after = tr("The room is free once the trash is emptied.")
+        box.setInformativeText(f"{model.path}\n{after}")
         box.setTextFormat(Qt.TextFormat.PlainText)
-        delete = box.addButton("Move to trash", QMessageBox.ButtonRole.DestructiveRole)
+        delete = box.addButton(tr("Move to trash"), QMessageBox.ButtonRole.DestructiveRole)
         box.addButton(QMessageBox.StandardButton.Cancel)
         box.setDefaultButton(QMessageBox.StandardButton.Cancel)
         box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -71,7 +80,7 @@ class DeleteController(QObject):
                 kept = [path for path in own_files(model.path) if not to_trash(path)]
             except OSError as error:
                 return f"{model.path}: {error.strerror or error}."
-            return f"{kept[0]} {NO_TRASH}" if kept else ""
+            return tr(NO_TRASH, path=kept[0]) if kept else ""
 
         def tell(problem: str) -> None:
             if problem:
@@ -83,12 +92,12 @@ class DeleteController(QObject):
 
 
 POCKET = FoundModel(
-    BUILT_IN_NAME, Path(BUILT_IN), BUILT_IN_PLACE, 7_000_000, note="1 drafting head"
+    BUILT_IN_NAME, Path(BUILT_IN), BUILT_IN_PLACE, 7_000_000, note=Words("1 drafting head")
 )
 QUESTIONS = (
-    "How does drafting work?",
-    "How do I read a file line by line?",
-    "What does os.path.join do?",
+    Words("How does drafting work?"),
+    Words("How do I read a file line by line?"),
+    Words("What does os.path.join do?"),
 )
 
 
@@ -206,17 +215,17 @@ class LibraryController(QObject):
         self._settings.change(replace(value, downloads=self._downloads.unfinished))
 
     def _arrive(self, figures: DownloadFigures) -> None:
-        self._notice.offer(f"{figures.name} is downloaded.", figures.path)
+        self._notice.offer(tr("{name} is downloaded.", name=figures.name), figures.path)
         self.refresh()
 
     def _ask_folder(self) -> None:
-        folder = QFileDialog.getExistingDirectory(self._library, "Look for models in")
+        folder = QFileDialog.getExistingDirectory(self._library, tr("Look for models in"))
         if folder:
             self.add_folder(folder)
 
     def _reveal(self, path: str) -> None:
         if not reveal(path):
-            self._library.show_problem(f"{path} is no longer there.")
+            self._library.show_problem(tr("{path} is no longer there.", path=path))
 
     def _fail_to_delete(self, words: str) -> None:
         """Some of it may be gone."""

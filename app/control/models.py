@@ -68,7 +68,7 @@ class ModelController(QObject):
     progressed = Signal(object)
     failed = Signal(object)
     cancelled = Signal()
-    unloaded = Signal(str)
+    unloaded = Signal(object)
     measured = Signal(object)
     drafts_through = Signal(object)
     counted = Signal(object)

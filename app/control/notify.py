@@ -8,6 +8,7 @@ from PySide6.QtCore import QObject, SignalInstance
 
 from app.control.answers import Answers, RunningAnswer
 from app.control.settings import KeptSettings
+from app.window.language import said, tr
 from app.window.system_notice import is_elsewhere
 from app.window.transcript.markdown_text import plain_text
 from app.worker.replies import Problem
@@ -63,8 +64,8 @@ class NotificationController(QObject):
             return
         self._told = answer.chat_id
         text = " ".join(plain_text(answer.answer.text[: 2 * MOST]).split())
-        said = text if len(text) <= MOST else f"{text[: MOST - 1]}…"
-        words = problem.words if problem else said or "The answer has ended."
+        start = text if len(text) <= MOST else f"{text[: MOST - 1]}…"
+        words = said(problem.words) if problem else start or tr("The answer has ended.")
         self._notice.show(self._title_of(answer.chat_id), words)
 
     def _open(self) -> None:

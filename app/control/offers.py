@@ -14,6 +14,7 @@ from app.start.threads import Beside
 from app.values.app_settings import ModelSettings, settings_of, with_settings_of
 from app.values.models import ModelCard
 from app.window.controls.notice_bar import NoticeBar
+from app.window.language import tr
 from app.window.layers import CardLayer
 from app.window.models.model_card_view import ModelCardView
 from app.worker.replies import LoadFailed, LoadProgress
@@ -143,7 +144,9 @@ class CardController(QObject):
 
 def _nothing_known(path: str | None) -> ModelCard:
     """The card of something that cannot be read."""
-    return ModelCard(model_name(path), "", "", "", "", "", "It cannot be loaded as it is.", False)
+    return ModelCard(
+        model_name(path), "", "", "", "", "", tr("It cannot be loaded as it is."), False
+    )
 
 
 class ChatModelController(QObject):
@@ -172,10 +175,19 @@ class ChatModelController(QObject):
         if not name or not is_known or self._is_in_use(name, path) or self._models.loading:
             line.hide()
         elif path is not None and Path(path).is_absolute() and not Path(path).exists():
-            gone = f"This chat was answered by {name}, which is no longer at {path}."
-            line.say(f"{gone} The model in use goes on with it.")
+            gone = tr(
+                "This chat was answered by {name}, which is no longer at {path}. The model in use "
+                "goes on with it.",
+                name=name,
+                path=path,
+            )
+            line.say(gone)
         else:
-            line.offer(f"This chat was answered by {name}.", path or "", f"Load {name}")
+            line.offer(
+                tr("This chat was answered by {name}.", name=name),
+                path or "",
+                tr("Load {name}", name=name),
+            )
 
     def _is_in_use(self, name: str, path: str | None) -> bool:
         resting = self._models.resting

@@ -3,6 +3,7 @@
 from app.store.session_store import SessionStore
 from app.values.chat_settings import ChatSettings
 from app.values.chats import StoredMessage, Turn
+from app.window.language import tr
 from mlx_engine.values.conversation import Message
 
 
@@ -63,7 +64,11 @@ class OpenChat:
 
     def branch_off(self, message_id: int) -> int:
         """A new chat of everything up to a message; its number."""
-        return self._store.chats.branch(self.turn(message_id).message.chat_id, message_id)
+        chat_id, how = (
+            self.turn(message_id).message.chat_id,
+            tr("branch", "of a chat, behind its title"),
+        )
+        return self._store.chats.branch(chat_id, message_id, how)
 
     def show_branch(self, message_id: int, step: int) -> None:
         """The version `step` further on of a message, with what follows it."""

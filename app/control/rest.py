@@ -9,11 +9,11 @@ from app.control.settings import KeptSettings
 from app.values.app_settings import settings_of
 from app.window.chat_page import HeadBar
 from app.window.controls.notice_bar import NoticeBar
+from mlx_engine.values.words import Words
 
-AGAIN = "the next question loads it"
-AT_START = f"Not loaded at the start, as you wished: {AGAIN}"
-EJECTED = f"Ejected: {AGAIN} again"
-ANSWERING = "An answer is being written: stop it, then eject the model."
+AT_START = Words("Not loaded at the start, as you wished: the next question loads it")
+EJECTED = Words("Ejected: the next question loads it again")
+ANSWERING = Words("An answer is being written: stop it, then eject the model.")
 MINUTE_MS = 60_000
 
 
@@ -55,7 +55,11 @@ class RestController(QObject):
 
     def _let_go(self) -> None:
         minutes = self._settings.value.idle_minutes
-        self._models.rest(f"Let go after {minutes} min without a question: {AGAIN} again")
+        words = Words(
+            "Let go after {minutes} min without a question: the next question loads it again",
+            minutes=minutes,
+        )
+        self._models.rest(words)
 
     def _eject(self) -> None:
         if self._is_busy:

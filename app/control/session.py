@@ -19,9 +19,10 @@ from app.window.session_panel.session_panel import SessionPanel
 from app.worker.replies import DraftOutputInUse
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import MAX_DEPTH, DraftOutput, LoadOptions
+from mlx_engine.values.words import Words
 
-NO_HEADS = "This model has no MTP heads."
-NO_DRAFT_MODEL = "No draft model is chosen: take a small one of the same family."
+NO_HEADS = Words("This model has no MTP heads.")
+NO_DRAFT_MODEL = Words("No draft model is chosen: take a small one of the same family.")
 
 ABOUT_NUMERICS = ("rows-differ", "rows-pending", "exact-costs")
 """Codes of the engine's reasons for numerics that are not exact."""

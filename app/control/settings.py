@@ -19,6 +19,7 @@ from app.values.typed_json import Reading, encode, read_fields
 from app.window.look import Scheme
 from app.window.settings_view import SettingsView
 from app.window.style_sheet import dress
+from mlx_engine.values.words import Words
 
 LARGEST_FILE = 16 * 2**20
 
@@ -33,12 +34,16 @@ def read_settings(path: Path) -> Reading[AppSettings]:
     except FileNotFoundError:
         return Reading(AppSettings())
     except OSError as error:
-        note = f"{path} could not be read ({error.strerror}): all settings have their defaults."
+        note = Words(
+            "{path} could not be read ({strerror}): all settings have their defaults.",
+            path=path,
+            strerror=error.strerror,
+        )
         return Reading(AppSettings(), (note,))
     except (ValueError, RecursionError):
         return Reading(AppSettings(), (_kept_aside(path),))
     reading = read_fields(AppSettings(), content, "settings")
-    notes = tuple(f"{path}: {note}" for note in reading.notes)
+    notes = tuple(Words("{path}: {note}", path=path, note=note) for note in reading.notes)
     new_chat = without_old_defaults(reading.value.new_chat)
     return Reading(replace(reading.value, new_chat=new_chat), notes)
 
@@ -54,8 +59,12 @@ def save_settings(path: Path, settings: AppSettings) -> None:
         _write_whole(path.resolve(), text)
     except OSError as error:
         raise SettingsNotSaved(
-            f"{path} could not be written ({error.strerror}): allow writing to its folder and make "
-            "sure its disk has room. Until then changed settings last until you quit."
+            Words(
+                "{path} could not be written ({strerror}): allow writing to its folder and make "
+                "sure its disk has room. Until then changed settings last until you quit.",
+                path=path,
+                strerror=error.strerror,
+            )
         ) from error
 
 
@@ -68,12 +77,16 @@ def _content(path: Path) -> Any:
 def _kept_aside(path: Path) -> str:
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     aside = path.with_name(f"{path.stem}-damaged-{stamp}{path.suffix}")
-    words = f"{path} is damaged: all settings have their defaults."
+    words = Words("{path} is damaged: all settings have their defaults.", path=path)
     try:
         path.rename(aside)
     except OSError as error:
-        return f"{words} It could not be moved aside ({error.strerror})."
-    return f"{words} The file is kept as {aside}."
+        return Words(
+            "{words} It could not be moved aside ({strerror}).",
+            words=words,
+            strerror=error.strerror,
+        )
+    return Words("{words} The file is kept as {aside}.", words=words, aside=aside)
 
 
 def _write_whole(path: Path, text: str) -> None:
@@ -106,7 +119,7 @@ class KeptSettings(QObject):
     """
 
     changed = Signal()
-    failed = Signal(str)
+    failed = Signal(object)
 
     def __init__(self, path: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)

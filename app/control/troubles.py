@@ -9,6 +9,7 @@ from app.start.mistakes import Mistakes
 from app.window.controls.notice_bar import NoticeBar
 from app.window.layers import CrashBox
 from app.window.main_window import MainWindow
+from mlx_engine.values.words import joined
 
 
 class TroubleController(QObject):
@@ -41,7 +42,7 @@ class TroubleController(QObject):
         """What was found when files were opened: on show until it is dismissed."""
         if notes:
             self._mistakes.note("\n".join(notes))
-            self._notice.say(" ".join(notes), stays=True)
+            self._notice.say(joined(notes, " "), stays=True)
 
     def _tell_of_a_question(self, words: str, details: str) -> None:
         if not details:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from app.values.attached_text import AttachedText, RefusedFile
-from mlx_engine.values.words import size_words
+from mlx_engine.values.words import Words, size_words
 
 Kind = Literal["PDF", "Word"]
 
@@ -46,8 +46,12 @@ def read_document(path: Path, most: int) -> AttachedText | RefusedFile:
     if nbytes > LARGEST_DOCUMENT:
         return RefusedFile(
             name,
-            f"{name} is too large to attach ({size_words(nbytes)}; "
-            f"{size_words(LARGEST_DOCUMENT)} at most): take out what matters.",
+            Words(
+                "{name} is too large to attach ({size}; {most} at most): take out what matters.",
+                name=name,
+                size=size_words(nbytes),
+                most=size_words(LARGEST_DOCUMENT),
+            ),
         )
     command = [sys.executable, "-P", "-c", START, str(PACKAGES), str(path), str(most)]
     try:
@@ -60,39 +64,67 @@ def read_document(path: Path, most: int) -> AttachedText | RefusedFile:
         )
         said = json.loads(done.stdout)
     except subprocess.TimeoutExpired:
-        return RefusedFile(name, f"{name} could not be read in {LONGEST_S:.0f} s: paste its text.")
+        return RefusedFile(
+            name,
+            Words(
+                "{name} could not be read in {seconds:.0f} s: paste its text.",
+                name=name,
+                seconds=LONGEST_S,
+            ),
+        )
     except ValueError:  # it was killed, or had no memory left
-        return RefusedFile(name, f"{name} could not be read: paste the part that matters instead.")
+        return RefusedFile(
+            name, Words("{name} could not be read: paste the part that matters instead.", name=name)
+        )
     if "text" not in said:
-        return RefusedFile(name, f"{name} {said['problem']}")
+        problem = Words(said["problem"], **said["of"])
+        return RefusedFile(name, Words("{name} {problem}", name=name, problem=problem))
     return AttachedText(name, said["text"], nbytes)
 
 
+NO_READERS = Words(
+    "needs the readers of documents, which are not installed: pip install "
+    "'headstart[documents]', or paste its text."
+)
+NO_MEMORY = Words("needs too much memory to be read: paste the part that matters.")
+
+
+def _problem(words: Words) -> dict[str, object]:
+    return {"problem": words.template, "of": words.fields}
+
+
 def main() -> None:
-    """Write {"text": ...} or {"problem": ...} of the file in the arguments."""
+    """Write {"text": ...} or {"problem": ..., "of": ...}, as of Words, of the file in the
+    arguments.
+    """
     path, most = Path(sys.argv[2]), int(sys.argv[3])
     with suppress(ValueError, OSError):  # a Mac does not keep to it
         resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     with path.open("rb") as file:
         is_pdf = document_kind(path, file.read(4)) == "PDF"
+    said: dict[str, object]
     try:
         said = {"text": _joined(_pdf_pages(path) if is_pdf else _word_lines(path), most)}
     except NotReadable as error:
-        said = {"problem": str(error)}
+        said = _problem(error.words)
     except ImportError:
-        said = {
-            "problem": "needs the readers of documents, which are not installed: "
-            "pip install 'headstart[documents]', or paste its text."
-        }
+        said = _problem(NO_READERS)
     except MemoryError:
-        said = {"problem": "needs too much memory to be read: paste the part that matters."}
+        said = _problem(NO_MEMORY)
     except Exception as error:  # damage shows in all kinds of them
-        said = {"problem": f"is damaged and cannot be read ({type(error).__name__}: {error})."}
+        kind = type(error).__name__
+        said = _problem(
+            Words("is damaged and cannot be read ({kind}: {error}).", kind=kind, error=str(error))
+        )
     sys.stdout.write(json.dumps(said))
 
 
 class NotReadable(Exception):
     """Why there is no text, as what follows the file's name."""
+
+    def __init__(self, words: Words) -> None:
+        super().__init__(words)
+        self.words = words
 
 
 def _joined(parts: Iterator[str], most: int) -> str:
@@ -112,7 +144,9 @@ def _joined(parts: Iterator[str], most: int) -> str:
     text = "".join(c for c in text if c >= " " or c in "\n\t")
     if not text.strip() and not why:
         raise NotReadable(
-            "holds no text, only pictures of it: have its text recognised first, or paste it."
+            Words(
+                "holds no text, only pictures of it: have its text recognised first, or paste it."
+            )
         )
     return f"{text}\n\n[The rest is left out: {why}.]" if why else text
 
@@ -121,7 +155,9 @@ def _pdf_pages(path: Path) -> Iterator[str]:
     from pypdf import PdfReader
     from pypdf.errors import DependencyError
 
-    locked = NotReadable("is locked with a password: save a copy without one, then attach that.")
+    locked = NotReadable(
+        Words("is locked with a password: save a copy without one, then attach that.")
+    )
     try:
         reader = PdfReader(path)
         if reader.is_encrypted and not reader.decrypt(""):
@@ -140,12 +176,14 @@ def _word_lines(path: Path) -> Iterator[str]:
     with zipfile.ZipFile(path) as parts:
         sizes = {part.filename: part.file_size for part in parts.infolist()}
     if "word/document.xml" not in sizes:
-        raise NotReadable("is no Word document, though its name says so.")
+        raise NotReadable(Words("is no Word document, though its name says so."))
     text = sum(size for name, size in sizes.items() if name.endswith((".xml", ".rels")))
     if text > LARGEST_UNPACKED or sum(sizes.values()) > LARGEST_DOCUMENT:
         raise NotReadable(
-            f"unpacks to {size_words(sum(sizes.values()))}, which is too much: paste the part that "
-            "matters."
+            Words(
+                "unpacks to {size}, which is too much: paste the part that matters.",
+                size=size_words(sum(sizes.values())),
+            )
         )
     for block in docx.Document(str(path)).iter_inner_content():
         if isinstance(block, Table):

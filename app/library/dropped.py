@@ -19,6 +19,7 @@ from mlx_engine.hub.weight_files import (
     holds_only_heads,
     shard_of,
 )
+from mlx_engine.values.words import Words
 
 _MODEL_FILES = ("config.json", "model.safetensors.index.json", "tokenizer.json")
 
@@ -81,15 +82,17 @@ def what_is(dropped: str) -> Dropped:
         if place is not None:
             return _at(place)
     except (OSError, ValueError, RuntimeError) as error:
-        return Refused(f"{text}: cannot be opened ({error}).")
+        return Refused(Words("{text}: cannot be opened ({error}).", text=text, error=str(error)))
     link = read_hub_link(text)
     if isinstance(link, HubModel):
         return DroppedHubModel(link)
     if link is not None:
         return Refused(link)
     return Refused(
-        "This is neither a file here nor a model on the hub. Drop a model folder, a .gguf file, "
-        "or a link such as https://huggingface.co/Qwen/Qwen3.5-0.8B."
+        Words(
+            "This is neither a file here nor a model on the hub. Drop a model folder, a "
+            ".gguf file, or a link such as https://huggingface.co/Qwen/Qwen3.5-0.8B."
+        )
     )
 
 
@@ -120,18 +123,23 @@ def _at(place: Path) -> Dropped:
     if place.is_dir():
         return _folder(place)
     if not place.is_file():
-        return Refused(f"{place}: there is no such file or folder.")
+        return Refused(Words("{place}: there is no such file or folder.", place=place))
     return _file(place, place.suffix.lower())
 
 
 def _file(file: Path, ending: str) -> Dropped:
     """Judged by its ending, then by its first bytes."""
     if ending in PARTIAL:
-        return Refused(f"{file.name} is not downloaded to its end: wait for it, then drop it.")
+        return Refused(
+            Words("{name} is not downloaded to its end: wait for it, then drop it.", name=file.name)
+        )
     if ending in UNSAFE:
         return Refused(
-            f"{file.name} could run code on this Mac when opened, so it is not. Take a version "
-            "with .safetensors files."
+            Words(
+                "{name} could run code on this Mac when opened, so it is not. Take a version "
+                "with .safetensors files.",
+                name=file.name,
+            )
         )
     if ending == GGUF:
         return _gguf(file)
@@ -162,8 +170,11 @@ def _safetensors(file: Path) -> Dropped:
     if (file.parent / "config.json").is_file():
         return DroppedModel(file.parent)
     return Refused(
-        f"{file.name} lies here without its config.json: drop the whole model folder, or "
-        "download the missing files beside it."
+        Words(
+            "{name} lies here without its config.json: drop the whole model folder, or "
+            "download the missing files beside it.",
+            name=file.name,
+        )
     )
 
 
@@ -202,10 +213,19 @@ def _folder_of_heads(folder: Path) -> Dropped:
     if len(heads) == 1:
         return _gguf(heads[0])
     if heads:
-        return Refused(f"{folder.name} holds {len(heads)} files of MTP heads: drop one of them.")
+        return Refused(
+            Words(
+                "{name} holds {count} files of MTP heads: drop one of them.",
+                name=folder.name,
+                count=len(heads),
+            )
+        )
     return Refused(
-        f"{folder.name} holds no model near its top: it needs a .gguf, or .safetensors with "
-        "config. Add the folder in Models to have all of it searched."
+        Words(
+            "{name} holds no model near its top: it needs a .gguf, or .safetensors with "
+            "config. Add the folder in Models to have all of it searched.",
+            name=folder.name,
+        )
     )
 
 

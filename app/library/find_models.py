@@ -23,6 +23,7 @@ from mlx_engine.hub.weight_files import (
     shard_of,
 )
 from mlx_engine.values.errors import EngineError, HeadsOnly
+from mlx_engine.values.words import Words
 
 
 def folder_model(folder: Path, names: Iterable[str], name: str, place: str) -> FoundModel | None:
@@ -95,13 +96,18 @@ def _folder_problem(folder: Path, known: set[str], weights: list[str]) -> str | 
     if not weights:
         partial = next((n for n in sorted(known) if n.lower().endswith(PARTIAL)), None)
         if partial is not None:
-            return f"{partial} is not downloaded to its end: go on with the download"
+            return Words(
+                "{partial} is not downloaded to its end: go on with the download", partial=partial
+            )
         unsafe = next((n for n in sorted(known) if n.lower().endswith(UNSAFE)), None)
         if unsafe is not None:
-            return f"{unsafe} could run code when opened: take a version with .safetensors files"
-        return "there are no weights in this folder: download the .safetensors files"
+            return Words(
+                "{unsafe} could run code when opened: take a version with .safetensors files",
+                unsafe=unsafe,
+            )
+        return Words("there are no weights in this folder: download the .safetensors files")
     if "config.json" not in known:
-        return "config.json is missing: download it too"
+        return Words("config.json is missing: download it too")
     for name in weights:
         shard = shard_of(name)
         count = 0 if shard is None else shard.total
@@ -112,7 +118,7 @@ def _folder_problem(folder: Path, known: set[str], weights: list[str]) -> str | 
 
 
 def _missing(name: str) -> str:
-    return f"{name} is missing: download that file too"
+    return Words("{name} is missing: download that file too", name=name)
 
 
 def _first_damage(files: list[Path]) -> str | None:
@@ -120,7 +126,9 @@ def _first_damage(files: list[Path]) -> str | None:
         try:
             problem = damage(file)
         except OSError as error:
-            return f"{file.name} cannot be opened ({error.strerror})"
+            return Words(
+                "{name} cannot be opened ({strerror})", name=file.name, strerror=error.strerror
+            )
         if problem is not None:
             return f"{file.name}: {problem}"
     return None
@@ -196,7 +204,7 @@ def recall(recent: Iterable[str]) -> tuple[FoundModel, ...]:
 
 
 def _recalled(path: Path) -> FoundModel:
-    gone = "it is no longer there: it was moved or deleted, or its disk is not connected"
+    gone = Words("it is no longer there: it was moved or deleted, or its disk is not connected")
     found = None
     if path.is_file():
         found = gguf_model(path, path.stem, RECENT)
@@ -226,7 +234,9 @@ def _listing(folder: Path) -> _Listing:
                 else:  # also links that lead nowhere: they tell of files that are missing
                     files.append(entry.name)
     except OSError as error:
-        return _Listing(problem=f"the folder cannot be opened ({error.strerror})")
+        return _Listing(
+            problem=Words("the folder cannot be opened ({strerror})", strerror=error.strerror)
+        )
     return _Listing(tuple(sorted(files)), tuple(sorted(folders)))
 
 
@@ -269,7 +279,7 @@ def _in_hub_cache(place: Place, seen: set[tuple[int, int]]) -> Iterator[FoundMod
         label = name.removeprefix("models--").replace("--", "/")
         snapshot = hub_snapshot(repository)
         if snapshot is None:
-            begun = "the download was not finished"
+            begun = Words("the download was not finished")
             yield FoundModel(label, repository, place.name, problem=begun, unfinished=label)
             continue
         found = list(_in_folder(snapshot, Place(place.name, snapshot), seen, 2))

@@ -14,6 +14,7 @@ from mlx_engine.hub.client import LONGEST_SILENCE_S, Hub, Listing, content, in_w
 from mlx_engine.hub.download import DownloadPlan, plan_from
 from mlx_engine.hub.repository import ChoiceNeededError, HubModel, needed_files
 from mlx_engine.hub.weight_files import GGUF, INDEX, SAFETENSORS, indexed, names_heads
+from mlx_engine.values.words import Words
 
 MOST_FOUND = 50
 TOLD = ("downloads", "gated", "gguf", "library_name", "safetensors", "siblings", "tags")
@@ -121,7 +122,7 @@ def _offer(hub: Hub, model: HubModel, label: str, listed: Listing, machine: Mach
         heads = _told_heads(hub, model, plan)
     return HubOffer(
         model.link,
-        label or ("The whole model" if is_folder else first),
+        label or (Words("The whole model") if is_folder else first),
         plan.total_bytes,
         heads,
         fit_of(plan.total_bytes, machine),

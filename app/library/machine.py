@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 
 from app.values.hub import Format, HubFind
-from mlx_engine.values.words import size_words
+from mlx_engine.values.words import Words, size_words
 
 _ASKED = ("machdep.cpu.brand_string", "iogpu.wired_limit_mb")
 _SMALL = 36 * 2**30
@@ -74,20 +74,28 @@ class Chosen:
     def on(self, machine: Machine) -> HubFind:
         """As a row for this machine."""
         fits = self.memory <= machine.usable_bytes
-        needs = f"{size_words(self.memory)} of memory" if fits else "too large for this machine"
+        size = Words("{size} of memory", size=size_words(self.memory))
+        needs = size if fits else Words("too large for this machine")
         hub_id, parameters = self.link.partition(":")[0], self.billions * 10**9
         return HubFind(hub_id, self.format, parameters, heads=True, note=f"{self.words} · {needs}")
 
 
 UNSLOTH = "unsloth/Qwen{}-MTP-GGUF:{}"
 CHOSEN = (
-    Chosen(UNSLOTH.format("3.5-2B", "Q4_K_M"), "GGUF", 2, "Small and quick"),
-    Chosen(UNSLOTH.format("3.5-4B", "Q4_K_M"), "GGUF", 4, "For everyday questions"),
-    Chosen(UNSLOTH.format("3.5-9B", "Q4_K_M"), "GGUF", 9, "For most things"),
-    Chosen("kradih/Qwen3.6-27B-MTP-4bit-MLX", "MLX", 27, "The next one as MLX weights"),
-    Chosen(UNSLOTH.format("3.6-27B", "Q4_K_M"), "GGUF", 27, "Thorough, also with code"),
-    Chosen(UNSLOTH.format("3.6-35B-A3B", "Q4_K_M"), "GGUF", 35, "Quick: 3B of it work at a time"),
-    Chosen(UNSLOTH.format("3.5-122B-A10B", "UD-Q4_K_XL"), "GGUF", 122, "The largest of the family"),
+    Chosen(UNSLOTH.format("3.5-2B", "Q4_K_M"), "GGUF", 2, Words("Small and quick")),
+    Chosen(UNSLOTH.format("3.5-4B", "Q4_K_M"), "GGUF", 4, Words("For everyday questions")),
+    Chosen(UNSLOTH.format("3.5-9B", "Q4_K_M"), "GGUF", 9, Words("For most things")),
+    Chosen("kradih/Qwen3.6-27B-MTP-4bit-MLX", "MLX", 27, Words("The next one as MLX weights")),
+    Chosen(UNSLOTH.format("3.6-27B", "Q4_K_M"), "GGUF", 27, Words("Thorough, also with code")),
+    Chosen(
+        UNSLOTH.format("3.6-35B-A3B", "Q4_K_M"), "GGUF", 35, Words("Quick: 3B of it work at a time")
+    ),
+    Chosen(
+        UNSLOTH.format("3.5-122B-A10B", "UD-Q4_K_XL"),
+        "GGUF",
+        122,
+        Words("The largest of the family"),
+    ),
 )
 """Smallest first: of the family of Qwen3.5, for each size of memory that Macs have."""
 
@@ -102,10 +110,12 @@ def chosen_for(machine: Machine) -> tuple[HubFind, ...]:
 def advice(machine: Machine) -> str:
     """In words, for the start page."""
     best = best_for(machine)
-    return (
-        f"This machine gives a model {size_words(machine.usable_bytes)}. A Qwen of "
-        f"{best.billions}B parameters in 4 bits fits with room for long chats: get one that kept "
-        "its drafting heads in Models, under Hugging Face."
+    return Words(
+        "This machine gives a model {size}. A Qwen of {billions}B parameters in 4 bits "
+        "fits with room for long chats: get one that kept its drafting heads in Models, "
+        "under Hugging Face.",
+        size=size_words(machine.usable_bytes),
+        billions=best.billions,
     )
 
 

@@ -9,7 +9,7 @@ from app.values.models import Fit, MemorySum, ModelCard, short_quantisation
 from mlx_engine.values.errors import EngineError
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import LoadOptions
-from mlx_engine.values.words import count_words, size_words, token_words
+from mlx_engine.values.words import Words, count_words, size_words, token_words
 
 SHORT_CONTEXT = 4096
 TIGHT_SHARE = 0.9
@@ -24,7 +24,7 @@ def make_card(model: ModelDescription, machine: Machine) -> ModelCard:
         parameters=_parameter_words(model),
         quantisation=short_quantisation(model.quantisation),
         size=size_words(model.nbytes),
-        context=f"{token_words(model.context_length)} tokens",
+        context=Words("{tokens} tokens", tokens=token_words(model.context_length)),
         heads=_heads_words(model),
         has_heads=model.mtp_heads > 0 and model.mtp is None and not _heads_misfit(model),
         memory=memory_sum(model, machine.usable_bytes),
@@ -68,10 +68,10 @@ def _longest_context(model: ModelDescription, free: int) -> int:
 
 def _parameter_words(model: ModelDescription) -> str:
     """Where a token passes through some of them only, how many."""
-    total = f"{count_words(model.parameters)} parameters"
+    total = Words("{count} parameters", count=count_words(model.parameters))
     if model.active_parameters is None:
         return total
-    return f"{total}, {count_words(model.active_parameters)} active"
+    return Words("{total}, {count} active", total=total, count=count_words(model.active_parameters))
 
 
 def _heads_misfit(model: ModelDescription) -> bool:
@@ -81,11 +81,13 @@ def _heads_misfit(model: ModelDescription) -> bool:
 
 def _heads_words(model: ModelDescription) -> str:
     if model.mtp is not None:
-        return f"{model.mtp.words} It runs without drafting."
+        return Words("{words} It runs without drafting.", words=model.mtp.words)
     if model.mtp_heads == 0:
-        return "No MTP heads. It runs without drafting."
-    heads = "1 MTP head" if model.mtp_heads == 1 else f"{model.mtp_heads} MTP heads"
-    return f"{heads}, seemingly of another model" if _heads_misfit(model) else heads
+        return Words("No MTP heads. It runs without drafting.")
+    heads = Words("{n} MTP heads", "1 MTP head", model.mtp_heads)
+    if not _heads_misfit(model):
+        return heads
+    return Words("{heads}, seemingly of another model", heads=heads)
 
 
 def read_card(

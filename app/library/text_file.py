@@ -6,7 +6,7 @@ from pathlib import Path
 
 from app.library.documents import document_kind, read_document
 from app.values.attached_text import AttachedText, RefusedFile
-from mlx_engine.values.words import size_words
+from mlx_engine.values.words import Words, size_words
 
 LARGEST = 2_000_000
 """Bytes of a file; more would fill any context many times over."""
@@ -16,15 +16,16 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+A_PICTURE = Words("a picture, which this version cannot read")
 _KNOWN_BINARY = (
-    (b"\x89PNG", "a picture, which this version cannot read"),
-    (b"\xff\xd8\xff", "a picture, which this version cannot read"),
-    (b"GIF8", "a picture, which this version cannot read"),
+    (b"\x89PNG", A_PICTURE),
+    (b"\xff\xd8\xff", A_PICTURE),
+    (b"GIF8", A_PICTURE),
     (
         b"PK\x03\x04",
-        "an archive or an office document: unpack it, save it as .docx, or paste its text",
+        Words("an archive or an office document: unpack it, save it as .docx, or paste its text"),
     ),
-    (b"\x1f\x8b", "compressed: unpack it first"),
+    (b"\x1f\x8b", Words("compressed: unpack it first")),
 )
 _CONTROLS_ALLOWED = "\t\n\r\f\x1b"
 
@@ -41,21 +42,30 @@ def read_text_file(path: Path) -> AttachedText | RefusedFile:
     try:
         facts = path.stat()
         if stat.S_ISDIR(facts.st_mode):
-            return RefusedFile(name, f"{name} is a folder: attach the files in it.")
+            return RefusedFile(
+                name, Words("{name} is a folder: attach the files in it.", name=name)
+            )
         if not stat.S_ISREG(facts.st_mode):
-            return RefusedFile(name, f"{name} is not a file that can be read.")
+            return RefusedFile(name, Words("{name} is not a file that can be read.", name=name))
         if is_document(path):
             return read_document(path, LARGEST)
         with path.open("rb") as opened:
             content = opened.read(LARGEST + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
-        return RefusedFile(name, f"{name} cannot be opened ({reason or error}).")
+        return RefusedFile(
+            name, Words("{name} cannot be opened ({reason}).", name=name, reason=reason or error)
+        )
     if len(content) > LARGEST:
         return RefusedFile(
             name,
-            f"{name} is too large to attach ({size_words(facts.st_size)}; {size_words(LARGEST)} "
-            "at most): paste the part that matters instead.",
+            Words(
+                "{name} is too large to attach ({size}; {most} at most): paste the part that "
+                "matters instead.",
+                name=name,
+                size=size_words(facts.st_size),
+                most=size_words(LARGEST),
+            ),
         )
     return _decoded(name, content)
 
@@ -64,15 +74,17 @@ def _decoded(name: str, content: bytes) -> AttachedText | RefusedFile:
     """UTF-8, or UTF-16 with its mark; anything else is not text."""
     for start, words in _KNOWN_BINARY:
         if content.startswith(start):
-            return RefusedFile(name, f"{name} is {words}.")
+            return RefusedFile(name, Words("{name} is {words}.", name=name, words=words))
     encoding = next((code for mark, code in _MARKS if content.startswith(mark)), "utf-8")
     try:
         text = content.decode(encoding)
     except UnicodeDecodeError:
-        return RefusedFile(name, f"{name} is not text in UTF-8 or UTF-16: save it as UTF-8.")
+        return RefusedFile(
+            name, Words("{name} is not text in UTF-8 or UTF-16: save it as UTF-8.", name=name)
+        )
     if not text.strip():
-        return RefusedFile(name, f"{name} is empty.")
+        return RefusedFile(name, Words("{name} is empty.", name=name))
     if any(c < " " and c not in _CONTROLS_ALLOWED for c in text):
-        return RefusedFile(name, f"{name} is not text: it holds binary data.")
+        return RefusedFile(name, Words("{name} is not text: it holds binary data.", name=name))
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
     return AttachedText(name, lines, len(content))

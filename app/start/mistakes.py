@@ -20,6 +20,8 @@ from PySide6.QtCore import (
     qInstallMessageHandler,
 )
 
+from mlx_engine.values.words import Words
+
 LARGEST_LOG = 1_000_000
 LOG = "headstart.log"
 CRASHES = "crash.log"
@@ -49,7 +51,7 @@ class _LogFile(RotatingFileHandler):
 class Mistakes(QObject):
     """Signal `made`(words, details): something went wrong that the user can only report."""
 
-    made = Signal(str, str)
+    made = Signal(object, str)
 
     def __init__(self, logs: Path, parent: QObject | None = None) -> None:
         """logs: the folder of logs, which need not be there."""
@@ -88,7 +90,11 @@ class Mistakes(QObject):
         if issubclass(kind, KeyboardInterrupt):
             sys.__excepthook__(kind, error, trace)
             return
-        words = f"{kind.__name__}: {error}. Your chats are kept; the window goes on."
+        words = Words(
+            "{kind}: {error}. Your chats are kept; the window goes on.",
+            kind=kind.__name__,
+            error=error,
+        )
         self.report(words, "".join(traceback.format_exception(kind, error, trace)))
 
     def _take_of_thread(self, args: threading.ExceptHookArgs) -> None:

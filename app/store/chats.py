@@ -14,6 +14,7 @@ from app.values.chat_settings import ChatSettings, settings_from_json, settings_
 from app.values.chats import ChatSummary, ListedChat, TextRange
 from app.values.errors import NoSuchChat
 from app.values.typed_json import Reading
+from mlx_engine.values.words import Words
 
 MAX_TITLE = 200
 FIRST_WORDS = 60
@@ -153,15 +154,15 @@ class Chats:
         before = self._clock() - older_than_days * 24 * 3600
         return self._database.write("DELETE FROM chat WHERE deleted_at <= ?", before)
 
-    def duplicate(self, chat_id: int) -> int:
-        """A second one with all branches, not pinned; its id."""
+    def duplicate(self, chat_id: int, how: str = "copy") -> int:
+        """A second one with all branches, not pinned; its id. how: the word behind its title."""
         sql = "SELECT id, parent FROM message WHERE chat = ? ORDER BY id"
         leaf = self._row("leaf", chat_id)["leaf"]
-        return self._copy(chat_id, "copy", self._database.rows(sql, chat_id), leaf)
+        return self._copy(chat_id, how, self._database.rows(sql, chat_id), leaf)
 
-    def branch(self, chat_id: int, message_id: int) -> int:
-        """A second one that ends with this message of it; its id."""
-        return self._copy(chat_id, "branch", self._database.rows(_UP_TO, message_id), message_id)
+    def branch(self, chat_id: int, message_id: int, how: str = "branch") -> int:
+        """A second one that ends with this message of it; its id. how: as of `duplicate`."""
+        return self._copy(chat_id, how, self._database.rows(_UP_TO, message_id), message_id)
 
     def _copy(
         self, chat_id: int, how: str, messages: Sequence[sqlite3.Row], leaf: int | None
@@ -196,7 +197,7 @@ class Chats:
 
 
 def _gone(chat_id: int) -> NoSuchChat:
-    return NoSuchChat(f"Chat {chat_id} is not there any more: open another.")
+    return NoSuchChat(Words("Chat {chat_id} is not there any more: open another.", chat_id=chat_id))
 
 
 HITS = 50

@@ -18,6 +18,7 @@ from app.values.errors import (
     StoreReadOnly,
     StoreTooNew,
 )
+from mlx_engine.values.words import Words
 
 Access = Literal["rwc", "ro", "immutable"]
 BUSY_TIMEOUT_MS = 500
@@ -26,33 +27,33 @@ PAGES_BEFORE_CHECKPOINT = 4000
 _KNOWN: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_BUSY: (
         StoreBusy,
-        "is held by another program: close other copies of Headstart and try again",
+        Words("is held by another program: close other copies of Headstart and try again"),
     ),
-    sqlite3.SQLITE_LOCKED: (StoreBusy, "is held by another program: try again"),
+    sqlite3.SQLITE_LOCKED: (StoreBusy, Words("is held by another program: try again")),
     sqlite3.SQLITE_FULL: (
         StoreFull,
-        "cannot grow, its disk is full: free some space and try again",
+        Words("cannot grow, its disk is full: free some space and try again"),
     ),
     sqlite3.SQLITE_READONLY: (
         StoreReadOnly,
-        "cannot be written to: allow writing to it and its folder, then start again",
+        Words("cannot be written to: allow writing to it and its folder, then start again"),
     ),
-    sqlite3.SQLITE_PERM: (StoreReadOnly, "may not be opened: allow access to it"),
+    sqlite3.SQLITE_PERM: (StoreReadOnly, Words("may not be opened: allow access to it")),
     sqlite3.SQLITE_CANTOPEN: (
         StoreReadOnly,
-        "cannot be opened: check that its folder exists, may be written to and has room",
+        Words("cannot be opened: check that its folder exists, may be written to and has room"),
     ),
     sqlite3.SQLITE_CORRUPT: (
         StoreDamaged,
-        "is damaged: start Headstart again, it keeps the file aside and saves what it can",
+        Words("is damaged: start Headstart again, it keeps the file aside and saves what it can"),
     ),
-    sqlite3.SQLITE_CONSTRAINT: (StoreDamaged, "contradicts itself: start Headstart again"),
-    sqlite3.SQLITE_NOTADB: (StoreDamaged, "is damaged: it is not a database"),
+    sqlite3.SQLITE_CONSTRAINT: (StoreDamaged, Words("contradicts itself: start Headstart again")),
+    sqlite3.SQLITE_NOTADB: (StoreDamaged, Words("is damaged: it is not a database")),
     sqlite3.SQLITE_IOERR: (
         StoreError,
-        "could not be read or written: check that its disk is connected and has room",
+        Words("could not be read or written: check that its disk is connected and has room"),
     ),
-    sqlite3.SQLITE_TOOBIG: (StoreError, "cannot hold a text this long: make it shorter"),
+    sqlite3.SQLITE_TOOBIG: (StoreError, Words("cannot hold a text this long: make it shorter")),
 }
 
 
@@ -68,7 +69,9 @@ def known_errors(path: Path) -> Iterator[None]:
         if known is None:
             raise
         kind, words = known
-        raise kind(f"{path} {words} ({error}).") from error
+        raise kind(
+            Words("{path} {words} ({error}).", path=path, words=words, error=str(error))
+        ) from error
 
 
 def primary_code(error: sqlite3.Error) -> int:
@@ -249,7 +252,13 @@ class Database:
         except sqlite3.OperationalError as error:
             if not self.read_only:
                 raise
-            raise StoreTooNew(f"{self.read_only} It could not be read ({error}).") from error
+            raise StoreTooNew(
+                Words(
+                    "{read_only} It could not be read ({error}).",
+                    read_only=self.read_only,
+                    error=str(error),
+                )
+            ) from error
 
 
 def _storable(values: tuple[Any, ...]) -> list[Any]:

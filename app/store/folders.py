@@ -10,6 +10,7 @@ from app.store.database import Database
 from app.store.rows import text_of
 from app.values.chats import Folder
 from app.values.errors import NoSuchChat
+from mlx_engine.values.words import Words
 
 NEW = "New folder"
 
@@ -102,7 +103,9 @@ class Folders:
             raise _gone(folder)
         for chat_id in chat_ids:
             if not self._database.write("UPDATE chat SET folder = ? WHERE id = ?", folder, chat_id):
-                raise NoSuchChat(f"Chat {chat_id} is not there any more: open another.")
+                raise NoSuchChat(
+                    Words("Chat {chat_id} is not there any more: open another.", chat_id=chat_id)
+                )
 
     def _set(self, folder: int, change: str, value: object) -> None:
         if not self._database.write(f"UPDATE folder SET {change} WHERE id = ?", value, folder):
@@ -110,4 +113,6 @@ class Folders:
 
 
 def _gone(folder: int) -> NoSuchChat:
-    return NoSuchChat(f"Folder {folder} is not there any more: choose another.")
+    return NoSuchChat(
+        Words("Folder {folder} is not there any more: choose another.", folder=folder)
+    )

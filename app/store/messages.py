@@ -18,6 +18,7 @@ from app.values.chats import AnswerSoFar, DraftedSpan, StoredMessage, Turn
 from app.values.errors import NoSuchChat
 from mlx_engine.values.conversation import FinishReason, GenerationFinished, Role
 from mlx_engine.values.stats import GenerationStats
+from mlx_engine.values.words import Words
 
 SAVE_EVERY_S = 0.5
 MOST_FIGURES = 500
@@ -68,7 +69,12 @@ class Messages:
         """One message; NoSuchChat when it is gone."""
         row = self._database.row("SELECT * FROM message WHERE id = ?", message_id)
         if row is None:
-            raise NoSuchChat(f"Message {message_id} is not there any more: open the chat again.")
+            raise NoSuchChat(
+                Words(
+                    "Message {message_id} is not there any more: open the chat again.",
+                    message_id=message_id,
+                )
+            )
         return message_from_row(row)
 
     def figures(self, chat_id: int) -> tuple[AnswerFigures, ...]:
@@ -148,7 +154,12 @@ class Messages:
             message_id,
         )
         if not changed:
-            raise NoSuchChat(f"Message {message_id} is not there any more: open the chat again.")
+            raise NoSuchChat(
+                Words(
+                    "Message {message_id} is not there any more: open the chat again.",
+                    message_id=message_id,
+                )
+            )
 
     def finish_answer(
         self,
@@ -192,7 +203,9 @@ class Messages:
         state: str,
     ) -> int:
         if parent is not None and self.get(parent).chat_id != chat_id:
-            raise NoSuchChat(f"Message {parent} is of another chat: open the chat again.")
+            raise NoSuchChat(
+                Words("Message {parent} is of another chat: open the chat again.", parent=parent)
+            )
         now = self._clock()
         added = self._database.insert(
             """INSERT INTO message
@@ -210,7 +223,9 @@ class Messages:
             "UPDATE chat SET leaf = ?, updated_at = ? WHERE id = ?", added, now, chat_id
         )
         if not changed:
-            raise NoSuchChat(f"Chat {chat_id} is not there any more: open another.")
+            raise NoSuchChat(
+                Words("Chat {chat_id} is not there any more: open another.", chat_id=chat_id)
+            )
         return added
 
     def _end(

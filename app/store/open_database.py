@@ -39,6 +39,7 @@ from app.store.schema import (
     sound_columns,
 )
 from app.values.errors import StoreDamaged, StoreForeign, StoreReadOnly
+from mlx_engine.values.words import Words, joined
 
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -80,8 +81,13 @@ def _make_folder(path: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise StoreReadOnly(
-            f"The folder {folder} cannot be made ({error.strerror}): allow writing to "
-            f"{folder.parent}, then start again."
+            Words(
+                "The folder {folder} cannot be made ({strerror}): allow writing to {parent}, "
+                "then start again.",
+                folder=folder,
+                strerror=error.strerror,
+                parent=folder.parent,
+            )
         ) from error
 
 
@@ -126,11 +132,15 @@ def _bring_up_to_date(
     if look_closer or not index_opens(connection):
         with _misshapen(path):
             make_index_again(connection)
-        notices.append(f"{path} was damaged in its search index, which has been made again.")
+        notices.append(
+            Words("{path} was damaged in its search index, which has been made again.", path=path)
+        )
     if look_closer:
         _check_pages(connection, path, "integrity_check(1)")
     if copy is not None:
-        notices.append(f"Your chats were brought up to date; a copy from before is {copy}.")
+        notices.append(
+            Words("Your chats were brought up to date; a copy from before is {copy}.", copy=copy)
+        )
     return Database(connection, path, notices=tuple(notices))
 
 
@@ -156,8 +166,12 @@ def _open_to_read(path: Path, steps: Sequence[Migration], why: sqlite3.Error) ->
         version = pragma(connection, "user_version")
         if version < len(steps):
             raise StoreReadOnly(
-                f"{path} is of an older Headstart and must be brought up to date, but cannot be "
-                f"written to ({why}): allow writing to it and its folder, then start again."
+                Words(
+                    "{path} is of an older Headstart and must be brought up to date, but cannot be "
+                    "written to ({why}): allow writing to it and its folder, then start again.",
+                    path=path,
+                    why=str(why),
+                )
             )
     newer = version > len(steps)
     words = _newer_words(path) if newer else _unwritable_words(path, why)
@@ -165,16 +179,20 @@ def _open_to_read(path: Path, steps: Sequence[Migration], why: sqlite3.Error) ->
 
 
 def _newer_words(path: Path) -> str:
-    return (
-        f"{path} was written by a newer Headstart: your chats can be read here, but nothing is "
-        "saved. Update Headstart to go on with them."
+    return Words(
+        "{path} was written by a newer Headstart: your chats can be read here, but "
+        "nothing is saved. Update Headstart to go on with them.",
+        path=path,
     )
 
 
 def _unwritable_words(path: Path, why: sqlite3.Error) -> str:
-    return (
-        f"{path} cannot be written to ({why}): your chats can be read, but nothing is saved. "
-        "Allow writing to it and its folder, make sure its disk has room, then start again."
+    return Words(
+        "{path} cannot be written to ({why}): your chats can be read, but nothing is "
+        "saved. Allow writing to it and its folder, make sure its disk has room, then "
+        "start again.",
+        path=path,
+        why=str(why),
     )
 
 
@@ -184,7 +202,10 @@ def _check_owner(connection: sqlite3.Connection, path: Path) -> None:
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
     if tables and pragma(connection, "application_id") != APPLICATION_ID:
         raise StoreForeign(
-            f"{path} is a database of another program: move it elsewhere, then start again."
+            Words(
+                "{path} is a database of another program: move it elsewhere, then start again.",
+                path=path,
+            )
         )
 
 
@@ -193,7 +214,7 @@ def _check_pages(connection: sqlite3.Connection, path: Path, *checks: str) -> No
     for check in checks:
         finding = connection.execute(f"PRAGMA {check}").fetchone()[0]
         if finding != "ok":
-            raise StoreDamaged(f"{path} is damaged: {finding}.")
+            raise StoreDamaged(Words("{path} is damaged: {finding}.", path=path, finding=finding))
 
 
 def _check_shape(connection: sqlite3.Connection, path: Path) -> None:
@@ -215,7 +236,9 @@ def _misshapen(path: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         if primary_code(error) != sqlite3.SQLITE_ERROR:
             raise
-        raise StoreDamaged(f"{path} is damaged: {error}.") from error
+        raise StoreDamaged(
+            Words("{path} is damaged: {error}.", path=path, error=str(error))
+        ) from error
 
 
 def _replace(path: Path, steps: Sequence[Migration]) -> Database:
@@ -224,15 +247,23 @@ def _replace(path: Path, steps: Sequence[Migration]) -> Database:
         aside = set_aside(path, datetime.now())
     except OSError as error:
         raise StoreDamaged(
-            f"{path} is damaged and could not be moved aside ({error.strerror}): "
-            "move it elsewhere yourself, then start again."
+            Words(
+                "{path} is damaged and could not be moved aside ({strerror}): move it elsewhere "
+                "yourself, then start again.",
+                path=path,
+                strerror=error.strerror,
+            )
         ) from error
     database = _open(path, steps)
-    words = f"{path} was damaged. It is kept as {aside}."
+    words = Words("{path} was damaged. It is kept as {aside}.", path=path, aside=aside)
     try:
         saved = salvage(aside, path)
-        words += f" {saved.chats} chats with {saved.messages} messages could be read and are here."
+        more = Words(
+            "{chats} chats with {messages} messages could be read and are here.",
+            chats=saved.chats,
+            messages=saved.messages,
+        )
     except sqlite3.Error as error:
-        words += f" What can be read of it could not be taken over ({error})."
-    database.notices = (*database.notices, words)
+        more = Words("What can be read of it could not be taken over ({error}).", error=str(error))
+    database.notices = (*database.notices, joined((words, more), " "))
     return database

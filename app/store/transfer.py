@@ -29,6 +29,7 @@ from mlx_engine.values.saved_chat import (
     chat_from_markdown,
     message_from_content,
 )
+from mlx_engine.values.words import Words
 
 
 def insert_chat(
@@ -99,7 +100,9 @@ def export_chat(store: SessionStore, chat_id: int, path: Path) -> None:
     """
     kind = path.suffix.lower()
     if kind not in (".md", ".json"):
-        raise BadChatFile(f"{path.name!r} is not possible: use a name ending in .md or .json.")
+        raise BadChatFile(
+            Words("{name!r} is not possible: use a name ending in .md or .json.", name=path.name)
+        )
     text = _as_markdown(store, chat_id) if kind == ".md" else _as_json(store, chat_id)
     part = path.with_name(path.name + ".part")
     try:
@@ -108,7 +111,11 @@ def export_chat(store: SessionStore, chat_id: int, path: Path) -> None:
     except OSError as error:
         part.unlink(missing_ok=True)
         raise BadChatFile(
-            f"{path} could not be written ({error.strerror}): choose another place, or free space."
+            Words(
+                "{path} could not be written ({strerror}): choose another place, or free space.",
+                path=path,
+                strerror=error.strerror,
+            )
         ) from error
 
 
@@ -123,16 +130,24 @@ def import_chat(store: SessionStore, path: Path, defaults: ChatSettings) -> Impo
             return _from_json(store, json.loads(text), defaults)
         return _from_saved(store, chat_from_markdown(text), defaults)
     except OSError as error:
-        raise BadChatFile(f"{path} could not be read ({error.strerror}).") from error
+        raise BadChatFile(
+            Words("{path} could not be read ({strerror}).", path=path, strerror=error.strerror)
+        ) from error
     except RecursionError:
-        raise BadChatFile(f"{path} is no chat of Headstart: it is nested too deep.") from None
+        raise BadChatFile(
+            Words("{path} is no chat of Headstart: it is nested too deep.", path=path)
+        ) from None
     except ValueError as error:
-        raise BadChatFile(f"{path} is no chat of Headstart, or damaged: {error}.") from error
+        raise BadChatFile(
+            Words(
+                "{path} is no chat of Headstart, or damaged: {error}.", path=path, error=str(error)
+            )
+        ) from error
 
 
 def _text(path: Path) -> str:
     if path.stat().st_size > LARGEST_FILE:
-        raise ValueError(f"it is larger than {LARGEST_FILE // 2**20} MB")
+        raise ValueError(Words("it is larger than {size} MB", size=LARGEST_FILE // 2**20))
     return path.read_bytes().decode("utf-8-sig")
 
 
@@ -204,7 +219,7 @@ def _from_json(store: SessionStore, content: Any, defaults: ChatSettings) -> Imp
     settings = replace(reading.value, system=chat.system or "")
     others = content.get("others", [])
     if not isinstance(others, list):
-        raise ValueError('"others" is no list')
+        raise ValueError(Words('"others" is no list'))
     count = len(chat.messages)
     rows = [
         _new_message(item, place, is_other=place >= count, model=chat.model)
@@ -234,7 +249,13 @@ def _new_message(content: Any, place: int, *, is_other: bool, model: str) -> Sto
     role = message_from_content(content, place + 1).role
     parent = content.get("parent") if is_other else place - 1 if place else None
     if parent is not None and (type(parent) is not int or not 0 <= parent < place):
-        raise ValueError(f"message {place + 1} follows {parent!r}, which is no message before it")
+        raise ValueError(
+            Words(
+                "message {place} follows {parent!r}, which is no message before it",
+                place=place + 1,
+                parent=parent,
+            )
+        )
     if not isinstance(content.get("model"), str):
         content = {**content, "model": model if role == "assistant" else ""}
     state = "stopped" if content.get("state") in ("stopped", "partial") else "done"

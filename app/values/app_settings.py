@@ -10,6 +10,7 @@ from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import LoadOptions
 
 Theme = Literal["system", "light", "dark"]
+Language = Literal["system", "en", "de"]
 TextWidth = Literal["narrow", "usual", "wide", "full"]
 SMALLEST_ZOOM, LARGEST_ZOOM = 0.5, 3.0
 RECENT_MODELS = 10
@@ -58,6 +59,7 @@ class AppSettings:
 
     new_chat: ChatSettings = field(default_factory=ChatSettings)
     presets: Mapping[str, ChatSettings] = field(default_factory=dict)
+    language: Language = "system"
     theme: Theme = "system"
     text_zoom: float = 1.0
     text_width: TextWidth = "usual"

@@ -35,9 +35,9 @@ CHARACTERS_A_TOKEN = 4
 """Of English and most code, roughly."""
 
 
-def pasted_text(text: str) -> AttachedText:
+def pasted_text(text: str, name: str = PASTED) -> AttachedText:
     """A long paste as an attachment."""
-    return AttachedText(PASTED, text, len(text.encode("utf-8", "replace")))
+    return AttachedText(name, text, len(text.encode("utf-8", "replace")))
 
 
 def tokens_about(attachment: AttachedText) -> int:

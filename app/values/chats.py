@@ -8,11 +8,12 @@ from app.values.chat_settings import ChatSettings
 from mlx_engine.values.conversation import FinishReason, Role
 from mlx_engine.values.options import DraftedBy
 from mlx_engine.values.stats import GenerationStats
+from mlx_engine.values.words import Words
 
 MessageState = Literal["partial", "done", "stopped"]
 
 
-PINNED, TODAY = "Pinned", "Today"
+PINNED, TODAY = Words("Pinned"), Words("Today")
 """Headings of the chats that come first."""
 
 
@@ -145,7 +146,7 @@ class ListedChat:
     @property
     def title(self) -> str:
         """What is shown of a chat that nobody has named yet, too."""
-        return self.chat.title or "New chat"
+        return self.chat.title or Words("New chat")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from app.values.models import Fit
-from mlx_engine.values.words import count_words, size_words
+from mlx_engine.values.words import Words, count_words, joined, size_words
 
 Format = Literal["GGUF", "MLX", "Safetensors"]
 FITS: dict[Fit, str] = {
-    "fits": "fits",
-    "tight": "tight",
-    "too-large": "too large",
+    "fits": Words("fits"),
+    "tight": Words("tight"),
+    "too-large": Words("too large"),
 }
 USUAL = "Q4_K_M"
 """The quantisation that most people take: small, and close to the model as it was trained."""
@@ -41,17 +41,16 @@ class HubFind:
         count = count_words(self.parameters) if self.parameters else ""
         size = size_words(self.nbytes) if self.nbytes else ""
         fit = FITS[self.fit] if self.fit else ""
-        fit = f"{fit} in 4 bits" if fit and not size else fit
-        return " · ".join(filter(None, (self.format, count, size, fit, heads_words(self.heads))))
+        fit = Words("{fit} in 4 bits", fit=fit) if fit and not size else fit
+        return joined((self.format or "", count, size, fit, heads_words(self.heads)))
 
     @property
     def second(self) -> str:
         """A line about it, never empty."""
-        terms = "accept its owners' terms on its page first" if self.gated else ""
-        count = f"{self.downloads:,} downloads a month" if self.downloads else ""
-        return (
-            " · ".join(filter(None, (self.note, count, terms))) or "Press for its files and sizes"
-        )
+        terms = Words("accept its owners' terms on its page first") if self.gated else ""
+        many = Words("{n:,} downloads a month", "1 download a month", self.downloads)
+        count = many if self.downloads else ""
+        return joined((self.note, count, terms)) or Words("Press for its files and sizes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +71,19 @@ class HubOffer:
     @property
     def detail(self) -> str:
         """ "17.1 GB · fits"."""
-        return f"{size_words(self.nbytes)} · {FITS[self.fit]}"
+        return joined((size_words(self.nbytes), FITS[self.fit]))
 
     @property
     def second(self) -> str:
         """What is known of its heads."""
-        told = heads_words(self.heads) or "its list of files does not tell of drafting heads"
-        return told[0].upper() + told[1:]
+        if self.heads is None:
+            return Words("Its list of files does not tell of drafting heads")
+        return Words("Drafting heads") if self.heads else Words("No drafting heads")
 
 
 def heads_words(heads: bool | None) -> str:
     """What is known of MTP heads, "" for nothing."""
-    return "" if heads is None else "drafting heads" if heads else "no drafting heads"
+    return "" if heads is None else Words("drafting heads") if heads else Words("no drafting heads")
 
 
 def suggested(offers: tuple[HubOffer, ...]) -> HubOffer | None:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Literal
 
 from mlx_engine.values.model_description import ModelDescription, TensorGroup
-from mlx_engine.values.words import about_tokens, size_words, token_words
+from mlx_engine.values.words import Words, about_tokens, joined, size_words, token_words
 
-RECENT, BUILT_IN_PLACE = "Recent", "Built in"
+RECENT, BUILT_IN_PLACE = Words("Recent"), Words("Built in")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class FoundModel:
     def detail(self) -> str:
         """ "18.2 GB", as far as anything is known."""
         size = size_words(self.nbytes) if self.nbytes else ""
-        return " · ".join(filter(None, (size, self.note)))
+        return joined((size, self.note))
 
 
 Fit = Literal["fits", "tight", "too-large"]
@@ -73,20 +73,32 @@ class MemorySum:
     def words(self) -> str:
         """ "18.2 GB weights + 0.42 GB cache at 4k tokens = 18.6 of 48 GB: fits"."""
         short = self.weights + self.short_cache
-        start = (
-            f"{size_words(self.weights)} weights + {size_words(self.short_cache)} cache at "
-            f"{token_words(self.short_context)} tokens = {size_words(short)} of "
-            f"{size_words(self.usable)}"
+        start = Words(
+            "{weights} weights + {cache} cache at {tokens} tokens = {needed} of {usable}",
+            weights=size_words(self.weights),
+            cache=size_words(self.short_cache),
+            tokens=token_words(self.short_context),
+            needed=size_words(short),
+            usable=size_words(self.usable),
         )
         match self.fit:
             case "fits":
                 full = size_words(self.weights + self.full_cache)
-                return f"{start}: fits ({full} with all {token_words(self.full_context)})"
+                return Words(
+                    "{start}: fits ({full} with all {tokens})",
+                    start=start,
+                    full=full,
+                    tokens=token_words(self.full_context),
+                )
             case "tight":
-                return f"{start}: tight, room for about {about_tokens(self.longest)} tokens"
+                return Words(
+                    "{start}: tight, room for about {tokens} tokens",
+                    start=start,
+                    tokens=about_tokens(self.longest),
+                )
             case "too-large":
                 over = size_words(short - self.usable)
-                return f"{start}: does not fit, {over} too much"
+                return Words("{start}: does not fit, {over} too much", start=start, over=over)
 
 
 MOST_KINDS = 3

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from mlx_engine.values.errors import EngineError
+from mlx_engine.values.words import Words
 
 Value = TypeVar("Value")
 
@@ -56,7 +57,12 @@ def read_fields(default: Value, content: object, name: str) -> Reading[Value]:
 
 def _over(default: Any, content: object, name: str, notes: list[str]) -> Any:
     if not isinstance(content, dict):
-        notes.append(f"{name}: {_short(content)} is not a group of settings; all of it was reset.")
+        words = Words(
+            "{name}: {content} is not a group of settings; all of it was reset.",
+            name=name,
+            content=_short(content),
+        )
+        notes.append(words)
         return default
     sound: dict[str, Any] = {}
     for key, kind in _kinds(default.__class__).items():
@@ -88,7 +94,11 @@ def _one_by_one(default: Any, values: Mapping[str, Any], name: str, notes: list[
 
 
 def _reset(name: str, key: str, content: object) -> str:
-    return f"{name}.{key}: {_short(content)} is not possible; it was reset."
+    return Words(
+        "{name}: {content} is not possible; it was reset.",
+        name=f"{name}.{key}",
+        content=_short(content),
+    )
 
 
 def _short(content: object) -> str:
@@ -137,7 +147,12 @@ def _decode_mapping(kind: Any, content: dict[str, Any], name: str, notes: list[s
             real_key = _whole_number(key) if key_kind is int else key
             result[real_key] = _decode(item_kind, item, f"{name}.{key}", notes)
         except BadValue:
-            notes.append(f"{name}.{_short(key)}: {_short(item)} is not possible; it was left out.")
+            words = Words(
+                "{name}: {content} is not possible; it was left out.",
+                name=f"{name}.{_short(key)}",
+                content=_short(item),
+            )
+            notes.append(words)
     return result
 
 

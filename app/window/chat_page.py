@@ -11,11 +11,12 @@ from app.window.controls.icons import IconButton, icon
 from app.window.controls.labels import ShortButton, ShortLabel
 from app.window.controls.layouts import Wide, centred, column, row, stacked
 from app.window.controls.notice_bar import NoticeBar
+from app.window.language import said, tr
 from app.window.models.downloads import bytes_of
 from app.window.models.first_run_view import FirstRunView
 from app.window.transcript.transcript_view import TranscriptView
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.words import size_words
+from mlx_engine.values.words import Words, joined, size_words
 
 STEPS = 1000
 
@@ -34,12 +35,12 @@ class HeadBar(QFrame):
     def __init__(self) -> None:
         super().__init__()
         self.setProperty("role", "head")
-        self.sidebar = IconButton("sidebar", "Show or hide the sidebar")
-        self.compare = IconButton("compare", "Compare with and without drafting")
-        self.session = IconButton("panel", "Show or hide the session panel")
+        self.sidebar = IconButton("sidebar", tr("Show or hide the sidebar"))
+        self.compare = IconButton("compare", tr("Compare with and without drafting"))
+        self.session = IconButton("panel", tr("Show or hide the session panel"))
         self._model = ShortButton()
         self._model.setProperty("role", "quiet")
-        self._model.setAccessibleName("Model in use")
+        self._model.setAccessibleName(tr("Model in use"))
         self._model.setIcon(icon("chevron_down", "muted"))
         self._model.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
         self._recent: tuple[FoundModel, ...] = ()
@@ -53,8 +54,8 @@ class HeadBar(QFrame):
         self._progress = QProgressBar()
         self._progress.setTextVisible(False)
         self._progress.setFixedWidth(160)
-        self._progress.setAccessibleName("Loading the model")
-        self._cancel = IconButton("close", "Cancel loading")
+        self._progress.setAccessibleName(tr("Loading the model"))
+        self._cancel = IconButton("close", tr("Cancel loading"))
         left = (self.sidebar, self._model, Wide(self._detail))
         right = (self._progress, self._cancel, self.compare, self.session)
         row(*left, *right, of=self, margins=(12, 8, 12, 8), spacing=6)
@@ -64,7 +65,7 @@ class HeadBar(QFrame):
     def show_model(self, model: ModelDescription | None) -> None:
         """Name and heads of the model in use, None for no model."""
         self._in_use = model
-        self._name(model.name if model else "No model")
+        self._name(model.name if model else tr("No model"))
         self._show_detail()
         self._show_loading(False)
 
@@ -83,15 +84,15 @@ class HeadBar(QFrame):
 
     def _show_detail(self) -> None:
         model = self._in_use
-        held = f"{size_words(self._memory)} in memory" if self._memory else ""
-        words = model_in_words(model) if model else "Open or drop one to begin."
+        held = tr("{size} in memory", size=size_words(self._memory)) if self._memory else ""
+        words = model_in_words(model) if model else tr("Open or drop one to begin.")
         self._detail.show_text(" · ".join(filter(None, (words, held if model else ""))))
 
-    def show_loading(self, name: str, done: int, total: int, verb: str = "Loading") -> None:
+    def show_loading(self, name: str, done: int, total: int, verb: str = Words("Loading")) -> None:
         """A load that runs; total 0 while files are only looked at."""
         self._name(name)
-        how_much = f"{verb} · {bytes_of(done, total)}"
-        self._detail.show_text(how_much if total else "Looking at the files")
+        how_much = f"{said(verb)} · {bytes_of(done, total)}"
+        self._detail.show_text(how_much if total else tr("Looking at the files"))
         self._progress.setRange(0, STEPS if total else 0)
         self._progress.setValue(STEPS * done // total if total else 0)
         self._show_loading(True)
@@ -103,20 +104,20 @@ class HeadBar(QFrame):
     def _fill_menu(self) -> None:
         self._menu.clear()
         for entry in self._recent:
-            words = " · ".join(filter(None, (entry.name, entry.detail)))
+            words = said(joined((entry.name, entry.detail)))
             action = self._menu.addAction(words.replace("&", "&&"))
             action.setCheckable(True)
             action.setChecked(self._in_use is not None and entry.is_of(self._in_use))
             action.triggered.connect(lambda _, entry=entry: self.recent_chosen.emit(entry))
         self._menu.addSeparator()
-        eject = self._menu.addAction("Eject", self.eject_wanted.emit)
+        eject = self._menu.addAction(tr("Eject"), self.eject_wanted.emit)
         eject.setEnabled(self._in_use is not None)
-        self._menu.addAction("All models…", self.model_wanted.emit)
+        self._menu.addAction(tr("All models…"), self.model_wanted.emit)
 
     def _name(self, name: str) -> None:
         self._model.show_text(name)
         self._model.setAccessibleDescription(name)
-        self._model.setToolTip(f"{name}: choose another model")
+        self._model.setToolTip(tr("{name}: choose another model", name=name))
 
     def _show_loading(self, is_loading: bool) -> None:
         self._progress.setVisible(is_loading)
@@ -126,9 +127,9 @@ class HeadBar(QFrame):
 def model_in_words(model: ModelDescription) -> str:
     """How it is stored and whether it drafts."""
     if model.mtp is not None or not model.mtp_heads:
-        heads = "no drafting heads"
+        heads = tr("no drafting heads")
     else:
-        heads = "1 drafting head" if model.mtp_heads == 1 else f"{model.mtp_heads} drafting heads"
+        heads = tr("{n} drafting heads", "1 drafting head", model.mtp_heads)
     return f"{short_quantisation(model.quantisation)} · {heads}"
 
 

@@ -1,6 +1,6 @@
 """What lies over the window: a card to answer, the plan of what is dragged, a mistake to report."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from PySide6.QtCore import QEvent, QObject, QRect, QRectF, Qt, Signal
@@ -19,6 +19,7 @@ from PySide6.QtWidgets import QDialog, QDialogButtonBox, QPlainTextEdit, QPushBu
 from app.window.controls.icons import Colour, paint_icon
 from app.window.controls.labels import label, paragraph, say
 from app.window.controls.layouts import Wide, column
+from app.window.language import said, tr
 from app.window.look import look
 from app.window.motion import fade_in
 
@@ -118,11 +119,11 @@ class DropOverlay(Layer):
         super().__init__(parent)
         self._plan = DropPlan("refused", "")
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
-        self.setAccessibleName("Drop")
+        self.setAccessibleName(tr("Drop"))
 
     def show_plan(self, plan: DropPlan) -> None:
         """Cover the window and say what will happen."""
-        self._plan = plan
+        self._plan = plan = replace(plan, title=said(plan.title), detail=said(plan.detail))
         self.setAccessibleDescription(" ".join(filter(None, (plan.title, plan.detail))))
         self.appear()
         self.update()
@@ -173,18 +174,18 @@ class CrashBox(QDialog):
 
     def __init__(self, words: str, details: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setWindowTitle("Headstart made a mistake")
+        self.setWindowTitle(tr("Headstart made a mistake"))
         self._details = details
         shown = QPlainTextEdit(details)
         shown.setReadOnly(True)
         shown.setProperty("role", "details")
-        shown.setAccessibleName("Details")
+        shown.setAccessibleName(tr("Details"))
         shown.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
         shown.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
         buttons = QDialogButtonBox()
-        self.copy_button = QPushButton("Copy details")
+        self.copy_button = QPushButton(tr("Copy details"))
         self.copy_button.clicked.connect(self.copy)
-        close = QPushButton("Close")
+        close = QPushButton(tr("Close"))
         close.setProperty("role", "primary")
         close.setDefault(True)
         buttons.addButton(self.copy_button, QDialogButtonBox.ButtonRole.ActionRole)
@@ -192,16 +193,22 @@ class CrashBox(QDialog):
         buttons.accepted.connect(self.accept)
         self._others, self._more = 0, paragraph("", "muted")
         self._more.hide()
-        said = (label("Headstart made a mistake", "title"), paragraph(words), self._more)
-        column(*said, Wide(shown), buttons, of=self, margins=(24, 24, 24, 16), spacing=12)
+        lines = (label(tr("Headstart made a mistake"), "title"), paragraph(words), self._more)
+        column(*lines, Wide(shown), buttons, of=self, margins=(24, 24, 24, 16), spacing=12)
         self.resize(640, 420)
 
     def count_another(self) -> None:
         """Something else went wrong since."""
         self._others += 1
-        say(self._more, f"{self._others} more since then: Help, Show log file has all of them.")
+        say(
+            self._more,
+            tr(
+                "{others} more since then: Help, Show log file has all of them.",
+                others=self._others,
+            ),
+        )
 
     def copy(self) -> None:
         """Put the details on the clipboard."""
         QGuiApplication.clipboard().setText(self._details)
-        self.copy_button.setText("Copied")
+        self.copy_button.setText(tr("Copied"))

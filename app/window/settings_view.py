@@ -12,16 +12,28 @@ from app.window.controls.choices import DropDown, Option, Segments, Tick
 from app.window.controls.fields import TextField
 from app.window.controls.labels import ShortButton, label, paragraph, tabular
 from app.window.controls.layouts import STRETCH, Wide, centred, column, named, row, scrolled
+from app.window.language import percent, tr
 from app.window.look import look
 from app.window.session_panel.chat_fields import ChatFields
+from mlx_engine.values.words import Words
 
-COLOURS = (Option("system", "As the system"), Option("light", "Light"), Option("dark", "Dark"))
+COLOURS = (
+    Option("system", Words("As the system")),
+    Option("light", Words("Light")),
+    Option("dark", Words("Dark")),
+)
+
+LANGUAGES = (
+    Option("system", Words("As the system")),
+    Option("en", "English"),
+    Option("de", "Deutsch"),
+)
 
 WIDTHS = (
-    Option("narrow", "Narrow"),
-    Option("usual", "Usual"),
-    Option("wide", "Wide"),
-    Option("full", "Whole window"),
+    Option("narrow", Words("Narrow")),
+    Option("usual", Words("Usual")),
+    Option("wide", Words("Wide")),
+    Option("full", Words("Whole window")),
 )
 
 
@@ -34,36 +46,45 @@ class AppearanceSection(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._shown = AppSettings()
-        self._colours = Segments("Colours")
+        self._colours = Segments(tr("Colours"))
         self._colours.show_options(COLOURS)
         self.setFocusProxy(self._colours)
+        self._language = DropDown(tr("Language"))
+        self._language.show_options(LANGUAGES)
+        in_turn = paragraph(tr("Holds from the next start of Headstart."), "muted")
         self._size = label()
         tabular(self._size)
-        steps = (("Smaller", -1), ("Larger", 1), ("Normal", 0))
+        steps = (
+            (tr("Smaller"), tr("Smaller text"), -1),
+            (tr("Larger"), tr("Larger text"), 1),
+            (tr("Normal"), tr("Normal text size"), 0),
+        )
         sizes = QWidget()
         row(*(self._step(*step) for step in steps), STRETCH, of=sizes, spacing=8)
-        self._width = Segments("Text width")
+        self._width = Segments(tr("Text width"))
         self._width.show_options(WIDTHS)
-        self._drafted = Tick("Tint drafted words by the depth that drafted them")
-        self._motion = Tick("Reduce motion: panels appear at once")
-        self._notify = Tick("Notify me when a long answer ends while I am elsewhere")
+        self._drafted = Tick(tr("Tint drafted words by the depth that drafted them"))
+        self._motion = Tick(tr("Reduce motion: panels appear at once"))
+        self._notify = Tick(tr("Notify me when a long answer ends while I am elsewhere"))
         choices = (
-            named("Colours", self._colours),
-            named("Text size", self._size, sizes),
-            named("Text width", self._width),
+            named(tr("Colours"), self._colours),
+            named(tr("Language"), self._language, in_turn),
+            named(tr("Text size"), self._size, sizes),
+            named(tr("Text width"), self._width),
         )
         column(*choices, self._drafted, self._motion, self._notify, of=self, spacing=12)
         self._colours.chosen.connect(lambda value: self._take(theme=value))
+        self._language.chosen.connect(lambda value: self._take(language=value))
         self._width.chosen.connect(lambda value: self._take(text_width=value))
         self._notify.clicked.connect(lambda is_on: self._take(notify=is_on))
         self._drafted.clicked.connect(lambda is_on: self._take(show_drafted=is_on))
         self._motion.clicked.connect(lambda is_on: self._take(reduce_motion=is_on))
         self.show_appearance(self._shown)
 
-    def _step(self, words: str, step: int) -> ShortButton:
+    def _step(self, words: str, name: str, step: int) -> ShortButton:
         button = ShortButton()
         button.show_text(words)
-        button.setAccessibleName(f"{words} text" if step else "Normal text size")
+        button.setAccessibleName(name)
         button.clicked.connect(lambda: self.zoom_wanted.emit(step))
         return button
 
@@ -71,8 +92,11 @@ class AppearanceSection(QWidget):
         """Show what holds now; nothing is emitted."""
         self._shown = settings
         self._colours.select(settings.theme)
-        self._size.setText(f"{100 * settings.text_zoom:.0f} %")
-        self._size.setAccessibleName(f"Text size {100 * settings.text_zoom:.0f} %")
+        self._language.select(settings.language)
+        self._size.setText(percent(settings.text_zoom))
+        self._size.setAccessibleName(
+            tr("Text size {percent:.0f} %", percent=100 * settings.text_zoom)
+        )
         self._drafted.setChecked(settings.show_drafted)
         self._motion.setChecked(settings.reduce_motion)
         self._width.select(settings.text_width)
@@ -94,9 +118,9 @@ class ModelsSection(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._shown = AppSettings()
-        self._at_start = Tick("Load the model used last when Headstart starts")
-        self._idle = DropDown("Let an idle model go")
-        note = paragraph("The next question loads it again.", "muted")
+        self._at_start = Tick(tr("Load the model used last when Headstart starts"))
+        self._idle = DropDown(tr("Let an idle model go"))
+        note = paragraph(tr("The next question loads it again."), "muted")
         idle = named(self._idle.accessibleName(), self._idle, note)
         column(self._at_start, idle, of=self, spacing=12)
         self._at_start.clicked.connect(lambda is_on: self._take(load_at_start=is_on))
@@ -119,15 +143,15 @@ class ModelsSection(QWidget):
 def idle_words(minutes: int) -> str:
     """ "After 30 minutes", "After 1 hour", "Never" for 0."""
     if not minutes:
-        return "Never"
+        return tr("Never")
     if minutes % 60:
-        return f"After {minutes} minutes"
-    return "After 1 hour" if minutes == 60 else f"After {minutes // 60} hours"
+        return tr("After {n} minutes", "After 1 minute", minutes)
+    return tr("After {n} hours", "After 1 hour", minutes // 60)
 
 
-EXPLANATION = (
-    "A new chat begins with these; chats you have keep their own. Sampling that is left empty here "
-    "is what the model recommends."
+EXPLANATION = Words(
+    "A new chat begins with these; chats you have keep their own. Sampling that is "
+    "left empty here is what the model recommends."
 )
 
 
@@ -139,11 +163,13 @@ class NewChatSection(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._shown = ChatSettings()
-        system = TextField("System prompt of new chats", 4, "How to answer in every new chat")
+        system = TextField(
+            tr("System prompt of new chats"), 4, tr("How to answer in every new chat")
+        )
         self._fields = fields = ChatFields(system, of_chat=False)
         fields.changed.connect(self._take)
         self._reset = ShortButton()
-        self._reset.show_text("Back to Headstart's own defaults")
+        self._reset.show_text(tr("Back to Headstart's own defaults"))
         self._reset.clicked.connect(self._take_own)
         controls = (system, fields.thinking, fields.template, fields.draft, fields.sampling)
         last = row(self._reset, STRETCH)
@@ -177,16 +203,16 @@ class SettingsView(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setAccessibleName("Settings")
+        self.setAccessibleName(tr("Settings"))
         self.appearance, self.models = AppearanceSection(), ModelsSection()
         self.new_chat = NewChatSection()
         self.setFocusProxy(self.appearance)
         self._lines = QWidget()
         sections = column(of=self._lines, margins=(24, 0, 24, 24), spacing=12)
         titled = {
-            "Appearance": self.appearance,
-            "Models": self.models,
-            "New chats": self.new_chat,
+            tr("Appearance"): self.appearance,
+            tr("Models"): self.models,
+            tr("New chats"): self.new_chat,
         }
         for title, section in titled.items():
             section.setAccessibleName(title)

@@ -14,6 +14,7 @@ from app.window.controls.layouts import Wide, column, row
 from app.window.controls.notice_bar import NoticeBar
 from app.window.drafting.drafting_view import DraftingView
 from app.window.drafting.status_strip import StatusStrip
+from app.window.language import tr
 from app.window.layers import CardLayer, DropOverlay
 from app.window.main_window import MainWindow
 from app.window.models.first_run_view import FirstRunView
@@ -60,7 +61,7 @@ class Widgets:
     """The whole window, not shown yet; everything is connected by name."""
 
     def __init__(self) -> None:
-        back = "Back to the chat"
+        back = tr("Back to the chat")
         self.sidebar, self.strip = Sidebar(), StatusStrip()
         self.head, self.notice, self.start = HeadBar(), NoticeBar(), FirstRunView()
         self.transcript, self.composer = TranscriptView(), Composer()
@@ -68,12 +69,12 @@ class Widgets:
             self.head, self.notice, self.start, self.transcript, self.composer
         )
         self.library, self.compare, self.settings = LibraryView(), CompareView(), SettingsView()
-        self.library_page = Titled("Models", self.library, back)
-        self.compare_page = Titled("Compare", self.compare, back)
-        self.settings_page = Titled("Settings", self.settings, back)
+        self.library_page = Titled(tr("Models"), self.library, back)
+        self.compare_page = Titled(tr("Compare"), self.compare, back)
+        self.settings_page = Titled(tr("Settings"), self.settings, back)
         self.session, self.drafting = SessionPanel(), DraftingView()
         self.drafting_panel = Titled(
-            "Drafting", self.drafting, "Close the Drafting view", is_page=False
+            tr("Drafting"), self.drafting, tr("Close the Drafting view"), is_page=False
         )
         self.window = MainWindow(
             self.sidebar,

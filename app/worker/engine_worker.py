@@ -32,12 +32,13 @@ from app.worker.requests import (
     StopAnswer,
     UnloadModel,
 )
+from mlx_engine.values.words import Words
 
 if TYPE_CHECKING:
     from mlx_engine import Engine
 
 
-NO_MODEL = Problem("known", "NoModel", "No model is loaded: open one, then ask again.")
+NO_MODEL = Problem("known", "NoModel", Words("No model is loaded: open one, then ask again."))
 SHUTDOWN_S = 2.0
 
 

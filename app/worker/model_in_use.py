@@ -21,6 +21,7 @@ from app.worker.requests import CancelLoad, CloseChat, LoadModel
 from mlx_engine.values.errors import EngineError, LoadStopped
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import AS_THEY_COME, CacheOptions
+from mlx_engine.values.words import Words
 
 if TYPE_CHECKING:
     from mlx_engine import Engine, Session
@@ -183,7 +184,7 @@ class ModelInUse:
             read, fetched = (partial(self._tell, request.path, Pace(), f) for f in (False, True))
             description = self._source.inspect(request, fetched, self._is_unwanted)
             if self._is_unwanted():
-                raise LoadStopped(f"{request.path}: loading was stopped.")
+                raise LoadStopped(Words("{path}: loading was stopped.", path=request.path))
             drafter = self._drafter_nbytes(request, fetched)
             self._make_room(description, drafter)
             engine = self._source.load(request, read, fetched, self._is_unwanted)
@@ -242,7 +243,11 @@ class ModelInUse:
         if needed <= free:
             return
         self.close()
-        words = f"{old.name} was closed first: it and {new.name} do not fit into memory together."
+        words = Words(
+            "{old} was closed first: it and {new} do not fit into memory together.",
+            old=old.name,
+            new=new.name,
+        )
         self._reply(ModelUnloaded(words))
 
     def _tell(self, path: str | None, pace: Pace, fetches: bool, done: int, total: int) -> None:

@@ -10,6 +10,7 @@ from mlx_engine.values.conversation import Event
 from mlx_engine.values.errors import EngineError, OutOfMemory, is_out_of_memory
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import DraftOutput
+from mlx_engine.values.words import Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +160,10 @@ Reply = (
 )
 
 
-MEMORY_FULL = (
-    "Memory ran out. What was answered so far is kept. Close other programs, begin a new chat, or "
-    "take a smaller or more strongly quantised model, then try again."
+MEMORY_FULL = Words(
+    "Memory ran out. What was answered so far is kept. Close other programs, begin "
+    "a new chat, or take a smaller or more strongly quantised model, then try "
+    "again."
 )
 
 
@@ -172,7 +174,11 @@ def problem_of(error: Exception) -> Problem:
         return Problem("known", code, str(error))
     if is_out_of_memory(error):
         return Problem("known", OutOfMemory.__name__, MEMORY_FULL)
-    words = f"Headstart made a mistake ({code}: {error}). What was answered so far is kept."
+    words = Words(
+        "Headstart made a mistake ({code}: {error}). What was answered so far is kept.",
+        code=code,
+        error=error,
+    )
     return Problem("bug", code, words, "".join(traceback.format_exception(error)))
 
 

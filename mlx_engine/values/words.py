@@ -1,14 +1,48 @@
-"""Sizes, counts and lengths as people read them."""
+"""Texts that can be said in another language; sizes, counts and lengths as people read them."""
+
+from collections.abc import Iterable
 
 
-def size_words(nbytes: float) -> str:
+class Words(str):
+    """English for a reader, and what a translation of it needs: the text before it was filled in.
+
+    template: with a {name} for each of `fields`, as str.format takes them. n: a count, and
+    comment: the English of one of them; else n is -1, and comment tells apart two meanings of a
+    text. It is its English wherever a str is wanted: in the terminal, in logs, in files.
+    """
+
+    template: str
+    comment: str
+    n: int
+    fields: dict[str, object]
+
+    def __new__(cls, template: str, comment: str = "", n: int = -1, /, **fields: object) -> "Words":
+        """As English; `n` is filled in as a field of that name."""
+        english = comment if n == 1 else template
+        is_filled = bool(fields) or n >= 0
+        self = super().__new__(cls, english.format(n=n, **fields) if is_filled else english)
+        self.template, self.comment, self.n, self.fields = template, comment, n, fields
+        return self
+
+    def __str__(self) -> str:
+        """Itself, so that an error's message can still be translated."""
+        return self
+
+
+def joined(parts: Iterable[str], gap: str = " · ") -> Words:
+    """Those that are not empty, as one text."""
+    fields = {f"_{place}": part for place, part in enumerate(filter(None, parts))}
+    return Words(gap.join(f"{{{name}}}" for name in fields), **fields)
+
+
+def size_words(nbytes: float) -> Words:
     """Bytes in powers of 1000, as the Finder counts: "18.2 GB"."""
-    return _scaled(nbytes, ("B", "kB", "MB", "GB", "TB"), " ")
+    return _scaled(nbytes, (" B", " kB", " MB", " GB", " TB"))
 
 
-def count_words(count: int) -> str:
+def count_words(count: int) -> Words:
     """Things counted: "27.4B" parameters, "940" rows."""
-    return _scaled(count, ("", "k", "M", "B", "T"), "")
+    return _scaled(count, ("", "k", "M", "B", "T"))
 
 
 def token_words(tokens: int) -> str:
@@ -26,9 +60,9 @@ def percent_words(part: float, whole: float) -> str:
     return f"{100 * part / whole:.0f} %" if whole else "–"
 
 
-def _scaled(number: float, units: tuple[str, ...], gap: str) -> str:
+def _scaled(number: float, units: tuple[str, ...]) -> Words:
     for unit in units[:-1]:
         if number < 999.5:
-            return f"{number:.3g}{gap}{unit}"
+            return Words("{number:.3g}{unit}", number=number, unit=unit)
         number /= 1000
-    return f"{number:.3g}{gap}{units[-1]}"
+    return Words("{number:.3g}{unit}", number=number, unit=units[-1])

@@ -2,9 +2,15 @@
 
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from PySide6.QtCore import QCoreApplication
+
+    from app.values.app_settings import Language
 
 MUCH = 20_000
 """Objects that have come up since the last collection."""
@@ -16,6 +22,29 @@ def qapp_cls() -> type:
     from app.start.outside import Application
 
     return Application
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _english_system() -> Iterator[None]:
+    """Whoever runs the tests: texts and figures that follow the system are English."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LC_ALL", "C.UTF-8")
+        yield
+
+
+@pytest.fixture
+def speaking(qapp: "QCoreApplication") -> "Iterator[Callable[[Language], None]]":
+    """Has what is made from now on in a language, for this test."""
+    from PySide6.QtCore import QLocale, QTranslator
+
+    from app.window.language import speak
+
+    usual = QLocale()
+    yield lambda language: speak(qapp, language)
+    for translator in qapp.findChildren(QTranslator):
+        qapp.removeTranslator(translator)
+        translator.deleteLater()
+    QLocale.setDefault(usual)
 
 
 @pytest.fixture(scope="module", autouse=True)

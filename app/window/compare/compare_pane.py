@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QFrame
 from app.window.controls.chart import Part, ShareBar
 from app.window.controls.labels import paragraph, tabular
 from app.window.controls.layouts import STRETCH, Wide, column
+from app.window.language import percent, tr
 from app.window.look import look
 from app.window.transcript.message_column import PinnedScroll
 from app.window.transcript.reader import Reader
@@ -110,27 +111,27 @@ class ComparePane(QFrame):
         self._speed, self._figures = paragraph("", "figure"), paragraph("", "muted")
         for figures in (self._speed, self._figures):
             tabular(figures)
-        self._bar = ShareBar(f"{title}: speed")
-        self._text = ComparedText(f"{title}: answer", reader)
+        self._bar = ShareBar(tr("{title}: speed", title=title))
+        self._text = ComparedText(tr("{title}: answer", title=title), reader)
         heading = paragraph(title, "heading")
         parts = (heading, self._speed, self._bar, self._figures, 6, Wide(self._text))
         column(*parts, of=self, margins=(16, 12, 16, 12), spacing=6)
-        self._enter("Not run yet", is_due=False)
+        self._enter(tr("Not run yet"), is_due=False)
 
     def begin(self) -> None:
         """It runs now."""
         self._text.start_again()
-        self._enter("Reading the prompt", is_due=True)
+        self._enter(tr("Reading the prompt"), is_due=True)
 
     def wait(self) -> None:
         """It runs after the other one."""
         self._text.start_again()
-        self._enter("Runs next", is_due=True)
+        self._enter(tr("Runs next"), is_due=True)
 
     def add_text(self, text: str, is_thinking: bool = False) -> None:
         """More of the answer, or of the thinking before it."""
-        if self._figures.text() != "Running":
-            self._say("", "Running")
+        if self._figures.text() != tr("Running"):
+            self._say("", tr("Running"))
         self._text.add(text, is_thinking)
 
     def text(self) -> str:
@@ -140,7 +141,10 @@ class ComparePane(QFrame):
     def show_speed(self, tokens_per_second: float) -> None:
         """Speed so far."""
         self.speed = tokens_per_second
-        self._say(f"{tokens_per_second:.1f} tok/s", self._figures.text())
+        self._say(
+            tr("{speed:.1f} tok/s", speed=tokens_per_second),
+            self._figures.text(),
+        )
 
     def show_share(self, fastest: float) -> None:
         """The bar, beside the faster side's speed."""
@@ -155,7 +159,10 @@ class ComparePane(QFrame):
         """The answer is complete."""
         self._text.finish()
         self._is_due, self.speed = False, stats.tokens_per_second
-        self._say(f"{stats.tokens_per_second:.1f} tok/s", figures_in_words(stats))
+        self._say(
+            tr("{speed:.1f} tok/s", speed=stats.tokens_per_second),
+            figures_in_words(stats),
+        )
 
     def end(self, words: str) -> None:
         """Stopped or failed; a side that is complete stays as it is."""
@@ -177,8 +184,18 @@ class ComparePane(QFrame):
 
 def figures_in_words(stats: GenerationStats) -> str:
     """ "212 tokens · 2.91 tok/pass · 82 % of drafts accepted (174/212)"."""
-    parts = [f"{stats.generated_tokens:,} tokens", f"{stats.tokens_per_pass:.2f} tok/pass"]
+    parts = [
+        tr("{tokens:,} tokens", tokens=stats.generated_tokens),
+        tr("{mean:.2f} tok/pass", mean=stats.tokens_per_pass),
+    ]
     if stats.drafted:
-        share = f"{100 * stats.acceptance:.0f} %"
-        parts.append(f"{share} of drafts accepted ({stats.accepted:,}/{stats.drafted:,})")
+        share = percent(stats.acceptance)
+        parts.append(
+            tr(
+                "{share} of drafts accepted ({accepted:,}/{drafted:,})",
+                share=share,
+                accepted=stats.accepted,
+                drafted=stats.drafted,
+            )
+        )
     return " · ".join(parts)

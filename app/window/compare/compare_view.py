@@ -13,8 +13,10 @@ from app.window.controls.choices import Option, Segments
 from app.window.controls.icons import Sign
 from app.window.controls.labels import label, paragraph, say, set_role, tabular
 from app.window.controls.layouts import STRETCH, Wide, column, row, scrolled
+from app.window.language import number, said, tr
 from app.window.transcript.reader import Reader
 from mlx_engine.values.stats import GenerationStats
+from mlx_engine.values.words import Words
 
 LETTERS_SHOWN = 24
 """Of a differing word, at most."""
@@ -23,22 +25,27 @@ LETTERS_SHOWN = 24
 def verdict(drafted: str, plain: str, on: GenerationStats, off: GenerationStats) -> str:
     """Both answers are complete: are they the same, character by character?"""
     if drafted == plain and on.generated_tokens == off.generated_tokens:
-        return f"Same {on.generated_tokens:,} tokens."
+        return tr("Same {tokens:,} tokens.", tokens=on.generated_tokens)
     if drafted == plain:
-        return (
-            f"Same text in other tokens: {on.generated_tokens:,} with drafting, "
-            f"{off.generated_tokens:,} without."
+        return tr(
+            "Same text in other tokens: {tokens:,} with drafting, {others:,} without.",
+            tokens=on.generated_tokens,
+            others=off.generated_tokens,
         )
     pairs = zip_longest(drafted.split(), plain.split(), fillvalue="")
-    for number, (one, other) in enumerate(pairs, 1):
+    for place, (one, other) in enumerate(pairs, 1):
         if one != other:
-            words = f"{_shown(one)} with drafting, {_shown(other)} without."
-            return f"Differs from word {number}: {words}"
-    return "Differs in spaces or line breaks; the words are the same."
+            return tr(
+                "Differs from word {number}: {drafted} with drafting, {plain} without.",
+                number=place,
+                drafted=_shown(one),
+                plain=_shown(other),
+            )
+    return tr("Differs in spaces or line breaks; the words are the same.")
 
 
 def _shown(word: str) -> str:
-    return f"“{word[:LETTERS_SHOWN]}”" if word else "the end"
+    return f"“{word[:LETTERS_SHOWN]}”" if word else tr("the end")
 
 
 def common_words(drafted: str, plain: str) -> int | None:
@@ -56,15 +63,19 @@ def gain(on: GenerationStats, off: GenerationStats, pinned: int | None = None) -
     if not ratio:
         return ""
     if not on.drafted:
-        return f"{ratio:.2f} times the speed, though nothing was drafted."
+        return tr("{ratio:.2f} times the speed, though nothing was drafted.", ratio=ratio)
     if ratio >= 1.005:
-        return f"{ratio:.2f} times as fast with drafting."
+        return tr("{ratio:.2f} times as fast with drafting.", ratio=ratio)
     if ratio > 0.995:
-        return "As fast with drafting as without."
-    slower = f"{ratio:.2f} times as fast: drafting was slower here"
+        return tr("As fast with drafting as without.")
+    slower = tr("{ratio:.2f} times as fast: drafting was slower here", ratio=ratio)
     if pinned is None:
         return f"{slower}."
-    return f"{slower}. Depth {pinned} is pinned: Auto drafts only as deep as pays."
+    return tr(
+        "{slower}. Depth {pinned} is pinned: Auto drafts only as deep as pays.",
+        slower=slower,
+        pinned=pinned,
+    )
 
 
 def speed_ratio(on: GenerationStats, off: GenerationStats) -> float:
@@ -83,10 +94,10 @@ class VerdictCard(QFrame):
         self.setProperty("role", "chip")
         self._sign = Sign("check", "accent")
         self._words = paragraph("", "heading")
-        self._words.setAccessibleName("Verdict")
+        self._words.setAccessibleName(tr("Verdict"))
         self._gain, self._seed = paragraph("", "muted"), paragraph("", "muted")
         self._ratio = label("", "figure")
-        self._ratio.setAccessibleName("Speed with drafting over speed without")
+        self._ratio.setAccessibleName(tr("Speed with drafting over speed without"))
         tabular(self._ratio)
         lines = column(self._words, self._gain, spacing=2)
         top = row(self._sign, Wide(lines), self._ratio, spacing=10)
@@ -96,7 +107,7 @@ class VerdictCard(QFrame):
 
     def show_seed(self, seed: int | None) -> None:
         """The seed both sides use, None for none yet."""
-        say(self._seed, "" if seed is None else f"Seed {seed}")
+        say(self._seed, "" if seed is None else tr("Seed {seed}", seed=seed))
 
     def show_words(self, words: str, sign: Verdict = "", gain: str = "", ratio: str = "") -> None:
         """What is known so far, went wrong or came out, and what was gained."""
@@ -111,11 +122,11 @@ class VerdictCard(QFrame):
 
 Side = Literal["on", "off"]
 AUTO, PINNED = "auto", "pinned"
-INTRODUCTION = (
-    "Runs one prompt twice with the same seed, with drafting and without. "
-    "The words must be the same; only the speed may differ."
+INTRODUCTION = Words(
+    "Runs one prompt twice with the same seed, with drafting and without. The words "
+    "must be the same; only the speed may differ."
 )
-TOO_LONG = "That text is too long to compare with: choose a shorter one."
+TOO_LONG = Words("That text is too long to compare with: choose a shorter one.")
 
 
 class CompareView(QWidget):
@@ -131,26 +142,26 @@ class CompareView(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setAccessibleName("Compare")
+        self.setAccessibleName(tr("Compare"))
         self.reader = Reader(self)
         self._is_running = False
         self._why_not = ""
         self._stats: dict[Side, GenerationStats] = {}
         self._prompt = MessageBox()
         self._prompt.setProperty("role", "field")
-        self._prompt.setAccessibleName("Prompt to compare with")
-        self._prompt.setPlaceholderText("A prompt to run twice")
-        self._run = QPushButton("Run")
+        self._prompt.setAccessibleName(tr("Prompt to compare with"))
+        self._prompt.setPlaceholderText(tr("A prompt to run twice"))
+        self._run = QPushButton(tr("Run"))
         self._run.setProperty("role", "primary")
-        self._depth = Segments("Depth to compare")
+        self._depth = Segments(tr("Depth to compare"))
         self._depth_row = QWidget()
-        row(label("Depth", "muted"), self._depth, STRETCH, of=self._depth_row, spacing=8)
+        row(label(tr("Depth"), "muted"), self._depth, STRETCH, of=self._depth_row, spacing=8)
         self._pinned: int | None = None
         self._compared: int | None = None
         self._verdict = VerdictCard()
         self._panes: dict[Side, ComparePane] = {
-            "on": ComparePane("Drafting on", True, self.reader),
-            "off": ComparePane("Drafting off", False, self.reader),
+            "on": ComparePane(tr("Drafting on"), True, self.reader),
+            "off": ComparePane(tr("Drafting off"), False, self.reader),
         }
         self._lay_out()
         self.setFocusProxy(self._prompt)
@@ -182,7 +193,7 @@ class CompareView(QWidget):
         if depth != self._pinned or depth is None:
             self._pinned = depth
             self._depth.show_options(
-                (Option(AUTO, "Auto"), Option(PINNED, f"Pinned: {depth}")), AUTO
+                (Option(AUTO, tr("Auto")), Option(PINNED, tr("Pinned: {depth}", depth=depth))), AUTO
             )
         self._depth_row.setVisible(depth is not None)
 
@@ -193,7 +204,7 @@ class CompareView(QWidget):
 
     def show_ready(self, why_not: str = "") -> None:
         """Nothing runs; why_not: the reason nothing can be run, "" when it can."""
-        self._is_running, self._why_not = False, why_not
+        self._is_running, self._why_not = False, said(why_not)
         self._refresh()
 
     def begin(self, seed: int | None = None) -> None:
@@ -204,7 +215,7 @@ class CompareView(QWidget):
         for pane in self._panes.values():
             pane.wait()
         self._verdict.show_seed(seed)
-        self._verdict.show_words("Running")
+        self._verdict.show_words(tr("Running"))
         self._refresh()
 
     def begin_side(self, side: Side) -> None:
@@ -214,7 +225,7 @@ class CompareView(QWidget):
     def add_text(self, side: Side, text: str, is_thinking: bool = False) -> None:
         """More of a side's answer, or of the thinking before it."""
         self._panes[side].add_text(text, is_thinking)
-        self._say_so_far("Running")
+        self._say_so_far(tr("Running"))
 
     def show_speed(self, side: Side, tokens_per_second: float) -> None:
         """A side's speed so far."""
@@ -237,17 +248,17 @@ class CompareView(QWidget):
             verdict(texts["on"], texts["off"], on, off),
             "check" if texts["on"] == texts["off"] else "warning",
             gain(on, off, self._compared),
-            f"{ratio:.2f}×" if ratio else "",
+            number(ratio, ".2f") + "×" if ratio else "",
         )
         self._mark()
 
     def show_stopped(self) -> None:
         """The user stopped it."""
-        self._end("Stopped")
+        self._end(tr("Stopped"))
 
     def show_failed(self, words: str) -> None:
         """It could not go on; words say why."""
-        self._end("Failed")
+        self._end(tr("Failed"))
         self._verdict.show_words(words, "warning")
 
     def _end(self, words: str) -> None:
@@ -267,9 +278,12 @@ class CompareView(QWidget):
             return
         words = common_words(texts["on"], texts["off"])
         if words is None:
-            self._verdict.show_words(f"{state}. The texts differ.", "warning")
+            self._verdict.show_words(tr("{state}. The texts differ.", state=state), "warning")
         else:
-            self._verdict.show_words(f"{state}. The first {words:,} words are the same.", "check")
+            self._verdict.show_words(
+                tr("{state}. The first {words:,} words are the same.", state=state, words=words),
+                "check",
+            )
         self._mark()
 
     def _mark(self) -> None:
@@ -302,7 +316,7 @@ class CompareView(QWidget):
             self.run_wanted.emit(prompt)
 
     def _refresh(self) -> None:
-        self._run.setText("Stop" if self._is_running else "Run")
+        self._run.setText(tr("Stop") if self._is_running else tr("Run"))
         can_run = bool(self._prompt.toPlainText().strip()) and not self._why_not
         self._run.setEnabled(self._is_running or can_run)
         self._run.setToolTip(self._why_not)

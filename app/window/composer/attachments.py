@@ -10,6 +10,7 @@ from app.window.controls.chips import WIDEST, ChipFlow
 from app.window.controls.icons import IconButton, Sign
 from app.window.controls.labels import ShortLabel, label, paragraph, restyle, say, tabular
 from app.window.controls.layouts import Wide, column, row
+from app.window.language import said, tr
 from mlx_engine.values.words import size_words
 
 
@@ -29,7 +30,7 @@ class AttachmentChip(QFrame):
         self._name.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self._size = label("", "muted")
         tabular(self._size)
-        self._remove = IconButton("close", f"Remove {attachment.name}")
+        self._remove = IconButton("close", tr("Remove {name}", name=attachment.name))
         parts = (picture, Wide(self._name), self._size, self._remove)
         row(*parts, of=self, margins=(8, 2, 2, 2), spacing=6)
         self._remove.clicked.connect(self.remove_wanted)
@@ -39,11 +40,21 @@ class AttachmentChip(QFrame):
     def show_tokens(self, tokens: int | None, is_too_long: bool = False) -> None:
         """How many tokens it takes; None says "about" how many. Too long for the model is red."""
         size = size_words(self.attachment.nbytes)
-        about = f"about {tokens_about(self.attachment):,}"
-        words = f"{size} · {about if tokens is None else f'{tokens:,}'} tokens"
+        if tokens is None:
+            count = tr("about {count:,} tokens", count=tokens_about(self.attachment))
+        else:
+            count = tr("{n:,} tokens", "1 token", tokens)
+        words = f"{said(size)} · {count}"
         self._size.setText(words)
-        problem = ", longer than the model can read" if is_too_long else ""
-        self.setAccessibleName(f"Attachment {self.attachment.name}, {words}{problem}")
+        problem = tr(", longer than the model can read") if is_too_long else ""
+        self.setAccessibleName(
+            tr(
+                "Attachment {name}, {words}{problem}",
+                name=self.attachment.name,
+                words=words,
+                problem=problem,
+            )
+        )
         self.setProperty("bad", is_too_long)
         restyle(self)
 
@@ -86,7 +97,13 @@ class AttachmentRow(QWidget):
         problems = []
         for outcome in outcomes:
             if len(self._chips) >= MOST:
-                problems.append(f"{outcome.name}: a message takes {MOST} attachments at most.")
+                problems.append(
+                    tr(
+                        "{name}: a message takes {most} attachments at most.",
+                        name=outcome.name,
+                        most=MOST,
+                    )
+                )
                 break
             if isinstance(outcome, RefusedFile):
                 problems.append(outcome.words)
@@ -134,13 +151,19 @@ def why_too_long(
     """Why a model with room for so many tokens cannot read these, "" where it can."""
     for attachment, count in zip(attachments, counts, strict=False):
         if count is not None and count >= room:
-            return _too_long(f"{attachment.name} is", count, room)
+            return tr(
+                "{name} is longer than this model can read ({tokens:,} of {room:,} tokens): remove "
+                "it, and paste the part that matters.",
+                name=attachment.name,
+                tokens=count,
+                room=room,
+            )
     together = sum(count or 0 for count in counts)
-    return _too_long("The attachments together are", together, room) if together >= room else ""
-
-
-def _too_long(what: str, tokens: int, room: int) -> str:
-    return (
-        f"{what} longer than this model can read ({tokens:,} of {room:,} tokens): remove it, and "
-        "paste the part that matters."
+    if together < room:
+        return ""
+    return tr(
+        "The attachments together are longer than this model can read ({tokens:,} of {room:,} "
+        "tokens): remove it, and paste the part that matters.",
+        tokens=together,
+        room=room,
     )

@@ -12,8 +12,10 @@ from app.window.composer.message_box import LONGEST, MessageBox
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import restyle
 from app.window.controls.layouts import STRETCH, column, row
+from app.window.language import said, tr
+from mlx_engine.values.words import Words
 
-HINT = "Message…"
+HINT = Words("Message…")
 DOUBLE_MS = 400
 """So long after a message was sent, the same button does not stop its answer."""
 
@@ -36,14 +38,14 @@ class Composer(QFrame):
     def __init__(self) -> None:
         super().__init__()
         self.setProperty("role", "composer")
-        self.setAccessibleName("Composer")
+        self.setAccessibleName(tr("Composer"))
         self._is_answering = False
         self._sent = QElapsedTimer()
         self._why_not = ""
         self._box = MessageBox()
         self._row = AttachmentRow()
-        self._attach = IconButton("attach", "Attach text files")
-        self._send = IconButton("send", "Send", "primary")
+        self._attach = IconButton("attach", tr("Attach text files"))
+        self._send = IconButton("send", tr("Send"), "primary")
         foot = row(self._attach, STRETCH, self._send, spacing=8)
         column(self._row, self._box, foot, of=self, margins=(10, 8, 8, 8), spacing=4)
         self.setFocusProxy(self._box)
@@ -54,7 +56,9 @@ class Composer(QFrame):
         self._box.send_wanted.connect(self._try_send)
         self._box.edit_last_wanted.connect(self.edit_last_wanted)
         self._box.files_pasted.connect(self.files_pasted)
-        self._box.long_text_pasted.connect(lambda text: self._row.attach([pasted_text(text)]))
+        self._box.long_text_pasted.connect(
+            lambda text: self._row.attach([pasted_text(text, tr("Pasted text"))])
+        )
         self._box.textChanged.connect(self._refresh)
         self._box.focused.connect(self._frame)
         self._row.changed.connect(self._tell_attachments)
@@ -73,7 +77,7 @@ class Composer(QFrame):
     def show_message(self, text: str, attachments: Sequence[AttachedText] = ()) -> None:
         """Put a message in the box, to be edited or sent; one too long for it is attached."""
         if len(text) > LONGEST:
-            attachments, text = (*attachments, pasted_text(text)), ""
+            attachments, text = (*attachments, pasted_text(text, tr("Pasted text"))), ""
         self._box.setPlainText(text)
         self._box.moveCursor(self._box.textCursor().MoveOperation.End)
         self._row.show_attachments(attachments)
@@ -92,7 +96,7 @@ class Composer(QFrame):
 
     def show_ready(self, why_not: str = "") -> None:
         """Nothing is being answered; why_not: the reason nothing can be sent, "" when it can."""
-        self._is_answering, self._why_not = False, why_not
+        self._is_answering, self._why_not = False, said(why_not)
         self._hint(why_not or HINT)
         self._refresh()
 
@@ -104,7 +108,7 @@ class Composer(QFrame):
 
     def _hint(self, words: str) -> None:
         """Qt paints another placeholder only where an empty box is painted for another reason."""
-        self._box.setPlaceholderText(words)
+        self._box.setPlaceholderText(said(words))
         self._box.viewport().update()
 
     def _problem(self) -> str:
@@ -143,10 +147,10 @@ class Composer(QFrame):
 
     def _refresh(self) -> None:
         if self._is_answering:
-            self._send.show_icon("stop", "Stop (Esc)")
+            self._send.show_icon("stop", tr("Stop (Esc)"))
         else:
-            self._send.show_icon("send", "Send")
-            self._send.setToolTip(self._problem() or "Send (Return)")
+            self._send.show_icon("send", tr("Send"))
+            self._send.setToolTip(self._problem() or tr("Send (Return)"))
         can_send = self._has_message() and not self._problem()
         self._send.setEnabled(self._is_answering or can_send)
 

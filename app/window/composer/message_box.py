@@ -6,6 +6,8 @@ from PySide6.QtCore import QEvent, QMimeData, Qt, Signal
 from PySide6.QtGui import QFocusEvent, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QPlainTextEdit, QSizePolicy
 
+from app.window.language import tr
+
 MOST_LINES = 10
 LONGEST = 20_000
 """Characters; what would be longer becomes an attachment. Qt lays a paragraph out again at every
@@ -29,7 +31,7 @@ class MessageBox(QPlainTextEdit):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setAccessibleName("Message")
+        self.setAccessibleName(tr("Message"))
         self.setProperty("role", "message")
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setTabChangesFocus(True)

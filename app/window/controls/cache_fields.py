@@ -9,11 +9,13 @@ from app.values.chat_settings import CacheChoice
 from app.window.controls.choices import Option, Segments
 from app.window.controls.labels import label, paragraph, say
 from app.window.controls.layouts import column
+from app.window.language import tr
+from mlx_engine.values.words import Words, joined
 
 BITS = ("16", "8", "4")
 USUAL = "usual"
-WHAT = "Fewer bits take less memory and change the words a little. Heads change speed alone."
-READ_AGAIN = "After a change the next message reads the conversation again."
+WHAT = Words("Fewer bits take less memory and change the words a little. Heads change speed alone.")
+READ_AGAIN = Words("After a change the next message reads the conversation again.")
 
 
 class CacheFields(QWidget):
@@ -26,13 +28,13 @@ class CacheFields(QWidget):
         super().__init__()
         self.choice = CacheChoice()
         self._usual, self._why_not = usual, ""
-        self._bits = Segments("Bits of keys and values")
-        self._head_bits = Segments("Bits of the heads' keys and values")
+        self._bits = Segments(tr("Bits of keys and values"))
+        self._head_bits = Segments(tr("Bits of the heads' keys and values"))
         self._note = paragraph("", "muted")
         column(
-            label("Keys and values", "muted"),
+            label(tr("Keys and values"), "muted"),
             self._bits,
-            label("Those of heads", "muted"),
+            label(tr("Those of heads"), "muted"),
             self._head_bits,
             self._note,
             of=self,
@@ -49,7 +51,12 @@ class CacheFields(QWidget):
         options += [Option(bits, bits, why_not if bits != "16" else "") for bits in BITS]
         self._bits.show_options(options, str(choice.bits or USUAL))
         self._head_bits.show_options(options, str(choice.head_bits or USUAL))
-        say(self._note, f"In effect: 16. {why_not}" if why_not else f"{WHAT} {READ_AGAIN}")
+        words = (
+            tr("In effect: {what}. {why}", what=16, why=why_not)
+            if why_not
+            else joined((WHAT, READ_AGAIN), " ")
+        )
+        say(self._note, words)
 
     def _take(self, **changes: object) -> None:
         self.show_choice(replace(self.choice, **changes), self._why_not)  # type: ignore[arg-type]

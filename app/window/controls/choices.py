@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
 from app.window.controls.icons import paint_icon
 from app.window.controls.labels import restyle
 from app.window.controls.layouts import row
+from app.window.language import said
 from app.window.look import look
 
 
@@ -51,9 +52,9 @@ class DropDown(QComboBox):
         model = self.model()
         assert isinstance(model, QStandardItemModel)
         for place, option in enumerate(options):
-            self.addItem(option.words, option.value)
+            self.addItem(said(option.words), option.value)
             model.item(place).setEnabled(not option.why_not)
-            model.item(place).setToolTip(option.why_not)
+            model.item(place).setToolTip(said(option.why_not))
         self.select(value)
 
     def select(self, value: str | None) -> None:
@@ -95,10 +96,10 @@ class Segments(QWidget):
         self._values = tuple(option.value for option in options)
         self._have_buttons(len(options))
         for place, (button, option) in enumerate(zip(self._group.buttons(), options, strict=True)):
-            button.setText(option.words)
-            button.setAccessibleName(f"{self._name}: {option.words}")
+            button.setText(said(option.words))
+            button.setAccessibleName(f"{self._name}: {said(option.words)}")
             button.setEnabled(not option.why_not)
-            button.setToolTip(option.why_not)
+            button.setToolTip(said(option.why_not))
             edge = {0: "first", len(options) - 1: "last"}.get(place, "")
             if button.property("edge") != edge:
                 button.setProperty("edge", edge)

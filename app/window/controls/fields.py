@@ -4,13 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from PySide6.QtCore import QEvent, QMimeData, QSignalBlocker, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QLocale, QMimeData, QSignalBlocker, Qt, QTimer, Signal
 from PySide6.QtGui import QFocusEvent, QKeyEvent, QWheelEvent
 from PySide6.QtWidgets import QGridLayout, QLineEdit, QPlainTextEdit, QSlider, QWidget
 
 from app.window.controls.labels import label, paragraph, restyle, say, tabular
 from app.window.controls.layouts import column
+from app.window.language import said, tr
 from mlx_engine.values.errors import BadOption
+from mlx_engine.values.words import Words
 
 T = TypeVar("T")
 
@@ -133,12 +135,12 @@ class NumberKind:
         if number is None:
             return ""
         if self.off is None or number != self.neutral:
-            return number_text(number)
-        return self.off if self.is_choice else ""
+            return number_text(number).replace(".", QLocale().decimalPoint())
+        return said(self.off) if self.is_choice else ""
 
     def typed(self, text: str) -> Typed:
         """What a text means."""
-        if not text or (self.off is not None and text.lower() == self.off):
+        if not text or (self.off is not None and text.lower() == said(self.off).lower()):
             return Typed(self.neutral if text or not self.is_choice else None, True)
         try:
             return Typed(self.read(text.replace(",", ".")), True)
@@ -187,6 +189,7 @@ class LineField(Field):
     def __init__(self, edit: QLineEdit, name: str, what: str, empty: str) -> None:
         """what: the field in a sentence. empty: what is shown where nothing is typed."""
         super().__init__(edit)
+        what = said(what)
         edit.setAccessibleName(name)
         edit.setAccessibleDescription(what)
         edit.setToolTip(what)
@@ -214,14 +217,14 @@ class NumberField(LineField):
 
     def __init__(self, name: str, kind: NumberKind, what: str = "") -> None:
         edit = NumberEdit()
-        super().__init__(edit, name, what, kind.off or "")
+        super().__init__(edit, name, what, said(kind.off or ""))
         self._edit, self._kind = edit, kind
         self._recommended: float | None = None
         edit.setMaxLength(MOST_DIGITS)
         tabular(edit)
         edit.stepped.connect(self._step)
         self._slider = Slider()
-        self._slider.setAccessibleName(f"{name}, slider")
+        self._slider.setAccessibleName(tr("{name}, slider", name=name))
         if kind.ends is not None:
             self._slider.setRange(0, kind.steps(kind.ends[1]))
             self._slider.valueChanged.connect(self._slide)
@@ -238,7 +241,7 @@ class NumberField(LineField):
     def show_recommended(self, number: float | None) -> None:
         """What holds where nothing is chosen, None where that is not known."""
         self._recommended = number
-        self._edit.setPlaceholderText(self._kind.text(number) or "model's")
+        self._edit.setPlaceholderText(self._kind.text(number) or tr("model's"))
         self._place_slider()
 
     def forbid(self, why: str) -> None:
@@ -254,7 +257,8 @@ class NumberField(LineField):
         if typed.is_number:
             self.changed.emit(typed.number)
         else:
-            self.show_problem(f"“{self._edit.text().strip()}” is not a number.")
+            text = self._edit.text().strip()
+            self.show_problem(tr("“{text}” is not a number.", text=text))
 
     def _typed(self) -> Typed:
         return self._kind.typed(self._edit.text().strip())
@@ -291,7 +295,7 @@ def number_text(number: float) -> str:
 
 LONGEST = 20_000
 """Characters a paste may make it; laying out more would freeze the window."""
-TOO_LONG = f"That text is too long for this field: {LONGEST:,} characters at most."
+TOO_LONG = Words("That text is too long for this field: {most:,} characters at most.", most=LONGEST)
 
 
 class Lines(QPlainTextEdit):

@@ -5,6 +5,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolButton, QWidget
 
 from app.window.controls.icons import icon
 from app.window.controls.layouts import Item, add, column
+from app.window.language import said, tr
 from app.window.motion import fade_in
 
 
@@ -18,12 +19,12 @@ class Group(QWidget):
     folded = Signal(bool)
 
     def __init__(self, title: str, is_open: bool = True, of: str = "") -> None:
-        """of: the group that this one is within."""
+        """of: the group that this one is within. Words are shown in the window's language."""
         super().__init__()
         self.name = " ".join(filter(None, (title, of)))
         self._heading = QToolButton()
-        self._heading.setText(title)
-        self._heading.setAccessibleName(self.name)
+        self._heading.setText(said(title))
+        self._heading.setAccessibleName(" ".join(filter(None, (said(title), said(of)))))
         self._heading.setProperty("role", "group")
         self._heading.setCheckable(True)
         self._heading.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
@@ -54,6 +55,6 @@ class Group(QWidget):
         self._body.setVisible(is_open)
         if is_open:
             fade_in(self._body)
-        self._heading.setAccessibleDescription("open" if is_open else "folded away")
+        self._heading.setAccessibleDescription(tr("open") if is_open else tr("folded away"))
         self._heading.setIcon(icon("chevron_down" if is_open else "chevron_right", "muted"))
         self.folded.emit(is_open)

@@ -9,10 +9,12 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QLabel, QPushButton, QSizePolicy, QWidget
 
+from app.window.language import said
+
 
 def label(text: str = "", role: str = "") -> QLabel:
     """One line or more of plain text; roles: title, heading, muted, problem, warning, note."""
-    result = QLabel(text)
+    result = QLabel(said(text))
     result.setTextFormat(Qt.TextFormat.PlainText)
     if role:
         result.setProperty("role", role)
@@ -74,7 +76,7 @@ class SteadyWords(QLabel):
 
 def say(target: QLabel, text: str) -> None:
     """Show a text, or hide the label when there is none."""
-    target.setText(text)
+    target.setText(said(text))
     target.setVisible(bool(text))
 
 
@@ -115,7 +117,7 @@ class ShortLabel(QLabel):
 
     def show_text(self, text: str) -> None:
         """Show one line of text."""
-        self._whole = " ".join(text.split())
+        self._whole = " ".join(said(text).split())
         self.setAccessibleName(self._whole)
         self._fit()
         self.updateGeometry()
@@ -166,7 +168,7 @@ class ShortButton(QPushButton):
 
     def show_text(self, text: str) -> None:
         """Show these words, which are its name for screen readers unless it has another."""
-        self._whole = text
+        self._whole = said(text)
         self._fit()
         self.updateGeometry()
 

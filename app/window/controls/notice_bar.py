@@ -6,7 +6,9 @@ from PySide6.QtWidgets import QFrame, QPushButton
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import announce, paragraph, set_role
 from app.window.controls.layouts import Wide, row
+from app.window.language import said, tr
 from app.window.motion import fade_in
+from mlx_engine.values.words import Words
 
 
 class NoticeBar(QFrame):
@@ -17,19 +19,19 @@ class NoticeBar(QFrame):
     details_wanted = Signal(str)
     taken = Signal(str)
 
-    def __init__(self, name: str = "Notice", *, can_close: bool = True) -> None:
+    def __init__(self, name: str = Words("Notice"), *, can_close: bool = True) -> None:
         super().__init__()
         self.setProperty("role", "notice")
-        self.setAccessibleName(name)
+        self.setAccessibleName(said(name))
         self._words = paragraph("", "note")
         self._details, self._offered, self._staying, self._said = "", "", "", ""
-        self.take, self._more = QPushButton(), QPushButton("Details")
+        self.take, self._more = QPushButton(), QPushButton(tr("Details"))
         for button in (self.take, self._more):
             button.setProperty("role", "link")
             button.setCursor(Qt.CursorShape.PointingHandCursor)
         self.take.clicked.connect(self._take_up)
         self._more.clicked.connect(lambda: self.details_wanted.emit(self._details))
-        close = IconButton("close", "Dismiss")
+        close = IconButton("close", tr("Dismiss"))
         close.clicked.connect(self._dismiss)
         buttons = (self.take, self._more, *((close,) if can_close else ()))
         row(Wide(self._words), *buttons, of=self, margins=(20, 6, 12, 6), spacing=8)
@@ -41,7 +43,7 @@ class NoticeBar(QFrame):
         """Show a notice in place of the one before; one that stays is above the others until it is
         dismissed.
         """
-        self._said = words
+        words = self._said = said(words)
         words = "\n".join(filter(None, (self._staying, words)))
         self._staying = words if stays else self._staying
         self._details = details
@@ -56,17 +58,17 @@ class NoticeBar(QFrame):
         if appears:
             fade_in(self)
 
-    def offer(self, words: str, model: str, button: str = "Load…") -> None:
+    def offer(self, words: str, model: str, button: str = Words("Load…")) -> None:
         """Show a notice of a model that can be loaded; `taken` brings its path."""
         self.say(words)
         self._offered = model
-        self.take.setText(button)
-        self.take.setAccessibleName(button)
+        self.take.setText(said(button))
+        self.take.setAccessibleName(said(button))
         self.take.show()
 
     def withdraw(self, words: str) -> None:
         """It is no longer so; what stays, stays."""
-        if words != self._said:
+        if said(words) != self._said:
             return
         if self._staying:
             self.say("")

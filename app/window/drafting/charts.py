@@ -7,6 +7,7 @@ from PySide6.QtGui import QPainter, QPen
 
 from app.window.controls.chart import Chart
 from app.window.drafting.round_history import DepthRow, Stages
+from app.window.language import number, percent, tr
 
 ROW = 24
 LABEL, FIGURES = 28, 128
@@ -27,9 +28,15 @@ class DepthBars(Chart):
     def words(self) -> str:
         """Every row in words."""
         if not self._rows:
-            return "Acceptance appears here when tokens are drafted."
+            return tr("Acceptance appears here when tokens are drafted.")
         return " ".join(
-            f"Depth {row.depth}: {row.accepted} of {row.drafted} accepted, {100 * row.share:.0f} %."
+            tr(
+                "Depth {depth}: {accepted} of {drafted} accepted, {percent:.0f} %.",
+                depth=row.depth,
+                accepted=row.accepted,
+                drafted=row.drafted,
+                percent=100 * row.share,
+            )
             for row in self._rows
         )
 
@@ -56,7 +63,7 @@ class DepthBars(Chart):
             painter.drawRoundedRect(track, 4, 4)
         figures = QRectF(self.width() - FIGURES + 8, top, FIGURES - 8, ROW)
         painter.setPen(self.colour("text"))
-        painter.drawText(figures, middle, f"{100 * row.share:.0f} %")
+        painter.drawText(figures, middle, percent(row.share))
         painter.setPen(self.colour("muted"))
         right = Qt.AlignmentFlag.AlignRight
         painter.drawText(figures, middle | right, f"{row.accepted}/{row.drafted}")
@@ -80,9 +87,13 @@ class PassBars(Chart):
     def words(self) -> str:
         """The mean in words."""
         if not self._tokens:
-            return "No pass yet."
+            return tr("No pass yet.")
         mean = sum(self._tokens) / len(self._tokens)
-        return f"The last {len(self._tokens)} passes gave {mean:.2f} tokens each."
+        return tr(
+            "The last {count} passes gave {mean:.2f} tokens each.",
+            count=len(self._tokens),
+            mean=mean,
+        )
 
     def draw(self, painter: QPainter) -> None:
         """Bars from the right edge."""
@@ -119,20 +130,24 @@ class AnswerLine(Chart):
     def words(self) -> str:
         """How many answers, their range, the newest."""
         if not self._means:
-            return "No answer is complete yet."
+            return tr("No answer is complete yet.")
         if len(self._means) == 1:
-            return f"One answer: {self._means[0]:.2f} tokens a pass."
+            return tr("One answer: {newest:.2f} tokens a pass.", newest=self._means[0])
         low, high = min(self._means), max(self._means)
-        return (
-            f"The last {len(self._means)} answers: {low:.2f} to {high:.2f} tokens a pass, "
-            f"the newest {self._means[-1]:.2f}."
+        return tr(
+            "The last {count} answers: {low:.2f} to {high:.2f} tokens a pass, the newest "
+            "{newest:.2f}.",
+            count=len(self._means),
+            low=low,
+            high=high,
+            newest=self._means[-1],
         )
 
     def draw(self, painter: QPainter) -> None:
         """Plain decoding's line, the highest mean's figure, line and dots."""
         highest, plain = max(self._means), self._point(0, 1.0).y()
         for mean in (1.0, highest) if highest >= 1.5 else (1.0,):
-            self.draw_level(painter, self._point(0, mean).y(), f"{mean:.1f}", LEFT)
+            self.draw_level(painter, self._point(0, mean).y(), number(mean, ".1f"), LEFT)
         self.draw_dashes(painter, QPointF(LEFT, plain), QPointF(self.width() - 4.0, plain))
         points = [self._point(n, mean) for n, mean in enumerate(self._means)]
         self.draw_line(painter, points)
@@ -170,10 +185,13 @@ class CostCurve(Chart):
     def words(self) -> str:
         """Costs relative to one row."""
         if not self._costs:
-            return "Pass costs are measured when drafting first chooses its depth."
+            return tr("Pass costs are measured when drafting first chooses its depth.")
         one = self._costs[0]
-        rest = ", ".join(f"{n} rows {cost / one:.2f}" for n, cost in enumerate(self._costs, 1))
-        return f"Cost of a pass relative to one row ({one:.1f} ms): {rest}."
+        rest = ", ".join(
+            tr("{rows} rows {cost:.2f}", rows=rows, cost=cost / one)
+            for rows, cost in enumerate(self._costs, 1)
+        )
+        return tr("Cost of a pass relative to one row ({one:.1f} ms): {rest}.", one=one, rest=rest)
 
     def draw(self, painter: QPainter) -> None:
         """Axis, break-even line, curve, dots."""
@@ -200,7 +218,7 @@ class CostCurve(Chart):
     def _draw_axis(self, painter: QPainter) -> None:
         centre, below = Qt.AlignmentFlag.AlignCenter, self.height() - AXIS + 4
         for cost in (self._costs[0], self._costs[-1]):
-            self.draw_level(painter, self._point(1, cost).y(), f"{cost:.0f}", LEFT)
+            self.draw_level(painter, self._point(1, cost).y(), number(cost, ".0f"), LEFT)
         for rows in range(1, len(self._costs) + 1):
             x = self._point(rows, 0).x()
             painter.drawText(QRectF(x - 12, below, 24, 16), centre, str(rows))
@@ -227,18 +245,21 @@ class StageBar(Chart):
     def _parts(self) -> tuple[tuple[str, float, float], ...]:
         stages = self._stages
         return (
-            ("draft", stages.draft_ms, 0.55),
-            ("verify", stages.verify_ms, 1.0),
-            ("accept", stages.accept_ms, 0.4),
-            ("host", stages.host_ms, 0.25),
+            (tr("draft", "stage of a round"), stages.draft_ms, 0.55),
+            (tr("verify", "stage of a round"), stages.verify_ms, 1.0),
+            (tr("accept", "stage of a round"), stages.accept_ms, 0.4),
+            (tr("host", "stage of a round"), stages.host_ms, 0.25),
         )
 
     def words(self) -> str:
         """Shares in words."""
         total = self._stages.total_ms
         if not total:
-            return "No round yet."
-        parts = (f"{name} {100 * ms / total:.0f} % ({ms:,.0f} ms)" for name, ms, _ in self._parts())
+            return tr("No round yet.")
+        parts = (
+            tr("{name} {percent:.0f} % ({ms:,.0f} ms)", name=name, percent=100 * ms / total, ms=ms)
+            for name, ms, _ in self._parts()
+        )
         return ", ".join(parts) + "."
 
     def draw(self, painter: QPainter) -> None:
@@ -277,8 +298,11 @@ class Sparkline(Chart):
     def words(self) -> str:
         """The newest value in words."""
         if not self._values:
-            return "No draft has been checked yet."
-        return f"{100 * self._values[-1]:.0f} % of recently drafted tokens were accepted."
+            return tr("No draft has been checked yet.")
+        return tr(
+            "{percent:.0f} % of recently drafted tokens were accepted.",
+            percent=100 * self._values[-1],
+        )
 
     def draw(self, painter: QPainter) -> None:
         """The line, and a faint base line."""

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Sequence
 
 from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 
-from app.window.controls.labels import label, paragraph
+from app.window.controls.labels import paragraph
 from app.window.controls.layouts import add, column
 from app.window.drafting.charts import AnswerLine, CostCurve, DepthBars, PassBars, StageBar
 from app.window.drafting.round_history import RoundHistory, state_in_words
+from app.window.language import said, tr
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import KernelState
 
@@ -19,26 +20,26 @@ class DraftingView(QScrollArea):
         super().__init__(parent)
         self.setWidgetResizable(True)
         self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setAccessibleName("Drafting")
+        self.setAccessibleName(tr("Drafting"))
         self._summary, self._gain = paragraph(), paragraph()
         self._reasons, self._kernels = paragraph(), paragraph()
         self._bars, self._passes, self._answers = DepthBars(), PassBars(), AnswerLine()
         self._costs, self._stages = CostCurve(), StageBar()
         parts: dict[str, QWidget] = {
-            "Acceptance by depth": self._bars,
-            "Tokens of each pass": self._passes,
-            "Tokens per pass by answer": self._answers,
-            "Cost of a pass by rows, ms": self._costs,
-            "Where a round's time goes": self._stages,
-            "Gain in this chat": self._gain,
-            "Declined": self._reasons,
-            "Metal kernels": self._kernels,
+            tr("Acceptance by depth"): self._bars,
+            tr("Tokens of each pass"): self._passes,
+            tr("Tokens per pass by answer"): self._answers,
+            tr("Cost of a pass by rows, ms"): self._costs,
+            tr("Where a round's time goes"): self._stages,
+            tr("Gain in this chat"): self._gain,
+            tr("Declined"): self._reasons,
+            tr("Metal kernels"): self._kernels,
         }
         body = QWidget()
         lines = column(self._summary, of=body, margins=(16, 16, 16, 16), spacing=8)
         for title, part in parts.items():
             part.setAccessibleName(title)
-            for item in (8, label(title, "heading"), part):
+            for item in (8, paragraph(title, "heading"), part):
                 add(lines, item)
         lines.addStretch(1)
         for part in (self, body):
@@ -72,37 +73,50 @@ def summary(history: RoundHistory) -> str:
     if history.drafted:
         share = 100 * history.accepted / history.drafted
         sentences.append(
-            f"{history.accepted:,} of {history.drafted:,} drafted tokens accepted in this chat "
-            f"({share:.0f} %), {history.tokens_per_pass:.2f} tokens a pass."
+            tr(
+                "{accepted:,} of {drafted:,} drafted tokens accepted in this chat ({percent:.0f} "
+                "%), {mean:.2f} tokens a pass.",
+                accepted=history.accepted,
+                drafted=history.drafted,
+                percent=share,
+                mean=history.tokens_per_pass,
+            )
         )
-    return " ".join(filter(None, sentences)) or "Nothing has been drafted in this chat yet."
+    return " ".join(filter(None, sentences)) or tr("Nothing has been drafted in this chat yet.")
 
 
 def gain_in_words(history: RoundHistory) -> str:
     """Measured speed with and without drafting."""
     gain = history.gain
     if gain is None:
-        return (
+        return tr(
             "Not measured yet: it needs rounds with and without drafting in this chat. "
             "Compare runs both."
         )
-    return (
-        f"{gain.drafted:.1f} tok/s with drafting, {gain.plain:.1f} without: {gain.ratio:.2f} times."
+    return tr(
+        "{drafted:.1f} tok/s with drafting, {plain:.1f} without: {ratio:.2f} times.",
+        drafted=gain.drafted,
+        plain=gain.plain,
+        ratio=gain.ratio,
     )
 
 
 def reasons_in_words(reasons: Iterable[Reason]) -> str:
     """Every path that was declined, a line each, no words twice."""
-    lines = list(dict.fromkeys(reason.words for reason in reasons))
-    return "\n".join(lines) if lines else "Nothing was declined."
+    lines = list(dict.fromkeys(said(reason.words) for reason in reasons))
+    return "\n".join(lines) if lines else tr("Nothing was declined.")
 
 
 def kernels_in_words(kernels: Sequence[KernelState]) -> str:
     """Those in use on one line; the others on a line for each reason."""
     used = [kernel.words for kernel in kernels if kernel.in_use]
-    lines = [f"In use: {', '.join(used)}."] if used else []
+    lines = [tr("In use: {kernels}.", kernels=", ".join(used))] if used else []
     reasons = dict.fromkeys(kernel.why_not for kernel in kernels if not kernel.in_use)
     for why in reasons:
         alike = [kernel.words for kernel in kernels if kernel.why_not == why]
-        lines.append(why if len(alike) == len(kernels) else f"Not {', '.join(alike)}: {why}")
-    return "\n".join(lines) or "No model is in use."
+        lines.append(
+            why
+            if len(alike) == len(kernels)
+            else tr("Not {kernels}: {why}", kernels=", ".join(alike), why=why)
+        )
+    return "\n".join(lines) or tr("No model is in use.")

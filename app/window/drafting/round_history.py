@@ -1,11 +1,13 @@
-"""Keeps the rounds and answers of a chat and says what drafting did in them; knows no Qt."""
+"""Keeps the rounds and answers of a chat and says what drafting did in them."""
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from app.window.language import in_a_sentence, said, tr
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.stats import GenerationStats, RoundStats, plain_is_faster
+from mlx_engine.values.words import Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +140,16 @@ class SpeedBySetting:
         names: what values are called, where that is not what they are.
         """
         known = (
-            f"{names.get(value, value).lower()} {pace.per_second:.1f} tok/s"
+            tr(
+                "{setting} {speed:.1f} tok/s",
+                setting=in_a_sentence(names.get(value, value)),
+                speed=pace.per_second,
+            )
             for value, pace in self._paces.items()
             if pace.tokens >= ENOUGH_TOKENS
         )
         told = ", ".join(known)
-        return f"Measured here: {told}." if told else ""
+        return tr("Measured here: {told}.", told=told) if told else ""
 
 
 class RoundHistory:
@@ -286,31 +292,35 @@ def state_in_words(state: DraftingState) -> str:
     """A sentence; "" before the first answer."""
     match state:
         case DraftingNow(depth=None):
-            return "The prompt is being read."
+            return tr("The prompt is being read.")
         case DraftingNow(depth, why):
-            plain = f"Drafting {depth} now." if depth else "Not drafting in this round."
-            return why.words if why is not None else plain
+            plain = tr("Not drafting in this round.")
+            words = tr("Drafting {depth} now.", depth=depth) if depth else plain
+            return said(why.words) if why is not None else words
         case LastAnswer(deepest, why=why):
             if deepest:
-                tokens = "1 token" if deepest == 1 else f"up to {deepest} tokens"
-                return f"The last answer drafted {tokens} a round."
-            plain = "The last answer was decoded plainly."
-            return f"Last answer: {why.words}" if why is not None else plain
+                return tr(
+                    "The last answer drafted up to {n} tokens a round.",
+                    "The last answer drafted 1 token a round.",
+                    deepest,
+                )
+            plain = tr("The last answer was decoded plainly.")
+            return tr("Last answer: {words}", words=why.words) if why is not None else plain
     return ""
 
 
-PLAIN_IS_FASTER = "plain decoding is faster here"
+PLAIN_IS_FASTER = Words("plain decoding is faster here")
 
 
 def state_in_short(state: DraftingState) -> str:
     """A few words, for the strip; also that drafting does not pay on this machine."""
     match state:
         case None:
-            return "drafting idle"
+            return tr("drafting idle")
         case DraftingNow(depth=None):
-            return "reading the prompt"
+            return tr("reading the prompt")
         case DraftingNow(depth):
-            words = f"drafting {depth}" if depth else "not drafting"
+            words = tr("drafting {depth}", depth=depth) if depth else tr("not drafting")
         case LastAnswer(depth):
-            words = f"drafted up to {depth}" if depth else "not drafted"
-    return f"{words}: {PLAIN_IS_FASTER}" if state.plain_is_faster else words
+            words = tr("drafted up to {depth}", depth=depth) if depth else tr("not drafted")
+    return f"{words}: {tr(PLAIN_IS_FASTER)}" if state.plain_is_faster else words

@@ -10,6 +10,7 @@ from app.window.controls.labels import ShortLabel, label, tabular
 from app.window.controls.layouts import STRETCH, row
 from app.window.drafting.charts import Sparkline
 from app.window.drafting.round_history import RoundHistory, state_in_short
+from app.window.language import number, percent, tr
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,8 @@ class StatusStrip(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setAccessibleName("Drafting status")
-        self.setToolTip("Open the Drafting view")
+        self.setAccessibleName(tr("Drafting status"))
+        self.setToolTip(tr("Open the Drafting view"))
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self._drafting, self._acceptance = ShortLabel(), label("", "note")
@@ -39,7 +40,7 @@ class StatusStrip(QWidget):
         self._drafting.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
         self._per_pass, self._speed, self._context = (label("", "note") for _ in range(3))
         self._sparkline = Sparkline()
-        self._sparkline.setAccessibleName("Acceptance of the recent rounds")
+        self._sparkline.setAccessibleName(tr("Acceptance of the recent rounds"))
         left = (self._drafting, self._sparkline, self._acceptance, self._per_pass)
         right = (self._speed, self._context)
         line = row(*left, STRETCH, *right, of=self, margins=(16, 4, 16, 4), spacing=16)
@@ -56,9 +57,9 @@ class StatusStrip(QWidget):
         self._sparkline.show_values(recent)
         self._sparkline.setVisible(bool(recent))
         drafted = history.drafted
-        self._acceptance.setText(f"{100 * history.accepted / drafted:.0f} %" if drafted else "")
+        self._acceptance.setText(percent(history.accepted / drafted) if drafted else "")
         passes = history.tokens_per_pass
-        self._per_pass.setText(f"{passes:.1f} tok/pass" if drafted else "")
+        self._per_pass.setText(tr("{passes:.1f} tok/pass", passes=passes) if drafted else "")
         self._speed.setText(speed_in_words(history, figures))
         self._context.setText(context_in_words(figures))
         others = (self._acceptance, self._per_pass, self._speed, self._context)
@@ -85,18 +86,24 @@ def speed_in_words(history: RoundHistory, figures: StripFigures) -> str:
     if figures.tokens_per_second is None:
         return ""
     gain = history.gain
-    plain = f" (plain {gain.plain:.1f})" if gain else ""
-    return f"{figures.tokens_per_second:.1f} tok/s{plain}"
+    speed = figures.tokens_per_second
+    if gain is None:
+        return tr("{speed:.1f} tok/s", speed=speed)
+    return tr("{speed:.1f} tok/s (plain {plain:.1f})", speed=speed, plain=gain.plain)
 
 
 def context_in_words(figures: StripFigures) -> str:
     """Prompt progress while it runs, else context used of what there is."""
     if figures.prompt_total and (figures.prompt_done or 0) < figures.prompt_total - 1:
-        return f"reading {figures.prompt_done:,} of {figures.prompt_total:,} tokens"
+        return tr(
+            "reading {done:,} of {total:,} tokens",
+            done=figures.prompt_done,
+            total=figures.prompt_total,
+        )
     if figures.context_used is None or figures.context_length is None:
         return ""
     return f"{_thousands(figures.context_used)} / {_thousands(figures.context_length)}"
 
 
 def _thousands(count: int) -> str:
-    return f"{count / 1000:.1f}k" if count >= 1000 else str(count)
+    return number(count / 1000, ".1f") + "k" if count >= 1000 else str(count)

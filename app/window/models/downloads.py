@@ -9,6 +9,7 @@ from app.values.models import DownloadFigures, Phase
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import ShortLabel, label, paragraph, say, tabular
 from app.window.controls.layouts import Wide, column, row
+from app.window.language import number, said, tr
 from mlx_engine.values.words import size_words
 
 STEPS = 1000
@@ -79,10 +80,10 @@ class DownloadRow(QFrame):
         self._bar.setTextVisible(False)
         self._bar.setRange(0, STEPS)
         self._problem = paragraph("", "problem")
-        self._go = QPushButton("Load")
+        self._go = QPushButton(tr("Load"))
         self._go.setProperty("role", "primary")
-        self._pause = IconButton("pause", "Pause")
-        self._cancel = IconButton("close", "Cancel the download")
+        self._pause = IconButton("pause", tr("Pause"))
+        self._cancel = IconButton("close", tr("Cancel the download"))
         top = row(Wide(self._name), 6, self._go, 6, self._pause, 6, self._cancel, spacing=0)
         lines = (self._bytes, self._bar, self._problem)
         column(top, *lines, of=self, margins=(12, 8, 8, 10), spacing=4)
@@ -94,19 +95,19 @@ class DownloadRow(QFrame):
         """Show how far it is."""
         self._figures, phase = figures, figures.phase
         self._name.show_text(figures.name)
-        self.setAccessibleName(f"Download of {figures.name}")
+        self.setAccessibleName(tr("Download of {name}", name=figures.name))
         words = progress_in_words(figures)
         self._bytes.setText(words)
         self.setAccessibleDescription(words)
         self._bar.setValue(STEPS * figures.done // figures.total if figures.total else 0)
-        self._bar.setAccessibleName(f"{figures.name}, downloaded")
+        self._bar.setAccessibleName(tr("{name}, downloaded", name=figures.name))
         self._bar.setVisible(phase != "done")
         say(self._problem, figures.words if phase == "failed" else "")
         self._go.setVisible(phase == "done")
         self._pause.setVisible(phase != "done")
         runs = phase in RUNS
-        self._pause.show_icon("pause" if runs else "resume", "Pause" if runs else "Resume")
-        self._cancel.show_icon("close", "Cancel" if runs else "Remove from this list")
+        self._pause.show_icon("pause" if runs else "resume", tr("Pause") if runs else tr("Resume"))
+        self._cancel.show_icon("close", tr("Cancel") if runs else tr("Remove from this list"))
 
     def _pause_or_resume(self) -> None:
         runs = self._figures.phase in RUNS
@@ -123,17 +124,19 @@ def progress_in_words(figures: DownloadFigures) -> str:
         state = STATES[figures.phase]
         return f"{how_much} · {state}" if how_much else state.capitalize()
     if figures.phase == "looking":
-        return "Asking for its files and sizes"
-    return f"{size_words(figures.total)} · downloaded"
+        return tr("Asking for its files and sizes")
+    return tr("{size} · downloaded", size=size_words(figures.total))
 
 
 def _running_words(figures: DownloadFigures, how_much: str) -> str:
     speed = figures.bytes_per_second
-    parts = [how_much or size_words(figures.done)]
+    parts = [how_much or said(size_words(figures.done))]
     if speed > 0:
-        parts.append(f"{size_words(speed)}/s")
+        parts.append(tr("{size}/s", size=size_words(speed)))
         if figures.total:
-            parts.append(f"{duration_in_words((figures.total - figures.done) / speed)} left")
+            parts.append(
+                tr("{time} left", time=duration_in_words((figures.total - figures.done) / speed))
+            )
     return " · ".join(parts)
 
 
@@ -142,8 +145,9 @@ def bytes_of(done: int, total: int) -> str:
     for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 1000)):
         if total >= 0.9995 * size:
             digits = 2 if total < 9.995 * size else 1
-            return f"{done / size:.{digits}f} of {total / size:.{digits}f} {unit}"
-    return f"{done} of {total} B"
+            part, whole = (number(nbytes / size, f".{digits}f") for nbytes in (done, total))
+            return tr("{part} of {whole} {unit}", part=part, whole=whole, unit=unit)
+    return tr("{part} of {whole} {unit}", part=done, whole=total, unit="B")
 
 
 def duration_in_words(seconds: float) -> str:
@@ -152,5 +156,5 @@ def duration_in_words(seconds: float) -> str:
         return f"{max(1, round(seconds))} s"
     minutes = round(seconds / 60)
     if minutes < 90:
-        return f"{minutes} min"
-    return f"{minutes // 60} h {minutes % 60} min"
+        return tr("{minutes} min", minutes=minutes)
+    return tr("{hours} h {minutes} min", hours=minutes // 60, minutes=minutes % 60)

@@ -9,11 +9,13 @@ from app.values.models import FoundModel
 from app.window.controls.icons import Sign, icon
 from app.window.controls.labels import ShortButton, label, paragraph, say
 from app.window.controls.layouts import STRETCH, centred, column, row, scrolled
+from app.window.language import said, tr
+from mlx_engine.values.words import Words, joined
 
 WIDEST = 560
 PICTURE = 28
 MOST_RECENT = 4
-DROP = "Drop a model here, or start with the built-in one"
+DROP = Words("Drop a model here, or start with the built-in one")
 
 
 class FirstRunView(QWidget):
@@ -29,16 +31,18 @@ class FirstRunView(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setAccessibleName("Start")
+        self.setAccessibleName(tr("Start"))
         self._words = paragraph(DROP, "heading")
-        self._built_in = QPushButton("Start with the built-in one")
-        self._questions_heading = label("Ask something", "muted")
+        self._built_in = QPushButton(tr("Start with the built-in one"))
+        self._questions_heading = label(tr("Ask something"), "muted")
         self._questions = column(spacing=6)
-        self._recent_heading = label("Recent models", "muted")
+        self._recent_heading = label(tr("Recent models"), "muted")
         self._recent = column(spacing=6)
-        self._advice_heading = label("What to get next", "muted")
+        self._advice_heading = label(tr("What to get next"), "muted")
         self._advice = paragraph("", "note")
-        self._get = row_button("Models to get", "library", "Look for models on Hugging Face")
+        self._get = row_button(
+            tr("Models to get"), "library", tr("Look for models on Hugging Face")
+        )
         self._get.clicked.connect(self.library_wanted)
         sign, title = Sign("drop_model", "accent", PICTURE), label("Headstart", "heading")
         page = QWidget()
@@ -75,11 +79,11 @@ class FirstRunView(QWidget):
         frame = QFrame()
         frame.setProperty("role", "drop")
         self._words.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        kinds = paragraph("A .gguf file, or an MLX or Hugging Face folder", "muted")
+        kinds = paragraph(tr("A .gguf file, or an MLX or Hugging Face folder"), "muted")
         kinds.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        choose = QPushButton("Open…")
+        choose = QPushButton(tr("Open…"))
         self._built_in.setProperty("role", "primary")
-        choose.setToolTip("Choose a model folder or a .gguf file")
+        choose.setToolTip(tr("Choose a model folder or a .gguf file"))
         self._built_in.clicked.connect(self.built_in_wanted)
         choose.clicked.connect(self.open_wanted)
         buttons = row(STRETCH, self._built_in, choose, STRETCH)
@@ -93,8 +97,8 @@ class FirstRunView(QWidget):
         """Questions to begin with, a button each."""
         empty(self._questions)
         for text in questions:
-            button = row_button(text, "chevron_right", text)
-            button.clicked.connect(lambda _=False, text=text: self.asked.emit(text))
+            button = row_button(said(text), "chevron_right", said(text))
+            button.clicked.connect(lambda _=False, text=text: self.asked.emit(said(text)))
             self._questions.addWidget(button)
         self._questions_heading.setVisible(bool(questions))
 
@@ -103,7 +107,7 @@ class FirstRunView(QWidget):
         sound = [entry for entry in entries if not entry.problem][:MOST_RECENT]
         empty(self._recent)
         for entry in sound:
-            words = " · ".join(filter(None, (entry.name, entry.detail)))
+            words = joined((entry.name, entry.detail))
             button = row_button(words, "file", str(entry.path))
             button.clicked.connect(lambda _=False, entry=entry: self.chosen.emit(entry))
             self._recent.addWidget(button)
@@ -118,8 +122,8 @@ class FirstRunView(QWidget):
     def show_model(self, name: str) -> None:
         """The model in use, which can be asked at once; "" for none, then one can be started."""
         self._built_in.setVisible(not name)
-        ready = f"{name} is ready: ask it, or drop another model here"
-        self._words.setText(ready if name else DROP)
+        ready = tr("{name} is ready: ask it, or drop another model here", name=name)
+        self._words.setText(ready if name else tr(DROP))
 
 
 def empty(rows: QVBoxLayout) -> None:

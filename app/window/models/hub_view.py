@@ -10,6 +10,7 @@ from app.values.hub import HubFind, HubOffer, suggested
 from app.window.controls.choices import Option, Segments
 from app.window.controls.labels import paragraph, say, set_role
 from app.window.controls.layouts import Wide, column, row
+from app.window.language import tr
 from app.window.models.two_line_list import (
     ENTRY,
     TwoLineList,
@@ -17,12 +18,13 @@ from app.window.models.two_line_list import (
     heading_item,
     line_item,
 )
+from mlx_engine.values.words import Words
 
-FORMATS = (Option("", "All"), Option("GGUF", "GGUF"), Option("MLX", "MLX"))
+FORMATS = (Option("", Words("All")), Option("GGUF", "GGUF"), Option("MLX", "MLX"))
 ROOMY = "QToolButton { padding: 4px 10px; }"
 """For segments that are not short of room."""
 
-LOOKING = TwoLines("Asking for its files and sizes", "", "", is_faint=True, indent=1)
+LOOKING = TwoLines(Words("Asking for its files and sizes"), "", "", is_faint=True, indent=1)
 
 
 class HubList(TwoLineList):
@@ -37,7 +39,7 @@ class HubList(TwoLineList):
     download_wanted = Signal(object)
 
     def __init__(self) -> None:
-        super().__init__("Models on Hugging Face")
+        super().__init__(tr("Models on Hugging Face"))
         self._heading = ""
         self._finds: tuple[HubFind, ...] = ()
         self._open = ""
@@ -140,15 +142,15 @@ class HubView(QWidget):
         super().__init__()
         self.setAccessibleName("Hugging Face")
         self._words = QLineEdit()
-        self._words.setAccessibleName("Search Hugging Face")
-        self._words.setPlaceholderText("Search, owner/name or a link")
+        self._words.setAccessibleName(tr("Search Hugging Face"))
+        self._words.setPlaceholderText(tr("Search, owner/name or a link"))
         self._words.setClearButtonEnabled(True)
-        self._format = Segments("Format")
+        self._format = Segments(tr("Format"))
         self._format.show_options(FORMATS, "")
         self._format.setStyleSheet(ROOMY)
         self._state = paragraph("", "muted")
         self._what = paragraph("", "muted")
-        self._download = QPushButton("Download")
+        self._download = QPushButton(tr("Download"))
         self._download.setProperty("role", "primary")
         self.list = HubList()
         self.setFocusProxy(self._words)

@@ -7,6 +7,7 @@ from PySide6.QtGui import QContextMenuEvent, QGuiApplication
 from PySide6.QtWidgets import QListWidgetItem, QMenu
 
 from app.values.models import FoundModel
+from app.window.language import said, tr
 from app.window.models.two_line_list import (
     ENTRY,
     TwoLineList,
@@ -29,7 +30,7 @@ class LibraryList(TwoLineList):
     delete_wanted = Signal(object)
 
     def __init__(self) -> None:
-        super().__init__("Models on this computer")
+        super().__init__(tr("Models on this computer"))
 
     def show_entries(self, entries: Sequence[FoundModel]) -> None:
         """Show these in their order, under a heading for each place; the place on show is kept."""
@@ -64,20 +65,20 @@ class LibraryList(TwoLineList):
         if not isinstance(entry, FoundModel):
             return None
         menu = QMenu(self)
-        first = "Go on with the download" if entry.unfinished else "Load…"
+        first = tr("Go on with the download") if entry.unfinished else tr("Load…")
         choose = menu.addAction(first, lambda: self._choose_entry(entry))
         choose.setEnabled(not entry.problem or bool(entry.unfinished))
         path = str(entry.path)
         if not entry.is_built_in:
-            menu.addAction("Show in its folder", lambda: self.reveal_wanted.emit(path))
-            menu.addAction("Copy path", lambda: QGuiApplication.clipboard().setText(path))
+            menu.addAction(tr("Show in its folder"), lambda: self.reveal_wanted.emit(path))
+            menu.addAction(tr("Copy path"), lambda: QGuiApplication.clipboard().setText(path))
         if entry.is_recent:
             menu.addSeparator()
-            forget = "Remove from recent models"
+            forget = tr("Remove from recent models")
             menu.addAction(forget, lambda: self.forget_wanted.emit(path))
         if not entry.is_built_in:
             menu.addSeparator()
-            menu.addAction("Delete from disk…", lambda: self.delete_wanted.emit(entry))
+            menu.addAction(tr("Delete from disk…"), lambda: self.delete_wanted.emit(entry))
         return menu
 
     # Qt
@@ -95,13 +96,13 @@ class LibraryList(TwoLineList):
 def second_line(entry: FoundModel) -> str:
     """Where it is, or why it cannot be loaded."""
     if entry.unfinished:
-        return f"{entry.problem}: click to go on with it"
+        return tr("{problem}: click to go on with it", problem=entry.problem)
     if entry.problem:
-        return f"Cannot be loaded: {entry.problem}"
-    return "Comes with Headstart" if entry.is_built_in else str(entry.path)
+        return tr("Cannot be loaded: {problem}", problem=entry.problem)
+    return tr("Comes with Headstart") if entry.is_built_in else str(entry.path)
 
 
 def _item(entry: FoundModel) -> QListWidgetItem:
     tone = "warning" if entry.unfinished else "error" if entry.problem else "muted"
     lines = TwoLines(entry.name, entry.detail, second_line(entry), tone, bool(entry.problem))
-    return line_item(entry, lines, f"{entry.path}\n{entry.problem}".strip())
+    return line_item(entry, lines, f"{entry.path}\n{said(entry.problem)}".strip())

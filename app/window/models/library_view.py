@@ -12,9 +12,11 @@ from app.window.controls.choices import Option, Segments
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import ShortLabel, label, paragraph, say
 from app.window.controls.layouts import STRETCH, Wide, column, row, stacked
+from app.window.language import tr
 from app.window.models.downloads import DownloadList
 from app.window.models.hub_view import ROOMY, HubView
 from app.window.models.library_list import LibraryList
+from mlx_engine.values.words import Words
 
 
 class FolderSection(QWidget):
@@ -25,12 +27,12 @@ class FolderSection(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setAccessibleName("Your folders")
+        self.setAccessibleName(tr("Your folders"))
         self._rows: list[QWidget] = []
-        self._add = QPushButton("Add folder…")
-        self._add.setToolTip("Look for models in a folder of yours, at every start")
+        self._add = QPushButton(tr("Add folder…"))
+        self._add.setToolTip(tr("Look for models in a folder of yours, at every start"))
         self._add.clicked.connect(self.add_wanted)
-        top = row(Wide(label("Your folders", "muted")), self._add)
+        top = row(Wide(label(tr("Your folders"), "muted")), self._add)
         self._column = column(top, of=self, spacing=0)
 
     def show_folders(self, folders: Sequence[Path], missing: Sequence[Path] = ()) -> None:
@@ -44,25 +46,27 @@ class FolderSection(QWidget):
 
     def _row(self, folder: str, is_missing: bool) -> QWidget:
         path = ShortLabel(Qt.TextElideMode.ElideMiddle)
-        path.show_text(f"{folder} · it is not there now" if is_missing else folder)
+        path.show_text(
+            tr("{folder} · it is not there now", folder=folder) if is_missing else folder
+        )
         path.setProperty("role", "problem" if is_missing else "note")
-        remove = IconButton("close", f"Look no more in {folder}")
+        remove = IconButton("close", tr("Look no more in {folder}", folder=folder))
         remove.clicked.connect(lambda: self.remove_wanted.emit(folder))
         line = QWidget()
         row(Wide(path), remove, of=line, margins=(12, 0, 0, 0))
         return line
 
 
-NOTHING = (
-    "No models found. Drop a model folder or a .gguf file on the window, or get one from Hugging "
-    "Face."
+NOTHING = Words(
+    "No models found. Drop a model folder or a .gguf file on the window, or get one "
+    "from Hugging Face."
 )
 
 DOWNLOADS_SHARE = 0.3
 """Of the page's height."""
 
 
-PLACES = (Option("here", "On this computer"), Option("hub", "Hugging Face"))
+PLACES = (Option("here", Words("On this computer")), Option("hub", "Hugging Face"))
 
 
 class LibraryView(QWidget):
@@ -76,17 +80,17 @@ class LibraryView(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setAccessibleName("Library")
+        self.setAccessibleName(tr("Library"))
         self._entries: tuple[FoundModel, ...] = ()
-        self._places = Segments("Where")
+        self._places = Segments(tr("Where"))
         self._places.show_options(PLACES)
         self._places.setStyleSheet(ROOMY)
         self._filter = QLineEdit()
-        self._filter.setAccessibleName("Filter models")
-        self._filter.setPlaceholderText("Filter")
+        self._filter.setAccessibleName(tr("Filter models"))
+        self._filter.setPlaceholderText(tr("Filter"))
         self._filter.setClearButtonEnabled(True)
-        self._open = QPushButton("Open…")
-        self._open.setToolTip("Choose a model folder or a .gguf file")
+        self._open = QPushButton(tr("Open…"))
+        self._open.setToolTip(tr("Choose a model folder or a .gguf file"))
         self.list = LibraryList()
         self.folders = FolderSection()
         self._empty = paragraph("", "muted")
@@ -153,7 +157,7 @@ class LibraryView(QWidget):
         shown = [entry for entry in self._entries if matches(entry, words)]
         self.list.show_entries(shown)
         self.list.setVisible(bool(shown))
-        none_match = f"No model matches “{self._filter.text()}”."
+        none_match = tr("No model matches “{filter}”.", filter=self._filter.text())
         say(self._empty, "" if shown else none_match if self._entries else NOTHING)
 
     # Qt

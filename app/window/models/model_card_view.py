@@ -16,11 +16,17 @@ from app.window.controls.group import Group
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import ShortLabel, label, paragraph, say, set_role, tabular
 from app.window.controls.layouts import Wide, column, named, row
+from app.window.language import tr
 from app.window.models.downloads import bytes_of
 from app.window.models.model_facts import ModelFacts
+from mlx_engine.values.words import Words
 
-NUMERICS = (Option("auto", "Auto"), Option("exact", "Exact"), Option("fast", "Fast"))
-HEADS = "Files of heads (*.gguf *.safetensors)"
+NUMERICS = (
+    Option("auto", Words("Auto")),
+    Option("exact", Words("Exact")),
+    Option("fast", Words("Fast")),
+)
+HEADS = Words("Files of heads (*.gguf *.safetensors)")
 CONTEXT = NumberKind(int, 1024, is_choice=True)
 
 
@@ -33,27 +39,27 @@ class LoadFields(Group):
     changed = Signal()
 
     def __init__(self) -> None:
-        super().__init__("Load settings", is_open=False)
+        super().__init__(Words("Load settings"), is_open=False)
         self.settings = ModelSettings()
         self._context = NumberField(
-            "Context length", CONTEXT, "Tokens at most; fewer need less memory"
+            tr("Context length"), CONTEXT, tr("Tokens at most; fewer need less memory")
         )
         self._heads = ShortLabel(Qt.TextElideMode.ElideMiddle)
-        self._choose = QPushButton("Choose…")
-        self._choose.setAccessibleName("Choose a file of drafting heads")
-        self._own_heads = IconButton("close", "Use the heads in or beside the model")
-        self._numerics = Segments("Numerics")
+        self._choose = QPushButton(tr("Choose…"))
+        self._choose.setAccessibleName(tr("Choose a file of drafting heads"))
+        self._own_heads = IconButton("close", tr("Use the heads in or beside the model"))
+        self._numerics = Segments(tr("Numerics"))
         self._numerics.show_options(NUMERICS)
-        self._cache = CacheFields("Usual")
-        self._keep = Tick("Keep it in memory when it is idle")
+        self._cache = CacheFields(Words("Usual"))
+        self._keep = Tick(tr("Keep it in memory when it is idle"))
         self.add(
             self._context,
             column(
-                label("Drafting heads", "muted"),
+                label(tr("Drafting heads"), "muted"),
                 row(Wide(self._heads), self._own_heads, self._choose, spacing=8),
                 spacing=4,
             ),
-            named("Numerics", self._numerics),
+            named(tr("Numerics"), self._numerics),
             self._cache,
             self._keep,
         )
@@ -80,7 +86,7 @@ class LoadFields(Group):
 
     def _show_heads(self) -> None:
         heads = self.settings.load.heads
-        self._heads.show_text(str(heads) if heads else "Those in or beside the model")
+        self._heads.show_text(str(heads) if heads else tr("Those in or beside the model"))
         self._own_heads.setVisible(heads is not None)
 
     def _take_context(self, tokens: int | None) -> None:
@@ -100,13 +106,13 @@ class LoadFields(Group):
             self.changed.emit()
 
     def _choose_heads(self) -> None:
-        path, _ = QFileDialog.getOpenFileName(self.window(), "Drafting heads", "", HEADS)
+        path, _ = QFileDialog.getOpenFileName(self.window(), tr("Drafting heads"), "", tr(HEADS))
         if path:
             self._take_load(heads=Path(path))
 
 
 STEPS = 1000
-LOOKING = "Looking at the files"
+LOOKING = Words("Looking at the files")
 
 
 class ModelCardView(QFrame):
@@ -122,18 +128,18 @@ class ModelCardView(QFrame):
     def __init__(self) -> None:
         super().__init__()
         self.setProperty("role", "card")
-        self.setAccessibleName("Model")
+        self.setAccessibleName(tr("Model"))
         self.facts, self.load_fields = ModelFacts(), LoadFields()
         self._problem = paragraph("", "problem")
         self._progress = QProgressBar()
-        self._progress.setAccessibleName("Loading")
+        self._progress.setAccessibleName(tr("Loading"))
         self._progress.setTextVisible(False)
         self._bytes = label("", "muted")
         tabular(self._bytes)
-        self._load = QPushButton("Load")
+        self._load = QPushButton(tr("Load"))
         self._load.setProperty("role", "primary")
-        self._cancel = QPushButton("Cancel")
-        self._other = QPushButton("Choose another…")
+        self._cancel = QPushButton(tr("Cancel"))
+        self._other = QPushButton(tr("Choose another…"))
         foot = row(Wide(self._bytes), self._cancel, self._other, self._load, spacing=8)
         lines = (self.facts, self.load_fields, self._problem, self._progress)
         column(*lines, foot, of=self, margins=(16, 16, 16, 16), spacing=8)
@@ -148,7 +154,7 @@ class ModelCardView(QFrame):
         self.facts.show_facts(facts)
         memory = facts.memory if facts is not None else None
         too_large = memory is not None and memory.fit == "too-large"
-        self._load.setText("Load anyway" if too_large else "Load")
+        self._load.setText(tr("Load anyway") if too_large else tr("Load"))
         self._load.setEnabled(facts is not None)
         self._show_loading(False)
         say(self._problem, "")
@@ -159,7 +165,7 @@ class ModelCardView(QFrame):
         self._show_loading(False)
         self.load_fields.hide()
         self._load.setEnabled(False)
-        self._bytes.setText(LOOKING)
+        self._bytes.setText(tr(LOOKING))
         say(self._problem, "")
 
     def show_loading(self, done: int, total: int) -> None:
@@ -171,18 +177,18 @@ class ModelCardView(QFrame):
             say(self._problem, "")
         self._progress.setRange(0, STEPS if total else 0)
         self._progress.setValue(STEPS * done // total if total else 0)
-        self._bytes.setText(bytes_of(done, total) if total else LOOKING)
+        self._bytes.setText(bytes_of(done, total) if total else tr(LOOKING))
 
     def show_cancelling(self) -> None:
         """The load was given up and ends soon."""
-        self._bytes.setText("Cancelling")
+        self._bytes.setText(tr("Cancelling"))
         self._cancel.setEnabled(False)
 
     def show_failed(self, words: str) -> None:
         """The load failed; words say why and what to do."""
         self._show_loading(False)
         self._other.show()
-        self._load.setText("Try again")
+        self._load.setText(tr("Try again"))
         self._load.setEnabled(True)
         say(self._problem, words)
 

@@ -8,6 +8,7 @@ from app.window.controls.chart import Part, ShareBar
 from app.window.controls.icons import Sign
 from app.window.controls.labels import ShortLabel, label, paragraph, say, set_role, tabular
 from app.window.controls.layouts import Wide, column, row
+from app.window.language import said, tr
 from mlx_engine.values.model_description import TensorGroup
 from mlx_engine.values.words import size_words
 
@@ -33,7 +34,7 @@ class ModelFacts(QWidget):
         self._what = paragraph("", "muted")
         self._heads_sign = Sign("close")
         self._heads = paragraph("", "note")
-        self._bar = ShareBar("Memory")
+        self._bar = ShareBar(tr("Memory"))
         self._memory = paragraph("", "muted")
         self._notes = paragraph("", "muted")
         self._toggle = QPushButton()
@@ -52,7 +53,7 @@ class ModelFacts(QWidget):
     def show_facts(self, facts: ModelCard | None) -> None:
         """Show a model, None for no model."""
         self._facts = facts
-        self._name.show_text(facts.name if facts else "No model is loaded")
+        self._name.show_text(facts.name if facts else tr("No model is loaded"))
         say(self._what, what_in_words(facts) if facts else "")
         say(self._heads, facts.heads if facts else "")
         self._heads_sign.setVisible(facts is not None)
@@ -62,11 +63,11 @@ class ModelFacts(QWidget):
             self._heads_sign.show_sign("close", "muted")
         memory = facts.memory if facts else None
         if memory is not None:
-            self._bar.show_parts(memory.words, *memory_parts(memory))
+            self._bar.show_parts(said(memory.words), *memory_parts(memory))
         self._bar.setVisible(memory is not None)
         say(self._memory, memory.words if memory else "")
         set_role(self._memory, "problem" if memory and memory.fit == "too-large" else "muted")
-        say(self._notes, "\n".join(facts.notes) if facts else "")
+        say(self._notes, "\n".join(map(said, facts.notes)) if facts else "")
         self._toggle.setVisible(bool(facts and facts.groups))
         self._toggle.setChecked(False)
         self._show_storage(False)
@@ -78,7 +79,7 @@ class ModelFacts(QWidget):
 
     def _show_storage(self, is_shown: bool) -> None:
         """Build the table when it is first wanted, and forget it after."""
-        self._toggle.setText("Hide storage" if is_shown else "Show storage")
+        self._toggle.setText(tr("Hide storage") if is_shown else tr("Show storage"))
         self._lines.removeWidget(self._storage)
         self._storage.deleteLater()
         groups = self._facts.groups if self._facts is not None and is_shown else ()
@@ -91,14 +92,14 @@ def what_in_words(facts: ModelCard) -> str:
     """Architecture, size, quantisation and context in one line."""
     parts = (facts.architecture, facts.parameters, facts.quantisation, facts.size, facts.context)
     unbroken = str.maketrans({" ": "\N{NO-BREAK SPACE}", "-": "\N{NON-BREAKING HYPHEN}"})
-    whole = (part.translate(unbroken) for part in parts if part)
+    whole = (said(part).translate(unbroken) for part in parts if part)
     return "\N{NO-BREAK SPACE}· ".join(whole)
 
 
 def storage_table(groups: tuple[TensorGroup, ...]) -> QWidget:
     """Name, storage and bytes of each group."""
     table = QWidget()
-    table.setAccessibleName("Storage by group of tensors")
+    table.setAccessibleName(tr("Storage by group of tensors"))
     grid = QGridLayout(table)
     grid.setContentsMargins(0, 0, 0, 0)
     grid.setHorizontalSpacing(12)
@@ -109,7 +110,14 @@ def storage_table(groups: tuple[TensorGroup, ...]) -> QWidget:
         size.setAlignment(Qt.AlignmentFlag.AlignRight)
         tabular(size)
         name = label(group.name, "note")
-        name.setToolTip(f"{group.tensors} tensors, {group.parameters:,} parameters")
+        name.setToolTip(
+            tr(
+                "{n:,} tensors, {parameters:,} parameters",
+                "1 tensor, {parameters:,} parameters",
+                group.tensors,
+                parameters=group.parameters,
+            )
+        )
         grid.addWidget(name, line, 0, Qt.AlignmentFlag.AlignTop)
         storage = ShortLabel()
         storage.setProperty("role", "muted")

@@ -1,6 +1,6 @@
 """Lists of two lines a row under headings, as the pages of models have them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QSize, Qt
@@ -14,6 +14,7 @@ from PySide6.QtWidgets import (
     QStyleOptionViewItem,
 )
 
+from app.window.language import said
 from app.window.look import look
 
 ENTRY, LINES = Qt.ItemDataRole.UserRole, Qt.ItemDataRole.UserRole + 1
@@ -65,17 +66,17 @@ class TwoLineList(QListWidget):
 
 def heading_item(words: str) -> QListWidgetItem:
     """Above the rows of one kind."""
-    item = QListWidgetItem(words)
+    item = QListWidgetItem(said(words))
     item.setFlags(Qt.ItemFlag.NoItemFlags)
     return item
 
 
 def line_item(entry: object, lines: TwoLines, tip: str = "") -> QListWidgetItem:
     """A row for `entry`."""
-    item = QListWidgetItem(lines.first)
+    spoken = first, detail, second = said(lines.first), said(lines.detail), said(lines.second)
+    item = QListWidgetItem(first)
     item.setData(ENTRY, entry)
-    item.setData(LINES, lines)
-    spoken = (lines.first, lines.detail, lines.second)
+    item.setData(LINES, replace(lines, first=first, detail=detail, second=second))
     item.setData(Qt.ItemDataRole.AccessibleTextRole, ". ".join(filter(None, spoken)))
     item.setToolTip(tip)
     return item

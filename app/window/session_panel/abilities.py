@@ -8,6 +8,7 @@ from app.window.drafting.round_history import (
     DraftingState,
     state_in_words,
 )
+from app.window.language import in_a_sentence, tr
 from mlx_engine.values.options import DraftOptions, DraftSourceName, Numerics, SamplingOptions
 
 
@@ -52,13 +53,13 @@ class ModelAbilities:
         for ability in self.sources:
             if ability.name == name:
                 return ability
-        return SourceAbility(name, 0, "This version cannot draft from this source.")
+        return SourceAbility(name, 0, tr("This version cannot draft from this source."))
 
 
 def in_effect(draft: DraftOptions, abilities: ModelAbilities | None, state: DraftingState) -> str:
     """The truth in a sentence or two; abilities None is no model."""
     if abilities is None:
-        return "Nothing: no model is loaded."
+        return tr("Nothing: no model is loaded.")
     never = why_never(draft, abilities)
     if never:
         return _off(never, state)
@@ -69,31 +70,37 @@ def in_effect(draft: DraftOptions, abilities: ModelAbilities | None, state: Draf
 def why_never(draft: DraftOptions, abilities: ModelAbilities) -> str:
     """Why these settings cannot draft whatever happens; "" when they can."""
     if draft.source == "none":
-        return "Off: drafting is switched off for this chat."
+        return tr("Off: drafting is switched off for this chat.")
     why = abilities.source(draft.source).problem
     if why:
-        return f"Off: {why}"
-    return "Off: the depth is pinned to 0." if draft.depth == 0 else ""
+        return tr("Off: {why}", why=why)
+    return tr("Off: the depth is pinned to 0.") if draft.depth == 0 else ""
 
 
 def _off(never: str, state: DraftingState) -> str:
     """Switched off while a round still drafts is off from the next one on."""
     if not isinstance(state, DraftingNow) or not state.depth:
         return never
-    return f"Drafting {state.depth} now. From the next round on: {never[0].lower()}{never[1:]}"
+    return tr(
+        "Drafting {depth} now. From the next round on: {what}",
+        depth=state.depth,
+        what=in_a_sentence(never),
+    )
 
 
 def _next(draft: DraftOptions, abilities: ModelAbilities, state: DraftingState) -> str:
     """What comes, where it is not what is."""
     is_answering = isinstance(state, DraftingNow)
     if draft.depth == "auto":
-        return "" if is_answering else "Auto: the next answer drafts as much as pays."
+        return "" if is_answering else tr("Auto: the next answer drafts as much as pays.")
     deepest = abilities.source(draft.source).max_depth
     depth = min(draft.depth, deepest)
-    limit = ", the most this model can" if depth < draft.depth else ""
+    limit = tr(", the most this model can") if depth < draft.depth else ""
     if not isinstance(state, DraftingNow):
-        return f"Pinned: {depth}{limit}."
-    return "" if state.depth == depth else f"Pinned: {depth}{limit}, from the next round on."
+        return tr("Pinned: {depth}{limit}.", depth=depth, limit=limit)
+    if state.depth == depth:
+        return ""
+    return tr("Pinned: {depth}{limit}, from the next round on.", depth=depth, limit=limit)
 
 
 def _auto(draft: DraftOptions, state: DraftingState) -> str:
@@ -102,5 +109,7 @@ def _auto(draft: DraftOptions, state: DraftingState) -> str:
     if draft.depth == "auto" or auto is None:
         return ""
     if auto == draft.depth:
-        return "Auto would choose the same."
-    return f"Auto would choose {auto}." if auto else f"Auto would not draft: {PLAIN_IS_FASTER}."
+        return tr("Auto would choose the same.")
+    if not auto:
+        return tr("Auto would not draft: {why}.", why=PLAIN_IS_FASTER)
+    return tr("Auto would choose {auto}.", auto=auto)

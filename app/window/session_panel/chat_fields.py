@@ -11,12 +11,18 @@ from app.window.controls.choices import Option, Segments
 from app.window.controls.fields import LineField, TextField
 from app.window.controls.labels import label
 from app.window.controls.layouts import column
+from app.window.language import tr
 from app.window.session_panel.abilities import ModelAbilities
 from app.window.session_panel.draft_group import DraftGroup
 from app.window.session_panel.sampling_group import SamplingGroup
 from mlx_engine.values.options import TemplateValue, read_template_value, template_value_text
+from mlx_engine.values.words import Words
 
-OPTIONS = (Option("model", "Model's way"), Option("on", "On"), Option("off", "Off"))
+OPTIONS = (
+    Option("model", Words("Model's way")),
+    Option("on", Words("On")),
+    Option("off", Words("Off")),
+)
 VALUES: dict[str, bool | None] = {"model": None, "on": True, "off": False}
 
 
@@ -30,10 +36,12 @@ class ThinkingField(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._choice = Segments("Thinking")
+        self._choice = Segments(tr("Thinking"))
         self._choice.show_options(OPTIONS)
         self._choice.chosen.connect(lambda value: self.changed.emit(VALUES[value]))
-        column(label("Thinking", "muted"), self._choice, of=self, margins=(0, 4, 0, 0), spacing=4)
+        column(
+            label(tr("Thinking"), "muted"), self._choice, of=self, margins=(0, 4, 0, 0), spacing=4
+        )
         self.show_thinking(None)
 
     def show_thinking(self, thinking: bool | None) -> None:
@@ -41,8 +49,8 @@ class ThinkingField(QWidget):
         self._choice.select(next(name for name, value in VALUES.items() if value is thinking))
 
 
-WHAT = "A text, a number, true, false or null. Empty: the model's way."
-NOT_ASKED = "The template of the model in use does not ask for it."
+WHAT = Words("A text, a number, true, false or null. Empty: the model's way.")
+NOT_ASKED = Words("The template of the model in use does not ask for it.")
 LONGEST_VALUE = 2000
 
 
@@ -51,7 +59,7 @@ class ArgumentField(LineField):
 
     def __init__(self, name: str) -> None:
         self._edit = QLineEdit()
-        super().__init__(self._edit, name, WHAT, "model's")
+        super().__init__(self._edit, name, WHAT, tr("model's"))
         self._edit.setMaxLength(LONGEST_VALUE)
 
     def show_value(self, text: str) -> None:
@@ -63,7 +71,7 @@ class ArgumentField(LineField):
 
     def tell_use(self, is_asked_for: bool) -> None:
         """Whether the model in use looks at it."""
-        self._edit.setToolTip(WHAT if is_asked_for else NOT_ASKED)
+        self._edit.setToolTip(tr(WHAT if is_asked_for else NOT_ASKED))
 
     def settle(self) -> None:
         """Whatever was typed is tried."""
@@ -85,7 +93,7 @@ class TemplateFields(QWidget):
         self._asked: tuple[str, ...] = ()
         self._given: Mapping[str, TemplateValue] = {}
         self._fields: dict[str, ArgumentField] = {}
-        heading = label("Chat template", "muted")
+        heading = label(tr("Chat template"), "muted")
         self._lines = column(heading, of=self, margins=(0, 4, 0, 0), spacing=4)
         self._have_fields()
 
@@ -147,7 +155,7 @@ class ChatFields(QObject):
         super().__init__()
         self.system, self.thinking, self.template = system, ThinkingField(), TemplateFields()
         self.draft, self.sampling = DraftGroup(of_chat), SamplingGroup()
-        self._cache, self._why_16_bits = CacheFields("Model's"), ""
+        self._cache, self._why_16_bits = CacheFields(Words("Model's")), ""
         self.draft.advanced.add(self._cache)
         self.system.changed.connect(lambda text: self.changed.emit({"system": text}))
         self.thinking.changed.connect(lambda wanted: self.changed.emit({"thinking": wanted}))

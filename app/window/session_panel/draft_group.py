@@ -13,6 +13,7 @@ from app.window.controls.group import Group
 from app.window.controls.labels import SteadyWords, paragraph, say
 from app.window.controls.layouts import Wide, named, row
 from app.window.drafting.round_history import DraftingNow, DraftingState, SpeedBySetting
+from app.window.language import in_a_sentence, said, tr
 from app.window.session_panel.abilities import ModelAbilities, in_effect
 from mlx_engine.values.options import (
     DRAFT_VOCABULARY,
@@ -22,10 +23,12 @@ from mlx_engine.values.options import (
     DraftOutput,
     DraftSourceName,
     LoadOptions,
+    Numerics,
 )
+from mlx_engine.values.words import Words
 
-NAME = "Draft model"
-FILES = "Models (*.gguf *.safetensors)"
+NAME = Words("Draft model")
+FILES = Words("Models (*.gguf *.safetensors)")
 
 
 class DraftModelField(QWidget):
@@ -37,16 +40,18 @@ class DraftModelField(QWidget):
         super().__init__()
         self._place = ""
         self._edit = QLineEdit()
-        self._edit.setAccessibleName(NAME)
-        self._edit.setPlaceholderText("None")
-        self._edit.setToolTip("A file, a folder or a hub id of a small model of the same family")
-        self._choose = QPushButton("Choose…")
-        self._choose.setAccessibleName("Choose a draft model")
+        self._edit.setAccessibleName(tr(NAME))
+        self._edit.setPlaceholderText(tr("None"))
+        self._edit.setToolTip(
+            tr("A file, a folder or a hub id of a small model of the same family")
+        )
+        self._choose = QPushButton(tr("Choose…"))
+        self._choose.setAccessibleName(tr("Choose a draft model"))
         menu = QMenu(self._choose)
-        menu.addAction("File…", self._choose_file)
-        menu.addAction("Folder…", self._choose_folder)
+        menu.addAction(tr("File…"), self._choose_file)
+        menu.addAction(tr("Folder…"), self._choose_folder)
         menu.addSeparator()
-        menu.addAction("None", lambda: self._take(""))
+        menu.addAction(tr("None"), lambda: self._take(""))
         self._choose.setMenu(menu)
         row(Wide(self._edit), self._choose, of=self, spacing=8)
         self._edit.editingFinished.connect(lambda: self._take(self._edit.text().strip()))
@@ -55,7 +60,7 @@ class DraftModelField(QWidget):
         """Show a path or hub id, "" for none; nothing is emitted."""
         self._place = place
         self._edit.setText(place)
-        self._edit.setToolTip(place or "A file, a folder or a hub id")
+        self._edit.setToolTip(place or tr("A file, a folder or a hub id"))
 
     def _take(self, place: str) -> None:
         if place != self._place:
@@ -63,52 +68,56 @@ class DraftModelField(QWidget):
             self.changed.emit(place)
 
     def _choose_file(self) -> None:
-        path, _ = QFileDialog.getOpenFileName(self.window(), NAME, "", FILES)
+        path, _ = QFileDialog.getOpenFileName(self.window(), tr(NAME), "", tr(FILES))
         if path:
             self._take(path)
 
     def _choose_folder(self) -> None:
-        path = QFileDialog.getExistingDirectory(self.window(), NAME)
+        path = QFileDialog.getExistingDirectory(self.window(), tr(NAME))
         if path:
             self._take(path)
 
 
 OUTPUTS = (
-    Option("full", "The model's own"),
-    Option("4-bit", "A copy in 4 bits"),
-    Option("3-bit", "A copy in 3 bits"),
-    Option("frequent", "Frequent tokens only"),
-    Option("auto", "Whichever is measured fastest"),
+    Option("full", Words("The model's own")),
+    Option("4-bit", Words("A copy in 4 bits")),
+    Option("3-bit", Words("A copy in 3 bits")),
+    Option("frequent", Words("Frequent tokens only")),
+    Option("auto", Words("Whichever is measured fastest")),
 )
 VOCABULARY_STEP = 1024
-WHAT_OUTPUT_DOES = (
-    "Drafts can go through a smaller copy of the model's output layer: they come faster and are "
-    "accepted a little less often, and the words stay the same."
+WHAT_OUTPUT_DOES = Words(
+    "Drafts can go through a smaller copy of the model's output layer: they come "
+    "faster and are accepted a little less often, and the words stay the same."
 )
-WHAT_PROBABILITY_DOES = (
-    "A draft ends before the first token its source finds less likely than this: fewer tokens are "
-    "drafted, and more of them accepted."
+WHAT_PROBABILITY_DOES = Words(
+    "A draft ends before the first token its source finds less likely than this: "
+    "fewer tokens are drafted, and more of them accepted."
 )
 
 
 def output_note(wanted: DraftOutput, in_effect: DraftOutput | None) -> str:
     """What is in effect where it is not what is set."""
     if in_effect is None or in_effect == wanted:
-        return "Measured with the first draft." if wanted == "auto" else ""
+        return tr("Measured with the first draft.") if wanted == "auto" else ""
     words = {option.value: option.words for option in OUTPUTS}[in_effect]
-    return f"In effect: {words[0].lower()}{words[1:]}."
+    return tr("In effect: {what}.", what=in_a_sentence(words))
 
 
 SOURCES = {
-    "mtp": "MTP heads",
-    "prompt-lookup": "Prompt lookup",
-    "model": "Draft model",
-    "prompt-lookup+mtp": "Prompt lookup, else MTP heads",
-    "prompt-lookup+model": "Prompt lookup, else draft model",
-    "none": "None: decode plainly",
+    "mtp": Words("MTP heads"),
+    "prompt-lookup": Words("Prompt lookup"),
+    "model": Words("Draft model"),
+    "prompt-lookup+mtp": Words("Prompt lookup, else MTP heads"),
+    "prompt-lookup+model": Words("Prompt lookup, else draft model"),
+    "none": Words("None: decode plainly"),
 }
-RULES = (Option("shared-noise", "Shared noise"), Option("greedy", "Greedy"))
-NUMERICS = (Option("auto", "Auto"), Option("exact", "Exact"), Option("fast", "Fast"))
+RULES = (Option("shared-noise", Words("Shared noise")), Option("greedy", Words("Greedy")))
+NUMERICS = (
+    Option("auto", Words("Auto")),
+    Option("exact", Words("Exact")),
+    Option("fast", Words("Fast")),
+)
 
 
 class DraftGroup(Group):
@@ -121,55 +130,55 @@ class DraftGroup(Group):
 
     def __init__(self, of_chat: bool = True) -> None:
         """of_chat: False where the settings are of no chat that could draft."""
-        super().__init__("Drafting")
-        self.advanced = Group("Advanced", is_open=False, of="drafting")
+        super().__init__(Words("Drafting"))
+        self.advanced = Group(Words("Advanced"), is_open=False, of=Words("drafting"))
         self._of_chat = of_chat
         self._draft, self._load = DraftOptions(), LoadOptions()
         self._abilities: ModelAbilities | None = None
         self._now: DraftingState = None
         self._output_in_effect: DraftOutput | None = None
-        self._effect = SteadyWords("In effect")
-        self._source = DropDown("Draft source")
+        self._effect = SteadyWords(tr("In effect"))
+        self._source = DropDown(tr("Draft source"))
         self._why = paragraph("", "warning")
         self._others = paragraph("", "muted")
         self._model = DraftModelField()
-        self._depth = Segments("Depth")
+        self._depth = Segments(tr("Depth"))
         self._probability = NumberField(
-            "Minimum probability",
-            NumberKind(float, 0.05, off="off", neutral=0.0),
+            tr("Minimum probability"),
+            NumberKind(float, 0.05, off=Words("off"), neutral=0.0),
             WHAT_PROBABILITY_DOES,
         )
         self._probability_note = paragraph("", "muted")
-        self._output = DropDown("Output head for drafts")
+        self._output = DropDown(tr("Output head for drafts"))
         self._output_note = paragraph("", "muted")
         self._vocabulary = NumberField(
-            "Tokens",
+            tr("Tokens"),
             NumberKind(int, VOCABULARY_STEP, off=str(DRAFT_VOCABULARY), neutral=DRAFT_VOCABULARY),
-            "How many of the most frequent tokens can be drafted, beside those of the chat",
+            tr("How many of the most frequent tokens can be drafted, beside those of the chat"),
         )
-        self._rule = Segments("Draft rule")
-        self._numerics = Segments("Numerics")
+        self._rule = Segments(tr("Draft rule"))
+        self._numerics = Segments(tr("Numerics"))
         self._numerics_note = paragraph("", "muted")
-        self._models = named("Draft model", self._model)
+        self._models = named(tr("Draft model"), self._model)
         self._outputs = named(
-            "Output head for drafts",
+            tr("Output head for drafts"),
             self._output,
             self._vocabulary,
             paragraph(WHAT_OUTPUT_DOES, "muted"),
             self._output_note,
         )
         if of_chat:
-            self.add(named("In effect", self._effect))
-        self.add(named("Depth", self._depth), self.advanced)
+            self.add(named(tr("In effect"), self._effect))
+        self.add(named(tr("Depth"), self._depth), self.advanced)
         self.advanced.add(
-            named("Source", self._source, self._why, self._others),
+            named(tr("Source"), self._source, self._why, self._others),
             self._models,
             self._probability,
             paragraph(WHAT_PROBABILITY_DOES, "muted"),
             self._probability_note,
             self._outputs,
-            named("Rule", self._rule),
-            named("Numerics", self._numerics, self._numerics_note),
+            named(tr("Rule"), self._rule),
+            named(tr("Numerics"), self._numerics, self._numerics_note),
         )
         self.show_speeds(SpeedBySetting(), SpeedBySetting())
         self._source.chosen.connect(lambda value: self._take(source=value))
@@ -214,7 +223,7 @@ class DraftGroup(Group):
     def show_speeds(self, by_probability: SpeedBySetting, by_output: SpeedBySetting) -> None:
         """Show what was measured here with values of two settings: number_text and OUTPUTS."""
         self._speeds = by_output
-        say(self._probability_note, by_probability.words({"0": "off"}))
+        say(self._probability_note, by_probability.words({"0": Words("off")}))
         self._say_output()
 
     def _try(self, field: NumberField, **changes: object) -> None:
@@ -250,7 +259,7 @@ class DraftGroup(Group):
         deepest = ability.max_depth if ability and not ability.problem else MAX_DEPTH
         if isinstance(self._draft.depth, int):
             deepest = max(deepest, self._draft.depth)
-        depths = [Option("auto", "Auto", cannot)]
+        depths = [Option("auto", tr("Auto"), cannot)]
         depths += [Option(str(n), str(n), cannot) for n in range(deepest + 1)]
         self._depth.show_options(depths, str(self._draft.depth))
         self._probability.forbid(cannot)
@@ -265,7 +274,7 @@ class DraftGroup(Group):
         if self._abilities is None:
             return ""
         if self._draft.source == "none":
-            return "Nothing is drafted: the source is none."
+            return tr("Nothing is drafted: the source is none.")
         return self._abilities.source(self._draft.source).problem
 
     def _say_effect(self) -> None:
@@ -296,13 +305,16 @@ def why_others_not(options: Sequence[Option], chosen: str) -> str:
 
     The reason of the chosen one is said elsewhere; combinations share those of their parts.
     """
-    said = {option.why_not for option in options if option.value == chosen}
+    told = {option.why_not for option in options if option.value == chosen}
     lines = []
     for option in options:
-        if option.why_not and option.why_not not in said:
-            said.add(option.why_not)
-            lines.append(f"{option.words}: {option.why_not}")
+        if option.why_not and option.why_not not in told:
+            told.add(option.why_not)
+            lines.append(f"{tr(option.words)}: {said(option.why_not)}")
     return "\n".join(lines)
+
+
+_NAMED: dict[Numerics, str] = {"exact": Words("exact"), "fast": Words("fast")}
 
 
 def numerics_note(wanted: AskedNumerics, abilities: ModelAbilities | None) -> str:
@@ -310,8 +322,14 @@ def numerics_note(wanted: AskedNumerics, abilities: ModelAbilities | None) -> st
     if abilities is None or wanted == abilities.numerics:
         return ""
     if wanted == "auto" or abilities.numerics_why:
-        return f"In effect: {abilities.numerics}. {abilities.numerics_why}".rstrip()
-    return f"In effect: {abilities.numerics}, until the model is loaded again."
+        return tr(
+            "In effect: {what}. {why}",
+            what=_NAMED[abilities.numerics],
+            why=abilities.numerics_why,
+        ).rstrip()
+    return tr(
+        "In effect: {what}, until the model is loaded again.", what=_NAMED[abilities.numerics]
+    )
 
 
 def _depth(value: str) -> int | str:

@@ -13,8 +13,10 @@ from app.window.controls.group import Group
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import ShortButton, paragraph, say
 from app.window.controls.layouts import Wide, column, row
+from app.window.language import tr
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import GenerationOptions, SamplingOptions
+from mlx_engine.values.words import Words
 
 ESCAPES = {"\\n": "\n", "\\r": "\r", "\\t": "\t", "\\\\": "\\"}
 
@@ -37,11 +39,18 @@ def read_logit_bias(text: str) -> dict[int, float]:
             continue
         token, colon, bias = (part.strip() for part in line.partition(":"))
         if not colon or not token.isascii() or not token.isdecimal() or len(token) > 9:
-            raise BadOption(f"Line {number}: write a token's id and its bias, such as 1734: -5.")
+            raise BadOption(
+                tr(
+                    "Line {number}: write a token's id and its bias, such as 1734: -5.",
+                    number=number,
+                )
+            )
         try:
             biases[int(token)] = float(bias)
         except ValueError:
-            raise BadOption(f"Line {number}: “{bias[:20]}” is not a number.") from None
+            raise BadOption(
+                tr("Line {number}: “{bias}” is not a number.", number=number, bias=bias[:20])
+            ) from None
     return biases
 
 
@@ -85,8 +94,10 @@ class SeedField(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._last: int | None = None
-        kind = NumberKind(int, 1, "fresh")
-        self.number = NumberField("Seed", kind, "The same seed and settings give the same words")
+        kind = NumberKind(int, 1, Words("fresh", "seed"))
+        self.number = NumberField(
+            tr("Seed"), kind, tr("The same seed and settings give the same words")
+        )
         self._lock = IconButton("unlock", "")
         self._lock.setCheckable(True)
         self._note = paragraph("", "muted")
@@ -102,7 +113,9 @@ class SeedField(QWidget):
         is_locked = seed is not None
         self.number.show_number(seed)
         self._lock.setChecked(is_locked)
-        words = "Locked: draw a fresh seed for each answer" if is_locked else "Lock the seed"
+        words = (
+            tr("Locked: draw a fresh seed for each answer") if is_locked else tr("Lock the seed")
+        )
         self._lock.show_icon("lock" if is_locked else "unlock", words)
         self._say_last(is_locked)
 
@@ -117,7 +130,7 @@ class SeedField(QWidget):
 
     def _say_last(self, is_locked: bool) -> None:
         is_news = self._last is not None and not is_locked
-        say(self._note, f"The last answer used {self._last}." if is_news else "")
+        say(self._note, tr("The last answer used {last}.", last=self._last) if is_news else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,34 +143,47 @@ class NumberRow:
     what: str
 
 
+OFF = Words("off")
 HEAT = NumberKind(float, 0.05, is_choice=True, ends=(0.0, 2.0))
-COUNT = NumberKind(int, 1, "off", 0, is_choice=True, ends=(0, 100))
-LARGE_SHARE = NumberKind(float, 0.05, "off", 1.0, is_choice=True, ends=(0.05, 1.0))
-FACTOR = NumberKind(float, 0.05, "off", 1.0, is_choice=True)
-SMALL_SHARE = NumberKind(float, 0.01, "off", 0.0, is_choice=True)
-PENALTY = NumberKind(float, 0.1, "off", 0.0, is_choice=True)
+COUNT = NumberKind(int, 1, OFF, 0, is_choice=True, ends=(0, 100))
+LARGE_SHARE = NumberKind(float, 0.05, OFF, 1.0, is_choice=True, ends=(0.05, 1.0))
+FACTOR = NumberKind(float, 0.05, OFF, 1.0, is_choice=True)
+SMALL_SHARE = NumberKind(float, 0.01, OFF, 0.0, is_choice=True)
+PENALTY = NumberKind(float, 0.1, OFF, 0.0, is_choice=True)
 
 USUAL = (
-    NumberRow("temperature", "Temperature", HEAT, "0 always takes the likeliest token"),
-    NumberRow("top_k", "Top k", COUNT, "Only the k likeliest tokens"),
-    NumberRow("top_p", "Top p", LARGE_SHARE, "Only the likeliest tokens that add up to p"),
+    NumberRow(
+        "temperature", Words("Temperature"), HEAT, Words("0 always takes the likeliest token")
+    ),
+    NumberRow("top_k", Words("Top k"), COUNT, Words("Only the k likeliest tokens")),
+    NumberRow(
+        "top_p", Words("Top p"), LARGE_SHARE, Words("Only the likeliest tokens that add up to p")
+    ),
 )
 RARE = (
-    NumberRow("min_p", "Min p", SMALL_SHARE, "Only tokens of at least this share of the likeliest"),
     NumberRow(
-        "repetition_penalty",
-        "Repetition penalty",
-        FACTOR,
-        "Above 1 avoids what prompt and answer have",
+        "min_p",
+        Words("Min p"),
+        SMALL_SHARE,
+        Words("Only tokens of at least this share of the likeliest"),
     ),
     NumberRow(
-        "presence_penalty", "Presence penalty", PENALTY, "Above 0 avoids what the answer has"
+        "repetition_penalty",
+        Words("Repetition penalty"),
+        FACTOR,
+        Words("Above 1 avoids what prompt and answer have"),
+    ),
+    NumberRow(
+        "presence_penalty",
+        Words("Presence penalty"),
+        PENALTY,
+        Words("Above 0 avoids what the answer has"),
     ),
     NumberRow(
         "frequency_penalty",
-        "Frequency penalty",
+        Words("Frequency penalty"),
         PENALTY,
-        "Above 0 avoids what the answer has often",
+        Words("Above 0 avoids what the answer has often"),
     ),
 )
 
@@ -171,23 +197,25 @@ class SamplingGroup(Group):
     changed = Signal(object)
 
     def __init__(self) -> None:
-        super().__init__("Sampling")
-        self.advanced = Group("Advanced", is_open=False, of="sampling")
+        super().__init__(Words("Sampling"))
+        self.advanced = Group(Words("Advanced"), is_open=False, of=Words("sampling"))
         self._sampling = SamplingChoice()
         self._generation = GenerationOptions()
         self._numbers = {
-            number.name: NumberField(number.words, number.kind, number.what)
+            number.name: NumberField(tr(number.words), number.kind, tr(number.what))
             for number in (*USUAL, *RARE)
         }
         self._seed = SeedField()
         self._limit = NumberField(
-            "Max tokens", NumberKind(int, 64, "no limit"), "Tokens of an answer at most"
+            tr("Max tokens"),
+            NumberKind(int, 64, Words("no limit")),
+            tr("Tokens of an answer at most"),
         )
-        self._stop = TextField("Stop strings", 2, "One a line; \\n is a newline")
-        self._bias = TextField("Logit bias", 2, "Token id: bias, one a line")
+        self._stop = TextField(tr("Stop strings"), 2, tr("One a line; \\n is a newline"))
+        self._bias = TextField(tr("Logit bias"), 2, tr("Token id: bias, one a line"))
         self._own = ShortButton()
-        self._own.show_text("Use the model's recommendation")
-        self.add(paragraph("Grey figures are what the model recommends.", "muted"))
+        self._own.show_text(tr("Use the model's recommendation"))
+        self.add(paragraph(tr("Grey figures are what the model recommends."), "muted"))
         self.add(*(self._numbers[number.name] for number in USUAL), self._own, self.advanced)
         self.advanced.add(*(self._numbers[number.name] for number in RARE))
         self.advanced.add(self._seed, self._limit, self._stop, self._bias)

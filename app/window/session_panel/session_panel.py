@@ -12,10 +12,12 @@ from app.window.controls.group import Group
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import label
 from app.window.controls.layouts import STRETCH, Wide, column, row, scrolled
+from app.window.language import tr
 from app.window.look import look
 from app.window.models.model_facts import ModelFacts
 from app.window.session_panel.abilities import ModelAbilities
 from app.window.session_panel.chat_fields import ChatFields
+from mlx_engine.values.words import Words
 
 WIDTH = 288
 """Pixels at a zoom of 1."""
@@ -33,19 +35,19 @@ class PresetsGroup(Group):
     defaults_wanted = Signal()
 
     def __init__(self) -> None:
-        super().__init__("Presets", is_open=False)
+        super().__init__(Words("Presets"), is_open=False)
         self._names: tuple[str, ...] = ()
         self._current: str | None = None
-        self._choice = DropDown("Preset")
-        self._delete = IconButton("delete", "Delete this preset")
+        self._choice = DropDown(tr("Preset"))
+        self._delete = IconButton("delete", tr("Delete this preset"))
         self._name = QLineEdit()
-        self._name.setAccessibleName("Name of a new preset")
-        self._name.setPlaceholderText("Name")
+        self._name.setAccessibleName(tr("Name of a new preset"))
+        self._name.setPlaceholderText(tr("Name"))
         self._name.setMaxLength(LONGEST_NAME)
-        self._save = QPushButton("Save as")
+        self._save = QPushButton(tr("Save as"))
         self._update = QPushButton()
-        self._defaults = QPushButton("Make these the defaults")
-        self._defaults.setToolTip("New chats begin with the settings of this one")
+        self._defaults = QPushButton(tr("Make these the defaults"))
+        self._defaults.setToolTip(tr("New chats begin with the settings of this one"))
         self.add(
             row(Wide(self._choice), self._delete),
             self._update,
@@ -70,12 +72,12 @@ class PresetsGroup(Group):
         """
         self._names, self._current = tuple(names), current
         changed = current if is_changed else None
-        options = [Option(n, f"{n} (changed)" if n == changed else n) for n in names]
+        options = [Option(n, tr("{name} (changed)", name=n) if n == changed else n) for n in names]
         self._choice.show_options(options, current)
         self._update.setVisible(changed is not None)
-        self._update.setText(f"Save the changes to “{shortened(changed or '')}”")
+        self._update.setText(tr("Save the changes to “{name}”", name=shortened(changed or "")))
         self._choice.setEnabled(bool(names))
-        self._choice.setPlaceholderText("Choose a preset" if names else "No presets yet")
+        self._choice.setPlaceholderText(tr("Choose a preset") if names else tr("No presets yet"))
         self._allow()
 
     def _choose(self, name: str) -> None:
@@ -91,7 +93,7 @@ class PresetsGroup(Group):
     def _allow(self) -> None:
         name = self._name.text().strip()
         self._save.setEnabled(bool(name))
-        self._save.setText("Replace" if name in self._names else "Save as")
+        self._save.setText(tr("Replace") if name in self._names else tr("Save as"))
         self._delete.setEnabled(self._choice.currentIndex() >= 0)
 
 
@@ -113,13 +115,13 @@ class SessionPanel(QFrame):
     def __init__(self) -> None:
         super().__init__()
         self.setProperty("role", "side")
-        self.setAccessibleName("Session")
-        fold = IconButton("panel", "Hide this panel")
+        self.setAccessibleName(tr("Session"))
+        fold = IconButton("panel", tr("Hide this panel"))
         fold.clicked.connect(self.fold_wanted)
-        system = TextField("System prompt", 5, "How to answer in this chat", False)
+        system = TextField(tr("System prompt"), 5, tr("How to answer in this chat"), False)
         self.fields, self.presets = ChatFields(system, of_chat=True), PresetsGroup()
         self._facts = ModelFacts()
-        model, prompt = Group("Model"), Group("System prompt")
+        model, prompt = Group(Words("Model")), Group(Words("System prompt"))
         model.add(self._facts, self.fields.thinking, self.fields.template)
         prompt.add(system)
         draft, sampling = self.fields.draft, self.fields.sampling
@@ -129,7 +131,7 @@ class SessionPanel(QFrame):
             group.folded.connect(lambda _: self.groups_folded.emit(self.folded_groups()))
         body = QWidget()
         column(*groups, STRETCH, of=body, margins=(12, 0, 16, 16), spacing=4)
-        top = row(Wide(label("Session", "heading")), fold, margins=(16, 8, 8, 4))
+        top = row(Wide(label(tr("Session"), "heading")), fold, margins=(16, 8, 8, 4))
         column(top, Wide(scrolled(body, "side")), of=self, spacing=0)
 
     def folded_groups(self) -> tuple[str, ...]:

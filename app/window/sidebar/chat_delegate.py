@@ -17,6 +17,7 @@ from PySide6.QtWidgets import QLineEdit, QStyle, QStyledItemDelegate, QStyleOpti
 
 from app.values.chats import ListedChat, TextRange
 from app.window.controls.icons import paint_icon
+from app.window.language import number, said, tr
 from app.window.look import TypeSizes, look
 from app.window.sidebar.chat_list_model import ANSWERING_ROLE, ROW_ROLE, TARGET_ROLE, Row
 
@@ -53,7 +54,7 @@ class ChatDelegate(QStyledItemDelegate):
         size = round(CHEVRON * look().zoom)
         arrow = QRect(round(inner.left()) - 2, round(inner.center().y() - size / 2), size, size)
         paint_icon(painter, arrow, "chevron_down" if is_open else "chevron_right", "muted")
-        count = f"{row.size:,}"
+        count = number(row.size)
         painter.setFont(_font(sizes.small))
         painter.setPen(look().colour("muted"))
         right = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight
@@ -67,7 +68,7 @@ class ChatDelegate(QStyledItemDelegate):
         sizes, heights = look().sizes, _heights(look().sizes)
         title = QRectF(inner)
         title.setHeight(heights.title)
-        self._line(painter, title, listed.title, listed.title_ranges, sizes.interface)
+        self._line(painter, title, said(listed.title), listed.title_ranges, sizes.interface)
         if listed.snippet:
             below = QRectF(inner.left(), title.bottom() - 6, inner.width(), heights.snippet)
             self._line(painter, below, listed.snippet, listed.snippet_ranges, sizes.small)
@@ -115,7 +116,7 @@ class ChatDelegate(QStyledItemDelegate):
             self._paint_back(painter, rect, option.state, index.data(TARGET_ROLE))
             self._paint_folder(painter, rect, row)
         else:
-            self._paint_heading(painter, rect, row.heading)
+            self._paint_heading(painter, rect, row.title)
         painter.restore()
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:  # noqa: N802
@@ -133,7 +134,7 @@ class ChatDelegate(QStyledItemDelegate):
         editor = QLineEdit(parent)
         editor.setFont(_font(look().sizes.interface))
         is_chat = index.data(ROW_ROLE).listed is not None
-        editor.setAccessibleName("Title of the chat" if is_chat else "Name of the folder")
+        editor.setAccessibleName(tr("Title of the chat") if is_chat else tr("Name of the folder"))
         return editor
 
     def updateEditorGeometry(  # noqa: N802

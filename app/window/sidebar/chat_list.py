@@ -35,6 +35,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.values.chats import ChatGroup, Folder, ListedChat
+from app.window.language import tr
 from app.window.sidebar.chat_delegate import ChatDelegate
 from app.window.sidebar.chat_list_model import ChatListModel, Row
 
@@ -81,7 +82,7 @@ class ChatList(QListView):
         self._delegate = ChatDelegate(self)
         self.setModel(self._model)
         self.setItemDelegate(self._delegate)
-        self.setAccessibleName("Chats")
+        self.setAccessibleName(tr("Chats"))
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setProperty("role", "chat-list")
         self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
@@ -217,62 +218,70 @@ class ChatList(QListView):
     def menu_for(self, chats: Sequence[ListedChat]) -> QMenu:
         """What can be done with a chat, or with several."""
         menu, ids = QMenu(self), tuple(listed.chat.id for listed in chats)
-        many = "" if len(chats) == 1 else f" {len(chats):,} chats"
+        many = len(chats)
         if self._shows_bin:
-            menu.addAction(f"Restore{many}", lambda: self.restore_wanted.emit(ids))
+            back = tr("Restore {n:,} chats", "Restore", many)
+            menu.addAction(back, lambda: self.restore_wanted.emit(ids))
             menu.addSeparator()
-            for_good = f"Delete{many} for good"
+            for_good = tr("Delete {n:,} chats for good", "Delete for good", many)
             menu.addAction(for_good, lambda: self.delete_for_ever_wanted.emit(ids))
             return menu
-        if not many:
-            menu.addAction("Rename", lambda: self.rename(ids[0]))
+        if many == 1:
+            menu.addAction(tr("Rename"), lambda: self.rename(ids[0]))
         is_pinned = all(listed.chat.pinned for listed in chats)
-        pin = f"{'Unpin' if is_pinned else 'Pin'}{many}"
+        pin = (
+            tr("Unpin {n:,} chats", "Unpin", many)
+            if is_pinned
+            else tr("Pin {n:,} chats", "Pin", many)
+        )
         menu.addAction(pin, lambda: self.pin_wanted.emit(ids, not is_pinned))
-        if not many:
-            menu.addAction("Duplicate", lambda: self.duplicate_wanted.emit(ids[0]))
+        if many == 1:
+            menu.addAction(tr("Duplicate"), lambda: self.duplicate_wanted.emit(ids[0]))
         menu.addMenu(self._folder_menu(menu, chats, ids))
-        if many:
+        if many > 1:
             self._add_export(menu, ids)
         else:
-            menu.addAction("Export…", lambda: self.export_wanted.emit(ids, ""))
+            menu.addAction(tr("Export…"), lambda: self.export_wanted.emit(ids, ""))
         menu.addSeparator()
-        menu.addAction(f"Delete{many}", lambda: self.delete_wanted.emit(ids))
+        gone = tr("Delete {n:,} chats", "Delete", many)
+        menu.addAction(gone, lambda: self.delete_wanted.emit(ids))
         return menu
 
     def _folder_menu(
         self, parent: QMenu, chats: Sequence[ListedChat], ids: tuple[int, ...]
     ) -> QMenu:
         """Where chats can go from where they are."""
-        menu = QMenu("Move to folder", parent)
+        menu = QMenu(tr("Move to folder"), parent)
         here = {listed.chat.folder for listed in chats}
         for folder in self._folders:
             action = menu.addAction(folder.name.replace("&", "&&"))
             action.triggered.connect(lambda _, to=folder.id: self.move_wanted.emit(ids, to))
             action.setEnabled(here != {folder.id})
         menu.addSeparator()
-        menu.addAction("New folder", lambda: self.folder_wanted.emit(ids))
-        out = menu.addAction("Out of its folder", lambda: self.move_wanted.emit(ids, None))
+        menu.addAction(tr("New folder"), lambda: self.folder_wanted.emit(ids))
+        out = menu.addAction(tr("Out of its folder"), lambda: self.move_wanted.emit(ids, None))
         out.setVisible(here != {None})
         return menu
 
     def _add_export(self, menu: QMenu, ids: tuple[int, ...]) -> None:
-        kinds = menu.addMenu(f"Export {len(ids):,} chats" if len(ids) != 1 else "Export 1 chat")
-        kinds.addAction("As Markdown…", lambda: self.export_wanted.emit(ids, ".md"))
-        kinds.addAction("As JSON with everything…", lambda: self.export_wanted.emit(ids, ".json"))
+        kinds = menu.addMenu(tr("Export {n:,} chats", "Export 1 chat", len(ids)))
+        kinds.addAction(tr("As Markdown…"), lambda: self.export_wanted.emit(ids, ".md"))
+        kinds.addAction(
+            tr("As JSON with everything…"), lambda: self.export_wanted.emit(ids, ".json")
+        )
 
     def folder_menu_for(self, folder: Folder, ids: tuple[int, ...]) -> QMenu:
         """What can be done with a folder of these chats."""
         menu = QMenu(self)
-        menu.addAction("Rename", lambda: self.rename_folder(folder.id))
+        menu.addAction(tr("Rename"), lambda: self.rename_folder(folder.id))
         if ids:
             self._add_export(menu, ids)
         menu.addSeparator()
-        keep = "Remove folder, keep its chats" if ids else "Remove folder"
+        keep = tr("Remove folder, keep its chats") if ids else tr("Remove folder")
         menu.addAction(keep, lambda: self.folder_removed.emit(folder.id))
         if ids:
-            many = "1 chat" if len(ids) == 1 else f"{len(ids):,} chats"
-            menu.addAction(f"Delete its {many}", lambda: self.delete_wanted.emit(ids))
+            gone = tr("Delete its {n:,} chats", "Delete its 1 chat", len(ids))
+            menu.addAction(gone, lambda: self.delete_wanted.emit(ids))
         return menu
 
     def _menu_at(self, index: QModelIndex) -> QMenu | None:
@@ -309,7 +318,7 @@ class ChatList(QListView):
         drag.setMimeData(data)
         row = self._model.row_at(self._model.index_of(ids[0]))
         title = row.listed.title[:40] if row.listed else ""
-        words = QLabel(title if len(ids) == 1 else f"{len(ids):,} chats")
+        words = QLabel(title if len(ids) == 1 else tr("{n:,} chats", "1 chat", len(ids)))
         words.setTextFormat(Qt.TextFormat.PlainText)
         words.setProperty("role", "chip")
         words.setContentsMargins(8, 4, 8, 4)

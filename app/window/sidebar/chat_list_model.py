@@ -13,6 +13,7 @@ from PySide6.QtCore import (
 )
 
 from app.values.chats import PINNED, ChatGroup, Folder, ListedChat
+from app.window.language import said, tr
 
 Index = QModelIndex | QPersistentModelIndex
 ROW_ROLE = Qt.ItemDataRole.UserRole
@@ -42,7 +43,7 @@ class Row(NamedTuple):
     @property
     def title(self) -> str:
         """What is shown of it."""
-        return self.heading if self.listed is None else self.listed.title
+        return said(self.heading if self.listed is None else self.listed.title)
 
     @property
     def typed(self) -> str:
@@ -225,6 +226,7 @@ class ChatListModel(QAbstractListModel):
 def _in_words(row: Row) -> str:
     """For those who hear the list."""
     if row.own_folder is not None:
-        state = "open" if row.own_folder.is_open else "closed"
-        return f"Folder, {state}, {row.size} {'chat' if row.size == 1 else 'chats'}"
-    return f"In folder {row.folder.name}" if row.folder is not None else ""
+        if row.own_folder.is_open:
+            return tr("Folder, open, {n:,} chats", "Folder, open, 1 chat", row.size)
+        return tr("Folder, closed, {n:,} chats", "Folder, closed, 1 chat", row.size)
+    return tr("In folder {name}", name=row.folder.name) if row.folder is not None else ""

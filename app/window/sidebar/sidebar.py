@@ -10,6 +10,7 @@ from app.window.controls.fields import SearchField
 from app.window.controls.icons import IconButton, icon
 from app.window.controls.labels import label, paragraph
 from app.window.controls.layouts import Wide, column, row
+from app.window.language import tr
 from app.window.look import ICON, look
 from app.window.motion import fade_in
 from app.window.sidebar.chat_list import ChatList
@@ -23,10 +24,10 @@ class UndoBar(QFrame):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setProperty("role", "undo-bar")
-        self.setAccessibleName("Undo")
+        self.setAccessibleName(tr("Undo"))
         self._undo: Callable[[], None] | None = None
         self._words = paragraph()
-        self._button = QPushButton("Undo")
+        self._button = QPushButton(tr("Undo"))
         self._button.setCursor(Qt.CursorShape.PointingHandCursor)
         self._button.setProperty("role", "link")
         self._button.clicked.connect(self.undo)
@@ -82,10 +83,10 @@ class Sidebar(QFrame):
         super().__init__(parent)
         self.setProperty("role", "sidebar")
         self.list = ChatList()
-        self._search = SearchField("Search", "Search in chats")
+        self._search = SearchField(tr("Search"), tr("Search in chats"))
         self._search.addAction(icon("search", "muted"), QLineEdit.ActionPosition.LeadingPosition)
-        new, library = _row_button("New chat", "new_chat"), _row_button("Models", "library")
-        self._bin = _row_button("Bin", "delete")
+        new, library = _row_button(tr("New chat"), "new_chat"), _row_button(tr("Models"), "library")
+        self._bin = _row_button(tr("Bin"), "delete")
         self._bin.setCheckable(True)
         self._empty = label("", "muted")
         self._empty.setWordWrap(True)
@@ -93,7 +94,7 @@ class Sidebar(QFrame):
         self._empty.setContentsMargins(18, 12, 18, 0)
         self._undo = UndoBar()
         self._pause = QTimer(self, singleShot=True, interval=SEARCH_PAUSE_MS)
-        folder = IconButton("new_folder", "New folder")
+        folder = IconButton("new_folder", tr("New folder"))
         news = row(Wide(new), folder, spacing=4)
         top = column(self._search, news, margins=(8, 8, 8, 0), spacing=4)
         foot = row(Wide(library), self._bin, margins=(8, 4, 8, 8), spacing=4)
@@ -134,10 +135,10 @@ class Sidebar(QFrame):
 
     def _words_for_nothing(self, *, is_bin: bool) -> str:
         if is_bin:
-            return "The bin is empty. Deleted chats stay here for 30 days."
+            return tr("The bin is empty. Deleted chats stay here for 30 days.")
         if self._search.text().strip():
-            return "Nothing found in titles or messages."
-        return "Your chats will be listed here."
+            return tr("Nothing found in titles or messages.")
+        return tr("Your chats will be listed here.")
 
     def offer_undo(self, words: str, undo: Callable[[], None]) -> None:
         """Say what was done, and let it be taken back for a while."""

@@ -6,6 +6,7 @@ from html import escape
 from PySide6.QtWidgets import QWidget
 
 from app.window.controls.layouts import column
+from app.window.language import tr
 from app.window.transcript.drafted_spans import spans_of
 from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.reader import Reader, keeps_height
@@ -87,7 +88,7 @@ class AnswerView(QWidget):
 
     def _make_notice(self, message: ShownMessage) -> ProseSegment:
         notice = ProseSegment(self._reader, muted=message.state != "failed")
-        notice.setAccessibleName("Why it ended")
+        notice.setAccessibleName(tr("Why it ended"))
         notice.fit(self._width)
         words = escape(message.notice).replace("\n", "<br>")
         kind = ' class="problem"' if message.state == "failed" else ""

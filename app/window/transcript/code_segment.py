@@ -18,6 +18,7 @@ from PySide6.QtWidgets import QFrame, QPlainTextEdit, QWidget
 from app.values.chats import DraftedSpan
 from app.window.controls.labels import label
 from app.window.controls.layouts import STRETCH, column, row
+from app.window.language import tr
 from app.window.look import look
 from app.window.transcript.code_colours import CodeColours
 from app.window.transcript.drafted_spans import Run, Tint, in_utf16, tints
@@ -33,7 +34,7 @@ class CodeText(QPlainTextEdit):
 
     def __init__(self, reader: Reader, language: str) -> None:
         super().__init__()
-        self.setAccessibleName(f"Code, {language or 'plain'}")
+        self.setAccessibleName(tr("Code, {language}", language=language or tr("plain")))
         self.colours = CodeColours(self.document(), language)
         self._reader, self._look = reader, look()
         self._code = ""
@@ -144,7 +145,7 @@ class CodeSegment(QWidget):
         super().__init__()
         keeps_height(self)
         self._code = ""
-        copy = CopyButton("copy", "Copy code")
+        copy = CopyButton("copy", tr("Copy code"))
         copy.clicked.connect(self.copy)
         self.lines = CodeText(reader, language)
         name = label(language or "code", "muted")

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from app.values.chats import DraftedSpan
+from app.window.language import tr
 from mlx_engine.values.conversation import TextPiece
 from mlx_engine.values.options import DraftedBy
+from mlx_engine.values.words import Words
 
 NEAR = 24
 """A word this close ahead is taken at once; one further on only if the next word follows it."""
@@ -19,10 +21,11 @@ MARKUP = re.compile(r"(?:[\s|:*_~`>#-]++|\[?\]\([^()\s]*+(?:\s[^()\n]*+)?\)|!?\[
 """Markers, link addresses and the rules of tables: the way from one word to the next."""
 
 
+DRAFTED = Words("Drafted, at depth {depth}")
 DRAFTERS: dict[DraftedBy | None, str] = {
-    "mtp": " by the MTP heads",
-    "prompt-lookup": " by prompt lookup",
-    "model": " by the draft model",
+    "mtp": Words("Drafted by the MTP heads, at depth {depth}"),
+    "prompt-lookup": Words("Drafted by prompt lookup, at depth {depth}"),
+    "model": Words("Drafted by the draft model, at depth {depth}"),
 }
 
 
@@ -45,7 +48,7 @@ class Tint(NamedTuple):
 
 def drafted_words(tint: Tint) -> str:
     """Who drafted it, and how deep."""
-    return f"Drafted{DRAFTERS.get(tint.source, '')}, at depth {tint.depth}"
+    return tr(DRAFTERS.get(tint.source, DRAFTED), depth=tint.depth)
 
 
 def aligned(source: str, rendered: str, at: int = 0, start: int = 0) -> Iterator[Run]:

@@ -15,6 +15,7 @@ from app.window.controls.fields import SearchField, asks_for_escape
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import label, tabular
 from app.window.controls.layouts import row
+from app.window.language import tr
 from app.window.look import look
 from app.window.transcript.drafted_spans import Tint, in_utf16
 from app.window.transcript.message_view import MessageView
@@ -30,16 +31,16 @@ class FindBar(QFrame):
 
     def __init__(self) -> None:
         super().__init__()
-        self.field = SearchField("Find in this chat", "Find in this chat")
+        self.field = SearchField(tr("Find in this chat"), tr("Find in this chat"))
         self.field.left.connect(self.closed)
         self.field.setMinimumWidth(180)
         self.field.textChanged.connect(self.query_changed)
         self.count: QLabel = label("", "muted")
         tabular(self.count)
         self.count.setMinimumWidth(64)
-        self._previous = IconButton("chevron_up", "Previous match")
-        self._next = IconButton("chevron_down", "Next match")
-        self._close = IconButton("close", "Close")
+        self._previous = IconButton("chevron_up", tr("Previous match"))
+        self._next = IconButton("chevron_down", tr("Next match"))
+        self._close = IconButton("close", tr("Close"))
         self._previous.clicked.connect(lambda: self.step_wanted.emit(-1))
         self._next.clicked.connect(lambda: self.step_wanted.emit(1))
         self._close.clicked.connect(self.closed)
@@ -49,7 +50,11 @@ class FindBar(QFrame):
     def show_count(self, current: int, total: int, is_whole: bool) -> None:
         """Match `current` (from 1) of `total`, or of more; nothing without a query."""
         more = "" if is_whole else "…"
-        words = f"{current} of {total}{more}" if total else more or "no match"
+        words = (
+            tr("{current} of {total}{more}", current=current, total=total, more=more)
+            if total
+            else more or tr("no match")
+        )
         self.count.setText(words if self.field.text() else "")
         for button in (self._previous, self._next):
             button.setEnabled(total > 0)

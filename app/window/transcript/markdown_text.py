@@ -13,6 +13,7 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from mdit_py_plugins.footnote import footnote_plugin
 
+from app.window.language import tr
 from app.window.transcript.latex import latex_html
 from app.window.transcript.streaming_markdown import MATHS
 
@@ -228,7 +229,7 @@ def _link(token: Token) -> str:
 def _image(token: Token) -> str:
     """An image's description as a link to it: images of an answer are not loaded."""
     address = str(token.attrs.get("src", ""))
-    label = escape(f"Image: {token.content or address}")
+    label = escape(tr("Image: {what}", what=token.content or address))
     return f'<a href="{escape(address)}">{label}</a>' if address.startswith(SAFE_LINK) else label
 
 

@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QPushButton, QWidget
 from app.window.controls.fields import TOO_LONG, Lines, asks_for_escape
 from app.window.controls.labels import paragraph, say
 from app.window.controls.layouts import SPARE, Wide, column, row
+from app.window.language import tr
 from app.window.look import look
 
 
@@ -29,7 +30,7 @@ class MessageEditor(QWidget):
         say(self._problem, "")
         self.send = QPushButton(verb)
         self.send.setProperty("role", "primary")
-        cancel = QPushButton("Cancel")
+        cancel = QPushButton(tr("Cancel"))
         foot = row(Wide(self._problem), SPARE, cancel, self.send)
         column(self.field, foot, of=self, spacing=8)
         self.field.textChanged.connect(lambda: self.changed.emit(self.field.toPlainText()))

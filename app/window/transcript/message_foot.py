@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QBoxLayout, QSizePolicy, QWidget
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import label, tabular
 from app.window.controls.layouts import STRETCH, row
+from app.window.language import tr
 from app.window.look import look
 from app.window.transcript.reader import CopyButton, QuietButton
 from app.window.transcript.shown_message import ShownMessage
@@ -17,19 +18,32 @@ from mlx_engine.values.stats import GenerationStats
 
 def footer_figures(stats: GenerationStats) -> tuple[str, ...]:
     """Most telling first: a narrow footer leaves out the last."""
-    first = [f"{stats.tokens_per_second:.1f} tok/s", f"{stats.generated_tokens:,} tok"]
+    first = [
+        tr("{speed:.1f} tok/s", speed=stats.tokens_per_second),
+        tr("{tokens:,} tok", tokens=stats.generated_tokens),
+    ]
     if stats.time_to_first_token_s:
-        first.append(f"{stats.time_to_first_token_s:.2f} s to first")
+        first.append(
+            tr(
+                "{seconds:.2f} s to first",
+                seconds=stats.time_to_first_token_s,
+            )
+        )
     return (*first, *_drafting(stats))
 
 
 def _drafting(stats: GenerationStats) -> tuple[str, ...]:
     if not stats.drafted:
-        return ("not drafted",)
+        return (tr("not drafted"),)
     return (
-        f"{stats.acceptance:.0%} ({stats.accepted:,}/{stats.drafted:,})".replace("%", " %"),
-        f"{stats.tokens_per_pass:.1f} tok/pass",
-        f"depth {_depth(stats)}",
+        tr(
+            "{percent:.0f} % ({accepted:,}/{drafted:,})",
+            percent=100 * stats.acceptance,
+            accepted=stats.accepted,
+            drafted=stats.drafted,
+        ),
+        tr("{mean:.1f} tok/pass", mean=stats.tokens_per_pass),
+        tr("depth {depth}", depth=_depth(stats)),
     )
 
 
@@ -39,19 +53,31 @@ def _depth(stats: GenerationStats) -> str:
     if stats.drafted_by_depth[-1:] == stats.drafted_by_depth[:1]:
         return str(deepest)
     rounds = stats.drafted_by_depth[0] if stats.drafted_by_depth else 1
-    return f"{stats.drafted / max(1, rounds):.1f} of {deepest}"
+    return tr("{drafted:.1f} of {deepest}", drafted=stats.drafted / max(1, rounds), deepest=deepest)
 
 
 def all_figures(stats: GenerationStats) -> str:
     """Several lines for the tooltip: everything the footer has, and acceptance by depth."""
     lines = [
         " · ".join(footer_figures(stats)),
-        f"Prompt: {stats.prompt_tokens:,} tokens, {stats.reused_tokens:,} of them kept from before",
+        tr(
+            "Prompt: {prompt_tokens:,} tokens, {reused_tokens:,} of them kept from before",
+            prompt_tokens=stats.prompt_tokens,
+            reused_tokens=stats.reused_tokens,
+        ),
     ]
     pairs = zip(stats.accepted_by_depth, stats.drafted_by_depth, strict=False)
     for depth, (accepted, drafted) in enumerate(pairs, 1):
         share = accepted / drafted if drafted else 0
-        lines.append(f"Depth {depth}: {accepted:,} of {drafted:,} accepted ({share * 100:.0f} %)")
+        lines.append(
+            tr(
+                "Depth {depth}: {accepted:,} of {drafted:,} accepted ({percent:.0f} %)",
+                depth=depth,
+                accepted=accepted,
+                drafted=drafted,
+                percent=share * 100,
+            )
+        )
     return "\n".join(lines)
 
 
@@ -71,7 +97,7 @@ class MessageFooter(QuietButton):
         """Show the figures of an answer."""
         self._figures = footer_figures(stats)
         self.setToolTip(all_figures(stats))
-        self.setAccessibleName("Figures: " + ", ".join(self._figures))
+        self.setAccessibleName(tr("Figures: {figures}", figures=", ".join(self._figures)))
         self.update()
 
     def shown(self) -> str:
@@ -109,17 +135,19 @@ class MessageActions(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.previous = IconButton("chevron_left", "Previous version", colour="muted")
+        self.previous = IconButton("chevron_left", tr("Previous version"), colour="muted")
         self.number = label("", "muted")
         tabular(self.number)
-        self.next = IconButton("chevron_right", "Next version", colour="muted")
-        self.copy = CopyButton("copy", "Copy")
-        self.copy_markdown = CopyButton("file", "Copy as markdown")
-        self.edit = IconButton("edit", "Edit and send again", colour="muted")
-        self.branch_off = IconButton("branch", "New chat that goes on from here", colour="muted")
-        self.regenerate = IconButton("regenerate", "Regenerate", colour="muted")
-        self.go_on = IconButton("continue", "Continue this answer", colour="muted")
-        self.go_on.setText("Continue")
+        self.next = IconButton("chevron_right", tr("Next version"), colour="muted")
+        self.copy = CopyButton("copy", tr("Copy"))
+        self.copy_markdown = CopyButton("file", tr("Copy as markdown"))
+        self.edit = IconButton("edit", tr("Edit and send again"), colour="muted")
+        self.branch_off = IconButton(
+            "branch", tr("New chat that goes on from here"), colour="muted"
+        )
+        self.regenerate = IconButton("regenerate", tr("Regenerate"), colour="muted")
+        self.go_on = IconButton("continue", tr("Continue this answer"), colour="muted")
+        self.go_on.setText(tr("Continue"))
         self.go_on.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
         versions = (self.previous, self.number, self.next, self.go_on)
         words = (self.copy, self.copy_markdown, self.edit, self.branch_off, self.regenerate)
@@ -132,12 +160,18 @@ class MessageActions(QWidget):
         self.copy_markdown.setVisible(is_answer)
         self.regenerate.setVisible(is_answer)
         self.go_on.setVisible(is_answer and message.can_continue)
-        self.edit.show_icon("edit", "Edit this answer" if is_answer else "Edit and send again")
+        self.edit.show_icon(
+            "edit", tr("Edit this answer") if is_answer else tr("Edit and send again")
+        )
         for widget in (self.previous, self.number, self.next):
             widget.setVisible(has_branches)
         self.number.setText(f"{message.branch_index + 1}/{message.branch_count}")
         self.number.setAccessibleName(
-            f"Version {message.branch_index + 1} of {message.branch_count}"
+            tr(
+                "Version {version} of {versions}",
+                version=message.branch_index + 1,
+                versions=message.branch_count,
+            )
         )
         self.previous.setEnabled(message.branch_index > 0)
         self.next.setEnabled(message.branch_index < message.branch_count - 1)

@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.values.attached_text import said_with
 from app.window.controls.layouts import SPARE, Wide, column, row
+from app.window.language import tr
 from app.window.look import look
 from app.window.transcript.answer_view import AnswerView
 from app.window.transcript.markdown_text import markdown_html, plain_text
@@ -37,7 +38,7 @@ class MessageView(QWidget):
         self.buttons: MessageActions | None = None
         self.footer: MessageFooter | None = None
         self.editor: MessageEditor | None = None
-        self.setAccessibleName("You" if message.role == "user" else "Answer")
+        self.setAccessibleName(tr("You") if message.role == "user" else tr("Answer"))
         self.setFixedHeight(self._guess())
 
     @property
@@ -125,7 +126,9 @@ class MessageView(QWidget):
             unsent, message_id = self._reader.unsent, self.message.id
             is_question = self.message.role == "user"
             words = (
-                ("Edit your message", "Send again") if is_question else ("Edit the answer", "Keep")
+                (tr("Edit your message"), tr("Send again"))
+                if is_question
+                else (tr("Edit the answer"), tr("Keep"))
             )
             self.editor = MessageEditor(unsent[message_id], *words)
             self.editor.changed.connect(lambda text: unsent.update({message_id: text}))

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
 from app.values.app_settings import TextWidth
 from app.window.controls.icons import Colour, IconButton
+from app.window.language import tr
 from app.window.look import Look, look, mixed
 from app.window.transcript.formulas import Formulas
 
@@ -117,7 +118,7 @@ class CopyButton(IconButton):
         self.clicked.connect(self._say_copied)
 
     def _say_copied(self) -> None:
-        self.show_icon("check", "Copied")
+        self.show_icon("check", tr("Copied"))
         self._back.start()
 
 

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QTextEdit, QWidget
 
 from app.values.chats import DraftedSpan
 from app.window.controls.layouts import column
+from app.window.language import tr
 from app.window.look import look
 from app.window.transcript.code_segment import CodeSegment, CodeText
 from app.window.transcript.drafted_spans import within
@@ -154,7 +155,7 @@ class SegmentColumn(QWidget):
             self._column.addSpacing(GAP - PARAGRAPH_GAP if self._widgets else 0)
         else:
             widget = ProseSegment(self._reader, self._muted)
-            widget.setAccessibleName("Thinking" if self._muted else "Answer")
+            widget.setAccessibleName(tr("Thinking") if self._muted else tr("Answer"))
             widget.fit(self._width)
             widget.resize(self._width, 1)
             if self._widgets and isinstance(self._widgets[-1], CodeSegment):

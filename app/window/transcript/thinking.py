@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from app.values.chats import DraftedSpan
 from app.window.controls.icons import paint_icon
 from app.window.controls.layouts import column
+from app.window.language import tr
 from app.window.look import look
 from app.window.motion import fade_in
 from app.window.transcript.reader import QuietButton, Reader, keeps_height
@@ -92,13 +93,13 @@ class ThinkingSegment(QWidget):
     def words(self) -> str:
         """What its line says."""
         if not self._finished:
-            return "Thinking…"
+            return tr("Thinking…")
         if self._seconds is None:
-            return "Thought"
+            return tr("Thought")
         if self._seconds < 60:
-            return f"Thought for {self._seconds:.1f} s"
+            return tr("Thought for {seconds:.1f} s", seconds=self._seconds)
         minutes, seconds = divmod(round(self._seconds), 60)
-        return f"Thought for {minutes} min {seconds} s"
+        return tr("Thought for {minutes} min {seconds} s", minutes=minutes, seconds=seconds)
 
     def _open(self, is_open: bool) -> None:
         if is_open and self._body is None:

@@ -10,6 +10,7 @@ from app.values.app_settings import TextWidth
 from app.window.controls.icons import icon
 from app.window.controls.layouts import Wide, column
 from app.window.controls.notice_bar import NoticeBar
+from app.window.language import tr
 from app.window.look import DEEPEST_TINT, look
 from app.window.transcript.find import ChatSearch, FindBar, Match
 from app.window.transcript.message_column import MessageColumn
@@ -18,9 +19,10 @@ from app.window.transcript.page_boxes import RADIUS
 from app.window.transcript.reader import TEXT_WIDTHS, Reader
 from app.window.transcript.shown_message import Role, ShownMessage
 from mlx_engine.values.conversation import TextPiece
+from mlx_engine.values.words import Words
 
-LEGEND_TITLE = "Drafted at depth"
-LEGEND_REST = "plain: the model itself"
+LEGEND_TITLE = Words("Drafted at depth")
+LEGEND_REST = Words("plain: the model itself")
 SAMPLE_GAP = 8
 
 
@@ -30,12 +32,21 @@ class DraftLegend(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
-        self.setAccessibleName(f"{LEGEND_TITLE} 1 to {DEEPEST_TINT}: a deeper tint; {LEGEND_REST}")
+        self.setAccessibleName(
+            tr(
+                "{title} 1 to {deepest}: a deeper tint; {rest}",
+                title=LEGEND_TITLE,
+                deepest=DEEPEST_TINT,
+                rest=LEGEND_REST,
+            )
+        )
 
     def _widths(self) -> list[int]:
         """Of the words before the samples, of a sample, and of the words after them."""
         metrics = QFontMetrics(look().small_font())
-        return [metrics.horizontalAdvance(text) for text in (LEGEND_TITLE, "4+", LEGEND_REST)]
+        return [
+            metrics.horizontalAdvance(text) for text in (tr(LEGEND_TITLE), "4+", tr(LEGEND_REST))
+        ]
 
     # Qt
 
@@ -54,11 +65,11 @@ class DraftLegend(QWidget):
         title, sample, _ = self._widths()
         middle = Qt.AlignmentFlag.AlignVCenter
         painter.setPen(now.colour("muted"))
-        painter.drawText(self.rect(), middle, LEGEND_TITLE)
+        painter.drawText(self.rect(), middle, tr(LEGEND_TITLE))
         rest = self.rect().adjusted(
             title + 2 * SAMPLE_GAP + DEEPEST_TINT * (sample + 14) - 4, 0, 0, 0
         )
-        painter.drawText(rest, middle, LEGEND_REST)
+        painter.drawText(rest, middle, tr(LEGEND_REST))
         high = painter.fontMetrics().height() + 2
         box = QRectF(title + SAMPLE_GAP, (self.height() - high) / 2, sample + 10, high)
         for depth in range(1, DEEPEST_TINT + 1):
@@ -90,13 +101,13 @@ class TranscriptView(QWidget):
         self._arrive = QTimer(self, singleShot=True, interval=0)
         self._arrive.timeout.connect(self._scroll_to_match)
         self.column = MessageColumn(self.reader)
-        self.column.setAccessibleName("Transcript")
+        self.column.setAccessibleName(tr("Transcript"))
         self._search = ChatSearch(self.column.make, self)
         self._search.found.connect(self._show_found)
         self._mark_soon = QTimer(self, singleShot=True, interval=0)
         self._mark_soon.timeout.connect(self._search.mark)
         self.column.made.connect(self._mark_soon.start)
-        self.offer = NoticeBar("Model of this chat", can_close=False)
+        self.offer = NoticeBar(tr("Model of this chat"), can_close=False)
         self.find_bar, self.legend = FindBar(), DraftLegend()
         parts = (self.offer, self.find_bar, Wide(self.column), self.legend)
         lines = column(*parts, of=self, spacing=0)
@@ -105,7 +116,7 @@ class TranscriptView(QWidget):
         self.find_bar.query_changed.connect(self._find)
         self.find_bar.step_wanted.connect(self._step)
         self.find_bar.closed.connect(self.close_find)
-        self.jump = QPushButton(icon("chevron_down"), "Jump to latest", self)
+        self.jump = QPushButton(icon("chevron_down"), tr("Jump to latest"), self)
         self.jump.clicked.connect(self.column.follow)
         self.column.pinned_changed.connect(self._offer_jump)
         for hidden in (self.legend, self.find_bar, self.jump):

@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QPushButton, QWidget
 
 from app.values.attached_text import AttachedText, said_with
 from app.window.controls.chips import GAP, ChipFlow
+from app.window.language import tr
 from app.window.look import look
 from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.reader import Reader, keeps_height
@@ -35,7 +36,7 @@ class UserBubble(QWidget):
         self._opened: AttachedText | None = None
         self._box = QRect()
         self.prose = ProseSegment(reader, parent=self)
-        self.prose.setAccessibleName("Your message")
+        self.prose.setAccessibleName(tr("Your message"))
         self._more = QPushButton(self)
         self._more.setProperty("role", "quiet")
         self._more.clicked.connect(lambda: self._show(is_whole=True))
@@ -50,7 +51,7 @@ class UserBubble(QWidget):
         chip = QPushButton(f"{short} · {size_words(attachment.nbytes)}")
         chip.setToolTip(name)
         chip.setCheckable(True)
-        chip.setAccessibleName(f"Attachment {attachment.name}")
+        chip.setAccessibleName(tr("Attachment {name}", name=attachment.name))
         chip.clicked.connect(lambda: self._open(attachment))
         self._flow.add(chip)
         return chip
@@ -95,10 +96,10 @@ class UserBubble(QWidget):
         text = self._text()
         shown, rest = beginning_of(text), len(text) - MOST
         self._is_cut = not is_whole and shown != text
-        self._more.setText(f"Show all of {_size(len(text))}")
+        self._more.setText(tr("Show all of {size}", size=_size(len(text))))
         if is_whole:
-            more = f"\n\n… {_size(rest)} more: Copy and Edit take all." if rest > 0 else ""
-            shown = text[:MOST] + more
+            more = tr("… {size} more: Copy and Edit take all.", size=_size(rest))
+            shown = f"{text[:MOST]}\n\n{more}" if rest > 0 else text[:MOST]
         self.prose.setVisible(bool(text))
         self.prose.show_html(_lines(shown), shown, ())
         self.fit(self._width)
@@ -145,5 +146,9 @@ def _lines(text: str) -> str:
 def _size(letters: int) -> str:
     """ "2.0 MB" or "4,321 characters"."""
     if letters < 20_000:
-        return f"{letters:,} characters"
-    return f"{letters / 1e6:.1f} MB" if letters >= 1e6 else f"{letters / 1e3:.0f} kB"
+        return tr("{letters:,} characters", letters=letters)
+    return (
+        tr("{size:.1f} MB", size=letters / 1e6)
+        if letters >= 1e6
+        else tr("{size:.0f} kB", size=letters / 1e3)
+    )

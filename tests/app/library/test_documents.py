@@ -1,6 +1,7 @@
 """PDF and Word files become text, or say why not, in bounded time and memory."""
 
 import io
+import json
 import zipfile
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from app.library import documents
 from app.library.dropped import DroppedText, what_is
 from app.library.text_file import read_text_file
 from app.values.attached_text import AttachedText, RefusedFile
+from mlx_engine.values.words import Words
 
 
 def pdf(path: Path, *pages: str, password: str = "", **encryption: str) -> Path:
@@ -58,7 +60,8 @@ def in_process(path: Path, monkeypatch: pytest.MonkeyPatch, most: int = 10_000) 
     monkeypatch.setattr(documents.sys, "stdout", said)
     monkeypatch.setattr(documents.resource, "setrlimit", lambda *_: None)
     documents.main()
-    return said.getvalue()
+    told = json.loads(said.getvalue())
+    return said.getvalue() if "text" in told else f"problem: {Words(told['problem'], **told['of'])}"
 
 
 def test_a_pdf_is_attached_as_text(tmp_path: Path) -> None:

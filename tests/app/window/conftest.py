@@ -1,4 +1,4 @@
-"""Looks to try: the application dressed in them, and in the usual one afterwards."""
+"""Looks and languages to try: the application in them, and in the usual ones afterwards."""
 
 import pytest
 

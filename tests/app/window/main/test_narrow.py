@@ -1,11 +1,13 @@
-"""In a small window with large text nothing is wider than its page or panel, and no line is cut."""
+"""In a small window with large text nothing is wider than its page or panel, and no line is cut:
+in every language there is.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from filled_window import filled_window
-from PySide6.QtWidgets import QLabel, QScrollArea
+from PySide6.QtWidgets import QAbstractButton, QCheckBox, QLabel, QScrollArea
 from pytestqt.qtbot import QtBot
 from scripted_engine import DESCRIPTION
 from shown_transcript import settle
@@ -13,9 +15,11 @@ from shown_transcript import settle
 from app.control.session import abilities
 from app.library.machine import Machine
 from app.library.model_card import make_card
+from app.values.app_settings import Language
 from app.values.chat_settings import ChatSettings
 from app.window.controls.chart import Chart
 from app.window.controls.group import Group
+from app.window.controls.labels import ShortButton
 from app.window.drafting.round_history import RoundHistory
 from app.window.drafting.status_strip import StripFigures
 from app.window.look import Scheme
@@ -50,10 +54,16 @@ def crowded(qtbot: QtBot) -> Widgets:
     return made
 
 
+@pytest.mark.parametrize("language", ["en", "de"])
 @pytest.mark.parametrize("zoom", [1.0, 1.5])
 def test_nothing_scrolls_sideways_and_no_line_is_cut(
-    qtbot: QtBot, wear: Callable[[Scheme, float], None], zoom: float
+    qtbot: QtBot,
+    wear: Callable[[Scheme, float], None],
+    speaking: Callable[[Language], None],
+    language: Language,
+    zoom: float,
 ) -> None:
+    speaking(language)
     made = crowded(qtbot)
     window = made.window
     window.resize(800, 600)
@@ -72,6 +82,10 @@ def test_nothing_scrolls_sideways_and_no_line_is_cut(
             if label.isVisible() and label.wordWrap():
                 needed = label.heightForWidth(label.width())
                 assert label.height() >= needed, (view, label.text())
+        for button in window.findChildren(QAbstractButton):
+            if button.isVisible() and not isinstance(button, ShortButton | QCheckBox):
+                needed = button.fontMetrics().horizontalAdvance(button.text())
+                assert button.width() >= needed, (view, button.text())
 
     window.show_panel("session")
     look_at("session")

@@ -1,0 +1,2984 @@
+<?xml version="1.0" encoding="utf-8"?>
+<!DOCTYPE TS>
+<TS version="2.1" language="de" sourcelanguage="en">
+<context>
+    <name></name>
+    <message>
+        <source>{last} is no longer there; the built-in model is used instead.</source>
+        <translation>{last} ist nicht mehr da; stattdessen wird das mitgelieferte Modell benutzt.</translation>
+    </message>
+    <message>
+        <source>New chat</source>
+        <translation>Neuer Chat</translation>
+    </message>
+    <message>
+        <source>The answer has ended.</source>
+        <translation>Die Antwort ist zu Ende.</translation>
+    </message>
+    <message>
+        <source>Headstart is writing an answer</source>
+        <translation>Headstart schreibt eine Antwort</translation>
+    </message>
+    <message>
+        <source>{error} Until then chats are lost when you quit.</source>
+        <translation>{error} Bis dahin gehen Chats beim Beenden verloren.</translation>
+    </message>
+    <message>
+        <source>Headstart was closed while this was being written. Continue goes on from here.</source>
+        <translation>Headstart wurde beendet, während dies geschrieben wurde. Mit „Fortsetzen“ geht es hier weiter.</translation>
+    </message>
+    <message>
+        <source>Stopped before it was begun.</source>
+        <translation>Angehalten, bevor es begann.</translation>
+    </message>
+    <message>
+        <source>Stopped. Continue goes on from here.</source>
+        <translation>Angehalten. Mit „Fortsetzen“ geht es hier weiter.</translation>
+    </message>
+    <message>
+        <source>Ended at this chat&apos;s limit of tokens. Continue goes on from here.</source>
+        <translation>Am Tokenlimit dieses Chats beendet. Mit „Fortsetzen“ geht es hier weiter.</translation>
+    </message>
+    <message>
+        <source>The context is full. Edit an earlier message or start a new chat.</source>
+        <translation>Der Kontext ist voll. Eine frühere Nachricht bearbeiten oder einen neuen Chat beginnen.</translation>
+    </message>
+    <message>
+        <source>Edited.</source>
+        <translation>Bearbeitet.</translation>
+    </message>
+    <message>
+        <source>Interrupted reply. Continue goes on from here.</source>
+        <translation>Unterbrochene Antwort. Mit „Fortsetzen“ geht es hier weiter.</translation>
+    </message>
+    <message>
+        <source>Stop the answer that is being written, then keep this again.</source>
+        <translation>Erst die laufende Antwort anhalten, dann dies noch einmal behalten.</translation>
+    </message>
+    <message>
+        <source>Stop the answer that is being written, then send this again.</source>
+        <translation>Erst die laufende Antwort anhalten, dann dies noch einmal senden.</translation>
+    </message>
+    <message>
+        <source>No model is loaded: open or drop one, then ask again.</source>
+        <translation>Kein Modell ist geladen: eines öffnen oder hierher ziehen, dann noch einmal fragen.</translation>
+    </message>
+    <message>
+        <source>Removed the folder {name}</source>
+        <translation>Ordner {name} entfernt</translation>
+    </message>
+    <message>
+        <source>copy</source>
+        <comment>of a chat, behind its title</comment>
+        <translation>Kopie</translation>
+    </message>
+    <message numerus="yes">
+        <source>{n:,} chats moved to the bin</source>
+        <comment>Moved to the bin</comment>
+        <translation>
+            <numerusform>In den Papierkorb gelegt</numerusform>
+            <numerusform>{n:,} Chats in den Papierkorb gelegt</numerusform>
+        </translation>
+    </message>
+    <message>
+        <source>Found</source>
+        <translation>Gefunden</translation>
+    </message>
+    <message>
+        <source>Yesterday</source>
+        <translation>Gestern</translation>
+    </message>
+    <message>
+        <source>Last 7 days</source>
+        <translation>Letzte 7 Tage</translation>
+    </message>
+    <message>
+        <source>Last 30 days</source>
+        <translation>Letzte 30 Tage</translation>
+    </message>
+    <message>
+        <source>Open or drop a model first.</source>
+        <translation>Zuerst ein Modell öffnen oder hierher ziehen.</translation>
+    </message>
+    <message>
+        <source>Open or drop a model first</source>
+        <translation>Zuerst ein Modell öffnen oder hierher ziehen</translation>
+    </message>
+    <message>
+        <source>Attach text files</source>
+        <translation>Textdateien anhängen</translation>
+    </message>
+    <message>
+        <source>{name}: the download broke off ({last}). Start it again.</source>
+        <translation>{name}: Der Download ist abgebrochen ({last}). Bitte neu starten.</translation>
+    </message>
+    <message>
+        <source>Looking at it</source>
+        <translation>Wird angesehen</translation>
+    </message>
+    <message>
+        <source>What it is decides what will be done with it.</source>
+        <translation>Was es ist, entscheidet, was damit geschieht.</translation>
+    </message>
+    <message>
+        <source>This cannot be used</source>
+        <translation>Damit lässt sich nichts anfangen</translation>
+    </message>
+    <message>
+        <source>Drop one model at a time</source>
+        <translation>Nur ein Modell auf einmal</translation>
+    </message>
+    <message>
+        <source>Text files can be dropped together.</source>
+        <translation>Textdateien dürfen zusammen hergezogen werden.</translation>
+    </message>
+    <message>
+        <source>Load {name}</source>
+        <translation>{name} laden</translation>
+    </message>
+    <message>
+        <source>Opened where it lies, not copied</source>
+        <translation>Wird von seinem Platz geöffnet, nicht kopiert</translation>
+    </message>
+    <message>
+        <source>Add {name} to the library</source>
+        <translation>{name} in die Bibliothek aufnehmen</translation>
+    </message>
+    <message numerus="yes">
+        <source>{n:,} models, opened where they lie</source>
+        <comment>1 model, opened where it lies</comment>
+        <translation>
+            <numerusform>1 Modell, wird von seinem Platz geöffnet</numerusform>
+            <numerusform>{n:,} Modelle, werden von ihrem Platz geöffnet</numerusform>
+        </translation>
+    </message>
+    <message>
+        <source>These are drafting heads</source>
+        <translation>Das sind Entwurfsköpfe</translation>
+    </message>
+    <message>
+        <source>Load the model they belong to first.</source>
+        <translation>Zuerst das Modell laden, zu dem sie gehören.</translation>
+    </message>
+    <message>
+        <source>Use {name} as drafting heads</source>
+        <translation>{name} als Entwurfsköpfe verwenden</translation>
+    </message>
+    <message>
+        <source>for {name}, loaded anew</source>
+        <translation>für {name}, das neu geladen wird</translation>
+    </message>
+    <message>
+        <source>Download {hub_id}</source>
+        <translation>{hub_id} herunterladen</translation>
+    </message>
+    <message>
+        <source>Its size is shown before it starts.</source>
+        <translation>Die Größe wird vor dem Start gezeigt.</translation>
+    </message>
+    <message>
+        <source>Attach {name}</source>
+        <translation>{name} anhängen</translation>
+    </message>
+    <message numerus="yes">
+        <source>Attach {n:,} files</source>
+        <translation>
+            <numerusform>{n:,} Datei anhängen</numerusform>
+            <numerusform>{n:,} Dateien anhängen</numerusform>
+        </translation>
+    </message>
+    <message>
+        <source>{size} of text</source>
+        <translation>{size} Text</translation>
+    </message>
+    <message>
+        <source>Models and texts (*.gguf *.safetensors *.json *.txt *.md *.py *);;All files (*)</source>
+        <translation>Modelle und Texte (*.gguf *.safetensors *.json *.txt *.md *.py *);;Alle Dateien (*)</translation>
+    </message>
+    <message>
+        <source>Markdown (*.md);;JSON with everything (*.json)</source>
+        <translation>Markdown (*.md);;JSON mit allem (*.json)</translation>
+    </message>
+    <message>
+        <source>Headstart chats with language models on your Mac. The model&apos;s own multi-token-prediction heads draft, one batched pass of the model verifies: the same words, sooner.</source>
+        <translation>Headstart chattet mit Sprachmodellen auf diesem Mac. Die eigenen MTP-Köpfe des Modells (Multi-Token-Prediction) entwerfen, ein gemeinsamer Durchlauf des Modells prüft: dieselben Worte, nur früher.</translation>
+    </message>
+    <message>
+        <source>Open</source>
+        <comment>title of a dialog</comment>
+        <translation>Öffnen</translation>
+    </message>
+    <message numerus="yes">
+        <source>Export {n:,} chats</source>
+        <comment>Export 1 chat</comment>
+        <translation>
+            <numerusform>1 Chat exportieren</numerusform>
+            <numerusform>{n:,} Chats exportieren</numerusform>
+        </translation>
+    </message>
+    <message>
+        <source>Export chat</source>
+        <translation>Chat exportieren</translation>
+    </message>
+    <message>
+        <source>The chat was written to {path}.</source>
+        <translation>Der Chat wurde nach {path} geschrieben.</translation>
+    </message>
+    <message numerus="yes">
+        <source>{n:,} chats were written to {folder}.</source>
+        <comment>1 chat was written to {folder}.</comment>
+        <translation>
+            <numerusform>1 Chat wurde nach {folder} geschrieben.</numerusform>
+            <numerusform>{n:,} Chats wurden nach {folder} geschrieben.</numerusform>
+        </translation>
+    </message>
+    <message>
+        <source>{error} {done:,} of {total:,} chats were written.</source>
+        <translation>{error} {done:,} von {total:,} Chats wurden geschrieben.</translation>
+    </message>
+    <message>
+        <source>Writing {total:,} chats to {folder}: {done:,} are done.</source>
+        <translation>{total:,} Chats werden nach {folder} geschrieben: {done:,} sind fertig.</translation>
+    </message>
+    <message>
+        <source>Import chats</source>
+        <translation>Chats importieren</translation>
+    </message>
+    <message>
+        <source>Chats (*.md *.json)</source>
+        <translation>Chats (*.md *.json)</translation>
+    </message>
+    <message>
+        <source>This link is not opened: {link}</source>
+        <translation>Dieser Link wird nicht geöffnet: {link}</translation>
+    </message>
+    <message>
+        <source>Nothing has been logged yet; it will be in {log_file}.</source>
+        <translation>Noch wurde nichts protokolliert; das Protokoll wird in {log_file} stehen.</translation>
+    </message>
+    <message>
+        <source>About Headstart</source>
+        <translation>Über Headstart</translation>
+    </message>
+    <message>
+        <source>Chat</source>
+        <translation>Chat</translation>
+    </message>
+    <message>
+        <source>Downloading</source>
+        <translation>Wird heruntergeladen</translation>
+    </message>
+    <message>
+        <source>Loading</source>
+        <translation>Wird geladen</translation>
+    </message>
+    <message>
+        <source>These kept their drafting heads, the best for this machine first</source>
+        <translation>Diese haben ihre Entwurfsköpfe behalten, das beste für diesen Rechner zuerst</translation>
+    </message>
+    <message>
+        <source>Hugging Face does not answer. Check the network, then press Return to ask again.</source>
+        <translation>Hugging Face antwortet nicht. Netzwerk prüfen, dann mit der Eingabetaste noch einmal fragen.</translation>
+    </message>
+    <message>
+        <source>Searching</source>
+        <translation>Suche läuft</translation>
+    </message>
+    <message>
+        <source>Nothing on Hugging Face matches “{words}”.</source>
+        <translation>Auf Hugging Face passt nichts zu „{words}“.</translation>
+    </message>
+    <message>
+        <source>{path} could not be moved to the trash: its disk may have none, or may not be written to.</source>
+        <translation>{path} ließ sich nicht in den Papierkorb legen: Das Laufwerk hat vielleicht keinen oder ist schreibgeschützt.</translation>
+    </message>
+    <message>
+        <source>Move {name} ({size}) to the trash?</source>
+        <translation>{name} ({size}) in den Papierkorb legen?</translation>
+    </message>
+    <message>
+        <source>Move {name} to the trash?</source>
+        <translation>{name} in den Papierkorb legen?</translation>
+    </message>
+    <message>
+        <source>Delete from disk</source>
+        <translation>Vom Laufwerk löschen</translation>
+    </message>
+    <message>
+        <source>The room is free once the trash is emptied.</source>
+        <translation>Der Platz wird frei, sobald der Papierkorb geleert ist.</translation>
+    </message>
+    <message>
+        <source>Move to trash</source>
+        <translation>In den Papierkorb legen</translation>
+    </message>
+    <message>
+        <source>1 drafting head</source>
+        <translation>1 Entwurfskopf</translation>
+    </message>
+    <message>
+        <source>How does drafting work?</source>
+        <translation>Wie funktioniert das Entwerfen von Tokens?</translation>
+    </message>
+    <message>
+        <source>How do I read a file line by line?</source>
+        <translation>Wie lese ich eine Datei Zeile für Zeile?</translation>
+    </message>
+    <message>
+        <source>What does os.path.join do?</source>
+        <translation>Was macht os.path.join?</translation>
+    </message>
+    <message>
+        <source>{name} is downloaded.</source>
+        <translation>{name} ist heruntergeladen.</translation>
+    </message>
+    <message>
+        <source>Look for models in</source>
+        <translation>Modelle suchen in</translation>
+    </message>
+    <message>
+        <source>{path} is no longer there.</source>
+        <translation>{path} ist nicht mehr da.</translation>
+    </message>
+    <message>
+        <source>It cannot be loaded as it is.</source>
+        <translation>So, wie es ist, lässt es sich nicht laden.</translation>
+    </message>
+    <message>
+        <source>This chat was answered by {name}, which is no longer at {path}. The model in use goes on with it.</source>
+        <translation>Dieser Chat wurde von {name} beantwortet, das nicht mehr unter {path} liegt. Das aktuelle Modell macht damit weiter.</translation>
+    </message>
+    <message>
+        <source>This chat was answered by {name}.</source>
+        <translation>Dieser Chat wurde von {name} beantwortet.</translation>
+    </message>
+    <message>
+        <source>Not loaded at the start, as you wished: the next question loads it</source>
+        <translation>Beim Start wie gewünscht nicht geladen: Die nächste Frage lädt es</translation>
+    </message>
+    <message>
+        <source>Ejected: the next question loads it again</source>
+        <translation>Ausgeworfen: Die nächste Frage lädt es wieder</translation>
+    </message>
+    <message>
+        <source>An answer is being written: stop it, then eject the model.</source>
+        <translation>Eine Antwort wird gerade geschrieben: erst anhalten, dann das Modell auswerfen.</translation>
+    </message>
+    <message>
+        <source>Let go after {minutes} min without a question: the next question loads it again</source>
+        <translation>Nach {minutes} min ohne Frage freigegeben: Die nächste Frage lädt es wieder</translation>
+    </message>
+    <message>
+        <source>This model has no MTP heads.</source>
+        <translation>Dieses Modell hat keine MTP-Köpfe.</translation>
+    </message>
+    <message>
+        <source>No draft model is chosen: take a small one of the same family.</source>
+        <translation>Kein Entwurfsmodell ist gewählt: ein kleines aus derselben Familie nehmen.</translation>
+    </message>
+    <message>
+        <source>{path} could not be read ({strerror}): all settings have their defaults.</source>
+        <translation>{path} konnte nicht gelesen werden ({strerror}): Alle Einstellungen stehen auf ihren Standardwerten.</translation>
+    </message>
+    <message>
+        <source>{path}: {note}</source>
+        <translation>{path}: {note}</translation>
+    </message>
+    <message>
+        <source>{path} could not be written ({strerror}): allow writing to its folder and make sure its disk has room. Until then changed settings last until you quit.</source>
+        <translation>{path} konnte nicht geschrieben werden ({strerror}): Schreiben im Ordner erlauben und für Platz auf dem Laufwerk sorgen. Bis dahin gelten geänderte Einstellungen nur bis zum Beenden.</translation>
+    </message>
+    <message>
+        <source>{path} is damaged: all settings have their defaults.</source>
+        <translation>{path} ist beschädigt: Alle Einstellungen stehen auf ihren Standardwerten.</translation>
+    </message>
+    <message>
+        <source>{words} It could not be moved aside ({strerror}).</source>
+        <translation>{words} Sie ließ sich nicht beiseitelegen ({strerror}).</translation>
+    </message>
+    <message>
+        <source>{words} The file is kept as {aside}.</source>
+        <translation>{words} Die Datei ist als {aside} aufgehoben.</translation>
+    </message>
+    <message>
+        <source>{name} is too large to attach ({size}; {most} at most): take out what matters.</source>
+        <translation>{name} ist zu groß zum Anhängen ({size}; höchstens {most}): das Wichtige herausnehmen.</translation>
+    </message>
+    <message>
+        <source>{name} could not be read in {seconds:.0f} s: paste its text.</source>
+        <translation>{name} ließ sich nicht in {seconds:.0f} s lesen: den Text einfügen.</translation>
+    </message>
+    <message>
+        <source>{name} could not be read: paste the part that matters instead.</source>
+        <translation>{name} ließ sich nicht lesen: stattdessen den wichtigen Teil einfügen.</translation>
+    </message>
+    <message>
+        <source>{name} {problem}</source>
+        <translation>{name} {problem}</translation>
+    </message>
+    <message>
+        <source>needs the readers of documents, which are not installed: pip install &apos;headstart[documents]&apos;, or paste its text.</source>
+        <translation>braucht die Leser für Dokumente, die nicht installiert sind: pip install &apos;headstart[documents]&apos;, oder den Text einfügen.</translation>
+    </message>
+    <message>
+        <source>needs too much memory to be read: paste the part that matters.</source>
+        <translation>braucht zum Lesen zu viel Speicher: den wichtigen Teil einfügen.</translation>
+    </message>
+    <message>
+        <source>is damaged and cannot be read ({kind}: {error}).</source>
+        <translation>ist beschädigt und nicht lesbar ({kind}: {error}).</translation>
+    </message>
+    <message>
+        <source>holds no text, only pictures of it: have its text recognised first, or paste it.</source>
+        <translation>enthält keinen Text, nur Bilder davon: erst per Texterkennung umwandeln oder den Text einfügen.</translation>
+    </message>
+    <message>
+        <source>is locked with a password: save a copy without one, then attach that.</source>
+        <translation>ist mit einem Passwort gesperrt: eine Kopie ohne Passwort sichern und diese anhängen.</translation>
+    </message>
+    <message>
+        <source>is no Word document, though its name says so.</source>
+        <translation>ist kein Word-Dokument, obwohl der Name das sagt.</translation>
+    </message>
+    <message>
+        <source>unpacks to {size}, which is too much: paste the part that matters.</source>
+        <translation>wird entpackt {size} groß, das ist zu viel: den wichtigen Teil einfügen.</translation>
+    </message>
+    <message>
+        <source>{text}: cannot be opened ({error}).</source>
+        <translation>{text}: lässt sich nicht öffnen ({error}).</translation>
+    </message>
+    <message>
+        <source>This is neither a file here nor a model on the hub. Drop a model folder, a .gguf file, or a link such as https://huggingface.co/Qwen/Qwen3.5-0.8B.</source>
+        <translation>Das ist weder eine Datei auf diesem Rechner noch ein Modell auf dem Hub. Hierher passt ein Modellordner, eine .gguf-Datei oder ein Link wie https://huggingface.co/Qwen/Qwen3.5-0.8B.</translation>
+    </message>
+    <message>
+        <source>{place}: there is no such file or folder.</source>
+        <translation>{place}: Diese Datei oder diesen Ordner gibt es nicht.</translation>
+    </message>
+    <message>
+        <source>{name} is not downloaded to its end: wait for it, then drop it.</source>
+        <translation>{name} ist nicht zu Ende heruntergeladen: abwarten, dann noch einmal hierher ziehen.</translation>
+    </message>
+    <message>
+        <source>{name} could run code on this Mac when opened, so it is not. Take a version with .safetensors files.</source>
+        <translation>{name} könnte beim Öffnen Code auf diesem Mac ausführen und wird deshalb nicht geöffnet. Eine Version mit .safetensors-Dateien nehmen.</translation>
+    </message>
+    <message>
+        <source>{name} lies here without its config.json: drop the whole model folder, or download the missing files beside it.</source>
+        <translation>{name} liegt hier ohne die zugehörige config.json: den ganzen Modellordner hierher ziehen oder die fehlenden Dateien dazu herunterladen.</translation>
+    </message>
+    <message>
+        <source>{name} holds {count} files of MTP heads: drop one of them.</source>
+        <translation>{name} enthält {count} Dateien mit MTP-Köpfen: eine davon hierher ziehen.</translation>
+    </message>
+    <message>
+        <source>{name} holds no model near its top: it needs a .gguf, or .safetensors with config. Add the folder in Models to have all of it searched.</source>
+        <translation>{name} enthält weit oben kein Modell: Nötig ist eine .gguf-Datei oder .safetensors mit config. Wird der Ordner unter „Modelle“ hinzugefügt, wird er ganz durchsucht.</translation>
+    </message>
+    <message>
+        <source>{partial} is not downloaded to its end: go on with the download</source>
+        <translation>{partial} ist nicht zu Ende heruntergeladen: den Download fortsetzen</translation>
+    </message>
+    <message>
+        <source>{unsafe} could run code when opened: take a version with .safetensors files</source>
+        <translation>{unsafe} könnte beim Öffnen Code ausführen: eine Version mit .safetensors-Dateien nehmen</translation>
+    </message>
+    <message>
+        <source>there are no weights in this folder: download the .safetensors files</source>
+        <translation>in diesem Ordner sind keine Gewichte: die .safetensors-Dateien herunterladen</translation>
+    </message>
+    <message>
+        <source>config.json is missing: download it too</source>
+        <translation>config.json fehlt: auch diese Datei herunterladen</translation>
+    </message>
+    <message>
+        <source>{name} is missing: download that file too</source>
+        <translation>{name} fehlt: auch diese Datei herunterladen</translation>
+    </message>
+    <message>
+        <source>{name} cannot be opened ({strerror})</source>
+        <translation>{name} lässt sich nicht öffnen ({strerror})</translation>
+    </message>
+    <message>
+        <source>it is no longer there: it was moved or deleted, or its disk is not connected</source>
+        <translation>es ist nicht mehr da: verschoben, gelöscht, oder das Laufwerk ist nicht verbunden</translation>
+    </message>
+    <message>
+        <source>the folder cannot be opened ({strerror})</source>
+        <translation>der Ordner lässt sich nicht öffnen ({strerror})</translation>
+    </message>
+    <message>
+        <source>the download was not finished</source>
+        <translation>der Download wurde nicht beendet</translation>
+    </message>
+    <message>
+        <source>The whole model</source>
+        <translation>Das ganze Modell</translation>
+    </message>
+    <message>
+        <source>{size} of memory</source>
+        <translation>{size} Speicher</translation>
+    </message>
+    <message>
+        <source>too large for this machine</source>
+        <translation>zu groß für diesen Rechner</translation>
+    </message>
+    <message>
+        <source>Small and quick</source>
+        <translation>Klein und schnell</translation>
+    </message>
+    <message>
+        <source>For everyday questions</source>
+        <translation>Für Alltagsfragen</translation>
+    </message>
+    <message>
+        <source>For most things</source>
+        <translation>Für das meiste</translation>
+    </message>
+    <message>
+        <source>The next one as MLX weights</source>
+        <translation>Das nächste als MLX-Gewichte</translation>
+    </message>
+    <message>
+        <source>Thorough, also with code</source>
+        <translation>Gründlich, auch bei Code</translation>
+    </message>
+    <message>
+        <source>Quick: 3B of it work at a time</source>
+        <translation>Schnell: 3B davon rechnen gleichzeitig</translation>
+    </message>
+    <message>
+        <source>The largest of the family</source>
+        <translation>Das größte der Familie</translation>
+    </message>
+    <message>
+        <source>This machine gives a model {size}. A Qwen of {billions}B parameters in 4 bits fits with room for long chats: get one that kept its drafting heads in Models, under Hugging Face.</source>
+        <translation>Dieser Rechner gibt einem Modell {size}. Ein Qwen mit {billions}B Parametern in 4 Bit passt und lässt Platz für lange Chats: Unter „Modelle“, „Hugging Face“ gibt es eines, das seine Entwurfsköpfe behalten hat.</translation>
+    </message>
+    <message>
+        <source>{tokens} tokens</source>
+        <translation>{tokens} Tokens</translation>
+    </message>
+    <message>
+        <source>{count} parameters</source>
+        <translation>{count} Parameter</translation>
+    </message>
+    <message>
+        <source>{total}, {count} active</source>
+        <translation>{total}, {count} aktiv</translation>
+    </message>
+    <message>
+        <source>{words} It runs without drafting.</source>
+        <translation>{words} Es läuft ohne Entwürfe.</translation>
+    </message>
+    <message>
+        <source>No MTP heads. It runs without drafting.</source>
+        <translation>Keine MTP-Köpfe. Es läuft ohne Entwürfe.</translation>
+    </message>
+    <message numerus="yes">
+        <source>{n} MTP heads</source>
+        <comment>1 MTP head</comment>
+        <translation>
+            <numerusform>1 MTP-Kopf</numerusform>
+            <numerusform>{n} MTP-Köpfe</numerusform>
+        </translation>
+    </message>
+    <message>
+        <source>{heads}, seemingly of another model</source>
+        <translation>{heads}, anscheinend von einem anderen Modell</translation>
+    </message>
+    <message>
+        <source>a picture, which this version cannot read</source>
+        <translation>ein Bild, das diese Version nicht lesen kann</translation>
+    </message>
+    <message>
+        <source>an archive or an office document: unpack it, save it as .docx, or paste its text</source>
+        <translation>ein Archiv oder Office-Dokument: entpacken, als .docx sichern oder den Text einfügen</translation>
+    </message>
+    <message>
+        <source>compressed: unpack it first</source>
+        <translation>komprimiert: zuerst entpacken</translation>
+    </message>
+    <message>
+        <source>{name} is a folder: attach the files in it.</source>
+        <translation>{name} ist ein Ordner: die Dateien darin anhängen.</translation>
+    </message>
+    <message>
+        <source>{name} is not a file that can be read.</source>
+        <translation>{name} ist keine lesbare Datei.</translation>
+    </message>
+    <message>
+        <source>{name} cannot be opened ({reason}).</source>
+        <translation>{name} lässt sich nicht öffnen ({reason}).</translation>
+    </message>
+    <message>
+        <source>{name} is too large to attach ({size}; {most} at most): paste the part that matters instead.</source>
+        <translation>{name} ist zu groß zum Anhängen ({size}; höchstens {most}): stattdessen den wichtigen Teil einfügen.</translation>
+    </message>
+    <message>
+        <source>{name} is {words}.</source>
+        <translation>{name} ist {words}.</translation>
+    </message>
+    <message>
+        <source>{name} is not text in UTF-8 or UTF-16: save it as UTF-8.</source>
+        <translation>{name} ist kein Text in UTF-8 oder UTF-16: als UTF-8 sichern.</translation>
+    </message>
+    <message>
+        <source>{name} is empty.</source>
+        <translation>{name} ist leer.</translation>
+    </message>
+    <message>
+        <source>{name} is not text: it holds binary data.</source>
+        <translation>{name} ist kein Text: Die Datei enthält Binärdaten.</translation>
+    </message>
+    <message>
+        <source>Headstart is open already, but does not answer. Two of them would harm each other&apos;s chats: wait a moment or force the other one to quit, then start again.</source>
+        <translation>Headstart ist schon geöffnet, antwortet aber nicht. Zwei davon würden einander die Chats beschädigen: einen Moment warten oder das andere sofort beenden, dann noch einmal starten.</translation>
+    </message>
+    <message>
+        <source>{kind}: {error}. Your chats are kept; the window goes on.</source>
+        <translation>{kind}: {error}. Die Chats sind gesichert; das Fenster läuft weiter.</translation>
+    </message>
+    <message>
+        <source>Chat {chat_id} is not there any more: open another.</source>
+        <translation>Chat {chat_id} ist nicht mehr da: einen anderen öffnen.</translation>
+    </message>
+    <message>
+        <source>is held by another program: close other copies of Headstart and try again</source>
+        <translation>wird von einem anderen Programm benutzt: andere Kopien von Headstart schließen und noch einmal versuchen</translation>
+    </message>
+    <message>
+        <source>is held by another program: try again</source>
+        <translation>wird von einem anderen Programm benutzt: noch einmal versuchen</translation>
+    </message>
+    <message>
+        <source>cannot grow, its disk is full: free some space and try again</source>
+        <translation>kann nicht wachsen, das Laufwerk ist voll: Platz schaffen und noch einmal versuchen</translation>
+    </message>
+    <message>
+        <source>cannot be written to: allow writing to it and its folder, then start again</source>
+        <translation>ist schreibgeschützt: Schreiben auf die Datei und ihren Ordner erlauben, dann neu starten</translation>
+    </message>
+    <message>
+        <source>may not be opened: allow access to it</source>
+        <translation>darf nicht geöffnet werden: den Zugriff erlauben</translation>
+    </message>
+    <message>
+        <source>cannot be opened: check that its folder exists, may be written to and has room</source>
+        <translation>lässt sich nicht öffnen: Der Ordner muss vorhanden und beschreibbar sein und Platz haben</translation>
+    </message>
+    <message>
+        <source>is damaged: start Headstart again, it keeps the file aside and saves what it can</source>
+        <translation>ist beschädigt: Headstart neu starten, dann wird die Datei aufgehoben und gerettet, was geht</translation>
+    </message>
+    <message>
+        <source>contradicts itself: start Headstart again</source>
+        <translation>widerspricht sich: Headstart neu starten</translation>
+    </message>
+    <message>
+        <source>is damaged: it is not a database</source>
+        <translation>ist beschädigt: Das ist keine Datenbank</translation>
+    </message>
+    <message>
+        <source>could not be read or written: check that its disk is connected and has room</source>
+        <translation>konnte nicht gelesen oder geschrieben werden: Ist das Laufwerk verbunden und hat es Platz?</translation>
+    </message>
+    <message>
+        <source>cannot hold a text this long: make it shorter</source>
+        <translation>kann einen so langen Text nicht aufnehmen: den Text kürzen</translation>
+    </message>
+    <message>
+        <source>{path} {words} ({error}).</source>
+        <translation>{path} {words} ({error}).</translation>
+    </message>
+    <message>
+        <source>{read_only} It could not be read ({error}).</source>
+        <translation>{read_only} Lesen war nicht möglich ({error}).</translation>
+    </message>
+    <message>
+        <source>New folder</source>
+        <translation>Neuer Ordner</translation>
+    </message>
+    <message>
+        <source>Folder {folder} is not there any more: choose another.</source>
+        <translation>Ordner {folder} ist nicht mehr da: einen anderen wählen.</translation>
+    </message>
+    <message>
+        <source>Message {message_id} is not there any more: open the chat again.</source>
+        <translation>Nachricht {message_id} ist nicht mehr da: den Chat neu öffnen.</translation>
+    </message>
+    <message>
+        <source>Message {parent} is of another chat: open the chat again.</source>
+        <translation>Nachricht {parent} gehört zu einem anderen Chat: den Chat neu öffnen.</translation>
+    </message>
+    <message>
+        <source>The folder {folder} cannot be made ({strerror}): allow writing to {parent}, then start again.</source>
+        <translation>Der Ordner {folder} lässt sich nicht anlegen ({strerror}): Schreiben nach {parent} erlauben, dann neu starten.</translation>
+    </message>
+    <message>
+        <source>{path} was damaged in its search index, which has been made again.</source>
+        <translation>{path} war im Suchindex beschädigt; der Index wurde neu erstellt.</translation>
+    </message>
+    <message>
+        <source>Your chats were brought up to date; a copy from before is {copy}.</source>
+        <translation>Die Chats wurden auf den neuen Stand gebracht; eine Kopie von vorher ist {copy}.</translation>
+    </message>
+    <message>
+        <source>{path} is of an older Headstart and must be brought up to date, but cannot be written to ({why}): allow writing to it and its folder, then start again.</source>
+        <translation>{path} stammt von einem älteren Headstart und muss auf den neuen Stand gebracht werden, ist aber schreibgeschützt ({why}): Schreiben auf die Datei und ihren Ordner erlauben, dann neu starten.</translation>
+    </message>
+    <message>
+        <source>{path} was written by a newer Headstart: your chats can be read here, but nothing is saved. Update Headstart to go on with them.</source>
+        <translation>{path} wurde von einem neueren Headstart geschrieben: Die Chats sind hier lesbar, aber nichts wird gesichert. Für mehr Headstart aktualisieren.</translation>
+    </message>
+    <message>
+        <source>{path} cannot be written to ({why}): your chats can be read, but nothing is saved. Allow writing to it and its folder, make sure its disk has room, then start again.</source>
+        <translation>{path} ist schreibgeschützt ({why}): Die Chats sind lesbar, aber nichts wird gesichert. Schreiben auf die Datei und ihren Ordner erlauben und für Platz auf dem Laufwerk sorgen, dann neu starten.</translation>
+    </message>
+    <message>
+        <source>{path} is a database of another program: move it elsewhere, then start again.</source>
+        <translation>{path} ist die Datenbank eines anderen Programms: anderswohin verschieben, dann neu starten.</translation>
+    </message>
+    <message>
+        <source>{path} is damaged: {finding}.</source>
+        <translation>{path} ist beschädigt: {finding}.</translation>
+    </message>
+    <message>
+        <source>{path} is damaged: {error}.</source>
+        <translation>{path} ist beschädigt: {error}.</translation>
+    </message>
+    <message>
+        <source>{path} is damaged and could not be moved aside ({strerror}): move it elsewhere yourself, then start again.</source>
+        <translation>{path} ist beschädigt und ließ sich nicht beiseitelegen ({strerror}): von Hand anderswohin verschieben, dann neu starten.</translation>
+    </message>
+    <message>
+        <source>{path} was damaged. It is kept as {aside}.</source>
+        <translation>{path} war beschädigt. Die Datei ist als {aside} aufgehoben.</translation>
+    </message>
+    <message>
+        <source>{chats} chats with {messages} messages could be read and are here.</source>
+        <translation>{chats} Chats mit {messages} Nachrichten waren lesbar und sind hier.</translation>
+    </message>
+    <message>
+        <source>What can be read of it could not be taken over ({error}).</source>
+        <translation>Was davon lesbar ist, ließ sich nicht übernehmen ({error}).</translation>
+    </message>
+    <message>
+        <source>{name!r} is not possible: use a name ending in .md or .json.</source>
+        <translation>{name!r} ist nicht möglich: einen Namen mit der Endung .md oder .json verwenden.</translation>
+    </message>
+    <message>
+        <source>{path} could not be written ({strerror}): choose another place, or free space.</source>
+        <translation>{path} konnte nicht geschrieben werden ({strerror}): einen anderen Ort wählen oder Platz schaffen.</translation>
+    </message>
+    <message>
+        <source>{path} could not be read ({strerror}).</source>
+        <translation>{path} konnte nicht gelesen werden ({strerror}).</translation>
+    </message>
+    <message>
+        <source>{path} is no chat of Headstart: it is nested too deep.</source>
+        <translation>{path} ist kein Chat von Headstart: zu tief verschachtelt.</translation>
+    </message>
+    <message>
+        <source>{path} is no chat of Headstart, or damaged: {error}.</source>
+        <translation>{path} ist kein Chat von Headstart oder beschädigt: {error}.</translation>
+    </message>
+    <message>
+        <source>it is larger than {size} MB</source>
+        <translation>größer als {size} MB</translation>
+    </message>
+    <message>
+        <source>&quot;others&quot; is no list</source>
+        <translation>„others“ ist keine Liste</translation>
+    </message>
+    <message>
+        <source>message {place} follows {parent!r}, which is no message before it</source>
+        <translation>Nachricht {place} folgt auf {parent!r}, das keine Nachricht davor ist</translation>
+    </message>
+    <message>
+        <source>Pasted text</source>
+        <translation>Eingefügter Text</translation>
+    </message>
+    <message>
+        <source>Pinned</source>
+        <translation>Angeheftet</translation>
+    </message>
+    <message>
+        <source>Today</source>
+        <translation>Heute</translation>
+    </message>
+    <message>
+        <source>fits</source>
+        <translation>passt</translation>
+    </message>
+    <message>
+        <source>tight</source>
+        <translation>knapp</translation>
+    </message>
+    <message>
+        <source>too large</source>
+        <translation>zu groß</translation>
+    </message>
+    <message>
+        <source>{fit} in 4 bits</source>
+        <translation>{fit} in 4 Bit</translation>
+    </message>
+    <message>
+        <source>accept its owners&apos; terms on its page first</source>
+        <translation>zuerst auf der Seite des Modells die Bedingungen der Eigentümer annehmen</translation>
+    </message>
+    <message numerus="yes">
+        <source>{n:,} downloads a month</source>
+        <comment>1 download a month</comment>
+        <translation>
+            <numerusform>1 Download im Monat</numerusform>
+            <numerusform>{n:,} Downloads im Monat</numerusform>
+        </translation>
+    </message>
+    <message>
+        <source>Press for its files and sizes</source>
+        <translation>Klicken zeigt Dateien und Größen</translation>
+    </message>
+    <message>
+        <source>Its list of files does not tell of drafting heads</source>
+        <translation>Die Dateiliste verrät nichts über Entwurfsköpfe</translation>
+    </message>
+    <message>
+        <source>Drafting heads</source>
+        <translation>Entwurfsköpfe</translation>
+    </message>
+    <message>
+        <source>No drafting heads</source>
+        <translation>Keine Entwurfsköpfe</translation>
+    </message>
+    <message>
+        <source>drafting heads</source>
+        <translation>Entwurfsköpfe</translation>
+    </message>
+    <message>
+        <source>no drafting heads</source>
+        <translation>keine Entwurfsköpfe</translation>
+    </message>
+    <message>
+        <source>Recent</source>
+        <translation>Zuletzt benutzt</translation>
+    </message>
+    <message>
+        <source>Built in</source>
+        <translation>Mitgeliefert</translation>
+    </message>
+    <message>
+        <source>{weights} weights + {cache} cache at {tokens} tokens = {needed} of {usable}</source>
+        <translation>{weights} Gewichte + {cache} Cache bei {tokens} Tokens = {needed} von {usable}</translation>
+    </message>
+    <message>
+        <source>{start}: fits ({full} with all {tokens})</source>
+        <translation>{start}: passt ({full} mit allen {tokens})</translation>
+    </message>
+    <message>
+        <source>{start}: tight, room for about {tokens} tokens</source>
+        <translation>{start}: knapp, Platz für etwa {tokens} Tokens</translation>
+    </message>
+    <message>
+        <source>{start}: does not fit, {over} too much</source>
+        <translation>{start}: passt nicht, {over} zu viel</translation>
+    </message>
+    <message>
+        <source>{name}: {content} is not a group of settings; all of it was reset.</source>
+        <translation>{name}: {content} ist keine Gruppe von Einstellungen; sie wurde ganz zurückgesetzt.</translation>
+    </message>
+    <message>
+        <source>{name}: {content} is not possible; it was reset.</source>
+        <translation>{name}: {content} ist nicht möglich und wurde zurückgesetzt.</translation>
+    </message>
+    <message>
+        <source>{name}: {content} is not possible; it was left out.</source>
+        <translation>{name}: {content} ist nicht möglich und wurde weggelassen.</translation>
+    </message>
+    <message>
+        <source>File</source>
+        <comment>menu</comment>
+        <translation>Ablage</translation>
+    </message>
+    <message>
+        <source>Edit</source>
+        <comment>menu</comment>
+        <translation>Bearbeiten</translation>
+    </message>
+    <message>
+        <source>Chat</source>
+        <comment>menu</comment>
+        <translation>Chat</translation>
+    </message>
+    <message>
+        <source>View</source>
+        <comment>menu</comment>
+        <translation>Darstellung</translation>
+    </message>
+    <message>
+        <source>Window</source>
+        <comment>menu</comment>
+        <translation>Fenster</translation>
+    </message>
+    <message>
+        <source>Help</source>
+        <comment>menu</comment>
+        <translation>Hilfe</translation>
+    </message>
+    <message>
+        <source>Open model or file…</source>
+        <translation>Modell oder Datei öffnen …</translation>
+    </message>
+    <message>
+        <source>Models</source>
+        <translation>Modelle</translation>
+    </message>
+    <message>
+        <source>Import chat…</source>
+        <translation>Chat importieren …</translation>
+    </message>
+    <message>
+        <source>Export chat…</source>
+        <translation>Chat exportieren …</translation>
+    </message>
+    <message>
+        <source>Settings…</source>
+        <translation>Einstellungen …</translation>
+    </message>
+    <message>
+        <source>Quit Headstart</source>
+        <translation>Headstart beenden</translation>
+    </message>
+    <message>
+        <source>Undo</source>
+        <translation>Widerrufen</translation>
+    </message>
+    <message>
+        <source>Redo</source>
+        <translation>Wiederholen</translation>
+    </message>
+    <message>
+        <source>Cut</source>
+        <translation>Ausschneiden</translation>
+    </message>
+    <message>
+        <source>Copy</source>
+        <translation>Kopieren</translation>
+    </message>
+    <message>
+        <source>Paste</source>
+        <translation>Einsetzen</translation>
+    </message>
+    <message>
+        <source>Select all</source>
+        <translation>Alles auswählen</translation>
+    </message>
+    <message>
+        <source>Copy last answer</source>
+        <translation>Letzte Antwort kopieren</translation>
+    </message>
+    <message>
+        <source>Find in chat</source>
+        <translation>Im Chat suchen</translation>
+    </message>
+    <message>
+        <source>Search chats</source>
+        <translation>Chats durchsuchen</translation>
+    </message>
+    <message>
+        <source>Undo delete of chat</source>
+        <translation>Löschen des Chats widerrufen</translation>
+    </message>
+    <message>
+        <source>Stop</source>
+        <translation>Anhalten</translation>
+    </message>
+    <message>
+        <source>Answer again</source>
+        <translation>Noch einmal antworten</translation>
+    </message>
+    <message>
+        <source>Continue answer</source>
+        <translation>Antwort fortsetzen</translation>
+    </message>
+    <message>
+        <source>Compare with and without drafting</source>
+        <translation>Mit und ohne Entwürfe vergleichen</translation>
+    </message>
+    <message>
+        <source>Rename chat</source>
+        <translation>Chat umbenennen</translation>
+    </message>
+    <message>
+        <source>Pin chat</source>
+        <translation>Chat anheften</translation>
+    </message>
+    <message>
+        <source>Duplicate chat</source>
+        <translation>Chat duplizieren</translation>
+    </message>
+    <message>
+        <source>Delete chat</source>
+        <translation>Chat löschen</translation>
+    </message>
+    <message>
+        <source>Previous chat</source>
+        <translation>Vorheriger Chat</translation>
+    </message>
+    <message>
+        <source>Next chat</source>
+        <translation>Nächster Chat</translation>
+    </message>
+    <message>
+        <source>Sidebar</source>
+        <translation>Seitenleiste</translation>
+    </message>
+    <message>
+        <source>Session panel</source>
+        <translation>Sitzungsleiste</translation>
+    </message>
+    <message>
+        <source>Drafting view</source>
+        <translation>Entwurfsansicht</translation>
+    </message>
+    <message>
+        <source>Show drafted words</source>
+        <translation>Entworfene Wörter zeigen</translation>
+    </message>
+    <message>
+        <source>Bin</source>
+        <translation>Papierkorb</translation>
+    </message>
+    <message>
+        <source>Jump to latest</source>
+        <translation>Zum Neuesten springen</translation>
+    </message>
+    <message>
+        <source>Larger text</source>
+        <translation>Text größer</translation>
+    </message>
+    <message>
+        <source>Smaller text</source>
+        <translation>Text kleiner</translation>
+    </message>
+    <message>
+        <source>Normal text size</source>
+        <translation>Normale Textgröße</translation>
+    </message>
+    <message>
+        <source>Colours of the system</source>
+        <translation>Farben des Systems</translation>
+    </message>
+    <message>
+        <source>Light</source>
+        <translation>Hell</translation>
+    </message>
+    <message>
+        <source>Dark</source>
+        <translation>Dunkel</translation>
+    </message>
+    <message>
+        <source>Minimise</source>
+        <translation>Im Dock ablegen</translation>
+    </message>
+    <message>
+        <source>Zoom</source>
+        <translation>Zoomen</translation>
+    </message>
+    <message>
+        <source>Close window</source>
+        <translation>Fenster schließen</translation>
+    </message>
+    <message>
+        <source>Show log file</source>
+        <translation>Protokolldatei zeigen</translation>
+    </message>
+    <message>
+        <source>Show or hide the sidebar</source>
+        <translation>Seitenleiste ein- oder ausblenden</translation>
+    </message>
+    <message>
+        <source>Show or hide the session panel</source>
+        <translation>Sitzungsleiste ein- oder ausblenden</translation>
+    </message>
+    <message>
+        <source>Model in use</source>
+        <translation>Aktuelles Modell</translation>
+    </message>
+    <message>
+        <source>Loading the model</source>
+        <translation>Das Modell wird geladen</translation>
+    </message>
+    <message>
+        <source>Cancel loading</source>
+        <translation>Laden abbrechen</translation>
+    </message>
+    <message>
+        <source>No model</source>
+        <translation>Kein Modell</translation>
+    </message>
+    <message>
+        <source>{size} in memory</source>
+        <translation>{size} im Speicher</translation>
+    </message>
+    <message>
+        <source>Open or drop one to begin.</source>
+        <translation>Eines öffnen oder hierher ziehen, um zu beginnen.</translation>
+    </message>
+    <message>
+        <source>Looking at the files</source>
+        <translation>Dateien werden angesehen</translation>
+    </message>
+    <message>
+        <source>Eject</source>
+        <translation>Auswerfen</translation>
+    </message>
+    <message>
+        <source>All models…</source>
+        <translation>Alle Modelle …</translation>
+    </message>
+    <message>
+        <source>{name}: choose another model</source>
+        <translation>{name}: ein anderes Modell wählen</translation>
+    </message>
+    <message numerus="yes">
+        <source>{n} drafting heads</source>
+        <comment>1 drafting head</comment>
+        <translation>
+            <numerusform>1 Entwurfskopf</numerusform>
+            <numerusform>{n} Entwurfsköpfe</numerusform>
+        </translation>
+    </message>
+    <message>
+        <source>{title}: speed</source>
+        <translation>{title}: Tempo</translation>
+    </message>
+    <message>
+        <source>{title}: answer</source>
+        <translation>{title}: Antwort</translation>
+    </message>
+    <message>
+        <source>Not run yet</source>
+        <translation>Noch nicht gelaufen</translation>
+    </message>
+    <message>
+        <source>Reading the prompt</source>
+        <translation>Der Prompt wird gelesen</translation>
+    </message>
+    <message>
+        <source>Runs next</source>
+        <translation>Läuft als Nächstes</translation>
+    </message>
+    <message>
+        <source>Running</source>
+        <translation>Läuft</translation>
+    </message>
+    <message>
+        <source>{speed:.1f} tok/s</source>
+        <translation>{speed:.1f} Tok/s</translation>
+    </message>
+    <message>
+        <source>{tokens:,} tokens</source>
+        <translation>{tokens:,} Tokens</translation>
+    </message>
+    <message>
+        <source>{mean:.2f} tok/pass</source>
+        <translation>{mean:.2f} Tok/Durchlauf</translation>
+    </message>
+    <message>
+        <source>{share} of drafts accepted ({accepted:,}/{drafted:,})</source>
+        <translation>{share} der Entwürfe angenommen ({accepted:,}/{drafted:,})</translation>
+    </message>
+    <message>
+        <source>Same {tokens:,} tokens.</source>
+        <translation>Dieselben {tokens:,} Tokens.</translation>
+    </message>
+    <message>
+        <source>Same text in other tokens: {tokens:,} with drafting, {others:,} without.</source>
+        <translation>Derselbe Text in anderen Tokens: {tokens:,} mit Entwürfen, {others:,} ohne.</translation>
+    </message>
+    <message>
+        <source>Differs from word {number}: {drafted} with drafting, {plain} without.</source>
+        <translation>Unterschied ab Wort {number}: {drafted} mit Entwürfen, {plain} ohne.</translation>
+    </message>
+    <message>
+        <source>Differs in spaces or line breaks; the words are the same.</source>
+        <translation>Unterschiede bei Leerzeichen oder Zeilenumbrüchen; die Wörter sind dieselben.</translation>
+    </message>
+    <message>
+        <source>the end</source>
+        <translation>das Ende</translation>
+    </message>
+    <message>
+        <source>{ratio:.2f} times the speed, though nothing was drafted.</source>
+        <translation>{ratio:.2f}-faches Tempo, obwohl nichts entworfen wurde.</translation>
+    </message>
+    <message>
+        <source>{ratio:.2f} times as fast with drafting.</source>
+        <translation>Mit Entwürfen {ratio:.2f}-mal so schnell.</translation>
+    </message>
+    <message>
+        <source>As fast with drafting as without.</source>
+        <translation>Mit Entwürfen so schnell wie ohne.</translation>
+    </message>
+    <message>
+        <source>{ratio:.2f} times as fast: drafting was slower here</source>
+        <translation>{ratio:.2f}-mal so schnell: Entwürfe waren hier langsamer</translation>
+    </message>
+    <message>
+        <source>{slower}. Depth {pinned} is pinned: Auto drafts only as deep as pays.</source>
+        <translation>{slower}. Die Tiefe ist auf {pinned} festgelegt: „Auto“ entwirft nur so tief, wie es sich lohnt.</translation>
+    </message>
+    <message>
+        <source>Verdict</source>
+        <translation>Ergebnis</translation>
+    </message>
+    <message>
+        <source>Speed with drafting over speed without</source>
+        <translation>Tempo mit Entwürfen geteilt durch Tempo ohne</translation>
+    </message>
+    <message>
+        <source>Seed {seed}</source>
+        <translation>Startwert {seed}</translation>
+    </message>
+    <message>
+        <source>Runs one prompt twice with the same seed, with drafting and without. The words must be the same; only the speed may differ.</source>
+        <translation>Führt einen Prompt zweimal mit demselben Startwert aus, mit Entwürfen und ohne. Die Wörter müssen dieselben sein; nur das Tempo darf sich unterscheiden.</translation>
+    </message>
+    <message>
+        <source>That text is too long to compare with: choose a shorter one.</source>
+        <translation>Dieser Text ist für einen Vergleich zu lang: einen kürzeren wählen.</translation>
+    </message>
+    <message>
+        <source>Compare</source>
+        <translation>Vergleichen</translation>
+    </message>
+    <message>
+        <source>Prompt to compare with</source>
+        <translation>Prompt für den Vergleich</translation>
+    </message>
+    <message>
+        <source>A prompt to run twice</source>
+        <translation>Ein Prompt, der zweimal läuft</translation>
+    </message>
+    <message>
+        <source>Run</source>
+        <translation>Starten</translation>
+    </message>
+    <message>
+        <source>Depth to compare</source>
+        <translation>Tiefe für den Vergleich</translation>
+    </message>
+    <message>
+        <source>Depth</source>
+        <translation>Tiefe</translation>
+    </message>
+    <message>
+        <source>Drafting on</source>
+        <translation>Mit Entwürfen</translation>
+    </message>
+    <message>
+        <source>Drafting off</source>
+        <translation>Ohne Entwürfe</translation>
+    </message>
+    <message>
+        <source>Auto</source>
+        <translation>Auto</translation>
+    </message>
+    <message>
+        <source>Pinned: {depth}</source>
+        <translation>Fest: {depth}</translation>
+    </message>
+    <message>
+        <source>Stopped</source>
+        <translation>Angehalten</translation>
+    </message>
+    <message>
+        <source>Failed</source>
+        <translation>Fehlgeschlagen</translation>
+    </message>
+    <message>
+        <source>{state}. The texts differ.</source>
+        <translation>{state}. Die Texte unterscheiden sich.</translation>
+    </message>
+    <message>
+        <source>{state}. The first {words:,} words are the same.</source>
+        <translation>{state}. Die ersten {words:,} Wörter sind dieselben.</translation>
+    </message>
+    <message>
+        <source>Remove {name}</source>
+        <translation>{name} entfernen</translation>
+    </message>
+    <message>
+        <source>about {count:,} tokens</source>
+        <translation>etwa {count:,} Tokens</translation>
+    </message>
+    <message numerus="yes">
+        <source>{n:,} tokens</source>
+        <comment>1 token</comment>
+        <translation>
+            <numerusform>1 Token</numerusform>
+            <numerusform>{n:,} Tokens</numerusform>
+        </translation>
+    </message>
+    <message>
+        <source>, longer than the model can read</source>
+        <translation>, länger als das Modell lesen kann</translation>
+    </message>
+    <message>
+        <source>Attachment {name}, {words}{problem}</source>
+        <translation>Anhang {name}, {words}{problem}</translation>
+    </message>
+    <message>
+        <source>{name}: a message takes {most} attachments at most.</source>
+        <translation>{name}: Eine Nachricht nimmt höchstens {most} Anhänge auf.</translation>
+    </message>
+    <message>
+        <source>{name} is longer than this model can read ({tokens:,} of {room:,} tokens): remove it, and paste the part that matters.</source>
+        <translation>{name} ist länger, als dieses Modell lesen kann ({tokens:,} von {room:,} Tokens): entfernen und den wichtigen Teil einfügen.</translation>
+    </message>
+    <message>
+        <source>The attachments together are longer than this model can read ({tokens:,} of {room:,} tokens): remove it, and paste the part that matters.</source>
+        <translation>Die Anhänge zusammen sind länger, als dieses Modell lesen kann ({tokens:,} von {room:,} Tokens): entfernen und den wichtigen Teil einfügen.</translation>
+    </message>
+    <message>
+        <source>Message…</source>
+        <translation>Nachricht …</translation>
+    </message>
+    <message>
+        <source>Composer</source>
+        <translation>Eingabe</translation>
+    </message>
+    <message>
+        <source>Send</source>
+        <translation>Senden</translation>
+    </message>
+    <message>
+        <source>Stop (Esc)</source>
+        <translation>Anhalten (Esc)</translation>
+    </message>
+    <message>
+        <source>Send (Return)</source>
+        <translation>Senden (Eingabetaste)</translation>
+    </message>
+    <message>
+        <source>Message</source>
+        <translation>Nachricht</translation>
+    </message>
+    <message>
+        <source>{name}, slider</source>
+        <translation>{name}, Schieberegler</translation>
+    </message>
+    <message>
+        <source>model&apos;s</source>
+        <translation>Modell</translation>
+    </message>
+    <message>
+        <source>“{text}” is not a number.</source>
+        <translation>„{text}“ ist keine Zahl.</translation>
+    </message>
+    <message>
+        <source>That text is too long for this field: {most:,} characters at most.</source>
+        <translation>Dieser Text ist für das Feld zu lang: höchstens {most:,} Zeichen.</translation>
+    </message>
+    <message>
+        <source>open</source>
+        <translation>aufgeklappt</translation>
+    </message>
+    <message>
+        <source>folded away</source>
+        <translation>zugeklappt</translation>
+    </message>
+    <message>
+        <source>Notice</source>
+        <translation>Hinweis</translation>
+    </message>
+    <message>
+        <source>Details</source>
+        <translation>Details</translation>
+    </message>
+    <message>
+        <source>Dismiss</source>
+        <translation>Ausblenden</translation>
+    </message>
+    <message>
+        <source>Load…</source>
+        <translation>Laden …</translation>
+    </message>
+    <message>
+        <source>Acceptance appears here when tokens are drafted.</source>
+        <translation>Die Annahmequote erscheint hier, sobald Tokens entworfen werden.</translation>
+    </message>
+    <message>
+        <source>Depth {depth}: {accepted} of {drafted} accepted, {percent:.0f} %.</source>
+        <translation>Tiefe {depth}: {accepted} von {drafted} angenommen, {percent:.0f} %.</translation>
+    </message>
+    <message>
+        <source>No pass yet.</source>
+        <translation>Noch kein Durchlauf.</translation>
+    </message>
+    <message>
+        <source>The last {count} passes gave {mean:.2f} tokens each.</source>
+        <translation>Die letzten {count} Durchläufe gaben je {mean:.2f} Tokens.</translation>
+    </message>
+    <message>
+        <source>No answer is complete yet.</source>
+        <translation>Noch keine Antwort ist vollständig.</translation>
+    </message>
+    <message>
+        <source>One answer: {newest:.2f} tokens a pass.</source>
+        <translation>Eine Antwort: {newest:.2f} Tokens je Durchlauf.</translation>
+    </message>
+    <message>
+        <source>The last {count} answers: {low:.2f} to {high:.2f} tokens a pass, the newest {newest:.2f}.</source>
+        <translation>Die letzten {count} Antworten: {low:.2f} bis {high:.2f} Tokens je Durchlauf, die neueste {newest:.2f}.</translation>
+    </message>
+    <message>
+        <source>Pass costs are measured when drafting first chooses its depth.</source>
+        <translation>Die Kosten eines Durchlaufs werden gemessen, wenn zum ersten Mal eine Tiefe gewählt wird.</translation>
+    </message>
+    <message>
+        <source>{rows} rows {cost:.2f}</source>
+        <translation>{rows} Zeilen {cost:.2f}</translation>
+    </message>
+    <message>
+        <source>Cost of a pass relative to one row ({one:.1f} ms): {rest}.</source>
+        <translation>Kosten eines Durchlaufs, gemessen an einer Zeile ({one:.1f} ms): {rest}.</translation>
+    </message>
+    <message>
+        <source>draft</source>
+        <comment>stage of a round</comment>
+        <translation>Entwerfen</translation>
+    </message>
+    <message>
+        <source>verify</source>
+        <comment>stage of a round</comment>
+        <translation>Prüfen</translation>
+    </message>
+    <message>
+        <source>accept</source>
+        <comment>stage of a round</comment>
+        <translation>Annehmen</translation>
+    </message>
+    <message>
+        <source>host</source>
+        <comment>stage of a round</comment>
+        <translation>Rechner</translation>
+    </message>
+    <message>
+        <source>No round yet.</source>
+        <translation>Noch keine Runde.</translation>
+    </message>
+    <message>
+        <source>{name} {percent:.0f} % ({ms:,.0f} ms)</source>
+        <translation>{name} {percent:.0f} % ({ms:,.0f} ms)</translation>
+    </message>
+    <message>
+        <source>No draft has been checked yet.</source>
+        <translation>Noch wurde kein Entwurf geprüft.</translation>
+    </message>
+    <message>
+        <source>{percent:.0f} % of recently drafted tokens were accepted.</source>
+        <translation>{percent:.0f} % der zuletzt entworfenen Tokens wurden angenommen.</translation>
+    </message>
+    <message>
+        <source>Drafting</source>
+        <translation>Entwürfe</translation>
+    </message>
+    <message>
+        <source>Acceptance by depth</source>
+        <translation>Annahmequote nach Tiefe</translation>
+    </message>
+    <message>
+        <source>Tokens of each pass</source>
+        <translation>Tokens je Durchlauf</translation>
+    </message>
+    <message>
+        <source>Tokens per pass by answer</source>
+        <translation>Tokens je Durchlauf, nach Antwort</translation>
+    </message>
+    <message>
+        <source>Cost of a pass by rows, ms</source>
+        <translation>Kosten nach Zeilen, ms</translation>
+    </message>
+    <message>
+        <source>Where a round&apos;s time goes</source>
+        <translation>Wohin die Zeit einer Runde geht</translation>
+    </message>
+    <message>
+        <source>Gain in this chat</source>
+        <translation>Gewinn in diesem Chat</translation>
+    </message>
+    <message>
+        <source>Declined</source>
+        <translation>Abgelehnt</translation>
+    </message>
+    <message>
+        <source>Metal kernels</source>
+        <translation>Metal-Kernel</translation>
+    </message>
+    <message>
+        <source>{accepted:,} of {drafted:,} drafted tokens accepted in this chat ({percent:.0f} %), {mean:.2f} tokens a pass.</source>
+        <translation>{accepted:,} von {drafted:,} entworfenen Tokens in diesem Chat angenommen ({percent:.0f} %), {mean:.2f} Tokens je Durchlauf.</translation>
+    </message>
+    <message>
+        <source>Nothing has been drafted in this chat yet.</source>
+        <translation>In diesem Chat wurde noch nichts entworfen.</translation>
+    </message>
+    <message>
+        <source>Not measured yet: it needs rounds with and without drafting in this chat. Compare runs both.</source>
+        <translation>Noch nicht gemessen: Dafür braucht es in diesem Chat Runden mit und ohne Entwürfe. „Vergleichen“ führt beides aus.</translation>
+    </message>
+    <message>
+        <source>{drafted:.1f} tok/s with drafting, {plain:.1f} without: {ratio:.2f} times.</source>
+        <translation>{drafted:.1f} Tok/s mit Entwürfen, {plain:.1f} ohne: das {ratio:.2f}-fache.</translation>
+    </message>
+    <message>
+        <source>Nothing was declined.</source>
+        <translation>Nichts wurde abgelehnt.</translation>
+    </message>
+    <message>
+        <source>In use: {kernels}.</source>
+        <translation>In Gebrauch: {kernels}.</translation>
+    </message>
+    <message>
+        <source>Not {kernels}: {why}</source>
+        <translation>Nicht {kernels}: {why}</translation>
+    </message>
+    <message>
+        <source>No model is in use.</source>
+        <translation>Kein Modell ist in Gebrauch.</translation>
+    </message>
+    <message>
+        <source>{setting} {speed:.1f} tok/s</source>
+        <translation>{setting} {speed:.1f} Tok/s</translation>
+    </message>
+    <message>
+        <source>Measured here: {told}.</source>
+        <translation>Hier gemessen: {told}.</translation>
+    </message>
+    <message>
+        <source>The prompt is being read.</source>
+        <translation>Der Prompt wird gelesen.</translation>
+    </message>
+    <message>
+        <source>Not drafting in this round.</source>
+        <translation>In dieser Runde wird nichts entworfen.</translation>
+    </message>
+    <message>
+        <source>Drafting {depth} now.</source>
+        <translation>Entwürfe jetzt mit Tiefe {depth}.</translation>
+    </message>
+    <message numerus="yes">
+        <source>The last answer drafted up to {n} tokens a round.</source>
+        <comment>The last answer drafted 1 token a round.</comment>
+        <translation>
+            <numerusform>Die letzte Antwort entwarf 1 Token je Runde.</numerusform>
+            <numerusform>Die letzte Antwort entwarf bis zu {n} Tokens je Runde.</numerusform>
+        </translation>
+    </message>
+    <message>
+        <source>The last answer was decoded plainly.</source>
+        <translation>Die letzte Antwort wurde ohne Entwürfe dekodiert.</translation>
+    </message>
+    <message>
+        <source>Last answer: {words}</source>
+        <translation>Letzte Antwort: {words}</translation>
+    </message>
+    <message>
+        <source>plain decoding is faster here</source>
+        <translation>ohne Entwürfe ist es hier schneller</translation>
+    </message>
+    <message>
+        <source>drafting idle</source>
+        <translation>Entwürfe ruhen</translation>
+    </message>
+    <message>
+        <source>reading the prompt</source>
+        <translation>liest den Prompt</translation>
+    </message>
+    <message>
+        <source>drafting {depth}</source>
+        <translation>entwirft {depth}</translation>
+    </message>
+    <message>
+        <source>not drafting</source>
+        <translation>entwirft nicht</translation>
+    </message>
+    <message>
+        <source>drafted up to {depth}</source>
+        <translation>entwarf bis zu {depth}</translation>
+    </message>
+    <message>
+        <source>not drafted</source>
+        <translation>nichts entworfen</translation>
+    </message>
+    <message>
+        <source>Drafting status</source>
+        <translation>Stand der Entwürfe</translation>
+    </message>
+    <message>
+        <source>Open the Drafting view</source>
+        <translation>Entwurfsansicht öffnen</translation>
+    </message>
+    <message>
+        <source>Acceptance of the recent rounds</source>
+        <translation>Annahmequote der letzten Runden</translation>
+    </message>
+    <message>
+        <source>{passes:.1f} tok/pass</source>
+        <translation>{passes:.1f} Tok/Durchlauf</translation>
+    </message>
+    <message>
+        <source>{speed:.1f} tok/s (plain {plain:.1f})</source>
+        <translation>{speed:.1f} Tok/s (ohne {plain:.1f})</translation>
+    </message>
+    <message>
+        <source>reading {done:,} of {total:,} tokens</source>
+        <translation>liest {done:,} von {total:,} Tokens</translation>
+    </message>
+    <message>
+        <source>{percent:.0f} %</source>
+        <translation>{percent:.0f} %</translation>
+    </message>
+    <message>
+        <source>Drop</source>
+        <translation>Ablegen</translation>
+    </message>
+    <message>
+        <source>Headstart made a mistake</source>
+        <translation>Headstart hat einen Fehler gemacht</translation>
+    </message>
+    <message>
+        <source>Copy details</source>
+        <translation>Details kopieren</translation>
+    </message>
+    <message>
+        <source>Close</source>
+        <translation>Schließen</translation>
+    </message>
+    <message>
+        <source>{others} more since then: Help, Show log file has all of them.</source>
+        <translation>Seitdem {others} weitere: Hilfe, „Protokolldatei zeigen“ enthält alle.</translation>
+    </message>
+    <message>
+        <source>Copied</source>
+        <translation>Kopiert</translation>
+    </message>
+    <message>
+        <source>Load</source>
+        <translation>Laden</translation>
+    </message>
+    <message>
+        <source>Pause</source>
+        <translation>Pausieren</translation>
+    </message>
+    <message>
+        <source>Cancel the download</source>
+        <translation>Den Download abbrechen</translation>
+    </message>
+    <message>
+        <source>Download of {name}</source>
+        <translation>Download von {name}</translation>
+    </message>
+    <message>
+        <source>{name}, downloaded</source>
+        <translation>{name}, heruntergeladen</translation>
+    </message>
+    <message>
+        <source>Resume</source>
+        <translation>Fortsetzen</translation>
+    </message>
+    <message>
+        <source>Cancel</source>
+        <translation>Abbrechen</translation>
+    </message>
+    <message>
+        <source>Remove from this list</source>
+        <translation>Aus dieser Liste entfernen</translation>
+    </message>
+    <message>
+        <source>Asking for its files and sizes</source>
+        <translation>Dateien und Größen werden erfragt</translation>
+    </message>
+    <message>
+        <source>{size} · downloaded</source>
+        <translation>{size} · heruntergeladen</translation>
+    </message>
+    <message>
+        <source>{size}/s</source>
+        <translation>{size}/s</translation>
+    </message>
+    <message>
+        <source>{time} left</source>
+        <translation>noch {time}</translation>
+    </message>
+    <message>
+        <source>{part} of {whole} {unit}</source>
+        <translation>{part} von {whole} {unit}</translation>
+    </message>
+    <message>
+        <source>{minutes} min</source>
+        <translation>{minutes} min</translation>
+    </message>
+    <message>
+        <source>{hours} h {minutes} min</source>
+        <translation>{hours} h {minutes} min</translation>
+    </message>
+    <message>
+        <source>Drop a model here, or start with the built-in one</source>
+        <translation>Ein Modell hierher ziehen oder mit dem mitgelieferten beginnen</translation>
+    </message>
+    <message>
+        <source>Start</source>
+        <translation>Start</translation>
+    </message>
+    <message>
+        <source>Start with the built-in one</source>
+        <translation>Mit dem mitgelieferten beginnen</translation>
+    </message>
+    <message>
+        <source>Ask something</source>
+        <translation>Etwas fragen</translation>
+    </message>
+    <message>
+        <source>Recent models</source>
+        <translation>Zuletzt benutzte Modelle</translation>
+    </message>
+    <message>
+        <source>What to get next</source>
+        <translation>Was als Nächstes holen</translation>
+    </message>
+    <message>
+        <source>Models to get</source>
+        <translation>Modelle zum Herunterladen</translation>
+    </message>
+    <message>
+        <source>Look for models on Hugging Face</source>
+        <translation>Modelle auf Hugging Face suchen</translation>
+    </message>
+    <message>
+        <source>A .gguf file, or an MLX or Hugging Face folder</source>
+        <translation>Eine .gguf-Datei oder ein MLX- oder Hugging-Face-Ordner</translation>
+    </message>
+    <message>
+        <source>Open…</source>
+        <translation>Öffnen …</translation>
+    </message>
+    <message>
+        <source>Choose a model folder or a .gguf file</source>
+        <translation>Einen Modellordner oder eine .gguf-Datei wählen</translation>
+    </message>
+    <message>
+        <source>{name} is ready: ask it, or drop another model here</source>
+        <translation>{name} ist bereit: etwas fragen oder ein anderes Modell hierher ziehen</translation>
+    </message>
+    <message>
+        <source>All</source>
+        <translation>Alle</translation>
+    </message>
+    <message>
+        <source>Models on Hugging Face</source>
+        <translation>Modelle auf Hugging Face</translation>
+    </message>
+    <message>
+        <source>Search Hugging Face</source>
+        <translation>Hugging Face durchsuchen</translation>
+    </message>
+    <message>
+        <source>Search, owner/name or a link</source>
+        <translation>Suche, Besitzer/Name oder ein Link</translation>
+    </message>
+    <message>
+        <source>Format</source>
+        <translation>Format</translation>
+    </message>
+    <message>
+        <source>Download</source>
+        <translation>Herunterladen</translation>
+    </message>
+    <message>
+        <source>Models on this computer</source>
+        <translation>Modelle auf diesem Rechner</translation>
+    </message>
+    <message>
+        <source>Go on with the download</source>
+        <translation>Download fortsetzen</translation>
+    </message>
+    <message>
+        <source>Show in its folder</source>
+        <translation>Im Ordner zeigen</translation>
+    </message>
+    <message>
+        <source>Copy path</source>
+        <translation>Pfad kopieren</translation>
+    </message>
+    <message>
+        <source>Remove from recent models</source>
+        <translation>Aus „Zuletzt benutzt“ entfernen</translation>
+    </message>
+    <message>
+        <source>Delete from disk…</source>
+        <translation>Vom Laufwerk löschen …</translation>
+    </message>
+    <message>
+        <source>{problem}: click to go on with it</source>
+        <translation>{problem}: zum Fortsetzen klicken</translation>
+    </message>
+    <message>
+        <source>Cannot be loaded: {problem}</source>
+        <translation>Lässt sich nicht laden: {problem}</translation>
+    </message>
+    <message>
+        <source>Comes with Headstart</source>
+        <translation>Wird mit Headstart geliefert</translation>
+    </message>
+    <message>
+        <source>Your folders</source>
+        <translation>Eigene Ordner</translation>
+    </message>
+    <message>
+        <source>Add folder…</source>
+        <translation>Ordner hinzufügen …</translation>
+    </message>
+    <message>
+        <source>Look for models in a folder of yours, at every start</source>
+        <translation>Bei jedem Start in einem eigenen Ordner nach Modellen suchen</translation>
+    </message>
+    <message>
+        <source>{folder} · it is not there now</source>
+        <translation>{folder} · ist zurzeit nicht da</translation>
+    </message>
+    <message>
+        <source>Look no more in {folder}</source>
+        <translation>Nicht mehr in {folder} suchen</translation>
+    </message>
+    <message>
+        <source>No models found. Drop a model folder or a .gguf file on the window, or get one from Hugging Face.</source>
+        <translation>Keine Modelle gefunden. Einen Modellordner oder eine .gguf-Datei auf das Fenster ziehen oder ein Modell von Hugging Face holen.</translation>
+    </message>
+    <message>
+        <source>On this computer</source>
+        <translation>Auf diesem Rechner</translation>
+    </message>
+    <message>
+        <source>Library</source>
+        <translation>Bibliothek</translation>
+    </message>
+    <message>
+        <source>Where</source>
+        <translation>Wo</translation>
+    </message>
+    <message>
+        <source>Filter models</source>
+        <translation>Modelle filtern</translation>
+    </message>
+    <message>
+        <source>Filter</source>
+        <translation>Filter</translation>
+    </message>
+    <message>
+        <source>No model matches “{filter}”.</source>
+        <translation>Kein Modell passt zu „{filter}“.</translation>
+    </message>
+    <message>
+        <source>Exact</source>
+        <translation>Exakt</translation>
+    </message>
+    <message>
+        <source>Fast</source>
+        <translation>Schnell</translation>
+    </message>
+    <message>
+        <source>Files of heads (*.gguf *.safetensors)</source>
+        <translation>Dateien mit Köpfen (*.gguf *.safetensors)</translation>
+    </message>
+    <message>
+        <source>Load settings</source>
+        <translation>Ladeeinstellungen</translation>
+    </message>
+    <message>
+        <source>Context length</source>
+        <translation>Kontextlänge</translation>
+    </message>
+    <message>
+        <source>Tokens at most; fewer need less memory</source>
+        <translation>Höchstzahl der Tokens; weniger brauchen weniger Speicher</translation>
+    </message>
+    <message>
+        <source>Choose…</source>
+        <translation>Wählen …</translation>
+    </message>
+    <message>
+        <source>Choose a file of drafting heads</source>
+        <translation>Eine Datei mit Entwurfsköpfen wählen</translation>
+    </message>
+    <message>
+        <source>Use the heads in or beside the model</source>
+        <translation>Die Köpfe im oder beim Modell verwenden</translation>
+    </message>
+    <message>
+        <source>Numerics</source>
+        <translation>Numerik</translation>
+    </message>
+    <message>
+        <source>Keep it in memory when it is idle</source>
+        <translation>Auch unbenutzt im Speicher behalten</translation>
+    </message>
+    <message>
+        <source>Those in or beside the model</source>
+        <translation>Die im oder beim Modell</translation>
+    </message>
+    <message>
+        <source>Model</source>
+        <translation>Modell</translation>
+    </message>
+    <message>
+        <source>Choose another…</source>
+        <translation>Anderes wählen …</translation>
+    </message>
+    <message>
+        <source>Load anyway</source>
+        <translation>Trotzdem laden</translation>
+    </message>
+    <message>
+        <source>Cancelling</source>
+        <translation>Wird abgebrochen</translation>
+    </message>
+    <message>
+        <source>Try again</source>
+        <translation>Erneut versuchen</translation>
+    </message>
+    <message>
+        <source>Memory</source>
+        <translation>Speicher</translation>
+    </message>
+    <message>
+        <source>No model is loaded</source>
+        <translation>Kein Modell ist geladen</translation>
+    </message>
+    <message>
+        <source>Hide storage</source>
+        <translation>Speicherung verbergen</translation>
+    </message>
+    <message>
+        <source>Show storage</source>
+        <translation>Speicherung zeigen</translation>
+    </message>
+    <message>
+        <source>Storage by group of tensors</source>
+        <translation>Speicherung nach Tensorgruppe</translation>
+    </message>
+    <message numerus="yes">
+        <source>{n:,} tensors, {parameters:,} parameters</source>
+        <comment>1 tensor, {parameters:,} parameters</comment>
+        <translation>
+            <numerusform>1 Tensor, {parameters:,} Parameter</numerusform>
+            <numerusform>{n:,} Tensoren, {parameters:,} Parameter</numerusform>
+        </translation>
+    </message>
+    <message>
+        <source>This version cannot draft from this source.</source>
+        <translation>Aus dieser Quelle kann diese Version nicht entwerfen.</translation>
+    </message>
+    <message>
+        <source>Nothing: no model is loaded.</source>
+        <translation>Nichts: Kein Modell ist geladen.</translation>
+    </message>
+    <message>
+        <source>Off: drafting is switched off for this chat.</source>
+        <translation>Aus: Für diesen Chat sind Entwürfe ausgeschaltet.</translation>
+    </message>
+    <message>
+        <source>Off: {why}</source>
+        <translation>Aus: {why}</translation>
+    </message>
+    <message>
+        <source>Off: the depth is pinned to 0.</source>
+        <translation>Aus: Die Tiefe ist auf 0 festgelegt.</translation>
+    </message>
+    <message>
+        <source>Drafting {depth} now. From the next round on: {what}</source>
+        <translation>Entwürfe jetzt mit Tiefe {depth}. Ab der nächsten Runde: {what}</translation>
+    </message>
+    <message>
+        <source>Auto: the next answer drafts as much as pays.</source>
+        <translation>Auto: Die nächste Antwort entwirft so viel, wie es sich lohnt.</translation>
+    </message>
+    <message>
+        <source>, the most this model can</source>
+        <translation>, mehr kann dieses Modell nicht</translation>
+    </message>
+    <message>
+        <source>Pinned: {depth}{limit}.</source>
+        <translation>Fest: {depth}{limit}.</translation>
+    </message>
+    <message>
+        <source>Pinned: {depth}{limit}, from the next round on.</source>
+        <translation>Fest: {depth}{limit}, ab der nächsten Runde.</translation>
+    </message>
+    <message>
+        <source>Auto would choose the same.</source>
+        <translation>Auto würde dasselbe wählen.</translation>
+    </message>
+    <message>
+        <source>Auto would not draft: {why}.</source>
+        <translation>Auto würde nicht entwerfen: {why}.</translation>
+    </message>
+    <message>
+        <source>Auto would choose {auto}.</source>
+        <translation>Auto würde {auto} wählen.</translation>
+    </message>
+    <message>
+        <source>Model&apos;s way</source>
+        <translation>Wie das Modell</translation>
+    </message>
+    <message>
+        <source>On</source>
+        <translation>Ein</translation>
+    </message>
+    <message>
+        <source>Off</source>
+        <translation>Aus</translation>
+    </message>
+    <message>
+        <source>Thinking</source>
+        <translation>Denken</translation>
+    </message>
+    <message>
+        <source>A text, a number, true, false or null. Empty: the model&apos;s way.</source>
+        <translation>Ein Text, eine Zahl, true, false oder null. Leer: wie das Modell.</translation>
+    </message>
+    <message>
+        <source>The template of the model in use does not ask for it.</source>
+        <translation>Die Vorlage des aktuellen Modells fragt nicht danach.</translation>
+    </message>
+    <message>
+        <source>Chat template</source>
+        <translation>Chatvorlage</translation>
+    </message>
+    <message>
+        <source>Model&apos;s</source>
+        <translation>Modell</translation>
+    </message>
+    <message>
+        <source>Draft model</source>
+        <translation>Entwurfsmodell</translation>
+    </message>
+    <message>
+        <source>Models (*.gguf *.safetensors)</source>
+        <translation>Modelle (*.gguf *.safetensors)</translation>
+    </message>
+    <message>
+        <source>None</source>
+        <translation>Keines</translation>
+    </message>
+    <message>
+        <source>A file, a folder or a hub id of a small model of the same family</source>
+        <translation>Datei, Ordner oder Hub-Kennung eines kleinen Modells derselben Familie</translation>
+    </message>
+    <message>
+        <source>Choose a draft model</source>
+        <translation>Ein Entwurfsmodell wählen</translation>
+    </message>
+    <message>
+        <source>File…</source>
+        <translation>Datei …</translation>
+    </message>
+    <message>
+        <source>Folder…</source>
+        <translation>Ordner …</translation>
+    </message>
+    <message>
+        <source>A file, a folder or a hub id</source>
+        <translation>Datei, Ordner oder Hub-Kennung</translation>
+    </message>
+    <message>
+        <source>The model&apos;s own</source>
+        <translation>Der des Modells</translation>
+    </message>
+    <message>
+        <source>A copy in 4 bits</source>
+        <translation>Eine Kopie in 4 Bit</translation>
+    </message>
+    <message>
+        <source>A copy in 3 bits</source>
+        <translation>Eine Kopie in 3 Bit</translation>
+    </message>
+    <message>
+        <source>Frequent tokens only</source>
+        <translation>Nur häufige Tokens</translation>
+    </message>
+    <message>
+        <source>Whichever is measured fastest</source>
+        <translation>Der gemessen schnellste</translation>
+    </message>
+    <message>
+        <source>Drafts can go through a smaller copy of the model&apos;s output layer: they come faster and are accepted a little less often, and the words stay the same.</source>
+        <translation>Entwürfe können durch eine kleinere Kopie der Ausgabeschicht des Modells gehen: Sie kommen schneller und werden etwas seltener angenommen; die Worte bleiben dieselben.</translation>
+    </message>
+    <message>
+        <source>A draft ends before the first token its source finds less likely than this: fewer tokens are drafted, and more of them accepted.</source>
+        <translation>Ein Entwurf endet vor dem ersten Token, das seine Quelle für unwahrscheinlicher hält: Weniger Tokens werden entworfen und mehr davon angenommen.</translation>
+    </message>
+    <message>
+        <source>Measured with the first draft.</source>
+        <translation>Wird mit dem ersten Entwurf gemessen.</translation>
+    </message>
+    <message>
+        <source>In effect: {what}.</source>
+        <translation>In Kraft: {what}.</translation>
+    </message>
+    <message>
+        <source>MTP heads</source>
+        <translation>MTP-Köpfe</translation>
+    </message>
+    <message>
+        <source>Prompt lookup</source>
+        <translation>Prompt-Suche</translation>
+    </message>
+    <message>
+        <source>Prompt lookup, else MTP heads</source>
+        <translation>Prompt-Suche, sonst MTP-Köpfe</translation>
+    </message>
+    <message>
+        <source>Prompt lookup, else draft model</source>
+        <translation>Prompt-Suche, sonst Entwurfsmodell</translation>
+    </message>
+    <message>
+        <source>None: decode plainly</source>
+        <translation>Keine: ohne Entwürfe dekodieren</translation>
+    </message>
+    <message>
+        <source>Shared noise</source>
+        <translation>Gleiches Rauschen</translation>
+    </message>
+    <message>
+        <source>Greedy</source>
+        <translation>Gierig</translation>
+    </message>
+    <message>
+        <source>Advanced</source>
+        <translation>Erweitert</translation>
+    </message>
+    <message>
+        <source>drafting</source>
+        <translation>Entwürfe</translation>
+    </message>
+    <message>
+        <source>In effect</source>
+        <translation>In Kraft</translation>
+    </message>
+    <message>
+        <source>Draft source</source>
+        <translation>Entwurfsquelle</translation>
+    </message>
+    <message>
+        <source>Minimum probability</source>
+        <translation>Mindestwahrscheinlichkeit</translation>
+    </message>
+    <message>
+        <source>off</source>
+        <translation>aus</translation>
+    </message>
+    <message>
+        <source>Output head for drafts</source>
+        <translation>Ausgabekopf für Entwürfe</translation>
+    </message>
+    <message>
+        <source>Tokens</source>
+        <translation>Tokens</translation>
+    </message>
+    <message>
+        <source>How many of the most frequent tokens can be drafted, beside those of the chat</source>
+        <translation>Wie viele der häufigsten Tokens entworfen werden können, neben denen des Chats</translation>
+    </message>
+    <message>
+        <source>Draft rule</source>
+        <translation>Entwurfsregel</translation>
+    </message>
+    <message>
+        <source>Source</source>
+        <translation>Quelle</translation>
+    </message>
+    <message>
+        <source>Rule</source>
+        <translation>Regel</translation>
+    </message>
+    <message>
+        <source>Nothing is drafted: the source is none.</source>
+        <translation>Nichts wird entworfen: Die Quelle ist „Keine“.</translation>
+    </message>
+    <message>
+        <source>exact</source>
+        <translation>exakt</translation>
+    </message>
+    <message>
+        <source>fast</source>
+        <translation>schnell</translation>
+    </message>
+    <message>
+        <source>In effect: {what}, until the model is loaded again.</source>
+        <translation>In Kraft: {what}, bis das Modell neu geladen wird.</translation>
+    </message>
+    <message>
+        <source>Line {number}: write a token&apos;s id and its bias, such as 1734: -5.</source>
+        <translation>Zeile {number}: Kennung eines Tokens und seinen Bias angeben, etwa 1734: -5.</translation>
+    </message>
+    <message>
+        <source>Line {number}: “{bias}” is not a number.</source>
+        <translation>Zeile {number}: „{bias}“ ist keine Zahl.</translation>
+    </message>
+    <message>
+        <source>fresh</source>
+        <comment>seed</comment>
+        <translation>neu</translation>
+    </message>
+    <message>
+        <source>Seed</source>
+        <translation>Startwert</translation>
+    </message>
+    <message>
+        <source>The same seed and settings give the same words</source>
+        <translation>Gleicher Startwert und gleiche Einstellungen geben dieselben Worte</translation>
+    </message>
+    <message>
+        <source>Locked: draw a fresh seed for each answer</source>
+        <translation>Festgehalten: für jede Antwort einen neuen Startwert ziehen</translation>
+    </message>
+    <message>
+        <source>Lock the seed</source>
+        <translation>Den Startwert festhalten</translation>
+    </message>
+    <message>
+        <source>The last answer used {last}.</source>
+        <translation>Die letzte Antwort nutzte {last}.</translation>
+    </message>
+    <message>
+        <source>Temperature</source>
+        <translation>Temperatur</translation>
+    </message>
+    <message>
+        <source>0 always takes the likeliest token</source>
+        <translation>Bei 0 immer das wahrscheinlichste Token</translation>
+    </message>
+    <message>
+        <source>Top k</source>
+        <translation>Top k</translation>
+    </message>
+    <message>
+        <source>Only the k likeliest tokens</source>
+        <translation>Nur die k wahrscheinlichsten Tokens</translation>
+    </message>
+    <message>
+        <source>Top p</source>
+        <translation>Top p</translation>
+    </message>
+    <message>
+        <source>Only the likeliest tokens that add up to p</source>
+        <translation>Nur die wahrscheinlichsten Tokens, die zusammen p ergeben</translation>
+    </message>
+    <message>
+        <source>Min p</source>
+        <translation>Min p</translation>
+    </message>
+    <message>
+        <source>Only tokens of at least this share of the likeliest</source>
+        <translation>Nur Tokens mit mindestens diesem Anteil am wahrscheinlichsten</translation>
+    </message>
+    <message>
+        <source>Repetition penalty</source>
+        <translation>Wiederholungsstrafe</translation>
+    </message>
+    <message>
+        <source>Above 1 avoids what prompt and answer have</source>
+        <translation>Über 1 meidet, was Prompt und Antwort schon enthalten</translation>
+    </message>
+    <message>
+        <source>Presence penalty</source>
+        <translation>Präsenzstrafe</translation>
+    </message>
+    <message>
+        <source>Above 0 avoids what the answer has</source>
+        <translation>Über 0 meidet, was die Antwort schon enthält</translation>
+    </message>
+    <message>
+        <source>Frequency penalty</source>
+        <translation>Häufigkeitsstrafe</translation>
+    </message>
+    <message>
+        <source>Above 0 avoids what the answer has often</source>
+        <translation>Über 0 meidet, was die Antwort oft enthält</translation>
+    </message>
+    <message>
+        <source>Sampling</source>
+        <translation>Sampling</translation>
+    </message>
+    <message>
+        <source>sampling</source>
+        <translation>Sampling</translation>
+    </message>
+    <message>
+        <source>Max tokens</source>
+        <translation>Max. Tokens</translation>
+    </message>
+    <message>
+        <source>no limit</source>
+        <translation>kein Limit</translation>
+    </message>
+    <message>
+        <source>Tokens of an answer at most</source>
+        <translation>Höchstzahl der Tokens einer Antwort</translation>
+    </message>
+    <message>
+        <source>Stop strings</source>
+        <translation>Stopptexte</translation>
+    </message>
+    <message>
+        <source>One a line; \n is a newline</source>
+        <translation>Einer je Zeile; \n ist ein Zeilenumbruch</translation>
+    </message>
+    <message>
+        <source>Logit bias</source>
+        <translation>Logit-Bias</translation>
+    </message>
+    <message>
+        <source>Token id: bias, one a line</source>
+        <translation>Token-Kennung: Bias, je Zeile einer</translation>
+    </message>
+    <message>
+        <source>Use the model&apos;s recommendation</source>
+        <translation>Empfehlung des Modells verwenden</translation>
+    </message>
+    <message>
+        <source>Grey figures are what the model recommends.</source>
+        <translation>Graue Werte sind die Empfehlung des Modells.</translation>
+    </message>
+    <message>
+        <source>Presets</source>
+        <translation>Voreinstellungen</translation>
+    </message>
+    <message>
+        <source>Preset</source>
+        <translation>Voreinstellung</translation>
+    </message>
+    <message>
+        <source>Delete this preset</source>
+        <translation>Diese Voreinstellung löschen</translation>
+    </message>
+    <message>
+        <source>Name of a new preset</source>
+        <translation>Name einer neuen Voreinstellung</translation>
+    </message>
+    <message>
+        <source>Name</source>
+        <translation>Name</translation>
+    </message>
+    <message>
+        <source>Save as</source>
+        <translation>Sichern als</translation>
+    </message>
+    <message>
+        <source>Make these the defaults</source>
+        <translation>Als Standard verwenden</translation>
+    </message>
+    <message>
+        <source>New chats begin with the settings of this one</source>
+        <translation>Neue Chats beginnen mit den Einstellungen dieses Chats</translation>
+    </message>
+    <message>
+        <source>{name} (changed)</source>
+        <translation>{name} (geändert)</translation>
+    </message>
+    <message>
+        <source>Save the changes to “{name}”</source>
+        <translation>Änderungen in „{name}“ sichern</translation>
+    </message>
+    <message>
+        <source>Choose a preset</source>
+        <translation>Auswählen</translation>
+    </message>
+    <message>
+        <source>No presets yet</source>
+        <translation>Noch keine</translation>
+    </message>
+    <message>
+        <source>Replace</source>
+        <translation>Ersetzen</translation>
+    </message>
+    <message>
+        <source>Session</source>
+        <translation>Sitzung</translation>
+    </message>
+    <message>
+        <source>Hide this panel</source>
+        <translation>Diese Leiste ausblenden</translation>
+    </message>
+    <message>
+        <source>System prompt</source>
+        <translation>Systemprompt</translation>
+    </message>
+    <message>
+        <source>How to answer in this chat</source>
+        <translation>Wie in diesem Chat geantwortet werden soll</translation>
+    </message>
+    <message>
+        <source>As the system</source>
+        <translation>Wie das System</translation>
+    </message>
+    <message>
+        <source>Narrow</source>
+        <translation>Schmal</translation>
+    </message>
+    <message>
+        <source>Usual</source>
+        <translation>Normal</translation>
+    </message>
+    <message>
+        <source>Wide</source>
+        <translation>Breit</translation>
+    </message>
+    <message>
+        <source>Whole window</source>
+        <translation>Ganzes Fenster</translation>
+    </message>
+    <message>
+        <source>Colours</source>
+        <translation>Farben</translation>
+    </message>
+    <message>
+        <source>Language</source>
+        <translation>Sprache</translation>
+    </message>
+    <message>
+        <source>Holds from the next start of Headstart.</source>
+        <translation>Gilt ab dem nächsten Start von Headstart.</translation>
+    </message>
+    <message>
+        <source>Smaller</source>
+        <translation>Kleiner</translation>
+    </message>
+    <message>
+        <source>Larger</source>
+        <translation>Größer</translation>
+    </message>
+    <message>
+        <source>Normal</source>
+        <translation>Normal</translation>
+    </message>
+    <message>
+        <source>Text width</source>
+        <translation>Textbreite</translation>
+    </message>
+    <message>
+        <source>Tint drafted words by the depth that drafted them</source>
+        <translation>Entworfene Wörter nach der Tiefe ihres Entwurfs tönen</translation>
+    </message>
+    <message>
+        <source>Reduce motion: panels appear at once</source>
+        <translation>Weniger Bewegung: Leisten erscheinen sofort</translation>
+    </message>
+    <message>
+        <source>Notify me when a long answer ends while I am elsewhere</source>
+        <translation>Melden, wenn eine lange Antwort endet, während ich anderswo bin</translation>
+    </message>
+    <message>
+        <source>Text size</source>
+        <translation>Textgröße</translation>
+    </message>
+    <message>
+        <source>Text size {percent:.0f} %</source>
+        <translation>Textgröße {percent:.0f} %</translation>
+    </message>
+    <message>
+        <source>Load the model used last when Headstart starts</source>
+        <translation>Beim Start von Headstart das zuletzt benutzte Modell laden</translation>
+    </message>
+    <message>
+        <source>Let an idle model go</source>
+        <translation>Unbenutztes Modell freigeben</translation>
+    </message>
+    <message>
+        <source>The next question loads it again.</source>
+        <translation>Die nächste Frage lädt es wieder.</translation>
+    </message>
+    <message>
+        <source>Never</source>
+        <translation>Nie</translation>
+    </message>
+    <message numerus="yes">
+        <source>After {n} minutes</source>
+        <comment>After 1 minute</comment>
+        <translation>
+            <numerusform>Nach 1 Minute</numerusform>
+            <numerusform>Nach {n} Minuten</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <source>After {n} hours</source>
+        <comment>After 1 hour</comment>
+        <translation>
+            <numerusform>Nach 1 Stunde</numerusform>
+            <numerusform>Nach {n} Stunden</numerusform>
+        </translation>
+    </message>
+    <message>
+        <source>A new chat begins with these; chats you have keep their own. Sampling that is left empty here is what the model recommends.</source>
+        <translation>Damit beginnt ein neuer Chat; vorhandene Chats behalten ihre Einstellungen. Wo das Sampling hier leer bleibt, gilt die Empfehlung des Modells.</translation>
+    </message>
+    <message>
+        <source>System prompt of new chats</source>
+        <translation>Systemprompt neuer Chats</translation>
+    </message>
+    <message>
+        <source>How to answer in every new chat</source>
+        <translation>Wie in jedem neuen Chat geantwortet werden soll</translation>
+    </message>
+    <message>
+        <source>Back to Headstart&apos;s own defaults</source>
+        <translation>Zurück zu den Standardwerten von Headstart</translation>
+    </message>
+    <message>
+        <source>Settings</source>
+        <translation>Einstellungen</translation>
+    </message>
+    <message>
+        <source>Appearance</source>
+        <translation>Erscheinungsbild</translation>
+    </message>
+    <message>
+        <source>New chats</source>
+        <translation>Neue Chats</translation>
+    </message>
+    <message>
+        <source>Title of the chat</source>
+        <translation>Titel des Chats</translation>
+    </message>
+    <message>
+        <source>Name of the folder</source>
+        <translation>Name des Ordners</translation>
+    </message>
+    <message>
+        <source>Chats</source>
+        <translation>Chats</translation>
+    </message>
+    <message numerus="yes">
+        <source>Restore {n:,} chats</source>
+        <comment>Restore</comment>
+        <translation>
+            <numerusform>Wiederherstellen</numerusform>
+            <numerusform>{n:,} Chats wiederherstellen</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <source>Delete {n:,} chats for good</source>
+        <comment>Delete for good</comment>
+        <translation>
+            <numerusform>Endgültig löschen</numerusform>
+            <numerusform>{n:,} Chats endgültig löschen</numerusform>
+        </translation>
+    </message>
+    <message>
+        <source>Rename</source>
+        <translation>Umbenennen</translation>
+    </message>
+    <message numerus="yes">
+        <source>Unpin {n:,} chats</source>
+        <comment>Unpin</comment>
+        <translation>
+            <numerusform>Loslösen</numerusform>
+            <numerusform>{n:,} Chats loslösen</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <source>Pin {n:,} chats</source>
+        <comment>Pin</comment>
+        <translation>
+            <numerusform>Anheften</numerusform>
+            <numerusform>{n:,} Chats anheften</numerusform>
+        </translation>
+    </message>
+    <message>
+        <source>Duplicate</source>
+        <translation>Duplizieren</translation>
+    </message>
+    <message>
+        <source>Export…</source>
+        <translation>Exportieren …</translation>
+    </message>
+    <message numerus="yes">
+        <source>Delete {n:,} chats</source>
+        <comment>Delete</comment>
+        <translation>
+            <numerusform>Löschen</numerusform>
+            <numerusform>{n:,} Chats löschen</numerusform>
+        </translation>
+    </message>
+    <message>
+        <source>Move to folder</source>
+        <translation>In Ordner bewegen</translation>
+    </message>
+    <message>
+        <source>Out of its folder</source>
+        <translation>Aus dem Ordner nehmen</translation>
+    </message>
+    <message>
+        <source>As Markdown…</source>
+        <translation>Als Markdown …</translation>
+    </message>
+    <message>
+        <source>As JSON with everything…</source>
+        <translation>Als JSON mit allem …</translation>
+    </message>
+    <message>
+        <source>Remove folder, keep its chats</source>
+        <translation>Ordner entfernen, Chats behalten</translation>
+    </message>
+    <message>
+        <source>Remove folder</source>
+        <translation>Ordner entfernen</translation>
+    </message>
+    <message numerus="yes">
+        <source>Delete its {n:,} chats</source>
+        <comment>Delete its 1 chat</comment>
+        <translation>
+            <numerusform>Den Chat darin löschen</numerusform>
+            <numerusform>Die {n:,} Chats darin löschen</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <source>{n:,} chats</source>
+        <comment>1 chat</comment>
+        <translation>
+            <numerusform>1 Chat</numerusform>
+            <numerusform>{n:,} Chats</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <source>Folder, open, {n:,} chats</source>
+        <comment>Folder, open, 1 chat</comment>
+        <translation>
+            <numerusform>Ordner, aufgeklappt, 1 Chat</numerusform>
+            <numerusform>Ordner, aufgeklappt, {n:,} Chats</numerusform>
+        </translation>
+    </message>
+    <message numerus="yes">
+        <source>Folder, closed, {n:,} chats</source>
+        <comment>Folder, closed, 1 chat</comment>
+        <translation>
+            <numerusform>Ordner, zugeklappt, 1 Chat</numerusform>
+            <numerusform>Ordner, zugeklappt, {n:,} Chats</numerusform>
+        </translation>
+    </message>
+    <message>
+        <source>In folder {name}</source>
+        <translation>Im Ordner {name}</translation>
+    </message>
+    <message>
+        <source>Search</source>
+        <translation>Suchen</translation>
+    </message>
+    <message>
+        <source>Search in chats</source>
+        <translation>In Chats suchen</translation>
+    </message>
+    <message>
+        <source>The bin is empty. Deleted chats stay here for 30 days.</source>
+        <translation>Der Papierkorb ist leer. Gelöschte Chats bleiben 30 Tage hier.</translation>
+    </message>
+    <message>
+        <source>Nothing found in titles or messages.</source>
+        <translation>Weder in Titeln noch in Nachrichten gefunden.</translation>
+    </message>
+    <message>
+        <source>Your chats will be listed here.</source>
+        <translation>Hier werden die Chats aufgeführt.</translation>
+    </message>
+    <message>
+        <source>Why it ended</source>
+        <translation>Warum sie endete</translation>
+    </message>
+    <message>
+        <source>Code, {language}</source>
+        <translation>Code, {language}</translation>
+    </message>
+    <message>
+        <source>plain</source>
+        <translation>ohne Sprache</translation>
+    </message>
+    <message>
+        <source>Copy code</source>
+        <translation>Code kopieren</translation>
+    </message>
+    <message>
+        <source>Drafted, at depth {depth}</source>
+        <translation>Entworfen, in Tiefe {depth}</translation>
+    </message>
+    <message>
+        <source>Drafted by the MTP heads, at depth {depth}</source>
+        <translation>Von den MTP-Köpfen entworfen, in Tiefe {depth}</translation>
+    </message>
+    <message>
+        <source>Drafted by prompt lookup, at depth {depth}</source>
+        <translation>Durch Prompt-Suche entworfen, in Tiefe {depth}</translation>
+    </message>
+    <message>
+        <source>Drafted by the draft model, at depth {depth}</source>
+        <translation>Vom Entwurfsmodell entworfen, in Tiefe {depth}</translation>
+    </message>
+    <message>
+        <source>Find in this chat</source>
+        <translation>In diesem Chat suchen</translation>
+    </message>
+    <message>
+        <source>Previous match</source>
+        <translation>Vorheriger Treffer</translation>
+    </message>
+    <message>
+        <source>Next match</source>
+        <translation>Nächster Treffer</translation>
+    </message>
+    <message>
+        <source>{current} of {total}{more}</source>
+        <translation>{current} von {total}{more}</translation>
+    </message>
+    <message>
+        <source>no match</source>
+        <translation>kein Treffer</translation>
+    </message>
+    <message>
+        <source>Image: {what}</source>
+        <translation>Bild: {what}</translation>
+    </message>
+    <message>
+        <source>{tokens:,} tok</source>
+        <translation>{tokens:,} Tok</translation>
+    </message>
+    <message>
+        <source>{seconds:.2f} s to first</source>
+        <translation>{seconds:.2f} s bis zum ersten</translation>
+    </message>
+    <message>
+        <source>{percent:.0f} % ({accepted:,}/{drafted:,})</source>
+        <translation>{percent:.0f} % ({accepted:,}/{drafted:,})</translation>
+    </message>
+    <message>
+        <source>{mean:.1f} tok/pass</source>
+        <translation>{mean:.1f} Tok/Durchlauf</translation>
+    </message>
+    <message>
+        <source>depth {depth}</source>
+        <translation>Tiefe {depth}</translation>
+    </message>
+    <message>
+        <source>{drafted:.1f} of {deepest}</source>
+        <translation>{drafted:.1f} von {deepest}</translation>
+    </message>
+    <message>
+        <source>Prompt: {prompt_tokens:,} tokens, {reused_tokens:,} of them kept from before</source>
+        <translation>Prompt: {prompt_tokens:,} Tokens, davon {reused_tokens:,} von vorher behalten</translation>
+    </message>
+    <message>
+        <source>Depth {depth}: {accepted:,} of {drafted:,} accepted ({percent:.0f} %)</source>
+        <translation>Tiefe {depth}: {accepted:,} von {drafted:,} angenommen ({percent:.0f} %)</translation>
+    </message>
+    <message>
+        <source>Figures: {figures}</source>
+        <translation>Werte: {figures}</translation>
+    </message>
+    <message>
+        <source>Previous version</source>
+        <translation>Vorherige Fassung</translation>
+    </message>
+    <message>
+        <source>Next version</source>
+        <translation>Nächste Fassung</translation>
+    </message>
+    <message>
+        <source>Copy as markdown</source>
+        <translation>Als Markdown kopieren</translation>
+    </message>
+    <message>
+        <source>Edit and send again</source>
+        <translation>Bearbeiten und noch einmal senden</translation>
+    </message>
+    <message>
+        <source>New chat that goes on from here</source>
+        <translation>Neuer Chat, der von hier aus weitergeht</translation>
+    </message>
+    <message>
+        <source>Regenerate</source>
+        <translation>Neu erzeugen</translation>
+    </message>
+    <message>
+        <source>Continue this answer</source>
+        <translation>Diese Antwort fortsetzen</translation>
+    </message>
+    <message>
+        <source>Continue</source>
+        <translation>Fortsetzen</translation>
+    </message>
+    <message>
+        <source>Edit this answer</source>
+        <translation>Diese Antwort bearbeiten</translation>
+    </message>
+    <message>
+        <source>Version {version} of {versions}</source>
+        <translation>Fassung {version} von {versions}</translation>
+    </message>
+    <message>
+        <source>You</source>
+        <translation>Du</translation>
+    </message>
+    <message>
+        <source>Answer</source>
+        <translation>Antwort</translation>
+    </message>
+    <message>
+        <source>Edit your message</source>
+        <translation>Nachricht bearbeiten</translation>
+    </message>
+    <message>
+        <source>Send again</source>
+        <translation>Noch einmal senden</translation>
+    </message>
+    <message>
+        <source>Edit the answer</source>
+        <translation>Die Antwort bearbeiten</translation>
+    </message>
+    <message>
+        <source>Keep</source>
+        <translation>Behalten</translation>
+    </message>
+    <message>
+        <source>Thinking…</source>
+        <translation>Denkt nach …</translation>
+    </message>
+    <message>
+        <source>Thought</source>
+        <translation>Nachgedacht</translation>
+    </message>
+    <message>
+        <source>Thought for {seconds:.1f} s</source>
+        <translation>{seconds:.1f} s nachgedacht</translation>
+    </message>
+    <message>
+        <source>Thought for {minutes} min {seconds} s</source>
+        <translation>{minutes} min {seconds} s nachgedacht</translation>
+    </message>
+    <message>
+        <source>Drafted at depth</source>
+        <translation>Entworfen in Tiefe</translation>
+    </message>
+    <message>
+        <source>plain: the model itself</source>
+        <translation>ungetönt: das Modell selbst</translation>
+    </message>
+    <message>
+        <source>{title} 1 to {deepest}: a deeper tint; {rest}</source>
+        <translation>{title} 1 bis {deepest}: eine tiefere Tönung; {rest}</translation>
+    </message>
+    <message>
+        <source>Transcript</source>
+        <translation>Verlauf</translation>
+    </message>
+    <message>
+        <source>Model of this chat</source>
+        <translation>Modell dieses Chats</translation>
+    </message>
+    <message>
+        <source>Your message</source>
+        <translation>Eigene Nachricht</translation>
+    </message>
+    <message>
+        <source>Attachment {name}</source>
+        <translation>Anhang {name}</translation>
+    </message>
+    <message>
+        <source>Show all of {size}</source>
+        <translation>Alle {size} zeigen</translation>
+    </message>
+    <message>
+        <source>… {size} more: Copy and Edit take all.</source>
+        <translation>… noch {size}: „Kopieren“ und „Bearbeiten“ nehmen alles.</translation>
+    </message>
+    <message>
+        <source>{letters:,} characters</source>
+        <translation>{letters:,} Zeichen</translation>
+    </message>
+    <message>
+        <source>{size:.1f} MB</source>
+        <translation>{size:.1f} MB</translation>
+    </message>
+    <message>
+        <source>{size:.0f} kB</source>
+        <translation>{size:.0f} kB</translation>
+    </message>
+    <message>
+        <source>Back to the chat</source>
+        <translation>Zurück zum Chat</translation>
+    </message>
+    <message>
+        <source>Close the Drafting view</source>
+        <translation>Entwurfsansicht schließen</translation>
+    </message>
+    <message>
+        <source>No model is loaded: open one, then ask again.</source>
+        <translation>Kein Modell ist geladen: eines öffnen, dann noch einmal fragen.</translation>
+    </message>
+    <message>
+        <source>{path}: loading was stopped.</source>
+        <translation>{path}: Das Laden wurde angehalten.</translation>
+    </message>
+    <message>
+        <source>{old} was closed first: it and {new} do not fit into memory together.</source>
+        <translation>{old} wurde zuerst geschlossen: Zusammen mit {new} passt es nicht in den Speicher.</translation>
+    </message>
+    <message>
+        <source>Memory ran out. What was answered so far is kept. Close other programs, begin a new chat, or take a smaller or more strongly quantised model, then try again.</source>
+        <translation>Der Speicher ist voll. Was bisher geantwortet wurde, bleibt erhalten. Andere Programme schließen, einen neuen Chat beginnen oder ein kleineres oder stärker quantisiertes Modell nehmen, dann noch einmal versuchen.</translation>
+    </message>
+    <message>
+        <source>Headstart made a mistake ({code}: {error}). What was answered so far is kept.</source>
+        <translation>Headstart hat einen Fehler gemacht ({code}: {error}). Was bisher geantwortet wurde, bleibt erhalten.</translation>
+    </message>
+    <message>
+        <source>{number:.3g}{unit}</source>
+        <translation>{number:.3g}{unit}</translation>
+    </message>
+    <message>
+        <source>branch</source>
+        <comment>of a chat, behind its title</comment>
+        <translation>Abzweig</translation>
+    </message>
+    <message>
+        <source>Fewer bits take less memory and change the words a little. Heads change speed alone.</source>
+        <translation>Weniger Bits brauchen weniger Speicher und ändern die Worte ein wenig. Bei Köpfen ändert sich nur das Tempo.</translation>
+    </message>
+    <message>
+        <source>After a change the next message reads the conversation again.</source>
+        <translation>Nach einer Änderung liest die nächste Nachricht das Gespräch noch einmal.</translation>
+    </message>
+    <message>
+        <source>Bits of keys and values</source>
+        <translation>Bits von Schlüsseln und Werten</translation>
+    </message>
+    <message>
+        <source>Bits of the heads&apos; keys and values</source>
+        <translation>Bits von Schlüsseln und Werten der Köpfe</translation>
+    </message>
+    <message>
+        <source>Keys and values</source>
+        <translation>Schlüssel und Werte</translation>
+    </message>
+    <message>
+        <source>Those of heads</source>
+        <translation>Die der Köpfe</translation>
+    </message>
+    <message>
+        <source>In effect: {what}. {why}</source>
+        <translation>In Kraft: {what}. {why}</translation>
+    </message>
+</context>
+</TS>

@@ -1,0 +1,167 @@
+"""Every text of the window can be translated, figures are written as the language does."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from filled_window import filled_window
+from PySide6.QtCore import QLocale, Qt, QTranslator
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QAbstractItemView,
+    QApplication,
+    QComboBox,
+    QLabel,
+    QLineEdit,
+    QPlainTextEdit,
+    QWidget,
+)
+from pytestqt.qtbot import QtBot
+from scripted_engine import Answer
+from windows import running, scripted
+
+from app.values.app_settings import Language
+from app.values.chats import ListedChat
+from app.window.controls.group import Group
+from app.window.language import number, said, tr
+from mlx_engine.values.words import Words, joined, size_words
+
+Speak = Callable[[Language], None]
+HUB_ID = re.compile(r"\S+/\S+")
+BRACKETED = re.compile(r"⟦[^⟦⟧]*(?:⟧|…$)")
+
+
+class Brackets(QTranslator):
+    """A language that is English in brackets."""
+
+    def isEmpty(self) -> bool:  # noqa: N802
+        return False
+
+    def translate(
+        self, context: str, text: str, disambiguation: str | None = None, n: int = -1
+    ) -> str:
+        return f"⟦{text}⟧" if context == "" else text
+
+
+def texts_of(widget: QWidget) -> Iterator[str]:
+    """What is read on it or of it."""
+    yield from (widget.toolTip(), widget.accessibleName(), widget.accessibleDescription())
+    match widget:
+        case QLabel() | QAbstractButton():
+            yield widget.text()
+        case QLineEdit() | QPlainTextEdit():
+            yield widget.placeholderText()
+        case QComboBox():
+            yield from (widget.itemText(row) for row in range(widget.count()))
+        case QAbstractItemView():
+            model = widget.model()
+            for row in range(model.rowCount()):
+                for role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
+                    yield str(model.index(row, 0).data(role) or "")
+    yield from (action.text() for action in widget.actions())
+
+
+def rest_of(text: str) -> str:
+    """What no translation would change."""
+    while BRACKETED.search(text):
+        text = BRACKETED.sub("", text)
+    return text
+
+
+OWN = {"Headstart", "Hugging Face", "GGUF", "MLX", "English", "Deutsch", "Pocket model"}
+"""Names, which no language changes."""
+FILLED = {
+    *("Kernels", "Today", "Why?", "notes.txt", "Something to know", "Model", "Here"),
+    *("Qwen", "qwen · 4 B · 4‑bit · 2 GB · 32k", "1 MTP head", "Load Qwen 18 GB"),
+}
+"""Of the user's chats, and of models: what filled_window fills in."""
+
+
+@pytest.fixture
+def brackets(qapp: QApplication) -> Iterator[None]:
+    translator = Brackets()
+    qapp.installTranslator(translator)
+    yield
+    qapp.removeTranslator(translator)
+
+
+def untranslated(*roots: QWidget) -> list[str]:
+    """What no translation would change."""
+    widgets = (widget for root in roots for widget in (root, *root.findChildren(QWidget)))
+    rests = {
+        rest_of(text).replace("\xa0", " ").strip(" ·:,.…\n")
+        for widget in widgets
+        for text in texts_of(widget)
+    }
+    return sorted(text for text in rests if re.search("[A-Za-z]{3}", text))
+
+
+def test_every_text_of_the_filled_window_can_be_translated(qtbot: QtBot, brackets: None) -> None:
+    made = filled_window(qtbot)
+    for group in made.window.findChildren(Group):
+        group.open(True)
+    assert set(untranslated(made.window)) - OWN == FILLED
+
+
+def test_every_text_of_the_running_app_can_be_translated(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path, brackets: None
+) -> None:
+    with running(qapp, qtbot, tmp_path, scripted(Answer("2 + 2 = 4", pause_s=0.0))) as driven:
+        app, widgets, seen = driven.app, driven.widgets, list[str]()
+        driven.ask("2 * 2")
+        app.listed.new_folder([1])
+        app.listed.duplicate(1)
+        app.listed.delete(1)
+        chats = [ListedChat(chat) for chat in app.store.chats.listed()]
+        (folder,) = app.store.folders.listed()
+        listed, models = widgets.sidebar.list, widgets.library.list
+        for menu in (
+            listed.menu_for(chats),
+            listed.menu_for(chats * 2),
+            listed.folder_menu_for(folder, (1, 2)),
+            models.menu_of(models.item(1)),
+        ):
+            assert menu is not None
+            seen += untranslated(menu)
+        for place in ("hub", "here"):
+            widgets.library.show_place(place)
+            seen += untranslated(widgets.window)
+        app.listed.show_bin(True)
+        app.cards.offer(None)
+        driven.until(lambda: not widgets.card.isHidden())
+        widgets.transcript.open_find()
+        app.compare.run("3 + 3")
+        app.drops.hover([__file__])
+        app.files.export_into([chats[0].chat.id], tmp_path / "gone", ".md")
+        driven.until(lambda: not app.compare.is_running)
+        seen += untranslated(widgets.window)
+        seen += untranslated(*(action.menu() for action in widgets.window.menuBar().actions()))
+    ours = {text for text in set(seen) - OWN if not HUB_ID.fullmatch(text)}
+    assert "\n".join(sorted(ours)) == "qwen3_5 ·  · Q4_K_M"
+
+
+def test_german(speaking: Speak) -> None:
+    assert tr("{n:,} chats", "1 chat", 1) == "1 chat", "without a translation, as in the source"
+    speaking("de")
+    assert tr("New chat") == "Neuer Chat"
+    assert tr("{n:,} chats", "1 chat", 1) == "1 Chat"
+    assert tr("{n:,} chats", "1 chat", 12_345) == "12.345 Chats"
+    assert number(1234.5, ",.1f") == "1.234,5"
+    assert said("New chat") == "New chat", "a chat may be called that"
+    told = joined(("Qwen", size_words(18.2e9), Words("fits")))
+    assert told == "Qwen · 18.2 GB · fits", "in the log and the terminal"
+    assert said(told) == "Qwen · 18,2 GB · passt"
+    assert QApplication.translate("QPlatformTheme", "Cancel") == "Abbrechen", "Qt's own"
+
+
+def test_the_system_speaks_the_first_language_that_there_is(
+    speaking: Speak, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for languages, words in (
+        (["en-GB", "de-DE"], "New chat"),
+        (["fr-FR", "de-AT"], "Neuer Chat"),
+    ):
+        monkeypatch.setattr(QLocale, "uiLanguages", lambda _, languages=languages: languages)
+        speaking("system")
+        assert tr("New chat") == words

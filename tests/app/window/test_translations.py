@@ -1,0 +1,74 @@
+"""The translations are complete, fit their originals, and are compiled as they are written."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+import pytest
+from layout_rules import modules
+from PySide6.QtCore import QTranslator
+from translations import ROOMS, ROOT, TRANSLATIONS
+
+MANY = 2
+
+
+class Text(NamedTuple):
+    """What tr and Words take: `comment` is the English of one where it is of a count."""
+
+    text: str
+    comment: str
+    is_of_count: bool
+
+
+def texts_in_the_source() -> set[Text]:
+    found = set()
+    for module in modules(ROOT):
+        for node in ast.walk(module.tree) if module.name.startswith(ROOMS) else ():
+            match node:
+                case ast.Call(ast.Name("tr" | "Words"), [ast.Constant(text), *others]):
+                    comment = [other.value for other in others if isinstance(other, ast.Constant)]
+                    found.add(Text(text, "".join(comment[:1]), len(others) > 1))
+    return found
+
+
+def messages(file: Path) -> Iterator[tuple[Text, list[str]]]:
+    """Each with its translations: that of one and that of many for a count."""
+    for message in ElementTree.parse(file).iter("message"):
+        translation = message.find("translation")
+        assert translation is not None
+        assert translation.get("type") is None, message.findtext("source")
+        text = message.findtext("source", ""), message.findtext("comment", "")
+        if message.get("numerus") == "yes":
+            forms = [form.text or "" for form in translation.iter("numerusform")]
+            yield Text(*text, True), forms
+        else:
+            yield Text(*text, False), [translation.text or ""]
+
+
+def fields(text: str) -> list[str]:
+    return sorted(re.findall(r"\{[^{}]*\}", text))
+
+
+@pytest.mark.parametrize("file", TRANSLATIONS, ids=lambda file: file.stem)
+def test_every_text_is_translated(file: Path) -> None:
+    translated = dict(messages(file))
+    assert set(translated) == texts_in_the_source(), "run tests/helpers/translations.py"
+    assert len(translated) > 600
+    for text, forms in translated.items():
+        assert all(forms), text
+        assert fields(forms[-1]) == fields(text.text), text
+        assert set(fields(forms[0])) <= {*fields(text.text), *fields(text.comment)}, text
+        assert len(forms) == 1 + text.is_of_count, text
+
+
+@pytest.mark.parametrize("file", TRANSLATIONS, ids=lambda file: file.stem)
+def test_the_compiled_ones_are_those_that_are_written(file: Path) -> None:
+    compiled = QTranslator()
+    assert compiled.load(str(file.with_suffix(".qm")))
+    for text, forms in messages(file):
+        counts = (1, MANY) if text.is_of_count else (-1,)
+        said = [compiled.translate("", text.text, text.comment, count) for count in counts]
+        assert said == forms, "run tests/helpers/translations.py"
