@@ -158,8 +158,7 @@ class CodeSegment(QWidget):
         self._code = segment.code
         if segment.closed:
             self.lines.colours.complete(code)
-        run = Run(0, segment.body_start, len(code))
-        self.lines.show_code(code, tints([run], spans) if spans else ())
+        self.lines.show_code(code, tints(_runs(segment), spans) if spans else ())
 
     def copy(self) -> None:
         """Put the code on the clipboard."""
@@ -174,3 +173,10 @@ class CodeSegment(QWidget):
         painter.setPen(QPen(look().colour("line"), 1))
         painter.setBrush(look().colour("code"))
         painter.drawRoundedRect(self.rect().toRectF().adjusted(0.5, 0.5, -0.5, -0.5), 8, 8)
+
+
+def _runs(segment: Segment) -> Iterator[Run]:
+    shown = 0
+    for part in segment.code_parts:
+        yield Run(shown, part.start, len(part.text))
+        shown += len(part.text)

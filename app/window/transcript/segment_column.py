@@ -92,8 +92,11 @@ class SegmentColumn(QWidget):
             if isinstance(widget, ProseSegment):
                 first = widget.place_of(offset - segment.start + len(segment.head))
             else:
-                code = segment.code[: max(0, offset - segment.start - segment.body_start)]
-                first = len(code.encode("utf-16-le")) // 2
+                before = "".join(
+                    part.text[: max(0, offset - segment.start - part.start)]
+                    for part in segment.code_parts
+                )
+                first = len(before.encode("utf-16-le")) // 2
             marked.cursor.setPosition(first)
             marked.cursor.movePosition(
                 QTextCursor.MoveOperation.End, QTextCursor.MoveMode.KeepAnchor

@@ -1,8 +1,9 @@
 """Splits markdown into segments while it arrives, never looking at a finished segment again."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Kind = Literal["prose", "code"]
 
@@ -35,6 +36,17 @@ def opening_fence(line: str) -> Fence | None:
     return Fence(found[1] or found[3], (found[2] or found[4] or "").strip())
 
 
+INDENT = re.compile(" {4}| {0,3}\t")
+BLANK_END = re.compile(r"(\r?\n[ \t]*)+$")
+
+
+class CodePart(NamedTuple):
+    """Code that stands in a segment's source from offset `start` on."""
+
+    start: int
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
     """`source` is the markdown from offset `start` of the answer on, fence lines included.
@@ -65,19 +77,31 @@ class Segment:
         return fence.info.split()[0].lower() if fence and fence.info else ""
 
     @property
-    def body_start(self) -> int:
-        """Offset within `source` of the code's first character."""
-        return self.source.find("\n") + 1 or len(self.source)
+    def code(self) -> str:
+        """The lines between the fences, or without their indent; without the last line's end."""
+        return "".join(part.text for part in self.code_parts)
 
     @property
-    def code(self) -> str:
-        """The lines between the fences, without the last line's end."""
-        body = self.source[self.body_start :]
+    def code_parts(self) -> tuple[CodePart, ...]:
+        """What of the source is code, in its order: all between the fences, or each line."""
         fence = opening_fence(self.source.partition("\n")[0])
-        kept, _, last = body.removesuffix("\n").removesuffix("\r").rpartition("\n")
-        if fence and (fence.closed_by(last) or (not self.closed and _may_close(last, fence))):
-            return kept.removesuffix("\r")
-        return body.removesuffix("\n").removesuffix("\r")
+        return tuple(self._indented() if fence is None else self._fenced(fence))
+
+    def _fenced(self, fence: Fence) -> Iterator[CodePart]:
+        start = self.source.find("\n") + 1 or len(self.source)
+        body = self.source[start:].removesuffix("\n").removesuffix("\r")
+        kept, _, last = body.rpartition("\n")
+        if fence.closed_by(last) or (not self.closed and _may_close(last, fence)):
+            body = kept.removesuffix("\r")
+        yield CodePart(start, body)
+
+    def _indented(self) -> Iterator[CodePart]:
+        start = 0
+        for line in BLANK_END.sub("", self.source).splitlines(keepends=True):
+            indent = INDENT.match(line)
+            skipped = indent.end() if indent else len(line) - len(line.lstrip(" "))
+            yield CodePart(start + skipped, line[skipped:])
+            start += len(line)
 
 
 def _may_close(line: str, fence: Fence) -> bool:
@@ -117,6 +141,7 @@ LINE_LIMIT = 4 * LIMIT
 
 TABLE_RULE = re.compile(r"\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
 LIST_ITEM = re.compile(r"(?:[-*+]|\d{1,9}[.)])(?:\s|$)")
+FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]:")
 INNER_FENCE = re.compile(
     r"([ \t>]+|(?:[ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]+)+)(`{3,}|~{3,})([^`\n]*)$"
 )
@@ -128,7 +153,8 @@ class StreamingMarkdown:
     settled: characters at the beginning of the last segment that stay as they are when rendered.
 
     Where a segment ends depends on the text alone, not on the pieces in which it came. A fence in
-    column 0 begins a code segment; one around maths, or inside a list or quote, stays in its prose.
+    column 0 begins a code segment, and so does an indented line after a blank one; code inside a
+    list, a quote or a footnote stays in its prose, and so does a fence around maths.
     """
 
     def __init__(self) -> None:
@@ -142,7 +168,7 @@ class StreamingMarkdown:
         self._inner: Fence | None = None
         self._inner_prefix = ""
         self._in_list = False
-        self._after_blank = False
+        self._after_blank = True
         self._last_line = self._text = ""
         self._head = self._table = head
         self._judged = 0
@@ -176,6 +202,8 @@ class StreamingMarkdown:
         while True:
             end = self._text.find("\n", self._judged) + 1
             size = (end or len(self._text)) - self._judged
+            if self._fence is None and self._turns(self._text[self._judged : end or None]):
+                continue
             if self._kind == "prose" and size > LINE_LIMIT:
                 self._cut(self._judged + LINE_LIMIT)
             elif end == 0:
@@ -197,6 +225,19 @@ class StreamingMarkdown:
             self.segments.append(self._segment(self._text[:at], closed=True))
         self._begin(kind, self._start + at, fence, head)
         self._text = rest
+
+    def _turns(self, line: str) -> bool:
+        """Whether indented code begins with a line or ended before it, which its first letter
+        tells, so that none of it is shown as what it is not.
+        """
+        is_indented = INDENT.match(line) is not None
+        may_begin = self._after_blank and not self._in_list and self._inner is None
+        if not line.strip() or is_indented == (self._kind == "code"):
+            return False
+        if self._kind == "prose" and not may_begin:
+            return False
+        self._cut(self._judged, "code" if is_indented else "prose")
+        return True
 
     def _judge_code(self, line: str) -> None:
         self._judged += len(line)
@@ -259,7 +300,7 @@ class StreamingMarkdown:
         elif "|" not in line:
             self._table = ""
         self._last_line = line
-        if LIST_ITEM.match(line):
+        if LIST_ITEM.match(line) or FOOTNOTE.match(line):
             self._in_list = True
         elif not self._after_blank and line[0] not in " \t":
             self._in_list = False

@@ -26,6 +26,8 @@ LINES = st.sampled_from(
         "- ```sh",
         "> ```",
         "    indented",
+        "   \tindented",
+        "[^1]: note",
         "| a | b |",
         "|---|---|",
         "$$",
@@ -136,7 +138,35 @@ def test_fences_in_column_0_are_segments():
 def test_language_and_code():
     (code,) = streamed(["```Python title=x\nx = 1\n\ny\n```"]).segments
     assert (code.language, code.code) == ("python", "x = 1\n\ny")
-    assert code.source[code.body_start :].startswith("x = 1")
+    assert code.source[code.code_parts[0].start :].startswith("x = 1")
+
+
+def test_indented_lines_are_a_segment():
+    """After a blank line; blank lines between them belong to it, those after it are not code."""
+    before, code, after = streamed(["Run:\n\n    for x in y:\n\n    \tgo(x)  \n\n\nDone."]).segments
+    assert (before.kind, code.kind, after.source) == ("prose", "code", "Done.")
+    assert (code.code, code.language) == ("for x in y:\n\n\tgo(x)  ", "")
+    for part in code.code_parts:
+        assert code.source[part.start :].startswith(part.text)
+
+
+def test_what_is_indented_is_not_always_code():
+    for text in (
+        "A paragraph\n    that goes on.",
+        "- An item\n\n    and its second paragraph.",
+        "See[^1].\n\n[^1]: A note\n\n    and its second paragraph.",
+        "Blank\n\n      \n\nlines.",
+    ):
+        assert [kind for kind, _ in kinds(text)] == ["prose"], text
+
+
+def test_indented_code_is_code_from_its_first_letter_on():
+    stream = StreamingMarkdown()
+    seen = []
+    for letter in "Run:\n\n    a\nEnd":
+        stream.append(letter)
+        seen.append([segment.kind for segment in stream.segments])
+    assert seen[9:] == [["prose"]] * 1 + [["prose", "code"]] * 2 + [["prose", "code", "prose"]] * 3
 
 
 def test_a_longer_fence_holds_a_shorter_one():
