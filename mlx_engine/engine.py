@@ -1,5 +1,6 @@
 """The engine: a loaded model, its conversations, and raw access to its tokens and logits."""
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from mlx_engine.chores import Chores
 from mlx_engine.decoding.answer import Answer, raw_answer
 from mlx_engine.decoding.device_memory import told_when_full
 from mlx_engine.decoding.opening import ModelParts, Settings, chunk_rows
+from mlx_engine.decoding.prompt_cache import PromptCache
 from mlx_engine.decoding.session import Session
 from mlx_engine.decoding.together import Together
 from mlx_engine.drafting.contract import DEEPEST
@@ -115,6 +117,7 @@ class Engine:
                 go_deep=self._meter.go_deep,
             ),
             chunk=chunk_rows(told.nbytes, told.active_parameters or told.parameters, _gpu_bytes()),
+            prompts=PromptCache(loaded.model, _kept_bytes(options, told.nbytes)),
             noise=noise_by(
                 loaded.kernels.served("noise", Work("", loaded.model.vocabulary), whole=True)
             ),
@@ -374,6 +377,20 @@ class Engine:
             hidden = hidden_states(parts.model, ids, parts.chunk, cache.bits)
             return head_logits(parts.model, mx.array(ids), hidden, cache.head_bits)
 
+    @property
+    def conversations_nbytes(self) -> int:
+        """Bytes that all conversations hold: caches, checkpoints and what drafts."""
+        self._check()
+        return self._parts.prompts.nbytes
+
+    def forget_conversations(self) -> None:
+        """Give the memory of all conversations back, but for answers that run; their messages stay,
+        and are read again when they go on.
+        """
+        self._check()
+        self._parts.prompts.forget()
+        mx.clear_cache()
+
     def close(self) -> None:
         """Let the model go; sessions of this engine then raise EngineMisuse. Again: no effect."""
         if self._is_closed:
@@ -431,6 +448,14 @@ def _generation(answer: Answer) -> Generation:
     """What a raw prompt that was answered to its end has come to."""
     finished = answer.finished()
     return Generation(finished.text, tuple(answer.tokens), finished.stats, finished.reason)
+
+
+def _kept_bytes(options: LoadOptions, weights: int) -> int:
+    """What conversations may hold: as asked, else half of what the weights leave free."""
+    if options.prompt_cache_bytes is not None:
+        return options.prompt_cache_bytes
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 2 // 3
+    return max(0, (_gpu_bytes() or memory) - weights) // 2
 
 
 def _gpu_bytes() -> int:

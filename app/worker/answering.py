@@ -127,7 +127,6 @@ class Answering:
         batcher = Batcher()
         try:
             session = chats.open(question.chat_id, question.settings)
-            chats.trim()
             effects = Effects(question.chat_id, session, chats, self._reply)
             with closing(_events(session, question)) as events:
                 for event in events:

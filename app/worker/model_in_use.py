@@ -66,20 +66,17 @@ class ModelSource:
 
 
 MOST_CHATS = 16
+"""Sessions kept; of an older one what it has read is let go, too."""
 
 
 class KeptChats:
-    """chat id -> session of one engine. A chat that was dropped is read again when it goes on.
+    """chat id -> session of one engine, which bounds what all of them hold.
 
-    budget_bytes: what the caches of all chats may hold together; the newest chat is always kept.
     usual: the caches of chats that do not ask for others.
     """
 
-    def __init__(
-        self, engine: "Engine", budget_bytes: int, usual: CacheOptions = AS_THEY_COME
-    ) -> None:
+    def __init__(self, engine: "Engine", usual: CacheOptions = AS_THEY_COME) -> None:
         self._engine = engine
-        self._budget = budget_bytes
         self._usual = usual
         self._sessions: dict[str, Session] = {}  # oldest use first
         self._told = engine.description
@@ -95,6 +92,8 @@ class KeptChats:
         if session is None:
             session = self._engine.session()
         self._sessions[chat_id] = session
+        while len(self._sessions) > MOST_CHATS:
+            self.forget(next(iter(self._sessions)))
         self.change(chat_id, settings)
         return session
 
@@ -126,24 +125,19 @@ class KeptChats:
 
     def forget(self, chat_id: str) -> None:
         """Free the chat's cache, if it has one."""
-        self._sessions.pop(chat_id, None)
+        session = self._sessions.pop(chat_id, None)
+        if session is not None:
+            session.forget()
 
     def forget_all(self) -> None:
         """Free every cache: memory ran out."""
-        for chat_id in self.ids:
-            self.forget(chat_id)
-
-    def trim(self) -> None:
-        """Drop the oldest chats until the rest is within the budget."""
-        while len(self._sessions) > 1 and (
-            len(self._sessions) > MOST_CHATS or self.nbytes > self._budget
-        ):
-            self.forget(next(iter(self._sessions)))
+        self._sessions.clear()
+        self._engine.forget_conversations()
 
     @property
     def nbytes(self) -> int:
         """What the caches of all chats hold."""
-        return sum(session.nbytes for session in self._sessions.values())
+        return self._engine.conversations_nbytes
 
 
 SHORT_CONTEXT = 4096
@@ -195,8 +189,7 @@ class ModelInUse:
         else:
             self.close()
             self.engine, self._drafter = engine, drafter
-            left = max(0, self._memory - engine.description.nbytes - drafter)
-            self.chats = KeptChats(engine, left // 2, request.cache)
+            self.chats = KeptChats(engine, request.cache)
             self._reply(ModelLoaded(request.path, engine.description))
 
     @property

@@ -2,13 +2,14 @@
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from importlib.resources import files
 from time import perf_counter, process_time
 from typing import NamedTuple
 
 from mlx_engine.decoding.answer import Answer, raw_answer
 from mlx_engine.decoding.opening import Settings
+from mlx_engine.decoding.prompt_cache import PromptCache
 from mlx_engine.drafting.depth.choice import Learned
 from mlx_engine.engine import Engine
 from mlx_engine.text.chat_template import tokenize_chat
@@ -148,8 +149,10 @@ def open_answer(
     *,
     ignore_eos: bool,
 ) -> Answer:
-    """An answer of at most `tokens` tokens that has not begun, as of `Engine.generate`."""
-    parts = engine.parts
+    """An answer of at most `tokens` tokens that has not begun, as of `Engine.generate`, which reads
+    all of its prompt.
+    """
+    parts = replace(engine.parts, prompts=PromptCache(engine.parts.model, 0))
     settings = Settings(sampling, draft, GenerationOptions(tokens, ignore_eos=ignore_eos))
     return raw_answer(parts, settings, prompt, learned(engine))
 

@@ -13,6 +13,8 @@ from mlx_engine.values.options import CacheBits
 GROWTH = 256
 """Rows by which the buffers grow: one copy every 256 tokens, at most 255 rows unused."""
 
+FAR = 4 * GROWTH
+"""Rows that buffers have at least which are worth a shorter copy."""
 
 Mask = mx.array | Literal["causal"] | None
 """Bool [rows, keys] with true for "sees"; "causal": the rows are the last ones; None: all seen."""
@@ -40,6 +42,7 @@ class RowsCache(ABC):
     """
 
     keeps_any_prefix = True
+    keeps_all_rows = False
 
     def __init__(self, bits: CacheBits = 16) -> None:
         self.row_bits = bits
@@ -119,6 +122,8 @@ class AttentionCache(RowsCache):
     differ in size.
     """
 
+    keeps_all_rows = True
+
     def write(self, keys: mx.array, values: mx.array) -> KeysValues:
         """Append a block; all rows in view."""
         self.append(keys, values)
@@ -160,10 +165,16 @@ class AttentionCache(RowsCache):
         return Place(self._length)
 
     def restore(self, snapshot: LayerSnapshot) -> None:
-        """Shorten to a snapshot."""
+        """Shorten to a snapshot; buffers that are far too long for it are left to others."""
         assert snapshot.length <= self._length
         self._length = snapshot.length
         self._block = 0
+        room = -(-self._length // GROWTH) * GROWTH
+        if not room:
+            self._buffers = ()
+        elif self._buffers[0].shape[2] > max(2 * room, FAR):
+            kept = [mx.contiguous(buffer[:, :, :room]) for buffer in self._buffers]
+            self._buffers = tuple(kept)
 
     def arrays(self) -> list[mx.array]:
         """The buffers."""

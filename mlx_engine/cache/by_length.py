@@ -46,6 +46,7 @@ class CacheByLength:
     """
 
     keeps_any_prefix = True
+    keeps_all_rows = False
 
     def __init__(self, make: Callable[[], LayerCaches], border: int) -> None:
         self._make, self._border, self._age = make, border, 0

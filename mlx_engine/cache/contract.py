@@ -41,6 +41,10 @@ class LayerCache(Protocol):
         """Whether `keep` takes every number of rows, not just 0 and all."""
 
     @property
+    def keeps_all_rows(self) -> bool:
+        """Whether it can go back to every earlier place: `restore` takes its `Place`."""
+
+    @property
     def length(self) -> int:
         """Committed tokens."""
 
@@ -63,7 +67,7 @@ class LayerCache(Protocol):
         """The state at `length`, valid as long as the conversation up to there stands."""
 
     def restore(self, snapshot: LayerSnapshot) -> None:
-        """Go back to a snapshot taken from this very cache."""
+        """Go back to a snapshot taken from this cache, or from that which it was forked from."""
 
     def arrays(self) -> list[mx.array]:
         """Arrays that hold the committed state, to evaluate so that no graph grows."""
@@ -102,6 +106,11 @@ class LayerCaches:
         """Whether `keep` takes every number of rows; without that nothing can be drafted."""
         return all(layer.keeps_any_prefix for layer in self.layers)
 
+    @property
+    def keeps_all_rows(self) -> bool:
+        """Whether all layers can go back to every earlier place."""
+        return all(layer.keeps_all_rows for layer in self.layers)
+
     def keep(self, rows: int) -> None:
         """Commit the first `rows` rows of the last block in every layer."""
         for layer in self.layers:
@@ -110,6 +119,14 @@ class LayerCaches:
     def fork(self) -> "LayerCaches":
         """Others that go on from here by themselves."""
         return LayerCaches([layer.fork() for layer in self.layers])
+
+    def take_over(self, other: "LayerCaches") -> None:
+        """Stand where others stand, which go on by themselves."""
+        self.layers = other.fork().layers
+
+    def at(self, length: int) -> CachesSnapshot:
+        """All layers at an earlier place, where they keep all rows."""
+        return CachesSnapshot(length, (Place(length),) * len(self.layers))
 
     def place(self) -> CachesSnapshot:
         """All layers at `length`, to come back to within NEAR rows."""

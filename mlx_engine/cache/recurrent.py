@@ -224,6 +224,7 @@ class RecurrentCache:
     """Convolution window and state, standing after `length` tokens."""
 
     keeps_any_prefix = True
+    keeps_all_rows = False
 
     def __init__(
         self,

@@ -101,7 +101,7 @@ class Answer:
 
     def events(self) -> Iterator[Event]:
         """Progress, text and rounds. Raises NumericsError, OutOfMemory."""
-        with told_when_full(), self._together.answer():
+        with told_when_full(), self.sequence.answering(), self._together.answer():
             is_settled = False
             while not is_settled:
                 try:
@@ -313,7 +313,7 @@ def raw_answer(
     return open_answer(
         parts,
         settings,
-        TokenSequence(parts.model, cache=settings.cache),
+        parts.prompts.sequence(cache=settings.cache),
         Drafting(parts.drafting, learned),
         Opening(tuple(prompt), len(prompt) - 1),
         StreamingText(parts.tokenizer, settings.generation.stop, split_thinking=False),

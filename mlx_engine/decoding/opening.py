@@ -8,6 +8,7 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from mlx_engine.decoding.device_memory import MemoryLimits
+from mlx_engine.decoding.prompt_cache import PromptCache
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.decoding.together import Together
 from mlx_engine.drafting.sources import DraftKit
@@ -47,13 +48,13 @@ def computes_beside() -> bool:
 class ModelParts:
     """What a conversation needs of a loaded model.
 
-    stop: strings that end an answer in this template's format. drafting: what there is to draft
-    with. chunk: prompt tokens read between two looks at the stop flag. noise: makes what is added
-    to logits. limits: in effect while it answers. after_answer: called when an answer is complete
-    and was handed out. survives: asked about an error of the device, whether the engine works
-    otherwise from now on. together: answers of the engine at the same time. looks_ahead: rounds are
-    begun before the outcome of the last is known, which pays where the device computes beside the
-    host: on a GPU.
+    prompts: all that its conversations have read. stop: strings that end an answer in this
+    template's format. drafting: what there is to draft with. chunk: prompt tokens read between two
+    looks at the stop flag. noise: makes what is added to logits. limits: in effect while it
+    answers. after_answer: called when an answer is complete and was handed out. survives: asked
+    about an error of the device, whether the engine works otherwise from now on. together: answers
+    of the engine at the same time. looks_ahead: rounds are begun before the outcome of the last is
+    known, which pays where the device computes beside the host: on a GPU.
     """
 
     model: Model
@@ -63,6 +64,7 @@ class ModelParts:
     context_length: int
     drafting: DraftKit
     chunk: int
+    prompts: PromptCache
     noise: NoiseOfKeys = plain_noise
     limits: MemoryLimits = field(default_factory=MemoryLimits)
     after_answer: Callable[[], None] = lambda: None
@@ -98,7 +100,7 @@ class Opening(NamedTuple):
     prompt: at least one token. stable: how many of them the next turn's prompt is sure to begin
     with. thinking_open: the prompt ends inside a think block. answered: this answer's first tokens,
     when it is continued. said: its beginning where only the text is known (it is then part of the
-    prompt).
+    prompt). shared: tokens that other conversations may well begin with, too.
     """
 
     prompt: tuple[int, ...]
@@ -106,6 +108,7 @@ class Opening(NamedTuple):
     thinking_open: bool = False
     answered: tuple[int, ...] = ()
     said: Message = NOTHING_SAID
+    shared: int = 0
 
     @property
     def tokens(self) -> tuple[int, ...]:
@@ -159,9 +162,9 @@ def prefill(
 ) -> Iterator[PromptProgress]:
     """Read all tokens of the opening but the last; ends early, between chunks, when `stopped`.
 
-    What an earlier turn has read is reused; a draft source that runs a model, and is new here,
-    reads that first. After the stable tokens the sequence makes a checkpoint to come back to;
-    without effect where it is already past them.
+    What an earlier turn, or another conversation, has read is reused; a draft source that runs a
+    model, and is new here, reads that first. The sequence makes a checkpoint to come back to after
+    the shared tokens, after the stable ones, and on a long way to them; none where it is past them.
     """
     prompt = opening.tokens
     reused = min(sequence.reuse(prompt), sequence.followed)
@@ -173,11 +176,12 @@ def prefill(
             sequence.catch_up(chunk())
             yield PromptProgress(sequence.followed, len(prompt), reused)
             continue
-        if start == opening.stable:
+        if start and start in (opening.shared, opening.stable):
             sequence.mark()
         if start == last:
             return
-        stops = [place for place in (opening.stable, last) if place > start]
+        sequence.mark_if_far()
+        stops = [place for place in (opening.shared, opening.stable, last) if place > start]
         tokens = prompt[start : min(start + chunk(), *stops)]
         hidden = sequence.model.forward(mx.array([tokens]), sequence.caches)
         sequence.commit(tokens, hidden)

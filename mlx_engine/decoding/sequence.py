@@ -1,7 +1,8 @@
 """The tokens of one conversation, and everything on the device that follows them."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple, Protocol
 
 import mlx.core as mx
 
@@ -11,6 +12,14 @@ from mlx_engine.drafting.contract import DraftSource, NoDraft, SourceSnapshot
 from mlx_engine.models.contract import Model
 from mlx_engine.values.model_description import CHECKPOINTS
 from mlx_engine.values.options import AS_THEY_COME, CacheOptions
+
+LEAST_APART = 512
+"""Tokens between two checkpoints on the way through a long prompt, at least."""
+
+WORTH_A_TOKEN = 64 * 1024
+"""Bytes that a checkpoint on the way may take for each token it saves a later conversation to read:
+150 MB of recurrent states every 2,300 tokens, 460 MB of windows every 7,000.
+"""
 
 
 class Checkpoint(NamedTuple):
@@ -23,12 +32,38 @@ class Checkpoint(NamedTuple):
     caches: CachesSnapshot
     source: SourceSnapshot | None
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that live on only because of this checkpoint."""
+        return self.caches.nbytes + (0 if self.source is None else self.source.nbytes)
+
+
+class Beside(Protocol):
+    """The other conversations of an engine (prompt_cache.py)."""
+
+    def lend(self, to: "TokenSequence", prompt: Sequence[int]) -> None:
+        """Have it `branch` off another that has read more of these tokens than it has."""
+
+    def left(self, sequence: "TokenSequence") -> None:
+        """Its answer has ended."""
+
+
+class Alone:
+    """No others."""
+
+    def lend(self, to: "TokenSequence", prompt: Sequence[int]) -> None:
+        """Nothing to lend."""
+
+    def left(self, sequence: "TokenSequence") -> None:
+        """Nothing to do."""
+
 
 class TokenSequence:
     """Tokens read by the model, in order; caches and draft source stand after exactly these.
 
     The newest token of a conversation has been emitted but not read: it is the caller's. model:
-    the model as the source wants it run. cache: in how many bits keys and values are kept.
+    the model as the source wants it run. cache: in how many bits keys and values are kept. beside:
+    the engine's other conversations. is_busy: an answer is being made.
     """
 
     def __init__(
@@ -36,9 +71,12 @@ class TokenSequence:
         plain: Model,
         source: DraftSource | None = None,
         cache: CacheOptions = AS_THEY_COME,
+        beside: Beside | None = None,
     ) -> None:
         self._plain = plain
         self.cache = cache
+        self._beside = beside or Alone()
+        self.is_busy = False
         self._begin(source or NoDraft())
 
     def _begin(self, source: DraftSource) -> None:
@@ -46,13 +84,32 @@ class TokenSequence:
         self.model = source.target or self._plain
         self.caches = self.model.make_caches(self.cache.bits)
         self.tokens: list[int] = []
-        self._checkpoints: list[Checkpoint] = []
+        self.checkpoints: list[Checkpoint] = []
         self._start = self._here()
 
     def forget(self) -> None:
         """Drop everything, as after an error."""
         self._begin(NoDraft())
         mx.clear_cache()
+
+    def shed(self) -> None:
+        """Drop what was read, to make room; it is read again when the conversation goes on."""
+        self._go_to(self._start)
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Within, nobody else drops what was read; after an error it is of no use to anyone."""
+        self.is_busy = True
+        try:
+            yield
+        except GeneratorExit:
+            raise
+        except BaseException:
+            self.forget()
+            raise
+        finally:
+            self.is_busy = False
+            self._beside.left(self)
 
     def use(self, source: DraftSource) -> None:
         """Another source, new, from here on; one that reads hidden states has to begin anew.
@@ -65,7 +122,7 @@ class TokenSequence:
         self.source = source
         self.model = self._plain
         self._start = self._start._replace(source=source.snapshot())
-        self._checkpoints = [place._replace(source=None) for place in self._checkpoints]
+        self.checkpoints = [place._replace(source=None) for place in self.checkpoints]
         if not source.runs_a_model:
             self.catch_up()
 
@@ -101,41 +158,122 @@ class TokenSequence:
 
     def mark(self) -> None:
         """Make a checkpoint; not between a draft and its round."""
-        others = [place for place in self._checkpoints if place.length != len(self.tokens)]
-        self._checkpoints = [*others[-(CHECKPOINTS - 1) :], self._here()]
+        others = [place for place in self.checkpoints if place.length != len(self.tokens)]
+        self.checkpoints = thinned([*others, self._here()])
         self.settle()
+
+    def mark_if_far(self) -> None:
+        """Make one if the last is as far back as its bytes are worth."""
+        last = self.checkpoints[-1] if self.checkpoints else self._start
+        apart = max(LEAST_APART, self.caches.snapshot().nbytes // WORTH_A_TOKEN)
+        if len(self.tokens) - last.length >= apart:
+            self.mark()
 
     def settle(self) -> None:
         """Compute what is still lazy, so that no graph outlives its round."""
         mx.eval(self.caches.arrays(), self.source.arrays())
 
     def reuse(self, prompt: Sequence[int]) -> int:
-        """Go to the longest stored prefix of `prompt`, leaving a token to read; its length."""
-        common = _shared_prefix(self.tokens, prompt[:-1])
-        if common == len(self.tokens):
+        """Go to the longest stored prefix of `prompt`, leaving a token to read; its length.
+
+        What another conversation has read counts as stored, too.
+        """
+        wanted = prompt[:-1]
+        self._beside.lend(self, wanted)
+        common = shared_prefix(self.tokens, wanted)
+        if common < len(self.tokens):
+            self._go_to(self._place_within(common))
+        elif common:
+            self.mark()  # of what is behind it another conversation may want less
+        return len(self.tokens)
+
+    def reach(self, wanted: Sequence[int]) -> int:
+        """How many of these tokens need not be read again, going on from here or a place before."""
+        common = shared_prefix(self.tokens, wanted)
+        if common == len(self.tokens) and not self.is_busy:
             return common
-        fitting = [place for place in self._checkpoints if place.length <= common]
-        place = max(fitting, key=lambda fit: fit.length, default=self._start)
+        return self._place_within(common).length
+
+    def branch(self, other: "TokenSequence", wanted: Sequence[int]) -> None:
+        """Stand where another conversation has read the most of these tokens, and go on alone.
+
+        Arrays are shared until either writes to them: then one copy is made of what is kept.
+        """
+        common = shared_prefix(other.tokens, wanted)
+        at_end = common == len(other.tokens) and not other.is_busy
+        place = other._here() if at_end else other._place_within(common)
+        self.tokens = other.tokens[: place.length]
+        self.caches = other.caches.fork()
+        self.caches.restore(place.caches)
+        known = [kept for kept in other.checkpoints if kept.length <= place.length]
+        if place.source is not None and self._drafts_like(other):
+            self.source.join(other.source, place.source, mx.array(self.tokens, dtype=mx.int32))
+            self.checkpoints = known
+        else:
+            self._tell_anew()
+            self.checkpoints = [kept._replace(source=None) for kept in known]
+
+    def can_branch(self, other: "TokenSequence") -> bool:
+        """Whether what the other has read is of use here."""
+        can_follow = not self.source.reads_hidden or self._drafts_like(other)
+        return self.model is other.model and self.cache == other.cache and can_follow
+
+    def _drafts_like(self, other: "TokenSequence") -> bool:
+        mine, its = self.source, other.source
+        return type(mine) is type(its) and mine.options.source == its.options.source
+
+    def _place_within(self, common: int) -> Checkpoint:
+        """The longest place to go back to of at most so many tokens."""
+        source = self.source.earlier(common) if self.caches.keeps_all_rows else None
+        if source is not None:
+            return Checkpoint(source.length, self.caches.at(source.length), source)
+        fitting = [place for place in self.checkpoints if place.length <= common]
+        return max(fitting, key=lambda fit: fit.length, default=self._start)
+
+    def _go_to(self, place: Checkpoint) -> None:
         self.caches.restore(place.caches)
         del self.tokens[place.length :]
         if place.source is not None:
             self.source.restore(place.source)
-        elif self._start.source is not None:
+        else:
+            self._tell_anew()
+        self.checkpoints = [kept for kept in self.checkpoints if kept.length <= place.length]
+
+    def _tell_anew(self) -> None:
+        """Tell the source the conversation from its beginning, or leave that to `catch_up`."""
+        if self._start.source is not None:
             self.source.restore(self._start.source)
-            if not self.source.runs_a_model:
-                self.catch_up()
-        self._checkpoints = [kept for kept in self._checkpoints if kept.length <= place.length]
-        return place.length
+        if not self.source.runs_a_model:
+            self.catch_up()
 
     @property
     def nbytes(self) -> int:
         """Bytes of caches, draft source and checkpoints."""
-        held = sum(place.caches.nbytes for place in self._checkpoints)
-        held += sum(place.source.nbytes for place in self._checkpoints if place.source is not None)
-        return self.caches.nbytes + self.source.nbytes + held
+        return self.live_nbytes + sum(place.nbytes for place in self.checkpoints)
+
+    @property
+    def live_nbytes(self) -> int:
+        """Bytes of caches and draft source, without checkpoints, which others may share."""
+        return self.caches.nbytes + self.source.nbytes
 
 
-def _shared_prefix(left: Sequence[int], right: Sequence[int]) -> int:
+def thinned(places: Sequence[Checkpoint]) -> list[Checkpoint]:
+    """At most CHECKPOINTS of them, in order: the first, the newest, and between them those that
+    are missed most, near ones at small distances and far ones at large.
+    """
+    kept = list(places)
+    while len(kept) > CHECKPOINTS:
+        end = kept[-1].length + 1
+        gaps = {
+            n: (kept[n + 1].length - kept[n - 1].length) / (end - kept[n].length)
+            for n in range(1, len(kept) - 1)
+        }
+        del kept[min(gaps, key=gaps.__getitem__)]
+    return kept
+
+
+def shared_prefix(left: Sequence[int], right: Sequence[int]) -> int:
+    """How many tokens both begin with."""
     count = 0
     for a, b in zip(left, right, strict=False):
         if a != b:

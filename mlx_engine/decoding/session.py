@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from mlx_engine.decoding.answer import open_answer
 from mlx_engine.decoding.opening import NOTHING_SAID, ModelParts, Opening, Settings, stable_length
-from mlx_engine.decoding.sequence import TokenSequence
+from mlx_engine.decoding.sequence import shared_prefix
 from mlx_engine.decoding.tally import Tally
 from mlx_engine.drafting.depth.choice import Learned
 from mlx_engine.drafting.sources import Drafting
-from mlx_engine.text.chat_template import tokenize_chat
+from mlx_engine.text.chat_template import ChatPrompt, tokenize_chat
 from mlx_engine.text.streaming_text import StreamingText
 from mlx_engine.values.conversation import Event, Message
 from mlx_engine.values.errors import BadChatTemplate, BadPrompt, EngineMisuse, PromptTooLong, Reason
@@ -23,6 +23,12 @@ from mlx_engine.values.options import (
     TemplateValue,
 )
 from mlx_engine.values.stats import GenerationStats
+
+LEAST_SHARED = 64
+"""Tokens of a system prompt that are worth a checkpoint for the next chat."""
+
+UNLIKELY = Message("user", "\0")
+"""A question that begins like no other."""
 
 
 class Session:
@@ -51,10 +57,11 @@ class Session:
         self._tally = Tally(seed=0)
         self._tokens: list[int] = []
         self._continues_at: Opening | None = None
+        self._begins: tuple[int, ...] | None = None
 
     def _read_nothing(self) -> None:
         """Begin with an empty memory, of the kind that the settings ask for."""
-        self._sequence = TokenSequence(self._parts.model, cache=self._settings.cache)
+        self._sequence = self._parts.prompts.sequence(self, self._settings.cache)
         self._drafting = Drafting(self._parts.drafting, self._learned)
 
     # settings, readable and changeable at any time
@@ -67,7 +74,7 @@ class Session:
     @system.setter
     def system(self, text: str | None) -> None:
         self._settings.system = text
-        self._continues_at = None
+        self._continues_at = self._begins = None
 
     @property
     def sampling(self) -> SamplingOptions:
@@ -108,7 +115,7 @@ class Session:
         self._check()
         self._parts.template.check_arguments(arguments)
         self._settings.template_arguments = dict(arguments)
-        self._continues_at = None
+        self._continues_at = self._begins = None
 
     @property
     def cache(self) -> CacheOptions:
@@ -159,6 +166,13 @@ class Session:
     def stop(self) -> None:
         """End the running answer before its next round or prompt chunk; from any thread."""
         self._stop.set()
+
+    def forget(self) -> None:
+        """Give back at once what this conversation holds in memory; the messages stay, and are read
+        again when it goes on. What an answer that runs has read goes with the session.
+        """
+        self._check()
+        self._parts.prompts.drop(self._sequence)
 
     def let_go(self) -> None:
         """Drop the model, for an engine that closes; messages, settings and figures stay."""
@@ -265,9 +279,29 @@ class Session:
 
     def _prompt(self, messages: Sequence[Message], said: Message = NOTHING_SAID) -> Opening:
         """The rendered conversation; `said` is its last message, when that is to be continued."""
-        system = [Message("system", self.system)] if self.system else []
         continues = said is not NOTHING_SAID
-        prompt = tokenize_chat(
+        prompt = self._rendered(messages, continues=continues)
+        if not prompt.tokens:
+            raise BadChatTemplate(
+                f"{self._parts.template.origin}: the chat template makes nothing of this "
+                "conversation. Replace the template."
+            )
+        stable = stable_length(prompt.tokens, self._parts.tokenizer.special_ids)
+        shared = shared_prefix(prompt.tokens, self._beginning()) if self.system else 0
+        return Opening(
+            prompt.tokens,
+            stable,
+            prompt.thinking_open,
+            said=said,
+            shared=shared if shared >= LEAST_SHARED else 0,
+        )
+
+    def _rendered(self, messages: Sequence[Message], *, continues: bool) -> ChatPrompt:
+        """With the system prompt; what an answer begins with is behind them, or the last of them
+        is one that goes on.
+        """
+        system = [Message("system", self.system)] if self.system else []
+        return tokenize_chat(
             self._parts.template,
             self._parts.tokenizer,
             [*system, *messages],
@@ -275,13 +309,12 @@ class Session:
             arguments=self._settings.template_arguments,
             continue_last=continues,
         )
-        if not prompt.tokens:
-            raise BadChatTemplate(
-                f"{self._parts.template.origin}: the chat template makes nothing of this "
-                "conversation. Replace the template."
-            )
-        stable = stable_length(prompt.tokens, self._parts.tokenizer.special_ids)
-        return Opening(prompt.tokens, stable, prompt.thinking_open, said=said)
+
+    def _beginning(self) -> tuple[int, ...]:
+        """A prompt that has nothing in common with others but the system prompt."""
+        if self._begins is None:
+            self._begins = self._rendered([UNLIKELY], continues=False).tokens
+        return self._begins
 
     def _check_fits(self, count: int) -> None:
         limit = self._parts.context_length

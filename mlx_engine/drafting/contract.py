@@ -210,6 +210,24 @@ class DraftSource(ABC):
         caches = tuple(caches.snapshot() for caches in self._caches)
         return SourceSnapshot(self.length, caches, self._newest)
 
+    def earlier(self, length: int) -> SourceSnapshot | None:
+        """A place to `restore` of at most `length` tokens, as near to it as can be, without a
+        snapshot taken there; None where what came before it is gone.
+        """
+        if not all(caches.keeps_all_rows for caches in self._caches):
+            return None
+        length = min([length, *(caches.length for caches in self._caches)])
+        return SourceSnapshot(length, tuple(caches.at(length) for caches in self._caches))
+
+    def join(self, other: Self, snapshot: SourceSnapshot, tokens: mx.array) -> None:
+        """Stand where another of its kind made a snapshot, which goes on by itself; tokens: all up
+        to there, int32 [T].
+        """
+        del tokens
+        for mine, its in zip(self._caches, other._caches, strict=True):
+            mine.take_over(its)
+        self.restore(snapshot)
+
     def restore(self, snapshot: SourceSnapshot) -> None:
         """Go back to a snapshot taken from this very source."""
         for caches, memory in zip(self._caches, snapshot.caches, strict=True):

@@ -83,6 +83,10 @@ class HeadMemory:
         self.wait_only([])
         return states
 
+    def has_all(self, rows: int) -> bool:
+        """Whether none of so many is missing, and it can go back to each that it has read."""
+        return self.caches.keeps_all_rows and self.caches.length + self.unread >= rows
+
     def place(self) -> _Before:
         """What to come back to if the next draft is withdrawn; reads what has waited for long."""
         if self.unread > FEW_WAITING:
@@ -258,6 +262,23 @@ class MtpDraft(DraftSource):
             for memory in self._memories:
                 memory.flush()
         return super().snapshot()._replace(waiting=tuple(self._memories[0].waiting))
+
+    def earlier(self, length: int) -> SourceSnapshot | None:
+        """A place before its token has been read, whose hidden state then comes again; None while
+        rows are missing that it rested through.
+        """
+        held = [memory.caches for memory in self._memories]
+        rows = min([length - 1, *(caches.length for caches in held)])
+        has_all = all(memory.has_all(self.length - 1) for memory in self._memories)
+        if rows < 0 or not has_all:
+            return None
+        return SourceSnapshot(rows, tuple(caches.at(rows) for caches in held))
+
+    def join(self, other: Self, snapshot: SourceSnapshot, tokens: mx.array) -> None:
+        """Stand where another of the same heads made a snapshot."""
+        super().join(other, snapshot, tokens)
+        for output in set(self._outputs):
+            output.saw(tokens)
 
     def restore(self, snapshot: SourceSnapshot) -> None:
         """Go back to a snapshot."""

@@ -9,7 +9,7 @@ model, a copy is preferred where the match is long, and the model drafts otherwi
 
 from collections.abc import Iterable, Sequence
 from sys import getsizeof
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import mlx.core as mx
 
@@ -222,6 +222,12 @@ class PromptLookupDraft(DraftSource):
         came = last if guess.position == self.length else self._index.tokens[guess.position]
         self.probation.learn(guess.length, came_true=guess.token == came)
 
+    def join(self, other: Self, snapshot: SourceSnapshot, tokens: mx.array) -> None:
+        """Know this text and no other."""
+        del other, snapshot
+        self.restore(SourceSnapshot(0))
+        self.observe(tokens, tokens)
+
     def restore(self, snapshot: SourceSnapshot) -> None:
         """Forget the text after it."""
         super().restore(snapshot)
@@ -306,6 +312,16 @@ class CombinedDraft(DraftSource):
     def snapshot(self) -> SourceSnapshot:
         """That of the model; of the text its length is enough."""
         return self.model.snapshot()
+
+    def earlier(self, length: int) -> SourceSnapshot | None:
+        """As the model can; a text can be shortened to any length."""
+        return self.model.earlier(length)
+
+    def join(self, other: Self, snapshot: SourceSnapshot, tokens: mx.array) -> None:
+        """Both."""
+        self.length = snapshot.length
+        self.lookup.join(other.lookup, snapshot, tokens)
+        self.model.join(other.model, snapshot, tokens)
 
     def restore(self, snapshot: SourceSnapshot) -> None:
         """Both back to a snapshot."""

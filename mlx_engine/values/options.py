@@ -76,7 +76,9 @@ class LoadOptions:
     check_heads: try MTP heads on a short text when they are first read (at once where `heads` is
     given), and say so in the description when they do not fit; costs a prompt of 64 tokens.
     repack_cache: a folder to keep repacked GGUF weights in (as much again as the model has in
-    memory), None for repacking at every load.
+    memory), None for repacking at every load. prompt_cache_bytes: what all conversations may hold
+    in memory together, None for half of what the weights leave free; beyond it the least recently
+    used is read again when it goes on, and with 0 each of them is at every answer.
     """
 
     heads: Path | None = None
@@ -87,6 +89,7 @@ class LoadOptions:
     head_bits: HeadBits | None = None
     check_heads: bool = True
     repack_cache: Path | None = None
+    prompt_cache_bytes: int | None = None
 
     def __post_init__(self) -> None:
         misfit = self.draft_misfit
@@ -97,6 +100,8 @@ class LoadOptions:
         _require(self.numerics in names, "numerics", self.numerics, f"one of {', '.join(names)}")
         length = self.context_length
         _require(length is None or length >= 8, "context_length", length, "8 or more, or None")
+        most = self.prompt_cache_bytes
+        _require(most is None or most >= 0, "prompt_cache_bytes", most, "0 or more, or None")
 
 
 @dataclass(frozen=True, slots=True)

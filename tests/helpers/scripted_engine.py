@@ -91,6 +91,7 @@ class ScriptedSession:
     turns: list[Message] = field(default_factory=list)
     stop_asked: bool = False
     busy: bool = False
+    is_read: bool = False
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -104,7 +105,10 @@ class ScriptedSession:
     def nbytes(self) -> int:
         model, stats = self.engine.description, self.stats
         tokens = stats.prompt_tokens + stats.generated_tokens
-        return model.state_bytes + tokens * model.cache_bytes_per_token if tokens else 0
+        return model.state_bytes + tokens * model.cache_bytes_per_token if self.is_read else 0
+
+    def forget(self) -> None:
+        self.is_read = False
 
     @property
     def why_not_drafting(self) -> Reason | None:
@@ -170,6 +174,7 @@ class ScriptedSession:
             self.busy = False
             self.turns.append(Message("assistant", said["answer"], said["thinking"]))
         self.stats = sum_up(rounds, answer.prompt_tokens, self.sampling.seed or 0)
+        self.is_read = True
         reason: FinishReason = "stopped" if self.stop_asked else "end"
         yield GenerationFinished(reason, self.stats, said["answer"], said["thinking"])
 
@@ -259,6 +264,14 @@ class ScriptedEngine:
         *_, last = session.send(prompt)
         assert isinstance(last, GenerationFinished)
         return Generation(last.text, session.tokens, last.stats, last.reason)
+
+    @property
+    def conversations_nbytes(self) -> int:
+        return sum(session.nbytes for session in self.sessions)
+
+    def forget_conversations(self) -> None:
+        for session in self.sessions:
+            session.forget()
 
     def close(self) -> None:
         self.closed = True

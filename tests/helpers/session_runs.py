@@ -11,6 +11,7 @@ from tiny_qwen3_5 import write_tiny_qwen3_5
 
 from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.cache.joint import JointCaches
+from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.decoding.session import Session
 from mlx_engine.engine import Engine
 from mlx_engine.loading.load import load_model
@@ -125,6 +126,12 @@ def session_of(
     )
 
 
+def alone(session: Session) -> Session:
+    """A new session that goes on from no other of its engine."""
+    session._sequence = TokenSequence(session._parts.model, cache=session.cache)
+    return session
+
+
 class Failing:
     """A model that works until told to fail: a `fault` is called before each trunk pass.
 
@@ -165,7 +172,7 @@ def goes_on_as_a_fresh_one(engine, session, text="And then?"):
     """The next answer equals that of a new session with the same messages, drafts included."""
     history = session.messages
     said = listen(session, session.send(text))
-    fresh = session_of(engine, session.sampling)
+    fresh = alone(session_of(engine, session.sampling))
     fresh.draft, fresh.generation = session.draft, session.generation
     fresh.load_messages(history)
     again = listen(fresh, fresh.send(text))

@@ -22,6 +22,7 @@ class LengthCache:
 
     nbytes = 0
     keeps_any_prefix = True
+    keeps_all_rows = False
 
     def __init__(self) -> None:
         self.length = 0

@@ -40,6 +40,7 @@ class WholeBlockCache:
     """
 
     keeps_any_prefix = False
+    keeps_all_rows = False
 
     def __init__(self, library: LibraryCache) -> None:
         self.library = library

@@ -1,4 +1,4 @@
-"""Recent chats keep their caches within a budget; dropped ones are simply read again."""
+"""Recent chats keep their sessions; of dropped ones nothing stays in memory."""
 
 from dataclasses import replace
 
@@ -23,36 +23,31 @@ def engine_of(answers: int) -> ScriptedEngine:
 def use(chats: KeptChats, chat_id: str) -> None:
     session = chats.open(chat_id, SETTINGS)
     list(session.send("Why?"))
-    chats.trim()
 
 
-def test_the_least_recently_used_chat_goes_first() -> None:
-    chats = KeptChats(engine_of(9), budget_bytes=3 * (TOKENS + 5) * 1000)
-    for chat_id in ("a", "b", "c"):
+def test_the_least_recently_used_of_many_chats_goes_and_what_it_holds() -> None:
+    chats = KeptChats(engine_of(MOST_CHATS + 2))
+    ids = [str(number) for number in range(MOST_CHATS)]
+    for chat_id in [*ids, ids[0], "new"]:
         use(chats, chat_id)
-    use(chats, "a")
-    use(chats, "d")
-    assert chats.ids == ("c", "a", "d")
+    assert chats.ids == (*ids[2:], ids[0], "new")
+    one = chats.nbytes / MOST_CHATS
+    chats.forget("new")
+    assert chats.nbytes == (MOST_CHATS - 1) * one > 0
 
 
-def test_the_newest_chat_stays_whatever_its_size() -> None:
-    chats = KeptChats(engine_of(2), budget_bytes=0)
-    use(chats, "a")
-    use(chats, "b")
-    assert chats.ids == ("b",)
-
-
-def test_there_is_a_limit_for_chats_that_hold_nothing() -> None:
-    chats = KeptChats(engine_of(0), budget_bytes=10**9)
-    for number in range(MOST_CHATS + 3):
-        chats.open(str(number), SETTINGS)
-        chats.trim()
-    assert len(chats.ids) == MOST_CHATS
+def test_all_are_forgotten_at_once() -> None:
+    chats = KeptChats(engine_of(2))
+    for chat_id in ("a", "b"):
+        use(chats, chat_id)
+    assert chats.nbytes > 0
+    chats.forget_all()
+    assert (chats.ids, chats.nbytes) == ((), 0)
 
 
 def test_settings_change_on_the_session_at_hand() -> None:
     engine = engine_of(0)
-    chats = KeptChats(engine, 0)
+    chats = KeptChats(engine)
     session = chats.open("a", SETTINGS)
     assert (session.system, session.sampling) == (None, engine.description.sampling)
     changed = ChatSettings(
@@ -80,7 +75,7 @@ def test_a_cache_is_the_chats_the_models_or_the_one_it_can_have() -> None:
 
 def test_the_template_is_given_thinking_and_its_other_arguments() -> None:
     engine = engine_of(0)
-    chats = KeptChats(engine, 0)
+    chats = KeptChats(engine)
     chats.open("a", SETTINGS)
     (session,) = engine.sessions
     assert session.template_arguments == {}

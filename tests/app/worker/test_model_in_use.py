@@ -1,7 +1,5 @@
 """Loads: progress, cancel, failure, and the model in use meanwhile."""
 
-import weakref
-
 from scripted_engine import Answer
 from scripted_models import ScriptedModels, WorkerEngine, described
 from served import Served, ask, served
@@ -149,8 +147,8 @@ def test_caches_of_chats_go_before_the_model_does() -> None:
         room.put(LoadModel("old"))
         outcome(room, "old")
         assert is_answered(room, "old", source)
-        session = weakref.ref(old.sessions.pop())
-        source.before_load = lambda: gone.append(session() is None)
+        assert old.conversations_nbytes > 0
+        source.before_load = lambda: gone.append(old.conversations_nbytes == 0)
         gone: list[bool] = []
         room.put(LoadModel("new"))
         outcome(room, "new")

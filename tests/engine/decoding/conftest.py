@@ -14,3 +14,10 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def engine(folder):
     return mlx_engine.load(folder)
+
+
+@pytest.fixture(autouse=True)
+def nothing_read(request):
+    """Conversations of the tests before it are no beginnings for those of a test."""
+    if "engine" in request.fixturenames:
+        request.getfixturevalue("engine").forget_conversations()

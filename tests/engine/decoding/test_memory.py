@@ -17,7 +17,7 @@ from mlx_engine.drafting.contract import NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.model_description import CHECKPOINTS
-from mlx_engine.values.options import DraftOptions, SamplingOptions
+from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
 
 PROMPT = [5, 1, 30, 17, 2]
 SLACK = 32 * 1024
@@ -74,7 +74,7 @@ def test_300_rounds_hold_no_more_than_the_caches(kind, with_penalties):
     assert live() - before <= SLACK
 
 
-def test_a_sequence_keeps_its_newest_checkpoints_only():
+def test_a_sequence_keeps_a_few_checkpoints_the_newest_among_them():
     model = tiny_model(3, TinySizes(layers=2, vocabulary=37))
     sequence = TokenSequence(model)
     for token in range(20):
@@ -84,27 +84,35 @@ def test_a_sequence_keeps_its_newest_checkpoints_only():
         sequence.mark()
     one = sequence.caches.snapshot().nbytes
     assert sequence.nbytes - sequence.caches.nbytes == CHECKPOINTS * one
-    assert sequence.reuse([*range(18), 99, 99]) == 18
-    assert sequence.reuse([*range(16), 99, 99]) == 16
-    assert sequence.reuse([*range(9), 99, 99]) == 0
+    kept = [place.length for place in sequence.checkpoints]
+    assert sequence.reuse([*range(19), 99, 99]) == 19
+    assert sequence.reuse([*range(9), 99, 99]) == max(n for n in kept if n <= 9) > 1
+    assert sequence.reuse([0, 99, 99]) == 1
+    assert sequence.reuse([99, 99, 99]) == 0
     assert_in_step(sequence)
 
 
-def test_sessions_that_are_left_give_their_memory_back(tmp_path):
-    engine = mlx_engine.load(tiny_folder(tmp_path / "m"))
+@pytest.mark.parametrize("bound", [0, 700_000])
+def test_sessions_that_are_left_give_back_what_is_over_the_bound(tmp_path, bound):
+    """One takes 300 kB: what two have read may stay, for others to begin with."""
+    its = LoadOptions(prompt_cache_bytes=bound)
+    engine = mlx_engine.load(tiny_folder(tmp_path / "m"), options=its)
     for event in session_of(engine).send("warm up"):
         del event
+    engine.forget_conversations()
     before = live()
     held = []
-    for _ in range(4):
+    for number in range(4):
         session = session_of(engine, max_tokens=40)
-        for number, event in enumerate(session.send("The quick brown fox " * 5)):
-            if isinstance(event, RoundFinished) and number > 12:
+        for count, event in enumerate(session.send(f"{number} quick brown foxes " * 5)):
+            if isinstance(event, RoundFinished) and count > 12:
                 break
         assert 0 < session.nbytes < live() - before + SLACK
         del session, event
         held.append(live() - before)
-    assert max(held) <= SLACK
+    assert bound / 2 - SLACK <= max(held) <= bound + SLACK
+    engine.forget_conversations()
+    assert live() - before <= SLACK
 
 
 def test_a_closed_engine_lets_its_model_go(tmp_path):
@@ -136,4 +144,4 @@ def test_a_conversation_of_many_turns_holds_what_is_counted():
         held = live() - before
         assert abs(held - sequence.nbytes) <= 0.04 * held, turn
     states = sum(layer.nbytes for layer in sequence.caches.layers[:3])
-    assert 7 * states < held < 9 * states
+    assert (CHECKPOINTS + 0.5) * states < held < 9 * states

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from session_runs import FEW_WORDS, PICKS, listen, session_of
+from session_runs import FEW_WORDS, PICKS, alone, listen, session_of
 
 import mlx_engine
 from mlx_engine.values.conversation import Message
@@ -18,7 +18,7 @@ def narrow(folder):
 
 def fresh_answer(engine, history, text, **how):
     """What a new session with this history answers: everything read from the start."""
-    session = session_of(engine, **how)
+    session = alone(session_of(engine, **how))
     session.load_messages(history)
     said = listen(session, session.send(text))
     assert said.finished.stats.reused_tokens == 0
