@@ -79,9 +79,9 @@ class App(QObject):
         self.mistakes = Mistakes(folders.logs, self)
         self.settings = KeptSettings(folders.settings_file, self)
         speak(application, self.settings.value.language)
-        self.look = LookController(application, self.settings, self)
         self.store = _open_chats(folders.chats_file)
         self.widgets = widgets = Widgets()
+        self.look = LookController(application, self.settings, self)
         models = source or ModelSource(folders.kernels_file)
         self.worker = EngineWorker(machine.usable_bytes, models, self)
         request = self.worker.request

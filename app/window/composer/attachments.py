@@ -55,8 +55,7 @@ class AttachmentChip(QFrame):
                 problem=problem,
             )
         )
-        self.setProperty("bad", is_too_long)
-        restyle(self)
+        restyle(self, "bad", is_too_long)
 
 
 MOST = 20

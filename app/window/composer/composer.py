@@ -155,8 +155,7 @@ class Composer(QFrame):
         self._send.setEnabled(self._is_answering or can_send)
 
     def _frame(self, is_focused: bool) -> None:
-        self.setProperty("focused", is_focused)
-        restyle(self)
+        restyle(self, "focused", is_focused)
 
     # Qt
 

@@ -100,10 +100,7 @@ class Segments(QWidget):
             button.setAccessibleName(f"{self._name}: {said(option.words)}")
             button.setEnabled(not option.why_not)
             button.setToolTip(said(option.why_not))
-            edge = {0: "first", len(options) - 1: "last"}.get(place, "")
-            if button.property("edge") != edge:
-                button.setProperty("edge", edge)
-                restyle(button)
+            restyle(button, "edge", {0: "first", len(options) - 1: "last"}.get(place, ""))
         self.select(value)
 
     def select(self, value: str | None) -> None:

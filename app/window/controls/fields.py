@@ -69,8 +69,7 @@ class Field(QWidget):
     def show_problem(self, words: str) -> None:
         """Say what is wrong with the value, "" for nothing."""
         say(self.problem, words)
-        self._edited.setProperty("bad", bool(words))
-        restyle(self._edited)
+        restyle(self._edited, "bad", bool(words))
 
     def tried(self, make: Callable[[], T]) -> T | None:
         """What is made of the value; None for a BadOption, which the field says."""
@@ -167,9 +166,11 @@ class NumberEdit(QLineEdit):
 class Slider(QSlider):
     """A number by hand, beside the field that takes it from the keys."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, steps: int) -> None:
         super().__init__(Qt.Orientation.Horizontal)
+        self.setAccessibleName(tr("{name}, slider", name=name))
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setRange(0, steps)
 
     # Qt
 
@@ -223,10 +224,8 @@ class NumberField(LineField):
         edit.setMaxLength(MOST_DIGITS)
         tabular(edit)
         edit.stepped.connect(self._step)
-        self._slider = Slider()
-        self._slider.setAccessibleName(tr("{name}, slider", name=name))
-        if kind.ends is not None:
-            self._slider.setRange(0, kind.steps(kind.ends[1]))
+        self._slider = None if kind.ends is None else Slider(name, kind.steps(kind.ends[1]))
+        if self._slider is not None:
             self._slider.valueChanged.connect(self._slide)
             self._grid.addWidget(self._slider, SLIDER_ROW, 0, 1, 2)
 
@@ -267,7 +266,7 @@ class NumberField(LineField):
         """At the number that holds; it stays where it is when there is none."""
         chosen = self._typed().number
         number = self._recommended if chosen is None else chosen
-        if self._kind.ends is not None and number is not None:
+        if self._slider is not None and number is not None:
             with QSignalBlocker(self._slider):
                 self._slider.setValue(self._kind.steps(number))
 

@@ -87,13 +87,15 @@ def announce(widget: QWidget, words: str) -> None:
 
 def set_role(widget: QWidget, role: str) -> None:
     """Give a widget another role after it was styled."""
-    if widget.property("role") != role:
-        widget.setProperty("role", role)
-        restyle(widget)
+    restyle(widget, "role", role)
 
 
-def restyle(widget: QWidget) -> None:
-    """Have the style sheet look again at a property that changed."""
+def restyle(widget: QWidget, name: str, value: str | bool) -> None:
+    """Give a widget another value of a property that the style sheet knows."""
+    before = widget.property(name)
+    if before == value or not (before or value):
+        return
+    widget.setProperty(name, value)
     widget.style().unpolish(widget)
     widget.style().polish(widget)
 

@@ -167,9 +167,9 @@ class DraftGroup(Group):
             paragraph(WHAT_OUTPUT_DOES, "muted"),
             self._output_note,
         )
-        if of_chat:
-            self.add(named(tr("In effect"), self._effect))
-        self.add(named(tr("Depth"), self._depth), self.advanced)
+        shown = named(tr("In effect"), self._effect)
+        self.add(shown, named(tr("Depth"), self._depth), self.advanced)
+        shown.setVisible(of_chat)
         self.advanced.add(
             named(tr("Source"), self._source, self._why, self._others),
             self._models,

@@ -6,10 +6,13 @@ import pytest
 @pytest.fixture
 def wear(qapp):
     """Dresses the application in a scheme at a zoom."""
+    from windows import undress
+
     from app.window.style_sheet import dress
 
     yield lambda scheme, zoom: dress(qapp, scheme, zoom)
     dress(qapp, "light", 1.0)
+    undress()
 
 
 @pytest.fixture(params=["light", "dark"])
