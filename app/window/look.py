@@ -55,8 +55,12 @@ class Theme:
 
     def named(self, name: str) -> str:
         """The colour of this name; KeyError for any other."""
-        colour: str = asdict(self)[name]
-        return colour
+        return _colours(self)[name]
+
+
+@cache
+def _colours(theme: Theme) -> dict[str, str]:
+    return asdict(theme)
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,7 +203,8 @@ def dress(application: QApplication, scheme: Scheme, zoom: float) -> None:
     application.setFont(font)
     sheet = style_sheet(look())
     if application.styleSheet() != sheet:  # Qt polishes every widget, also for the same one
-        application.setStyleSheet(sheet)
+        application.setStyleSheet("")  # to put another in its place polishes a widget once for
+        application.setStyleSheet(sheet)  # each that it is in
 
 
 def style_sheet(wanted: Look) -> str:
