@@ -59,6 +59,14 @@ class PinnedScroll(QScrollArea):
         self._set_pinned(True)
         self._grew()
 
+    def go_to(self, widget: QWidget, place: QPoint, room: int) -> None:
+        """Scroll to a place in a widget, with so many pixels above and below it; that widget is
+        what must not move while others around it get their widgets.
+        """
+        inside = widget.mapTo(self.content, place)
+        self.ensureVisible(inside.x(), inside.y(), 0, room)
+        self._hold(widget)
+
     def _moved(self, value: int) -> None:
         bar = self.verticalScrollBar()
         down = value >= self._last
@@ -86,9 +94,12 @@ class PinnedScroll(QScrollArea):
     def _remember(self) -> None:
         """What stands at the top of the view is what must not move."""
         top = QPoint(self.content.width() // 2, self.verticalScrollBar().value())
-        self._anchor = self.content.childAt(top) or self.content.childAt(top + QPoint(0, 24))
-        if self._anchor is not None:
-            self._anchor_y = self._place_of(self._anchor) - self.verticalScrollBar().value()
+        self._hold(self.content.childAt(top) or self.content.childAt(top + QPoint(0, 24)))
+
+    def _hold(self, widget: QWidget | None) -> None:
+        self._anchor = widget
+        if widget is not None:
+            self._anchor_y = self._place_of(widget) - self.verticalScrollBar().value()
 
     def _place_of(self, widget: QWidget) -> int:
         return widget.mapTo(self.content, QPoint(0, 0)).y()

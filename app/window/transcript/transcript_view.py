@@ -228,8 +228,7 @@ class TranscriptView(QWidget):
         cursor = match.widget.textCursor()
         cursor.setPosition(match.start)
         inside = match.widget.cursorRect(cursor).center()
-        place = match.widget.viewport().mapTo(self.column.content, inside)
-        self.column.ensureVisible(place.x(), place.y(), 0, ROOM)
+        self.column.go_to(match.widget.viewport(), inside, ROOM)
 
     def _offer_jump(self, pinned: bool) -> None:
         self.jump.setVisible(not pinned)

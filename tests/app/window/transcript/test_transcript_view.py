@@ -3,9 +3,11 @@
 from dataclasses import replace
 
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QLabel
 from shown_transcript import LIVE, PARAGRAPH, bar, of, settle, show, shown_text, stream, wheel
 
+from app.window.controls.layouts import column
+from app.window.transcript.message_column import PinnedScroll
 from app.window.transcript.prose_segment import ProseSegment
 from app.window.transcript.shown_message import ShownMessage
 from mlx_engine.values.conversation import TextPiece
@@ -184,6 +186,23 @@ def test_find_goes_around_both_ends(view, qtbot):
     assert of(view, 20).texts()[0].extraSelections()
     found = of(view, 20)
     assert 0 <= found.mapTo(view, QPoint(0, 0)).y() < view.height()
+
+
+def test_what_was_gone_to_keeps_its_place_while_another_grows(qtbot):
+    scroll, parts = PinnedScroll(), [QLabel() for _ in range(20)]
+    qtbot.addWidget(scroll)
+    column(*parts, of=scroll.content)
+    for part in parts:
+        part.setFixedHeight(200)
+    scroll.resize(300, 500)
+    scroll.show()
+    settle()
+    scroll.go_to(parts[10], QPoint(0, 10), 80)
+    place = parts[10].mapTo(scroll, QPoint(0, 0)).y()
+    assert 0 < place < 200, "the one before it is cut by the upper edge"
+    parts[9].setFixedHeight(400)
+    settle()
+    assert parts[10].mapTo(scroll, QPoint(0, 0)).y() == place
 
 
 def test_a_message_made_while_text_is_sought_is_marked(view, qtbot):
