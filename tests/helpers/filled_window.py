@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from PySide6.QtCore import QTimer
 from pytestqt.qtbot import QtBot
 from shown_transcript import STATS, settle
 
@@ -64,6 +65,13 @@ def filled_window(qtbot: QtBot) -> Widgets:
         made.compare.finish_side(side, STATS)  # type: ignore[arg-type]
     made.window.show()
     made.window.setFocus()  # a cursor blinks
-    settle()
-    qtbot.wait(60)
+    wait_for_rest(made, qtbot)
     return made
+
+
+def wait_for_rest(made: Widgets, qtbot: QtBot) -> None:
+    """Until nothing is left to be done later, such as colouring code."""
+    settle()
+    timers = made.window.findChildren(QTimer)
+    qtbot.waitUntil(lambda: not any(timer.isActive() for timer in timers), timeout=60_000)
+    settle()

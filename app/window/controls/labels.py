@@ -93,11 +93,10 @@ def set_role(widget: QWidget, role: str) -> None:
 def restyle(widget: QWidget, name: str, value: str | bool) -> None:
     """Give a widget another value of a property that the style sheet knows."""
     before = widget.property(name)
-    if before == value or not (before or value):
-        return
     widget.setProperty(name, value)
-    widget.style().unpolish(widget)
-    widget.style().polish(widget)
+    if (before or value) and before != value:
+        widget.style().unpolish(widget)
+        widget.style().polish(widget)
 
 
 def tabular(widget: QWidget) -> None:

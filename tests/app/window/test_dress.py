@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+from painted import solid_colours
 from PySide6.QtCore import QSize
 from PySide6.QtGui import QColor, QIcon, QPalette, QPixmap
 from PySide6.QtWidgets import QPushButton, QWidget
@@ -13,12 +14,6 @@ from app.window.look import Look, TypeSizes, load_theme, look, mixed, palette_of
 from app.window.style_sheet import style_sheet
 
 ICONS = sorted(path.stem for path in asset_path("icons").glob("*.svg") if path.stem != "app")
-
-
-def solid_colours(picture):
-    image = picture.toImage()
-    pixels = (image.pixelColor(x, y) for x in range(image.width()) for y in range(image.height()))
-    return {pixel.name() for pixel in pixels if pixel.alpha() == 255}
 
 
 @pytest.mark.parametrize("name", ICONS)

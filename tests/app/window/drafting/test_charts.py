@@ -1,6 +1,7 @@
 """Charts paint in both schemes, grow with their values and say them in words."""
 
 import pytest
+from painted import solid_colours
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QLabel
@@ -23,9 +24,7 @@ from mlx_engine.values.stats import RoundStats
 
 def colours_of(widget):
     widget.resize(widget.sizeHint())
-    image = widget.grab().toImage()
-    pixels = ((x, y) for x in range(image.width()) for y in range(image.height()))
-    return {image.pixelColor(x, y).name() for x, y in pixels}
+    return solid_colours(widget.grab())
 
 
 FILLED = {

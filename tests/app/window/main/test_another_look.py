@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from filled_window import filled_window
+from filled_window import filled_window, wait_for_rest
 from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QMenu, QWidget
 from pytestqt.qtbot import QtBot
@@ -49,8 +49,7 @@ def test_everything_takes_another_look(qtbot: QtBot, wear: Wear, zoom: float) ->
     changed = filled_window(qtbot)
     before = changed.window.grab().toImage()
     wear("dark", zoom)
-    settle()
-    qtbot.wait(60)
+    wait_for_rest(changed, qtbot)
     assert before != wanted["chat"]
     got = pictures(changed, qtbot)
     assert [name for name, picture in wanted.items() if got[name] != picture] == []

@@ -411,6 +411,7 @@ def test_nothing_moves_below_what_is_in_effect_while_an_answer_runs(panel, wear)
     frame.show_now(LastAnswer(3, 9, 7))
     assert place() == before
     wear("light", 1.5)
+    settle()
     assert words.height() >= words.heightForWidth(words.width())
 
 
