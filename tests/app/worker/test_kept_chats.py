@@ -63,7 +63,7 @@ def test_settings_change_on_the_session_at_hand() -> None:
 
 def test_a_cache_is_the_chats_the_models_or_the_one_it_can_have() -> None:
     engine = engine_of(0)
-    chats = KeptChats(engine, 0, CacheOptions(8, 4))
+    chats = KeptChats(engine, CacheOptions(8, 4))
     session = chats.open("a", SETTINGS)
     assert session.cache == CacheOptions(8, 4)
     chats.change("a", ChatSettings(cache=CacheChoice(bits=4)))
