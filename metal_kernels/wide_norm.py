@@ -75,11 +75,7 @@ def wide_norm(x: mx.array, weight: mx.array, eps: float, launcher: Launcher) -> 
 def _launch(shape: tuple[int, ...], dtype: mx.Dtype, eps: float) -> Launch:
     *lead, size = shape
     simds = simds_of(size)
-    parameters = (
-        Parameter("T", dtype),
-        Parameter("SIMDS", simds),
-        Parameter("EPS", eps),
-    )
+    parameters = (Parameter("T", dtype), Parameter("SIMDS", simds), Parameter("EPS", eps))
     return Launch(
         pipeline(SOURCE, parameters),
         (shape,),

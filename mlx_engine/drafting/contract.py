@@ -14,20 +14,19 @@ from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftOptions, DraftO
 FLUSH_ROWS = 64
 """Rows that may wait for a model's next draft before it reads them without one."""
 
+MOST_WAITING = 2048
+"""The same while the source rests."""
+
 FEW_WAITING = 32
 """Rows that a draft reads in its own pass; more are read before, to stay there if it is withdrawn.
 """
 
-MOST_WAITING = 2048
-"""The same while the source rests."""
-
-ROWS_OF_A_REST = 64
-"""The newest rows, which a head keeps that rests for longer: it reads no more for its next draft.
-With none but these before it a head's first drafts are accepted as often (on a trained toy 0.59 and
-0.55 with all 400, on the built-in model 0.98 and 0.98), and to read all that has waited would cost
-a processor as much as never to have rested.
+ROWS_OF_A_REST = 16
+"""The newest rows, all that a head reads for its next draft which has rested for longer. With none
+but these before it first drafts are accepted as often as with all of 400 (0.65 and 0.65 on a
+trained toy, 0.66 and 0.67 on the built-in model; with 4 rows 0.63 and 0.58), and to read all that
+has waited would cost a processor as much as never to have rested.
 """
-
 
 DEEPEST = 15
 """Tokens of a draft at most, of a source that makes long ones cheaply: 16 rows with the newest."""

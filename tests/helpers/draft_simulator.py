@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlx_engine.drafting.contract import Offer
-from mlx_engine.drafting.depth.choice import Learned, RoundPlan
+from mlx_engine.drafting.contract import ROWS_OF_A_REST, Offer
+from mlx_engine.drafting.depth.choice import Elders, Learned, RoundPlan
 from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.values.options import MAX_DEPTH
 
@@ -42,6 +42,13 @@ class Machine(NamedTuple):
     def round_ms(self, depth: int) -> float:
         """A pass over the newest token and `depth` drafted ones, and a head's pass for each."""
         return self.verify_ms[depth] + depth * self.draft_ms
+
+    def reading_ms(self, rows: int) -> float:
+        """What the head takes longer for rows that have waited: as much as the target, in the
+        proportion of their passes, but that half of a head's pass is its output head.
+        """
+        further = (self.verify_ms[-1] - self.verify_ms[0]) / MAX_DEPTH
+        return min(rows, ROWS_OF_A_REST) * further * self.draft_ms / self.verify_ms[0] / 2
 
 
 def _machine(draft_ms: float, *verify_ms: float) -> Machine:
@@ -178,23 +185,29 @@ class Outcome(NamedTuple):
     ms: float
 
 
-def auto(machine: Machine, text: Text, seed: int = 0, ahead: int = 0) -> Played:
+def auto(
+    machine: Machine, text: Text, seed: int = 0, ahead: int = 0, elders: Elders | None = None
+) -> Played:
     """As the engine chooses: costs measured at load, noisily and alone, then its own rounds.
 
-    ahead: rounds that are chosen before it is known what became of a round.
+    ahead: rounds that are chosen before it is known what became of a round. elders: what texts
+    before this one have found.
     """
     draw = np.random.default_rng(seed)
-    learned = Learned(lambda: measured(machine, draw))
+    learned = Learned(lambda: measured(machine, draw), elders=elders)
+    learned.begin_text()
     plan = RoundPlan((Offer("mtp"),), learned, "auto", None)
     clock = noise(draw)
 
     unknown = list[Outcome]()
-    place, spent, depths = 0, 0.0, list[int]()
+    place, waiting, spent, depths = 0, 0, 0.0, list[int]()
     while place < len(text.runs):
         depth = plan.next().depth
         accepted = min(depth, text.runs[place])
-        spent += machine.round_ms(depth)
-        unknown.append(Outcome(depth, accepted, machine.round_ms(depth) * next(clock)))
+        ms = machine.round_ms(depth) + (machine.reading_ms(waiting) if depth else 0.0)
+        waiting = 0 if depth else waiting + 1
+        spent += ms
+        unknown.append(Outcome(depth, accepted, ms * next(clock)))
         if len(unknown) > ahead:
             plan.learn(*unknown.pop(0))
         place += accepted + 1

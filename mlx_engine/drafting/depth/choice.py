@@ -170,7 +170,7 @@ class AdaptiveDepth:
             return Choice(0, MEASURING) if wants_plain else Choice(best, None)
         if chance is not None:
             return Choice(0, self._why_parked())
-        if self._rest == 0 and self._may_read():
+        if self._rest == 0 and self._may_probe():
             self._rest = 1
             return Choice(1, None)
         self._rest = (self._rest or PROBE_EVERY) - 1
@@ -231,10 +231,15 @@ class AdaptiveDepth:
     def _may_lose(self, depth: int) -> bool:
         return self.costs.at(depth) / self.costs.at(0) - 1 <= self._purse.left
 
-    def _may_read(self) -> bool:
-        """Whether the rows that have waited since the last draft are worth a look at another."""
+    def _may_probe(self) -> bool:
+        """Whether a draft can be paid whose source reads rows first that have waited for long; with
+        a full purse whatever that takes, as one measurement may have been wrong.
+        """
+        if self._rested < LONG_REST:
+            return True
         rows = min(self._rested, ROWS_OF_A_REST)
-        return rows < LONG_REST or self.costs.reading(rows) <= self._purse.left
+        lost = self.costs.reading(rows) + self.costs.at(1) / self.costs.at(0) - 1
+        return min(lost, MOST_SAVED) <= self._purse.left
 
     def _gains(self, tokens: Sequence[float]) -> list[float]:
         plain = self.costs.at(0)

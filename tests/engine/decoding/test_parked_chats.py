@@ -118,3 +118,13 @@ def test_what_waits_while_the_depth_is_zero_is_read_by_the_first_draft(engine, m
     session.draft = DraftOptions(depth=1)
     assert listen(session, session.send("again")).finished.stats.drafted
     assert max(rows) > LENGTH
+
+
+def test_a_head_reads_no_prompt_where_drafts_are_not_expected_to_pay(engine, monkeypatch):
+    """Only perfect ones would: the end of the prompt is read by the first that is tried."""
+    monkeypatch.setattr(mtp, "ROWS_OF_A_REST", 4)
+    doubtful = PassCosts(tuple(10 + 9.3 * row for row in range(9)), 0.0)
+    first, second = answers(engine, monkeypatch, [doubtful, doubtful])
+    assert {r.why.code for r in first[0].rounds} == {"parked-acceptance"}
+    assert first[1] == ()
+    assert second[0].progress[-1].total > 10 > 2 * 4 > max(second[1]), "a text begins with a try"

@@ -152,12 +152,12 @@ def test_a_head_that_rests_is_not_touched_before_it_drafts(model, hidden):
     """It then knows all that came before."""
     source = MtpDraft([model], DraftOptions(rule="greedy"))
     source.rest(rests=True)
-    for start in range(0, 90, 30):
-        source.observe(mx.array(TEXT[start : start + 30]), hidden[:, start : start + 30])
+    for start in range(0, 30, 10):
+        source.observe(mx.array(TEXT[start : start + 10]), hidden[:, start : start + 10])
     boundary = source.snapshot()
-    assert source.nbytes == hidden[:, :90].nbytes, "what waits, and nothing that a head has made"
+    assert source.nbytes == hidden[:, :30].nbytes, "what waits, and nothing that a head has made"
     for _ in range(2):
-        assert propose(source, 90, 3) == chain(model, hidden, 90, 3)
+        assert propose(source, 30, 3) == chain(model, hidden, 30, 3)
         source.restore(boundary)
 
 
@@ -183,7 +183,7 @@ def test_a_token_that_waits_is_no_work(model, hidden):
     source = MtpDraft([model], DraftOptions(rule="greedy"))
     source.observe(mx.array(TEXT[:9]), hidden[:, :9])
     source.rest(rests=True)
-    rows = [mx.contiguous(hidden[:, n : n + 1]) for n in range(9, 18 + FLUSH_ROWS)]
+    rows = [mx.contiguous(hidden[:, n : n + 1]) for n in range(9, 2 * ROWS_OF_A_REST)]
     for n, row in enumerate(rows, 9):
         source.observe(mx.array(TEXT[n : n + 1]), row)
     waiting = source.snapshot().waiting

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from mlx_engine.drafting.contract import DEEPEST
 from mlx_engine.drafting.depth.acceptance import FIRST_GUESS, Acceptance
-from mlx_engine.drafting.depth.choice import PROBE_EVERY, WORTH_IT, AdaptiveDepth
+from mlx_engine.drafting.depth.choice import (
+    LOSS,
+    MOST_OWED,
+    PROBE_EVERY,
+    WORTH_IT,
+    AdaptiveDepth,
+)
 from mlx_engine.drafting.depth.costs import PassCosts
 
 ROWS = np.arange(9)
@@ -139,6 +145,18 @@ def test_probes_that_fail_are_rare_where_they_are_dear():
         lost = probes * (round_ms(costs, 1) / round_ms(costs, 0) - 1) / rounds
         assert probes > 5
         assert lost < 0.015
+
+
+def test_a_look_after_a_rest_waits_until_its_reading_can_be_paid():
+    """Drafts at a depth of the user's have lost much: a hundredth of the time pays that first."""
+    length, costs = AdaptiveDepth(MACHINES["mild"], 8), MACHINES["mild"]
+    for _ in range(10):
+        length.learn(8, 0, round_ms(costs, 8))
+    rounds = 0
+    while not length.next().depth:
+        length.learn(0, 0, 10.0)
+        rounds += 1
+    assert LOSS * rounds == pytest.approx(MOST_OWED + 0.25 + length.costs.reading(16), rel=0.05)
 
 
 def test_acceptance_is_a_running_mean_of_what_was_reached():
