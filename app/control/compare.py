@@ -93,6 +93,7 @@ class CompareController(QObject):
                 side,
                 said,
                 replace(settings, sampling=sampling, draft=draft),
+                alone=True,
             )
             for side, draft in drafts.items()
         ]

@@ -1,8 +1,7 @@
-"""Runs one answer: its events in batches, and between two events whatever cannot wait."""
+"""Runs answers by turns: their events in batches, and between two events whatever cannot wait."""
 
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, cast
 
@@ -16,10 +15,12 @@ from app.worker.replies import (
     ModelChanged,
     Pace,
     Reply,
+    WorkerFailed,
     problem_of,
 )
 from app.worker.requests import Ask, ChangeSettings, CloseChat, CountTokens, StopAnswer
 from mlx_engine.values.conversation import (
+    TURN_ENDS,
     Event,
     GenerationFinished,
     PromptProgress,
@@ -106,10 +107,21 @@ class Effects:
             self._reply(DraftOutputInUse(self._chat_id, output))
 
 
-class Answering:
-    """Answers one question after the other, on the engine's thread.
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """One answer, its events to come, and what has come of them."""
 
-    count: replies how many tokens texts have, beside the answer.
+    question: Ask
+    session: "Session"
+    events: Generator[Event, None, None]
+    batcher: Batcher
+    effects: Effects
+
+
+class Answering:
+    """Answers questions on the engine's thread, those of several chats by turns.
+
+    count: replies how many tokens texts have, beside the answers.
     """
 
     def __init__(
@@ -121,47 +133,86 @@ class Answering:
         self._inbox = inbox
         self._reply = reply
         self._count = count
+        self._running: dict[str, _Running] = {}
 
-    def answer(self, question: Ask, chats: KeptChats) -> None:
-        """Reply AnswerEvents to the end, or AnswerFailed after what there was."""
-        batcher = Batcher()
+    @property
+    def is_busy(self) -> bool:
+        """Whether an answer has not come to its end."""
+        return bool(self._running)
+
+    def begin(self, question: Ask, chats: KeptChats) -> None:
+        """Answer it from the next turn on: AnswerEvents to the end, or AnswerFailed after what
+        there was. No answer of its chat may be running.
+        """
         try:
-            session = chats.open(question.chat_id, question.settings)
+            session = chats.open(question.chat_id, question.settings, self._running)
             effects = Effects(question.chat_id, session, chats, self._reply)
-            with closing(_events(session, question)) as events:
-                for event in events:
-                    batch = batcher.add(event)
-                    self._send(question, batch)
-                    if batch:
-                        effects.tell()
-                    self._obey(question.chat_id, session, chats)
+            self._running[question.chat_id] = _Running(
+                question, session, _events(session, question), Batcher(), effects
+            )
         except Exception as error:
-            self._send(question, batcher.rest())
-            problem = problem_of(error)
-            if problem.kind == "bug":
-                chats.forget(question.chat_id)  # nobody knows what state it is in: read it anew
-            elif problem.code == OutOfMemory.__name__:
-                chats.forget_all()
-            self._reply(AnswerFailed(question.chat_id, question.message_id, problem))
+            self._fail(question, error, chats)
+
+    def take_turns(self, chats: KeptChats) -> None:
+        """One round, or part of a prompt, of every answer."""
+        for chat_id in list(self._running):
+            self._take_turn(self._running[chat_id], chats)
+
+    def _take_turn(self, running: _Running, chats: KeptChats) -> None:
+        question = running.question
+        try:
+            for event in running.events:
+                batch = running.batcher.add(event)
+                self._send(question, batch)
+                if batch:
+                    running.effects.tell()
+                self._obey(chats)
+                if isinstance(event, TURN_ENDS):
+                    return
+            del self._running[question.chat_id]
+        except Exception as error:
+            del self._running[question.chat_id]
+            running.events.close()
+            self._send(question, running.batcher.rest())
+            self._fail(question, error, chats)
+
+    def _fail(self, question: Ask, error: Exception, chats: KeptChats) -> None:
+        problem = problem_of(error)
+        if problem.kind == "bug":
+            chats.forget(question.chat_id)  # nobody knows what state it is in: read it anew
+        elif problem.code == OutOfMemory.__name__:
+            chats.forget_all(self._running)
+        self._reply(AnswerFailed(question.chat_id, question.message_id, problem))
 
     def _send(self, question: Ask, batch: tuple[Event, ...]) -> None:
         if batch:
             self._reply(AnswerEvents(question.chat_id, question.message_id, batch))
 
-    def _obey(self, chat_id: str, session: "Session", chats: KeptChats) -> None:
-        """Do what was asked since the last event; the session must be inside an answer."""
-        for request in interruptions(self._inbox, chat_id, self._reply):
+    def _change(self, wanted: ChangeSettings, chats: KeptChats) -> None:
+        """What is wrong with settings ends no answer."""
+        try:
+            chats.change(wanted.chat_id, wanted.settings)
+        except Exception as error:
+            self._reply(WorkerFailed(problem_of(error)))
+
+    def _obey(self, chats: KeptChats) -> None:
+        """Do what was asked since the last event; the sessions must be inside an answer."""
+        answering = [running.question for running in self._running.values()]
+        for request in interruptions(self._inbox, answering, self._reply):
             match request:
+                case Ask():
+                    self.begin(request, chats)
                 case ChangeSettings():
-                    chats.change(chat_id, request.settings)
+                    self._change(request, chats)
                 case CloseChat():
                     chats.forget(request.chat_id)
                 case CountTokens():
                     self._count(request.texts)
-            if isinstance(request, StopAnswer | CloseChat) and request.chat_id == chat_id:
-                session.stop()
+            if isinstance(request, StopAnswer | CloseChat) and request.chat_id in self._running:
+                self._running[request.chat_id].session.stop()
         if self._inbox.is_ending():
-            session.stop()
+            for running in self._running.values():
+                running.session.stop()
 
 
 def _events(session: "Session", question: Ask) -> Generator[Event, None, None]:

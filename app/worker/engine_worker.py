@@ -55,6 +55,7 @@ def serve(
     while not isinstance(request := inbox.next(), Shutdown):
         try:
             desk.do(request)
+            desk.answer()
             desk.tell_memory()
             desk.go_on_measuring()
         except Exception as error:
@@ -80,7 +81,7 @@ class _Desk:
             case UnloadModel():
                 self._model.close()
             case Ask():
-                self._answer(request)
+                self._begin(request)
             case CloseChat():
                 self._model.forget(request.chat_id)
             case ChangeSettings():
@@ -93,11 +94,17 @@ class _Desk:
             case StopAnswer() | CancelLoad() | Shutdown():
                 pass  # what they end is over
 
-    def _answer(self, question: Ask) -> None:
+    def _begin(self, question: Ask) -> None:
         if self._model.chats is None:
             self._reply(AnswerFailed(question.chat_id, question.message_id, NO_MODEL))
         else:
-            self._answering.answer(question, self._model.chats)
+            self._answering.begin(question, self._model.chats)
+
+    def answer(self) -> None:
+        """To the end of every answer, those too that are asked for meanwhile."""
+        while self._answering.is_busy and self._model.chats is not None:
+            self._answering.take_turns(self._model.chats)
+            self.tell_memory()
 
     def _count(self, texts: tuple[str, ...]) -> None:
         if self._model.engine is not None:

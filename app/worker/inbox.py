@@ -1,7 +1,7 @@
 """Requests on their way to the engine's thread: putting one never waits, some cannot wait."""
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from threading import Condition
 from typing import NamedTuple
 
@@ -16,11 +16,12 @@ from app.worker.requests import (
     Request,
     Shutdown,
     StopAnswer,
+    UnloadModel,
 )
 
-Urgent = StopAnswer | CloseChat | CancelLoad | ChangeSettings | CountTokens
+Urgent = StopAnswer | CloseChat | CancelLoad | ChangeSettings | CountTokens | Ask
 BRIEF = 200_000
-"""Characters that are counted in the middle of an answer: a few hundredths of a second."""
+"""Characters that are counted in the middle of answers: a few hundredths of a second."""
 
 
 class Sifted(NamedTuple):
@@ -31,29 +32,51 @@ class Sifted(NamedTuple):
     withdrawn: tuple[Ask | LoadModel, ...]
 
 
-def sift(waiting: Iterable[Request], chat_id: str | None) -> Sifted:
-    """What cannot wait while chat_id (None: no chat) is being answered.
+def sift(waiting: Iterable[Request], answering: Collection[Ask]) -> Sifted:
+    """What cannot wait while these questions (none: a model is read) are being answered.
 
-    A stop, close or cancel takes back only what was asked before it. Settings of another chat
-    wait: its questions before them carry their own. Long texts wait to be counted.
+    One of another chat is answered beside them, unless one of them is to be answered alone, or such
+    a question or a model was asked for before it. A stop, close or cancel takes back only what was
+    asked before it. Settings of a chat whose question waits do too: that carries its own. Long
+    texts wait to be counted.
     """
     stay: list[Request] = []
     urgent: list[Urgent] = []
     withdrawn: list[Ask | LoadModel] = []
+    chats = {asked.chat_id for asked in answering}
+    is_held_up = not answering or any(asked.alone for asked in answering)
     for request in waiting:
         match request:
             case StopAnswer() | CloseChat() | CancelLoad():
-                urgent.append(request)
-                void = [asked for asked in stay if _takes_back(request, asked)]
+                void = [asked for asked in (*urgent, *stay) if _takes_back(request, asked)]
                 withdrawn += [asked for asked in void if isinstance(asked, Ask | LoadModel)]
                 stay = [asked for asked in stay if asked not in void]
-            case ChangeSettings() if request.chat_id == chat_id:
+                urgent = [*(asked for asked in urgent if asked not in void), request]
+            case ChangeSettings(chat_id) if chat_id in chats or (
+                answering and not _asks(stay, chat_id)
+            ):
                 urgent.append(request)
-            case CountTokens() if chat_id is not None and sum(map(len, request.texts)) <= BRIEF:
+            case CountTokens() if answering and sum(map(len, request.texts)) <= BRIEF:
+                urgent.append(request)
+            case Ask(chat_id) if not (
+                is_held_up or request.alone or chat_id in chats or _asks((*urgent, *stay), chat_id)
+            ):
                 urgent.append(request)
             case _:
                 stay.append(request)
+                is_held_up = is_held_up or _holds_up(request)
     return Sifted(tuple(stay), tuple(urgent), tuple(withdrawn))
+
+
+def _asks(requests: Iterable[Request], chat_id: str) -> bool:
+    return any(isinstance(asked, Ask) and asked.chat_id == chat_id for asked in requests)
+
+
+def _holds_up(request: Request) -> bool:
+    """Whether what was asked after it has to wait for it."""
+    return (
+        request.alone if isinstance(request, Ask) else isinstance(request, LoadModel | UnloadModel)
+    )
 
 
 def _takes_back(request: StopAnswer | CloseChat | CancelLoad, asked: Request) -> bool:
@@ -84,10 +107,10 @@ class Inbox:
             self._changed.wait_for(lambda: bool(self._waiting))
             return self._waiting.popleft()
 
-    def sift(self, chat_id: str | None) -> Sifted:
-        """Take out what cannot wait while chat_id is being answered, and what it withdraws."""
+    def sift(self, answering: Collection[Ask]) -> Sifted:
+        """Take out what cannot wait while these are being answered, and what it withdraws."""
         with self._changed:
-            sifted = sift(self._waiting, chat_id)
+            sifted = sift(self._waiting, answering)
             self._waiting = deque(sifted.stay)
             return sifted
 
@@ -103,12 +126,12 @@ class Inbox:
 
 
 def interruptions(
-    inbox: Inbox, chat_id: str | None, reply: Callable[[Reply], None]
+    inbox: Inbox, answering: Collection[Ask], reply: Callable[[Reply], None]
 ) -> tuple[Urgent, ...]:
-    """Requests to act on now, between two events of an answer to chat_id or two slices of a load;
+    """Requests to act on now, between two events of the answers to these or two slices of a load;
     those that they withdraw are answered here.
     """
-    sifted = inbox.sift(chat_id)
+    sifted = inbox.sift(answering)
     for request in sifted.withdrawn:
         if isinstance(request, LoadModel):
             reply(LoadCancelled(request.path))

@@ -1,6 +1,6 @@
 """The one loaded model with the sessions on it: replaced by another, or kept when that fails."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,14 +86,19 @@ class KeptChats:
         """The chats that are kept, oldest use first."""
         return tuple(self._sessions)
 
-    def open(self, chat_id: str, settings: ChatSettings) -> "Session":
-        """The chat's session, with these settings, as the newest."""
+    def open(
+        self, chat_id: str, settings: ChatSettings, answering: Collection[str] = ()
+    ) -> "Session":
+        """The chat's session, with these settings, as the newest; chats that are being answered are
+        kept, whatever their number.
+        """
         session = self._sessions.pop(chat_id, None)
         if session is None:
             session = self._engine.session()
+        idle = [one for one in self._sessions if one not in answering]
         self._sessions[chat_id] = session
-        while len(self._sessions) > MOST_CHATS:
-            self.forget(next(iter(self._sessions)))
+        for one in idle[: max(0, len(self._sessions) - MOST_CHATS)]:
+            self.forget(one)
         self.change(chat_id, settings)
         return session
 
@@ -129,9 +134,9 @@ class KeptChats:
         if session is not None:
             session.forget()
 
-    def forget_all(self) -> None:
-        """Free every cache: memory ran out."""
-        self._sessions.clear()
+    def forget_all(self, but: Collection[str] = ()) -> None:
+        """Free every cache but those of these chats, which are being answered: memory ran out."""
+        self._sessions = {one: its for one, its in self._sessions.items() if one in but}
         self._engine.forget_conversations()
 
     @property
@@ -249,7 +254,7 @@ class ModelInUse:
 
     def _is_unwanted(self) -> bool:
         """Whether the load that runs was cancelled; what else cannot wait is done here."""
-        urgent = interruptions(self._inbox, None, self._reply)
+        urgent = interruptions(self._inbox, (), self._reply)
         for closed in (r for r in urgent if isinstance(r, CloseChat)):
             self.forget(closed.chat_id)
         cancelled = any(isinstance(r, CancelLoad) for r in urgent)

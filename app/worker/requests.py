@@ -1,6 +1,7 @@
 """What the program may ask of the engine's thread: frozen values that can cross a process border.
 
-They are done in the order they were put, except for what concerns work that runs or waits:
+They are done in the order they were put, questions of several chats at once, except for what
+concerns work that runs or waits:
 StopAnswer, CancelLoad, CloseChat and Shutdown act at once, ChangeSettings and CountTokens at the
 next round. Whatever is asked goes before measuring, which then goes on.
 """
@@ -41,13 +42,15 @@ class Ask:
     is an answer that was cut, go on with that.
 
     What the messages share with what was read before in this chat is not read again. message_id
-    names the answer in the replies.
+    names the answer in the replies. Questions of several chats are answered at once; alone: not
+    this one, because its speed is measured.
     """
 
     chat_id: str
     message_id: str
     messages: tuple[Message, ...]
     settings: ChatSettings = field(default_factory=ChatSettings)
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

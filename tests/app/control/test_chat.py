@@ -466,3 +466,28 @@ def test_a_new_chat_goes_on_while_the_old_one_is_answered(
     driven.until(lambda: not driven.app.answers.chat_ids)
     driven.app.chats.open(before or 0)
     assert driven.shown[-1].startswith("word word")
+
+
+def test_several_chats_answer_at_once(driven: Driven, source: ScriptedModels) -> None:
+    """Each has its own stop, and throwing one away leaves the others alone."""
+    say_next(source, SLOW, SLOW, SLOW)
+    app, chats, numbers = driven.app, driven.app.chats, list[int]()
+    for question in ("One?", "Two?", "Three?"):
+        chats.begin(chats.chat.settings)
+        driven.send(question)
+        assert chats.chat.chat_id is not None
+        numbers.append(chats.chat.chat_id)
+
+    def words(number: int) -> int:
+        answer = app.answers.of_chat(number)
+        return 0 if answer is None else len(answer.answer.text)
+
+    driven.until(lambda: all(map(words, numbers)))
+    chats.open(numbers[1])
+    driven.widgets.actions["stop"].trigger()
+    driven.until(lambda: set(app.answers.chat_ids) == {numbers[0], numbers[2]})
+    assert 0 < len(chats.chat.turns[-1].message.text) < len(LONG)
+    app.listed.delete(numbers[0])
+    driven.until(lambda: set(app.answers.chat_ids) == {numbers[2]})
+    before = words(numbers[2])
+    driven.until(lambda: words(numbers[2]) > before)

@@ -3,7 +3,7 @@
 import pytest
 from scripted_engine import Answer, ScriptedEngine
 from scripted_models import Learning, ScriptedModels, WorkerEngine
-from served import ask, served
+from served import ask, message_id_of, served
 
 from app.values.chat_settings import ChatSettings
 from app.worker.inbox import BRIEF
@@ -118,8 +118,9 @@ def test_a_chat_that_goes_on_as_it_stood_is_not_told_again() -> None:
 
 def test_stop_withdraws_questions_of_that_chat_that_wait() -> None:
     with served(models(SLOWLY)) as room:
-        room.put(LoadModel("m"), ask("Why?"), ask("And?", "b", "b1"), ask("So?", "c", "c1"))
+        room.put(LoadModel("m"), ask("Why?"))
         room.until(has_round)
+        room.put(LoadModel("m"), ask("And?", "b", "b1"), ask("So?", "c", "c1"))
         room.put(StopAnswer("b"))
         room.until(lambda value: value == AnswerWithdrawn("b", "b1"))
         room.put(StopAnswer("chat"))
@@ -163,6 +164,43 @@ def test_history_is_given_once_and_then_kept() -> None:
         room.until_answered("again")
     (session,) = engine_of(source).sessions
     assert session.messages == (*before, Message("user", "Why?"), Message("assistant", "three"))
+
+
+def test_several_chats_are_answered_at_once_and_each_is_stopped_by_itself() -> None:
+    with served(models(SLOWLY, SLOWLY, Answer("Short."))) as room:
+        room.put(LoadModel("m"), ask("Why?", "a", "a1"), ask("And?", "b", "b1"))
+        room.until(lambda value: has_round(value) and message_id_of(value) == "b1")
+        room.put(ask("So?", "c", "c1"))
+        assert room.until_answered("c1").text == "Short."
+        room.put(StopAnswer("b"))
+        assert room.until_answered("b1").reason == "stopped"
+        before = len(room.events("a1"))
+        room.until(lambda value: has_round(value) and message_id_of(value) == "a1")
+        assert len(room.events("a1")) > before, "it goes on"
+        room.put(CloseChat("a"))
+        assert room.until_answered("a1").reason == "stopped"
+
+
+def test_what_fails_in_one_chat_is_its_own() -> None:
+    broken = Answer("one two three four", error=NumericsError("The model produced NaN."))
+    with served(models(Answer("word " * 60, pause_s=0.005), broken)) as room:
+        room.put(LoadModel("m"), ask("Why?", "a", "a1"), ask("And?", "b", "b1"))
+        failed = room.until_a(AnswerFailed)
+        assert isinstance(failed, AnswerFailed)
+        assert failed.message_id == "b1"
+        assert room.until_answered("a1").reason == "end"
+
+
+def test_another_model_waits_for_every_answer_and_questions_behind_it_for_the_model() -> None:
+    with served(models(SLOWLY, Answer("word " * 9, pause_s=0.01), Answer("New."))) as room:
+        room.put(LoadModel("m"), ask("Why?", "a", "a1"), ask("And?", "b", "b1"))
+        room.until(lambda value: has_round(value) and message_id_of(value) == "b1")
+        room.put(LoadModel("m"), ask("So?", "c", "c1"))
+        assert room.until_answered("b1").reason == "end"
+        room.put(StopAnswer("a"))
+        assert room.until_answered("a1").reason == "stopped"
+        room.until_a(ModelLoaded)
+        room.until_answered("c1")
 
 
 def test_chats_do_not_mix() -> None:

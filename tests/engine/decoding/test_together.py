@@ -229,7 +229,7 @@ def test_what_survives_an_error_in_a_joint_pass_says_the_same_words(folder, monk
     monkeypatch.setattr(engine, "_parts", replace(engine.parts, survives=lambda error: True))
     asked = {"max_tokens": 10, "sampling": PICKS, "ignore_eos": True}
     truth = [engine.generate(prompt, **asked).tokens for prompt in PROMPTS[:3]]
-    model.faults = itertools.chain([None] * 14, [RuntimeError("a kernel")])
+    model.faults = itertools.chain([None] * 10, [RuntimeError("a kernel")])
     assert [its.tokens for its in engine.generate_many(PROMPTS[:3], **asked)] == truth
     assert next(model.faults, "raised") == "raised"
 
