@@ -17,6 +17,7 @@ from mlx_engine.models.contract import Model
 from mlx_engine.teacher_forced import by_rows
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
+from mlx_engine.values.words import Words
 
 TEXT = '''The answer is yes. Here is a short example in Python:
 
@@ -99,9 +100,14 @@ def misfit(fit: HeadFit, origin: str) -> Reason | None:
         return None
     return Reason(
         "heads-implausible",
-        f"The MTP heads of {origin} seem not to fit this model: in a test text they foresaw "
-        f"{fit.agreed} of {fit.judged} tokens the model was sure of. Usual causes: heads of "
-        "another model or of another training of it; norm weights stored with or without 1 added; "
-        "heads made for the hidden state at another place. Text stays right, but drafting will "
-        "not pay.",
+        Words(
+            "The MTP heads of {origin} seem not to fit this model: in a test text they "
+            "foresaw {agreed} of {judged} tokens the model was sure of. Usual causes: heads "
+            "of another model or of another training of it; norm weights stored with or "
+            "without 1 added; heads made for the hidden state at another place. Text stays "
+            "right, but drafting will not pay.",
+            origin=origin,
+            agreed=fit.agreed,
+            judged=fit.judged,
+        ),
     )

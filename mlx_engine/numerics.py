@@ -16,6 +16,7 @@ from mlx_engine.models.decoder import Decoder
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import AskedNumerics
+from mlx_engine.values.words import Words, joined
 
 ROWS = (2, 9, 8)
 """Of blocks that are compared with passes of one row: the first verify pass, the longest (which
@@ -34,15 +35,18 @@ no Metal: MLX's CPU routines are not chosen by what there is to see. With Metal 
 the first answer.
 """
 
-ROWS_DIFFER = (
-    "On this machine a row's logits change with the rows beside it: text with drafting may leave "
-    "the plain text at near ties."
+ROWS_DIFFER = Words(
+    "On this machine a row's logits change with the rows beside it: text with "
+    "drafting may leave the plain text at near ties."
 )
 
 ROWS_PENDING = Reason(
     "rows-pending",
-    "Whether a row's logits change with the rows beside it on this machine is found out after an "
-    "answer; until then text with drafting may leave the plain text at near ties.",
+    Words(
+        "Whether a row's logits change with the rows beside it on this machine is found "
+        "out after an answer; until then text with drafting may leave the plain text at "
+        "near ties."
+    ),
 )
 MAY_COST = 0.05
 """Share by which exact rows may make a pass slower before "fast" is the default."""
@@ -218,8 +222,12 @@ def rows_unknown(error: Exception) -> Reason:
     told = str(error) or type(error).__name__
     return Reason(
         "rows-unknown",
-        "Comparing rows behind an answer ended with an error, so text with drafting may leave the "
-        f"plain text at near ties; it is tried again at the next load. ({told})",
+        Words(
+            "Comparing rows behind an answer ended with an error, so text with drafting may "
+            "leave the plain text at near ties; it is tried again at the next load. "
+            "({told})",
+            told=told,
+        ),
     )
 
 
@@ -227,9 +235,14 @@ def exact_costs(cost: float) -> Reason:
     """Why numerics are fast though rows could be exact."""
     return Reason(
         "exact-costs",
-        f"Exact rows would make a pass {100 * cost:.0f} % slower on this machine, and more than "
-        f"{100 * MAY_COST:.0f} % is not worth it by default: text with drafting may leave the "
-        "plain text at near ties. Choose exact numerics to have them all the same.",
+        Words(
+            "Exact rows would make a pass {percent:.0f} % slower on this machine, and more "
+            "than {most:.0f} % is not worth it by default: text with drafting may "
+            "leave the plain text at near ties. Choose exact numerics to have them all the "
+            "same.",
+            percent=100 * cost,
+            most=100 * MAY_COST,
+        ),
     )
 
 
@@ -240,8 +253,11 @@ def rows_differ(kernels: Kernels, where: str) -> Reason:
         for name, kernel in KERNELS.items()
         if kernel.is_exact and kernels.why_unused(name)
     ]
-    told = f" Stock MLX runs its {' and '.join(stock)}." if stock and kernels.launcher else ""
-    return Reason("rows-differ", f"{ROWS_DIFFER} (Seen {where}.){told}")
+    seen = Words("(Seen {where}.)", where=where)
+    told = ""
+    if stock and kernels.launcher:
+        told = Words("Stock MLX runs its {kernels}.", kernels=" and ".join(stock))
+    return Reason("rows-differ", joined((ROWS_DIFFER, seen, told), " "))
 
 
 CODES = ("rows-differ", ROWS_PENDING.code, "rows-unknown", "exact-costs")

@@ -95,10 +95,11 @@ POCKET = FoundModel(
     BUILT_IN_NAME, Path(BUILT_IN), BUILT_IN_PLACE, 7_000_000, note=Words("1 drafting head")
 )
 QUESTIONS = (
-    Words("How does drafting work?"),
-    Words("How do I read a file line by line?"),
-    Words("What does os.path.join do?"),
+    "How does drafting work?",
+    "How do I read a file line by line?",
+    "What does os.path.join do?",
 )
+"""In English, which is all that the built-in model reads."""
 
 
 class LibraryController(QObject):

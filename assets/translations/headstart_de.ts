@@ -317,18 +317,6 @@
         <translation>1 Entwurfskopf</translation>
     </message>
     <message>
-        <source>How does drafting work?</source>
-        <translation>Wie funktioniert das Entwerfen von Tokens?</translation>
-    </message>
-    <message>
-        <source>How do I read a file line by line?</source>
-        <translation>Wie lese ich eine Datei Zeile für Zeile?</translation>
-    </message>
-    <message>
-        <source>What does os.path.join do?</source>
-        <translation>Was macht os.path.join?</translation>
-    </message>
-    <message>
         <source>{name} is downloaded.</source>
         <translation>{name} ist heruntergeladen.</translation>
     </message>
@@ -1211,6 +1199,10 @@
         <translation>das Ende</translation>
     </message>
     <message>
+        <source>“{word}”</source>
+        <translation>„{word}“</translation>
+    </message>
+    <message>
         <source>{ratio:.2f} times the speed, though nothing was drafted.</source>
         <translation>{ratio:.2f}-faches Tempo, obwohl nichts entworfen wurde.</translation>
     </message>
@@ -1540,7 +1532,7 @@
     </message>
     <message>
         <source>In use: {kernels}.</source>
-        <translation>In Gebrauch: {kernels}.</translation>
+        <translation>Im Einsatz: {kernels}.</translation>
     </message>
     <message>
         <source>Not {kernels}: {why}</source>
@@ -1548,7 +1540,7 @@
     </message>
     <message>
         <source>No model is in use.</source>
-        <translation>Kein Modell ist in Gebrauch.</translation>
+        <translation>Zurzeit ist kein Modell geladen.</translation>
     </message>
     <message>
         <source>{setting} {speed:.1f} tok/s</source>
@@ -1648,7 +1640,7 @@
     </message>
     <message>
         <source>Headstart made a mistake</source>
-        <translation>Headstart hat einen Fehler gemacht</translation>
+        <translation>In Headstart ist ein Fehler aufgetreten</translation>
     </message>
     <message>
         <source>Copy details</source>
@@ -2012,11 +2004,11 @@
     </message>
     <message>
         <source>Pinned: {depth}{limit}.</source>
-        <translation>Fest: {depth}{limit}.</translation>
+        <translation>Festgelegt: {depth}{limit}.</translation>
     </message>
     <message>
         <source>Pinned: {depth}{limit}, from the next round on.</source>
-        <translation>Fest: {depth}{limit}, ab der nächsten Runde.</translation>
+        <translation>Festgelegt: {depth}{limit}, ab der nächsten Runde.</translation>
     </message>
     <message>
         <source>Auto would choose the same.</source>
@@ -2128,7 +2120,7 @@
     </message>
     <message>
         <source>In effect: {what}.</source>
-        <translation>In Kraft: {what}.</translation>
+        <translation>Wirksam: {what}.</translation>
     </message>
     <message>
         <source>MTP heads</source>
@@ -2140,11 +2132,11 @@
     </message>
     <message>
         <source>Prompt lookup, else MTP heads</source>
-        <translation>Prompt-Suche, sonst MTP-Köpfe</translation>
+        <translation>Suche, sonst MTP-Köpfe</translation>
     </message>
     <message>
         <source>Prompt lookup, else draft model</source>
-        <translation>Prompt-Suche, sonst Entwurfsmodell</translation>
+        <translation>Suche, sonst Entwurfsmodell</translation>
     </message>
     <message>
         <source>None: decode plainly</source>
@@ -2168,7 +2160,7 @@
     </message>
     <message>
         <source>In effect</source>
-        <translation>In Kraft</translation>
+        <translation>Wirksam</translation>
     </message>
     <message>
         <source>Draft source</source>
@@ -2220,7 +2212,7 @@
     </message>
     <message>
         <source>In effect: {what}, until the model is loaded again.</source>
-        <translation>In Kraft: {what}, bis das Modell neu geladen wird.</translation>
+        <translation>Wirksam: {what}, bis das Modell neu geladen wird.</translation>
     </message>
     <message>
         <source>Line {number}: write a token&apos;s id and its bias, such as 1734: -5.</source>
@@ -2441,7 +2433,7 @@
     </message>
     <message>
         <source>Whole window</source>
-        <translation>Ganzes Fenster</translation>
+        <translation>Ganz</translation>
     </message>
     <message>
         <source>Colours</source>
@@ -2941,7 +2933,7 @@
     </message>
     <message>
         <source>Headstart made a mistake ({code}: {error}). What was answered so far is kept.</source>
-        <translation>Headstart hat einen Fehler gemacht ({code}: {error}). Was bisher geantwortet wurde, bleibt erhalten.</translation>
+        <translation>In Headstart ist ein Fehler aufgetreten ({code}: {error}). Was bisher geantwortet wurde, bleibt erhalten.</translation>
     </message>
     <message>
         <source>{number:.3g}{unit}</source>
@@ -2978,7 +2970,167 @@
     </message>
     <message>
         <source>In effect: {what}. {why}</source>
-        <translation>In Kraft: {what}. {why}</translation>
+        <translation>Wirksam: {what}. {why}</translation>
+    </message>
+    <message>
+        <source>The MTP heads of {origin} seem not to fit this model: in a test text they foresaw {agreed} of {judged} tokens the model was sure of. Usual causes: heads of another model or of another training of it; norm weights stored with or without 1 added; heads made for the hidden state at another place. Text stays right, but drafting will not pay.</source>
+        <translation>Die MTP-Köpfe aus {origin} passen anscheinend nicht zu diesem Modell: In einem Testtext sahen sie {agreed} von {judged} Tokens voraus, deren sich das Modell sicher war. Übliche Ursachen: Köpfe eines anderen Modells oder eines anderen Trainings davon; Normgewichte, die mit oder ohne addierte 1 gespeichert sind; Köpfe für den Hidden State an einer anderen Stelle. Der Text bleibt richtig, aber Entwürfe lohnen sich nicht.</translation>
+    </message>
+    <message>
+        <source>One round without a draft, to see what drafting gains in this chat.</source>
+        <translation>Eine Runde ohne Entwurf, um zu sehen, was Entwürfe in diesem Chat bringen.</translation>
+    </message>
+    <message>
+        <source>Drafting parked: nothing can draft in this chat.</source>
+        <translation>Entwürfe ausgesetzt: In diesem Chat kann nichts entwerfen.</translation>
+    </message>
+    <message>
+        <source>a round with one drafted token costs {ratio:.2f} of a plain one here</source>
+        <translation>eine Runde mit einem entworfenen Token kostet hier das {ratio:.2f}-fache einer ohne</translation>
+    </message>
+    <message>
+        <source>Drafting parked: {cost}, so no draft can pay and the source reads nothing.</source>
+        <translation>Entwürfe ausgesetzt: {cost}; kein Entwurf kann sich lohnen, und die Quelle liest nichts mit.</translation>
+    </message>
+    <message>
+        <source>Drafting parked: {percent:.0f} % of first drafts are accepted, and {cost}.</source>
+        <translation>Entwürfe ausgesetzt: {percent:.0f} % der ersten Entwürfe werden angenommen, und {cost}.</translation>
+    </message>
+    <message>
+        <source>Drafting parked: {percent:.0f} % of first drafts are expected to be accepted, and {cost}.</source>
+        <translation>Entwürfe ausgesetzt: Voraussichtlich werden {percent:.0f} % der ersten Entwürfe angenommen, und {cost}.</translation>
+    </message>
+    <message numerus="yes">
+        <source>{n} tokens at a time is the most that can be drafted here.</source>
+        <comment>1 token at a time is the most that can be drafted here.</comment>
+        <translation>
+            <numerusform>Mehr als 1 Token auf einmal kann hier nicht entworfen werden.</numerusform>
+            <numerusform>Mehr als {n} Tokens auf einmal können hier nicht entworfen werden.</numerusform>
+        </translation>
+    </message>
+    <message>
+        <source>Drafting is switched off for this chat.</source>
+        <translation>Für diesen Chat sind Entwürfe ausgeschaltet.</translation>
+    </message>
+    <message>
+        <source>This model has no MTP heads; it runs without drafting.</source>
+        <translation>Dieses Modell hat keine MTP-Köpfe; es läuft ohne Entwürfe.</translation>
+    </message>
+    <message>
+        <source>No draft model was given when this model was loaded: load it with one.</source>
+        <translation>Beim Laden dieses Modells wurde kein Entwurfsmodell angegeben: mit einem laden.</translation>
+    </message>
+    <message>
+        <source>Drafting starts with the next message: the head has not read this conversation yet.</source>
+        <translation>Entwürfe beginnen mit der nächsten Nachricht: Der Kopf hat dieses Gespräch noch nicht gelesen.</translation>
+    </message>
+    <message>
+        <source>The new source drafts from the next round on.</source>
+        <translation>Die neue Quelle entwirft ab der nächsten Runde.</translation>
+    </message>
+    <message>
+        <source>Prompt lookup has nothing to repeat here: these words are new to the conversation.</source>
+        <translation>Die Prompt-Suche hat hier nichts zu wiederholen: Diese Worte sind neu im Gespräch.</translation>
+    </message>
+    <message>
+        <source>Nothing is drafted: {error}</source>
+        <translation>Nichts wird entworfen: {error}</translation>
+    </message>
+    <message>
+        <source>The recommended sampling was ignored: {origin}: {error}</source>
+        <translation>Das empfohlene Sampling wurde nicht übernommen: {origin}: {error}</translation>
+    </message>
+    <message>
+        <source>Weights in fp8 are unpacked to 16 bits ({times:.1f} times the room they take in the file), because MLX does not multiply by their form. Each value times its scale is rounded to the nearest, by 0.2% at most. Without Metal they become float32.</source>
+        <translation>Gewichte in fp8 werden auf 16 Bit entpackt (das {times:.1f}-fache ihres Platzes in der Datei), weil MLX mit ihrer Form nicht multipliziert. Jeder Wert mal seiner Skala wird zum nächsten gerundet, um höchstens 0,2 %. Ohne Metal werden sie zu float32.</translation>
+    </message>
+    <message>
+        <source>Tensors of type {name} ({count}, {stored} in the file) become {values} of 16-bit floats, or twice that without Metal: MLX has no packed form that keeps their values, and no kernel of ours reads them here.</source>
+        <translation>Tensoren vom Typ {name} ({count}, {stored} in der Datei) werden zu {values} in 16-Bit-Gleitkomma, ohne Metal zum Doppelten: MLX hat keine gepackte Form, die ihre Werte erhält, und kein eigener Kernel liest sie hier.</translation>
+    </message>
+    <message>
+        <source>The files hold MTP heads, but heads of this family cannot be run yet.</source>
+        <translation>Die Dateien enthalten MTP-Köpfe, aber Köpfe dieser Familie laufen noch nicht.</translation>
+    </message>
+    <message>
+        <source>The MTP heads beside the model cannot be read: {damage}</source>
+        <translation>Die MTP-Köpfe beim Modell sind nicht lesbar: {damage}</translation>
+    </message>
+    <message>
+        <source>The MTP heads in {origin} lack the tensor {name}, so they cannot be used.</source>
+        <translation>Den MTP-Köpfen in {origin} fehlt der Tensor {name}; sie lassen sich nicht verwenden.</translation>
+    </message>
+    <message>
+        <source>The config promises {promised} MTP heads; drafts are made with {used}.</source>
+        <translation>Die Config verspricht {promised} MTP-Köpfe; entworfen wird mit {used}.</translation>
+    </message>
+    <message>
+        <source>The MTP heads in {origin} belong to another model: {tensor} is {shape} where this one needs {needed}.</source>
+        <translation>Die MTP-Köpfe in {origin} gehören zu einem anderen Modell: {tensor} ist {shape}, dieses braucht {needed}.</translation>
+    </message>
+    <message>
+        <source>The metadata of {name} promise {heads} (nextn_predict_layers), but the file has no nextn.* tensor: this conversion dropped them. Get one with heads, or give a file that has them.</source>
+        <translation>Die Metadaten von {name} versprechen {heads} (nextn_predict_layers), aber die Datei hat keinen Tensor nextn.*: Diese Konvertierung hat sie weggelassen. Eine mit Köpfen holen oder eine Datei angeben, die sie hat.</translation>
+    </message>
+    <message>
+        <source>The config promises {heads}, but this conversion dropped the heads: {sign}. Get a conversion with heads, or give the heads of the original.</source>
+        <translation>Die Config verspricht {heads}, aber diese Konvertierung hat die Köpfe weggelassen: {sign}. Eine Konvertierung mit Köpfen holen oder die Köpfe des Originals angeben.</translation>
+    </message>
+    <message>
+        <source>No Metal here: the weights are unpacked to float32 ({megabytes:,.0f} MB).</source>
+        <translation>Kein Metal hier: Die Gewichte werden auf float32 entpackt ({megabytes:,.0f} MB).</translation>
+    </message>
+    <message>
+        <source>Kept weights cannot be used, and are made and written anew: {error}</source>
+        <translation>Aufgehobene Gewichte sind nicht verwendbar und werden neu erzeugt und geschrieben: {error}</translation>
+    </message>
+    <message>
+        <source>The repacked weights ({size}) cannot be kept in {folder} ({error}): the next load will repack again. Make room, or name another folder.</source>
+        <translation>Die umgepackten Gewichte ({size}) lassen sich nicht in {folder} aufheben ({error}): Beim nächsten Laden wird wieder umgepackt. Platz schaffen oder einen anderen Ordner angeben.</translation>
+    </message>
+    <message>
+        <source>Layers of this model cannot take back part of a pass, so nothing can be drafted for it; it runs plain.</source>
+        <translation>Schichten dieses Modells können keinen Teil eines Durchlaufs zurücknehmen; deshalb kann nichts dafür entworfen werden, und es läuft ohne Entwürfe.</translation>
+    </message>
+    <message>
+        <source>Keys and values stay in 16 bits: this model runs in a class of mlx-lm with caches of its own.</source>
+        <translation>Schlüssel und Werte bleiben in 16 Bit: Dieses Modell läuft in einer Klasse von mlx-lm mit eigenen Caches.</translation>
+    </message>
+    <message>
+        <source>Keys and values stay in 16 bits: {told}.</source>
+        <translation>Schlüssel und Werte bleiben in 16 Bit: {told}.</translation>
+    </message>
+    <message>
+        <source>Keys and values stay in 16 bits: this model keeps small latents in their place, which our kernels read as they are.</source>
+        <translation>Schlüssel und Werte bleiben in 16 Bit: Dieses Modell hält an ihrer Stelle kleine latente Vektoren, die unsere Kernel lesen, wie sie sind.</translation>
+    </message>
+    <message>
+        <source>Keys and values stay in 16 bits: heads of {odd} are no whole groups of {least}, which share a scale in 8 and 4 bits.</source>
+        <translation>Schlüssel und Werte bleiben in 16 Bit: Köpfe der Breite {odd} sind keine ganzen Gruppen von {least}, die sich in 8 und 4 Bit eine Skala teilen.</translation>
+    </message>
+    <message>
+        <source>On this machine a row&apos;s logits change with the rows beside it: text with drafting may leave the plain text at near ties.</source>
+        <translation>Auf diesem Rechner ändern sich die Logits einer Zeile mit den Zeilen daneben: Text mit Entwürfen kann bei knappen Entscheidungen vom Text ohne Entwürfe abweichen.</translation>
+    </message>
+    <message>
+        <source>Whether a row&apos;s logits change with the rows beside it on this machine is found out after an answer; until then text with drafting may leave the plain text at near ties.</source>
+        <translation>Ob sich die Logits einer Zeile auf diesem Rechner mit den Zeilen daneben ändern, wird nach einer Antwort geprüft; bis dahin kann Text mit Entwürfen bei knappen Entscheidungen vom Text ohne Entwürfe abweichen.</translation>
+    </message>
+    <message>
+        <source>Comparing rows behind an answer ended with an error, so text with drafting may leave the plain text at near ties; it is tried again at the next load. ({told})</source>
+        <translation>Der Vergleich von Zeilen nach einer Antwort endete mit einem Fehler; Text mit Entwürfen kann deshalb bei knappen Entscheidungen vom Text ohne Entwürfe abweichen. Beim nächsten Laden wird es noch einmal versucht. ({told})</translation>
+    </message>
+    <message>
+        <source>Exact rows would make a pass {percent:.0f} % slower on this machine, and more than {most:.0f} % is not worth it by default: text with drafting may leave the plain text at near ties. Choose exact numerics to have them all the same.</source>
+        <translation>Exakte Zeilen würden einen Durchlauf auf diesem Rechner um {percent:.0f} % verlangsamen; mehr als {most:.0f} % ist es von sich aus nicht wert: Text mit Entwürfen kann bei knappen Entscheidungen vom Text ohne Entwürfe abweichen. Wer sie trotzdem will, wählt die exakte Numerik.</translation>
+    </message>
+    <message>
+        <source>(Seen {where}.)</source>
+        <translation>(Gesehen: {where}.)</translation>
+    </message>
+    <message>
+        <source>Stock MLX runs its {kernels}.</source>
+        <translation>MLX selbst rechnet: {kernels}.</translation>
     </message>
 </context>
 </TS>

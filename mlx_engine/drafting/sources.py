@@ -20,22 +20,25 @@ from mlx_engine.values.options import (
     DraftOptions,
     DraftSourceName,
 )
+from mlx_engine.values.words import Words
 
 if TYPE_CHECKING:
     from mlx_engine.models.drafters import Drafter
 
-OFF = Reason("off", "Drafting is switched off for this chat.")
-NO_HEADS = Reason("no-heads", "This model has no MTP heads; it runs without drafting.")
+OFF = Reason("off", Words("Drafting is switched off for this chat."))
+NO_HEADS = Reason("no-heads", Words("This model has no MTP heads; it runs without drafting."))
 NO_DRAFT_MODEL = Reason(
-    "no-draft-model", "No draft model was given when this model was loaded: load it with one."
+    "no-draft-model",
+    Words("No draft model was given when this model was loaded: load it with one."),
 )
 UNREAD = Reason(
     "head-unread",
-    "Drafting starts with the next message: the head has not read this conversation yet.",
+    Words("Drafting starts with the next message: the head has not read this conversation yet."),
 )
-NEXT_ROUND = Reason("source-changed", "The new source drafts from the next round on.")
+NEXT_ROUND = Reason("source-changed", Words("The new source drafts from the next round on."))
 NO_MATCH = Reason(
-    "no-match", "Prompt lookup has nothing to repeat here: these words are new to the conversation."
+    "no-match",
+    Words("Prompt lookup has nothing to repeat here: these words are new to the conversation."),
 )
 
 
@@ -299,7 +302,9 @@ class Drafting:
     def _give_up(self, options: DraftOptions, error: EngineError) -> None:
         model = model_of(options)
         assert model is not None
-        self._unreadable[model] = Reason("draft-unreadable", f"Nothing is drafted: {error}")
+        self._unreadable[model] = Reason(
+            "draft-unreadable", Words("Nothing is drafted: {error}", error=str(error))
+        )
 
     def _why_no_model(self, options: DraftOptions) -> Reason | None:
         """Why the model that the options name cannot draft, alone or beside prompt lookup."""

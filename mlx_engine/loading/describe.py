@@ -24,6 +24,7 @@ from mlx_engine.models.tensor_names import why_skipped
 from mlx_engine.values.errors import BadModelFile, BadOption, Reason
 from mlx_engine.values.model_description import Footprint, ModelDescription, TensorGroup
 from mlx_engine.values.options import LoadOptions, SamplingOptions
+from mlx_engine.values.words import Words
 
 _WORDS = {"BF16": "bfloat16", "F16": "float16", "F32": "float32", "F64": "float64"}
 _ORDER = (
@@ -377,7 +378,11 @@ def _read_advice(read: Callable[[], Mapping[str, object]], origin: str) -> Recom
     try:
         return Recommendation(_options(read()))
     except (BadModelFile, BadOption) as error:
-        words = f"The recommended sampling was ignored: {origin}: {error}"
+        words = Words(
+            "The recommended sampling was ignored: {origin}: {error}",
+            origin=origin,
+            error=str(error),
+        )
         return Recommendation(SamplingOptions(), Reason("bad-generation-config", words))
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mlx_engine.loading.assembled_tensors import AssembledTensor
 from mlx_engine.loading.safetensors import BYTES_OF, TensorInfo
 from mlx_engine.values.errors import BadModelFile, Reason
+from mlx_engine.values.words import Words
 
 if TYPE_CHECKING:
     import mlx.core as mx
@@ -101,10 +102,12 @@ def fp8_reasons(tensors: Iterable[TensorInfo]) -> tuple[Reason, ...]:
     if not ours:
         return ()
     loaded, stored = (sum(column) for column in zip(*ours, strict=True))
-    words = (
-        f"Weights in fp8 are unpacked to 16 bits ({loaded / max(1, stored):.1f} times the room "
-        "they take in the file), because MLX does not multiply by their form. Each value times its "
-        "scale is rounded to the nearest, by 0.2% at most. Without Metal they become float32."
+    words = Words(
+        "Weights in fp8 are unpacked to 16 bits ({times:.1f} times the room they take "
+        "in the file), because MLX does not multiply by their form. Each value times "
+        "its scale is rounded to the nearest, by 0.2% at most. Without Metal they "
+        "become float32.",
+        times=loaded / max(1, stored),
     )
     return (Reason("unpacked-fp8", words),)
 

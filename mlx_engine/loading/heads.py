@@ -25,8 +25,9 @@ from mlx_engine.values.errors import (
     Reason,
     UnsupportedModel,
 )
+from mlx_engine.values.words import Words
 
-NO_HEADS = Reason("no-heads", "This model has no MTP heads.")
+NO_HEADS = Reason("no-heads", Words("This model has no MTP heads."))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ def _not_run(files: ModelFiles, own: Mapping[str, TensorInfo], given: Path | Non
         )
     if not own:
         return HeadTensors({}, str(files.root), False, NO_HEADS)
-    words = "The files hold MTP heads, but heads of this family cannot be run yet."
+    words = Words("The files hold MTP heads, but heads of this family cannot be run yet.")
     return HeadTensors({}, str(files.root), True, Reason("heads-not-run", words))
 
 
@@ -187,12 +188,18 @@ def _files_at(place: Path) -> tuple[Path, ...]:
 def _if_usable(candidate: _Candidate, needs: _Needs) -> HeadTensors:
     origin, wanted = str(candidate.origin), needs.shapes(candidate.tensors)
     if candidate.damage is not None:
-        words = f"The MTP heads beside the model cannot be read: {candidate.damage}"
+        words = Words(
+            "The MTP heads beside the model cannot be read: {damage}", damage=candidate.damage
+        )
         return HeadTensors({}, origin, False, Reason("heads-unreadable", words))
     missing = _missing(candidate.tensors, wanted)
     if missing is not None:
         name = needs.family.name_in_files(missing)
-        words = f"The MTP heads in {origin} lack the tensor {name}, so they cannot be used."
+        words = Words(
+            "The MTP heads in {origin} lack the tensor {name}, so they cannot be used.",
+            origin=origin,
+            name=name,
+        )
         return HeadTensors({}, origin, candidate.inside, Reason("heads-incomplete", words))
     misfit = _misfit(candidate, needs, wanted)
     if misfit is not None:
@@ -209,7 +216,11 @@ def _remarks(candidate: _Candidate, needs: _Needs) -> tuple[Reason, ...]:
     used = len(set(layers))
     if promised <= used:
         return ()
-    words = f"The config promises {promised} MTP heads; drafts are made with {used}."
+    words = Words(
+        "The config promises {promised} MTP heads; drafts are made with {used}.",
+        promised=promised,
+        used=used,
+    )
     return (Reason("fewer-heads", words),)
 
 
@@ -239,10 +250,13 @@ def _misfit(candidate: _Candidate, needs: _Needs, wanted: Mapping[str, Shape]) -
         elif tensor.dtype == "U32":
             seen, needed = tensor.shape[:-1], shape[:-1]
         if seen != needed:
-            return (
-                f"The MTP heads in {candidate.origin} belong to another model: "
-                f"{needs.family.name_in_files(name)} is {list(tensor.shape)} where this one needs "
-                f"{list(shape)}."
+            return Words(
+                "The MTP heads in {origin} belong to another model: {tensor} is {shape} "
+                "where this one needs {needed}.",
+                origin=candidate.origin,
+                tensor=needs.family.name_in_files(name),
+                shape=list(tensor.shape),
+                needed=list(shape),
             )
     return None
 
@@ -251,19 +265,27 @@ def _none_there(needs: _Needs, files: ModelFiles) -> Reason:
     promised = needs.family.figures(needs.config, needs.origin).promised_heads
     if not promised:
         return NO_HEADS
-    heads = "1 MTP head" if promised == 1 else f"{promised} MTP heads"
+    heads = Words("{n} MTP heads", "1 MTP head", promised)
     if files.kind == "gguf":
         return Reason(
             "heads-dropped",
-            f"The metadata of {files.root.name} promise {heads} (nextn_predict_layers), but "
-            "the file has no nextn.* tensor: this conversion dropped them. Get one with heads, "
-            "or give a file that has them.",
+            Words(
+                "The metadata of {name} promise {heads} (nextn_predict_layers), but the file "
+                "has no nextn.* tensor: this conversion dropped them. Get one with heads, or "
+                "give a file that has them.",
+                name=files.root.name,
+                heads=heads,
+            ),
         )
     sign = needs.family.sign_of_no_heads(needs.config, needs.origin)
     return Reason(
         "heads-dropped",
-        f"The config promises {heads}, but this conversion dropped the heads: {sign}. Get a "
-        "conversion with heads, or give the heads of the original.",
+        Words(
+            "The config promises {heads}, but this conversion dropped the heads: {sign}. "
+            "Get a conversion with heads, or give the heads of the original.",
+            heads=heads,
+            sign=sign,
+        ),
     )
 
 

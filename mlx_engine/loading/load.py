@@ -25,6 +25,7 @@ from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import HeadBits, LoadOptions
+from mlx_engine.values.words import Words
 
 CPU_LAYOUT_LIMIT = 512 * 2**20
 """Float32 bytes up to which weights are laid out anew where there is no Metal."""
@@ -191,7 +192,10 @@ def _unpacked(description: ModelDescription) -> tuple[Reason, ...]:
     megabytes = 4 * description.parameters / 1e6
     if 1.05 * description.nbytes > 4 * description.parameters:
         return ()
-    words = f"No Metal here: the weights are unpacked to float32 ({megabytes:,.0f} MB)."
+    words = Words(
+        "No Metal here: the weights are unpacked to float32 ({megabytes:,.0f} MB).",
+        megabytes=megabytes,
+    )
     return (Reason("unpacked-for-cpu", words),)
 
 

@@ -12,7 +12,7 @@ import mlx.core as mx
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.safetensors import TensorInfo, load_arrays, read_header
 from mlx_engine.values.errors import BadModelFile, Reason
-from mlx_engine.values.words import size_words
+from mlx_engine.values.words import Words, size_words
 
 _FORMAT = "headstart repacked 2"
 """To be changed with anything that changes what is made of a file."""
@@ -57,7 +57,10 @@ class RepackCache:
             _check(path, infos, parts)
             arrays = load_arrays(infos)
         except (BadModelFile, OSError) as error:
-            words = f"Kept weights cannot be used, and are made and written anew: {error}"
+            words = Words(
+                "Kept weights cannot be used, and are made and written anew: {error}",
+                error=str(error),
+            )
             self._reasons.append(Reason("repack-cache-ignored", words))
             return None
         self._was_read = True
@@ -76,14 +79,17 @@ class RepackCache:
             _require_room(self._folder, nbytes)
             _write_whole(path, arrays)
         except (OSError, RuntimeError) as error:
-            words = (
-                f"The repacked weights ({size_words(nbytes)}) cannot be kept in {self._folder} "
-                f"({error}): the next load will repack again. Make room, or name another folder."
+            words = Words(
+                "The repacked weights ({size}) cannot be kept in {folder} ({error}): the next "
+                "load will repack again. Make room, or name another folder.",
+                size=size_words(nbytes),
+                folder=self._folder,
+                error=str(error),
             )
             self._reasons.append(Reason("repack-cache-not-written", words))
             return
-        words = f"Repacked weights are kept in {path} ({size_words(nbytes)}) for the next load."
-        self._words.append(words)
+        size = size_words(nbytes)
+        self._words.append(f"Repacked weights are kept in {path} ({size}) for the next load.")
 
     def _place(self, parts: Mapping[str, GgufPart], *, metal: bool) -> Path:
         made = [f"{_FORMAT} {metal}"]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from mlx_engine.values.errors import Reason
+from mlx_engine.values.words import Words
 
 Shape = tuple[int, ...]
 Shapes = dict[str, Shape]
@@ -40,8 +41,10 @@ LEAST_GROUP = 32
 
 LATENTS = Reason(
     "cache-of-latents",
-    "Keys and values stay in 16 bits: this model keeps small latents in their place, which our "
-    "kernels read as they are.",
+    Words(
+        "Keys and values stay in 16 bits: this model keeps small latents in their "
+        "place, which our kernels read as they are."
+    ),
 )
 
 
@@ -52,8 +55,12 @@ def why_not_packed(*sizes: int) -> Reason | None:
         return None
     return Reason(
         "cache-head-size",
-        f"Keys and values stay in 16 bits: heads of {odd} are no whole groups of {LEAST_GROUP}, "
-        "which share a scale in 8 and 4 bits.",
+        Words(
+            "Keys and values stay in 16 bits: heads of {odd} are no whole groups of "
+            "{least}, which share a scale in 8 and 4 bits.",
+            odd=odd,
+            least=LEAST_GROUP,
+        ),
     )
 
 

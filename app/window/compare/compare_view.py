@@ -45,7 +45,7 @@ def verdict(drafted: str, plain: str, on: GenerationStats, off: GenerationStats)
 
 
 def _shown(word: str) -> str:
-    return f"“{word[:LETTERS_SHOWN]}”" if word else tr("the end")
+    return tr("“{word}”", word=word[:LETTERS_SHOWN]) if word else tr("the end")
 
 
 def common_words(drafted: str, plain: str) -> int | None:

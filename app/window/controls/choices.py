@@ -4,7 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QRect, QSize, Qt, Signal
-from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent, QStandardItemModel, QWheelEvent
+from PySide6.QtGui import (
+    QFont,
+    QFontMetrics,
+    QPainter,
+    QPaintEvent,
+    QResizeEvent,
+    QStandardItemModel,
+    QWheelEvent,
+)
 from PySide6.QtWidgets import (
     QButtonGroup,
     QCheckBox,
@@ -77,6 +85,30 @@ class DropDown(QComboBox):
         event.ignore()
 
 
+class _Segment(QToolButton):
+    """One of several; it keeps room for the bold words that it has while it is chosen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setCheckable(True)
+        self.setProperty("role", "segment")
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    # Qt
+
+    def sizeHint(self) -> QSize:  # noqa: N802
+        """As wide as bold words are."""
+        hint, bold = super().sizeHint(), self.font()
+        plain = QFontMetrics(bold).horizontalAdvance(self.text())
+        bold.setWeight(QFont.Weight.DemiBold)
+        more = QFontMetrics(bold).horizontalAdvance(self.text()) - plain
+        return QSize(hint.width() + more, hint.height())
+
+    def minimumSizeHint(self) -> QSize:  # noqa: N802
+        """No less."""
+        return self.sizeHint()
+
+
 class Segments(QWidget):
     """All values side by side, arrow keys move; signal `chosen`(str)."""
 
@@ -132,10 +164,7 @@ class Segments(QWidget):
             surplus.hide()
             surplus.deleteLater()
         for place in range(len(self._group.buttons()), count):
-            button = QToolButton()
-            button.setCheckable(True)
-            button.setProperty("role", "segment")
-            button.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+            button = _Segment()
             self._group.addButton(button, place)
             self._row.addWidget(button)
 

@@ -9,7 +9,7 @@ from app.values.models import FoundModel
 from app.window.controls.icons import Sign, icon
 from app.window.controls.labels import ShortButton, label, paragraph, say
 from app.window.controls.layouts import STRETCH, centred, column, row, scrolled
-from app.window.language import said, tr
+from app.window.language import tr
 from mlx_engine.values.words import Words, joined
 
 WIDEST = 560
@@ -97,8 +97,8 @@ class FirstRunView(QWidget):
         """Questions to begin with, a button each."""
         empty(self._questions)
         for text in questions:
-            button = row_button(said(text), "chevron_right", said(text))
-            button.clicked.connect(lambda _=False, text=text: self.asked.emit(said(text)))
+            button = row_button(text, "chevron_right", text)
+            button.clicked.connect(lambda _=False, text=text: self.asked.emit(text))
             self._questions.addWidget(button)
         self._questions_heading.setVisible(bool(questions))
 

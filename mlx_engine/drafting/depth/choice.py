@@ -10,6 +10,7 @@ from mlx_engine.drafting.depth.acceptance import Acceptance
 from mlx_engine.drafting.depth.costs import PassCosts, RoundCosts
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftOptions
+from mlx_engine.values.words import Words
 
 WORTH_IT = 1.02
 """Drafting must promise this much more than plain decoding: measurements are not exact."""
@@ -49,7 +50,8 @@ LONG_REST = 8
 """Plain rounds after which a draft costs more than drafts do: the source reads their rows first."""
 
 MEASURING = Reason(
-    "measuring-plain", "One round without a draft, to see what drafting gains in this chat."
+    "measuring-plain",
+    Words("One round without a draft, to see what drafting gains in this chat."),
 )
 
 
@@ -247,18 +249,33 @@ class AdaptiveDepth:
 
     def _why_parked(self) -> Reason:
         if self._limit == 0:
-            return Reason("no-source", "Drafting parked: nothing can draft in this chat.")
+            return Reason("no-source", Words("Drafting parked: nothing can draft in this chat."))
         ratio = self.costs.at(1) / self.costs.at(0)
-        cost = f"a round with one drafted token costs {ratio:.2f} of a plain one here"
-        if not self._can_pay:
-            words = f"Drafting parked: {cost}, so no draft can pay and the source reads nothing."
-            return Reason("parked-cost", words)
-        share = f"{100 * self.acceptance.by_depth()[0]:.0f} %"
-        verb = "are" if self.acceptance.is_measured else "are expected to be"
-        return Reason(
-            "parked-acceptance",
-            f"Drafting parked: {share} of first drafts {verb} accepted, and {cost}.",
+        cost = Words(
+            "a round with one drafted token costs {ratio:.2f} of a plain one here", ratio=ratio
         )
+        if not self._can_pay:
+            words = Words(
+                "Drafting parked: {cost}, so no draft can pay and the source reads nothing.",
+                cost=cost,
+            )
+            return Reason("parked-cost", words)
+        percent = 100 * self.acceptance.by_depth()[0]
+        words = (
+            Words(
+                "Drafting parked: {percent:.0f} % of first drafts are accepted, and {cost}.",
+                percent=percent,
+                cost=cost,
+            )
+            if self.acceptance.is_measured
+            else Words(
+                "Drafting parked: {percent:.0f} % of first drafts are expected to be accepted, "
+                "and {cost}.",
+                percent=percent,
+                cost=cost,
+            )
+        )
+        return Reason("parked-acceptance", words)
 
 
 def _rest_after(lost: float, accepted: int) -> int:
@@ -418,5 +435,9 @@ class RoundPlan:
 
 
 def _too_deep(limit: int) -> Reason:
-    tokens = "1 token" if limit == 1 else f"{limit} tokens"
-    return Reason("source-limit", f"{tokens} at a time is the most that can be drafted here.")
+    words = Words(
+        "{n} tokens at a time is the most that can be drafted here.",
+        "1 token at a time is the most that can be drafted here.",
+        limit,
+    )
+    return Reason("source-limit", words)

@@ -10,7 +10,7 @@ from mlx_engine.loading.gguf.header import BlockType, GgufTensor, Half
 from mlx_engine.loading.safetensors import BYTES_OF, TensorInfo
 from mlx_engine.models.stored_forms import Run
 from mlx_engine.values.errors import BadModelFile, Reason, UnsupportedModel
-from mlx_engine.values.words import size_words
+from mlx_engine.values.words import Words, size_words
 
 Becomes = Literal["dense", "affine", "mxfp4", "nvfp4", "blocks", "unpacked"]
 
@@ -249,9 +249,13 @@ def _reason(name: str, parts: list[GgufPart]) -> Reason:
         size_words(sum(sizes))
         for sizes in ([p.file_nbytes for p in parts], [prod(p.shape) * 2 for p in parts])
     )
-    words = (
-        f"Tensors of type {name} ({len(parts)}, {stored} in the file) become {values} of 16-bit "
-        "floats, or twice that without Metal: MLX has no packed form that keeps their values, and "
-        "no kernel of ours reads them here."
+    words = Words(
+        "Tensors of type {name} ({count}, {stored} in the file) become {values} of "
+        "16-bit floats, or twice that without Metal: MLX has no packed form that keeps "
+        "their values, and no kernel of ours reads them here.",
+        name=name,
+        count=len(parts),
+        stored=stored,
+        values=values,
     )
     return Reason(f"unpacked-{name.lower().replace('_', '-')}", words)

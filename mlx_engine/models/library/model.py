@@ -31,19 +31,25 @@ from mlx_engine.values.errors import (
     tensor_missing,
 )
 from mlx_engine.values.options import CacheBits
+from mlx_engine.values.words import Words
 
 A = TypeVar("A", bound=Model)
 MakeCaches = Callable[[CacheBits], LayerCaches]
 
 PLAIN_ONLY = Reason(
     "plain-only",
-    "Layers of this model cannot take back part of a pass, so nothing can be drafted for it; it "
-    "runs plain.",
+    Words(
+        "Layers of this model cannot take back part of a pass, so nothing can be "
+        "drafted for it; it runs plain."
+    ),
 )
 
 OWN_CACHES = Reason(
     "cache-of-library",
-    "Keys and values stay in 16 bits: this model runs in a class of mlx-lm with caches of its own.",
+    Words(
+        "Keys and values stay in 16 bits: this model runs in a class of mlx-lm with "
+        "caches of its own."
+    ),
 )
 
 _AFFINE = frozenset((bits, size) for bits in (2, 3, 4, 5, 6, 8) for size in (32, 64, 128))
@@ -132,7 +138,9 @@ def packed_cache_of(model: Model) -> Reason | None:
     try:
         model.forward(mx.zeros((1, 1), dtype=mx.int32), caches)
     except ValueError as error:  # of mx.quantize: rows that are no whole groups
-        return Reason("cache-head-size", f"Keys and values stay in 16 bits: {_told(error)}.")
+        return Reason(
+            "cache-head-size", Words("Keys and values stay in 16 bits: {told}.", told=_told(error))
+        )
     return None
 
 
