@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from types import CodeType, MappingProxyType
 
@@ -211,7 +211,7 @@ def unused_characters(texts: Sequence[str], count: int) -> str:
     """`count` private-use characters that are in none of the texts."""
     used = set[str]().union(*texts)
     private = map(chr, chain(range(0xE000, 0xF900), range(0xF0000, 0xFFFFE)))
-    free = [character for character in private if character not in used][:count]
+    free = list(islice((character for character in private if character not in used), count))
     if len(free) < count:
         raise BadPrompt("The messages use every private-use character of Unicode: remove some.")
     return "".join(free)

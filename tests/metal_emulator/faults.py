@@ -2,6 +2,7 @@
 
 import ctypes
 import re
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 
@@ -15,8 +16,8 @@ PRIVATE = 2
 STATES = ("not yet run", "waiting at", "waiting at", "returned")
 
 
-def error_of(kernel: str, library: Path, buffers: list[str]) -> EmulatorError:
-    """The last launch's fault. library: where the kernel's code is, for its line."""
+def error_of(kernel: str, with_lines: Callable[[], Path], buffers: list[str]) -> EmulatorError:
+    """The last launch's fault. with_lines: the kernel's code with the lines it came from."""
     fault = native.runtime().msl_last_fault().contents
     kind = KINDS[fault.kind]
     what = fault.what.decode()
@@ -29,8 +30,8 @@ def error_of(kernel: str, library: Path, buffers: list[str]) -> EmulatorError:
         )
         return EmulatorError(kernel, kind, message, Place(buffer=name, offset=fault.offset))
     in_source = bool(fault.file)
-    at = Line(fault.file.decode(), fault.line) if in_source else _line_of(library, fault.pc)
-    other = _line_of(library, fault.other_pc) if fault.has_other else None
+    at = Line(fault.file.decode(), fault.line) if in_source else _line_of(with_lines, fault.pc)
+    other = _line_of(with_lines, fault.other_pc) if fault.has_other else None
     is_private = fault.memory == PRIVATE
     in_memory = is_private or (kind not in ("limit", "endless") and not in_source)
     name = _buffer_name(fault, buffers) if in_memory else None
@@ -116,6 +117,6 @@ def _ranges(indices: list[int]) -> str:
     return " ".join(runs)
 
 
-def _line_of(library: Path, pc: int) -> Line | None:
+def _line_of(with_lines: Callable[[], Path], pc: int) -> Line | None:
     image = native.runtime().msl_image()
-    return line_of(library, pc - image - 1) if pc > image else None
+    return line_of(with_lines(), pc - image - 1) if pc > image else None

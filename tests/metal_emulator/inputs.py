@@ -63,16 +63,21 @@ def with_shapes(names: list[str], inputs: list[Input], source: str) -> list[Give
     """The inputs, and the shape, strides and rank of those whose source asks for them."""
     found: list[Given | Wanted] = []
     for name, value in zip(names, inputs, strict=True):
-        extra = {
-            f"{name}_shape": mx.array(value.shape, dtype=mx.int32),
-            f"{name}_strides": mx.array(_strides(value), dtype=mx.int64),
-            f"{name}_ndim": mx.array(value.ndim, dtype=mx.int32),
-        }
         found += [
-            Given(parameter.name, extra.get(parameter.name, _data(value)))
+            Given(parameter.name, _of_parameter(parameter.name.removeprefix(name), value))
             for parameter in wrapper.input_parameters(name, value, source)
         ]
     return found
+
+
+def _of_parameter(suffix: str, value: Input) -> mx.array:
+    if suffix == "_shape":
+        return mx.array(value.shape, dtype=mx.int32)
+    if suffix == "_strides":
+        return mx.array(_strides(value), dtype=mx.int64)
+    if suffix == "_ndim":
+        return mx.array(value.ndim, dtype=mx.int32)
+    return _data(value)
 
 
 def _data(value: Input) -> mx.array:

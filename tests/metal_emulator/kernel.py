@@ -7,7 +7,7 @@ import mlx.core as mx
 
 from metal_emulator import build, toolchain, wrapper
 from metal_emulator.inputs import Input, Scalar, Strided, as_input, with_shapes
-from metal_emulator.launch import Dispatch, Options, Wanted, check_threads, launch
+from metal_emulator.launch import Code, Dispatch, Options, Wanted, check_threads, launch
 from metal_emulator.registers import Registers
 from metal_emulator.report import Report
 from metal_emulator.source_text import (
@@ -69,10 +69,12 @@ class EmulatedKernel:
             check_threads(self.name, Dispatch(grid, threadgroup), need)
         how = self.options
         command = toolchain.kernel_command(how.check, how.private, how.arithmetic)
-        library = build.kernel_library(self.name, text, command)
-        done = launch(
-            self.name, library, [*given, *wanted], Dispatch(grid, threadgroup), self.options
+        code = Code(
+            build.kernel_library(self.name, text, command),
+            lambda: build.kernel_library(self.name, text, [*command, *toolchain.LINES]),
         )
+        buffers, dispatch = [*given, *wanted], Dispatch(grid, threadgroup)
+        done = launch(self.name, code, buffers, dispatch, self.options)
         self.reports.append(done.report)
         return done.outputs
 

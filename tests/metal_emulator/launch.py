@@ -3,8 +3,10 @@
 import ctypes
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import mlx.core as mx
 import numpy as np
@@ -34,6 +36,13 @@ class Wanted:
     shape: tuple[int, ...]
     dtype: mx.Dtype
     initial: float | None = None
+
+
+class Code(NamedTuple):
+    """A compiled kernel: to run, and on demand the same instructions with their lines."""
+
+    library: Path
+    with_lines: Callable[[], Path]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +94,7 @@ class Launched:
 
 def launch(
     kernel: str,
-    library: Path,
+    code: Code,
     buffers: list[Given | Wanted],
     dispatch: Dispatch,
     options: Options,
@@ -95,8 +104,12 @@ def launch(
         raise EmulatorError(kernel, "limit", f"{len(buffers)} buffers; Metal has {MOST_BUFFERS}")
     runtime = native.runtime()
     runtime.msl_clear()
-    placed = [_placed(kernel, buffer, options.counts_traffic) for buffer in buffers]
-    entry = ctypes.cast(ctypes.CDLL(str(library)).msl_entry, ctypes.c_void_p)
+    contents = _contents(buffers)
+    placed = [
+        _placed(kernel, buffer, content, options.counts_traffic)
+        for buffer, content in zip(buffers, contents, strict=True)
+    ]
+    entry = ctypes.cast(ctypes.CDLL(str(code.library)).msl_entry, ctypes.c_void_p)
     runtime.msl_kernel_at(entry)
     pointers = (ctypes.c_void_p * len(placed))(*(p.contents.data for p in placed))
     order = _native_launch(kernel, dispatch, options)
@@ -104,7 +117,7 @@ def launch(
     failed = runtime.msl_go(entry, pointers, ctypes.byref(order))
     seconds = time.perf_counter() - began
     if failed:
-        raise faults.error_of(kernel, library, [b.name for b in buffers])
+        raise faults.error_of(kernel, code.with_lines, [b.name for b in buffers])
     outputs = [
         _taken(buffer, place.contents)
         for buffer, place in zip(buffers, placed, strict=True)
@@ -142,8 +155,9 @@ def _native_launch(kernel: str, dispatch: Dispatch, options: Options) -> native.
     )
 
 
-def _placed(kernel: str, buffer: Given | Wanted, check: bool) -> "ctypes._Pointer[native.Buffer]":
-    content = _content(buffer)
+def _placed(
+    kernel: str, buffer: Given | Wanted, content: np.ndarray, check: bool
+) -> "ctypes._Pointer[native.Buffer]":
     fresh = isinstance(buffer, Wanted)
     initialised = not (isinstance(buffer, Wanted) and buffer.initial is None)
     place = native.runtime().msl_add(content.nbytes, fresh, initialised, check)
@@ -153,19 +167,30 @@ def _placed(kernel: str, buffer: Given | Wanted, check: bool) -> "ctypes._Pointe
     return place
 
 
-def _content(buffer: Given | Wanted) -> np.ndarray:
-    if isinstance(buffer, Given):
-        return bytes_of(buffer.data)
+def _contents(buffers: list[Given | Wanted]) -> list[np.ndarray]:
+    """Bytes of each, computed in one go: MLX takes longer to begin than for what is small."""
+    arrays = [known_to_numpy(one.data) for one in buffers if isinstance(one, Given)]
+    mx.eval(arrays)
+    given = iter(arrays)
+    return [_bytes(next(given) if isinstance(one, Given) else _before(one)) for one in buffers]
+
+
+def _before(buffer: Wanted) -> np.ndarray:
+    """What is in an output before the launch."""
     if buffer.initial is not None:
-        return bytes_of(mx.full(buffer.shape, buffer.initial, dtype=buffer.dtype))
-    size = buffer.dtype.size * int(np.prod(buffer.shape, dtype=np.int64))
+        return np.array(known_to_numpy(mx.full(buffer.shape, buffer.initial, buffer.dtype)))
+    size = buffer.dtype.size * math.prod(buffer.shape)
     return np.full(size, NAN_BYTE, dtype=np.uint8)
 
 
-def bytes_of(array: mx.array) -> np.ndarray:
+def known_to_numpy(array: mx.array) -> mx.array:
+    """The same bits."""
+    return array.view(mx.uint16) if array.dtype == mx.bfloat16 else array
+
+
+def _bytes(array: mx.array | np.ndarray) -> np.ndarray:
     """Its elements in row-major order, uint8."""
-    known_to_numpy = array.view(mx.uint16) if array.dtype == mx.bfloat16 else array
-    return np.ascontiguousarray(known_to_numpy).reshape(-1).view(np.uint8)
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def _taken(buffer: Wanted, place: native.Buffer) -> mx.array:

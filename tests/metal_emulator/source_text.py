@@ -1,6 +1,7 @@
 """Turns MSL text into C++ text: threadgroup declarations and comments."""
 
 import re
+from functools import cache
 
 _COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _NAME = r"[A-Za-z_]\w*"
@@ -38,6 +39,7 @@ def without_comments(text: str) -> str:
     return _COMMENT.sub(blank, text)
 
 
+@cache
 def with_threadgroup_arrays(text: str, first_id: int = 0) -> str:
     """`threadgroup T a[N], b;` becomes references into the emulated threadgroup memory.
 
