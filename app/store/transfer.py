@@ -251,9 +251,9 @@ def _new_message(content: Any, place: int, *, is_other: bool, model: str) -> Sto
     if parent is not None and (type(parent) is not int or not 0 <= parent < place):
         raise ValueError(
             Words(
-                "message {place} follows {parent!r}, which is no message before it",
+                "message {place} follows {parent}, which is no message before it",
                 place=place + 1,
-                parent=parent,
+                parent=repr(parent),
             )
         )
     if not isinstance(content.get("model"), str):

@@ -1,7 +1,5 @@
 """The language of the window: texts in it, with figures as it writes them."""
 
-from string import Formatter
-
 from PySide6.QtCore import QCoreApplication, QLibraryInfo, QLocale, QTranslator
 
 from app.start.asset_files import asset_path
@@ -24,7 +22,9 @@ def tr(text: str, comment: str = "", n: int = -1, /, **fields: object) -> str:
     said = QCoreApplication.translate("", text, comment, n)
     if n == 1 and said == text:
         said = comment
-    return _FILLED.vformat(said, (), {"n": n, **fields}) if fields or n >= 0 else said
+    if not fields and n < 0:
+        return said
+    return said.format(**{name: _shown(value) for name, value in {"n": n, **fields}.items()})
 
 
 def said(text: str) -> str:
@@ -40,6 +40,22 @@ def in_a_sentence(text: str) -> str:
     return words[:1].lower() + words[1:]
 
 
+class _Figure:
+    """A number that a text shows as the language writes it."""
+
+    def __init__(self, value: float) -> None:
+        self._value = value
+
+    def __format__(self, form: str) -> str:
+        return number(self._value, form)
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, int | float):
+        return _Figure(value)
+    return said(value) if isinstance(value, str) else value
+
+
 def number(value: float, form: str = ",") -> str:
     """A figure in a format of Python's, with the marks of the language for tens and tenths."""
     locale = QLocale()
@@ -50,18 +66,6 @@ def number(value: float, form: str = ",") -> str:
 def percent(share: float) -> str:
     """ "82 %" of 0.82, as the language writes it."""
     return tr("{percent:.0f} %", percent=100 * share)
-
-
-class _Filled(Formatter):
-    """str.format, but that figures and Words are written in the window's language."""
-
-    def format_field(self, value: object, form: str) -> str:
-        if isinstance(value, int | float):
-            return number(value, form)
-        return format(said(value) if isinstance(value, str) else value, form)
-
-
-_FILLED = _Filled()
 
 
 def speak(application: QCoreApplication, wish: Language) -> None:

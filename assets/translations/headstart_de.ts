@@ -781,8 +781,8 @@
         <translation>„others“ ist keine Liste</translation>
     </message>
     <message>
-        <source>message {place} follows {parent!r}, which is no message before it</source>
-        <translation>Nachricht {place} folgt auf {parent!r}, das keine Nachricht davor ist</translation>
+        <source>message {place} follows {parent}, which is no message before it</source>
+        <translation>Nachricht {place} folgt auf {parent}, das keine Nachricht davor ist</translation>
     </message>
     <message>
         <source>Pasted text</source>

@@ -19,10 +19,12 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
-from windows import running, scripted
+from windows import close, folders_in, running, scripted
 
+from app.app import App
 from app.control.library import QUESTIONS
-from app.values.app_settings import Language
+from app.control.settings import save_settings
+from app.values.app_settings import AppSettings, Language
 from app.values.chats import ListedChat
 from app.window.controls.group import Group
 from app.window.language import number, said, tr
@@ -166,3 +168,14 @@ def test_the_system_speaks_the_first_language_that_there_is(
         monkeypatch.setattr(QLocale, "uiLanguages", lambda _, languages=languages: languages)
         speaking("system")
         assert tr("New chat") == words
+
+
+def test_the_window_begins_in_the_language_of_the_settings(
+    qapp: QApplication, tmp_path: Path, speaking: Speak
+) -> None:
+    folders = folders_in(tmp_path)
+    save_settings(folders.settings_file, AppSettings(language="de"))
+    app = App(qapp, folders, scripted())
+    menus = [action.text() for action in app.widgets.window.menuBar().actions()]
+    assert menus == ["Ablage", "Bearbeiten", "Chat", "Darstellung", "Fenster", "Hilfe"]
+    close(app)

@@ -2,11 +2,12 @@
 
 import pytest
 from panel_driving import FULL, find
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLabel, QPlainTextEdit, QPushButton, QToolButton
 
 from app.values.app_settings import AppSettings
 from app.values.chat_settings import ChatSettings
-from app.window.controls.choices import Tick
+from app.window.controls.choices import DropDown, Tick
 from app.window.settings_view import SettingsView
 
 
@@ -42,11 +43,13 @@ def test_showing_says_nothing(qtbot, view, heard, wear):
 def test_appearance(view, heard):
     find(view, QToolButton, "Colours: Dark").click()
     find(view, Tick, "Reduce motion: panels appear at once").click()
+    QTest.keyClicks(find(view, DropDown, "Language"), "Deu")
     find(view, QPushButton, "Larger text").click()
     find(view, QPushButton, "Normal text size").click()
     assert heard == [
         AppSettings(theme="dark"),
         AppSettings(theme="dark", reduce_motion=True),
+        AppSettings(theme="dark", reduce_motion=True, language="de"),
         1,
         0,
     ]
