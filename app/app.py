@@ -293,6 +293,7 @@ class App(QObject):
         reader.edit_wanted.connect(chats.edit)
         reader.branch_off_wanted.connect(chats.branch_off)
         reader.continue_wanted.connect(chats.continue_answer)
+        reader.drop_wanted.connect(chats.drop_oldest)
         reader.branch_wanted.connect(chats.show_branch)
         reader.stats_clicked.connect(lambda _: window.show_panel("drafting"))
         for page in (reader, widgets.compare.reader):

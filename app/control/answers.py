@@ -15,12 +15,14 @@ from app.worker.replies import AnswerEvents, AnswerFailed, AnswerWithdrawn, Prob
 from app.worker.requests import Ask, Request, StopAnswer
 from mlx_engine.values.conversation import (
     Event,
+    FinishReason,
     GenerationFinished,
     Message,
     PromptProgress,
     RoundFinished,
     TextPiece,
 )
+from mlx_engine.values.errors import PromptTooLong
 from mlx_engine.values.stats import GenerationStats, RoundStats
 from mlx_engine.values.words import Words
 
@@ -285,8 +287,10 @@ class Answers(QObject):
 
     def _interrupt(self, answer: RunningAnswer, problem: Problem | None, why: str) -> None:
         messages = self._store.messages
+        is_full = problem is not None and problem.code == PromptTooLong.__name__
+        reason: FinishReason | None = "context-full" if is_full else None
         self._saving(
-            answer, lambda: messages.interrupt_answer(answer.message_id, answer.so_far, why)
+            answer, lambda: messages.interrupt_answer(answer.message_id, answer.so_far, why, reason)
         )
         self._end(answer, problem)
 

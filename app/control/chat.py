@@ -28,9 +28,11 @@ EDITED = Words("Edited.")
 INTERRUPTED = Words("Interrupted reply. Continue goes on from here.")
 
 
-def shown_turn(turn: Turn, *, is_last: bool = False) -> ShownMessage:
-    """A message that is not being written."""
+def shown_turn(turn: Turn, *, is_last: bool = False, can_drop: bool = False) -> ShownMessage:
+    """A message that is not being written; can_drop: there are turns to go on without."""
     message = turn.message
+    is_last_answer = is_last and message.role == "assistant"
+    drops = is_last_answer and can_drop and message.finish_reason == "context-full"
     was_cut = message.state == "stopped" or message.finish_reason == "max-tokens"
     return ShownMessage(
         id=message.id,
@@ -44,7 +46,8 @@ def shown_turn(turn: Turn, *, is_last: bool = False) -> ShownMessage:
         branch_index=turn.number - 1,
         branch_count=len(turn.siblings),
         notice=_notice(message),
-        can_continue=is_last and (was_cut or message.edited) and message.role == "assistant",
+        can_continue=is_last_answer and (was_cut or message.edited) and not drops,
+        can_drop=drops,
     )
 
 
@@ -220,6 +223,15 @@ class ChatController(QObject):
         if self._try(lambda: self._answers.go_on(last, past, self.chat.settings)):
             self._show()
 
+    def drop_oldest(self, message_id: int) -> None:
+        """Go on with the last answer, or begin it, without the oldest turns."""
+        last = self.chat.last_answer
+        is_named = last is not None and last.id == message_id
+        if not is_named or self.running is not None or not self.chat.can_drop:
+            return
+        if self._has_model() and self._try(self.chat.drop_oldest):
+            (self.continue_answer if last and last.text else self.regenerate)(message_id)
+
     def show_branch(self, message_id: int, step: int) -> None:
         """Show the next (1) or previous (-1) version of a message, in its place."""
         if self.running is not None:
@@ -285,7 +297,10 @@ class ChatController(QObject):
         )
 
     def _shown_turn(self, turn: Turn) -> ShownMessage:
-        return shown_turn(turn, is_last=turn is self.chat.turns[-1])
+        chat, place = self.chat, self.chat.turns.index(turn)
+        is_last = turn is chat.turns[-1]
+        shown = shown_turn(turn, is_last=is_last, can_drop=is_last and chat.can_drop)
+        return replace(shown, is_first_read=0 < place == chat.first_read)
 
     def _shown_end(self, answer: RunningAnswer) -> ShownMessage:
         """All that was shown stays on show, also when a full disk took only some of it."""

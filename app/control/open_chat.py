@@ -1,5 +1,7 @@
 """The chat that is open: its settings and the branch on show, kept in step with the store."""
 
+from dataclasses import replace
+
 from app.store.session_store import SessionStore
 from app.values.chat_settings import ChatSettings
 from app.values.chats import StoredMessage, Turn
@@ -99,14 +101,38 @@ class OpenChat:
         return None
 
     def past(self, message_id: int) -> tuple[Message, ...]:
-        """The conversation up to this message, with it, as the engine reads it."""
-        said = []
-        for turn in self.turns:
-            message = turn.message
-            said.append(Message(message.role, message.text, message.thinking))
-            if message.id == message_id:
-                break
-        return tuple(said)
+        """The conversation up to this message, with it, as the engine reads it: without the turns
+        that were dropped, unless it is one of them.
+        """
+        place = self.turns.index(self.turn(message_id))
+        first = self.first_read if place >= self.first_read else 0
+        read = (turn.message for turn in self.turns[first : place + 1])
+        return tuple(Message(m.role, m.text, m.thinking) for m in read)
+
+    @property
+    def first_read(self) -> int:
+        """The place on show of the first message that is read: 0 where none was dropped."""
+        places = {turn.message.id: place for place, turn in enumerate(self.turns)}
+        return places.get(self.settings.read_from or 0, 0)
+
+    @property
+    def can_drop(self) -> bool:
+        """Whether a turn before the last is still read."""
+        return bool(self._later_questions())
+
+    def drop_oldest(self) -> None:
+        """From now on the older half of the words that are read is not, one turn at least; the last
+        question always is.
+        """
+        lengths = [len(turn.message.text) for turn in self.turns]
+        half = sum(lengths[self.first_read :]) / 2
+        later = self._later_questions()
+        place = next((place for place in later if sum(lengths[place:]) <= half), later[-1])
+        self.change_settings(replace(self.settings, read_from=self.turns[place].message.id))
+
+    def _later_questions(self) -> list[int]:
+        asked = [place for place, turn in enumerate(self.turns) if turn.message.role == "user"]
+        return [place for place in asked if place > self.first_read]
 
     @property
     def last_answer(self) -> StoredMessage | None:

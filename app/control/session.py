@@ -173,7 +173,13 @@ class SessionController(QObject):
             kept = self._chats.chat.settings
             load = replace(kept.load, numerics=preset.load.numerics)
             self._chats.change_settings(
-                replace(preset, model_path=kept.model_path, load=load, preset=name)
+                replace(
+                    preset,
+                    model_path=kept.model_path,
+                    load=load,
+                    preset=name,
+                    read_from=kept.read_from,
+                )
             )
 
     def _save_preset(self, name: str) -> None:

@@ -176,11 +176,19 @@ class Messages:
             self._end(message_id, state, finished.reason, stats_to_json(finished.stats))
         self._database.checkpoint()
 
-    def interrupt_answer(self, message_id: int, so_far: AnswerSoFar, problem: str = "") -> None:
-        """Keep what there is of an answer that an error ended; problem: which, in words."""
+    def interrupt_answer(
+        self,
+        message_id: int,
+        so_far: AnswerSoFar,
+        problem: str = "",
+        reason: FinishReason | None = None,
+    ) -> None:
+        """Keep what there is of an answer that an error ended; problem: which, in words; reason:
+        what it amounts to, where something can be done about it.
+        """
         with self._database.transaction():
             self.save_partial(message_id, so_far)
-            self._end(message_id, "stopped", None, None, problem)
+            self._end(message_id, "stopped", reason, None, problem)
         self._database.checkpoint()
 
     def interrupt_left_over(self) -> int:

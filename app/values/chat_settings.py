@@ -66,7 +66,8 @@ class ChatSettings:
 
     thinking: None leaves it to the model's template. template_arguments: what else the template is
     given, whether or not that of the model in use asks for it. preset: the name of the one these
-    settings began with, whether or not they were changed since.
+    settings began with, whether or not they were changed since. read_from: the number of the
+    message from which on this chat is read since its context was full, None for its beginning.
     """
 
     model_path: str | None = None
@@ -79,6 +80,7 @@ class ChatSettings:
     template_arguments: Mapping[str, TemplateValue] = field(default_factory=dict)
     cache: CacheChoice = field(default_factory=CacheChoice)
     preset: str | None = None
+    read_from: int | None = None
 
     @property
     def given_to_template(self) -> Mapping[str, TemplateValue]:
@@ -111,6 +113,6 @@ def without_old_defaults(settings: ChatSettings) -> ChatSettings:
 
 
 def as_preset(settings: ChatSettings) -> ChatSettings:
-    """What a preset keeps of a chat: nothing that names its model, or the preset itself."""
+    """What a preset keeps of a chat: nothing that names its model, a message, or itself."""
     load = LoadOptions(numerics=settings.load.numerics)
-    return replace(settings, model_path=None, load=load, preset=None)
+    return replace(settings, model_path=None, load=load, preset=None, read_from=None)

@@ -79,7 +79,7 @@ class StoredMessage:
     @property
     def interrupted(self) -> bool:
         """It ended by a crash or an error, not by its model or its user."""
-        return self.state == "stopped" and self.finish_reason is None
+        return self.state == "stopped" and (self.finish_reason is None or self.problem != "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2812,12 +2812,24 @@
         <translation>Fortsetzen</translation>
     </message>
     <message>
+        <source>Go on; the oldest turns stay here but are not read</source>
+        <translation>Weitermachen; die ältesten Beiträge bleiben hier stehen, werden aber nicht mehr gelesen</translation>
+    </message>
+    <message>
+        <source>Go on without the oldest turns</source>
+        <translation>Ohne die ältesten Beiträge weitermachen</translation>
+    </message>
+    <message>
         <source>Edit this answer</source>
         <translation>Diese Antwort bearbeiten</translation>
     </message>
     <message>
         <source>Version {version} of {versions}</source>
         <translation>Fassung {version} von {versions}</translation>
+    </message>
+    <message>
+        <source>What is above is no longer read: the context was full.</source>
+        <translation>Was darüber steht, wird nicht mehr gelesen: Der Kontext war voll.</translation>
     </message>
     <message>
         <source>You</source>

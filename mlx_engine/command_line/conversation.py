@@ -248,12 +248,18 @@ def _continue(chat: Chat, _rest: str) -> None:
         chat.screen.note("The answer is complete; /regenerate gives another.", WARNING)
 
 
+def _drop(chat: Chat, _rest: str) -> None:
+    unread = chat.session.drop_oldest()
+    chat.screen.note(f"Messages 1 to {unread} are not read any more; /continue goes on.")
+
+
 def _messages(chat: Chat, _rest: str) -> None:
     if not chat.session.messages:
         chat.screen.note("There are no messages yet.")
     for number, message in enumerate(chat.session.messages, 1):
         first, *more = message.text.splitlines() or [""]
-        chat.screen.note(f"{number:>3} {message.role:<9} {first}{' …' if more else ''}")
+        unread = "(not read) " if number <= chat.session.unread else ""
+        chat.screen.note(f"{number:>3} {message.role:<9} {unread}{first}{' …' if more else ''}")
 
 
 def _edit(chat: Chat, rest: str) -> None:
@@ -331,6 +337,7 @@ COMMANDS = {
     "regenerate": ChatCommand("", "answer the last message again", _regenerate),
     "edit": ChatCommand("N TEXT", "replace your message N and answer from there", _edit),
     "continue": ChatCommand("", "go on with the last answer", _continue),
+    "drop": ChatCommand("", "where the context is full: read the oldest turns no more", _drop),
     "save": ChatCommand(
         "FILE.md | FILE.json", "write the chat to a new file", _save, takes_file=True
     ),

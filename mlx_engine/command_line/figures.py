@@ -11,7 +11,7 @@ _ENDINGS: dict[FinishReason, str] = {
     "end": "",
     "stop-string": "ended at a stop string",
     "max-tokens": "cut at the token limit; /continue goes on",
-    "context-full": "the context is full; /clear starts a new chat",
+    "context-full": "the context is full; /drop reads the oldest turns no more, /continue goes on",
     "stopped": "stopped; /continue goes on",
 }
 

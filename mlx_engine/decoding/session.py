@@ -1,6 +1,7 @@
 """One conversation: messages in, events out; settings may change while it answers."""
 
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -58,6 +59,7 @@ class Session:
         self._tokens: list[int] = []
         self._continues_at: Opening | None = None
         self._begins: tuple[int, ...] | None = None
+        self._unread = 0
 
     def _read_nothing(self) -> None:
         """Begin with an empty memory, of the kind that the settings ask for."""
@@ -134,6 +136,11 @@ class Session:
     def messages(self) -> tuple[Message, ...]:
         """The conversation without its system prompt."""
         return tuple(self._messages)
+
+    @property
+    def unread(self) -> int:
+        """How many of the oldest messages are not read any more, though they stay on record."""
+        return self._unread
 
     @property
     def stats(self) -> GenerationStats:
@@ -232,7 +239,28 @@ class Session:
         self._check()
         self._require_idle()
         self._messages = [m for m in messages if m.role != "system"]
+        self._continues_at, self._unread = None, 0
+
+    def drop_oldest(self) -> int:
+        """Make room where the context is full: from now on the oldest turns are not read, as few of
+        them as leave half of it free, but one at least. How many messages are `unread` then.
+
+        An answer that was cut goes on by `continue_answer`. Editing one of them has all read again.
+        Raises EngineMisuse where nothing is older than the last question.
+        """
+        self._begin()
+        messages, half = self._messages, self._parts.context_length // 2
+        asked = [n for n, m in enumerate(messages) if m.role == "user" and n > self._unread]
+        if not asked:
+            raise EngineMisuse("There is no older turn to drop: shorten the last message.")
+
+        def room_left(first: int) -> int:
+            return half - len(self._rendered(messages[first:], continues=False).tokens)
+
+        place = bisect_left(asked, 0, key=room_left)
+        self._unread = asked[min(place, len(asked) - 1)]
         self._continues_at = None
+        return self._unread
 
     def _ask(self, messages: list[Message]) -> Iterator[Event]:
         self._begin()
@@ -255,6 +283,7 @@ class Session:
             self._parts, self._settings, sequence, drafting, opening, text, self._stop.is_set
         )
         self._messages = messages
+        self._unread = self._unread if self._unread < len(messages) else 0
         self._tally, self._tokens = answer.tally, answer.tokens
         self._is_busy = True
         said = opening.said
@@ -280,7 +309,7 @@ class Session:
     def _prompt(self, messages: Sequence[Message], said: Message = NOTHING_SAID) -> Opening:
         """The rendered conversation; `said` is its last message, when that is to be continued."""
         continues = said is not NOTHING_SAID
-        prompt = self._rendered(messages, continues=continues)
+        prompt = self._rendered(messages[self._unread :] or messages, continues=continues)
         if not prompt.tokens:
             raise BadChatTemplate(
                 f"{self._parts.template.origin}: the chat template makes nothing of this "
@@ -321,7 +350,7 @@ class Session:
         if count >= limit:
             raise PromptTooLong(
                 f"The conversation has {count} tokens, the context holds {limit}. "
-                "Shorten the message, edit an earlier one, or start a new chat."
+                "Shorten the message, let the oldest turns go, or start a new chat."
             )
 
     def _asked(self) -> list[Message]:

@@ -63,7 +63,8 @@ NO_HEADS = replace(
 class Answer:
     """What one turn says. accepted: draft tokens that stand, round by round, over and over.
 
-    error: raised after the text instead of finishing. pause_s: real time a round takes.
+    error: raised after the text instead of finishing. pause_s: real time a round takes. reason: why
+    it ends, if nobody stops it.
     """
 
     text: str
@@ -73,6 +74,7 @@ class Answer:
     error: Exception | None = None
     prompt_tokens: int = 8
     pause_s: float = 0.0
+    reason: FinishReason = "end"
 
 
 @dataclass(slots=True, weakref_slot=True)
@@ -92,6 +94,7 @@ class ScriptedSession:
     stop_asked: bool = False
     busy: bool = False
     is_read: bool = False
+    unread: int = 0
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -121,6 +124,10 @@ class ScriptedSession:
 
     def load_messages(self, messages: Sequence[Message]) -> None:
         self.turns = list(messages)
+
+    def drop_oldest(self) -> int:
+        self.unread += 2
+        return self.unread
 
     def stop(self) -> None:
         self.stop_asked = True
@@ -175,7 +182,7 @@ class ScriptedSession:
             self.turns.append(Message("assistant", said["answer"], said["thinking"]))
         self.stats = sum_up(rounds, answer.prompt_tokens, self.sampling.seed or 0)
         self.is_read = True
-        reason: FinishReason = "stopped" if self.stop_asked else "end"
+        reason: FinishReason = "stopped" if self.stop_asked else answer.reason
         yield GenerationFinished(reason, self.stats, said["answer"], said["thinking"])
 
     def _rounds(self, answer: Answer) -> Iterator[tuple[list[TextPiece], RoundStats]]:

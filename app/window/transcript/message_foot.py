@@ -149,7 +149,12 @@ class MessageActions(QWidget):
         self.go_on = IconButton("continue", tr("Continue this answer"), colour="muted")
         self.go_on.setText(tr("Continue"))
         self.go_on.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
-        versions = (self.previous, self.number, self.next, self.go_on)
+        self.drop = IconButton(
+            "continue", tr("Go on; the oldest turns stay here but are not read"), colour="muted"
+        )
+        self.drop.setText(tr("Go on without the oldest turns"))
+        self.drop.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        versions = (self.previous, self.number, self.next, self.go_on, self.drop)
         words = (self.copy, self.copy_markdown, self.edit, self.branch_off, self.regenerate)
         self._parts = row(STRETCH, *versions, spacing=2), row(STRETCH, *words, spacing=2)
         self._lines = row(*self._parts, of=self, spacing=2)
@@ -160,6 +165,7 @@ class MessageActions(QWidget):
         self.copy_markdown.setVisible(is_answer)
         self.regenerate.setVisible(is_answer)
         self.go_on.setVisible(is_answer and message.can_continue)
+        self.drop.setVisible(is_answer and message.can_drop)
         self.edit.show_icon(
             "edit", tr("Edit this answer") if is_answer else tr("Edit and send again")
         )

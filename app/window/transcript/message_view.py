@@ -7,6 +7,7 @@ from PySide6.QtGui import QGuiApplication, QTextDocument
 from PySide6.QtWidgets import QWidget
 
 from app.values.attached_text import said_with
+from app.window.controls.labels import label
 from app.window.controls.layouts import SPARE, Wide, column, row
 from app.window.language import tr
 from app.window.look import look
@@ -19,10 +20,12 @@ from app.window.transcript.segment_column import TextWidget, link_definitions, s
 from app.window.transcript.shown_message import ShownMessage
 from app.window.transcript.streaming_markdown import StreamingMarkdown
 from app.window.transcript.user_bubble import UserBubble, beginning_of
+from mlx_engine.values.words import Words
 
 ROOM = 44
 """Height of what stands around a message's text."""
 LARGEST = 0xFFFFFF
+NOT_READ = Words("What is above is no longer read: the context was full.")
 
 
 class MessageView(QWidget):
@@ -67,7 +70,8 @@ class MessageView(QWidget):
         self.buttons = MessageActions()
         self.footer = MessageFooter()
         foot = row(Wide(self.footer), SPARE, self.buttons, spacing=8)
-        self._column = column(self._body, foot, of=self, spacing=2)
+        above = [label(NOT_READ, "note")] if self.message.is_first_read else []
+        self._column = column(*above, self._body, foot, of=self, spacing=2)
         self._connect(self.buttons, self.footer)
         self._show_state()
         if self.message.id in reader.unsent:
@@ -167,6 +171,7 @@ class MessageView(QWidget):
         buttons.branch_off.clicked.connect(lambda: reader.branch_off_wanted.emit(message_id))
         buttons.regenerate.clicked.connect(lambda: reader.regenerate_wanted.emit(message_id))
         buttons.go_on.clicked.connect(lambda: reader.continue_wanted.emit(message_id))
+        buttons.drop.clicked.connect(lambda: reader.drop_wanted.emit(message_id))
         buttons.previous.clicked.connect(lambda: reader.branch_wanted.emit(message_id, -1))
         buttons.next.clicked.connect(lambda: reader.branch_wanted.emit(message_id, 1))
         footer.clicked.connect(lambda: reader.stats_clicked.emit(message_id))

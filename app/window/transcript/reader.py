@@ -61,6 +61,7 @@ class Reader(QObject):
     branch_off_wanted = Signal(int)
     edit_given_up = Signal()
     continue_wanted = Signal(int)
+    drop_wanted = Signal(int)
     branch_wanted = Signal(int, int)
     stats_clicked = Signal(int)
     link_clicked = Signal(str)

@@ -17,7 +17,8 @@ class ShownMessage:
     spans, thinking_spans: what was drafted, offsets in `text` and in `thinking`, sorted.
     stats: None while the answer runs and for the user's messages. branch_index: 0-based, of
     branch_count alternatives. can_continue: offer that the answer goes on. notice: a line
-    under the text, such as why it failed.
+    under the text, such as why it failed. can_drop: offer that it goes on without the oldest turns.
+    is_first_read: what is above is not read any more.
     """
 
     id: int
@@ -33,3 +34,5 @@ class ShownMessage:
     notice: str = ""
     can_continue: bool = False
     thinking_spans: tuple[DraftedSpan, ...] = ()
+    can_drop: bool = False
+    is_first_read: bool = False

@@ -491,3 +491,48 @@ def test_several_chats_answer_at_once(driven: Driven, source: ScriptedModels) ->
     driven.until(lambda: set(app.answers.chat_ids) == {numbers[2]})
     before = words(numbers[2])
     driven.until(lambda: words(numbers[2]) > before)
+
+
+def test_where_the_context_is_full_it_goes_on_without_the_oldest_turns(
+    driven: Driven, source: ScriptedModels, qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    """They stay on show, above a line that says so, also after a restart; the engine reads the
+    others only, also when an answer is made again.
+    """
+    driven.ask("One, and more words than all that follow have together")
+    driven.ask("Two")
+    say_next(source, Answer("Half an", reason="context-full"))
+    driven.ask("Three")
+    column = driven.widgets.transcript.column
+    assert [view.message.can_drop for view in column.views] == [False] * 5 + [True]
+    buttons = column.views[-1].buttons
+    assert buttons is not None and buttons.drop.isVisibleTo(column)
+    say_next(source, Answer(" answer"))
+    buttons.drop.click()
+    driven.until(lambda: driven.app.chats.running is None)
+    assert driven.shown[0].startswith("One, and")
+    assert driven.shown[-1] == "Half an answer"
+    read = [m.text for m in source.engines["None"].sessions[-1].turns]
+    assert read[0] == "Two"
+    assert [v.message.is_first_read for v in column.views] == [n == 2 for n in range(6)]
+    driven.ask("Four")
+    assert source.engines["None"].sessions[-1].turns[0].text == "Two"
+    driven.app.close()
+    with running(qapp, qtbot, tmp_path, scripted()) as again:
+        views = again.widgets.transcript.column.views
+        assert [v.message.is_first_read for v in views] == [n == 2 for n in range(8)]
+
+
+def test_a_question_that_does_not_fit_is_asked_without_the_oldest_turns(
+    driven: Driven, source: ScriptedModels
+) -> None:
+    driven.ask("One")
+    say_next(source, Answer("", error=PromptTooLong("The conversation is too long.")))
+    driven.ask("Two")
+    view = driven.widgets.transcript.column.views[-1]
+    assert (view.message.state, view.message.can_drop) == ("failed", True)
+    say_next(source, Answer("Fits."))
+    driven.app.chats.drop_oldest(view.message.id)
+    driven.until(lambda: driven.app.chats.running is None)
+    assert driven.shown == ["One", "You said: One", "Two", "Fits."]
+    assert not driven.app.chats.chat.can_drop

@@ -151,6 +151,13 @@ def test_messages_are_numbered(talk: Talk) -> None:
     assert "  1 user      one\n  2 assistant You said: one\n" in shown
 
 
+def test_oldest_turns_are_dropped_and_stay_listed(talk: Talk) -> None:
+    shown = talk("one", "two", "/drop", "/messages").err
+    assert "Messages 1 to 2 are not read any more; /continue goes on." in shown
+    assert "  1 user      (not read) one\n" in shown
+    assert "  3 user      two\n" in shown
+
+
 def test_save_and_load(talk: Talk, tmp_path: Path) -> None:
     path = tmp_path / "chat.json"
     talk("/system Hm", "one", f"/save {path}")

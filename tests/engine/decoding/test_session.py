@@ -283,3 +283,43 @@ def test_prompts_around_chunk_borders(engine, length):
     logits = engine.logits([*prompt, *plain.tokens])
     greedy = engine.generate(prompt, 6, replace(PICKS, temperature=0, logit_bias={}))
     assert greedy.tokens[0] == logits[length - 1].argmax()
+
+
+def test_where_the_context_is_full_the_oldest_turns_can_be_dropped(folder):
+    """The rest of the conversation is answered as if it had been all; nothing leaves the record."""
+    engine = mlx_engine.load(folder, options=LoadOptions(context_length=180))
+    session = session_of(engine, max_tokens=20)
+    for text in ("One fox", "Two foxes", "Three foxes"):
+        listen(session, session.send(text))
+    session.generation = GenerationOptions(ignore_eos=True)
+    cut = listen(session, session.send("And so on?"))
+    assert cut.reason == "context-full"
+    before = session.messages
+    assert session.drop_oldest() == session.unread >= 2
+    assert session.messages == before
+    assert before[session.unread].role == "user"
+    session.generation = GenerationOptions(max_tokens=9)
+    later = alone(session_of(engine, max_tokens=9))
+    later.load_messages(before[session.unread :])
+    said = [listen(one, one.continue_answer()) for one in (session, later)]
+    assert said[0].text == said[1].text
+    assert said[0].text.startswith(cut.text)
+    assert said[0].finished.stats.prompt_tokens < 180
+    assert session.messages == (*before[:-1], Message("assistant", said[0].text))
+    listen(session, session.edit(session.unread, "Other foxes"))
+    assert session.unread > 0
+    whole = listen(session, session.edit(0, "No fox"))
+    assert (session.unread, whole.finished.stats.prompt_tokens < 30) == (0, True)
+    with pytest.raises(EngineMisuse, match="no older turn"):
+        session.drop_oldest()
+
+
+def test_a_question_too_long_for_what_is_left_can_be_asked_when_turns_are_dropped(narrow):
+    session = session_of(narrow, max_tokens=10)
+    with pytest.raises(PromptTooLong, match="oldest turns"):
+        for number in range(9):
+            listen(session, session.send(f"{number} foxes"))
+    asked = len(session.messages)
+    session.drop_oldest()
+    assert listen(session, session.send("9 foxes")).tokens
+    assert len(session.messages) == asked + 2
