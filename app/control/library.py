@@ -92,7 +92,7 @@ class DeleteController(QObject):
 
 
 POCKET = FoundModel(
-    BUILT_IN_NAME, Path(BUILT_IN), BUILT_IN_PLACE, 7_000_000, note=Words("1 drafting head")
+    BUILT_IN_NAME, Path(BUILT_IN), BUILT_IN_PLACE, 7_760_000, note=Words("1 drafting head")
 )
 QUESTIONS = (
     "How does drafting work?",

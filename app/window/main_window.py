@@ -22,8 +22,10 @@ Page = Literal["chat", "library", "compare", "settings"]
 Panel = Literal["session", "drafting"]
 PANEL_WIDTH = 288
 NARROWEST_PAGE = 420
-NARROWEST_BESIDE_ONE = 300
-"""The page has at least so much beside the sidebar, or a panel that the sidebar made room for."""
+NARROWEST_BESIDE_ONE, NARROWEST_CHAT = 300, 384
+"""A page has at least so much beside the sidebar; the chat beside a panel that the sidebar made
+room for.
+"""
 
 WITH_LETTERS = Qt.KeyboardModifier.ShiftModifier | Qt.KeyboardModifier.KeypadModifier
 SMALLEST, USUAL = (760, 520), (1180, 780)
@@ -148,7 +150,7 @@ class MainWindow(QMainWindow):
         panel = round(PANEL_WIDTH * look().zoom)
         has_room = self.width() - left - panel >= NARROWEST_PAGE
         yields = wants_right and not has_room and self._panel_before_sidebar
-        most = self.width() - NARROWEST_BESIDE_ONE
+        most = self.width() - NARROWEST_CHAT
         self._right.setFixedWidth(min(panel, most))
         self._show(self._sidebar, wants_left and not yields)
         self._show(self._right, wants_right and (has_room or yields))

@@ -33,7 +33,7 @@ class FindBar(QFrame):
         super().__init__()
         self.field = SearchField(tr("Find in this chat"), tr("Find in this chat"))
         self.field.left.connect(self.closed)
-        self.field.setMinimumWidth(180)
+        self.field.setMinimumWidth(120)
         self.field.textChanged.connect(self.query_changed)
         self.count: QLabel = label("", "muted")
         tabular(self.count)

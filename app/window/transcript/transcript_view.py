@@ -31,7 +31,7 @@ class DraftLegend(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+        self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
         self.setAccessibleName(
             tr(
                 "{title} 1 to {deepest}: a deeper tint; {rest}",
@@ -41,37 +41,49 @@ class DraftLegend(QWidget):
             )
         )
 
-    def _widths(self) -> list[int]:
-        """Of the words before the samples, of a sample, and of the words after them."""
+    def _sample(self) -> int:
+        """Pixels from one sample to the next."""
+        return QFontMetrics(look().small_font()).horizontalAdvance("4+") + 14
+
+    def _width(self, *words: str) -> int:
+        """Of the samples and these words."""
         metrics = QFontMetrics(look().small_font())
-        return [
-            metrics.horizontalAdvance(text) for text in (tr(LEGEND_TITLE), "4+", tr(LEGEND_REST))
-        ]
+        beside = (metrics.horizontalAdvance(text) + SAMPLE_GAP for text in words if text)
+        return DEEPEST_TINT * self._sample() + sum(beside)
+
+    def shown(self) -> tuple[str, str]:
+        """The words before and after the samples, "" for those without room."""
+        title, rest = tr(LEGEND_TITLE), tr(LEGEND_REST)
+        if self._width(title, rest) <= self.width():
+            return title, rest
+        return (title if self._width(title) <= self.width() else "", "")
 
     # Qt
 
     def sizeHint(self) -> QSize:  # noqa: N802
         """One line."""
-        title, sample, rest = self._widths()
-        samples = DEEPEST_TINT * (sample + 14)
-        height = QFontMetrics(look().small_font()).height()
-        return QSize(title + samples + rest + 2 * SAMPLE_GAP, height + 12)
+        high = QFontMetrics(look().small_font()).height()
+        return QSize(self._width(tr(LEGEND_TITLE), tr(LEGEND_REST)), high + 12)
+
+    def minimumSizeHint(self) -> QSize:  # noqa: N802
+        """The samples say what they are to who hears them or points at a word."""
+        return QSize(self._width(), self.sizeHint().height())
 
     def paintEvent(self, event: QPaintEvent) -> None:  # noqa: ARG002, N802
         """Words, samples, words."""
         painter, now = QPainter(self), look()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setFont(now.small_font())
-        title, sample, _ = self._widths()
-        middle = Qt.AlignmentFlag.AlignVCenter
+        title, rest = self.shown()
+        step, middle = self._sample(), Qt.AlignmentFlag.AlignVCenter
         painter.setPen(now.colour("muted"))
-        painter.drawText(self.rect(), middle, tr(LEGEND_TITLE))
-        rest = self.rect().adjusted(
-            title + 2 * SAMPLE_GAP + DEEPEST_TINT * (sample + 14) - 4, 0, 0, 0
-        )
-        painter.drawText(rest, middle, tr(LEGEND_REST))
+        painter.translate((self.width() - self._width(title, rest)) / 2, 0)
+        painter.drawText(self.rect(), middle, title)
+        left = self._width(title) - DEEPEST_TINT * step
+        after = self.rect().adjusted(self._width(title) + SAMPLE_GAP - 4, 0, 0, 0)
+        painter.drawText(after, middle, rest)
         high = painter.fontMetrics().height() + 2
-        box = QRectF(title + SAMPLE_GAP, (self.height() - high) / 2, sample + 10, high)
+        box = QRectF(left, (self.height() - high) / 2, step - 4, high)
         for depth in range(1, DEEPEST_TINT + 1):
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(now.tint(depth))
@@ -79,7 +91,7 @@ class DraftLegend(QWidget):
             painter.setPen(now.colour("text"))
             words = str(depth) if depth < DEEPEST_TINT else f"{depth}+"
             painter.drawText(box, Qt.AlignmentFlag.AlignCenter, words)
-            box.translate(sample + 14, 0)
+            box.translate(step, 0)
 
 
 EDGE = 12
@@ -102,6 +114,9 @@ class TranscriptView(QWidget):
         self._arrive.timeout.connect(self._scroll_to_match)
         self.column = MessageColumn(self.reader)
         self.column.setAccessibleName(tr("Transcript"))
+        self.column.setMinimumHeight(
+            1
+        )  # where there is no room for all, it is what can be scrolled
         self._search = ChatSearch(self.column.make, self)
         self._search.found.connect(self._show_found)
         self._mark_soon = QTimer(self, singleShot=True, interval=0)

@@ -16,6 +16,7 @@ from app.control.session import abilities
 from app.library.machine import Machine
 from app.library.model_card import make_card
 from app.values.app_settings import Language
+from app.values.attached_text import AttachedText
 from app.values.chat_settings import ChatSettings
 from app.window.controls.chart import Chart
 from app.window.controls.group import Group
@@ -73,6 +74,9 @@ def test_nothing_scrolls_sideways_and_no_line_is_cut(
         settle()
         assert window.size().toTuple() == (800, 600)
         assert window.body.width() == 800, f"{view} asks for more"
+        for side in (made.session, made.drafting_panel, made.chat_page):
+            right = side.mapTo(window, side.rect().topRight()).x()
+            assert not side.isVisible() or right < 800, f"{view} is cut"
         for area in window.findChildren(QScrollArea):
             assert not area.isVisible() or not area.horizontalScrollBar().maximum(), view
         for chart in window.findChildren(Chart):
@@ -89,6 +93,14 @@ def test_nothing_scrolls_sideways_and_no_line_is_cut(
 
     window.show_panel("session")
     look_at("session")
+    made.chat_page.show_start(False)
+    made.transcript.set_drafted_shown(True)
+    made.notice.say("empty_folder holds no model near its top: it needs a .gguf, or .safetensors.")
+    made.composer.attach([AttachedText(f"notes{n}.txt", "x" * 9, 9) for n in range(2)])
+    made.composer.show_tokens([50_000, 9], 16_384)
+    made.transcript.open_find()
+    look_at("chat")
+    made.composer.show_message("")
     made.start.show_model(MODEL.name)
     made.start.show_advice("This machine gives a model 16 GB. " * 4)
     made.chat_page.show_start(True)
