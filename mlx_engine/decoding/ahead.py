@@ -25,7 +25,7 @@ from mlx_engine.decoding.tally import Limits
 from mlx_engine.decoding.together import Together
 from mlx_engine.decoding.verify import State
 from mlx_engine.drafting.contract import Proposal
-from mlx_engine.drafting.depth.choice import Choice, RoundPlan
+from mlx_engine.drafting.depth.choice import ALONE, Choice, RoundPlan
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import DraftOptions, SamplingOptions
@@ -258,6 +258,7 @@ class Rounds:
         self._planned = None
         if planned is not None and planned.asked == asked:
             return planned
+        self._drafting.share(self._together.room if self._is_shared else ALONE)
         plan = self._drafting.plan(self._sequence, asked.draft, last)
         return _Plan(plan, plan.next(), asked)
 

@@ -186,7 +186,7 @@ class Answer:
             self._finish = kept.finish
         # what was asked for counts where a model worked for it: it may have ended its draft early
         tried = found.asked if found.draft_passes else found.drafted
-        found.plan.learn(tried, found.accepted, stats.total_ms)
+        found.plan.learn(tried, found.accepted, stats.total_ms, found.others_rows)
 
     def _figures(self, found: Found, rows: int, began: float) -> RoundStats:
         """Of a round that has just ended."""

@@ -13,6 +13,7 @@ import mlx.core as mx
 
 from mlx_engine.decoding.round import Pass, Round
 from mlx_engine.drafting.contract import DEEPEST
+from mlx_engine.drafting.depth.choice import Room
 
 
 class Together:
@@ -27,6 +28,12 @@ class Together:
         self._waiting: list[Round] = []
         self._latest: object = None
         self.answering = 0
+
+    @property
+    def room(self) -> Room:
+        """Of one of them, where all go into one pass."""
+        each = self._most_rows() // max(1, self.answering)
+        return Room(self.answering - 1, max(0, each - 1))
 
     @contextmanager
     def answer(self) -> Iterator[None]:

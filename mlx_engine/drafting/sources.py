@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import mlx.core as mx
 
 from mlx_engine.drafting.contract import DraftSource, NoDraft
-from mlx_engine.drafting.depth.choice import Learned, RoundPlan
+from mlx_engine.drafting.depth.choice import Learned, Room, RoundPlan
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.output_head import OutputShelf
 from mlx_engine.drafting.prompt_lookup import CombinedDraft, PromptLookupDraft
@@ -198,6 +198,10 @@ class Drafting:
     def forget(self) -> None:
         """After an error: the next answer makes its source anew."""
         self._made = None
+
+    def share(self, room: Room) -> None:
+        """How many other conversations share the passes of the next rounds."""
+        self._learned.room = room
 
     def _drafts(self, options: DraftOptions) -> bool:
         return options.depth != 0 and self.why_not(options) is None

@@ -12,7 +12,7 @@ from mlx_engine.decoding.opening import Opening, Settings
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.decoding.tally import Limits
 from mlx_engine.drafting.contract import DraftSource
-from mlx_engine.drafting.depth.choice import Choice
+from mlx_engine.drafting.depth.choice import Choice, Room
 from mlx_engine.models.contract import Model
 from mlx_engine.values.conversation import TextPiece
 from mlx_engine.values.options import AS_THEY_COME, CacheOptions, DraftOptions, SamplingOptions
@@ -48,6 +48,9 @@ class Fixed:
         del options
         return not source.reads_words
 
+    def share(self, room: Room) -> None:
+        del room
+
     def plan(
         self, sequence: TokenSequence, options: DraftOptions, last: mx.array
     ) -> "CyclingDepth":
@@ -65,7 +68,7 @@ class CyclingDepth:
     def next(self) -> Choice:
         return Choice(next(self._depths), None)
 
-    def learn(self, drafted: int, accepted: int, milliseconds: float) -> None:
+    def learn(self, drafted: int, accepted: int, milliseconds: float, others_rows: int) -> None:
         pass
 
 

@@ -16,13 +16,13 @@ from time import perf_counter, process_time
 from typing import NamedTuple
 
 import mlx.core as mx
+from speed.auto_against_off import PROMPT, write_random
 
 import mlx_engine
 from mlx_engine.engine import Engine
 from mlx_engine.models.decoder import Decoder
 from mlx_engine.values.conversation import Generation
 from mlx_engine.values.options import DraftOptions, SamplingOptions
-from speed.auto_against_off import PROMPT, write_random
 
 TOPICS = ("lighthouse", "railway", "garden", "library", "harbour", "mountain", "river", "market")
 WAYS = {

@@ -67,6 +67,24 @@ class Choice(NamedTuple):
     by: DraftedBy | None = None
 
 
+class Room(NamedTuple):
+    """What a pass has for one of the conversations that share it.
+
+    others: how many more there are. deepest: the longest draft with which rows of all fit into it.
+    """
+
+    others: int = 0
+    deepest: int = DEEPEST
+
+
+ALONE = Room()
+
+BESIDE = Reason(
+    "beside-others",
+    Words("Other chats share these passes: what a draft adds to them would slow all of them."),
+)
+
+
 class Purse:
     """What drafting may still lose, in tokens of plain decoding.
 
@@ -93,7 +111,8 @@ class AdaptiveDepth:
 
     Speculative decoding's usual trade (Leviathan et al. 2023, section 3.3) with measured costs.
     What was run is known; what is only assumed, of drafts deeper than any so far or before the
-    first, is tried as far as the purse can pay for it.
+    first, is tried as far as the purse can pay for it. others: conversations that share its passes:
+    its draft makes the pass dearer for all of them, and gains for one.
     """
 
     def __init__(self, costs: PassCosts, limit: int, elder: RoundCosts | None = None) -> None:
@@ -106,6 +125,7 @@ class AdaptiveDepth:
         self._rested = 0
         self._lost_unmeasured = 0.0
         self._parked: Choice | None = None
+        self.others = 0
         self._settle()
 
     @property
@@ -137,15 +157,17 @@ class AdaptiveDepth:
             self._can_pay = True
 
     def gains(self, chance: float | None = None, limit: int = DEEPEST) -> list[float]:
-        """[k] -> expected tokens per second at depth k over those of plain decoding.
+        """[k] -> expected tokens per second at depth k over those of plain decoding, of all who
+        share the pass; the others' are counted as one each.
 
         chance: that a token is accepted, where the source knows better than past rounds. limit: the
         deepest draft to be had.
         """
-        if chance is None:
-            return self._gains(self.acceptance.expected())[: limit + 1]
-        tokens = [sum(chance**n for n in range(k + 1)) for k in range(DEEPEST + 1)]
-        return self._gains(tokens)[: limit + 1]
+        tokens = self.acceptance.expected()
+        if chance is not None:
+            tokens = [sum(chance**n for n in range(k + 1)) for k in range(DEEPEST + 1)]
+        everyone = [(one + self.others) / (1 + self.others) for one in tokens]
+        return self._gains(everyone)[: limit + 1]
 
     def best(self, chance: float | None = None, limit: int = DEEPEST) -> int:
         """The depth that pays most by what is known now; 0 when none does."""
@@ -170,6 +192,8 @@ class AdaptiveDepth:
         if best > 0:
             wants_plain = self.costs.wants_plain(gains[best])
             return Choice(0, MEASURING) if wants_plain else Choice(best, None)
+        if self.others and max(self._gains(self.acceptance.expected())) >= WORTH_IT:
+            return Choice(0, BESIDE)
         if chance is not None:
             return Choice(0, self._why_parked())
         if self._rest == 0 and self._may_probe():
@@ -305,7 +329,7 @@ class Learned:
 
     costs: of passes on this machine. small_share: what a pass of the small model costs, as a share
     of one of the target; bytes tell it well enough until rounds were run. elders: shared by all
-    conversations of an engine.
+    conversations of an engine. room: in passes that others share.
     """
 
     def __init__(
@@ -318,6 +342,7 @@ class Learned:
         self._small_share = small_share
         self._elders = {} if elders is None else elders
         self._used: PassCosts | None = None
+        self.room = ALONE
         self._options = DraftOptions(depth=0)
         self._depths: dict[DraftedBy, AdaptiveDepth] = {}
 
@@ -355,7 +380,22 @@ class Learned:
             limit = MAX_DEPTH if by == "mtp" else DEEPEST
             self._depths[by] = AdaptiveDepth(costs, limit, elder)
             self._hand_on()
+        self._depths[by].others = self.room.others
         return self._depths[by]
+
+    def alone(self, milliseconds: float, rows: int, others_rows: int) -> float:
+        """What a round may have taken without others' rows in its pass, by what passes take."""
+        if not others_rows or self._used is None:
+            return milliseconds
+        verify = self._used.verify_ms
+        a_row = (verify[-1] - verify[0]) / max(1, len(verify) - 1)
+        mine, every = (
+            verify[count - 1]
+            if count <= len(verify)
+            else verify[-1] + a_row * (count - len(verify))
+            for count in (rows, rows + others_rows)
+        )
+        return milliseconds * mine / every
 
     def learn_plain(self, milliseconds: float) -> None:
         """A plain round costs the same whoever might have drafted."""
@@ -413,15 +453,18 @@ class RoundPlan:
         self._by = offer.by
         adaptive = self._learned.of(offer.by)
         if self._depth == "auto":
-            return adaptive.next(offer.chance, offer.limit)._replace(by=offer.by)
+            limit = min(offer.limit, self._learned.room.deepest)
+            choice = adaptive.next(offer.chance, limit) if limit else Choice(0, BESIDE)
+            return choice._replace(by=offer.by)
         depth = min(self._depth, offer.limit)
         why = _too_deep(offer.limit) if depth < self._depth else None
         return Choice(depth, why, self._best(offer), offer.by)
 
-    def learn(self, drafted: int, accepted: int, milliseconds: float) -> None:
+    def learn(self, drafted: int, accepted: int, milliseconds: float, others_rows: int = 0) -> None:
         """What became of a draft and what the round cost, for the source that drafted; a plain
-        round for all.
+        round for all. others_rows: of other conversations in its pass.
         """
+        milliseconds = self._learned.alone(milliseconds, drafted + 1, others_rows)
         if drafted and self._by is not None:
             self._learned.of(self._by).learn(drafted, accepted, milliseconds)
         else:

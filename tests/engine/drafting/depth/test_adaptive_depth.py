@@ -7,14 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlx_engine.drafting.contract import DEEPEST
+from mlx_engine.drafting.contract import DEEPEST, Offer
 from mlx_engine.drafting.depth.acceptance import FIRST_GUESS, Acceptance
 from mlx_engine.drafting.depth.choice import (
+    BESIDE,
     LOSS,
     MOST_OWED,
     PROBE_EVERY,
     WORTH_IT,
     AdaptiveDepth,
+    Choice,
+    Learned,
+    Room,
+    RoundPlan,
 )
 from mlx_engine.drafting.depth.costs import PassCosts
 
@@ -381,3 +386,35 @@ def test_a_guess_is_not_told_as_a_measurement():
     assert "expected to be accepted" in length.next().why.words
     length.learn(1, 0, 19.3)
     assert "expected" not in length.next().why.words
+
+
+@pytest.mark.parametrize("chances", [falling(a, 0.9) for a in (0.3, 0.6, 0.9)])
+def test_who_shares_a_pass_drafts_only_what_pays_for_all(chances):
+    """By brute force: tokens of everyone over what the pass takes."""
+    costs = MACHINES["mild"]
+    length = taught(costs, chances)
+    believed = length.acceptance.by_depth()
+    depths = []
+    for others in (0, 1, 2, 7):
+        length.others = others
+        speeds = [(others + tokens_a_round(believed, k)) / length.costs.at(k) for k in range(9)]
+        best = int(np.argmax(speeds))
+        assert length.best() == (best if speeds[best] >= WORTH_IT * speeds[0] else 0)
+        depths.append(length.best())
+    assert depths == sorted(depths, reverse=True)
+    assert depths[0] > depths[-1] == 0
+    assert length.next() == Choice(0, BESIDE)
+
+
+def test_what_others_rows_take_is_not_learned_as_ones_own():
+    learned = Learned(lambda: MACHINES["mild"])
+    learned.room = Room(2, 1)
+    plan = RoundPlan((Offer("mtp"),), learned, "auto", None)
+    assert plan.next().depth <= 1
+    verify = MACHINES["mild"].verify_ms
+    for _ in range(40):
+        plan.learn(0, 0, verify[2], others_rows=2)
+    assert learned.of("mtp").costs.at(0) == pytest.approx(verify[0])
+    assert learned.alone(30.0, 1, 20) < 30.0 * verify[0] / verify[-1], "more rows than measured"
+    learned.room = Room(8, 0)
+    assert plan.next() == Choice(0, BESIDE, by="mtp")
