@@ -53,11 +53,11 @@
     </message>
     <message>
         <source>Stop the answer that is being written, then keep this again.</source>
-        <translation>Erst die laufende Antwort anhalten, dann dies noch einmal behalten.</translation>
+        <translation>Erst die laufende Antwort anhalten, dann noch einmal „Behalten“ wählen.</translation>
     </message>
     <message>
         <source>Stop the answer that is being written, then send this again.</source>
-        <translation>Erst die laufende Antwort anhalten, dann dies noch einmal senden.</translation>
+        <translation>Erst die laufende Antwort anhalten, dann noch einmal senden.</translation>
     </message>
     <message>
         <source>No model is loaded: open or drop one, then ask again.</source>
@@ -114,7 +114,7 @@
     </message>
     <message>
         <source>Looking at it</source>
-        <translation>Wird angesehen</translation>
+        <translation>Wird geprüft</translation>
     </message>
     <message>
         <source>What it is decides what will be done with it.</source>
@@ -130,7 +130,7 @@
     </message>
     <message>
         <source>Text files can be dropped together.</source>
-        <translation>Textdateien dürfen zusammen hergezogen werden.</translation>
+        <translation>Textdateien können zusammen abgelegt werden.</translation>
     </message>
     <message>
         <source>Load {name}</source>
@@ -138,7 +138,7 @@
     </message>
     <message>
         <source>Opened where it lies, not copied</source>
-        <translation>Wird von seinem Platz geöffnet, nicht kopiert</translation>
+        <translation>Wird an seinem Ort geöffnet, nicht kopiert</translation>
     </message>
     <message>
         <source>Add {name} to the library</source>
@@ -148,8 +148,8 @@
         <source>{n:,} models, opened where they lie</source>
         <comment>1 model, opened where it lies</comment>
         <translation>
-            <numerusform>1 Modell, wird von seinem Platz geöffnet</numerusform>
-            <numerusform>{n:,} Modelle, werden von ihrem Platz geöffnet</numerusform>
+            <numerusform>1 Modell, an seinem Ort geöffnet</numerusform>
+            <numerusform>{n:,} Modelle, an ihrem Ort geöffnet</numerusform>
         </translation>
     </message>
     <message>
@@ -274,7 +274,7 @@
     </message>
     <message>
         <source>These kept their drafting heads, the best for this machine first</source>
-        <translation>Diese haben ihre Entwurfsköpfe behalten, das beste für diesen Rechner zuerst</translation>
+        <translation>Mit erhaltenen Entwurfsköpfen, das beste für diesen Rechner zuerst</translation>
     </message>
     <message>
         <source>Hugging Face does not answer. Check the network, then press Return to ask again.</source>
@@ -542,7 +542,7 @@
     </message>
     <message>
         <source>This machine gives a model {size}. A Qwen of {billions}B parameters in 4 bits fits with room for long chats: get one that kept its drafting heads in Models, under Hugging Face.</source>
-        <translation>Dieser Rechner gibt einem Modell {size}. Ein Qwen mit {billions}B Parametern in 4 Bit passt und lässt Platz für lange Chats: Unter „Modelle“, „Hugging Face“ gibt es eines, das seine Entwurfsköpfe behalten hat.</translation>
+        <translation>Auf diesem Rechner hat ein Modell {size} zur Verfügung. Ein Qwen mit {billions}B Parametern in 4 Bit passt und lässt Platz für lange Chats: Unter „Modelle“, „Hugging Face“ gibt es eines, das seine Entwurfsköpfe behalten hat.</translation>
     </message>
     <message>
         <source>{tokens} tokens</source>
@@ -1116,7 +1116,7 @@
     </message>
     <message>
         <source>Looking at the files</source>
-        <translation>Dateien werden angesehen</translation>
+        <translation>Dateien werden geprüft</translation>
     </message>
     <message>
         <source>Eject</source>
@@ -1740,7 +1740,7 @@
     </message>
     <message>
         <source>What to get next</source>
-        <translation>Was als Nächstes holen</translation>
+        <translation>Empfehlung für diesen Rechner</translation>
     </message>
     <message>
         <source>Models to get</source>
@@ -2140,7 +2140,7 @@
     </message>
     <message>
         <source>None: decode plainly</source>
-        <translation>Keine: ohne Entwürfe dekodieren</translation>
+        <translation>Keine: ohne Entwürfe</translation>
     </message>
     <message>
         <source>Shared noise</source>
@@ -2148,7 +2148,7 @@
     </message>
     <message>
         <source>Greedy</source>
-        <translation>Gierig</translation>
+        <translation>Greedy</translation>
     </message>
     <message>
         <source>Advanced</source>
@@ -2579,8 +2579,8 @@
         <source>Unpin {n:,} chats</source>
         <comment>Unpin</comment>
         <translation>
-            <numerusform>Loslösen</numerusform>
-            <numerusform>{n:,} Chats loslösen</numerusform>
+            <numerusform>Nicht mehr anheften</numerusform>
+            <numerusform>{n:,} Chats nicht mehr anheften</numerusform>
         </translation>
     </message>
     <message numerus="yes">
@@ -2954,7 +2954,7 @@
     <message>
         <source>branch</source>
         <comment>of a chat, behind its title</comment>
-        <translation>Abzweig</translation>
+        <translation>Zweig</translation>
     </message>
     <message>
         <source>Fewer bits take less memory and change the words a little. Heads change speed alone.</source>
@@ -2991,6 +2991,10 @@
     <message>
         <source>One round without a draft, to see what drafting gains in this chat.</source>
         <translation>Eine Runde ohne Entwurf, um zu sehen, was Entwürfe in diesem Chat bringen.</translation>
+    </message>
+    <message>
+        <source>Other chats share these passes: what a draft adds to them would slow all of them.</source>
+        <translation>Andere Chats teilen diese Durchläufe: Was ein Entwurf hinzufügt, würde alle bremsen.</translation>
     </message>
     <message>
         <source>Drafting parked: nothing can draft in this chat.</source>
@@ -3143,6 +3147,66 @@
     <message>
         <source>Stock MLX runs its {kernels}.</source>
         <translation>MLX selbst rechnet: {kernels}.</translation>
+    </message>
+    <message>
+        <source>{name}={value} is not possible: use {allowed}.</source>
+        <translation>{name}={value} ist nicht möglich; erlaubt: {allowed}.</translation>
+    </message>
+    <message>
+        <source>“{shown}” is not possible: use a text, a number, true, false or null.</source>
+        <translation>„{shown}“ ist nicht möglich: Text, Zahl, true, false oder null angeben.</translation>
+    </message>
+    <message>
+        <source>8 or more, or None</source>
+        <translation>8 oder mehr, oder None</translation>
+    </message>
+    <message>
+        <source>0 or more, or None</source>
+        <translation>0 oder mehr, oder None</translation>
+    </message>
+    <message>
+        <source>0 to 10</source>
+        <translation>0 bis 10</translation>
+    </message>
+    <message>
+        <source>0 (off) or more</source>
+        <translation>0 (aus) oder mehr</translation>
+    </message>
+    <message>
+        <source>more than 0, at most 1 (off)</source>
+        <translation>mehr als 0, höchstens 1 (aus)</translation>
+    </message>
+    <message>
+        <source>0 (off) or more, below 1</source>
+        <translation>0 (aus) oder mehr, unter 1</translation>
+    </message>
+    <message>
+        <source>0.01 to 10</source>
+        <translation>0,01 bis 10</translation>
+    </message>
+    <message>
+        <source>-10 to 10</source>
+        <translation>-10 bis 10</translation>
+    </message>
+    <message>
+        <source>-1000 to 1000</source>
+        <translation>-1000 bis 1000</translation>
+    </message>
+    <message>
+        <source>0 to 2**64-1, or None</source>
+        <translation>0 bis 2**64-1, oder None</translation>
+    </message>
+    <message>
+        <source>0 or more, below 1</source>
+        <translation>0 oder mehr, unter 1</translation>
+    </message>
+    <message>
+        <source>256 or more</source>
+        <translation>256 oder mehr</translation>
+    </message>
+    <message>
+        <source>1 or more, or None</source>
+        <translation>1 oder mehr, oder None</translation>
     </message>
 </context>
 </TS>

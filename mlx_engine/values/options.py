@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from mlx_engine.values.errors import BadOption
+from mlx_engine.values.words import Words
 
 Numerics = Literal["exact", "fast"]
 AskedNumerics = Literal["auto", "exact", "fast"]
@@ -29,7 +30,13 @@ DRAFT_VOCABULARY = 32768
 
 def _require(condition: bool, name: str, value: object, allowed: str) -> None:
     if not condition:
-        raise BadOption(f"{name}={value!r} is not possible: use {allowed}.")
+        told = Words(
+            "{name}={value} is not possible: use {allowed}.",
+            name=name,
+            value=repr(value),
+            allowed=allowed,
+        )
+        raise BadOption(told)
 
 
 def read_template_value(text: str) -> TemplateValue:
@@ -47,7 +54,9 @@ def read_template_value(text: str) -> TemplateValue:
     if is_sound and isinstance(value, TemplateValue):
         return value
     shown = text if len(text) <= 40 else f"{text[:39]}…"
-    raise BadOption(f"“{shown}” is not possible: use a text, a number, true, false or null.")
+    raise BadOption(
+        Words("“{shown}” is not possible: use a text, a number, true, false or null.", shown=shown)
+    )
 
 
 def template_value_text(value: TemplateValue) -> str:
@@ -99,9 +108,11 @@ class LoadOptions:
         names = get_args(AskedNumerics)
         _require(self.numerics in names, "numerics", self.numerics, f"one of {', '.join(names)}")
         length = self.context_length
-        _require(length is None or length >= 8, "context_length", length, "8 or more, or None")
+        _require(
+            length is None or length >= 8, "context_length", length, Words("8 or more, or None")
+        )
         most = self.prompt_cache_bytes
-        _require(most is None or most >= 0, "prompt_cache_bytes", most, "0 or more, or None")
+        _require(most is None or most >= 0, "prompt_cache_bytes", most, Words("0 or more, or None"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,19 +135,24 @@ class SamplingOptions:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        _require(0 <= self.temperature <= 10, "temperature", self.temperature, "0 to 10")
-        _require(self.top_k >= 0, "top_k", self.top_k, "0 (off) or more")
-        _require(0 < self.top_p <= 1, "top_p", self.top_p, "more than 0, at most 1 (off)")
-        _require(0 <= self.min_p < 1, "min_p", self.min_p, "0 (off) or more, below 1")
+        _require(0 <= self.temperature <= 10, "temperature", self.temperature, Words("0 to 10"))
+        _require(self.top_k >= 0, "top_k", self.top_k, Words("0 (off) or more"))
+        _require(0 < self.top_p <= 1, "top_p", self.top_p, Words("more than 0, at most 1 (off)"))
+        _require(0 <= self.min_p < 1, "min_p", self.min_p, Words("0 (off) or more, below 1"))
         repetition = self.repetition_penalty
-        _require(0.01 <= repetition <= 10, "repetition_penalty", repetition, "0.01 to 10")
+        _require(0.01 <= repetition <= 10, "repetition_penalty", repetition, Words("0.01 to 10"))
         presence, frequency = self.presence_penalty, self.frequency_penalty
-        _require(-10 <= presence <= 10, "presence_penalty", presence, "-10 to 10")
-        _require(-10 <= frequency <= 10, "frequency_penalty", frequency, "-10 to 10")
+        _require(-10 <= presence <= 10, "presence_penalty", presence, Words("-10 to 10"))
+        _require(-10 <= frequency <= 10, "frequency_penalty", frequency, Words("-10 to 10"))
         for token, bias in self.logit_bias.items():
-            _require(token >= 0 and abs(bias) <= 1000, "logit_bias", {token: bias}, "-1000 to 1000")
+            _require(
+                token >= 0 and abs(bias) <= 1000,
+                "logit_bias",
+                {token: bias},
+                Words("-1000 to 1000"),
+            )
         seed = self.seed
-        _require(seed is None or 0 <= seed < 2**64, "seed", seed, "0 to 2**64-1, or None")
+        _require(seed is None or 0 <= seed < 2**64, "seed", seed, Words("0 to 2**64-1, or None"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +184,12 @@ class DraftOptions:
         )
         _require(depth_is_fine, "depth", self.depth, f'"auto" or 0 to {MAX_DEPTH}')
         probability = self.min_probability
-        _require(0 <= probability < 1, "min_probability", probability, "0 or more, below 1")
+        _require(0 <= probability < 1, "min_probability", probability, Words("0 or more, below 1"))
         rules = ("shared-noise", "greedy")
         _require(self.rule in rules, "rule", self.rule, '"shared-noise" or "greedy"')
         outputs = get_args(DraftOutput)
         _require(self.output in outputs, "output", self.output, f"one of {', '.join(outputs)}")
-        _require(self.vocabulary >= 256, "vocabulary", self.vocabulary, "256 or more")
+        _require(self.vocabulary >= 256, "vocabulary", self.vocabulary, Words("256 or more"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +240,7 @@ class GenerationOptions:
 
     def __post_init__(self) -> None:
         limit = self.max_tokens
-        _require(limit is None or limit >= 1, "max_tokens", limit, "1 or more, or None")
+        _require(limit is None or limit >= 1, "max_tokens", limit, Words("1 or more, or None"))
         object.__setattr__(self, "stop", stop_strings(self.stop))
         for text in self.stop:
             _require(bool(text), "stop", text, "strings that are not empty")
