@@ -36,9 +36,11 @@ class AnswerView(QWidget):
             segment.append(message.thinking, message.thinking_spans)
             if message.text or not live:
                 segment.finish(message.thinking_seconds)
-        self._prose.append(message.text, sorted(message.spans))
-        if not live:
-            self.finish(message)
+        if live:
+            self._prose.append(message.text, sorted(message.spans))
+        else:
+            self._prose.show_whole(message.text, sorted(message.spans))
+            self._end(message)
 
     def append(self, pieces: Sequence[TextPiece]) -> None:
         """Add what arrived; the widgets are set once for all of it."""
@@ -65,6 +67,9 @@ class AnswerView(QWidget):
     def finish(self, message: ShownMessage) -> None:
         """No more will come."""
         self._prose.finish()
+        self._end(message)
+
+    def _end(self, message: ShownMessage) -> None:
         if self.thinking is not None:
             self.thinking.finish(message.thinking_seconds)
         if message.notice and self._notice is None:

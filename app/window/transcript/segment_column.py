@@ -61,6 +61,13 @@ class SegmentColumn(QWidget):
         self._spans.extend(spans)
         self._show_from(self._stream.append(text))
 
+    def show_whole(self, text: str, spans: Iterable[DraftedSpan]) -> None:
+        """All of it at once, and no more will come: each segment is rendered once."""
+        self._spans.extend(spans)
+        self._stream.append(text)
+        self._close()
+        self._show_from(0)
+
     def text(self) -> str:
         """The markdown so far."""
         return self._stream.text
@@ -72,9 +79,14 @@ class SegmentColumn(QWidget):
 
     def finish(self) -> None:
         """No more text will come: what was open is closed, and links know their addresses."""
+        first = self._close()
+        self._show_from(0 if self._definitions else first)
+
+    def _close(self) -> int:
+        """The index of the first segment that changed."""
         first = self._stream.finish()
         self._definitions = link_definitions(self._stream.text)
-        self._show_from(0 if self._definitions else first)
+        return first
 
     def texts(self) -> list[TextWidget]:
         """The widgets that hold text, from the top."""

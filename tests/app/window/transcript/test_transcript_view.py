@@ -26,6 +26,20 @@ def test_a_streamed_answer_is_the_answer_shown_whole(view):
     assert "Title" in streamed[1] and "x = 1" in streamed[1] and "**" not in streamed[1]
 
 
+def test_a_stored_answer_is_rendered_once(view, monkeypatch):
+    shown = []
+    show_html = ProseSegment.show_html
+
+    def counted(segment, html, source, *more):
+        shown.append(source)
+        show_html(segment, html, source, *more)
+
+    monkeypatch.setattr(ProseSegment, "show_html", counted)
+    text = "One.\n\n```\ncode\n```\n\nTwo, see [it].\n\n[it]: https://example.org\n"
+    show(view, ShownMessage(1, "assistant", text))
+    assert shown == ["One.\n\n", "\nTwo, see [it].\n\n[it]: https://example.org\n"]
+
+
 def test_at_the_end_it_follows(view):
     view.add_message(LIVE)
     for _ in range(12):
