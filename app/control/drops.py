@@ -95,7 +95,7 @@ class DropController(QObject):
     def _carry_out(self, things: Sequence[Dropped]) -> None:
         plan = drop_plan(things, self._models.description)
         if plan.kind == "refused":
-            self._notice.say(f"{plan.title}: {plan.detail}")
+            self._notice.mention(f"{plan.title}: {plan.detail}")
             return
         for thing in things:
             self._offer(thing)
@@ -114,7 +114,7 @@ class DropController(QObject):
             case DroppedHubModel():
                 self._library.get(thing.model)
             case Refused():
-                self._notice.say(thing.words)
+                self._notice.mention(thing.words)
             case DroppedText():
                 pass  # all of them together
 

@@ -86,7 +86,7 @@ class FileController(QObject):
         except StoreError as error:
             self.failed.emit(str(error))
         else:
-            self._notice.say(tr("The chat was written to {path}.", path=path))
+            self._notice.mention(tr("The chat was written to {path}.", path=path))
 
     def export_into(self, chat_ids: Sequence[int], folder: Path, ending: str) -> None:
         """Write each into a file of its own that was not there, one a turn of the event loop."""
@@ -95,7 +95,7 @@ class FileController(QObject):
         def write_next() -> None:
             done = total - len(waiting)
             if not waiting:
-                self._notice.say(
+                self._notice.mention(
                     tr(
                         "{n:,} chats were written to {folder}.",
                         "1 chat was written to {folder}.",
@@ -157,14 +157,14 @@ class FileController(QObject):
         if url.isValid() and url.scheme() in ("http", "https", "mailto"):
             QDesktopServices.openUrl(url)
         else:
-            self._notice.say(tr("This link is not opened: {link}", link=link[:200]))
+            self._notice.mention(tr("This link is not opened: {link}", link=link[:200]))
 
     def show_log(self) -> None:
         """Open the log with whatever shows text here."""
         if self._log_file.exists():
             QDesktopServices.openUrl(QUrl.fromLocalFile(str(self._log_file)))
         else:
-            self._notice.say(
+            self._notice.mention(
                 tr(
                     "Nothing has been logged yet; it will be in {log_file}.",
                     log_file=self._log_file,

@@ -63,7 +63,7 @@ class RestController(QObject):
 
     def _eject(self) -> None:
         if self._is_busy:
-            self._notice.say(ANSWERING)
+            self._notice.mention(ANSWERING)
         else:
             self._models.rest(EJECTED)
 

@@ -1,6 +1,6 @@
 """A line of words across the page, with what can be done about them."""
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QFrame, QPushButton
 
 from app.window.controls.icons import IconButton
@@ -9,6 +9,9 @@ from app.window.controls.layouts import Wide, row
 from app.window.language import said, tr
 from app.window.motion import fade_in
 from mlx_engine.values.words import Words
+
+PASSING_MS = 12_000
+"""A notice that goes by itself is there for so long."""
 
 
 class NoticeBar(QFrame):
@@ -35,6 +38,8 @@ class NoticeBar(QFrame):
         close.clicked.connect(self._dismiss)
         buttons = (self.take, self._more, *((close,) if can_close else ()))
         row(Wide(self._words), *buttons, of=self, margins=(20, 6, 12, 6), spacing=8)
+        self._passing = QTimer(self, singleShot=True, interval=PASSING_MS)
+        self._passing.timeout.connect(lambda: self.withdraw(self._said))
         self.hide()
 
     def say(
@@ -43,6 +48,7 @@ class NoticeBar(QFrame):
         """Show a notice in place of the one before; one that stays is above the others until it is
         dismissed.
         """
+        self._passing.stop()
         words = self._said = said(words)
         words = "\n".join(filter(None, (self._staying, words)))
         self._staying = words if stays else self._staying
@@ -57,6 +63,11 @@ class NoticeBar(QFrame):
         self.show()
         if appears:
             fade_in(self)
+
+    def mention(self, words: str) -> None:
+        """Show a notice that needs no answer, and goes by itself."""
+        self.say(words)
+        self._passing.start()
 
     def offer(self, words: str, model: str, button: str = Words("Load…")) -> None:
         """Show a notice of a model that can be loaded; `taken` brings its path."""

@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from app.window.actions import COMMANDS, Actions
+from app.window.controls import notice_bar
 from app.window.controls.labels import ShortButton
 from app.window.controls.notice_bar import NoticeBar
 from app.window.layers import CrashBox
@@ -268,6 +269,20 @@ def test_the_longest_names_keep_nothing_from_its_place(qtbot: QtBot, wear: Wear)
     qtbot.waitUntil(lambda: "…" in model.text())
     made.head.show_loading("Short", 1, 10)
     qtbot.waitUntil(lambda: model.text() == "Short")
+
+
+def test_what_needs_no_answer_goes_by_itself(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notice_bar, "PASSING_MS", 1)
+    notice = NoticeBar()
+    qtbot.addWidget(notice)
+    notice.say("The disk is full.", is_problem=True, stays=True)
+    notice.mention("The chat was written.")
+    assert notice.words() == "The disk is full.\nThe chat was written."
+    qtbot.waitUntil(lambda: notice.words() == "The disk is full.", timeout=2000)
+    notice.mention("The chat was written.")
+    notice.say("The model was let go.")
+    qtbot.wait(20)
+    assert "The model was let go." in notice.words()
 
 
 def test_a_notice_is_read_and_dismissed(qtbot: QtBot) -> None:
