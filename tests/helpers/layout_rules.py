@@ -4,7 +4,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 PACKAGES = ("app", "mlx_engine", "metal_kernels")
 TOP_LEVEL = {"pyproject.toml", "README.md", "LICENSE", "assets", "tests", *PACKAGES}
@@ -72,13 +74,28 @@ MAY_NOT_IMPORT: dict[str, tuple[str, ...]] = {
 """Package prefix -> other people's packages nothing below it may import."""
 
 
+class Import(NamedTuple):
+    """`import name`, or `from base import name` at a level of dots."""
+
+    name: str
+    base: str | None = None
+    level: int = 0
+
+
+class Source(NamedTuple):
+    """What the rules ask of a file."""
+
+    docstring: str
+    imports: tuple[Import, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Module:
     """One source file; `path` from the root, `name` dotted, without a trailing __init__."""
 
     path: Path
     name: str
-    tree: ast.Module
+    source: Source
 
     @property
     def is_package(self) -> bool:
@@ -93,8 +110,20 @@ def modules(root: Path) -> list[Module]:
             place = path.relative_to(root)
             parts = place.with_suffix("").parts
             name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-            found.append(Module(place, name, ast.parse(path.read_text(encoding="utf-8"))))
+            found.append(Module(place, name, _read(path.read_text(encoding="utf-8"))))
     return found
+
+
+@cache
+def _read(text: str) -> Source:
+    tree = ast.parse(text)
+    found: list[Import] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [Import(alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found += [Import(alias.name, node.module or "", node.level) for alias in node.names]
+    return Source(ast.get_docstring(tree) or "", tuple(found))
 
 
 def room_of(name: str) -> str:
@@ -109,14 +138,13 @@ def room_of(name: str) -> str:
 
 def imported_names(module: Module, known: set[str]) -> Iterator[str]:
     """Dotted names a module imports; of `from a import b`, a.b where that is a module, else a."""
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = _base_of(module, node)
-            for alias in node.names:
-                inner = f"{base}.{alias.name}" if base else alias.name
-                yield inner if inner in known else base
+    for one in module.source.imports:
+        if one.base is None:
+            yield one.name
+        else:
+            base = _base_of(module, one.base, one.level)
+            inner = f"{base}.{one.name}" if base else one.name
+            yield inner if inner in known else base
 
 
 def imported_modules(module: Module, known: set[str]) -> set[str]:
@@ -124,13 +152,13 @@ def imported_modules(module: Module, known: set[str]) -> set[str]:
     return {name for name in imported_names(module, known) if name in known}
 
 
-def _base_of(module: Module, node: ast.ImportFrom) -> str:
-    if node.level == 0:
-        return node.module or ""
+def _base_of(module: Module, base: str, level: int) -> str:
+    if level == 0:
+        return base
     parts = module.name.split(".")
-    drop = node.level - 1 if module.is_package else node.level
+    drop = level - 1 if module.is_package else level
     kept = parts[: len(parts) - drop]
-    return ".".join([*kept, *([node.module] if node.module else [])])
+    return ".".join([*kept, *([base] if base else [])])
 
 
 def _room_with_rules(name: str, packages: set[str]) -> str:
@@ -191,7 +219,7 @@ def wrong_libraries(root: Path) -> list[str]:
 
 def first_sentence(module: Module) -> str | None:
     """The docstring's first sentence, None when there is none or it leaves its first line."""
-    lines = (ast.get_docstring(module.tree) or "").splitlines()
+    lines = module.source.docstring.splitlines()
     if not lines:
         return None
     head, dot, _ = (lines[0] + " ").partition(". ")

@@ -1,6 +1,5 @@
 """Which signals our classes declare, and which of them nobody listens to."""
 
-import ast
 import gc
 from collections.abc import Iterable, Iterator
 from importlib import import_module
@@ -17,8 +16,9 @@ def declared_signals(root: Path) -> dict[type, tuple[str, ...]]:
     for module in modules(root):
         if not module.name.startswith("app."):
             continue
-        names = [node.name for node in module.tree.body if isinstance(node, ast.ClassDef)]
-        for kind in (getattr(import_module(module.name), name) for name in names):
+        for kind in vars(import_module(module.name)).values():
+            if not isinstance(kind, type) or kind.__module__ != module.name:
+                continue
             signals = tuple(n for n, value in vars(kind).items() if isinstance(value, Signal))
             if signals:
                 found[kind] = signals
