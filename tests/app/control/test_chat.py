@@ -324,7 +324,7 @@ def test_an_answer_cut_by_closing_the_window_says_so(
 def test_an_answer_that_does_not_fit_on_the_disk_stays_on_show(
     driven: Driven, source: ScriptedModels
 ) -> None:
-    words = LONG * 40
+    words = LONG * 10
     say_next(source, Answer(words))
     driven.send("Go")
     database = driven.app.store.database

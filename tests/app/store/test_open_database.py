@@ -22,10 +22,10 @@ from app.values.errors import (
 )
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A closed file of 40 chats, 6 messages each."""
-    path = tmp_path / "chats.db"
+@pytest.fixture(scope="module")
+def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """Of a closed file of 40 chats, 6 messages each."""
+    path = tmp_path_factory.mktemp("store") / "chats.db"
     store = open_store(path)
     with store.database.transaction():
         for number in range(40):
@@ -35,6 +35,14 @@ def path(tmp_path: Path) -> Path:
                 text = f"zebra {turn} " + "words of a message " * 30
                 parent = store.messages._insert(chat, parent, "user", text, "", "done")
     store.close()
+    return path.read_bytes()
+
+
+@pytest.fixture
+def path(tmp_path: Path, content: bytes) -> Path:
+    """A copy of that file."""
+    path = tmp_path / "chats.db"
+    path.write_bytes(content)
     return path
 
 
