@@ -38,12 +38,12 @@ def start(apps: list[App], qapp: QApplication, tmp_path: Path, qtbot: QtBot) -> 
     return app
 
 
-def set_up(app: App, **draft: object) -> None:
-    """A long, repeatable answer."""
+def set_up(app: App, max_tokens: int = 110, **draft: object) -> None:
+    """A repeatable answer, long unless it is told otherwise."""
     settings = replace(
         app.chats.chat.settings,
         sampling=SamplingChoice(temperature=0.7, seed=3),
-        generation=GenerationOptions(max_tokens=110, ignore_eos=True),
+        generation=GenerationOptions(max_tokens=max_tokens, ignore_eos=True),
         draft=DraftOptions(**draft),  # type: ignore[arg-type]
     )
     app.chats.change_settings(settings)
@@ -144,13 +144,13 @@ def test_a_small_model_that_comes_in_mid_chat_reads_on_show_and_can_be_stopped(
     beside = LoadOptions(draft_model=str(POCKET), draft_misfit="plain")
     chats.change_settings(replace(chats.chat.settings, load=beside))
     qtbot.waitUntil(lambda: app.models.loading is None, timeout=PATIENCE_MS)
-    set_up(app, source="none")
+    set_up(app, max_tokens=24, source="none")
     ask(app, QUESTION)
     assert len(wait_for_end(app, qtbot).text) > 40
 
     shown: list[str] = []
     app.answers.grown.connect(lambda *_: shown.append(strip.accessibleDescription()))
-    set_up(app, source="model", depth=2)
+    set_up(app, max_tokens=24, source="model", depth=2)
     app.answers.grown.connect(stop_at_once := lambda *_: chats.stop())
     ask(app, "And on?")
     stopped = wait_for_end(app, qtbot)
@@ -169,12 +169,12 @@ def test_two_chats_never_share_settings(
     apps: list[App], qapp: QApplication, tmp_path: Path, qtbot: QtBot
 ) -> None:
     app = start(apps, qapp, tmp_path, qtbot)
-    set_up(app, depth=4)
+    set_up(app, max_tokens=24, depth=4)
     ask(app, "One")
     first = app.chats.chat.chat_id
     app.widgets.actions["new-chat"].trigger()
     assert app.chats.chat.settings.draft.depth == "auto"
-    set_up(app, depth=1)
+    set_up(app, max_tokens=24, depth=1)
     ask(app, "Two")
     second = app.chats.chat.chat_id
     assert first is not None
