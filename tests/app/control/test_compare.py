@@ -17,7 +17,7 @@ from app.store.session_store import open_passing_store
 from app.values.chat_settings import ChatSettings, SamplingChoice
 from app.window.compare.compare_pane import ComparePane
 from app.window.compare.compare_view import CompareView, Side
-from app.window.controls.choices import Segments
+from app.window.controls.choices import Segments, Tick
 from app.worker.replies import (
     AnswerEvents,
     AnswerFailed,
@@ -146,6 +146,56 @@ def test_an_error_in_the_second_side_keeps_the_first(comparison: Comparison) -> 
     assert not comparison.controller.is_running
     assert comparison.pane("Drafting on").startswith("Drafting on, 20.0 tok/s")
     assert comparison.pane("Drafting off") == "Drafting off, Failed"
+
+
+def begun_at_once(comparison: Comparison) -> Comparison:
+    """Another run, of both sides at once."""
+    comparison.end("on")
+    comparison.end("off")
+    comparison.asked.clear()
+    comparison.view.findChild(Tick).click()
+    comparison.controller.run("Count.")
+    return comparison
+
+
+def test_both_sides_run_at_once_where_that_is_wanted(comparison: Comparison) -> None:
+    """Each alone by default, so that speeds can be compared; else nothing is told of them."""
+    assert [ask.alone for ask in comparison.asked if isinstance(ask, Ask)] == [True]
+    begun_at_once(comparison)
+    assert [ask.alone for ask in comparison.asked if isinstance(ask, Ask)] == [False, False]
+    comparison.end("off")
+    assert comparison.controller.is_running
+    comparison.end("on")
+    assert not comparison.controller.is_running
+    said = " ".join(label.text() for label in comparison.view.findChildren(QLabel))
+    assert "their speeds cannot be compared" in said
+    assert "times" not in said
+    assert "0.67×" not in said
+
+
+@pytest.mark.parametrize("end", ["stop", "failure"])
+def test_what_ends_one_of_both_ends_the_other(comparison: Comparison, end: str) -> None:
+    begun_at_once(comparison)
+    comparison.say("on", TextPiece("thr"))
+    if end == "stop":
+        comparison.controller.stop()
+        assert [r.chat_id for r in comparison.asked if isinstance(r, StopAnswer)] == [
+            CHAT_IDS["on"],
+            CHAT_IDS["off"],
+        ]
+        comparison.end("on", "stopped")
+    else:
+        problem = Problem("known", "NumericsError", "The model produced NaN.")
+        comparison.controller.take(AnswerFailed(CHAT_IDS["on"], "on", problem))
+        assert StopAnswer(CHAT_IDS["off"]) in comparison.asked
+    assert comparison.controller.is_running, "until the other has ended"
+    comparison.end("off", "stopped")
+    assert not comparison.controller.is_running
+    assert comparison.pane("Drafting off") == (
+        "Drafting off, Stopped" if end == "stop" else "Drafting off, Failed"
+    )
+    comparison.controller.run("Again.")
+    assert comparison.controller.is_running
 
 
 def test_answers_of_chats_are_left_alone(comparison: Comparison) -> None:
