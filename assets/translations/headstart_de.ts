@@ -2349,7 +2349,7 @@
     </message>
     <message>
         <source>Use the model&apos;s recommendation</source>
-        <translation>Empfehlung des Modells verwenden</translation>
+        <translation>Empfehlung verwenden</translation>
     </message>
     <message>
         <source>Grey figures are what the model recommends.</source>

@@ -7,11 +7,14 @@ again.
 import subprocess
 from pathlib import Path
 
+import PySide6
+
 ROOT = Path(__file__).parents[2]
 TRANSLATIONS = sorted((ROOT / "assets" / "translations").glob("*.ts"))
 ROOMS = ("app", "mlx_engine")
+TOOLS = Path(PySide6.__file__).parent
 GATHER = (
-    "pyside6-lupdate",
+    TOOLS / "lupdate",
     "-silent",
     *("-extensions", "py"),
     *("-tr-function-alias", "tr+=Words"),
@@ -23,7 +26,7 @@ GATHER = (
 def main() -> None:
     for file in TRANSLATIONS:
         subprocess.run([*GATHER, *ROOMS, "-ts", str(file)], cwd=ROOT, check=True)
-        subprocess.run(["pyside6-lrelease", "-silent", str(file)], check=True)
+        subprocess.run([TOOLS / "lrelease", "-silent", str(file)], check=True)
 
 
 if __name__ == "__main__":
