@@ -25,6 +25,7 @@ from mlx_engine.decoding.answer import Answer, raw_answer
 from mlx_engine.decoding.device_memory import told_when_full
 from mlx_engine.decoding.opening import ModelParts, Settings, chunk_rows
 from mlx_engine.decoding.prompt_cache import PromptCache
+from mlx_engine.decoding.prompt_files import PromptFiles, fingerprint
 from mlx_engine.decoding.session import Session
 from mlx_engine.decoding.together import Together
 from mlx_engine.drafting.contract import DEEPEST
@@ -40,7 +41,13 @@ from mlx_engine.sampling.position_noise import noise_by
 from mlx_engine.teacher_forced import head_logits, hidden_states, trunk_logits
 from mlx_engine.text.chat_template import PLAIN_STOP, fallback_template
 from mlx_engine.values.conversation import TURN_ENDS, Event, Generation
-from mlx_engine.values.errors import BadPrompt, EngineMisuse, OutOfMemory, PromptTooLong
+from mlx_engine.values.errors import (
+    BadPrompt,
+    EngineMisuse,
+    OutOfMemory,
+    PromptTooLong,
+    Reason,
+)
 from mlx_engine.values.options import (
     AS_THEY_COME,
     MAX_DEPTH,
@@ -117,7 +124,9 @@ class Engine:
                 go_deep=self._meter.go_deep,
             ),
             chunk=chunk_rows(told.nbytes, told.active_parameters or told.parameters, _gpu_bytes()),
-            prompts=PromptCache(loaded.model, _kept_bytes(options, told.nbytes)),
+            prompts=PromptCache(
+                loaded.model, _kept_bytes(options, told.nbytes), _prompt_files(options, told.path)
+            ),
             noise=noise_by(
                 loaded.kernels.served("noise", Work("", loaded.model.vocabulary), whole=True)
             ),
@@ -218,6 +227,7 @@ class Engine:
                 self._measured(lambda: perf_counter() > end)
             else:
                 self._do_chores(lambda: perf_counter() > end)
+            self._parts.prompts.save()
 
     def session(
         self,
@@ -378,6 +388,12 @@ class Engine:
             return head_logits(parts.model, mx.array(ids), hidden, cache.head_bits)
 
     @property
+    def prompt_files_trouble(self) -> Reason | None:
+        """Why a file of what was read was passed over, or none is written; None for no trouble."""
+        files = self._parts.prompts.files
+        return None if files is None else files.trouble
+
+    @property
     def conversations_nbytes(self) -> int:
         """Bytes that all conversations hold: caches, checkpoints and what drafts."""
         self._check()
@@ -456,6 +472,18 @@ def _kept_bytes(options: LoadOptions, weights: int) -> int:
         return options.prompt_cache_bytes
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 2 // 3
     return max(0, (_gpu_bytes() or memory) - weights) // 2
+
+
+def _prompt_files(options: LoadOptions, path: str) -> PromptFiles | None:
+    """Where they are wanted and the weights can be told from others."""
+    if options.prompt_files is None:
+        return None
+    try:
+        heads = "" if options.heads is None else fingerprint(options.heads)
+        model = f"{fingerprint(Path(path))} {heads} {options.head_bits} {options.draft_model}"
+    except OSError:
+        return None  # what was loaded from there is gone by now
+    return PromptFiles(options.prompt_files, model, options.prompt_files_bytes)
 
 
 def _gpu_bytes() -> int:

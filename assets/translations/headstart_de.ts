@@ -3173,6 +3173,10 @@
         <translation>0 oder mehr, oder None</translation>
     </message>
     <message>
+        <source>0 or more</source>
+        <translation>0 oder mehr</translation>
+    </message>
+    <message>
         <source>0 to 10</source>
         <translation>0 bis 10</translation>
     </message>

@@ -1,6 +1,7 @@
 """Keys and values of one attention layer, and who sees whom; keeping a prefix moves an offset."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from copy import copy
 from typing import Literal, NamedTuple, Self
 
@@ -136,6 +137,15 @@ class AttentionCache(RowsCache):
         buffers = self._room_for(end, rows)
         self._buffers = written(buffers, rows, slice(self._length, end))
         return self._buffers
+
+    def rows(self, start: int, end: int) -> Buffers:
+        """Committed rows as they are stored."""
+        return tuple(buffer[:, :, start:end] for buffer in self._buffers)
+
+    def fill(self, rows: Sequence[mx.array]) -> None:
+        """Hold these rows, as `rows` gave them, and no others."""
+        self._buffers = tuple(rows)
+        self._length, self._block = self._buffers[0].shape[2], 0
 
     def make_mask(
         self,

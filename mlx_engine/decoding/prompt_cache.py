@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
+from mlx_engine.decoding.prompt_files import PromptFiles
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.models.contract import Model
 from mlx_engine.values.options import AS_THEY_COME, CacheOptions
@@ -22,8 +23,11 @@ class PromptCache:
     stays, and nothing is shared.
     """
 
-    def __init__(self, model: Model, most_bytes: int) -> None:
+    def __init__(self, model: Model, most_bytes: int, files: PromptFiles | None = None) -> None:
+        """files: where to put away what is read, too."""
         self.most_bytes = most_bytes
+        self.files = files
+        self._unsaved: list[TokenSequence] = []
         self._model = model
         self._known: list[TokenSequence] = []  # least recently used first
         self._owners = WeakKeyDictionary[TokenSequence, ReferenceType[object]]()
@@ -45,7 +49,12 @@ class PromptCache:
             return
         reached = {other: other.reach(wanted) for other in others if to.can_branch(other)}
         best = max(reached, key=reached.__getitem__, default=to)
-        if best is to or reached[best] < to.reach(wanted) + WORTH_A_COPY:
+        far, own = reached.get(best, 0), to.reach(wanted)
+        if self.files is not None:
+            in_files = self.files.longest(to, wanted)
+            if in_files >= max(far, own) + WORTH_A_COPY and self.files.fill(to, wanted):
+                return
+        if best is to or far < own + WORTH_A_COPY:
             return
         to.branch(best, wanted)
         if self._is_free(best) and len(best.tokens) == len(to.tokens):
@@ -53,16 +62,25 @@ class PromptCache:
 
     def left(self, sequence: TokenSequence) -> None:
         """An answer has ended: make room."""
-        del sequence
+        if self.files is not None:
+            self._unsaved = [*(one for one in self._unsaved if one is not sequence), sequence]
         while self.nbytes > self.most_bytes:
             idle = [one for one in self._known if not one.is_busy]
             if not idle or (idle[0] is self._known[-1] and self.most_bytes):
                 return
             self.drop(idle[0])
 
+    def save(self) -> None:
+        """Put away what answers have read since the last time, where files are kept."""
+        unsaved, self._unsaved = self._unsaved, []
+        for one in unsaved:
+            if self.files is not None and not one.is_busy:
+                self.files.save(one)
+
     def drop(self, one: TokenSequence) -> None:
         """Let go what one has read; while its answer runs, as soon as its owner does."""
         self._known = [other for other in self._known if other is not one]
+        self._unsaved = [other for other in self._unsaved if other is not one]
         if not one.is_busy:
             one.shed()
 

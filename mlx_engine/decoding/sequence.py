@@ -26,11 +26,13 @@ class Checkpoint(NamedTuple):
     """A place to go back to: the trunk's caches and the draft source after `length` tokens.
 
     source: None where another source was there; the present one is then told the tokens anew.
+    is_on_the_way: made in the middle of a prompt, where nobody is sure to come back to.
     """
 
     length: int
     caches: CachesSnapshot
     source: SourceSnapshot | None
+    is_on_the_way: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -85,7 +87,7 @@ class TokenSequence:
         self.caches = self.model.make_caches(self.cache.bits)
         self.tokens: list[int] = []
         self.checkpoints: list[Checkpoint] = []
-        self._start = self._here()
+        self._start = self.here()
 
     def forget(self) -> None:
         """Drop everything, as after an error."""
@@ -153,13 +155,15 @@ class TokenSequence:
         self.tokens.extend(tokens)
         clear_by_tokens(len(self.tokens) - len(tokens), len(self.tokens))
 
-    def _here(self) -> Checkpoint:
+    def here(self) -> Checkpoint:
+        """Where it stands, lazy; not between a draft and its round."""
         return Checkpoint(len(self.tokens), self.caches.snapshot(), self.source.snapshot())
 
-    def mark(self) -> None:
+    def mark(self, *, is_on_the_way: bool = False) -> None:
         """Make a checkpoint; not between a draft and its round."""
         others = [place for place in self.checkpoints if place.length != len(self.tokens)]
-        self.checkpoints = thinned([*others, self._here()])
+        here = self.here()._replace(is_on_the_way=is_on_the_way)
+        self.checkpoints = thinned([*others, here])
         self.settle()
 
     def mark_if_far(self) -> None:
@@ -167,7 +171,7 @@ class TokenSequence:
         last = self.checkpoints[-1] if self.checkpoints else self._start
         apart = max(LEAST_APART, self.caches.snapshot().nbytes // WORTH_A_TOKEN)
         if len(self.tokens) - last.length >= apart:
-            self.mark()
+            self.mark(is_on_the_way=True)
 
     def settle(self) -> None:
         """Compute what is still lazy, so that no graph outlives its round."""
@@ -201,7 +205,7 @@ class TokenSequence:
         """
         common = shared_prefix(other.tokens, wanted)
         at_end = common == len(other.tokens) and not other.is_busy
-        place = other._here() if at_end else other._place_within(common)
+        place = other.here() if at_end else other._place_within(common)
         self.tokens = other.tokens[: place.length]
         self.caches = other.caches.fork()
         self.caches.restore(place.caches)
@@ -212,6 +216,14 @@ class TokenSequence:
         else:
             self._tell_anew()
             self.checkpoints = [kept._replace(source=None) for kept in known]
+
+    def begin_at(self, tokens: Sequence[int], newest: mx.array | None) -> None:
+        """Stand after these tokens, which caches and those of the source have been filled with."""
+        memories = tuple(caches.snapshot() for caches in self.source.held)
+        snapshot = SourceSnapshot(len(tokens), memories, newest)
+        self.tokens, self.checkpoints = list(tokens), []
+        self.source.join(self.source, snapshot, mx.array(self.tokens, dtype=mx.int32))
+        self.mark()
 
     def can_branch(self, other: "TokenSequence") -> bool:
         """Whether what the other has read is of use here."""
@@ -259,16 +271,18 @@ class TokenSequence:
 
 def thinned(places: Sequence[Checkpoint]) -> list[Checkpoint]:
     """At most CHECKPOINTS of them, in order: the first, the newest, and between them those that
-    are missed most, near ones at small distances and far ones at large.
+    are missed most, near ones at small distances and far ones at large, and rather the ends of
+    turns than places on the way.
     """
     kept = list(places)
+    end = kept[-1].length + 1
+
+    def missed(n: int) -> float:
+        gap = (kept[n + 1].length - kept[n - 1].length) / (end - kept[n].length)
+        return gap / 4 if kept[n].is_on_the_way else gap
+
     while len(kept) > CHECKPOINTS:
-        end = kept[-1].length + 1
-        gaps = {
-            n: (kept[n + 1].length - kept[n - 1].length) / (end - kept[n].length)
-            for n in range(1, len(kept) - 1)
-        }
-        del kept[min(gaps, key=gaps.__getitem__)]
+        del kept[min(range(1, len(kept) - 1), key=missed)]
     return kept
 
 

@@ -149,6 +149,11 @@ class DraftSource(ABC):
         return bool(self._caches)
 
     @property
+    def held(self) -> tuple[LayerCaches, ...]:
+        """The caches of its models, in the order of its snapshots."""
+        return self._caches
+
+    @property
     def nbytes(self) -> int:
         """Bytes the source holds for this conversation."""
         held = sum(caches.nbytes for caches in self._caches)

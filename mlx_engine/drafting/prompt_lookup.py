@@ -13,6 +13,7 @@ from typing import NamedTuple, Self
 
 import mlx.core as mx
 
+from mlx_engine.cache.contract import LayerCaches
 from mlx_engine.drafting.contract import (
     DEEPEST,
     Draft,
@@ -253,6 +254,11 @@ class CombinedDraft(DraftSource):
         self.reads_hidden = model.reads_hidden
         self.target = model.target
         self._first: DraftedBy | None = None
+
+    @property
+    def held(self) -> tuple[LayerCaches, ...]:
+        """Those of the model."""
+        return self.model.held
 
     @property
     def runs_a_model(self) -> bool:

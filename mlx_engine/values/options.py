@@ -87,7 +87,10 @@ class LoadOptions:
     repack_cache: a folder to keep repacked GGUF weights in (as much again as the model has in
     memory), None for repacking at every load. prompt_cache_bytes: what all conversations may hold
     in memory together, None for half of what the weights leave free; beyond it the least recently
-    used is read again when it goes on, and with 0 each of them is at every answer.
+    used is read again when it goes on, and with 0 each of them is at every answer. prompt_files: a
+    folder to keep what was read in, so that chats go on after a restart as if there had been none;
+    None for nowhere. Its files hold conversations, for their owner's eyes alone (mode 0600).
+    prompt_files_bytes: what they may take together; the least recently used go first.
     """
 
     heads: Path | None = None
@@ -99,6 +102,8 @@ class LoadOptions:
     check_heads: bool = True
     repack_cache: Path | None = None
     prompt_cache_bytes: int | None = None
+    prompt_files: Path | None = None
+    prompt_files_bytes: int = 4 * 2**30
 
     def __post_init__(self) -> None:
         misfit = self.draft_misfit
@@ -113,6 +118,8 @@ class LoadOptions:
         )
         most = self.prompt_cache_bytes
         _require(most is None or most >= 0, "prompt_cache_bytes", most, Words("0 or more, or None"))
+        files = self.prompt_files_bytes
+        _require(files >= 0, "prompt_files_bytes", files, Words("0 or more"))
 
 
 @dataclass(frozen=True, slots=True)

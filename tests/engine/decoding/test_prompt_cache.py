@@ -289,6 +289,11 @@ def test_checkpoints_are_thinned_where_they_are_missed_least():
         assert len(kept) == CHECKPOINTS
         assert kept[0] == 1
         assert kept[-2:] == [count - 1, count]
+    way = [
+        Checkpoint(100 * n, CachesSnapshot(100 * n, ()), None, is_on_the_way=n not in (1, 9, 20))
+        for n in range(1, 21)
+    ]
+    assert 900 in [place.length for place in thinned(way)], "the end of a turn"
     gaps = np.diff(lengths(200))
     assert list(gaps) == sorted(gaps, reverse=True), "closer together the nearer they are"
 
