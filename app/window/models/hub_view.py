@@ -44,6 +44,7 @@ class HubList(TwoLineList):
         self._finds: tuple[HubFind, ...] = ()
         self._open = ""
         self._offers: tuple[HubOffer, ...] | None = None
+        self.taken.connect(self._take)
         self.currentItemChanged.connect(lambda *_: self.picked.emit(self.offer))
         self.itemDoubleClicked.connect(lambda _: self._download())
 
@@ -71,7 +72,7 @@ class HubList(TwoLineList):
             self._offers = offers
             self._refresh(suggested(offers))
 
-    def take_item(self, item: QListWidgetItem) -> None:
+    def _take(self, item: QListWidgetItem) -> None:
         """Open a repository, or close it; a model in it is chosen by that alone."""
         entry = item.data(ENTRY)
         if not isinstance(entry, HubFind):

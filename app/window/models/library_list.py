@@ -31,6 +31,7 @@ class LibraryList(TwoLineList):
 
     def __init__(self) -> None:
         super().__init__(tr("Models on this computer"))
+        self.taken.connect(self._take)
 
     def show_entries(self, entries: Sequence[FoundModel]) -> None:
         """Show these in their order, under a heading for each place; the place on show is kept."""
@@ -47,7 +48,7 @@ class LibraryList(TwoLineList):
                     self.setCurrentItem(item)
         self.verticalScrollBar().setValue(offset)
 
-    def take_item(self, item: QListWidgetItem) -> None:
+    def _take(self, item: QListWidgetItem) -> None:
         """Load the model of the row, or go on with its download."""
         entry = item.data(ENTRY)
         if isinstance(entry, FoundModel):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QSize, Qt
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QFont, QFontMetrics, QKeyEvent, QPainter
 from PySide6.QtWidgets import (
     QFrame,
@@ -37,7 +37,12 @@ class TwoLines:
 
 
 class TwoLineList(QListWidget):
-    """Rows made by `line_item`, headings by `heading_item`; `take_item` says what a choice does."""
+    """Rows made by `line_item`, headings by `heading_item`.
+
+    Signal `taken`(QListWidgetItem): it was clicked, or Return was pressed on it.
+    """
+
+    taken = Signal(QListWidgetItem)
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -47,11 +52,7 @@ class TwoLineList(QListWidget):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setMouseTracking(True)
         self.setItemDelegate(_Rows(self))
-        self.itemClicked.connect(self.take_item)
-
-    def take_item(self, item: QListWidgetItem) -> None:
-        """A row was clicked, or Return was pressed on it."""
-        raise NotImplementedError
+        self.itemClicked.connect(self.taken)
 
     # Qt
 
@@ -59,7 +60,7 @@ class TwoLineList(QListWidget):
         """Return chooses; on a Mac Qt would begin to edit the row."""
         item = self.currentItem()
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and item is not None:
-            self.take_item(item)
+            self.taken.emit(item)
         else:
             super().keyPressEvent(event)
 
