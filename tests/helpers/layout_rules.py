@@ -95,7 +95,15 @@ class Module:
 
     path: Path
     name: str
-    source: Source
+    text: str
+
+    @property
+    def source(self) -> Source:
+        return _read(self.text)
+
+    @property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
 
     @property
     def is_package(self) -> bool:
@@ -110,7 +118,7 @@ def modules(root: Path) -> list[Module]:
             place = path.relative_to(root)
             parts = place.with_suffix("").parts
             name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-            found.append(Module(place, name, _read(path.read_text(encoding="utf-8"))))
+            found.append(Module(place, name, path.read_text(encoding="utf-8")))
     return found
 
 
