@@ -4,7 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from PySide6.QtCore import QEvent, QLocale, QMimeData, QSignalBlocker, Qt, QTimer, Signal
+from PySide6.QtCore import (
+    QEvent,
+    QLocale,
+    QMimeData,
+    QObject,
+    QSignalBlocker,
+    Qt,
+    QTimer,
+    Signal,
+)
 from PySide6.QtGui import QFocusEvent, QKeyEvent, QWheelEvent
 from PySide6.QtWidgets import QGridLayout, QLineEdit, QPlainTextEdit, QSlider, QWidget
 
@@ -17,10 +26,28 @@ from mlx_engine.values.words import Words
 T = TypeVar("T")
 
 
-def asks_for_escape(event: QEvent) -> bool:
-    """Whether Qt asks if Escape is to be a key here instead of the shortcut it is elsewhere."""
-    is_escape = isinstance(event, QKeyEvent) and event.key() == Qt.Key.Key_Escape
-    return is_escape and event.type() == QEvent.Type.ShortcutOverride
+class _KeptKey(QObject):
+    """Answers Qt when it asks whether a key is one here."""
+
+    def __init__(self, widget: QWidget, key: Qt.Key) -> None:
+        super().__init__(widget)
+        self._key = key
+
+    # Qt
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:  # noqa: N802
+        """Take it."""
+        del watched
+        is_key = isinstance(event, QKeyEvent) and event.key() == self._key
+        if is_key and event.type() == QEvent.Type.ShortcutOverride:
+            event.accept()
+            return True
+        return False
+
+
+def keep_key(widget: QWidget, key: Qt.Key) -> None:
+    """A key for this widget and what is in it, instead of the shortcut that it is elsewhere."""
+    widget.installEventFilter(_KeptKey(widget, key))
 
 
 class SearchField(QLineEdit):
@@ -33,15 +60,9 @@ class SearchField(QLineEdit):
         self.setPlaceholderText(placeholder)
         self.setAccessibleName(name)
         self.setClearButtonEnabled(True)
+        keep_key(self, Qt.Key.Key_Escape)
 
     # Qt
-
-    def event(self, event: QEvent) -> bool:
-        """Escape is a key here, before it stops an answer."""
-        if asks_for_escape(event):
-            event.accept()
-            return True
-        return bool(super().event(event))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
         """Escape leaves it."""

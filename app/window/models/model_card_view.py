@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFileDialog, QFrame, QProgressBar, QPushButton
 
@@ -11,7 +11,7 @@ from app.values.app_settings import ModelSettings
 from app.values.models import ModelCard
 from app.window.controls.cache_fields import CacheFields
 from app.window.controls.choices import Option, Segments, Tick
-from app.window.controls.fields import NumberField, NumberKind, asks_for_escape
+from app.window.controls.fields import NumberField, NumberKind, keep_key
 from app.window.controls.group import Group
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import ShortLabel, label, paragraph, say, set_role, tabular
@@ -146,6 +146,7 @@ class ModelCardView(QFrame):
         self._load.clicked.connect(self.load_wanted)
         self._other.clicked.connect(self.other_wanted)
         self._cancel.clicked.connect(self._give_up)
+        keep_key(self, Qt.Key.Key_Escape)
         self._is_loading = False
         self.show_offered(None)
 
@@ -213,13 +214,6 @@ class ModelCardView(QFrame):
         (self.cancel_wanted if self._is_loading else self.closed).emit()
 
     # Qt
-
-    def event(self, event: QEvent) -> bool:
-        """Escape is a key here, before it stops an answer."""
-        if asks_for_escape(event):
-            event.accept()
-            return True
-        return bool(super().event(event))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
         """Escape cancels, Return loads."""

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from PySide6.QtCore import (
-    QEvent,
     QItemSelection,
     QItemSelectionRange,
     QMimeData,
@@ -35,6 +34,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.values.chats import ChatGroup, Folder, ListedChat
+from app.window.controls.fields import keep_key
 from app.window.language import tr
 from app.window.sidebar.chat_delegate import ChatDelegate
 from app.window.sidebar.chat_list_model import ChatListModel, Row
@@ -92,6 +92,7 @@ class ChatList(QListView):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setMouseTracking(True)
+        keep_key(self, Qt.Key.Key_F2)  # for the chat that is marked here, not for the one on show
         once_typed = Qt.ConnectionType.QueuedConnection  # listed anew, the field would be gone
         self._model.renamed.connect(self.renamed, once_typed)
         self._model.folder_renamed.connect(self.folder_renamed, once_typed)
@@ -380,14 +381,6 @@ class ChatList(QListView):
         super().closeEditor(editor, hint)
         if had_keys:
             self.named.emit()
-
-    def event(self, event: QEvent) -> bool:
-        """F2 is for the chat that is marked here, not for the one on show."""
-        is_asked = event.type() == QEvent.Type.ShortcutOverride
-        if is_asked and isinstance(event, QKeyEvent) and event.key() == Qt.Key.Key_F2:
-            event.accept()
-            return True
-        return bool(super().event(event))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
         """Return opens, F2 renames; Delete does nothing on purpose: too easily pressed."""

@@ -6,12 +6,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
+from PySide6.QtCore import QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QTextCharFormat, QTextCursor
 from PySide6.QtWidgets import QFrame, QLabel, QTextEdit
 from shiboken6 import isValid
 
-from app.window.controls.fields import SearchField, asks_for_escape
+from app.window.controls.fields import SearchField, keep_key
 from app.window.controls.icons import IconButton
 from app.window.controls.labels import label, tabular
 from app.window.controls.layouts import row
@@ -46,6 +46,7 @@ class FindBar(QFrame):
         self._close.clicked.connect(self.closed)
         buttons = (self._previous, self._next, self._close)
         row(self.field, self.count, *buttons, of=self, margins=(20, 2, 20, 6), spacing=4)
+        keep_key(self, Qt.Key.Key_Escape)
 
     def show_count(self, current: int, total: int, is_whole: bool) -> None:
         """Match `current` (from 1) of `total`, or of more; nothing without a query."""
@@ -60,13 +61,6 @@ class FindBar(QFrame):
             button.setEnabled(total > 0)
 
     # Qt
-
-    def event(self, event: QEvent) -> bool:
-        """Escape is ours before it stops an answer."""
-        if asks_for_escape(event):
-            event.accept()
-            return True
-        return bool(super().event(event))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
         """Return goes on, Shift-Return back, Escape closes."""

@@ -1,10 +1,10 @@
 """Where the words of a message are changed, in the place of the message."""
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent, QKeySequence
 from PySide6.QtWidgets import QPushButton, QWidget
 
-from app.window.controls.fields import TOO_LONG, Lines, asks_for_escape
+from app.window.controls.fields import TOO_LONG, Lines, keep_key
 from app.window.controls.labels import paragraph, say
 from app.window.controls.layouts import SPARE, Wide, column, row
 from app.window.language import tr
@@ -37,6 +37,7 @@ class MessageEditor(QWidget):
         self.field.refused.connect(lambda: say(self._problem, TOO_LONG))
         self.send.clicked.connect(self._accept)
         cancel.clicked.connect(self.given_up)
+        keep_key(self, Qt.Key.Key_Escape)
 
     def _accept(self) -> None:
         text = self.field.toPlainText()
@@ -44,13 +45,6 @@ class MessageEditor(QWidget):
             self.accepted.emit(text)
 
     # Qt
-
-    def event(self, event: QEvent) -> bool:
-        """Escape is a key here, before it stops an answer."""
-        if asks_for_escape(event):
-            event.accept()
-            return True
-        return bool(super().event(event))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
         """Escape gives up; Command or Control with Return sends."""
