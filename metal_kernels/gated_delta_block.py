@@ -60,7 +60,7 @@ if (real) {
   }
 }
 
-const int rows = queries_shape[0];
+const int rows = queries_shape[queries_ndim - 3];
 for (int t = 0; t < rows; t++) {
   const float g = decay[t * HV + head];
   const size_t key_at = (t * HK + key_head) * DK + quarter * 4;
@@ -101,7 +101,10 @@ SOURCE = Source(
 
 
 class Steps(NamedTuple):
-    """What replaying a block needs: keys [T, Hk, Dk], delta [T, Hv, Dv], decay [T, Hv]; float32."""
+    """What replaying a block needs: keys [T, Hk, Dk], delta [T, Hv, Dv], decay [T, Hv]; float32.
+
+    Here and below there may be axes of one before, which results then have too.
+    """
 
     keys: mx.array
     delta: mx.array
@@ -130,13 +133,13 @@ def gated_delta_block(
     state: mx.array, kept: mx.array, last: Steps, rows: Rows, launcher: Launcher
 ) -> Result:
     """state float32 [Hv, Dv, Dk], Dk a multiple of 16; kept int32 [1], at most last's rows."""
-    launch = _launch(state.shape, rows.values.shape[0], rows.keys.shape[1])
+    launch = _launch(state.shape, rows.values.shape, rows.keys.shape[-2])
     return Result(*launcher.run(launch, (state, kept, *last, *rows)))
 
 
 @cache
-def _launch(state: tuple[int, ...], rows: int, key_heads: int) -> Launch:
-    value_heads, value_size, size = state
+def _launch(state: tuple[int, ...], values: tuple[int, ...], key_heads: int) -> Launch:
+    *_, value_heads, value_size, size = state
     assert size % 16 == 0, size
     groups = -(-value_size // (ROWS_TOGETHER * SIMDS))
     parameters = (
@@ -146,10 +149,9 @@ def _launch(state: tuple[int, ...], rows: int, key_heads: int) -> Launch:
         Parameter("HV", value_heads),
         Parameter("SIMDS", SIMDS),
     )
-    out = (rows, value_heads, value_size)
     return Launch(
         pipeline(SOURCE, parameters),
-        shapes=(out, out, state),
+        shapes=(values, values, state),
         dtypes=(mx.float32,) * 3,
         grid=(32 * SIMDS * groups, value_heads, 1),
         threadgroup=(32 * SIMDS, 1, 1),

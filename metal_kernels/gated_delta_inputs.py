@@ -41,7 +41,7 @@ const bool is_value = head >= 2 * HK;
 const int size = is_value ? DV : DK;
 const int from = is_value ? 2 * HK * DK + (head - 2 * HK) * DV : head * DK;
 const int stood = kept[0];
-const int pitch = projected_shape[1];
+const int pitch = projected_shape[projected_ndim - 1];
 
 float mine[EACH];
 float squares = 0;
@@ -86,10 +86,10 @@ UNROLL for (int i = 0; i < EACH; i++) {
 
 if (is_value && lane == 0) {
   const int its = head - 2 * HK;
-  const float step = float(a[t * a_shape[1] + columns[0] + its]) + decay_bias[its];
+  const float step = float(a[t * a_shape[a_ndim - 1] + columns[0] + its]) + decay_bias[its];
   const float softplus = max(step, 0.0f) + log1p(exp(-abs(step)));
   decay[t * HV + its] = exp(decay_rate[its] * softplus);
-  beta[t * HV + its] = 1.0f / (1.0f + exp(-float(b[t * b_shape[1] + columns[1] + its])));
+  beta[t * HV + its] = 1.0f / (1.0f + exp(-float(b[t * b_shape[b_ndim - 1] + columns[1] + its])));
 }
 """
 
@@ -110,7 +110,7 @@ class Projected(NamedTuple):
     """What the projections gave, of one dtype: channels [T, C], a and b [T, Hv].
 
     The rows of each may have more columns, those asked for from column 0, a_at and b_at on: all may
-    be one array.
+    be one array. There may be axes of one before, which results then have too.
     """
 
     channels: mx.array
@@ -150,7 +150,7 @@ def gated_delta_inputs(
 ) -> Inputs:
     """T rows, of C = 2 * Hk * Dk + Hv * Dv channels: queries, then keys, then values."""
     its, columns = projected.channels, _columns(projected.a_at, projected.b_at)
-    launch = _launch(len(its), its.dtype, *fixed.taps.shape, *fixed[3:])
+    launch = _launch(its.shape[:-1], its.dtype, *fixed.taps.shape, *fixed[3:])
     *rows, after = launcher.run(launch, (*projected[:3], columns, *window, *fixed[:3]))
     return Inputs(Rows(*rows), after)
 
@@ -163,7 +163,7 @@ def _columns(a_at: int, b_at: int) -> mx.array:
 
 @cache
 def _launch(
-    count: int,
+    rows: tuple[int, ...],
     dtype: mx.Dtype,
     channels: int,
     taps: int,
@@ -171,6 +171,7 @@ def _launch(
     key_size: int,
     value_size: int,
 ) -> Launch:
+    *lead, count = rows
     heads = (channels - 2 * key_heads * key_size) // value_size
     parameters = (
         Parameter("T", dtype),
@@ -180,8 +181,8 @@ def _launch(
         Parameter("DK", key_size),
         Parameter("DV", value_size),
     )
-    both, gates = (count, key_heads, key_size), (count, heads)
-    values, after = (count, heads, value_size), (taps - 1 + count, channels)
+    both, gates = (*rows, key_heads, key_size), (*rows, heads)
+    values, after = (*rows, heads, value_size), (*lead, taps - 1 + count, channels)
     return Launch(
         pipeline(SOURCE, parameters),
         shapes=(both, both, values, gates, gates, after),

@@ -123,6 +123,11 @@ def _number(count: int) -> mx.array:
     return mx.array([count], dtype=mx.int32)
 
 
+def _blank(steps: Steps) -> Steps:
+    """One step of zeros, of the same heads."""
+    return Steps(*(mx.zeros((1, 1, *part.shape[2:])) for part in steps))
+
+
 @dataclass(frozen=True, slots=True)
 class KernelSteps:
     """Steps whose `delta` is known, so that the kernel takes them again without reductions.
@@ -152,11 +157,11 @@ class KernelSteps:
     def settled(self, state: mx.array) -> mx.array:
         """The state after them: the kernel's own, beside a row that nobody asks for."""
         if 1 not in self.counts:
-            return replayed(state.squeeze(0), self.count, self.steps)[None]
-        keys, delta, decay = (mx.zeros((1, *part.shape[1:])) for part in self.steps)
+            steps = Steps(*(part.squeeze(0) for part in self.steps))
+            return replayed(state.squeeze(0), self.count, steps)[None]
+        keys, delta, decay = _blank(self.steps)
         row = Rows(keys, keys, delta, decay, decay)
-        done = gated_delta_block(state.squeeze(0), self.kept, self.steps, row, self.launcher)
-        return done.settled[None]
+        return gated_delta_block(state, self.kept, self.steps, row, self.launcher).settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,20 +178,15 @@ class KernelDelta:
         """Take `replay` and then the block."""
         if queries.shape[1] not in self.counts:
             return self.long.run(queries, inputs, state, replay)
-        # squeezed: an index would copy
-        rows = Rows(*(array.squeeze(0) for array in (queries, *inputs)))
+        rows = Rows(queries, *inputs)
         if not isinstance(replay, KernelSteps):
             state = state if replay is None else replay.settled(state)
-            replay = self._no_steps(rows)
-        state = state.squeeze(0)
+            none = _blank(Steps(rows.keys, rows.values, rows.decay))
+            replay = KernelSteps(none, 0, self.launcher, self.counts)
         done = gated_delta_block(state, replay.kept, replay.steps, rows, self.launcher)
         steps = Steps(rows.keys, done.delta, rows.decay)
         whole = KernelSteps(steps, queries.shape[1], self.launcher, self.counts)
-        return DeltaBlock(done.y[None], done.settled[None], None, whole)
-
-    def _no_steps(self, rows: Rows) -> KernelSteps:
-        blank = Steps(*(mx.zeros((1, *a.shape[1:])) for a in (rows.keys, rows.values, rows.decay)))
-        return KernelSteps(blank, 0, self.launcher, self.counts)
+        return DeltaBlock(done.y, done.settled, None, whole)
 
 
 def delta_rule(served: Served | None, stock: Stock = MLX) -> DeltaRule:

@@ -157,16 +157,15 @@ class FewRowInputs:
         channels, decay, beta = made[0], self.decay, self.beta
         if channels.shape[1] not in self.served:
             return self.stock(made, window)
-        by_row = [one.squeeze(0) for one in made]
-        a, b = by_row[decay.matrix], by_row[beta.matrix]
+        a, b = made[decay.matrix], made[beta.matrix]
         rows, after = gated_delta_inputs(
-            Projected(by_row[0], a, b, decay.column, beta.column),
-            Window(window.squeeze(0).astype(channels.dtype), self.none_kept),
+            Projected(channels, a, b, decay.column, beta.column),
+            Window(window.astype(channels.dtype), self.none_kept),
             self.fixed,
             self.served.launcher,
         )
-        queries, *steps = (array[None] for array in rows)
-        return RecurrentInputs(queries, DeltaInputs(*steps), after[None])
+        queries, *steps = rows
+        return RecurrentInputs(queries, DeltaInputs(*steps), after)
 
 
 def recurrent_inputs(kernels: Kernels, fixed: Fixed, projections: Projections) -> MakeInputs:

@@ -102,3 +102,16 @@ def test_one_read_and_one_write_of_the_state(kept: int) -> None:
     assert launcher.last.buffers["settled"].times_written == 1
     plain = reference(state, kept, last, rows)
     assert mx.allclose(mine.settled, plain.settled, rtol=1e-5, atol=1e-5).item()
+
+
+def test_an_axis_of_one_before_is_kept() -> None:
+    rows, state, launcher = new_rows(3, 1, 2, 32, 16), normal((2, 16, 32), 7), kernel_launcher()
+    flat = gated_delta_block(state, NONE, no_steps(rows), rows, launcher)
+    count = mx.array([2], dtype=mx.int32)
+    again = gated_delta_block(flat.settled, count, steps(rows, flat), rows, launcher)
+    batch = Rows(*(array[None] for array in rows))
+    last = Steps(*(array[None] for array in steps(rows, flat)))
+    its = gated_delta_block(flat.settled[None], count, last, batch, launcher)
+    for one, other in zip(its, again, strict=True):
+        assert one.shape == (1, *other.shape)
+        assert mx.array_equal(one[0], other).item()

@@ -135,3 +135,16 @@ def test_everything_is_read_and_written_once() -> None:
     assert buffers["projected"].times_read == buffers["taps"].times_read == 1
     assert buffers["before"].lines_loaded == 3 * before.shape[1] * 2 // 64
     assert {buffers[name].times_written for name in ("after", "keys", "values")} == {1}
+
+
+def test_an_axis_of_one_before_is_kept() -> None:
+    fixed, launcher = layer((1, 2, 16, 8), mx.float32), kernel_launcher()
+    channels, a, b = new_rows(3, fixed, mx.float32)[:3]
+    window = Window(normal((3, channels.shape[1]), 7), mx.array([0], dtype=mx.int32))
+    flat = gated_delta_inputs(Projected(channels, a, b), window, fixed, launcher)
+    batch = Projected(channels[None], a[None], b[None])
+    before = window._replace(before=window.before[None])
+    its = gated_delta_inputs(batch, before, fixed, launcher)
+    for one, other in zip((*its.rows, its.after), (*flat.rows, flat.after), strict=True):
+        assert one.shape == (1, *other.shape)
+        assert mx.array_equal(one[0], other).item()

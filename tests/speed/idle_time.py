@@ -14,11 +14,12 @@ import argparse
 from time import thread_time
 from unittest.mock import patch
 
+import mlx.core as mx
 from plain_run import run
 from tiny_model import TinySizes, tiny_model
 
 from mlx_engine.decoding import ahead, answer
-from mlx_engine.decoding.round import Outcome, Round
+from mlx_engine.decoding.round import Pass, Round
 from mlx_engine.drafting.contract import NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.values.options import DraftOptions
@@ -27,60 +28,62 @@ PROMPT = [5, 1, 30, 17, 2, 9, 9, 21, 4]
 
 
 class Clock:
-    """A device that takes `pass_s` seconds a round, and the host's time without the CPU's."""
+    """A device that takes `pass_s` seconds a pass, and the host's time without the CPU's."""
 
     def __init__(self, pass_s: float) -> None:
         self.pass_s, self.waited = pass_s, 0.0
         self.free_at = self.began = self.idle = 0.0
-        self.rounds, self.built = 0, list[float]()
-        self.build, self.whole = Round.__init__, Round.read
+        self.passes, self.built, self.begun = 0, list[float](), 0.0
         self.ends: dict[int, float] = {}
 
     def now(self) -> float:
         return thread_time() + self.waited
 
-    def make(self, round: Round, *given: object, **more: object) -> None:
-        del more  # nothing is asked of the CPU while the clock runs
-        began = thread_time()
-        self.build(round, *given)  # type: ignore[arg-type]
-        self.built.append(1000 * (thread_time() - began))
-
-    def queue(self, round: Round) -> None:
-        start = max(self.now(), self.free_at)
-        self.idle += start - self.free_at if self.rounds else 0.0
+    def queue(self, its: Pass) -> None:
+        if its.queued_at:
+            return
+        start = its.queued_at = max(self.now(), self.free_at)
+        self.idle += start - self.free_at if self.passes else 0.0
         self.began = self.began or start
-        self.rounds += 1
+        self.passes += 1
         self.free_at = start + self.pass_s
-        self.ends[id(round)] = self.free_at
+        self.ends[id(its)] = self.free_at
 
-    def read(self, round: Round, **more: bool) -> Outcome:
-        if id(round) not in self.ends:
-            self.queue(round)  # to read it is what begins it
-        self.waited += max(0.0, self.ends.pop(id(round)) - self.now())
+    def wait(self, its: Pass) -> None:
+        self.queue(its)  # to wait for it is what begins it
+        self.waited += max(0.0, self.ends.pop(id(its)) - self.now())
         began = thread_time()
-        found = self.whole(round)
+        mx.eval(its._outcomes)
         self.waited -= thread_time() - began
-        return found
+        its.read_at = self.now()
 
 
 def idle(model: object, depth: int, tokens: int, pass_ms: float, *, looks_ahead: bool) -> str:
     """A row of the table."""
     clock = Clock(pass_ms / 1000)
+    begin, write = Round.__init__, Pass.__init__
 
-    def made(round: Round, *given: object, **more: object) -> None:
-        clock.make(round, *given, **more)
+    def begun(its: Round, *given: object, **more: object) -> None:
+        clock.begun = thread_time()
+        begin(its, *given)  # type: ignore[arg-type]  # nothing is asked of the CPU at once
 
-    def queued(round: Round) -> None:
-        clock.queue(round)
+    def written(its: Pass, rounds: list[Round]) -> None:
+        write(its, rounds)
+        clock.built.append(1000 * (thread_time() - clock.begun))
 
-    def read(round: Round, **more: bool) -> Outcome:
-        return clock.read(round, **more)
+    def queued(its: Pass) -> None:
+        clock.queue(its)
+
+    def waited(its: Pass, **more: bool) -> None:
+        del more
+        clock.wait(its)
 
     source = MtpDraft([model], DraftOptions()) if depth else NoDraft()  # type: ignore[list-item]
     with (
-        patch.object(Round, "__init__", made),
-        patch.object(Round, "queue", queued),
-        patch.object(Round, "read", read),
+        patch.object(Round, "__init__", begun),
+        patch.object(Pass, "__init__", written),
+        patch.object(Pass, "queue", queued),
+        patch.object(Pass, "wait", waited),
         patch.object(ahead, "perf_counter", clock.now),
         patch.object(answer, "perf_counter", clock.now),
     ):
@@ -90,7 +93,7 @@ def idle(model: object, depth: int, tokens: int, pass_ms: float, *, looks_ahead:
     return (
         f"{pass_ms:5.0f} ms  depth {depth}  {'ahead' if looks_ahead else 'waits'}  "
         f"idle {100 * share:5.1f} %  a build {built:5.2f} ms, "
-        f"{len(clock.built) / clock.rounds:.1f} a round"
+        f"{len(clock.built) / clock.passes:.1f} a round"
     )
 
 
