@@ -23,7 +23,7 @@ from mlx_engine.check_model import with_head_check
 from mlx_engine.chores import Chores
 from mlx_engine.decoding.answer import Answer, raw_answer
 from mlx_engine.decoding.device_memory import told_when_full
-from mlx_engine.decoding.opening import ModelParts, Settings, chunk_rows
+from mlx_engine.decoding.opening import ModelParts, Settings
 from mlx_engine.decoding.prompt_cache import PromptCache
 from mlx_engine.decoding.prompt_files import PromptFiles, fingerprint
 from mlx_engine.decoding.session import Session
@@ -48,6 +48,7 @@ from mlx_engine.values.errors import (
     PromptTooLong,
     Reason,
 )
+from mlx_engine.values.memory_plan import chunk_rows
 from mlx_engine.values.options import (
     AS_THEY_COME,
     MAX_DEPTH,

@@ -18,9 +18,8 @@ from app.window.language import tr
 from app.window.layers import CardLayer
 from app.window.models.model_card_view import ModelCardView
 from app.worker.replies import LoadFailed, LoadProgress
-from mlx_engine.values.options import LoadOptions
 
-ReadCard = Callable[[str | Path | None, Machine, LoadOptions], ModelCard | str]
+ReadCard = Callable[[str | Path | None, Machine, ModelSettings], ModelCard | str]
 PATIENCE_MS = 120
 """How long headers may take before the card says that they are being read."""
 
@@ -78,8 +77,8 @@ class CardController(QObject):
 
     def _look(self) -> None:
         """What the model is as it would be loaded now."""
-        path, load = self._path, self._card.load_fields.settings.load
-        self._disk.run(lambda: self._read_card(path, self._machine, load), self._show)
+        path, own = self._path, self._card.load_fields.settings
+        self._disk.run(lambda: self._read_card(path, self._machine, own), self._show)
 
     def _show_looking(self) -> None:
         self._card.show_looking(model_name(self._path))

@@ -18,7 +18,7 @@ from app.window.session_panel.abilities import ModelAbilities, SourceAbility
 from app.window.session_panel.session_panel import SessionPanel
 from app.worker.replies import DraftOutputInUse
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.options import MAX_DEPTH, DraftOutput, LoadOptions
+from mlx_engine.values.options import AS_THEY_COME, MAX_DEPTH, DraftOutput, LoadOptions
 from mlx_engine.values.words import Words
 
 NO_HEADS = Words("This model has no MTP heads.")
@@ -160,7 +160,8 @@ class SessionController(QObject):
             self._panel.show_model(None, None)
         else:
             known = abilities(model, self._load_options)
-            self._panel.show_model(make_card(model, self._machine), known)
+            cache = self._models.in_use.cache if self._models.in_use else AS_THEY_COME
+            self._panel.show_model(make_card(model, self._machine, cache), known)
 
     def _keep_folded(self, titles: tuple[str, ...]) -> None:
         self._settings.change(replace(self._settings.value, folded_groups=titles))

@@ -7,13 +7,12 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from app.library.machine import Machine
-from app.library.model_card import TIGHT_SHARE
 from app.values.hub import Format, HubFind, HubOffer
-from app.values.models import Fit
 from mlx_engine.hub.client import LONGEST_SILENCE_S, Hub, Listing, content, in_words, listing
 from mlx_engine.hub.download import DownloadPlan, plan_from
 from mlx_engine.hub.repository import ChoiceNeededError, HubModel, needed_files
 from mlx_engine.hub.weight_files import GGUF, INDEX, SAFETENSORS, indexed, names_heads
+from mlx_engine.values.memory_plan import Fit, MemoryPlan
 from mlx_engine.values.words import Words
 
 MOST_FOUND = 50
@@ -150,6 +149,4 @@ def _told_heads(hub: Hub, model: HubModel, plan: DownloadPlan) -> bool | None:
 
 def fit_of(nbytes: float, machine: Machine) -> Fit:
     """Whether weights of this size fit into memory; their caches come on top."""
-    if nbytes > machine.usable_bytes:
-        return "too-large"
-    return "tight" if nbytes > TIGHT_SHARE * machine.usable_bytes else "fits"
+    return MemoryPlan(0, int(nbytes)).fit(machine.usable_bytes)

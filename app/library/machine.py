@@ -23,6 +23,11 @@ class Machine:
     usable_bytes: int
     has_metal: bool = True
 
+    @property
+    def gpu_bytes(self) -> int:
+        """What a GPU may hold, 0 for none."""
+        return self.usable_bytes if self.has_metal else 0
+
 
 def this_machine() -> Machine:
     """Asks the system; takes a few milliseconds."""

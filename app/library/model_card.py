@@ -5,19 +5,22 @@ from pathlib import Path
 
 import mlx_engine
 from app.library.machine import Machine
-from app.values.models import Fit, MemorySum, ModelCard, short_quantisation
+from app.values.app_settings import ModelSettings
+from app.values.models import ModelCard, short_quantisation
 from mlx_engine.values.errors import EngineError
 from mlx_engine.values.model_description import ModelDescription
-from mlx_engine.values.options import LoadOptions
+from mlx_engine.values.options import AS_THEY_COME, CacheOptions, LoadOptions
 from mlx_engine.values.words import Words, count_words, size_words, token_words
 
-SHORT_CONTEXT = 4096
-TIGHT_SHARE = 0.9
-"""Above this share of the usable memory the system itself gets slow."""
 
-
-def make_card(model: ModelDescription, machine: Machine) -> ModelCard:
-    """Pure: a description and a machine in, words and numbers out."""
+def make_card(
+    model: ModelDescription,
+    machine: Machine,
+    cache: CacheOptions = AS_THEY_COME,
+    draft: ModelDescription | None = None,
+) -> ModelCard:
+    """Pure: a description and a machine in, words and numbers out. draft: a model to draft with."""
+    gpu = machine.gpu_bytes
     return ModelCard(
         name=model.name,
         architecture=model.architecture,
@@ -27,43 +30,10 @@ def make_card(model: ModelDescription, machine: Machine) -> ModelCard:
         context=Words("{tokens} tokens", tokens=token_words(model.context_length)),
         heads=_heads_words(model),
         has_heads=model.mtp_heads > 0 and model.mtp is None and not _heads_misfit(model),
-        memory=memory_sum(model, machine.usable_bytes),
+        memory=model.memory_fit(machine.usable_bytes, cache, draft=draft, gpu_bytes=gpu),
         notes=tuple(reason.words for reason in model.declined),
         groups=model.groups,
     )
-
-
-def memory_sum(model: ModelDescription, usable: int) -> MemorySum:
-    """Weights and caches against what a model may use here."""
-    short = min(SHORT_CONTEXT, model.context_length)
-    free = usable - model.memory_needed(0)
-    longest = _longest_context(model, free)
-    return MemorySum(
-        weights=model.nbytes,
-        short_context=short,
-        short_cache=model.memory_needed(short) - model.nbytes,
-        full_context=model.context_length,
-        full_cache=model.memory_needed(model.context_length) - model.nbytes,
-        usable=usable,
-        longest=longest,
-        fit=_fit(model, short, usable),
-    )
-
-
-def _fit(model: ModelDescription, short: int, usable: int) -> Fit:
-    if model.memory_needed(short) > usable:
-        return "too-large"
-    if model.memory_needed(model.context_length) > usable:
-        return "tight"
-    return "tight" if model.memory_needed(short) > TIGHT_SHARE * usable else "fits"
-
-
-def _longest_context(model: ModelDescription, free: int) -> int:
-    if free < 0:
-        return 0
-    if model.cache_bytes_per_token == 0:
-        return model.context_length
-    return min(model.context_length, free // model.cache_bytes_per_token)
 
 
 def _parameter_words(model: ModelDescription) -> str:
@@ -91,17 +61,29 @@ def _heads_words(model: ModelDescription) -> str:
 
 
 def read_card(
-    path: str | Path | None, machine: Machine, load: LoadOptions | None = None
+    path: str | Path | None, machine: Machine, own: ModelSettings | None = None
 ) -> ModelCard | str:
     """Reads file headers only: milliseconds for most, a tenth of a second for the largest.
 
-    A sentence when the engine cannot run what is there. path: None for the built-in model. load:
+    A sentence when the engine cannot run what is there. path: None for the built-in model. own:
     how it would be loaded, with heads from elsewhere, and no more context than this.
     """
-    wanted = load or LoadOptions()
+    own = own or ModelSettings()
+    wanted = own.load
     try:
         model = mlx_engine.inspect(path, heads=wanted.heads).on(metal=machine.has_metal)
     except EngineError as error:
         return str(error)
     context = min(model.context_length, wanted.context_length or model.context_length)
-    return make_card(replace(model, context_length=context), machine)
+    model = replace(model, context_length=context)
+    return make_card(model, machine, own.cache.over(AS_THEY_COME), _drafter(wanted, machine))
+
+
+def _drafter(load: LoadOptions, machine: Machine) -> ModelDescription | None:
+    """None for one that headers do not tell of."""
+    if load.draft_model is None:
+        return None
+    try:
+        return mlx_engine.inspect(load.draft_model).on(metal=machine.has_metal)
+    except EngineError:
+        return None

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from app.values.models import Fit
+from mlx_engine.values.memory_plan import Fit
 from mlx_engine.values.words import Words, count_words, joined, size_words
 
 Format = Literal["GGUF", "MLX", "Safetensors"]

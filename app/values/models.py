@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from mlx_engine.values.memory_plan import MemoryFit
 from mlx_engine.values.model_description import ModelDescription, TensorGroup
-from mlx_engine.values.words import Words, about_tokens, joined, size_words, token_words
+from mlx_engine.values.words import Words, joined, size_words
 
 RECENT, BUILT_IN_PLACE = Words("Recent"), Words("Built in")
 
@@ -50,57 +51,6 @@ class FoundModel:
         return joined((size, self.note))
 
 
-Fit = Literal["fits", "tight", "too-large"]
-
-
-@dataclass(frozen=True, slots=True)
-class MemorySum:
-    """Bytes: weights, caches of a short and of the full context, and what a model may use here.
-
-    longest: the context in tokens that fits, 0 when not even the weights do.
-    """
-
-    weights: int
-    short_context: int
-    short_cache: int
-    full_context: int
-    full_cache: int
-    usable: int
-    longest: int
-    fit: Fit
-
-    @property
-    def words(self) -> str:
-        """ "18.2 GB weights + 0.42 GB cache at 4k tokens = 18.6 of 48 GB: fits"."""
-        short = self.weights + self.short_cache
-        start = Words(
-            "{weights} weights + {cache} cache at {tokens} tokens = {needed} of {usable}",
-            weights=size_words(self.weights),
-            cache=size_words(self.short_cache),
-            tokens=token_words(self.short_context),
-            needed=size_words(short),
-            usable=size_words(self.usable),
-        )
-        match self.fit:
-            case "fits":
-                full = size_words(self.weights + self.full_cache)
-                return Words(
-                    "{start}: fits ({full} with all {tokens})",
-                    start=start,
-                    full=full,
-                    tokens=token_words(self.full_context),
-                )
-            case "tight":
-                return Words(
-                    "{start}: tight, room for about {tokens} tokens",
-                    start=start,
-                    tokens=about_tokens(self.longest),
-                )
-            case "too-large":
-                over = size_words(short - self.usable)
-                return Words("{start}: does not fit, {over} too much", start=start, over=over)
-
-
 MOST_KINDS = 3
 
 
@@ -130,7 +80,7 @@ class ModelCard:
     context: str
     heads: str
     has_heads: bool
-    memory: MemorySum | None = None
+    memory: MemoryFit | None = None
     notes: tuple[str, ...] = ()
     groups: tuple[TensorGroup, ...] = ()
 

@@ -19,6 +19,7 @@ from app.worker.replies import (
 )
 from app.worker.requests import CancelLoad, CloseChat, LoadModel
 from mlx_engine.values.errors import EngineError, LoadStopped
+from mlx_engine.values.memory_plan import SHORT_CONTEXT
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import AS_THEY_COME, CacheOptions
 from mlx_engine.values.words import Words
@@ -145,9 +146,6 @@ class KeptChats:
         return self._engine.conversations_nbytes
 
 
-SHORT_CONTEXT = 4096
-
-
 class ModelInUse:
     """Owns the engine and the sessions on it; lives on the engine's thread.
 
@@ -185,7 +183,8 @@ class ModelInUse:
             if self._is_unwanted():
                 raise LoadStopped(Words("{path}: loading was stopped.", path=request.path))
             drafter = self._drafter_nbytes(request, fetched)
-            self._make_room(description, drafter)
+            needed = description.memory_needed(SHORT_CONTEXT, request.cache) + drafter
+            self._make_room(description, needed)
             engine = self._source.load(request, read, fetched, self._is_unwanted)
         except LoadStopped:
             self._reply(LoadCancelled(request.path))
@@ -229,13 +228,12 @@ class ModelInUse:
         except EngineError:
             return 0
 
-    def _make_room(self, new: ModelDescription, drafter: int) -> None:
+    def _make_room(self, new: ModelDescription, needed: int) -> None:
         """Caches go before the model does: its successor cannot use them."""
         old = self.description
         if old is None or self.chats is None:
             return
         free = self._memory - old.nbytes - self._drafter
-        needed = new.memory_needed(SHORT_CONTEXT) + drafter
         if needed + self.chats.nbytes > free:
             self.chats.forget_all()
         if needed <= free:

@@ -857,8 +857,28 @@
         <translation>Mitgeliefert</translation>
     </message>
     <message>
-        <source>{weights} weights + {cache} cache at {tokens} tokens = {needed} of {usable}</source>
-        <translation>{weights} Gewichte + {cache} Cache bei {tokens} Tokens = {needed} von {usable}</translation>
+        <source>{size} weights</source>
+        <translation>{size} Gewichte</translation>
+    </message>
+    <message>
+        <source>{size} draft model</source>
+        <translation>{size} Entwurfsmodell</translation>
+    </message>
+    <message>
+        <source>{size} cache</source>
+        <translation>{size} Cache</translation>
+    </message>
+    <message>
+        <source>{size} other chats</source>
+        <translation>{size} andere Chats</translation>
+    </message>
+    <message>
+        <source>{size} work</source>
+        <translation>{size} Arbeitsspeicher</translation>
+    </message>
+    <message>
+        <source>{parts} at {tokens} tokens = {needed} of {usable}</source>
+        <translation>{parts} bei {tokens} Tokens = {needed} von {usable}</translation>
     </message>
     <message>
         <source>{start}: fits ({full} with all {tokens})</source>

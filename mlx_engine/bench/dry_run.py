@@ -21,7 +21,6 @@ from metal_kernels.choice import ALL_ROWS, KERNELS, KernelName, Kernels, Measure
 from metal_kernels.trials import TRIALS
 from mlx_engine.bench.lazy_graph import CAST, COPIES, SORTS, Operations, StandIn, operations_of
 from mlx_engine.cache.attention import AttentionCache
-from mlx_engine.decoding.opening import LONGEST_CHUNK
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.decoding.verify import Asked, State, verify
 from mlx_engine.drafting.contract import NoDraft, Proposal, Rows
@@ -38,6 +37,7 @@ from mlx_engine.models.specs import Experts, ModelSpec, Shape
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.errors import UnsupportedModel
+from mlx_engine.values.memory_plan import LONGEST_CHUNK
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 from mlx_engine.values.words import size_words
 

@@ -9,10 +9,8 @@ import mlx.core as mx
 
 from metal_kernels.key_value_formats import group_of
 from mlx_engine.cache.contract import LayerSnapshot, Place
+from mlx_engine.values.memory_plan import GROWTH
 from mlx_engine.values.options import CacheBits
-
-GROWTH = 256
-"""Rows by which the buffers grow: one copy every 256 tokens, at most 255 rows unused."""
 
 FAR = 4 * GROWTH
 """Rows that buffers have at least which are worth a shorter copy."""

@@ -4,7 +4,7 @@ import json
 import threading
 from argparse import Namespace
 from dataclasses import asdict
-from typing import Any
+from typing import Any, get_args
 
 from rich.table import Table
 from rich.text import Text
@@ -22,7 +22,9 @@ from mlx_engine.command_line.screen import WARNING, Screen, harmless, make_scree
 from mlx_engine.doctor import Finding
 from mlx_engine.values.conversation import Generation, GenerationFinished
 from mlx_engine.values.errors import BadPrompt
+from mlx_engine.values.memory_plan import SHORT_CONTEXT
 from mlx_engine.values.model_description import ModelDescription, TensorGroup
+from mlx_engine.values.options import CacheBits, CacheOptions
 from mlx_engine.values.words import count_words, size_words, token_words
 
 ENDED_AT_ONCE = (
@@ -101,9 +103,6 @@ def _read_prompt(outside: Outside) -> str:
     return text
 
 
-SHORT_CONTEXT = 4096
-
-
 def inspect(arguments: Namespace, outside: Outside) -> int:
     """Print a table, or with --json one object."""
     screen = make_screen(outside.stdout, outside.stderr, plain=False)
@@ -120,9 +119,16 @@ def inspect(arguments: Namespace, outside: Outside) -> int:
 
 
 def description_report(model: ModelDescription) -> dict[str, Any]:
-    """All fields of ModelDescription, and memory_needed: context length -> bytes."""
-    needed = {str(context): model.memory_needed(context) for context in _contexts(model)}
-    return asdict(model) | {"memory_needed": needed}
+    """All fields of ModelDescription, bytes of a conversation as they come, and, context length ->
+    bytes, memory_needed and the parts of that, memory_plan.
+    """
+    plans = [model.memory_plan(context) for context in _contexts(model)]
+    return asdict(model) | {
+        "cache_bytes_per_token": model.cache_bytes_per_token,
+        "state_bytes": model.state_bytes,
+        "memory_needed": {str(plan.context): plan.total for plan in plans},
+        "memory_plan": {str(plan.context): asdict(plan) for plan in plans},
+    }
 
 
 def _contexts(model: ModelDescription) -> list[int]:
@@ -173,10 +179,18 @@ def _parameters(model: ModelDescription) -> str:
 def _memory(model: ModelDescription, context: int) -> str:
     """Which machine it is for is said: this one may have no Metal."""
     words = f"{size_words(model.memory_needed(context))} with Metal"
-    other = model.without_metal
-    if other is None:
+    if model.without_metal is None:
         return words
-    return f"{words}, {size_words(other.memory_needed(context))} without"
+    return f"{words}, {size_words(model.on(metal=False).memory_needed(context))} without"
+
+
+def _cache(model: ModelDescription) -> str:
+    """Bytes of a token by their bits, or why there is one kind alone."""
+    if model.packed_cache is not None:
+        return f"{size_words(model.cache_bytes_per_token)} a token. {model.packed_cache.words}"
+    formats = [CacheOptions(bits, bits) for bits in get_args(CacheBits)]
+    sizes = [f"{size_words(model.cache_bytes(its))} in {its.bits} bits" for its in formats]
+    return f"of a token {', '.join(sizes)}"
 
 
 def _facts(model: ModelDescription) -> list[tuple[str, str]]:
@@ -193,6 +207,7 @@ def _facts(model: ModelDescription) -> list[tuple[str, str]]:
         ("shape", f"{model.layers} layers, {model.hidden_size} wide, {model.vocabulary} tokens"),
         ("context", f"{token_words(model.context_length)} tokens"),
         ("MTP heads", f"{model.mtp_heads}{'' if model.mtp is None else ', not in use'}"),
+        ("keys and values", _cache(model)),
         *memory,
     ]
 

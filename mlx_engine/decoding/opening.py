@@ -129,34 +129,6 @@ def stable_length(prompt: tuple[int, ...], special_ids: AbstractSet[int]) -> int
     return end
 
 
-LONGEST_CHUNK, SHORTEST_CHUNK, CHUNK_ON_CPU = 2048, 512, 32
-
-CHUNK_WORK = 2e13
-"""Weights of a token times tokens that a chunk may take: some 3 seconds at 15 TFLOPS, because a
-chunk that has begun cannot be stopped.
-"""
-
-CHUNK_BYTES = 3e6
-"""What a row of a chunk may take at its widest: a few arrays of the widest layer, and scores."""
-
-
-def chunk_rows(weight_bytes: int, active_parameters: int, gpu_bytes: int) -> int:
-    """Prompt tokens to read at once, a power of two; gpu_bytes: what a GPU may hold, 0 for none.
-
-    More rows share one reading of the weights, and take memory and time before the next look at a
-    stop: as many as a quarter of what the weights leave free holds, and CHUNK_WORK.
-    """
-    if gpu_bytes == 0:
-        return CHUNK_ON_CPU
-    rows = LONGEST_CHUNK
-    free = gpu_bytes - weight_bytes
-    while rows > SHORTEST_CHUNK and (
-        rows * CHUNK_BYTES > free / 4 or rows * active_parameters > CHUNK_WORK
-    ):
-        rows //= 2
-    return rows
-
-
 def prefill(
     sequence: TokenSequence, opening: Opening, chunk: Callable[[], int], stopped: Callable[[], bool]
 ) -> Iterator[PromptProgress]:

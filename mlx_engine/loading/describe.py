@@ -19,9 +19,10 @@ from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.headers import ModelHeaders, keep_blocks, read_headers
 from mlx_engine.loading.safetensors import BYTES_OF, TensorInfo
 from mlx_engine.models.family import Figures
-from mlx_engine.models.specs import Shape
+from mlx_engine.models.specs import CacheSize, Shape
 from mlx_engine.models.tensor_names import why_skipped
 from mlx_engine.values.errors import BadModelFile, BadOption, Reason
+from mlx_engine.values.memory_plan import CacheBytes
 from mlx_engine.values.model_description import Footprint, ModelDescription, TensorGroup
 from mlx_engine.values.options import LoadOptions, SamplingOptions
 from mlx_engine.values.words import Words
@@ -39,6 +40,9 @@ _ORDER = (
     "MTP head",
 )
 _HALVES = ("F16", "BF16")
+CPU_LAYOUT_LIMIT = 512 * 2**20
+"""Bytes in float32 of the largest model that is unpacked where there is no Metal."""
+
 _STATE_BYTES = 4  # recurrent states are float32 everywhere
 _WORDS_PER_SCALE = {2: 16, 4: 32, 8: 32}
 """uint32 words for each uint8 scale -> weights for each: nvfp4, mxfp4, mxfp8."""
@@ -63,6 +67,8 @@ def describe(
     """The model as its files tell; without Metal weights and caches of 16 bits take 32."""
     figures = headers.family.figures(headers.config, str(headers.files.config))
     weights = _weights_by_group(headers, wide=not metal)
+    if not metal and figures.unpacks:
+        weights = _unpacked_if_small(weights)
     element = element_bytes(headers.config, metal=metal)
     used = [
         weight
@@ -72,7 +78,6 @@ def describe(
     ]
     recommended = _recommended(headers)
     heads = _count_heads(headers.heads.tensors)
-    caches = figures.with_heads(heads)
     return ModelDescription(
         name=_name(headers.files),
         path=str(headers.files.root),
@@ -90,16 +95,37 @@ def describe(
             *(_group(name, weights[name]) for name in _ORDER if weights.get(name)),
             *_skipped_groups(headers.parts.skipped),
         ),
-        cache_bytes_per_token=caches.values * element,
-        state_bytes=caches.state_elements * _STATE_BYTES + caches.window_elements * element,
+        trunk_cache=_cache_bytes(figures.cache, element),
+        head_cache=_cache_bytes(figures.of_heads(heads), element),
         sampling=recommended.sampling,
         numerics="fast" if options.numerics == "fast" else "exact",
         active_parameters=_active(weights, figures),
         packed_cache=figures.packed_cache,
+        work=figures.work,
         declined=headers.rounded
         + headers.heads.remarks
         + (() if recommended.ignored is None else (recommended.ignored,)),
     )
+
+
+def _cache_bytes(size: CacheSize, element: int) -> CacheBytes:
+    states = size.state_elements * _STATE_BYTES + size.kept_elements * element
+    windows = (size.window_values, size.window_groups, size.slack_values)
+    return CacheBytes(element, size.values, size.groups, *windows, states)
+
+
+def _unpacked_if_small(weights: Mapping[str, list[_Weight]]) -> dict[str, list[_Weight]]:
+    """All in float32, as MLX's CPU backend multiplies fastest, where that is not too much."""
+    whole = sum(weight.parameters for members in weights.values() for weight in members)
+    if 4 * whole > CPU_LAYOUT_LIMIT:
+        return dict(weights)
+    return {name: [_unpacked(one) for one in members] for name, members in weights.items()}
+
+
+def _unpacked(weight: _Weight) -> _Weight:
+    stored = weight.nbytes if weight.file_nbytes is None else weight.file_nbytes
+    nbytes = 4 * weight.parameters
+    return weight._replace(nbytes=nbytes, file_nbytes=None if stored == nbytes else stored)
 
 
 def _active(weights: Mapping[str, list[_Weight]], figures: Figures) -> int | None:
@@ -330,8 +356,8 @@ def inspect_model(
     headers = read_headers(files, locate_heads(heads, hub))
     with_metal = describe(keep_blocks(headers, _every_kernel), options)
     without = describe(headers, options, metal=False)
-    there = Footprint(without.nbytes, without.cache_bytes_per_token, without.state_bytes)
-    here = Footprint(with_metal.nbytes, with_metal.cache_bytes_per_token, with_metal.state_bytes)
+    there = Footprint(without.nbytes, without.trunk_cache, without.head_cache)
+    here = Footprint(with_metal.nbytes, with_metal.trunk_cache, with_metal.head_cache)
     return with_metal if here == there else replace(with_metal, without_metal=there)
 
 

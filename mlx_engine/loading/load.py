@@ -9,7 +9,7 @@ import mlx.core as mx
 
 from metal_kernels.choice import NO_KERNELS, Kernels, Work
 from mlx_engine.loading.arrays import Progress, Stop, cast_floats, evaluate_arrays
-from mlx_engine.loading.describe import describe
+from mlx_engine.loading.describe import CPU_LAYOUT_LIMIT, describe
 from mlx_engine.loading.find import FromHub, ModelFiles, locate_heads, locate_model
 from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.headers import ModelHeaders, keep_blocks, read_headers
@@ -26,9 +26,6 @@ from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
 from mlx_engine.values.options import HeadBits, LoadOptions
 from mlx_engine.values.words import Words
-
-CPU_LAYOUT_LIMIT = 512 * 2**20
-"""Float32 bytes up to which weights are laid out anew where there is no Metal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +186,9 @@ def _build(headers: ModelHeaders, weights: _Weights, *, for_cpu: bool, kernels: 
 
 def _unpacked(description: ModelDescription) -> tuple[Reason, ...]:
     """Says so where packed weights take more room than the file."""
-    megabytes = 4 * description.parameters / 1e6
-    if 1.05 * description.nbytes > 4 * description.parameters:
+    megabytes = description.nbytes / 1e6
+    in_file = sum(group.file_nbytes or group.nbytes for group in description.groups)
+    if 1.05 * in_file > description.nbytes:
         return ()
     words = Words(
         "No Metal here: the weights are unpacked to float32 ({megabytes:,.0f} MB).",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from mlx_engine.models.specs import CacheSize, Shape
 from mlx_engine.models.stored_forms import Recipes
 from mlx_engine.values.errors import Reason
+from mlx_engine.values.memory_plan import WorkSize
 
 if TYPE_CHECKING:
     import mlx.core as mx
@@ -41,7 +42,8 @@ class Figures:
 
     promised_heads: MTP heads the config claims, true or not. cache: of the trunk. head_caches: of
     each head in order. asked_experts: the share of a layer's experts that one token is sent
-    through. packed_cache: why keys and values are kept in 16 bits only.
+    through. packed_cache: why keys and values are kept in 16 bits only. work:
+    what a pass takes. unpacks: a small model's matrices are unpacked where there is no Metal.
     """
 
     layers: int
@@ -53,10 +55,12 @@ class Figures:
     head_caches: tuple[CacheSize, ...] = ()
     asked_experts: float = 1.0
     packed_cache: Reason | None = None
+    work: WorkSize = field(default_factory=WorkSize)
+    unpacks: bool = True
 
-    def with_heads(self, count: int) -> CacheSize:
-        """What all caches take, those of so many heads included."""
-        total = self.cache
+    def of_heads(self, count: int) -> CacheSize:
+        """What the caches of so many heads take."""
+        total = CacheSize()
         for head in self.head_caches[:count]:
             total = total.plus(head)
         return total

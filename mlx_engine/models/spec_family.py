@@ -71,6 +71,7 @@ class SpecFamily(ABC):
             head_caches=tuple(block.mixer.cache for block in heads.blocks) if heads else (),
             asked_experts=spec.asked_experts,
             packed_cache=spec.packed_cache,
+            work=spec.work,
         )
 
     def split(self, raw: Mapping[str, T], config: Mapping[str, object], origin: str) -> Parts[T]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from mlx_engine.values.errors import Reason
+from mlx_engine.values.memory_plan import WorkSize
 from mlx_engine.values.words import Words
 
 Shape = tuple[int, ...]
@@ -23,12 +24,18 @@ State = Literal["normed", "residual"]
 class CacheSize(NamedTuple):
     """Elements that caches take.
 
-    values: of keys and values, for each token. window_elements: of windows that are full, stored in
-    the same type. state_elements: of recurrent states, float32.
+    values: of keys and values, for each token; groups: those of them that share a scale in 8 and 4
+    bits. window_values, window_groups: the same of windows that are full. slack_values: of the rows
+    that windows have beside those in view. kept_elements: of the rows that convolutions keep,
+    stored in the same type. state_elements: of recurrent states, float32.
     """
 
     values: int = 0
-    window_elements: int = 0
+    groups: int = 0
+    window_values: int = 0
+    window_groups: int = 0
+    slack_values: int = 0
+    kept_elements: int = 0
     state_elements: int = 0
 
     def plus(self, other: "CacheSize") -> "CacheSize":
@@ -38,6 +45,9 @@ class CacheSize(NamedTuple):
 
 LEAST_GROUP = 32
 """Elements of a packed row that share a scale, at least."""
+
+WINDOW_SLACK = 320
+"""Rows that a window has beside those in view (cache/window.py)."""
 
 LATENTS = Reason(
     "cache-of-latents",
@@ -139,8 +149,13 @@ class Attention:
     @property
     def cache(self) -> CacheSize:
         """Keys and values."""
-        each = self.kv_heads * (self.key_dim + self.value_dim)
-        return CacheSize(each) if self.window is None else CacheSize(0, self.window * each)
+        sizes = (self.key_dim, self.value_dim)
+        each = self.kv_heads * sum(sizes)
+        groups = each // (64 if all(size % 64 == 0 for size in sizes) else LEAST_GROUP)
+        if self.window is None:
+            return CacheSize(each, groups)
+        slack = WINDOW_SLACK * each
+        return CacheSize(0, 0, self.window * each, self.window * groups, slack)
 
     @property
     def packed_cache(self) -> Reason | None:
@@ -254,7 +269,8 @@ class Delta:
     @property
     def cache(self) -> CacheSize:
         """The state, and the rows the convolution still needs."""
-        return CacheSize(0, (self.taps - 1) * self.channels, self.values * self.key_dim)
+        kept, states = (self.taps - 1) * self.channels, self.values * self.key_dim
+        return CacheSize(kept_elements=kept, state_elements=states)
 
     packed_cache = None
 
@@ -453,6 +469,18 @@ class ModelSpec:
         for block in self.blocks:
             total = total.plus(block.mixer.cache)
         return total
+
+    @property
+    def work(self) -> WorkSize:
+        """What a pass over it takes."""
+        tensors = self.tensors()
+        rows = [its[0] for name, its in tensors.items() if len(its) == 2 and "layers" in name]
+        mixers = (block.mixer for block in self.blocks)
+        heads = [mixer.heads for mixer in mixers if not isinstance(mixer, Delta)]
+        values = [block.mixer.cache.values for block in self.blocks]
+        return WorkSize(
+            max(rows, default=0), max(heads, default=0), max(values, default=0), self.vocabulary
+        )
 
     @property
     def packed_cache(self) -> Reason | None:

@@ -1,9 +1,19 @@
 """What a model is, in one shape for every file format."""
 
-from dataclasses import dataclass, replace
+from bisect import bisect_right
+from dataclasses import dataclass, field, replace
 
 from mlx_engine.values.errors import Reason
-from mlx_engine.values.options import Numerics, SamplingOptions
+from mlx_engine.values.memory_plan import (
+    GROWTH,
+    SHORT_CONTEXT,
+    CacheBytes,
+    MemoryFit,
+    MemoryPlan,
+    WorkSize,
+    chunk_rows,
+)
+from mlx_engine.values.options import AS_THEY_COME, CacheOptions, Numerics, SamplingOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +66,8 @@ class Footprint:
     """What a model needs on another kind of machine; fields as in ModelDescription."""
 
     nbytes: int
-    cache_bytes_per_token: int
-    state_bytes: int
-
-    def memory_needed(self, context: int) -> int:
-        """Bytes to hold the weights and a conversation of `context` tokens."""
-        states = (1 + CHECKPOINTS) * self.state_bytes
-        return self.nbytes + states + context * self.cache_bytes_per_token
+    trunk_cache: CacheBytes
+    head_cache: CacheBytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +77,8 @@ class ModelDescription:
     mtp_heads: heads found as tensors, whatever the config claims. mtp: why there are none, or why
     they cannot be used; None when they can. packed_cache: why keys and values are kept in 16 bits
     only; None when they can be in 8 or 4 (of a class of mlx-lm known once it is loaded). declined:
-    everything else that is off, with reasons. state_bytes: recurrent states and windows at one
-    place in a conversation; cache_bytes_per_token: keys and values, all layers and heads.
+    everything else that is off, with reasons. trunk_cache, head_cache: what a conversation
+    remembers in each; work: what a pass takes.
     active_parameters: those one token passes through, where that is not all of them.
     Of a loaded model bytes are those of this machine, of one inspected those of a Mac with Metal;
     without_metal: those elsewhere, where they differ and are known from headers.
@@ -97,8 +102,8 @@ class ModelDescription:
     mtp_heads: int
     mtp: Reason | None
     groups: tuple[TensorGroup, ...]
-    cache_bytes_per_token: int
-    state_bytes: int
+    trunk_cache: CacheBytes
+    head_cache: CacheBytes
     sampling: SamplingOptions
     numerics: Numerics = "exact"
     declined: tuple[Reason, ...] = ()
@@ -109,11 +114,74 @@ class ModelDescription:
     without_metal: Footprint | None = None
     kernels: tuple[KernelState, ...] = ()
     packed_cache: Reason | None = None
+    work: WorkSize = field(default_factory=WorkSize)
 
-    def memory_needed(self, context: int) -> int:
-        """Bytes to hold the weights and a conversation of `context` tokens."""
-        states = (1 + CHECKPOINTS) * self.state_bytes
-        return self.nbytes + states + context * self.cache_bytes_per_token
+    @property
+    def cache_bytes_per_token(self) -> int:
+        """Keys and values of all layers and heads, as they come."""
+        return self.cache_bytes(AS_THEY_COME)
+
+    @property
+    def state_bytes(self) -> int:
+        """Recurrent states and windows at one place in a conversation, as they come."""
+        return self.trunk_cache.place() + self.head_cache.place()
+
+    def cache_bytes(self, cache: CacheOptions) -> int:
+        """Keys and values of one token, of trunk and heads."""
+        heads = self.head_cache.per_token(cache.head_bits)
+        return self.trunk_cache.per_token(cache.bits) + heads
+
+    def memory_needed(self, context: int, cache: CacheOptions = AS_THEY_COME) -> int:
+        """Bytes of the whole plan."""
+        return self.memory_plan(context, cache).total
+
+    def memory_plan(
+        self,
+        context: int,
+        cache: CacheOptions = AS_THEY_COME,
+        *,
+        draft: "ModelDescription | None" = None,
+        others: int = 0,
+        gpu_bytes: int = 0,
+    ) -> MemoryPlan:
+        """What a chat of `context` tokens needs, the weights with it. draft: a model that drafts.
+        others: bytes that other chats hold. gpu_bytes: what a GPU may hold, 0 for none.
+        """
+        trunk, heads = self.trunk_cache, self.head_cache
+        place = trunk.place(cache.bits) + heads.place(cache.head_bits)
+        slack = trunk.slack(cache.bits) + heads.slack(cache.head_bits)
+        rows = -(-context // GROWTH) * GROWTH
+        chunk = chunk_rows(self.nbytes, self.active_parameters or self.parameters, gpu_bytes)
+        its = CacheOptions(cache.head_bits)
+        return MemoryPlan(
+            context,
+            weights=self.nbytes,
+            draft_model=draft.nbytes + rows * draft.cache_bytes(its) if draft else 0,
+            cache=rows * self.cache_bytes(cache),
+            states=place + slack,
+            checkpoints=CHECKPOINTS * place,
+            work=self.work.nbytes(chunk, context, trunk.element, is_packed=cache.bits != 16),
+            others=others,
+        )
+
+    def memory_fit(
+        self,
+        usable: int,
+        cache: CacheOptions = AS_THEY_COME,
+        *,
+        draft: "ModelDescription | None" = None,
+        others: int = 0,
+        gpu_bytes: int = 0,
+    ) -> MemoryFit:
+        """A short and the full context against what may be used; see `memory_plan`."""
+
+        def plan(context: int) -> MemoryPlan:
+            return self.memory_plan(context, cache, draft=draft, others=others, gpu_bytes=gpu_bytes)
+
+        full = self.context_length
+        lengths = range(full + 1)
+        longest = bisect_right(lengths, usable, key=lambda length: plan(length).total) - 1
+        return MemoryFit(plan(min(SHORT_CONTEXT, full)), plan(full), usable, max(0, longest))
 
     def on(self, *, metal: bool) -> "ModelDescription":
         """The same with the bytes of a machine with or without Metal, where both are known."""
@@ -123,7 +191,7 @@ class ModelDescription:
         return replace(
             self,
             nbytes=other.nbytes,
-            cache_bytes_per_token=other.cache_bytes_per_token,
-            state_bytes=other.state_bytes,
+            trunk_cache=other.trunk_cache,
+            head_cache=other.head_cache,
             without_metal=None,
         )

@@ -8,12 +8,13 @@ from shown_transcript import STATS, settle
 
 from app.values.attached_text import AttachedText
 from app.values.chats import ChatGroup, ChatSummary, DraftedSpan, ListedChat
-from app.values.models import FoundModel, MemorySum, ModelCard
+from app.values.models import FoundModel, ModelCard
 from app.window.drafting.round_history import RoundHistory
 from app.window.drafting.status_strip import StripFigures
 from app.window.layers import DropPlan
 from app.window.transcript.shown_message import ShownMessage
 from app.window.widgets import Widgets
+from mlx_engine.values.memory_plan import MemoryFit, MemoryPlan
 from mlx_engine.values.stats import RoundStats
 
 ANSWER = (
@@ -22,7 +23,7 @@ ANSWER = (
 )
 FACTS = ModelCard(
     "Qwen", "qwen", "4 B", "4-bit", "2 GB", "32k", "1 MTP head", True,
-    MemorySum(60, 4096, 20, 32768, 30, 100, 32768, "fits"),
+    MemoryFit(MemoryPlan(4096, 60, cache=20), MemoryPlan(32768, 60, cache=30), 100, 32768),
 )  # fmt: skip
 
 

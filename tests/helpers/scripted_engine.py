@@ -16,6 +16,7 @@ from mlx_engine.values.conversation import (
     TextPiece,
 )
 from mlx_engine.values.errors import BadPrompt, EngineError, EngineMisuse, Reason
+from mlx_engine.values.memory_plan import CacheBytes
 from mlx_engine.values.model_description import ModelDescription, TensorGroup
 from mlx_engine.values.options import (
     AS_THEY_COME,
@@ -48,8 +49,8 @@ DESCRIPTION = ModelDescription(
         TensorGroup("attention", 64, "4-bit affine, groups of 64", 9_000_000_000, 5_000_000_000),
         TensorGroup("MTP head", 15, "8-bit affine, groups of 64", 400_000_000, 425_000_000),
     ),
-    cache_bytes_per_token=65_536,
-    state_bytes=150_000_000,
+    trunk_cache=CacheBytes(2, 32_768, 512, states=150_000_000),
+    head_cache=CacheBytes(),
     sampling=SamplingOptions(temperature=0.6, top_k=20, top_p=0.95),
 )
 NO_HEADS = replace(

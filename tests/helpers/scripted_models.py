@@ -11,6 +11,7 @@ from app.worker.model_in_use import ModelSource, Progress, Stop
 from app.worker.requests import LoadModel
 from mlx_engine.values.conversation import Message
 from mlx_engine.values.errors import LoadStopped, ModelNotFound, Reason
+from mlx_engine.values.memory_plan import CacheBytes
 from mlx_engine.values.model_description import ModelDescription
 
 MISFIT = Reason("heads-implausible", "The MTP heads seem not to fit this model.")
@@ -118,4 +119,4 @@ class ScriptedModels(ModelSource):
 
 def described(name: str, nbytes: int) -> ModelDescription:
     """A model of this size, with caches of a kilobyte a token."""
-    return replace(DESCRIPTION, name=name, nbytes=nbytes, state_bytes=0, cache_bytes_per_token=1000)
+    return replace(DESCRIPTION, name=name, nbytes=nbytes, trunk_cache=CacheBytes(values=500))

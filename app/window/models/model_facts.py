@@ -3,24 +3,25 @@
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QGridLayout, QPushButton, QWidget
 
-from app.values.models import MemorySum, ModelCard
+from app.values.models import ModelCard
 from app.window.controls.chart import Part, ShareBar
 from app.window.controls.icons import Sign
 from app.window.controls.labels import ShortLabel, label, paragraph, say, set_role, tabular
 from app.window.controls.layouts import Wide, column, row
 from app.window.language import said, tr
+from mlx_engine.values.memory_plan import MemoryFit
 from mlx_engine.values.model_description import TensorGroup
 from mlx_engine.values.words import size_words
 
 
-def memory_parts(memory: MemorySum) -> tuple[Part, ...]:
+def memory_parts(memory: MemoryFit) -> tuple[Part, ...]:
     """Weights solid, caches paler; in the warning colour where it is tight or too much."""
     if not memory.usable:
         return ()
     colour = {"fits": "accent", "tight": "warning"}.get(memory.fit, "error")
-    needed = memory.weights + memory.short_cache
+    needed, weights = memory.short.total, memory.short.weights + memory.short.draft_model
     most = max(memory.usable, needed)
-    return Part(needed / most, colour, 0.5), Part(memory.weights / most, colour)
+    return Part(needed / most, colour, 0.5), Part(weights / most, colour)
 
 
 class ModelFacts(QWidget):

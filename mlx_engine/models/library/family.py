@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.family import CanonicalPart, Figures, Parts
-from mlx_engine.models.specs import CacheSize, Shape
+from mlx_engine.models.specs import LEAST_GROUP, CacheSize, Shape
 from mlx_engine.values.errors import UnsupportedModel
+from mlx_engine.values.memory_plan import WorkSize
 
 if TYPE_CHECKING:
     import mlx.core as mx
@@ -114,8 +115,15 @@ class LibraryFamily:
             vocabulary=fields.count("vocab_size"),
             context_length=context,
             promised_heads=_promised_heads(fields),
-            cache=CacheSize(layers * _values(fields)),
+            cache=CacheSize(layers * _values(fields), layers * _values(fields) // LEAST_GROUP),
             asked_experts=_asked(fields),
+            work=WorkSize(
+                2 * fields.count("intermediate_size", 4 * fields.count("hidden_size")),
+                fields.count("num_attention_heads", 1),
+                _values(fields),
+                fields.count("vocab_size"),
+            ),
+            unpacks=False,
         )
 
     def split(self, raw: Mapping[str, T], config: Mapping[str, object], origin: str) -> Parts[T]:

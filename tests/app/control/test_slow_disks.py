@@ -16,8 +16,8 @@ from app.library.dropped import Dropped, Refused
 from app.library.machine import Machine, this_machine
 from app.library.model_card import read_card
 from app.start.threads import Beside
+from app.values.app_settings import ModelSettings
 from app.values.models import ModelCard
-from mlx_engine.values.options import LoadOptions
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 
@@ -38,9 +38,9 @@ def gate() -> Iterator[threading.Event]:
 
 @pytest.fixture
 def cards(driven: Driven, gate: threading.Event) -> CardController:
-    def slowly(path: str | Path | None, machine: Machine, load: LoadOptions) -> ModelCard | str:
+    def slowly(path: str | Path | None, machine: Machine, own: ModelSettings) -> ModelCard | str:
         gate.wait()
-        return read_card(None, machine, load)
+        return read_card(None, machine, own)
 
     widgets, models = driven.widgets, driven.app.models
     settings, app = driven.app.settings, driven.app

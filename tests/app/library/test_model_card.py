@@ -11,9 +11,11 @@ from scripted_engine import DESCRIPTION, NO_HEADS
 
 import mlx_engine
 from app.library.machine import Machine, this_machine, usable_bytes
-from app.library.model_card import make_card, memory_sum, read_card
+from app.library.model_card import make_card, read_card
+from app.values.app_settings import ModelSettings
 from app.values.models import ModelCard
 from mlx_engine.values.errors import EngineError, Reason
+from mlx_engine.values.memory_plan import CacheBytes
 from mlx_engine.values.options import LoadOptions
 from mlx_engine.values.words import count_words, size_words, token_words
 
@@ -81,26 +83,26 @@ def test_memory_is_a_sum_one_can_follow() -> None:
     ],
 )
 def test_a_model_that_hardly_fits_says_so(usable: int, fit: str, words: str) -> None:
-    memory = memory_sum(DESCRIPTION, usable)
+    memory = DESCRIPTION.memory_fit(usable)
     assert memory.fit == fit
     assert words in memory.words
 
 
 @given(st.integers(0, 200 * GB))
 def test_what_is_said_to_fit_does(usable: int) -> None:
-    memory = memory_sum(DESCRIPTION, usable)
+    memory = DESCRIPTION.memory_fit(usable)
     if memory.longest > 0:
         assert DESCRIPTION.memory_needed(memory.longest) <= usable
     if memory.fit == "fits":
-        assert memory.weights + memory.full_cache <= usable
+        assert memory.full.total <= usable
     if memory.fit == "too-large":
-        assert memory.weights + memory.short_cache > usable
+        assert memory.short.total > usable
 
 
 def test_a_model_without_caches_fits_with_its_whole_context() -> None:
-    model = replace(DESCRIPTION, cache_bytes_per_token=0, context_length=2048)
-    memory = memory_sum(model, 48 * GB)
-    assert (memory.longest, memory.short_context, memory.fit) == (2048, 2048, "fits")
+    model = replace(DESCRIPTION, trunk_cache=CacheBytes(), context_length=2048)
+    memory = model.memory_fit(48 * GB)
+    assert (memory.longest, memory.short.context, memory.fit) == (2048, 2048, "fits")
 
 
 def test_the_built_in_model_has_a_card() -> None:
@@ -112,12 +114,12 @@ def test_the_built_in_model_has_a_card() -> None:
 
 def test_a_shorter_context_needs_less_memory() -> None:
     whole = read_card(None, MAC)
-    short = read_card(None, MAC, LoadOptions(context_length=2048))
+    short = read_card(None, MAC, ModelSettings(LoadOptions(context_length=2048)))
     assert isinstance(whole, ModelCard)
     assert isinstance(short, ModelCard)
     assert short.context == "2k tokens"
-    assert short.memory.full_cache < whole.memory.full_cache
-    long = read_card(None, MAC, LoadOptions(context_length=10**9))
+    assert short.memory.full.total < whole.memory.full.total
+    long = read_card(None, MAC, ModelSettings(LoadOptions(context_length=10**9)))
     assert isinstance(long, ModelCard)
     assert long.context == whole.context, "more than it was made for is not to be had"
 

@@ -16,6 +16,7 @@ from scripted_engine import DESCRIPTION, NO_HEADS, Answer, ScriptedEngine
 from mlx_engine.doctor import Finding
 from mlx_engine.values.conversation import Generation, Message
 from mlx_engine.values.errors import ModelNotFound, Reason
+from mlx_engine.values.memory_plan import CacheBytes
 from mlx_engine.values.model_description import Footprint, ModelDescription
 from mlx_engine.values.stats import GenerationStats
 from mlx_engine.values.words import size_words
@@ -181,18 +182,30 @@ def test_what_the_hub_sends_is_shown_at_a_terminal(
 
 
 def test_inspect_says_which_machine_memory_is_for(outside: FakeOutside) -> None:
-    elsewhere = Footprint(2 * DESCRIPTION.nbytes, DESCRIPTION.cache_bytes_per_token, 0)
-    outside.engine = ScriptedEngine(description=replace(DESCRIPTION, without_metal=elsewhere))
+    elsewhere = Footprint(2 * DESCRIPTION.nbytes, CacheBytes(4, 32_768, 512), CacheBytes())
+    model = replace(DESCRIPTION, without_metal=elsewhere)
+    outside.engine = ScriptedEngine(description=model)
     assert outside.run("inspect", "m.gguf") == 0
-    there, here = elsewhere.memory_needed(4096), DESCRIPTION.memory_needed(4096)
+    there, here = model.on(metal=False).memory_needed(4096), DESCRIPTION.memory_needed(4096)
+    assert here < there
     assert f"{size_words(here)} with Metal, {size_words(there)} without" in outside.out
+    said = " ".join(outside.out.split())
+    assert "of a token 65.5 kB in 16 bits, 34.8 kB in 8 bits, 18.4 kB in 4 bits" in said
+    why = Reason("cache-of-latents", "Keys and values stay in 16 bits.")
+    outside.engine = ScriptedEngine(description=replace(DESCRIPTION, packed_cache=why))
+    assert outside.run("inspect", "m.gguf") == 0
+    said = " ".join(outside.out.split())
+    assert "65.5 kB a token. Keys and values stay in 16 bits." in said
 
 
 def test_inspect_json(outside: FakeOutside) -> None:
     assert outside.run("inspect", "m.gguf", "--json") == 0
     report = json.loads(outside.out)
     names = {field.name for field in fields(ModelDescription)}
-    assert set(report) == names | {"memory_needed"}
+    told = {"memory_needed", "memory_plan", "cache_bytes_per_token", "state_bytes"}
+    assert set(report) == names | told
+    parts = report["memory_plan"]["4096"]
+    assert sum(parts.values()) - parts["context"] == report["memory_needed"]["4096"]
     assert report["memory_needed"] == {
         "4096": DESCRIPTION.memory_needed(4096),
         "262144": DESCRIPTION.memory_needed(262144),

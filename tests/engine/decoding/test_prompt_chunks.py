@@ -2,7 +2,7 @@
 
 import pytest
 
-from mlx_engine.decoding.opening import chunk_rows
+from mlx_engine.values.memory_plan import chunk_rows
 
 GB = 10**9
 

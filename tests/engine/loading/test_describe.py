@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import astuple
 from pathlib import Path
 
 import mlx.core as mx
@@ -12,6 +13,7 @@ from mlx_engine.loading.describe import describe, inspect_model
 from mlx_engine.loading.find import locate_model
 from mlx_engine.loading.headers import read_headers
 from mlx_engine.values.errors import BadModelFile
+from mlx_engine.values.memory_plan import GROWTH
 from mlx_engine.values.model_description import CHECKPOINTS
 from mlx_engine.values.options import LoadOptions, SamplingOptions
 
@@ -45,8 +47,11 @@ def test_figures_of_the_toy_checkpoint() -> None:
     assert (d.mtp_heads, d.mtp, d.declined) == (1, None, ())
     assert d.cache_bytes_per_token == 2 * (2 * 2 * 64) * 2
     assert d.state_bytes == 3 * (4 * 64 * 64 * 4 + 3 * 512 * 2)
-    states = (1 + CHECKPOINTS) * d.state_bytes
-    assert d.memory_needed(100) == d.nbytes + states + 100 * d.cache_bytes_per_token
+    plan = d.memory_plan(100)
+    assert (plan.weights, plan.states, plan.others) == (d.nbytes, d.state_bytes, 0)
+    assert plan.checkpoints == CHECKPOINTS * d.state_bytes
+    assert plan.cache == GROWTH * d.cache_bytes_per_token
+    assert d.memory_needed(100) == plan.total == sum(astuple(plan)) - 100
 
 
 def test_float32_elements_double_the_cache_but_not_the_state(tmp_path: Path) -> None:
@@ -201,7 +206,7 @@ def test_what_is_told_before_loading_is_told_after(
     for context in (1, 500):
         assert told.memory_needed(context) == here.memory_needed(context)
     assert inspected.on(metal=True) == inspected
-    assert (here.nbytes > inspected.nbytes) == (dtype == mx.bfloat16)
+    assert (here.nbytes > inspected.nbytes) == (dtype == mx.bfloat16 or bits is not None)
     engine.parts.model.forward(mx.array([[1]]), caches)
     held = sum(array.nbytes // array.shape[2] for array in caches.layers[3].arrays())
     assert told.cache_bytes_per_token == 2 * held  # the one attention layer, and the head's

@@ -9,7 +9,7 @@ from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton, QToolButton, QWidget
 
 from app.values.hub import HubFind, HubOffer
-from app.values.models import DownloadFigures, FoundModel, MemorySum, ModelCard
+from app.values.models import DownloadFigures, FoundModel, ModelCard
 from app.window.controls.chart import ShareBar
 from app.window.layers import DropOverlay, DropPlan
 from app.window.models.downloads import DownloadRow, DownloadWishes, progress_in_words
@@ -18,11 +18,18 @@ from app.window.models.library_list import LibraryList
 from app.window.models.library_view import LibraryView
 from app.window.models.model_card_view import ModelCardView
 from app.window.models.model_facts import memory_parts
+from mlx_engine.values.memory_plan import MemoryFit, MemoryPlan
 from mlx_engine.values.model_description import TensorGroup
 
 GB = 10**9
-FITS = MemorySum(18 * GB, 4096, GB, 262144, 9 * GB, 48 * GB, 262144, "fits")
-TOO_LARGE = MemorySum(60 * GB, 4096, GB, 262144, 9 * GB, 48 * GB, 0, "too-large")
+
+
+def fit(weights: int) -> MemoryFit:
+    plans = (MemoryPlan(4096, weights, cache=GB), MemoryPlan(262144, weights, cache=9 * GB))
+    return MemoryFit(*plans, 48 * GB, 262144 if weights < 40 * GB else 0)
+
+
+FITS, TOO_LARGE = fit(18 * GB), fit(60 * GB)
 FACTS = ModelCard(
     "Qwen", "qwen3_5", "27B parameters", "Q4_K_M", "18 GB", "256k tokens", "1 MTP head", True,
     FITS, ("A note.",), (TensorGroup("experts", 3, "4-bit affine, groups of 64", 10, 12 * GB),),
