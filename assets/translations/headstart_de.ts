@@ -3240,5 +3240,201 @@
         <source>1 or more, or None</source>
         <translation>1 oder mehr, oder None</translation>
     </message>
+    <message>
+        <source>Memory ran out while answering; the conversation is kept. Close other programs or chats, begin a new chat, load the model with a shorter context, or take a smaller or more strongly quantised one. MLX says: {error}</source>
+        <translation>Beim Antworten wurde der Speicher voll; das Gespräch bleibt erhalten. Andere Programme oder Chats schließen, einen neuen Chat beginnen, das Modell mit kürzerem Kontext laden oder ein kleineres oder stärker quantisiertes nehmen. MLX meldet: {error}</translation>
+    </message>
+    <message>
+        <source>The model produced NaN or infinity at position {position}. Its weights may be damaged, or too large for 16-bit numbers: load the file again or use another one.</source>
+        <translation>Das Modell ergab an Stelle {position} NaN oder unendlich. Seine Gewichte sind vielleicht beschädigt oder für 16-Bit-Zahlen zu groß: die Datei neu laden oder eine andere verwenden.</translation>
+    </message>
+    <message>
+        <source>The message is empty: type a question.</source>
+        <translation>Die Nachricht ist leer: eine Frage eingeben.</translation>
+    </message>
+    <message>
+        <source>The conversation has {count} tokens, the context holds {limit}. Shorten the message, let the oldest turns go, or start a new chat.</source>
+        <translation>Das Gespräch hat {count} Tokens, der Kontext fasst {limit}. Die Nachricht kürzen, auf die ältesten Beiträge verzichten oder einen neuen Chat beginnen.</translation>
+    </message>
+    <message>
+        <source>{hub_id}: no model can have this name. Check it.</source>
+        <translation>{hub_id}: So kann kein Modell heißen. Den Namen prüfen.</translation>
+    </message>
+    <message>
+        <source>{hub_id}: its owners ask you to accept their terms first. Open its page on the hub, accept them, sign in here with `hf auth login`, and try again.</source>
+        <translation>{hub_id}: Die Eigentümer verlangen, dass zuerst ihre Bedingungen angenommen werden. Die Seite auf dem Hub öffnen, annehmen, sich hier mit `hf auth login` anmelden und noch einmal versuchen.</translation>
+    </message>
+    <message>
+        <source>{hub_id}: there is no such model on the hub, or it is private. Check the name.</source>
+        <translation>{hub_id}: Ein solches Modell gibt es auf dem Hub nicht, oder es ist privat. Den Namen prüfen.</translation>
+    </message>
+    <message>
+        <source>{hub_id}: it has no such branch, tag or commit.</source>
+        <translation>{hub_id}: Einen solchen Branch, Tag oder Commit gibt es nicht.</translation>
+    </message>
+    <message>
+        <source>{hub_id}: the hub answered with error {status}. Try again in a while.</source>
+        <translation>{hub_id}: Der Hub antwortete mit Fehler {status}. In einer Weile noch einmal versuchen.</translation>
+    </message>
+    <message>
+        <source>{hub_id}: downloads are switched off (HF_HUB_OFFLINE).</source>
+        <translation>{hub_id}: Downloads sind abgeschaltet (HF_HUB_OFFLINE).</translation>
+    </message>
+    <message>
+        <source>{hub_id}: the hub&apos;s answer cannot be read ({kind}). Try again in a while; in a hotel or an office, sign in to its network first.</source>
+        <translation>{hub_id}: Die Antwort des Hubs ist nicht lesbar ({kind}). In einer Weile noch einmal versuchen; in Hotel oder Büro zuerst im dortigen Netz anmelden.</translation>
+    </message>
+    <message>
+        <source>{hub_id}: no connection to the hub ({kind}). Check the network and try again: a download goes on where it stopped.</source>
+        <translation>{hub_id}: keine Verbindung zum Hub ({kind}). Das Netzwerk prüfen und noch einmal versuchen: Ein Download geht da weiter, wo er aufhörte.</translation>
+    </message>
+    <message>
+        <source>{hub_id}: {name} arrived damaged (its checksum differs), so it was thrown away. Start the download again.</source>
+        <translation>{hub_id}: {name} kam beschädigt an (andere Prüfsumme) und wurde verworfen. Den Download noch einmal starten.</translation>
+    </message>
+    <message>
+        <source>{hub_id}: the connection ended in the middle of {name}. Try again: the download goes on where it stopped.</source>
+        <translation>{hub_id}: Die Verbindung brach mitten in {name} ab. Noch einmal versuchen: Der Download geht da weiter, wo er aufhörte.</translation>
+    </message>
+    <message>
+        <source>{hub_id}: the hub&apos;s list of files has no checksums we can read. Try again, or download the files with another program and drop them here.</source>
+        <translation>{hub_id}: Die Dateiliste des Hubs hat keine lesbaren Prüfsummen. Noch einmal versuchen oder die Dateien mit einem anderen Programm herunterladen und hierher ziehen.</translation>
+    </message>
+    <message>
+        <source>{hub_id}: it holds no GGUF models to choose from, but .safetensors: leave out :{quantisation}.</source>
+        <translation>{hub_id}: Hier gibt es keine GGUF-Modelle zur Auswahl, nur .safetensors: :{quantisation} weglassen.</translation>
+    </message>
+    <message>
+        <source>{hub_id}: Its weights are in a format that can run code when opened: take a version with .safetensors files.</source>
+        <translation>{hub_id}: Die Gewichte haben ein Format, das beim Öffnen Code ausführen kann: eine Version mit .safetensors-Dateien nehmen.</translation>
+    </message>
+    <message>
+        <source>{hub_id}: It holds no weights, neither .safetensors nor .gguf.</source>
+        <translation>{hub_id}: Hier gibt es keine Gewichte, weder .safetensors noch .gguf.</translation>
+    </message>
+    <message>
+        <source>{hub_id}: it has no {quantisation}. There are {choices}.</source>
+        <translation>{hub_id}: {quantisation} gibt es hier nicht, wohl aber {choices}.</translation>
+    </message>
+    <message>
+        <source>{hub_id}: It has no file {missing}: take another one.</source>
+        <translation>{hub_id}: Die Datei {missing} gibt es hier nicht: eine andere nehmen.</translation>
+    </message>
+    <message>
+        <source>{origin}: loading was stopped.</source>
+        <translation>{origin}: Das Laden wurde angehalten.</translation>
+    </message>
+    <message>
+        <source>{origin}: does not fit in the memory that is free. Close other programs or take a smaller or more strongly quantised version.</source>
+        <translation>{origin}: passt nicht in den freien Speicher. Andere Programme schließen oder eine kleinere oder stärker quantisierte Version nehmen.</translation>
+    </message>
+    <message>
+        <source>{origin}: cannot be read ({error}). Download it again.</source>
+        <translation>{origin}: nicht lesbar ({error}). Noch einmal herunterladen.</translation>
+    </message>
+    <message>
+        <source>draft_model={place!r} cannot draft for this model, because its tokens are others: {difference}. Use a small model of the same family.</source>
+        <translation>draft_model={place!r} kann für dieses Modell nicht entwerfen, weil seine Tokens andere sind: {difference}. Ein kleines Modell derselben Familie nehmen.</translation>
+    </message>
+    <message>
+        <source>{path}: missing. A model folder needs it: get it from where the weights come from.</source>
+        <translation>{path}: fehlt. Ein Modellordner braucht diese Datei: von dort holen, wo die Gewichte herkommen.</translation>
+    </message>
+    <message>
+        <source>{shard}: missing, though {told_by} says the model has it. Download that file too.</source>
+        <translation>{shard}: fehlt, obwohl {told_by} sagt, dass das Modell sie hat. Auch diese Datei herunterladen.</translation>
+    </message>
+    <message>
+        <source>{root}: holds {count} GGUF files; open one of them.</source>
+        <translation>{root}: enthält {count} GGUF-Dateien; eine davon öffnen.</translation>
+    </message>
+    <message>
+        <source>{root}: holds MTP heads only. Open the model they belong to and give them as its heads.</source>
+        <translation>{root}: enthält nur MTP-Köpfe. Das Modell öffnen, zu dem sie gehören, und sie als dessen Köpfe angeben.</translation>
+    </message>
+    <message>
+        <source>{root}: no model in this folder. It needs config.json and .safetensors files.</source>
+        <translation>{root}: In diesem Ordner ist kein Modell. Nötig sind config.json und .safetensors-Dateien.</translation>
+    </message>
+    <message>
+        <source>{path}: cannot be opened ({error}).</source>
+        <translation>{path}: lässt sich nicht öffnen ({error}).</translation>
+    </message>
+    <message>
+        <source>{file}: not a model file. Give a model folder or a .safetensors file in one.</source>
+        <translation>{file}: keine Modelldatei. Einen Modellordner oder eine .safetensors-Datei darin angeben.</translation>
+    </message>
+    <message>
+        <source>{file}: {tensor} is stored as {what}. Take another quantisation of the model.</source>
+        <translation>{file}: {tensor} ist als {what} gespeichert. Eine andere Quantisierung des Modells nehmen.</translation>
+    </message>
+    <message>
+        <source>{path}: cannot be read ({error}). Download it again.</source>
+        <translation>{path}: nicht lesbar ({error}). Noch einmal herunterladen.</translation>
+    </message>
+    <message>
+        <source>{path}: not a GGUF file, though it is named like one. Get it again.</source>
+        <translation>{path}: keine GGUF-Datei, obwohl sie so heißt. Noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{path}: damaged, {why}. Download the file again.</source>
+        <translation>{path}: beschädigt, {why}. Die Datei noch einmal herunterladen.</translation>
+    </message>
+    <message>
+        <source>{part}: missing, though {name} is one of {count} parts. Download that part too.</source>
+        <translation>{part}: fehlt, obwohl {name} einer von {count} Teilen ist. Auch diesen Teil herunterladen.</translation>
+    </message>
+    <message>
+        <source>{path}: holds no layers of a model, perhaps MTP heads only. Open the model they belong to and give them as its heads.</source>
+        <translation>{path}: enthält keine Schichten eines Modells, vielleicht nur MTP-Köpfe. Das Modell öffnen, zu dem sie gehören, und sie als dessen Köpfe angeben.</translation>
+    </message>
+    <message>
+        <source>{path}: holds the eyes of a model, not its text part. Open that.</source>
+        <translation>{path}: enthält die Augen eines Modells, nicht den Textteil. Diesen öffnen.</translation>
+    </message>
+    <message>
+        <source>{path}: a GGUF of architecture {name}; this version runs {known} from GGUF. Take an MLX or Hugging Face folder of the model, or another model.</source>
+        <translation>{path}: ein GGUF der Architektur {name}; diese Version führt aus GGUF {known} aus. Einen MLX- oder Hugging-Face-Ordner des Modells oder ein anderes Modell nehmen.</translation>
+    </message>
+    <message>
+        <source>{origin}: weights are packed by {named}, which this version does not run. Take an MLX conversion of the model, or the original in 16 bits.</source>
+        <translation>{origin}: Die Gewichte sind mit {named} gepackt, was diese Version nicht ausführt. Eine MLX-Konvertierung des Modells oder das Original in 16 Bit nehmen.</translation>
+    </message>
+    <message>
+        <source>{path}: {name} is stored as {dtype}, which this version does not run. Take an MLX conversion of the model, or the original in 16 bits.</source>
+        <translation>{path}: {name} ist als {dtype} gespeichert, was diese Version nicht ausführt. Eine MLX-Konvertierung des Modells oder das Original in 16 Bit nehmen.</translation>
+    </message>
+    <message>
+        <source>{file}: cannot be loaded ({error}).</source>
+        <translation>{file}: lässt sich nicht laden ({error}).</translation>
+    </message>
+    <message>
+        <source>model_type {name}: these files hold MTP heads only. Open the model they belong to and give them as its heads.</source>
+        <translation>model_type {name}: Diese Dateien enthalten nur MTP-Köpfe. Das Modell öffnen, zu dem sie gehören, und sie als dessen Köpfe angeben.</translation>
+    </message>
+    <message>
+        <source>model_type {name} is not one this version runs: {known}, and the others that mlx-lm has a class for.</source>
+        <translation>model_type {name} führt diese Version nicht aus, wohl aber {known} und die übrigen, für die mlx-lm eine Klasse hat.</translation>
+    </message>
+    <message>
+        <source>{path} is missing: get tokenizer.json from where the model came from.</source>
+        <translation>{path} fehlt: tokenizer.json von dort holen, wo das Modell herkommt.</translation>
+    </message>
+    <message>
+        <source>{path}: may not be read. Allow reading it and its folder.</source>
+        <translation>{path}: darf nicht gelesen werden. Das Lesen der Datei und ihres Ordners erlauben.</translation>
+    </message>
+    <message>
+        <source>{path}: cannot be read ({strerror}). Look after the disk it is on.</source>
+        <translation>{path}: nicht lesbar ({strerror}). Nach dem Laufwerk sehen, auf dem die Datei liegt.</translation>
+    </message>
+    <message>
+        <source>{origin}: the tensor {name} is missing. The file is incomplete or its config belongs to another model: get both again from the same place.</source>
+        <translation>{origin}: Der Tensor {name} fehlt. Die Datei ist unvollständig, oder ihre Config gehört zu einem anderen Modell: beide noch einmal vom selben Ort holen.</translation>
+    </message>
+    <message>
+        <source>{origin}: {name} has the shape {shape}, the config asks for {wanted}. The config does not belong to these weights.</source>
+        <translation>{origin}: {name} hat die Form {shape}, die Config verlangt {wanted}. Die Config gehört nicht zu diesen Gewichten.</translation>
+    </message>
 </context>
 </TS>

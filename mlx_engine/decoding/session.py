@@ -24,6 +24,7 @@ from mlx_engine.values.options import (
     TemplateValue,
 )
 from mlx_engine.values.stats import GenerationStats
+from mlx_engine.values.words import Words
 
 LEAST_SHARED = 64
 """Tokens of a system prompt that are worth a checkpoint for the next chat."""
@@ -265,7 +266,7 @@ class Session:
     def _ask(self, messages: list[Message]) -> Iterator[Event]:
         self._begin()
         if not messages[-1].text.strip():
-            raise BadPrompt("The message is empty: type a question.")
+            raise BadPrompt(Words("The message is empty: type a question."))
         yield from self._run(messages, self._prompt(messages))
 
     def _run(self, messages: list[Message], opening: Opening) -> Iterator[Event]:
@@ -349,8 +350,12 @@ class Session:
         limit = self._parts.context_length
         if count >= limit:
             raise PromptTooLong(
-                f"The conversation has {count} tokens, the context holds {limit}. "
-                "Shorten the message, let the oldest turns go, or start a new chat."
+                Words(
+                    "The conversation has {count} tokens, the context holds {limit}. Shorten the "
+                    "message, let the oldest turns go, or start a new chat.",
+                    count=count,
+                    limit=limit,
+                )
             )
 
     def _asked(self) -> list[Message]:

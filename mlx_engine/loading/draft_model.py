@@ -26,6 +26,7 @@ from mlx_engine.models.weights import WeightTable
 from mlx_engine.text.tokenizer import first_difference
 from mlx_engine.values.errors import BadModelFile, BadOption, EngineError, LoadStopped, Reason
 from mlx_engine.values.options import LoadOptions
+from mlx_engine.values.words import Words
 
 DrafterKind = Literal["eagle3", "gemma4-assistant", "dflash"]
 _BUFFERS = ("t2d",)
@@ -202,8 +203,12 @@ def _whole_model(files: ModelFiles, place: str | Path, target: LoadedModel) -> D
     difference = first_difference(target.tokenizer, tokenizer)
     if difference is not None:
         raise BadOption(
-            f"draft_model={str(place)!r} cannot draft for this model, because its tokens are "
-            f"others: {difference}. Use a small model of the same family."
+            Words(
+                "draft_model={place!r} cannot draft for this model, because its tokens are "
+                "others: {difference}. Use a small model of the same family.",
+                place=str(place),
+                difference=difference,
+            )
         )
     small = sum(info.nbytes for info in headers.parts.trunk.values())
     return _WholeModel(files, small / max(1, target.description.nbytes))

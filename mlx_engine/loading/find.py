@@ -27,6 +27,7 @@ from mlx_engine.values.errors import (
     UnsupportedModel,
     why_not_read,
 )
+from mlx_engine.values.words import Words
 
 _LARGEST_JSON = 50_000_000
 _FILES = (GGUF, SAFETENSORS, *UNSAFE)
@@ -86,7 +87,11 @@ def read_json_object(path: Path) -> dict[str, object]:
         value = json.loads(path.read_bytes().decode("utf-8"))
     except FileNotFoundError as error:
         raise BadModelFile(
-            f"{path}: missing. A model folder needs it: get it from where the weights come from."
+            Words(
+                "{path}: missing. A model folder needs it: get it from where the weights come "
+                "from.",
+                path=path,
+            )
         ) from error
     except OSError as error:
         raise BadModelFile(why_not_read(path, error)) from error
@@ -149,7 +154,11 @@ def _complete(root: Path, names: list[str]) -> tuple[Path, ...]:
 def _existing(shard: Path, told_by: str) -> Path:
     if not shard.is_file():
         raise BadModelFile(
-            f"{shard}: missing, though {told_by} says the model has it. Download that file too."
+            Words(
+                "{shard}: missing, though {told_by} says the model has it. Download that file too.",
+                shard=shard,
+                told_by=told_by,
+            )
         )
     return shard
 
@@ -159,17 +168,27 @@ def _without_safetensors(root: Path, names: list[str], has_heads: bool) -> Model
     if len(ggufs) == 1:
         return gguf_file(root / ggufs[0])
     if ggufs:
-        raise ModelNotFound(f"{root}: holds {len(ggufs)} GGUF files; open one of them.")
+        raise ModelNotFound(
+            Words(
+                "{root}: holds {count} GGUF files; open one of them.", root=root, count=len(ggufs)
+            )
+        )
     unsafe = [name for name in names if name.lower().endswith(UNSAFE)]
     if unsafe:
         raise unsafe_file(root / unsafe[0])
     if has_heads or any(map(is_gguf_head, names)):
         raise HeadsOnly(
-            f"{root}: holds MTP heads only. Open the model they belong to and give them as its "
-            "heads."
+            Words(
+                "{root}: holds MTP heads only. Open the model they belong to and give them as "
+                "its heads.",
+                root=root,
+            )
         )
     raise ModelNotFound(
-        f"{root}: no model in this folder. It needs config.json and .safetensors files."
+        Words(
+            "{root}: no model in this folder. It needs config.json and .safetensors files.",
+            root=root,
+        )
     )
 
 
@@ -247,7 +266,9 @@ def _here(path: str | Path) -> Path | None:
         place = Path(path).expanduser()
         return place if place.exists() else None
     except (OSError, RuntimeError, ValueError) as error:
-        raise ModelNotFound(f"{path}: cannot be opened ({error}).") from error
+        raise ModelNotFound(
+            Words("{path}: cannot be opened ({error}).", path=path, error=str(error))
+        ) from error
 
 
 def _at(place: Path) -> ModelFiles:
@@ -263,5 +284,8 @@ def _folder_of(file: Path) -> ModelFiles:
     if ending in (".safetensors", ".json"):
         return read_folder(file.parent)
     raise UnsupportedModel(
-        f"{file}: not a model file. Give a model folder or a .safetensors file in one."
+        Words(
+            "{file}: not a model file. Give a model folder or a .safetensors file in one.",
+            file=file,
+        )
     )

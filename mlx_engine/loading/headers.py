@@ -23,6 +23,7 @@ from mlx_engine.values.errors import (
     tensor_misshapen,
     tensor_missing,
 )
+from mlx_engine.values.words import Words
 
 _PUBLISHED_PACKED = (("gpt_oss", "mxfp4"),)
 """Architectures whose original files are packed in a form that is MLX's as well."""
@@ -163,8 +164,12 @@ def _refuse_foreign_packing(config: Mapping[str, object], architecture: str, ori
                 else f"{ascii(method)[:40]} as {ascii(form)[:40]}"
             )
             raise UnsupportedModel(
-                f"{origin}: weights are packed by {named}, which this version does "
-                "not run. Take an MLX conversion of the model, or the original in 16 bits."
+                Words(
+                    "{origin}: weights are packed by {named}, which this version does not run. "
+                    "Take an MLX conversion of the model, or the original in 16 bits.",
+                    origin=origin,
+                    named=named,
+                )
             )
 
 

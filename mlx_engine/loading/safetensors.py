@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeGuard
 
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel, why_not_read
+from mlx_engine.values.words import Words
 
 if TYPE_CHECKING:
     import mlx.core as mx
@@ -177,8 +178,13 @@ def _info(path: Path, name: str, entry: object, span: _Span) -> TensorInfo:
     dtype, shape = entry.get("dtype"), entry.get("shape")
     if dtype in _NOT_RUN_HERE:
         raise UnsupportedModel(
-            f"{path}: {name} is stored as {dtype}, which this version does not run. Take an MLX "
-            "conversion of the model, or the original in 16 bits."
+            Words(
+                "{path}: {name} is stored as {dtype}, which this version does not run. Take an "
+                "MLX conversion of the model, or the original in 16 bits.",
+                path=path,
+                name=name,
+                dtype=dtype,
+            )
         )
     if not isinstance(dtype, str) or dtype not in BYTES_OF:
         _refuse(path, f"{name} has the unknown type {_shown(dtype)}")
@@ -211,7 +217,9 @@ def _shown(value: object) -> str:
 
 
 def _refuse(path: Path, why: str) -> NoReturn:
-    raise BadModelFile(f"{path}: damaged, {why}. Download the file again.")
+    raise BadModelFile(
+        Words("{path}: damaged, {why}. Download the file again.", path=path, why=why)
+    )
 
 
 def _open(file: Path) -> dict[str, mx.array]:
@@ -220,7 +228,9 @@ def _open(file: Path) -> dict[str, mx.array]:
     try:
         loaded = mx.load(str(file))
     except (RuntimeError, ValueError) as error:
-        raise BadModelFile(f"{file}: cannot be loaded ({error}).") from error
+        raise BadModelFile(
+            Words("{file}: cannot be loaded ({error}).", file=file, error=str(error))
+        ) from error
     assert isinstance(loaded, dict)
     return loaded
 

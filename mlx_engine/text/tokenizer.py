@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import tokenizers
 
 from mlx_engine.values.errors import BadPrompt, BadTokenizer, why_not_read
+from mlx_engine.values.words import Words
 
 CONFIG = "tokenizer_config.json"
 _ANCHOR = "\n"
@@ -177,7 +178,11 @@ def check_unicode(text: str) -> None:
 
 def _read_core(path: Path) -> tokenizers.Tokenizer:
     if not path.is_file():
-        raise BadTokenizer(f"{path} is missing: get tokenizer.json from where the model came from.")
+        raise BadTokenizer(
+            Words(
+                "{path} is missing: get tokenizer.json from where the model came from.", path=path
+            )
+        )
     value = read_object(path)
     if not isinstance(value.get("model"), dict):
         raise BadTokenizer(f"{path} is not a tokenizer: it has no model. Download the file again.")

@@ -24,6 +24,8 @@ an EngineError is a bug of ours.
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlx_engine.values.words import Words
+
 
 @dataclass(frozen=True, slots=True)
 class Reason:
@@ -56,15 +58,23 @@ class BadModelFile(EngineError):
 def why_not_read(path: Path, error: OSError) -> str:
     """A sentence about a file, or a folder, that the system does not give."""
     if isinstance(error, PermissionError):
-        return f"{path}: may not be read. Allow reading it and its folder."
-    return f"{path}: cannot be read ({error.strerror or error}). Look after the disk it is on."
+        return Words("{path}: may not be read. Allow reading it and its folder.", path=path)
+    return Words(
+        "{path}: cannot be read ({strerror}). Look after the disk it is on.",
+        path=path,
+        strerror=str(error.strerror or error),
+    )
 
 
 def tensor_missing(origin: str, name: str) -> BadModelFile:
     """A tensor that the config asks for and no file has."""
     return BadModelFile(
-        f"{origin}: the tensor {name} is missing. The file is incomplete or its config belongs to "
-        "another model: get both again from the same place."
+        Words(
+            "{origin}: the tensor {name} is missing. The file is incomplete or its config "
+            "belongs to another model: get both again from the same place.",
+            origin=origin,
+            name=name,
+        )
     )
 
 
@@ -73,8 +83,14 @@ def tensor_misshapen(
 ) -> BadModelFile:
     """A tensor of another shape than the config asks for."""
     return BadModelFile(
-        f"{origin}: {name} has the shape {list(shape)}, the config asks for {list(wanted)}. The "
-        "config does not belong to these weights."
+        Words(
+            "{origin}: {name} has the shape {shape}, the config asks for {wanted}. The "
+            "config does not belong to these weights.",
+            origin=origin,
+            name=name,
+            shape=list(shape),
+            wanted=list(wanted),
+        )
     )
 
 

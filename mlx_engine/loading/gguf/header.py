@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel, why_not_read
+from mlx_engine.values.words import Words
 
 MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
@@ -80,7 +81,12 @@ def block_type(number: int, tensor: str, file: Path) -> BlockType:
         f"the abandoned type {old}" if old else f"type {number}, which this version does not know"
     )
     raise UnsupportedModel(
-        f"{file}: {tensor} is stored as {what}. Take another quantisation of the model."
+        Words(
+            "{file}: {tensor} is stored as {what}. Take another quantisation of the model.",
+            file=file,
+            tensor=tensor,
+            what=what,
+        )
     )
 
 
@@ -119,7 +125,11 @@ def map_file(path: Path) -> mmap:
     except OSError as error:
         raise BadModelFile(why_not_read(path, error)) from error
     except ValueError as error:
-        raise BadModelFile(f"{path}: cannot be read ({error}). Download it again.") from error
+        raise BadModelFile(
+            Words(
+                "{path}: cannot be read ({error}). Download it again.", path=path, error=str(error)
+            )
+        ) from error
 
 
 def forget(data: mmap, tensor: GgufTensor) -> None:
@@ -243,7 +253,9 @@ class _Cursor:
 
 def _check_opening(path: Path, data: mmap, cursor: _Cursor) -> None:
     if data[:4] != MAGIC:
-        raise BadModelFile(f"{path}: not a GGUF file, though it is named like one. Get it again.")
+        raise BadModelFile(
+            Words("{path}: not a GGUF file, though it is named like one. Get it again.", path=path)
+        )
     cursor.offset = 4
     version = cursor.whole(4)
     if version in _VERSIONS:
@@ -320,7 +332,9 @@ def _shown(value: object) -> str:
 
 
 def _refuse(path: Path, why: str) -> NoReturn:
-    raise BadModelFile(f"{path}: damaged, {why}. Download the file again.")
+    raise BadModelFile(
+        Words("{path}: damaged, {why}. Download the file again.", path=path, why=why)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,8 +396,13 @@ def _part_paths(path: Path, count: int) -> tuple[Path, ...]:
         part = path.with_name(f"{named[1]}-{number:05}-of-{named[3]}{ending}")
         if not part.is_file():
             raise BadModelFile(
-                f"{part}: missing, though {path.name} is one of {count} parts. Download that part "
-                "too."
+                Words(
+                    "{part}: missing, though {name} is one of {count} parts. Download that part "
+                    "too.",
+                    part=part,
+                    name=path.name,
+                    count=count,
+                )
             )
         paths.append(part)
     return tuple(paths)

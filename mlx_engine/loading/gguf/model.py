@@ -21,6 +21,7 @@ from mlx_engine.loading.gguf.qwen35 import Qwen3NextGguf, Qwen35Gguf, Qwen35MoeG
 from mlx_engine.loading.safetensors import TensorInfo
 from mlx_engine.models.specs import Shape
 from mlx_engine.values.errors import BadModelFile, HeadsOnly, UnsupportedModel
+from mlx_engine.values.words import Words
 
 ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
     "qwen35": Qwen35Gguf,
@@ -82,8 +83,11 @@ def check_trunk(
     path = model.file.path
     if not any(name.removeprefix("model.").startswith("layers.0.") for name in trunk):
         raise HeadsOnly(
-            f"{path}: holds no layers of a model, perhaps MTP heads only. Open the model they "
-            "belong to and give them as its heads."
+            Words(
+                "{path}: holds no layers of a model, perhaps MTP heads only. Open the model "
+                "they belong to and give them as its heads.",
+                path=path,
+            )
         )
     for name, shape in wanted.items():
         part = trunk.get(name)
@@ -101,9 +105,15 @@ def _known(architecture: str, path: Path) -> Callable[[GgufFile], Architecture]:
     if found is not None:
         return found
     if architecture in _NOT_MODELS:
-        raise UnsupportedModel(f"{path}: holds the eyes of a model, not its text part. Open that.")
+        raise UnsupportedModel(
+            Words("{path}: holds the eyes of a model, not its text part. Open that.", path=path)
+        )
     raise UnsupportedModel(
-        f"{path}: a GGUF of architecture {ascii(architecture)[:60]}; this version runs "
-        f"{', '.join(ARCHITECTURES)} from GGUF. Take an MLX or Hugging Face folder of the model, "
-        "or another model."
+        Words(
+            "{path}: a GGUF of architecture {name}; this version runs {known} from GGUF. "
+            "Take an MLX or Hugging Face folder of the model, or another model.",
+            path=path,
+            name=ascii(architecture)[:60],
+            known=", ".join(ARCHITECTURES),
+        )
     )
