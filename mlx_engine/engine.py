@@ -48,7 +48,7 @@ from mlx_engine.values.errors import (
     PromptTooLong,
     Reason,
 )
-from mlx_engine.values.memory_plan import chunk_rows
+from mlx_engine.values.memory_plan import MemoryPlan, chunk_rows
 from mlx_engine.values.options import (
     AS_THEY_COME,
     MAX_DEPTH,
@@ -345,6 +345,22 @@ class Engine:
 
     def _raw_prompt(self, prompt: str | Sequence[int]) -> list[int]:
         return self._prompt(self.tokenize(prompt, True) if isinstance(prompt, str) else prompt)
+
+    def memory_plan(
+        self, context: int | None = None, cache: CacheOptions = AS_THEY_COME
+    ) -> MemoryPlan:
+        """What one more chat of `context` tokens, None for all there may be, brings the engine to,
+        beside what its conversations hold now. Raises BadOption.
+        """
+        self._check()
+        self._parts.check_cache(cache)
+        length = self._parts.context_length
+        return self.description.memory_plan(
+            length if context is None else min(context, length),
+            cache,
+            others=self._parts.prompts.nbytes,
+            gpu_bytes=_gpu_bytes(),
+        )
 
     def tokenize(self, text: str, add_special: bool = False) -> list[int]:
         """Text -> token ids, special tokens recognised; with those the tokenizer opens a text with

@@ -17,7 +17,7 @@ from mlx_engine.drafting.contract import NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.model_description import CHECKPOINTS
-from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
+from mlx_engine.values.options import CacheOptions, DraftOptions, LoadOptions, SamplingOptions
 
 PROMPT = [5, 1, 30, 17, 2]
 SLACK = 32 * 1024
@@ -145,3 +145,38 @@ def test_a_conversation_of_many_turns_holds_what_is_counted():
         assert abs(held - sequence.nbytes) <= 0.04 * held, turn
     states = sum(layer.nbytes for layer in sequence.caches.layers[:3])
     assert (CHECKPOINTS + 0.5) * states < held < 9 * states
+
+
+@pytest.mark.parametrize("bits", [16, 4])
+def test_a_chat_takes_what_was_planned_before_the_load(tmp_path, bits):
+    """Figures of other models, and of all of a process: tests/speed/memory_against_plan.py."""
+    folder, cache = tiny_folder(tmp_path / "m"), CacheOptions(bits, bits)
+    told = mlx_engine.inspect(folder).on(metal=mx.metal.is_available())
+    before = live()
+    engine = mlx_engine.load(folder)
+    session = session_of(engine, depth=2, max_tokens=20, cache=cache)
+    peak = 0
+    for _ in range(3):
+        for _ in session.send("The quick brown fox " * 6):
+            pass
+        peak = max(peak, session.stats.peak_memory_bytes - before)
+    tokens = session.stats.prompt_tokens + session.stats.generated_tokens
+    plan = told.memory_plan(tokens, cache)
+    assert 0.85 < peak / plan.total < 1.15
+    more = engine.memory_plan(tokens, cache)
+    assert more.others == session.nbytes
+    assert more.total - more.others == plan.total
+
+
+def test_chats_that_come_and_go_leave_nothing(tmp_path):
+    """200 of them: tests/speed/memory_over_time.py."""
+    options = LoadOptions(prompt_cache_bytes=0)
+    engine = mlx_engine.load(tiny_folder(tmp_path / "m"), options=options)
+    left = []
+    for number in range(8):
+        session = session_of(engine, depth=2, max_tokens=4, cache=CacheOptions(8, 4))
+        for _ in session.send(f"Question {number}?"):
+            pass
+        del session
+        left.append(live())
+    assert max(left[1:]) <= left[0] + 2048
