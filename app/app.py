@@ -82,7 +82,11 @@ class App(QObject):
         self.store = _open_chats(folders.chats_file)
         self.widgets = widgets = Widgets()
         self.look = LookController(application, self.settings, self)
-        models = source or ModelSource(folders.kernels_file)
+        models = source or ModelSource(
+            folders.kernels_file,
+            folders.prompts,
+            lambda: self.settings.value.prompt_files_gb * 10**9,
+        )
         self.worker = EngineWorker(machine.usable_bytes, models, self)
         request = self.worker.request
         self.answers = Answers(self.store, request, parent=self)

@@ -35,6 +35,11 @@ class Folders:
         return self.cache / "kernels.json"
 
     @property
+    def prompts(self) -> Path:
+        """What models have read of chats, so that it is not read again after a restart."""
+        return self.cache / "prompts"
+
+    @property
     def settings_file(self) -> Path:
         """The settings of the app."""
         return self.settings / "settings.json"

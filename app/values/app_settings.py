@@ -52,7 +52,8 @@ class AppSettings:
     those of the session panel that are folded away. recent_models: paths or hub ids, last used
     first. model_folders: where models are looked for besides the usual places. load_at_start:
     whether the model used last is loaded before it is asked. idle_minutes: how long nothing is
-    asked before a model is let go; 0 for ever. models: what is remembered of each, by its path.
+    asked before a model is let go; 0 for ever. prompt_files_gb: what files of what models have read
+    of chats may take; 0 for none. models: what is remembered of each, by its path.
     downloads: links to models that are not complete yet. last_chat: the one that was open. unsent:
     what was typed and not sent, by chat, 0 for a new one.
     """
@@ -71,6 +72,7 @@ class AppSettings:
     model_folders: tuple[Path, ...] = ()
     load_at_start: bool = True
     idle_minutes: int = 0
+    prompt_files_gb: int = 4
     models: Mapping[str, ModelSettings] = field(default_factory=dict)
     downloads: tuple[str, ...] = ()
     window_state: bytes = b""
@@ -85,6 +87,10 @@ class AppSettings:
             )
         if self.idle_minutes < 0:
             raise BadOption(f"idle_minutes={self.idle_minutes!r} is not possible: use 0 or more.")
+        if self.prompt_files_gb < 0:
+            raise BadOption(
+                f"prompt_files_gb={self.prompt_files_gb!r} is not possible: use 0 or more."
+            )
 
 
 def zoomed(settings: AppSettings, steps: int) -> AppSettings:

@@ -15,7 +15,7 @@ from app.window.controls.layouts import STRETCH, Wide, centred, column, named, r
 from app.window.language import percent, tr
 from app.window.look import look
 from app.window.session_panel.chat_fields import ChatFields
-from mlx_engine.values.words import Words
+from mlx_engine.values.words import Words, size_words
 
 COLOURS = (
     Option("system", Words("As the system")),
@@ -108,10 +108,11 @@ class AppearanceSection(QWidget):
 
 
 IDLE_MINUTES = (0, 5, 15, 30, 60, 240)
+PROMPT_FILES_GB = (0, 2, 4, 8, 16, 32)
 
 
 class ModelsSection(QWidget):
-    """Signal `changed`(AppSettings): when a model is in memory."""
+    """Signal `changed`(AppSettings): when a model is in memory, and what is kept in files."""
 
     changed = Signal(object)
 
@@ -122,9 +123,19 @@ class ModelsSection(QWidget):
         self._idle = DropDown(tr("Let an idle model go"))
         note = paragraph(tr("The next question loads it again."), "muted")
         idle = named(self._idle.accessibleName(), self._idle, note)
-        column(self._at_start, idle, of=self, spacing=12)
+        self._files = DropDown(tr("Keep what models have read of chats"))
+        note = paragraph(
+            tr(
+                "In files that only you may read; they hold your chats. After a restart a chat "
+                "then goes on at once. Holds from the next load of a model."
+            ),
+            "muted",
+        )
+        files = named(self._files.accessibleName(), self._files, note)
+        column(self._at_start, idle, files, of=self, spacing=12)
         self._at_start.clicked.connect(lambda is_on: self._take(load_at_start=is_on))
         self._idle.chosen.connect(lambda minutes: self._take(idle_minutes=int(minutes)))
+        self._files.chosen.connect(lambda gb: self._take(prompt_files_gb=int(gb)))
         self.show_settings(self._shown)
 
     def show_settings(self, settings: AppSettings) -> None:
@@ -134,6 +145,9 @@ class ModelsSection(QWidget):
         minutes = sorted({*IDLE_MINUTES, settings.idle_minutes})
         options = [Option(str(n), idle_words(n)) for n in minutes]
         self._idle.show_options(options, str(settings.idle_minutes))
+        sizes = sorted({*PROMPT_FILES_GB, settings.prompt_files_gb})
+        options = [Option(str(n), size_words(n * 1e9) if n else tr("Not at all")) for n in sizes]
+        self._files.show_options(options, str(settings.prompt_files_gb))
 
     def _take(self, **changes: object) -> None:
         self._shown = replace(self._shown, **changes)  # type: ignore[arg-type]

@@ -1,6 +1,7 @@
 """The one loaded model with the sessions on it: replaced by another, or kept when that fails."""
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,11 +34,18 @@ Stop = Callable[[], bool]
 
 class ModelSource:
     """Where models come from: the engine. kernel_verdict: what is remembered of the Metal kernels
-    here.
+    here. prompt_files: a folder for what chats have read; its bytes are asked for at every load.
     """
 
-    def __init__(self, kernel_verdict: Path | None = None) -> None:
+    def __init__(
+        self,
+        kernel_verdict: Path | None = None,
+        prompt_files: Path | None = None,
+        prompt_files_bytes: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._kernel_verdict = kernel_verdict
+        self._prompt_files = prompt_files
+        self._prompt_files_bytes = prompt_files_bytes
 
     def inspect(self, request: LoadModel, on_download: Progress, stop: Stop) -> ModelDescription:
         """From headers alone, quickly; one of the hub is fetched first. The rest as in `load`."""
@@ -58,7 +66,11 @@ class ModelSource:
 
         return mlx_engine.load(
             request.path,
-            options=request.options,
+            options=replace(
+                request.options,
+                prompt_files=self._prompt_files,
+                prompt_files_bytes=self._prompt_files_bytes(),
+            ),
             on_progress=on_progress,
             on_download=on_download,
             stop=stop,

@@ -2524,6 +2524,18 @@
         <translation>Die nächste Frage lädt es wieder.</translation>
     </message>
     <message>
+        <source>Keep what models have read of chats</source>
+        <translation>Aufheben, was Modelle von Chats gelesen haben</translation>
+    </message>
+    <message>
+        <source>In files that only you may read; they hold your chats. After a restart a chat then goes on at once. Holds from the next load of a model.</source>
+        <translation>In Dateien, die nur für Sie lesbar sind; sie enthalten Ihre Chats. Nach einem Neustart geht ein Chat dann sofort weiter. Gilt ab dem nächsten Laden eines Modells.</translation>
+    </message>
+    <message>
+        <source>Not at all</source>
+        <translation>Gar nicht</translation>
+    </message>
+    <message>
         <source>Never</source>
         <translation>Nie</translation>
     </message>

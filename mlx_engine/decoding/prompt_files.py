@@ -132,6 +132,7 @@ class PromptFiles:
                     path.unlink()
         except OSError as error:
             self._fail("prompt-files-folder", f"{folder} cannot be used ({error.strerror})")
+        self._make_room()
 
     # reading
 
@@ -207,11 +208,14 @@ class PromptFiles:
     # writing
 
     def save(self, sequence: TokenSequence) -> None:
-        """Put away where the conversation stands, and its newest checkpoint, unless they are."""
+        """Put away where the conversation stands, and its first and newest checkpoint for others
+        to begin with; each unless it is there.
+        """
         layers = [layer for caches in _all_caches(sequence) for layer in caches.layers]
-        if self._quiet or not all(map(can_be_stored, layers)):
+        if self._quiet or self._most == 0 or not all(map(can_be_stored, layers)):
             return
-        for place in [*sequence.checkpoints[-1:], sequence.here()]:
+        first_and_last = (*sequence.checkpoints[:1], *sequence.checkpoints[-1:])
+        for place in (*first_and_last, sequence.here()):
             before = self._longest(sequence, sequence.tokens[: place.length])
             start = 0 if before is None else before.end
             if place.source is not None and place.length - start >= LEAST_NEW:

@@ -90,7 +90,7 @@ class LoadOptions:
     used is read again when it goes on, and with 0 each of them is at every answer. prompt_files: a
     folder to keep what was read in, so that chats go on after a restart as if there had been none;
     None for nowhere. Its files hold conversations, for their owner's eyes alone (mode 0600).
-    prompt_files_bytes: what they may take together; the least recently used go first.
+    prompt_files_bytes: what they may take together; the least recently used go first, all with 0.
     """
 
     heads: Path | None = None

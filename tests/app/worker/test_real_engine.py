@@ -160,3 +160,22 @@ def test_the_end_comes_quickly_in_the_middle_of_an_answer() -> None:
         started = time.perf_counter()
     assert time.perf_counter() - started < 10
     assert not any(is_end(value) for value in room.replies)
+
+
+def test_after_a_restart_a_chat_reads_only_what_is_new(tmp_path: Path) -> None:
+    folder = tmp_path / "prompts"
+    question, next_one = Message("user", QUESTION + " Tell me all." * 20), Message("user", "Why?")
+    messages: tuple[Message, ...] = (question,)
+    reused = []
+    for bytes_kept in (10**9, 10**9, 0):
+        with served(ModelSource(None, folder, lambda kept=bytes_kept: kept)) as room:
+            room.put(LoadModel(None))
+            room.until_a(ModelLoaded)
+            room.put(Ask("1", "2", messages, settings(1)))
+            finished = room.until_answered("2")
+            reused.append(finished.stats.reused_tokens)
+            if len(messages) == 1:
+                messages = (question, Message("assistant", finished.text), next_one)
+    assert reused[0] == reused[2] == 0
+    assert reused[1] > 60
+    assert not any(folder.iterdir()), "where nothing is to be kept, nothing stays"

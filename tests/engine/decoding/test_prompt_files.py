@@ -166,6 +166,8 @@ def test_the_least_recently_used_go_beyond_the_bound(opened, tmp_path):
     chat = session_of(opened(), GREEDY)
     said = listen(chat, chat.send(f"5 {LONG}"))
     assert said.finished.stats.reused_tokens > 60, "the newest is there"
+    read_once(opened(prompt_files_bytes=0))
+    assert files_in(tmp_path) == []
 
 
 def test_a_full_disk_ends_no_answer_and_loses_nothing(opened, tmp_path, monkeypatch):

@@ -73,3 +73,10 @@ def test_a_ticked_box_is_painted_in_both_schemes(qtbot, theme):
     plain = tick.grab().toImage()
     tick.setChecked(True)
     assert tick.grab().toImage() != plain
+
+
+def test_what_is_kept_of_chats_in_files(view):
+    said = []
+    view.models.changed.connect(said.append)
+    QTest.keyClicks(find(view, DropDown, "Keep what models have read of chats"), "Not")
+    assert said == [AppSettings(prompt_files_gb=0)]
