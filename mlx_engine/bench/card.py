@@ -10,6 +10,7 @@ from rich.text import Text
 from mlx_engine.bench.report import (
     AcceptanceReport,
     BenchReport,
+    CacheRow,
     Conditions,
     DraftingReport,
     KindRows,
@@ -56,6 +57,8 @@ def _parts(report: BenchReport) -> Iterator[RenderableType]:
         yield prompt_table(report.prompt)
     if report.acceptance:
         yield acceptance_table(report.acceptance)
+    if report.cache:
+        yield cache_table(report.cache)
     if report.memory:
         yield memory_table(report.memory)
     if report.ops:
@@ -192,6 +195,24 @@ def acceptance_table(found: AcceptanceReport) -> Table:
     )
     for name, share, played in rows:
         table.add_row(name, f"{share:.3f}", " ".join(f"{accepted:.2f}" for accepted in played))
+    return table
+
+
+def cache_table(found: tuple[CacheRow, ...]) -> Table:
+    """What fewer bits of keys and values cost."""
+    columns = ("bytes a token", "logits apart", "KL, nats", "likeliest", "accepted", "same words")
+    table = _table("Keys and values", "bits", *columns)
+    for row in found:
+        accepted = "–" if row.accepted is None else f"{row.accepted:.3f}"
+        table.add_row(
+            f"{row.bits}",
+            f"{row.bytes_per_token}",
+            f"{row.difference:.4f}",
+            f"{row.divergence:.5f}",
+            f"{row.likeliest:.1%}",
+            accepted,
+            "yes" if row.is_same else "NO",
+        )
     return table
 
 

@@ -8,8 +8,8 @@ from typing import Literal
 from mlx_engine.values.errors import BadOption, Reason
 from mlx_engine.values.options import DraftOptions, DraftSourceName, SamplingOptions
 
-Part = Literal["drafting", "prompt", "acceptance", "memory", "ops"]
-PARTS: tuple[Part, ...] = ("drafting", "prompt", "acceptance", "memory", "ops")
+Part = Literal["drafting", "prompt", "acceptance", "cache", "memory", "ops"]
+PARTS: tuple[Part, ...] = ("drafting", "prompt", "acceptance", "cache", "memory", "ops")
 OFF, MLX_LM, LLAMA = "off", "mlx-lm", "llama.cpp"
 PEERS = (MLX_LM, LLAMA)
 ARMS = (OFF, "1", "2", "3", "2@0.85", "auto", "prompt-lookup", *PEERS)
@@ -199,6 +199,24 @@ class AcceptanceReport:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheRow:
+    """Keys and values in so many bits, of model and heads, against 16 along the same text.
+
+    difference: the largest of a row of logits, their mean. divergence: of the next token, nats.
+    likeliest: share of rows whose likeliest token is the same. accepted: of drafts, None where
+    there are none. is_same: the drafted text is the plain one of these bits.
+    """
+
+    bits: int
+    bytes_per_token: int
+    difference: float
+    divergence: float
+    likeliest: float
+    accepted: float | None
+    is_same: bool
+
+
+@dataclass(frozen=True, slots=True)
 class MemorySample:
     """Bytes that live after a round, and those of them the conversation accounts for."""
 
@@ -268,6 +286,7 @@ class BenchReport:
     drafting: DraftingReport | None = None
     prompt: tuple[PromptRow, ...] | None = None
     acceptance: AcceptanceReport | None = None
+    cache: tuple[CacheRow, ...] | None = None
     memory: MemoryReport | None = None
     ops: tuple[OpsRow, ...] | None = None
     declined: tuple[Reason, ...] = ()

@@ -17,6 +17,7 @@ from rich.console import RenderableType
 from mlx_engine.bench import card
 from mlx_engine.bench.acceptance import measure_acceptance
 from mlx_engine.bench.arms import Arm, cannot, no_room, own_arm, own_arms, peer_arms
+from mlx_engine.bench.cache_formats import measure_formats
 from mlx_engine.bench.footprint import count_own_ops, count_peer_ops, measure_memory
 from mlx_engine.bench.peers import PEER_ERRORS
 from mlx_engine.bench.report import (
@@ -137,6 +138,8 @@ class _Bench:
             acceptance = measure_acceptance(engine, short[: plan.acceptance_prompts], plan)
             self._found = replace(self._found, acceptance=acceptance)
             self._show(card.acceptance_table(acceptance))
+        if self._is_asked("cache"):
+            self._formats(prompts)
         if self._is_asked("memory"):
             memory = measure_memory(engine, plan)
             self._found = replace(self._found, memory=memory)
@@ -145,6 +148,17 @@ class _Bench:
             ops = self._ops()
             self._found = replace(self._found, ops=ops)
             self._show(card.ops_table(ops))
+
+    def _formats(self, prompts: list[_Prompt]) -> None:
+        """Of keys and values, or why there is one alone."""
+        why = self._engine.description.packed_cache
+        if why is not None:
+            self._declined.append(why)
+            return
+        short = sorted((prompt.tokens for prompt in prompts), key=len)
+        rows = measure_formats(self._engine, short[: self._plan.acceptance_prompts], self._plan)
+        self._found = replace(self._found, cache=rows)
+        self._show(card.cache_table(rows))
 
     def _is_asked(self, part: Part) -> bool:
         is_asked = part in self._plan.parts

@@ -117,6 +117,12 @@ def test_everything_is_measured(report: BenchReport) -> None:
     assert all(row.tokens == 12 and row.tokens_per_second > 0 for row in report.prompt)
     assert report.acceptance is not None
     assert 0 < report.acceptance.bound <= 1
+    assert report.cache is not None
+    whole, half, quarter = report.cache
+    assert (whole.bits, whole.difference, whole.divergence, whole.likeliest) == (16, 0, 0, 1)
+    assert 0 < half.difference < quarter.difference and 0 < half.divergence < quarter.divergence
+    assert whole.bytes_per_token > half.bytes_per_token > quarter.bytes_per_token
+    assert all(row.is_same and row.accepted is not None for row in report.cache)
     assert report.memory is not None
     assert report.memory.prompt_tokens + report.memory.generated_tokens == 48
     assert report.memory.replay_bytes > 0
