@@ -383,7 +383,9 @@ class ChatList(QListView):
             self.named.emit()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: N802
-        """Return opens, F2 renames; Delete does nothing on purpose: too easily pressed."""
+        """Return opens, F2 renames; Delete does nothing on purpose: too easily pressed. Letters are
+        for the message, not for Qt's search among the titles.
+        """
         if self.state() == QAbstractItemView.State.EditingState:
             return  # Return ends the typing, no more
         match event.key():
@@ -391,5 +393,7 @@ class ChatList(QListView):
                 self._choose(self.currentIndex())
             case Qt.Key.Key_F2:
                 self._edit(self.currentIndex())
+            case _ if event.text().strip() and event.text().isprintable():
+                event.ignore()
             case _:
                 super().keyPressEvent(event)

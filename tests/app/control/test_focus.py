@@ -215,6 +215,11 @@ def test_letters_go_to_the_message_and_shortcuts_do_not(driven: Driven) -> None:
     QTest.keyClicks(driven.widgets.head.compare, "He")
     assert QApplication.focusWidget() is box(driven)
     assert driven.widgets.composer.text() == "He"
+    driven.widgets.sidebar.list.setFocus()
+    QTest.keyClicks(driven.widgets.sidebar.list, "y")
+    assert QApplication.focusWidget() is box(driven)
+    assert driven.widgets.composer.text() == "Hey"
+    box(driven).setPlainText("He")
     driven.widgets.actions["settings"].trigger()
     QTest.keyClicks(driven.widgets.settings, "x")
     assert driven.widgets.composer.text() == "He"
