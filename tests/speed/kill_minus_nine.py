@@ -1,8 +1,9 @@
 """Kills a process that writes an answer, again and again, and prints what was lost.
 
 `--through store` (default): a process that only writes. `--through changes`: one that moves chats
-into folders, edits answers, exports and imports. `--through window`: the whole window with the
-built-in model, killed 0.3 to 4 s after its answer began to show.
+into folders, edits answers, exports and imports. `--through download`: one that downloads from a
+slow hub on this machine. `--through window`: the whole window with the built-in model, killed 0.3
+to 4 s after its answer began to show.
 """
 
 import argparse
@@ -17,10 +18,12 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
+from fake_hub import FakeHub, serving  # noqa: E402
+from kill_a_download import kill_download_once, slow_hub  # noqa: E402
 from kill_the_window import kill_window_once  # noqa: E402
 from kill_while_writing import Kill, kill_changes_once, kill_once  # noqa: E402
 
-AT_ONCE = {"store": 5, "changes": 2, "window": 1}
+AT_ONCE = {"store": 5, "changes": 2, "download": 2, "window": 1}
 SOONEST_S, LONGEST_S = 0.3, 4.0
 
 
@@ -28,8 +31,12 @@ def main(through: str, kills: int) -> int:
     """0 when the promise was kept every time. Each file takes one kill after another."""
     chance = random.Random(9)
     lines = AT_ONCE[through]
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(lines) as pool:
-        kill = _killer(through, Path(folder), chance)
+    with (
+        serving(slow_hub()) as hub,
+        tempfile.TemporaryDirectory() as folder,
+        ThreadPoolExecutor(lines) as pool,
+    ):
+        kill = _killer(through, Path(folder), chance, hub)
 
         def line_of_kills(line: int) -> list[Kill]:
             return [_said(kill(line, number)) for number in range(line, kills, lines)]
@@ -46,12 +53,16 @@ def main(through: str, kills: int) -> int:
     return 0 if kept == len(results) else 1
 
 
-def _killer(through: str, folder: Path, chance: random.Random) -> Callable[[int, int], Kill]:
+def _killer(
+    through: str, folder: Path, chance: random.Random, hub: FakeHub
+) -> Callable[[int, int], Kill]:
     """What makes one kill, given the number of its line and its own."""
     if through == "store":
         return lambda line, _: kill_once(folder / f"{line}" / "chats.db", chance, LONGEST_S)
     if through == "changes":
         return lambda line, _: kill_changes_once(folder / f"{line}" / "chats.db", chance, 0.5)
+    if through == "download":
+        return lambda line, _: kill_download_once(hub, folder / f"{line}", chance, 1.2)
     return lambda line, number: kill_window_once(
         folder / f"{line}", folder / f"{number}.log", chance.uniform(SOONEST_S, LONGEST_S)
     )
