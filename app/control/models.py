@@ -125,7 +125,7 @@ class ModelController(QObject):
     def load_later(self, path: str | None, chat: LoadOptions, why: str) -> None:
         """Load it when something is asked."""
         self._chat = chat
-        self.resting = Resting(self._as_wanted(path), model_name(path), why)
+        self.resting = Resting(self.as_wanted(path), model_name(path), why)
         self._lose("")
 
     def wake(self) -> bool:
@@ -149,9 +149,10 @@ class ModelController(QObject):
         """
         if chat is not None:
             self._chat = chat
-        self.load(self._as_wanted(path, own))
+        self.load(self.as_wanted(path, own))
 
-    def _as_wanted(self, path: str | None, own: ModelSettings | None = None) -> LoadModel:
+    def as_wanted(self, path: str | None, own: ModelSettings | None = None) -> LoadModel:
+        """How it would be loaded for the chat on show, with these settings of its own."""
         own = own or self._own(path)
         return LoadModel(path, own.under(self._chat), own.cache.over(AS_THEY_COME))
 
@@ -165,8 +166,8 @@ class ModelController(QObject):
         """Load the model anew if it was loaded in another way than a chat asks for."""
         self._chat = chat
         current = self.loading or self.in_use
-        if current is not None and current != self._as_wanted(current.path):
-            self.load(self._as_wanted(current.path))
+        if current is not None and current != self.as_wanted(current.path):
+            self.load(self.as_wanted(current.path))
 
     def count(self, texts: tuple[str, ...]) -> None:
         """Ask for the tokens of these texts."""

@@ -78,6 +78,7 @@ class CardController(QObject):
     def _look(self) -> None:
         """What the model is as it would be loaded now."""
         path, own = self._path, self._card.load_fields.settings
+        own = replace(own, load=self._models.as_wanted(path, own).options)
         self._disk.run(lambda: self._read_card(path, self._machine, own), self._show)
 
     def _show_looking(self) -> None:

@@ -80,8 +80,8 @@ def read_card(
 
 
 def _drafter(load: LoadOptions, machine: Machine) -> ModelDescription | None:
-    """None for one that headers do not tell of."""
-    if load.draft_model is None:
+    """None for one that is not on this disk, or that headers do not tell of."""
+    if load.draft_model is None or not Path(load.draft_model).exists():
         return None
     try:
         return mlx_engine.inspect(load.draft_model).on(metal=machine.has_metal)

@@ -23,6 +23,7 @@ from windows import Driven, running, scripted
 from app.control.rest import RestController
 from app.values.app_settings import ModelSettings
 from app.values.chat_settings import CacheChoice
+from mlx_engine.built_in_model import built_in_model
 from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.options import CacheOptions, LoadOptions
 
@@ -213,6 +214,19 @@ def test_the_card_reckons_with_what_is_typed(driven: Driven, qtbot: QtBot) -> No
     driven.until(lambda: "2k tokens" in said())
     assert driven.widgets.card.load_fields.isVisible(), "it is typed in on"
     assert driven.app.settings.value.models == {}, "only what was loaded is remembered"
+
+
+def test_the_card_reckons_with_the_draft_model_of_the_chat(driven: Driven) -> None:
+    load_options = LoadOptions(draft_model=built_in_model())
+    driven.app.chats.change_settings(replace(driven.app.chats.chat.settings, load=load_options))
+    driven.until(lambda: driven.app.models.loading is None)
+    offer(driven, None)
+
+    def said() -> str:
+        labels = driven.widgets.card.facts.findChildren(QLabel)
+        return " ".join(label.text() for label in labels)
+
+    driven.until(lambda: "draft model" in said())
 
 
 def test_heads_that_cannot_be_used_can_be_taken_back(

@@ -14,6 +14,7 @@ from app.library.machine import Machine, this_machine, usable_bytes
 from app.library.model_card import make_card, read_card
 from app.values.app_settings import ModelSettings
 from app.values.models import ModelCard
+from mlx_engine.built_in_model import built_in_model
 from mlx_engine.values.errors import EngineError, Reason
 from mlx_engine.values.memory_plan import CacheBytes
 from mlx_engine.values.options import LoadOptions
@@ -110,6 +111,17 @@ def test_the_built_in_model_has_a_card() -> None:
     assert isinstance(card, ModelCard)
     assert card.memory.fit == "fits"
     assert card.has_heads
+
+
+def test_a_draft_model_is_in_the_sum() -> None:
+    def weights(place: str | Path | None) -> int:
+        card = read_card(None, MAC, ModelSettings(LoadOptions(draft_model=place)))
+        assert isinstance(card, ModelCard)
+        return card.memory.short.draft_model
+
+    assert weights(None) == 0
+    assert weights(built_in_model()) > 1_000_000
+    assert weights("org/name") == 0, "what would have to be fetched is left alone"
 
 
 def test_a_shorter_context_needs_less_memory() -> None:

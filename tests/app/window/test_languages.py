@@ -141,7 +141,8 @@ def test_every_text_of_the_running_app_can_be_translated(
         seen += untranslated(widgets.window)
         seen += untranslated(*(action.menu() for action in widgets.window.menuBar().actions()))
     ours = {text for text in set(seen) - OWN - {*QUESTIONS} if not HUB_ID.fullmatch(text)}
-    assert "\n".join(sorted(ours)) == "qwen3_5 ·  · Q4_K_M"
+    stored_as = {"qwen3_5 ·  · Q4_K_M", "qwen3_5 ·  · 8‑bit affine"}
+    assert ours and ours <= stored_as, "the second is on the card, once that has been read"
 
 
 def test_german(speaking: Speak) -> None:
