@@ -96,19 +96,20 @@ class SourceSnapshot(NamedTuple):
     """What a source remembers after `length` tokens.
 
     caches: those of its models, in its own order. newest: the target's hidden state [1, 1, H]
-    that still waits for its token. waiting: rows that no head has read.
+    that still waits for its token. waiting: of each head, the rows that it has not read: one has
+    those of all.
     """
 
     length: int
     caches: tuple[CachesSnapshot, ...] = ()
     newest: mx.array | None = None
-    waiting: tuple[Rows, ...] = ()
+    waiting: tuple[tuple[Rows, ...], ...] = ()
 
     @property
     def nbytes(self) -> int:
         """Bytes that live on only because of this snapshot."""
         held = sum(caches.nbytes for caches in self.caches)
-        held += sum(rows.hidden.nbytes for rows in self.waiting)
+        held += max((sum(rows.hidden.nbytes for rows in its) for its in self.waiting), default=0)
         return held + (0 if self.newest is None else self.newest.nbytes)
 
 

@@ -148,8 +148,12 @@ class MtpDraft(DraftSource):
     @property
     def nbytes(self) -> int:
         """Of caches, the newest hidden state, and rows that wait."""
-        waiting = self._memories[0].waiting
-        return super().nbytes + sum(rows.hidden.nbytes for rows in waiting)
+        return super().nbytes + sum(rows.hidden.nbytes for rows in self._most_waiting)
+
+    @property
+    def _most_waiting(self) -> Sequence[Rows]:
+        """Of the head that has most to read: all others' rows are among them."""
+        return max(self._memories, key=lambda memory: memory.unread).waiting
 
     @property
     def reads_words(self) -> bool:
@@ -261,7 +265,8 @@ class MtpDraft(DraftSource):
         if not self.rests:
             for memory in self._memories:
                 memory.flush()
-        return super().snapshot()._replace(waiting=tuple(self._memories[0].waiting))
+        waiting = tuple(tuple(memory.waiting) for memory in self._memories)
+        return super().snapshot()._replace(waiting=waiting)
 
     def earlier(self, length: int) -> SourceSnapshot | None:
         """A place before its token has been read, whose hidden state then comes again; None while
@@ -283,11 +288,11 @@ class MtpDraft(DraftSource):
     def restore(self, snapshot: SourceSnapshot) -> None:
         """Go back to a snapshot."""
         super().restore(snapshot)
-        for memory in self._memories:
-            memory.wait_only(snapshot.waiting)
+        for memory, waiting in zip(self._memories, snapshot.waiting, strict=True):
+            memory.wait_only(waiting)
         self._before = []
 
     def arrays(self) -> list[mx.array]:
         """The heads' caches, rows that wait for long, and the newest hidden state."""
-        waiting = [rows.hidden for rows in self._memories[0].waiting] if self.rests else []
+        waiting = [rows.hidden for rows in self._most_waiting] if self.rests else []
         return [*super().arrays(), *waiting]

@@ -121,6 +121,21 @@ def test_going_back_to_a_snapshot(models, hidden, kind, length):
 
 
 @pytest.mark.parametrize("kind", CHAINED)
+def test_going_back_while_it_rests_each_head_has_its_own_rows_to_read(models, hidden, kind):
+    """The first one has read what a draft of one token left to the others."""
+    model, source, states = models(kind), source_for(models(kind)), hidden(kind)
+    source.observe(mx.array(TEXT[:9]), states[:, :9])
+    propose(source, 9, 1)
+    source.observe(mx.array(TEXT[9:11]), states[:, 9:11])
+    source.rest(rests=True)
+    source.observe(mx.array(TEXT[11:12]), states[:, 11:12])
+    boundary = source.snapshot()
+    source.observe(mx.array(TEXT[12:16]), states[:, 12:16])
+    source.restore(boundary)
+    assert propose(source, 12, 3).tokens.tolist() == chain(model, states, 12, 3)
+
+
+@pytest.mark.parametrize("kind", CHAINED)
 def test_heads_that_rest_wait_for_a_bounded_number_of_rows(models, hidden, kind):
     source = source_for(models(kind))
     for row in range(FLUSH_ROWS + 8):

@@ -172,7 +172,7 @@ def test_after_a_long_rest_a_head_knows_the_newest_rows(model, hidden):
         rested.observe(text[start : start + 16], states[:, start : start + 16])
         held.append(rested.nbytes)
     assert max(held) <= 2 * ROWS_OF_A_REST * states[:, :1].nbytes
-    left = sum(rows.tokens.shape[0] for rows in rested.snapshot().waiting)
+    left = sum(rows.tokens.shape[0] for rows in rested.snapshot().waiting[0])
     assert ROWS_OF_A_REST <= left < 2 * ROWS_OF_A_REST
     anew.observe(text[count - left - 1 :], states[:, count - left - 1 :])
     assert propose(rested, 5, 3) == propose(anew, 5, 3)
@@ -186,7 +186,7 @@ def test_a_token_that_waits_is_no_work(model, hidden):
     rows = [mx.contiguous(hidden[:, n : n + 1]) for n in range(9, 2 * ROWS_OF_A_REST)]
     for n, row in enumerate(rows, 9):
         source.observe(mx.array(TEXT[n : n + 1]), row)
-    waiting = source.snapshot().waiting
+    (waiting,) = source.snapshot().waiting
     assert all(part.hidden is row for part, row in zip(waiting[2:], rows[:-1], strict=True))
     length = source.length
     assert propose(source, length, 3) == chain(model, hidden, length, 3)
