@@ -121,7 +121,8 @@ def compare_rows(model: Model, context: int, counts: Sequence[int] = ROWS) -> It
     room = max(1, context - max(counts))
     blocks: dict[int, mx.array] = {}
     for keys in sorted({min(keys, room) for keys in KEYS}):
-        together, alone = _filled(few, keys), _filled(few, keys)
+        drawn: dict[tuple[int, ...], mx.array] = {}
+        together, alone = (_filled(few, keys, drawn) for _ in range(2))
         singles: list[mx.array] = []
         for count in counts:
             block = few.forward(tokens[:, :count], together)
@@ -150,24 +151,28 @@ def _told(one: mx.array, other: mx.array, where: str) -> str:
     return "" if mx.array_equal(one, other, equal_nan=True).item() else where
 
 
-def _filled(model: Model, keys: int) -> LayerCaches:
-    """Caches after some tokens, of which attention sees so many; states are those of one token."""
+def _filled(model: Model, keys: int, drawn: dict[tuple[int, ...], mx.array]) -> LayerCaches:
+    """Caches after some tokens, of which attention sees so many; states are those of one token.
+
+    drawn: random rows by their shape, which are drawn once for all caches.
+    """
     caches = model.make_caches()
     mx.eval(model.forward(mx.array([[1]]), caches))
     caches.keep(1)
     for cache in caches.layers:
         if isinstance(cache, RowsCache):
-            rows = [_random(array, keys - 1) for array in cache.shown()]
+            rows = [_random(array, keys - 1, drawn) for array in cache.shown()]
             cache.write(*rows)
             cache.keep(keys - 1)
     mx.eval(caches.arrays())
     return caches
 
 
-def _random(like: mx.array, rows: int) -> mx.array:
-    batch, heads, _, size = like.shape
-    made = mx.random.normal((batch, heads, rows, size), key=mx.random.key(size))
-    return made.astype(like.dtype)
+def _random(like: mx.array, rows: int, drawn: dict[tuple[int, ...], mx.array]) -> mx.array:
+    shape = (*like.shape[:2], rows, like.shape[3])
+    if shape not in drawn:
+        drawn[shape] = mx.random.normal(shape, key=mx.random.key(shape[3]))
+    return drawn[shape].astype(like.dtype)
 
 
 @dataclass(slots=True)

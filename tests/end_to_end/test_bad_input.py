@@ -14,7 +14,9 @@ from tiny_tokenizer import make_tiny_tokenizer
 
 import mlx_engine
 from mlx_engine.values import errors
-from mlx_engine.values.options import LoadOptions, SamplingOptions
+from mlx_engine.values.options import DraftOptions, LoadOptions, SamplingOptions
+
+NONE = DraftOptions(depth=0)
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +26,7 @@ def good(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def wanted(good):
-    return mlx_engine.load(good).generate([1, 2, 3], 4, PICKS).tokens
+    return mlx_engine.load(good).generate([1, 2, 3], 4, PICKS, NONE).tokens
 
 
 @pytest.fixture
@@ -160,7 +162,7 @@ def test_bad_folders(folder, good, wanted, name):
     assert bad.names in message
     assert bad.tells in message
     assert len(message) < 600
-    assert mlx_engine.load(good).generate([1, 2, 3], 4, PICKS).tokens == wanted
+    assert mlx_engine.load(good).generate([1, 2, 3], 4, PICKS, NONE).tokens == wanted
 
 
 def test_pickled_code_is_not_run(folder, tmp_path):
@@ -184,7 +186,7 @@ def test_pickled_code_is_not_run(folder, tmp_path):
 def test_no_such_path(path, good, wanted):
     with pytest.raises(errors.ModelNotFound):
         mlx_engine.load(path or "./nothing")
-    assert mlx_engine.load(good).generate([1, 2, 3], 4, PICKS).tokens == wanted
+    assert mlx_engine.load(good).generate([1, 2, 3], 4, PICKS, NONE).tokens == wanted
 
 
 def test_a_text_file_is_no_model(tmp_path):
@@ -216,7 +218,7 @@ def test_bad_templates_fail_when_used(folder, name):
     with pytest.raises(errors.BadChatTemplate, match=r"chat_template\.jinja.*[Rr]eplace|replace"):
         listen(session, session.send("hi"))
     assert session.messages == ()
-    assert engine.generate("hi", 3, PICKS).tokens
+    assert engine.generate("hi", 3, PICKS, NONE).tokens
 
 
 def test_a_silent_template_is_an_error_too(folder):
@@ -233,7 +235,7 @@ def test_damaged_heads_are_left_out_with_a_reason(folder, wanted):
     engine = mlx_engine.load(folder)
     assert engine.description.mtp.code == "heads-incomplete"
     assert "fc.weight" in engine.description.mtp.words
-    assert engine.generate([1, 2, 3], 4, PICKS).tokens == wanted
+    assert engine.generate([1, 2, 3], 4, PICKS, NONE).tokens == wanted
 
 
 @pytest.mark.parametrize(

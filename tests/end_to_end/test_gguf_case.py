@@ -56,7 +56,7 @@ def test_text_with_drafting_is_text_without(quantisation: str) -> None:
     for run in runs(quantisation, "plain")[:2]:
         texts = {
             engine(quantisation)
-            .generate(run["prompt"], 80, GREEDY, DraftOptions(depth=depth), ignore_eos=True)
+            .generate(run["prompt"], 40, GREEDY, DraftOptions(depth=depth), ignore_eos=True)
             .text
             for depth in (0, 1, 3)
         }
