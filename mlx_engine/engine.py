@@ -229,6 +229,7 @@ class Engine:
             else:
                 self._do_chores(lambda: perf_counter() > end)
             self._parts.prompts.save()
+        self._tell_trouble()
 
     def session(
         self,
@@ -403,6 +404,13 @@ class Engine:
         with told_when_full():
             hidden = hidden_states(parts.model, ids, parts.chunk, cache.bits)
             return head_logits(parts.model, mx.array(ids), hidden, cache.head_bits)
+
+    def _tell_trouble(self) -> None:
+        """In the description, as anything that is off."""
+        trouble = self.prompt_files_trouble
+        if trouble is not None and trouble not in self.description.declined:
+            others = (reason for reason in self.description.declined if reason.code != trouble.code)
+            self.description = replace(self.description, declined=(*others, trouble))
 
     @property
     def prompt_files_trouble(self) -> Reason | None:

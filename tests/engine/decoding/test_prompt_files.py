@@ -117,6 +117,7 @@ def test_a_damaged_file_is_told_removed_and_read_again(opened, tmp_path, damage)
     assert said.tokens == truth.tokens
     assert said.finished.stats.reused_tokens == 0
     assert engine.prompt_files_trouble.code == "prompt-file-damaged"
+    assert engine.prompt_files_trouble in engine.description.declined
     assert all(path.stat().st_size != 64 for path in files_in(tmp_path))
     assert read_once(opened()).finished.stats.reused_tokens > 60, "they are written anew"
 
