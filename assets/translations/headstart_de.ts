@@ -3448,5 +3448,9 @@
         <source>{origin}: {name} has the shape {shape}, the config asks for {wanted}. The config does not belong to these weights.</source>
         <translation>{origin}: {name} hat die Form {shape}, die Config verlangt {wanted}. Die Config gehört nicht zu diesen Gewichten.</translation>
     </message>
+    <message>
+        <source>Chats that are answered at once take turns: this model&apos;s passes cannot be shared, because it runs in a class of mlx-lm or reads long texts otherwise.</source>
+        <translation>Chats, die zugleich beantwortet werden, wechseln sich ab: Durchläufe dieses Modells lassen sich nicht teilen, weil es in einer Klasse von mlx-lm läuft oder lange Texte anders liest.</translation>
+    </message>
 </context>
 </TS>

@@ -137,7 +137,7 @@ class Rounds:
         self._new_sampler = new_sampler
         self._last = last
         self._generated = generated
-        self._together, self._me = together, object()
+        self._together = together
         self._is_shared = False
         self._looks_ahead = looks_ahead
         self._sampling = settings.sampling
@@ -150,14 +150,9 @@ class Rounds:
         self._read_at = 0.0
         self._accepted = 0
 
-    def take_turn(self) -> bool:
-        """Whether another conversation had one since the last."""
-        self._is_shared = self._together.take_turn(self._me)
-        return self._is_shared
-
     def find(self) -> Found:
         """The outcome of the next round, the one wait. Raises NumericsError."""
-        self.take_turn()
+        self._is_shared = self._together.take_turn(self._sequence)
         begun = self._begun = self._fitting() or self._begin_now()
         its = begun.round.its_pass
         was_ahead = its is not None

@@ -34,9 +34,6 @@ from mlx_engine.values.conversation import (
 )
 from mlx_engine.values.stats import RoundStats
 
-BESIDE = 4
-"""Parts of a chunk in which a prompt is read while another conversation waits."""
-
 
 class _Kept(NamedTuple):
     """What was kept of a round: how many rows, their text, and whether they end the answer."""
@@ -150,7 +147,7 @@ class Answer:
         yield from said
 
     def _read_prompt(self) -> Iterator[PromptProgress]:
-        steps = prefill(self.sequence, self._opening, self._rows_at_once, self._must_stop)
+        steps = prefill(self.sequence, self._opening, self._chunk, self._must_stop)
         while True:
             started = perf_counter()
             progress = next(steps, None)
@@ -159,10 +156,6 @@ class Answer:
                 return
             self.tally.reused_tokens = progress.reused
             yield progress
-
-    def _rows_at_once(self) -> int:
-        """Of a prompt; fewer where another conversation waits for its turn."""
-        return max(1, self._chunk // BESIDE) if self._rounds.take_turn() else self._chunk
 
     def _must_stop(self) -> bool:
         """Whether it was stopped, once and for all."""

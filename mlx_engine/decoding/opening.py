@@ -130,7 +130,7 @@ def stable_length(prompt: tuple[int, ...], special_ids: AbstractSet[int]) -> int
 
 
 def prefill(
-    sequence: TokenSequence, opening: Opening, chunk: Callable[[], int], stopped: Callable[[], bool]
+    sequence: TokenSequence, opening: Opening, chunk: int, stopped: Callable[[], bool]
 ) -> Iterator[PromptProgress]:
     """Read all tokens of the opening but the last; ends early, between chunks, when `stopped`.
 
@@ -145,7 +145,7 @@ def prefill(
     while not stopped():
         start = len(sequence.tokens)
         if sequence.followed < start:
-            sequence.catch_up(chunk())
+            sequence.catch_up(chunk)
             yield PromptProgress(sequence.followed, len(prompt), reused)
             continue
         if start and start in (opening.shared, opening.stable):
@@ -154,7 +154,7 @@ def prefill(
             return
         sequence.mark_if_far()
         stops = [place for place in (opening.shared, opening.stable, last) if place > start]
-        tokens = prompt[start : min(start + chunk(), *stops)]
+        tokens = prompt[start : min(start + chunk, *stops)]
         hidden = sequence.model.forward(mx.array([tokens]), sequence.caches)
         sequence.commit(tokens, hidden)
         sequence.settle()

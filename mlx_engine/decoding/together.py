@@ -8,6 +8,7 @@ is not asked for again has been run in vain, once.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from weakref import ref
 
 import mlx.core as mx
 
@@ -26,7 +27,7 @@ class Together:
     def __init__(self, most_rows: Callable[[], int] = lambda: DEEPEST + 1) -> None:
         self._most_rows = most_rows
         self._waiting: list[Round] = []
-        self._latest: object = None
+        self._latest: Callable[[], object] = lambda: None
         self.answering = 0
 
     @property
@@ -48,9 +49,8 @@ class Together:
 
     def take_turn(self, who: object) -> bool:
         """Whether somebody else had a turn since the last one of who takes it now."""
-        is_shared = self._latest is not None and self._latest is not who
-        self._latest = who
-        return is_shared
+        latest, self._latest = self._latest(), ref(who)
+        return latest is not None and latest is not who
 
     def wait(self, one: Round) -> None:
         """For the next pass."""

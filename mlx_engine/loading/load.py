@@ -16,7 +16,7 @@ from mlx_engine.loading.headers import ModelHeaders, keep_blocks, read_headers
 from mlx_engine.loading.heads import HeadTensors
 from mlx_engine.loading.load_tensors import load_for_later, load_tensors
 from mlx_engine.loading.repack_cache import RepackCache
-from mlx_engine.models.contract import Model
+from mlx_engine.models.contract import PASSES_OF_ONE, Model
 from mlx_engine.models.weights import WeightTable
 from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.gguf_tokenizer import template_from_gguf, tokenizer_from_gguf
@@ -101,8 +101,10 @@ def load_model(
     evaluate_arrays(built.trunk, str(files.root), to_come, stop)
     stays_packed = any(array.dtype == mx.uint32 for array in built.trunk)
     unpacked = _unpacked(description) if for_cpu and not stays_packed else ()
-    plain_only = built.model.plain_only
-    declined = (*description.declined, *reasons, *unpacked, *((plain_only,) if plain_only else ()))
+    model = built.model
+    of_model = (model.plain_only, None if model.joint is not None else PASSES_OF_ONE)
+    lacks = [reason for reason in of_model if reason is not None]
+    declined = (*description.declined, *reasons, *unpacked, *lacks)
     if cache is not None:
         declined += cache.reasons
     kept = cache.words if cache is not None else None

@@ -11,9 +11,19 @@ from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.layers import Linear
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.options import CacheBits
+from mlx_engine.values.words import Words
 
 JointForward = Callable[[mx.array, JointCaches], mx.array]
 """Like `forward`, of the rows of several conversations, one after the other."""
+
+
+PASSES_OF_ONE = Reason(
+    "passes-of-one",
+    Words(
+        "Chats that are answered at once take turns: this model's passes cannot be shared, because "
+        "it runs in a class of mlx-lm or reads long texts otherwise."
+    ),
+)
 
 
 class MtpHead(Protocol):
