@@ -2529,7 +2529,7 @@
     </message>
     <message>
         <source>In files that only you may read; they hold your chats. After a restart a chat then goes on at once. Holds from the next load of a model.</source>
-        <translation>In Dateien, die nur für Sie lesbar sind; sie enthalten Ihre Chats. Nach einem Neustart geht ein Chat dann sofort weiter. Gilt ab dem nächsten Laden eines Modells.</translation>
+        <translation>In Dateien, die nur dieses Benutzerkonto lesen darf; sie enthalten die Chats. Nach einem Neustart geht ein Chat dann sofort weiter. Gilt ab dem nächsten Laden eines Modells.</translation>
     </message>
     <message>
         <source>Not at all</source>

@@ -14,7 +14,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.window.controls.labels import label
+from app.window.controls.labels import paragraph
 
 
 class Wide(NamedTuple):
@@ -102,7 +102,7 @@ def stacked(*pages: QWidget) -> QStackedWidget:
 def named(name: str, *widgets: QWidget) -> QWidget:
     """Controls under a small heading."""
     block = QWidget()
-    column(label(name, "muted"), *widgets, of=block, spacing=4)
+    column(paragraph(name, "muted"), *widgets, of=block, spacing=4)
     return block
 
 
