@@ -96,8 +96,8 @@ class SourceSnapshot(NamedTuple):
     """What a source remembers after `length` tokens.
 
     caches: those of its models, in its own order. newest: the target's hidden state [1, 1, H]
-    that still waits for its token. waiting: of each head, the rows that it has not read: one has
-    those of all.
+    that still waits for its token. waiting: of each head, the rows that it has not read, and one
+    has those of all; empty where no head has any.
     """
 
     length: int

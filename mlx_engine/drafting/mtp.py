@@ -288,7 +288,8 @@ class MtpDraft(DraftSource):
     def restore(self, snapshot: SourceSnapshot) -> None:
         """Go back to a snapshot."""
         super().restore(snapshot)
-        for memory, waiting in zip(self._memories, snapshot.waiting, strict=True):
+        none = [()] * len(self._memories)
+        for memory, waiting in zip(self._memories, snapshot.waiting or none, strict=True):
             memory.wait_only(waiting)
         self._before = []
 
