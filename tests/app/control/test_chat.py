@@ -1,6 +1,5 @@
 """What a user does in a chat reaches the engine and the store, and comes back to the window."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,19 +20,6 @@ from mlx_engine.values.options import DraftOptions, SamplingOptions
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 LONG = " ".join(f"word{n}" for n in range(400))
 SLOW = Answer(LONG, pause_s=0.01)
-
-
-@pytest.fixture
-def source() -> ScriptedModels:
-    return scripted()
-
-
-@pytest.fixture
-def driven(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path, source: ScriptedModels
-) -> Iterator[Driven]:
-    with running(qapp, qtbot, tmp_path, source) as one:
-        yield one
 
 
 def say_next(source: ScriptedModels, *answers: Answer) -> None:
@@ -227,7 +213,7 @@ def test_escape_leaves_an_editor_or_a_card_and_not_the_answer(
 
 def test_return_on_a_card_loads(driven: Driven, source: ScriptedModels, qtbot: QtBot) -> None:
     driven.app.cards.offer(None)
-    driven.until(driven.widgets.layer.isVisible)
+    driven.until(driven.widgets.card.load_fields.isVisible)
     qtbot.keyClick(driven.widgets.card, Qt.Key.Key_Return)
     driven.until(lambda: source.loaded == ["None", "None"])
 
@@ -301,7 +287,7 @@ def test_how_an_answer_went_is_known_after_a_restart(
     before = [view.message for view in driven.widgets.transcript.column.views]
     assert (before[1].thinking_seconds or 0) > 0
     driven.app.close()
-    with running(qapp, qtbot, tmp_path, scripted()) as again:
+    with running(qapp, qtbot, tmp_path / "home", scripted()) as again:
         after = [view.message for view in again.widgets.transcript.column.views]
         assert after[1].thinking_seconds == before[1].thinking_seconds
         assert (after[3].state, after[3].notice) == ("failed", "The conversation is too long.")
@@ -314,7 +300,7 @@ def test_an_answer_cut_by_closing_the_window_says_so(
     driven.send("Go")
     driven.until(lambda: len(written(driven)) > 20)
     driven.app.close()
-    with running(qapp, qtbot, tmp_path, scripted()) as again:
+    with running(qapp, qtbot, tmp_path / "home", scripted()) as again:
         message = again.widgets.transcript.column.views[-1].message
         assert message.notice.startswith("Headstart was closed while this was being written.")
         assert message.state == "stopped"
@@ -518,7 +504,7 @@ def test_where_the_context_is_full_it_goes_on_without_the_oldest_turns(
     driven.ask("Four")
     assert source.engines["None"].sessions[-1].turns[0].text == "Two"
     driven.app.close()
-    with running(qapp, qtbot, tmp_path, scripted()) as again:
+    with running(qapp, qtbot, tmp_path / "home", scripted()) as again:
         views = again.widgets.transcript.column.views
         assert [v.message.is_first_read for v in views] == [n == 2 for n in range(8)]
 

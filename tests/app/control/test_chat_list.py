@@ -1,6 +1,5 @@
 """The list of chats and the store agree, and nothing is lost by a slip."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,28 +7,15 @@ from panel_driving import find
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QDrag
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QLineEdit, QToolButton
+from PySide6.QtWidgets import QFileDialog, QLabel, QLineEdit, QToolButton
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from scripted_models import ScriptedModels
-from windows import Driven, running, scripted
+from windows import Driven
 
 from app.window.sidebar.chat_list_model import ROW_ROLE
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
-
-
-@pytest.fixture
-def source() -> ScriptedModels:
-    return scripted()
-
-
-@pytest.fixture
-def driven(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path, source: ScriptedModels
-) -> Iterator[Driven]:
-    with running(qapp, qtbot, tmp_path / "home", source) as one:
-        yield one
 
 
 def listed(driven: Driven) -> list[str]:

@@ -1,7 +1,6 @@
 """What goes wrong with models and the engine is said, logged, and not in the way of the end."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,14 +25,6 @@ def source() -> ScriptedModels:
     made = scripted()
     made.engines[str(POCKET)] = WorkerEngine(description=described("Large", 10**9))
     return made
-
-
-@pytest.fixture
-def driven(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path, source: ScriptedModels
-) -> Iterator[Driven]:
-    with running(qapp, qtbot, tmp_path, source) as one:
-        yield one
 
 
 class Full(WorkerEngine):
@@ -101,7 +92,7 @@ def test_a_bug_in_an_answer_has_details_to_copy_and_is_in_the_log(
     box.copy_button.click()
     assert "scripted_engine.py" in QGuiApplication.clipboard().text()
     box.accept()
-    assert "KeyError: 'lost'" in (tmp_path / "logs" / "headstart.log").read_text()
+    assert "KeyError: 'lost'" in (tmp_path / "home" / "logs" / "headstart.log").read_text()
     assert driven.ask("And now?") == "You said: And now?"
 
 

@@ -1,7 +1,6 @@
 """What is remembered of a model decides how it is loaded, at every start and under every chat."""
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,14 +45,6 @@ def source(model: Path) -> ScriptedModels:
     description = replace(described("Other", 10**6), path=str(model))
     made.engines[str(model)] = WorkerEngine([Answer("Yes.")], description)
     return made
-
-
-@pytest.fixture
-def driven(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path, source: ScriptedModels
-) -> Iterator[Driven]:
-    with running(qapp, qtbot, tmp_path / "home", source) as one:
-        yield one
 
 
 def offer(driven: Driven, path: Path | None) -> None:

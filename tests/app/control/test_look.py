@@ -1,6 +1,5 @@
 """Colours, text size, panels and commands: chosen, applied, remembered."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,12 +17,6 @@ from app.window.look import load_theme
 from app.window.transcript.reader import MARGIN
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
-
-
-@pytest.fixture
-def driven(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> Iterator[Driven]:
-    with running(qapp, qtbot, tmp_path, scripted()) as one:
-        yield one
 
 
 @pytest.mark.parametrize(

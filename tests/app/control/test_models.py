@@ -1,7 +1,6 @@
 """Models: loaded at the start, dropped, refused, used with other heads, compared, remembered."""
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,14 +46,6 @@ def source(model: Path) -> ScriptedModels:
     made = scripted()
     made.engines[str(model)] = WorkerEngine(description=described("Small-4bit", 10**9))
     return made
-
-
-@pytest.fixture
-def driven(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path, source: ScriptedModels
-) -> Iterator[Driven]:
-    with running(qapp, qtbot, tmp_path / "home", source) as one:
-        yield one
 
 
 def test_the_built_in_model_is_loaded_first_and_the_last_one_after(

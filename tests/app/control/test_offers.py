@@ -1,14 +1,12 @@
 """A chat that another model answered offers that model, and never loads it by itself."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 from scripted_models import ScriptedModels, WorkerEngine, described
-from windows import Driven, running, scripted
+from windows import Driven, scripted
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 
@@ -25,14 +23,6 @@ def source(other: Path) -> ScriptedModels:
     models = scripted()
     models.engines[str(other)] = WorkerEngine([], described("Other-8B", 9_000_000))
     return models
-
-
-@pytest.fixture
-def driven(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path, source: ScriptedModels
-) -> Iterator[Driven]:
-    with running(qapp, qtbot, tmp_path / "home", source) as one:
-        yield one
 
 
 def load(driven: Driven, path: Path | None) -> None:

@@ -1,6 +1,5 @@
 """A model that is ejected, idle or not loaded at the start is loaded by the next question."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from PySide6.QtWidgets import QApplication, QPushButton
 from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from scripted_models import ScriptedModels
-from windows import Driven, close, folders_in, running, scripted
+from windows import Driven, close, folders_in, scripted
 
 from app.app import App
 from app.control.rest import MINUTE_MS, RestController
@@ -25,14 +24,6 @@ pytestmark = pytest.mark.qt_log_level_fail("WARNING")
 @pytest.fixture
 def source() -> ScriptedModels:
     return scripted(Answer("One."), Answer("Two."), Answer("slow " * 400, pause_s=0.01))
-
-
-@pytest.fixture
-def driven(
-    qapp: QApplication, qtbot: QtBot, tmp_path: Path, source: ScriptedModels
-) -> Iterator[Driven]:
-    with running(qapp, qtbot, tmp_path, source) as one:
-        yield one
 
 
 def detail(driven: Driven) -> str:

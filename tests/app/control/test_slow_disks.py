@@ -9,7 +9,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QLabel
 from pytestqt.qtbot import QtBot
-from windows import Driven, running, scripted
+from windows import Driven
 
 from app.control.offers import CardController
 from app.library.dropped import Dropped, Refused
@@ -20,12 +20,6 @@ from app.values.app_settings import ModelSettings
 from app.values.models import ModelCard
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
-
-
-@pytest.fixture
-def driven(qapp: QApplication, qtbot: QtBot, tmp_path: Path) -> Iterator[Driven]:
-    with running(qapp, qtbot, tmp_path, scripted()) as one:
-        yield one
 
 
 @pytest.fixture
