@@ -62,12 +62,16 @@ class _Weight(NamedTuple):
 
 
 def describe(
-    headers: ModelHeaders, options: LoadOptions, *, metal: bool = True
+    headers: ModelHeaders, options: LoadOptions, *, metal: bool = True, packed: bool = True
 ) -> ModelDescription:
-    """The model as its files tell; without Metal weights and caches of 16 bits take 32."""
+    """The model as its files tell; without Metal weights and caches of 16 bits take 32.
+
+    packed: packed weights stay so; else those of a small model are unpacked, as they are where
+    neither Metal nor a kernel reads them.
+    """
     figures = headers.family.figures(headers.config, str(headers.files.config))
     weights = _weights_by_group(headers, wide=not metal)
-    if not metal and figures.unpacks:
+    if not packed and figures.unpacks:
         weights = _unpacked_if_small(weights)
     element = element_bytes(headers.config, metal=metal)
     used = [
@@ -355,7 +359,7 @@ def inspect_model(
     files, options = locate_model(path, built_in, hub), LoadOptions(heads=heads)
     headers = read_headers(files, locate_heads(heads, hub))
     with_metal = describe(keep_blocks(headers, _every_kernel), options)
-    without = describe(headers, options, metal=False)
+    without = describe(headers, options, metal=False, packed=False)
     there = Footprint(without.nbytes, without.trunk_cache, without.head_cache)
     here = Footprint(with_metal.nbytes, with_metal.trunk_cache, with_metal.head_cache)
     return with_metal if here == there else replace(with_metal, without_metal=there)

@@ -84,7 +84,8 @@ def load_model(
     files = source if isinstance(source, ModelFiles) else locate_model(source, built_in, hub)
     headers = _as_kernels_read(read_headers(files, locate_heads(options.heads, hub)), kernels)
     metal = mx.metal.is_available()
-    description = describe(headers, options, metal=metal)
+    no_kernels = not metal and kernels.launcher is None
+    description = describe(headers, options, metal=metal, packed=not no_kernels)
     tokenizer, template = read_text_parts(headers)
     tokenizer.check_fits(description.vocabulary)
     cache = None if options.repack_cache is None else RepackCache(options.repack_cache)
@@ -92,7 +93,6 @@ def load_model(
     if options.head_bits is not None and weights.head is not None:
         weights = weights._replace(head=rounded_head(weights.head, options.head_bits))
     reasons = weights.reasons
-    no_kernels = not metal and kernels.launcher is None
     for_cpu = no_kernels and 4 * description.parameters <= CPU_LAYOUT_LIMIT
     built = _build(headers, weights, for_cpu=for_cpu, kernels=kernels)
     del weights  # where the model has made others of them, these need not be kept as well

@@ -87,6 +87,8 @@ def drafts_along(quantisation: str, run: dict) -> Drafts:
 
 
 def drafted_text(quantisation: str, tokens: list[int], count: int) -> Generation:
+    """With a head that has read all, as theirs has: not what an answer without drafts has left."""
+    engine(quantisation).forget_conversations()
     return engine(quantisation).generate(
         tokens, count, GREEDY, DraftOptions(depth=3), ignore_eos=True
     )
