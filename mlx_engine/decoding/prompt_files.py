@@ -177,7 +177,7 @@ class PromptFiles:
             if start == 0:
                 break
             before = self._pieces.get(parent)
-            if before is None or before.end != start:
+            if before is None or before.end != start or start >= wanted.end:
                 self._remove(piece)
                 raise _Unusable(f"{piece.name}: what comes before it is gone")
             wanted = before

@@ -1,5 +1,6 @@
 """What was read outlives the engine, for whom it was read; files of no use are told and removed."""
 
+import hashlib
 import itertools
 import os
 import shutil
@@ -155,6 +156,20 @@ def test_a_piece_without_its_beginning_is_of_no_use(opened, tmp_path):
     chat.load_messages(history)
     assert listen(chat, chat.send(LONG)).finished.stats.reused_tokens == 0
     assert engine.prompt_files_trouble.code == "prompt-file-damaged"
+
+
+def test_a_piece_that_comes_before_itself_is_of_no_use(opened, tmp_path):
+    """As only somebody who means it can write it."""
+    truth = read_once(opened())
+    for path in files_in(tmp_path):
+        end, key, _ = path.stem.split("-")
+        arrays, told = mx.load(str(path), return_metadata=True)
+        mx.save_safetensors(str(path), arrays, {**told, "start": end, "parent": key})
+        checksum = hashlib.sha256(path.read_bytes()).hexdigest()[:40]
+        path.rename(path.with_name(f"{end}-{key}-{checksum}.safetensors"))
+    engine = opened()
+    assert read_once(engine).tokens == truth.tokens
+    assert "what comes before it is gone" in engine.prompt_files_trouble.words
 
 
 def test_the_least_recently_used_go_beyond_the_bound(opened, tmp_path):
