@@ -69,6 +69,8 @@ def test_a_home_that_cannot_be_written_to_loses_chats_and_says_so(
 ) -> None:
     home = tmp_path / "home"
     home.mkdir()
+    # of translations nothing can be read without rights, where root has the program to itself
+    (home / "settings.json").write_text('{"language": "en"}')
     with without_rights(home), running(qapp, qtbot, home, scripted()) as driven:
         assert "chats are lost when you quit" in driven.widgets.notice.words()
         assert driven.ask("Hello") == "You said: Hello"
