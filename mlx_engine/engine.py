@@ -1,15 +1,15 @@
 """The engine: a loaded model, its conversations, and raw access to its tokens and logits."""
 
-import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from operator import index
 from pathlib import Path
 from time import perf_counter
+from typing import NamedTuple
 from weakref import WeakSet
 
 import mlx.core as mx
@@ -22,7 +22,7 @@ from mlx_engine.built_in_model import built_in_model
 from mlx_engine.check_model import with_head_check
 from mlx_engine.chores import Chores
 from mlx_engine.decoding.answer import Answer, raw_answer
-from mlx_engine.decoding.device_memory import told_when_full
+from mlx_engine.decoding.device_memory import gpu_bytes, memory_bytes, told_when_full
 from mlx_engine.decoding.opening import ModelParts, Settings
 from mlx_engine.decoding.prompt_cache import PromptCache
 from mlx_engine.decoding.prompt_files import PromptFiles, fingerprint
@@ -124,7 +124,7 @@ class Engine:
                 ),
                 go_deep=self._meter.go_deep,
             ),
-            chunk=chunk_rows(told.nbytes, told.active_parameters or told.parameters, _gpu_bytes()),
+            chunk=chunk_rows(told.nbytes, told.active_parameters or told.parameters, gpu_bytes()),
             prompts=PromptCache(
                 loaded.model, _kept_bytes(options, told.nbytes), _prompt_files(options, told.path)
             ),
@@ -310,20 +310,23 @@ class Engine:
         self._check()
         settings = self._raw_settings(max_tokens, sampling, draft, stop, ignore_eos, cache)
         asked = deque(enumerate(map(self._raw_prompt, prompts)))
-        running: deque[tuple[int, Answer, Iterator[Event]]] = deque()
+        running: deque[_Running] = deque()
         found: dict[int, Generation] = {}
-        while asked or running:
-            while asked and len(running) < self._most_rows():
-                number, prompt = asked.popleft()
-                stopped = partial(should_stop, number)
-                learned = self._fresh_learned()
-                answer = raw_answer(self._parts, replace(settings), prompt, learned, stopped)
-                running.append((number, answer, answer.events()))
-            number, answer, events = running.popleft()
-            if any(isinstance(event, TURN_ENDS) for event in events):
-                running.append((number, answer, events))
-            else:
-                found[number] = _generation(answer)
+        try:
+            while asked or running:
+                while asked and len(running) < self._most_rows():
+                    number, prompt = asked.popleft()
+                    stopped, learned = partial(should_stop, number), self._fresh_learned()
+                    answer = raw_answer(self._parts, replace(settings), prompt, learned, stopped)
+                    running.append(_Running(number, answer, answer.events()))
+                one = running.popleft()
+                if any(isinstance(event, TURN_ENDS) for event in one.events):
+                    running.append(one)
+                else:
+                    found[one.number] = _generation(one.answer)
+        finally:  # of one that fails; the error would hold them, and passes have room for them
+            for other in running:
+                other.events.close()
         self._after_answer()
         return [found[number] for number in sorted(found)]
 
@@ -360,7 +363,7 @@ class Engine:
             length if context is None else min(context, length),
             cache,
             others=self._parts.prompts.nbytes,
-            gpu_bytes=_gpu_bytes(),
+            gpu_bytes=gpu_bytes(),
         )
 
     def tokenize(self, text: str, add_special: bool = False) -> list[int]:
@@ -485,6 +488,14 @@ class Engine:
             )
 
 
+class _Running(NamedTuple):
+    """One of several prompts, and what is still to come of it."""
+
+    number: int
+    answer: Answer
+    events: Generator[Event, None, None]
+
+
 def _generation(answer: Answer) -> Generation:
     """What a raw prompt that was answered to its end has come to."""
     finished = answer.finished()
@@ -495,8 +506,7 @@ def _kept_bytes(options: LoadOptions, weights: int) -> int:
     """What conversations may hold: as asked, else half of what the weights leave free."""
     if options.prompt_cache_bytes is not None:
         return options.prompt_cache_bytes
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 2 // 3
-    return max(0, (_gpu_bytes() or memory) - weights) // 2
+    return max(0, (gpu_bytes() or memory_bytes() * 2 // 3) - weights) // 2
 
 
 def _prompt_files(options: LoadOptions, path: str) -> PromptFiles | None:
@@ -509,10 +519,3 @@ def _prompt_files(options: LoadOptions, path: str) -> PromptFiles | None:
     except OSError:
         return None  # what was loaded from there is gone by now
     return PromptFiles(options.prompt_files, model, options.prompt_files_bytes)
-
-
-def _gpu_bytes() -> int:
-    """What the GPU may hold, 0 without Metal."""
-    if not mx.metal.is_available():
-        return 0
-    return int(mx.device_info()["max_recommended_working_set_size"])

@@ -1,6 +1,6 @@
 """One answer: reads the prompt, runs rounds until something ends it, and reports."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import NamedTuple
@@ -96,7 +96,7 @@ class Answer:
         for token in opening.answered:
             text.add(token)
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Generator[Event, None, None]:
         """Progress, text and rounds. Raises NumericsError, OutOfMemory."""
         with told_when_full(), self.sequence.answering(), self._together.answer():
             is_settled = False

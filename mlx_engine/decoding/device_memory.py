@@ -1,5 +1,6 @@
 """The device's memory while models are in use: bounded, cleared as tokens pass, told when full."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,6 +20,18 @@ CLEAR_EVERY = 256
 of an outgrown size fit nothing that comes later."""
 
 
+def memory_bytes() -> int:
+    """What is built in."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def gpu_bytes() -> int:
+    """What the GPU is recommended to hold, 0 without Metal."""
+    if not mx.metal.is_available():
+        return 0
+    return int(mx.device_info()["max_recommended_working_set_size"])
+
+
 class MemoryLimits:
     """MLX's limits, of which each process has one set.
 
@@ -35,9 +48,9 @@ class MemoryLimits:
         """Have ours in effect; without effect where there is no Metal, or limits of a user's own
         that are stricter.
         """
-        if not mx.metal.is_available():
+        recommended = gpu_bytes()
+        if not recommended:
             return
-        recommended = int(mx.device_info()["max_recommended_working_set_size"])
         ours = min(MOST_CACHED, recommended // CACHED_SHARE)
         before = mx.set_cache_limit(ours)
         if before < ours:

@@ -1,6 +1,5 @@
 """What is here: Python and packages, and what MLX computes on."""
 
-import os
 import platform
 import sys
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import mlx.core as mx
 
+from mlx_engine.decoding.device_memory import gpu_bytes, memory_bytes
 from mlx_engine.doctor import Finding, State
 
 OLDEST = (3, 11)
@@ -55,16 +55,9 @@ class Machine:
 
 def this_machine() -> Machine:
     """Ask MLX and the system."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if not mx.metal.is_available():
-        return Machine("CPU", "", memory, 0)
-    facts = mx.device_info()
-    return Machine(
-        "Metal",
-        str(facts["device_name"]),
-        memory,
-        int(facts["max_recommended_working_set_size"]),
-    )
+        return Machine("CPU", "", memory_bytes(), 0)
+    return Machine("Metal", str(mx.device_info()["device_name"]), memory_bytes(), gpu_bytes())
 
 
 def backend_words() -> str:

@@ -124,6 +124,18 @@ def test_each_of_many_has_its_own_stop(engine):
     assert second.tokens == engine.generate("ho", **asked).tokens
 
 
+def test_one_that_fails_ends_those_beside_it(engine):
+    def fails(number):
+        if number == 1:
+            raise ValueError("a caller's own")
+        return False
+
+    with pytest.raises(ValueError, match="own") as held:
+        engine.generate_many(PROMPTS, max_tokens=9, should_stop=fails)
+    assert held.value.__traceback__ is not None, "which holds all that the call had"
+    assert engine.parts.together.answering == 0
+
+
 class Chat(NamedTuple):
     """What a chat is asked, and how."""
 
