@@ -1,8 +1,8 @@
 """Keys and values of the last tokens only, with slack, so that any prefix of a block is kept.
 
 A ring overwrites what a rejected draft would need again. Here rows lie in order in a buffer that
-is copied to a new one when it is full, every STEP tokens or so. What a block sees begins at a
-multiple of STEP that follows from its position alone; rows in there that have left the window are
+is copied to a new one when it is full, every WINDOW_STEP tokens or so. What a block sees begins at
+a multiple of WINDOW_STEP that follows from its position alone; rows in there that have left it are
 masked. So a row is computed alike whether it is read alone or in a block: sums run in one order.
 """
 
@@ -21,13 +21,8 @@ from mlx_engine.cache.attention import (
     written,
 )
 from mlx_engine.cache.contract import NEAR, LayerSnapshot
+from mlx_engine.values.memory_plan import WINDOW_SLACK, WINDOW_STEP
 from mlx_engine.values.options import CacheBits
-
-STEP = 64
-"""At most this many rows out of the window are seen (and masked) by a block."""
-
-SLACK = 256
-"""Rows before what is seen, to come back to, and free ones after a copy."""
 
 
 class WindowSnapshot(NamedTuple):
@@ -47,7 +42,7 @@ class WindowCache(RowsCache):
     """Rows of a window, exact also after it has filled.
 
     window: tokens a row sees, itself included. first: position of the buffers' first row. Bytes
-    stay under those of window + STEP + SLACK rows and one block.
+    stay under those of window + WINDOW_STEP + WINDOW_SLACK rows and one block.
     """
 
     def __init__(self, window: int, stock: Stock = MLX, bits: CacheBits = 16) -> None:
@@ -59,7 +54,7 @@ class WindowCache(RowsCache):
 
     def _begin(self) -> int:
         """Position of the first row the next block is shown."""
-        return max(0, self._length - self.window + 1) // STEP * STEP
+        return max(0, self._length - self.window + 1) // WINDOW_STEP * WINDOW_STEP
 
     def make_mask(
         self,
@@ -74,7 +69,7 @@ class WindowCache(RowsCache):
         return causal_mask(self._length, N, self._begin(), window)
 
     def write(self, keys: mx.array, values: mx.array) -> KeysValues:
-        """Append a block; all rows from a multiple of STEP on."""
+        """Append a block; all rows from a multiple of WINDOW_STEP on."""
         self.append(keys, values)
         return self._unpacked(self._at(self._begin(), self._length + self._block))
 
@@ -100,7 +95,7 @@ class WindowCache(RowsCache):
         if self._buffers and end - self.first <= self._buffers[0].shape[2]:
             return self._buffers
         kept = self._kept(begin)
-        more = end - self._length + SLACK - NEAR
+        more = end - self._length + WINDOW_SLACK - NEAR
         self.first = begin
         return with_blanks(kept, rows, more)
 

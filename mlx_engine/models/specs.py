@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from mlx_engine.values.errors import Reason
-from mlx_engine.values.memory_plan import WorkSize
+from mlx_engine.values.memory_plan import WINDOW_SLACK, WINDOW_STEP, WorkSize
 from mlx_engine.values.words import Words
 
 Shape = tuple[int, ...]
@@ -45,9 +45,6 @@ class CacheSize(NamedTuple):
 
 LEAST_GROUP = 32
 """Elements of a packed row that share a scale, at least."""
-
-WINDOW_SLACK = 320
-"""Rows that a window has beside those in view (cache/window.py)."""
 
 LATENTS = Reason(
     "cache-of-latents",
@@ -154,7 +151,7 @@ class Attention:
         groups = each // (64 if all(size % 64 == 0 for size in sizes) else LEAST_GROUP)
         if self.window is None:
             return CacheSize(each, groups)
-        slack = WINDOW_SLACK * each
+        slack = (WINDOW_STEP + WINDOW_SLACK) * each
         return CacheSize(0, 0, self.window * each, self.window * groups, slack)
 
     @property

@@ -1,6 +1,6 @@
 """What a model needs in memory, before it is loaded and while it runs: one sum, in parts."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal
 
 from mlx_engine.values.options import CacheBits
@@ -14,6 +14,12 @@ TIGHT_SHARE = 0.9
 SHORT_CONTEXT = 4096
 GROWTH = 256
 """Rows by which buffers of keys and values grow, so that at most 255 are unused."""
+
+WINDOW_STEP = 64
+"""At most this many rows out of the window are seen (and masked) by a block."""
+
+WINDOW_SLACK = 256
+"""Rows before what is seen of a window, to come back to, and free ones after a copy."""
 
 MOST_PICKED = 9
 """Rows of logits that a verify pass has at once."""
@@ -135,8 +141,7 @@ class MemoryPlan:
     @property
     def total(self) -> int:
         """All of it."""
-        parts = (getattr(self, field.name) for field in fields(self) if field.name != "context")
-        return sum(parts)
+        return self.weights + self.draft_model + self.conversation + self.work + self.others
 
     @property
     def conversation(self) -> int:

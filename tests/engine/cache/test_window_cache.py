@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.contract import NEAR, LayerCaches
-from mlx_engine.cache.window import SLACK, STEP, WindowCache
+from mlx_engine.cache.window import WindowCache
 from mlx_engine.models.library.whole_block import WholeBlockCache
+from mlx_engine.values.memory_plan import WINDOW_SLACK, WINDOW_STEP
 
 SIZE = 4
 TEXT = np.random.default_rng(0).normal(0, 1, (3, 400, SIZE)).astype(np.float32)
@@ -86,8 +87,8 @@ def test_what_is_seen_begins_at_a_multiple_of_the_step(blocks, window):
     for rows, keep in blocks:
         zeros = mx.zeros((1, 1, rows, 2))
         begin = cache.length + rows - cache.update_and_fetch(zeros, zeros).keys.shape[2]
-        assert begin % STEP == 0
-        assert begin <= max(0, cache.length - window + 1) < begin + STEP
+        assert begin % WINDOW_STEP == 0
+        assert begin <= max(0, cache.length - window + 1) < begin + WINDOW_STEP
         cache.keep(keep)
 
 
@@ -115,8 +116,8 @@ def test_bytes_stay_bounded():
         cache.keep(chunk)
         mx.eval(cache.arrays())
         seen.append(cache.nbytes)
-    assert max(seen) <= row * (window + STEP + SLACK + chunk)
-    assert cache.snapshot().nbytes <= row * (window + STEP)
+    assert max(seen) <= row * (window + WINDOW_STEP + WINDOW_SLACK + chunk)
+    assert cache.snapshot().nbytes <= row * (window + WINDOW_STEP)
 
 
 @pytest.mark.parametrize("rows", [1, 5])
