@@ -2,6 +2,7 @@
 
 import pytest
 from session_runs import tiny_folder
+from tiny_stacks import write_stack
 
 import mlx_engine
 
@@ -9,6 +10,17 @@ import mlx_engine
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tiny_folder(tmp_path_factory.mktemp("model") / "m")
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """A model of each kind of memory."""
+    base = tmp_path_factory.mktemp("models")
+    return {
+        "recurrent": tiny_folder(base / "recurrent"),
+        "windowed": write_stack(base / "windowed", "mimo_v2_flash"),
+        "attention": write_stack(base / "attention", "mimo"),
+    }
 
 
 @pytest.fixture(scope="module")

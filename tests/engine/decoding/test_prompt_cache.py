@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from in_step import assert_in_step
 from plain_run import run
-from session_runs import PICKS, drafts, listen, session_of, tiny_folder
+from session_runs import PICKS, drafts, listen, session_of
 from tiny_model import TinySizes, tiny_model
-from tiny_stacks import write_stack
 
 import mlx_engine
 from mlx_engine.cache.contract import CachesSnapshot
@@ -26,16 +25,6 @@ SYSTEM = "You answer in rhymes, briefly, and never mention the fox. " * 4
 KINDS = ("recurrent", "windowed", "attention")
 WAYS = {"greedy": SamplingOptions(temperature=0, logit_bias=PICKS.logit_bias), "warm": PICKS}
 TEXT = [int(t) for t in np.random.default_rng(8).integers(0, 250, 1400)]
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    base = tmp_path_factory.mktemp("models")
-    return {
-        "recurrent": tiny_folder(base / "recurrent"),
-        "windowed": write_stack(base / "windowed", "mimo_v2_flash"),
-        "attention": write_stack(base / "attention", "mimo"),
-    }
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,7 @@ import stat
 
 import mlx.core as mx
 import pytest
-from session_runs import PICKS, drafts, listen, session_of, tiny_folder
-from tiny_stacks import write_stack
+from session_runs import PICKS, drafts, listen, session_of
 
 import mlx_engine
 from mlx_engine.decoding.prompt_files import LEAST_NEW
@@ -18,16 +17,6 @@ from mlx_engine.values.options import CacheOptions, DraftOptions, LoadOptions, S
 GREEDY = SamplingOptions(temperature=0, logit_bias=PICKS.logit_bias)
 LONG = "The quick brown fox jumps over the lazy dog and the fox. " * 4
 KINDS = ("recurrent", "windowed", "attention")
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    base = tmp_path_factory.mktemp("models")
-    return {
-        "recurrent": tiny_folder(base / "recurrent"),
-        "windowed": write_stack(base / "windowed", "mimo_v2_flash"),
-        "attention": write_stack(base / "attention", "mimo"),
-    }
 
 
 @pytest.fixture
