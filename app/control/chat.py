@@ -297,10 +297,11 @@ class ChatController(QObject):
         )
 
     def _shown_turn(self, turn: Turn) -> ShownMessage:
-        chat, place = self.chat, self.chat.turns.index(turn)
-        is_last = turn is chat.turns[-1]
+        chat = self.chat
+        is_first, is_last = turn is chat.turns[0], turn is chat.turns[-1]
         shown = shown_turn(turn, is_last=is_last, can_drop=is_last and chat.can_drop)
-        return replace(shown, is_first_read=0 < place == chat.first_read)
+        is_first_read = turn.message.id == chat.settings.read_from and not is_first
+        return replace(shown, is_first_read=is_first_read)
 
     def _shown_end(self, answer: RunningAnswer) -> ShownMessage:
         """All that was shown stays on show, also when a full disk took only some of it."""

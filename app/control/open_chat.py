@@ -66,11 +66,8 @@ class OpenChat:
 
     def branch_off(self, message_id: int) -> int:
         """A new chat of everything up to a message; its number."""
-        chat_id, how = (
-            self.turn(message_id).message.chat_id,
-            tr("branch", "of a chat, behind its title"),
-        )
-        return self._store.chats.branch(chat_id, message_id, how)
+        how = tr("branch", "of a chat, behind its title")
+        return self._store.chats.branch(self.turn(message_id).message.chat_id, message_id, how)
 
     def show_branch(self, message_id: int, step: int) -> None:
         """The version `step` further on of a message, with what follows it."""
