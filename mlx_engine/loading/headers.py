@@ -7,7 +7,7 @@ from pathlib import Path
 from mlx_engine.loading.assembled_tensors import assemble
 from mlx_engine.loading.find import ModelFiles, read_json_object
 from mlx_engine.loading.fp8 import fp8_reasons, join_fp8
-from mlx_engine.loading.gguf.header import GgufFile
+from mlx_engine.loading.gguf.file import GgufFile
 from mlx_engine.loading.gguf.model import check_trunk, read_gguf_model
 from mlx_engine.loading.gguf.part import IsRead, kept_in_blocks, unpacking_reasons
 from mlx_engine.loading.heads import HeadTensors, find_heads, without_repeats

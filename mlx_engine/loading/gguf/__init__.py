@@ -3,7 +3,8 @@
 A file becomes what a Hugging Face folder of the model would say (model.py): a config, and tensors
 under published names that are still unread (part.py). Families know nothing of GGUF.
 
-- header: what is in the file or its numbered parts, checked before any use. metadata looks it up.
+- header: what is in one file, checked before any use; file: it and its numbered parts. metadata
+  looks things up.
 - architecture, llama_like, nextn, qwen35: metadata to config, names to names, and rows or columns
   back in Hugging Face's order.
 - part: what each tensor becomes. blocks and lattice open blocks, bits moves their codes into MLX's

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from mlx_engine.loading.gguf.header import GgufFile, GgufTensor
+from mlx_engine.loading.gguf.file import GgufFile
+from mlx_engine.loading.gguf.header import GgufTensor
 from mlx_engine.loading.gguf.metadata import KINDS, GgufMetadata, Kind, base_of, scaling_of
 from mlx_engine.loading.gguf.part import Change, Placement
 from mlx_engine.models.stored_forms import Run

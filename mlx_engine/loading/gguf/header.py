@@ -1,11 +1,10 @@
-"""Headers of a GGUF file or its numbered parts: metadata and tensors, checked before any use.
+"""The header of one GGUF file: metadata and tensors, checked before any use.
 
 Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Nothing is allocated before it is
 known that the file is long enough to hold it. Numbers, names and sizes of element types are the
 gguf package's.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -13,7 +12,7 @@ from itertools import pairwise
 from math import prod
 from mmap import ACCESS_READ, MADV_DONTNEED, PAGESIZE, mmap
 from pathlib import Path
-from typing import Literal, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,11 +38,6 @@ _NUMBERS = {0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4"
 }
 _FLAG, _TEXT, _ARRAY = 7, 8, 9
 """Types of values in the metadata."""
-
-_NUMBERED = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf", re.IGNORECASE)
-
-
-Half = Literal["F16", "BF16"]
 
 
 class BlockType(NamedTuple):
@@ -335,101 +329,3 @@ def _refuse(path: Path, why: str) -> NoReturn:
     raise BadModelFile(
         Words("{path}: damaged, {why}. Download the file again.", path=path, why=why)
     )
-
-
-@dataclass(frozen=True, slots=True)
-class GgufFile:
-    """path: the file that was asked for; metadata: of the first part."""
-
-    path: Path
-    parts: tuple[Path, ...]
-    metadata: Mapping[str, object]
-    tensors: Mapping[str, GgufTensor]
-
-    @property
-    def half(self) -> Half:
-        """What its model computes in where that has 16 bits: float16 where all matrices are.
-
-        Whatever else it was made of was most likely trained in bfloat16, whose range it needs.
-        """
-        kinds = {tensor.type.name for tensor in self.tensors.values() if len(tensor.shape) > 1}
-        return "F16" if "F16" in kinds and kinds <= {"F16", "F32"} else "BF16"
-
-
-def read_gguf(path: Path) -> GgufFile:
-    """The header of the file and of the parts that belong with it.
-
-    BadModelFile when one is damaged, missing, or a copy of another; UnsupportedModel for what is
-    sound but not read here.
-    """
-    opened = read_gguf_header(path)
-    count = _number(opened, "split.count", 1)
-    if count <= 1:
-        return GgufFile(path, (path,), opened.metadata, opened.tensors)
-    paths = _part_paths(path, count)
-    headers = [opened if part == path else read_gguf_header(part) for part in paths]
-    tensors: dict[str, GgufTensor] = {}
-    for place, header in enumerate(headers):
-        _check_place(header, place, count)
-        for name, tensor in header.tensors.items():
-            if name in tensors:
-                raise BadModelFile(
-                    f"{header.path}: {name} is also in {tensors[name].file.name}: these parts do "
-                    "not belong together. Download them again."
-                )
-            tensors[name] = tensor
-    _check_total(headers[0], len(tensors))
-    return GgufFile(path, paths, headers[0].metadata, tensors)
-
-
-def _part_paths(path: Path, count: int) -> tuple[Path, ...]:
-    """All parts by the number in their names; BadModelFile names the first that is missing."""
-    named = _NUMBERED.fullmatch(path.name)
-    if named is None or int(named[3]) != count:
-        raise BadModelFile(
-            f"{path}: is one of {count} parts, but is not named so (...-00001-of-{count:05}.gguf), "
-            "so the others cannot be found. Give the parts their own names again."
-        )
-    ending = path.name[-len(".gguf") :]
-    paths = []
-    for number in range(1, count + 1):
-        part = path.with_name(f"{named[1]}-{number:05}-of-{named[3]}{ending}")
-        if not part.is_file():
-            raise BadModelFile(
-                Words(
-                    "{part}: missing, though {name} is one of {count} parts. Download that part "
-                    "too.",
-                    part=part,
-                    name=path.name,
-                    count=count,
-                )
-            )
-        paths.append(part)
-    return tuple(paths)
-
-
-def _check_place(header: GgufHeader, place: int, count: int) -> None:
-    number, total = _number(header, "split.no", 0), _number(header, "split.count", 1)
-    if number != place or total != count:
-        raise BadModelFile(
-            f"{header.path}: says it is part {number + 1} of {total}, its name says part "
-            f"{place + 1} of {count}. Download it again."
-        )
-
-
-def _check_total(first: GgufHeader, found: int) -> None:
-    wanted = _number(first, "split.tensors.count", found)
-    if wanted != found:
-        raise BadModelFile(
-            f"{first.path}: its parts hold {found} tensors where {wanted} are promised. Download "
-            "them again."
-        )
-
-
-def _number(header: GgufHeader, key: str, default: int) -> int:
-    value = header.metadata.get(key, default)
-    if not isinstance(value, int) or not 0 <= value < 2**31:
-        raise BadModelFile(
-            f"{header.path}: {key} is {ascii(value)[:80]}, not a count. Download it again."
-        )
-    return value

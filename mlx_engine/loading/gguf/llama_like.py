@@ -6,7 +6,7 @@ from functools import cache
 from typing import ClassVar
 
 from mlx_engine.loading.gguf.architecture import ATTENTION, DENSE, EXPERTS, Architecture
-from mlx_engine.loading.gguf.header import GgufFile
+from mlx_engine.loading.gguf.file import GgufFile
 from mlx_engine.loading.gguf.metadata import Kind, base_of
 from mlx_engine.loading.gguf.part import Change, Placement
 from mlx_engine.values.errors import BadModelFile

@@ -7,7 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from mlx_engine.loading.gguf.header import GgufFile, map_file
+from mlx_engine.loading.gguf.file import GgufFile
+from mlx_engine.loading.gguf.header import map_file
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
 
 _MOST = 2**31 - 1

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlx_engine.loading.gguf.architecture import Architecture
-from mlx_engine.loading.gguf.header import GgufFile, read_gguf
+from mlx_engine.loading.gguf.file import GgufFile, read_gguf
 from mlx_engine.loading.gguf.llama_like import (
     Gemma3Gguf,
     GptOssGguf,

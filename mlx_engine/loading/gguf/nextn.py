@@ -17,7 +17,7 @@ from mlx_engine.loading.gguf.architecture import (
     SHARED,
     Architecture,
 )
-from mlx_engine.loading.gguf.header import GgufFile
+from mlx_engine.loading.gguf.file import GgufFile
 from mlx_engine.loading.gguf.metadata import Kind, base_of
 from mlx_engine.values.errors import UnsupportedModel
 

@@ -6,7 +6,8 @@ from math import prod
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from mlx_engine.loading.gguf.header import BlockType, GgufTensor, Half
+from mlx_engine.loading.gguf.file import Half
+from mlx_engine.loading.gguf.header import BlockType, GgufTensor
 from mlx_engine.loading.safetensors import BYTES_OF, TensorInfo
 from mlx_engine.models.stored_forms import Run
 from mlx_engine.values.errors import BadModelFile, Reason, UnsupportedModel

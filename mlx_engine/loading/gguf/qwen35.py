@@ -17,7 +17,7 @@ from mlx_engine.loading.gguf.architecture import (
     WIDEST,
     Architecture,
 )
-from mlx_engine.loading.gguf.header import GgufFile
+from mlx_engine.loading.gguf.file import GgufFile
 from mlx_engine.loading.gguf.part import Change, Placement
 from mlx_engine.values.errors import BadModelFile
 

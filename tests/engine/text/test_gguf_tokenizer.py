@@ -5,7 +5,7 @@ import pytest
 from awkward_texts import awkward_texts
 from shared_case import FOLDER, gguf_of, needs_case
 
-from mlx_engine.loading.gguf.header import read_gguf
+from mlx_engine.loading.gguf.file import read_gguf
 from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.gguf_tokenizer import template_from_gguf, tokenizer_from_gguf
 from mlx_engine.text.tokenizer import Tokenizer

@@ -11,7 +11,8 @@ from gguf_blocks import put_halves, random_blocks
 from gguf_files import RawTensor, gguf_bytes
 from numpy.typing import NDArray
 
-from mlx_engine.loading.gguf.header import Half, read_gguf_header
+from mlx_engine.loading.gguf.file import Half
+from mlx_engine.loading.gguf.header import read_gguf_header
 from mlx_engine.loading.gguf.part import Placement, parts_of
 from mlx_engine.loading.gguf.weights import MlxMemory, load_gguf_arrays
 from mlx_engine.values.errors import BadModelFile

@@ -1,0 +1,117 @@
+"""A GGUF file with the numbered parts that belong to it, as one set of tensors.
+
+Files are split by llama.cpp's gguf-split, which writes `split.no`, `split.count` and
+`split.tensors.count` into each part and the place of a part into its name.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from mlx_engine.loading.gguf.header import GgufHeader, GgufTensor, read_gguf_header
+from mlx_engine.values.errors import BadModelFile
+from mlx_engine.values.words import Words
+
+_NUMBERED = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf", re.IGNORECASE)
+
+Half = Literal["F16", "BF16"]
+
+
+@dataclass(frozen=True, slots=True)
+class GgufFile:
+    """path: the file that was asked for; metadata: of the first part."""
+
+    path: Path
+    parts: tuple[Path, ...]
+    metadata: Mapping[str, object]
+    tensors: Mapping[str, GgufTensor]
+
+    @property
+    def half(self) -> Half:
+        """What its model computes in where that has 16 bits: float16 where all matrices are.
+
+        Whatever else it was made of was most likely trained in bfloat16, whose range it needs.
+        """
+        kinds = {tensor.type.name for tensor in self.tensors.values() if len(tensor.shape) > 1}
+        return "F16" if "F16" in kinds and kinds <= {"F16", "F32"} else "BF16"
+
+
+def read_gguf(path: Path) -> GgufFile:
+    """The header of the file and of the parts that belong with it.
+
+    BadModelFile when one is damaged, missing, or a copy of another; UnsupportedModel for what is
+    sound but not read here.
+    """
+    opened = read_gguf_header(path)
+    count = _number(opened, "split.count", 1)
+    if count <= 1:
+        return GgufFile(path, (path,), opened.metadata, opened.tensors)
+    paths = _part_paths(path, count)
+    headers = [opened if part == path else read_gguf_header(part) for part in paths]
+    tensors: dict[str, GgufTensor] = {}
+    for place, header in enumerate(headers):
+        _check_place(header, place, count)
+        for name, tensor in header.tensors.items():
+            if name in tensors:
+                raise BadModelFile(
+                    f"{header.path}: {name} is also in {tensors[name].file.name}: these parts do "
+                    "not belong together. Download them again."
+                )
+            tensors[name] = tensor
+    _check_total(headers[0], len(tensors))
+    return GgufFile(path, paths, headers[0].metadata, tensors)
+
+
+def _part_paths(path: Path, count: int) -> tuple[Path, ...]:
+    """All parts by the number in their names; BadModelFile names the first that is missing."""
+    named = _NUMBERED.fullmatch(path.name)
+    if named is None or int(named[3]) != count:
+        raise BadModelFile(
+            f"{path}: is one of {count} parts, but is not named so (...-00001-of-{count:05}.gguf), "
+            "so the others cannot be found. Give the parts their own names again."
+        )
+    ending = path.name[-len(".gguf") :]
+    paths = []
+    for number in range(1, count + 1):
+        part = path.with_name(f"{named[1]}-{number:05}-of-{named[3]}{ending}")
+        if not part.is_file():
+            raise BadModelFile(
+                Words(
+                    "{part}: missing, though {name} is one of {count} parts. Download that part "
+                    "too.",
+                    part=part,
+                    name=path.name,
+                    count=count,
+                )
+            )
+        paths.append(part)
+    return tuple(paths)
+
+
+def _check_place(header: GgufHeader, place: int, count: int) -> None:
+    number, total = _number(header, "split.no", 0), _number(header, "split.count", 1)
+    if number != place or total != count:
+        raise BadModelFile(
+            f"{header.path}: says it is part {number + 1} of {total}, its name says part "
+            f"{place + 1} of {count}. Download it again."
+        )
+
+
+def _check_total(first: GgufHeader, found: int) -> None:
+    wanted = _number(first, "split.tensors.count", found)
+    if wanted != found:
+        raise BadModelFile(
+            f"{first.path}: its parts hold {found} tensors where {wanted} are promised. Download "
+            "them again."
+        )
+
+
+def _number(header: GgufHeader, key: str, default: int) -> int:
+    value = header.metadata.get(key, default)
+    if not isinstance(value, int) or not 0 <= value < 2**31:
+        raise BadModelFile(
+            f"{header.path}: {key} is {ascii(value)[:80]}, not a count. Download it again."
+        )
+    return value
