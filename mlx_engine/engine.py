@@ -1,15 +1,11 @@
 """The engine: a loaded model, its conversations, and raw access to its tokens and logits."""
 
 import threading
-from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
-from operator import index
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple
 from weakref import WeakSet
 
 import mlx.core as mx
@@ -21,11 +17,17 @@ from metal_kernels.few_row_matvec import MOST_ROWS
 from mlx_engine.built_in_model import built_in_model
 from mlx_engine.check_model import with_head_check
 from mlx_engine.chores import Chores
-from mlx_engine.decoding.answer import Answer, raw_answer
 from mlx_engine.decoding.device_memory import gpu_bytes, memory_bytes, told_when_full
 from mlx_engine.decoding.opening import ModelParts, Settings
 from mlx_engine.decoding.prompt_cache import PromptCache
 from mlx_engine.decoding.prompt_files import PromptFiles, fingerprint
+from mlx_engine.decoding.raw_generation import (
+    known_tokens,
+    raw_generation,
+    raw_generations,
+    raw_prompt,
+    readable_tokens,
+)
 from mlx_engine.decoding.session import Session
 from mlx_engine.decoding.together import Together
 from mlx_engine.drafting.contract import DEEPEST
@@ -40,12 +42,10 @@ from mlx_engine.loading.load import LoadedModel, load_model
 from mlx_engine.sampling.position_noise import noise_by
 from mlx_engine.teacher_forced import head_logits, hidden_states, trunk_logits
 from mlx_engine.text.chat_template import PLAIN_STOP, fallback_template
-from mlx_engine.values.conversation import TURN_ENDS, Event, Generation
+from mlx_engine.values.conversation import Generation
 from mlx_engine.values.errors import (
-    BadPrompt,
     EngineMisuse,
     OutOfMemory,
-    PromptTooLong,
     Reason,
 )
 from mlx_engine.values.memory_plan import MemoryPlan, chunk_rows
@@ -285,11 +285,10 @@ class Engine:
         """
         self._check()
         settings = self._raw_settings(max_tokens, sampling, draft, stop, ignore_eos, cache)
-        tokens = self._raw_prompt(prompt)
-        answer = raw_answer(self._parts, settings, tokens, self._generated, should_stop)
-        deque(answer.events(), maxlen=0)
+        tokens = raw_prompt(self._parts, prompt)
+        found = raw_generation(self._parts, settings, tokens, self._generated, should_stop)
         self._after_answer()
-        return _generation(answer)
+        return found
 
     def generate_many(
         self,
@@ -309,26 +308,10 @@ class Engine:
         """
         self._check()
         settings = self._raw_settings(max_tokens, sampling, draft, stop, ignore_eos, cache)
-        asked = deque(enumerate(map(self._raw_prompt, prompts)))
-        running: deque[_Running] = deque()
-        found: dict[int, Generation] = {}
-        try:
-            while asked or running:
-                while asked and len(running) < self._most_rows():
-                    number, prompt = asked.popleft()
-                    stopped, learned = partial(should_stop, number), self._fresh_learned()
-                    answer = raw_answer(self._parts, replace(settings), prompt, learned, stopped)
-                    running.append(_Running(number, answer, answer.events()))
-                one = running.popleft()
-                if any(isinstance(event, TURN_ENDS) for event in one.events):
-                    running.append(one)
-                else:
-                    found[one.number] = _generation(one.answer)
-        finally:  # of one that fails; the error would hold them, and passes have room for them
-            for other in running:
-                other.events.close()
+        asked = [raw_prompt(self._parts, prompt) for prompt in prompts]
+        found = raw_generations(self._parts, settings, asked, self._fresh_learned, should_stop)
         self._after_answer()
-        return [found[number] for number in sorted(found)]
+        return found
 
     def _raw_settings(
         self,
@@ -346,9 +329,6 @@ class Engine:
             generation=GenerationOptions(max_tokens, stop_strings(stop), ignore_eos),
             cache=cache,
         )
-
-    def _raw_prompt(self, prompt: str | Sequence[int]) -> list[int]:
-        return self._prompt(self.tokenize(prompt, True) if isinstance(prompt, str) else prompt)
 
     def memory_plan(
         self, context: int | None = None, cache: CacheOptions = AS_THEY_COME
@@ -376,7 +356,7 @@ class Engine:
     def detokenize(self, tokens: Sequence[int]) -> str:
         """Token ids -> text, special tokens included. Raises BadPrompt for ids there are not."""
         self._check()
-        return self._parts.tokenizer.decode(self._known(tokens), keep_special=True)
+        return self._parts.tokenizer.decode(known_tokens(self._parts, tokens), keep_special=True)
 
     def logits(
         self, tokens: Sequence[int], cache: CacheOptions = AS_THEY_COME
@@ -386,7 +366,7 @@ class Engine:
         """
         self._check()
         self._parts.check_cache(cache)
-        parts, ids = self._parts, self._prompt(tokens)
+        parts, ids = self._parts, readable_tokens(self._parts, tokens)
         with told_when_full():
             hidden = hidden_states(parts.model, ids, parts.chunk, cache.bits)
             return trunk_logits(parts.model, hidden)
@@ -401,7 +381,7 @@ class Engine:
         """
         self._check()
         self._parts.check_cache(cache)
-        parts, ids = self._parts, self._prompt(tokens)
+        parts, ids = self._parts, readable_tokens(self._parts, tokens)
         if parts.model.mtp_depth:
             self._loaded.read_heads()
         with told_when_full():
@@ -455,29 +435,6 @@ class Engine:
         share = self._parts.drafting.small_share
         return Learned(self._meter.costs_now, share, self._elders)
 
-    def _prompt(self, tokens: Sequence[int]) -> list[int]:
-        """The ids, if a model can read them and go on."""
-        ids, limit = self._known(tokens), self._parts.context_length
-        if not ids:
-            raise BadPrompt("The prompt is empty: give at least one token.")
-        if len(ids) >= limit:
-            raise PromptTooLong(
-                f"The prompt has {len(ids)} tokens, the context holds {limit}: shorten it."
-            )
-        return ids
-
-    def _known(self, tokens: Sequence[int]) -> list[int]:
-        """The ids as plain integers, if the model has all of them."""
-        vocabulary = self._parts.model.vocabulary
-        try:
-            ids = [index(token) for token in tokens]
-        except TypeError as error:
-            raise BadPrompt(f"Token ids must be whole numbers ({error}).") from error
-        bad = next((token for token in ids if not 0 <= token < vocabulary), None)
-        if bad is not None:
-            raise BadPrompt(f"Token {bad} is not in the vocabulary of {vocabulary}.")
-        return ids
-
     def _check(self) -> None:
         if self._is_closed:
             raise EngineMisuse("The engine is closed: load the model again.")
@@ -486,20 +443,6 @@ class Engine:
                 "An engine belongs to the thread that loaded it: call it from there "
                 "(Session.stop alone may be called from anywhere)."
             )
-
-
-class _Running(NamedTuple):
-    """One of several prompts, and what is still to come of it."""
-
-    number: int
-    answer: Answer
-    events: Generator[Event, None, None]
-
-
-def _generation(answer: Answer) -> Generation:
-    """What a raw prompt that was answered to its end has come to."""
-    finished = answer.finished()
-    return Generation(finished.text, tuple(answer.tokens), finished.stats, finished.reason)
 
 
 def _kept_bytes(options: LoadOptions, weights: int) -> int:

@@ -7,9 +7,10 @@ from importlib.resources import files
 from time import perf_counter, process_time
 from typing import NamedTuple
 
-from mlx_engine.decoding.answer import Answer, raw_answer
+from mlx_engine.decoding.answer import Answer
 from mlx_engine.decoding.opening import Settings
 from mlx_engine.decoding.prompt_cache import PromptCache
+from mlx_engine.decoding.raw_generation import raw_answer
 from mlx_engine.drafting.depth.choice import Learned
 from mlx_engine.engine import Engine
 from mlx_engine.text.chat_template import tokenize_chat

@@ -1,6 +1,6 @@
 """One answer: reads the prompt, runs rounds until something ends it, and reports."""
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from time import perf_counter
 from typing import NamedTuple
@@ -19,7 +19,6 @@ from mlx_engine.decoding.opening import (
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.decoding.tally import Limits, Tally
 from mlx_engine.decoding.together import Together
-from mlx_engine.drafting.depth.choice import Learned
 from mlx_engine.drafting.sources import Drafting
 from mlx_engine.sampling.position_noise import NoiseOfKeys, plain_noise
 from mlx_engine.sampling.sampler import Sampler, fresh_seed
@@ -293,22 +292,3 @@ def read_anew(sequence: TokenSequence, drafting: Drafting, settings: Settings) -
     sequence.forget()
     drafting.forget()
     drafting.begin(sequence, settings.draft)
-
-
-def raw_answer(
-    parts: ModelParts,
-    settings: Settings,
-    prompt: Sequence[int],
-    learned: Learned,
-    stopped: Callable[[], bool] = lambda: False,
-) -> Answer:
-    """The same in a conversation of its own, to a raw prompt that is not empty."""
-    return open_answer(
-        parts,
-        settings,
-        parts.prompts.sequence(cache=settings.cache),
-        Drafting(parts.drafting, learned),
-        Opening(tuple(prompt), len(prompt) - 1),
-        StreamingText(parts.tokenizer, settings.generation.stop, split_thinking=False),
-        stopped,
-    )

@@ -25,7 +25,7 @@ class Together:
     """
 
     def __init__(self, most_rows: Callable[[], int] = lambda: DEEPEST + 1) -> None:
-        self._most_rows = most_rows
+        self.most_rows = most_rows
         self._waiting: list[Round] = []
         self._latest: Callable[[], object] = lambda: None
         self.answering = 0
@@ -33,7 +33,7 @@ class Together:
     @property
     def room(self) -> Room:
         """Of one of them, where all go into one pass."""
-        each = self._most_rows() // max(1, self.answering)
+        each = self.most_rows() // max(1, self.answering)
         return Room(self.answering - 1, max(0, each - 1))
 
     @contextmanager
@@ -65,7 +65,7 @@ class Together:
         self.leave(one)
         model, rounds, rows = one.state.model, [one], one.asked.rows
         for other in self._waiting if model.joint is not None else ():
-            if other.state.model is model and rows + other.asked.rows <= self._most_rows():
+            if other.state.model is model and rows + other.asked.rows <= self.most_rows():
                 rounds.append(other)
                 rows += other.asked.rows
         for other in rounds:

@@ -10,8 +10,8 @@ from dataclasses import replace
 from time import perf_counter
 
 import mlx_engine
-from mlx_engine.decoding.answer import raw_answer
 from mlx_engine.decoding.opening import ModelParts, Settings
+from mlx_engine.decoding.raw_generation import raw_answer
 from mlx_engine.drafting.depth.choice import Learned
 from mlx_engine.drafting.depth.costs import PassCosts
 from mlx_engine.drafting.output_head import OutputShelf, count_tokens

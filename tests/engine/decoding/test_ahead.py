@@ -10,8 +10,8 @@ from session_runs import PICKS
 from tiny_model import TinySizes, tiny_model
 
 from mlx_engine.decoding import ahead
-from mlx_engine.decoding.answer import raw_answer
 from mlx_engine.decoding.opening import Settings
+from mlx_engine.decoding.raw_generation import raw_answer
 from mlx_engine.decoding.sequence import TokenSequence
 from mlx_engine.drafting.contract import NoDraft
 from mlx_engine.drafting.depth.choice import Learned

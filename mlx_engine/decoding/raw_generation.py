@@ -1,0 +1,124 @@
+"""Raw prompts that are continued without a chat template: one, or several in passes they share."""
+
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
+from functools import partial
+from operator import index
+from typing import NamedTuple
+
+from mlx_engine.decoding.answer import Answer, open_answer
+from mlx_engine.decoding.opening import ModelParts, Opening, Settings
+from mlx_engine.drafting.depth.choice import Learned
+from mlx_engine.drafting.sources import Drafting
+from mlx_engine.text.streaming_text import StreamingText
+from mlx_engine.values.conversation import TURN_ENDS, Event, Generation
+from mlx_engine.values.errors import BadPrompt, PromptTooLong
+
+
+def known_tokens(parts: ModelParts, tokens: Sequence[int]) -> list[int]:
+    """The ids as plain integers, if the model has all of them. Raises BadPrompt."""
+    vocabulary = parts.model.vocabulary
+    try:
+        ids = [index(token) for token in tokens]
+    except TypeError as error:
+        raise BadPrompt(f"Token ids must be whole numbers ({error}).") from error
+    bad = next((token for token in ids if not 0 <= token < vocabulary), None)
+    if bad is not None:
+        raise BadPrompt(f"Token {bad} is not in the vocabulary of {vocabulary}.")
+    return ids
+
+
+def readable_tokens(parts: ModelParts, tokens: Sequence[int]) -> list[int]:
+    """The same, where the model can read them and go on. Raises BadPrompt, PromptTooLong."""
+    ids, limit = known_tokens(parts, tokens), parts.context_length
+    if not ids:
+        raise BadPrompt("The prompt is empty: give at least one token.")
+    if len(ids) >= limit:
+        raise PromptTooLong(
+            f"The prompt has {len(ids)} tokens, the context holds {limit}: shorten it."
+        )
+    return ids
+
+
+def raw_prompt(parts: ModelParts, prompt: str | Sequence[int]) -> list[int]:
+    """The same of a text, too, which gets the begin token that its tokenizer adds."""
+    tokens = parts.tokenizer.encode(prompt, True) if isinstance(prompt, str) else prompt
+    return readable_tokens(parts, tokens)
+
+
+def raw_answer(
+    parts: ModelParts,
+    settings: Settings,
+    prompt: Sequence[int],
+    learned: Learned,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Answer:
+    """An answer that has not begun, in a conversation of its own. Raises OutOfMemory."""
+    return open_answer(
+        parts,
+        settings,
+        parts.prompts.sequence(cache=settings.cache),
+        Drafting(parts.drafting, learned),
+        Opening(tuple(prompt), len(prompt) - 1),
+        StreamingText(parts.tokenizer, settings.generation.stop, split_thinking=False),
+        stopped,
+    )
+
+
+def raw_generation(
+    parts: ModelParts,
+    settings: Settings,
+    prompt: Sequence[int],
+    learned: Learned,
+    stopped: Callable[[], bool],
+) -> Generation:
+    """A prompt's continuation, run to its end."""
+    answer = raw_answer(parts, settings, prompt, learned, stopped)
+    deque(answer.events(), maxlen=0)
+    return _generation(answer)
+
+
+class _Running(NamedTuple):
+    """One of several prompts, and what is still to come of it."""
+
+    number: int
+    answer: Answer
+    events: Generator[Event, None, None]
+
+
+def raw_generations(
+    parts: ModelParts,
+    settings: Settings,
+    prompts: Sequence[Sequence[int]],
+    learned: Callable[[], Learned],
+    stopped: Callable[[int], bool],
+) -> list[Generation]:
+    """Each prompt's continuation, as many at once as rows fit into a pass; the others follow as
+    these end. learned: asked for each of them. stopped: with the number of a prompt.
+    """
+    asked = deque(enumerate(prompts))
+    running: deque[_Running] = deque()
+    found: dict[int, Generation] = {}
+    try:
+        while asked or running:
+            while asked and len(running) < parts.together.most_rows():
+                number, prompt = asked.popleft()
+                its = partial(stopped, number)
+                answer = raw_answer(parts, replace(settings), prompt, learned(), its)
+                running.append(_Running(number, answer, answer.events()))
+            one = running.popleft()
+            if any(isinstance(event, TURN_ENDS) for event in one.events):
+                running.append(one)
+            else:
+                found[one.number] = _generation(one.answer)
+    finally:  # of one that fails; the error would hold them, and passes have room for them
+        for other in running:
+            other.events.close()
+    return [found[number] for number in sorted(found)]
+
+
+def _generation(answer: Answer) -> Generation:
+    """What a raw prompt that was answered to its end has come to."""
+    finished = answer.finished()
+    return Generation(finished.text, tuple(answer.tokens), finished.stats, finished.reason)
