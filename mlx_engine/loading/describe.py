@@ -19,10 +19,9 @@ from mlx_engine.loading.gguf.part import GgufPart
 from mlx_engine.loading.headers import ModelHeaders, keep_blocks, read_headers
 from mlx_engine.loading.safetensors import BYTES_OF, TensorInfo
 from mlx_engine.models.family import Figures
-from mlx_engine.models.specs import CacheSize, Shape
+from mlx_engine.models.specs import Shape
 from mlx_engine.models.tensor_names import why_skipped
 from mlx_engine.values.errors import BadModelFile, BadOption, Reason
-from mlx_engine.values.memory_plan import CacheBytes
 from mlx_engine.values.model_description import Footprint, ModelDescription, TensorGroup
 from mlx_engine.values.options import LoadOptions, SamplingOptions
 from mlx_engine.values.words import Words
@@ -43,7 +42,6 @@ _HALVES = ("F16", "BF16")
 CPU_LAYOUT_LIMIT = 512 * 2**20
 """Bytes in float32 of the largest model that is unpacked where there is no Metal."""
 
-_STATE_BYTES = 4  # recurrent states are float32 everywhere
 _WORDS_PER_SCALE = {2: 16, 4: 32, 8: 32}
 """uint32 words for each uint8 scale -> weights for each: nvfp4, mxfp4, mxfp8."""
 
@@ -99,8 +97,8 @@ def describe(
             *(_group(name, weights[name]) for name in _ORDER if weights.get(name)),
             *_skipped_groups(headers.parts.skipped),
         ),
-        trunk_cache=_cache_bytes(figures.cache, element),
-        head_cache=_cache_bytes(figures.of_heads(heads), element),
+        trunk_cache=figures.cache.in_bytes(element),
+        head_cache=figures.of_heads(heads).in_bytes(element),
         sampling=recommended.sampling,
         numerics="fast" if options.numerics == "fast" else "exact",
         active_parameters=_active(weights, figures),
@@ -110,12 +108,6 @@ def describe(
         + headers.heads.remarks
         + (() if recommended.ignored is None else (recommended.ignored,)),
     )
-
-
-def _cache_bytes(size: CacheSize, element: int) -> CacheBytes:
-    states = size.state_elements * _STATE_BYTES + size.kept_elements * element
-    windows = (size.window_values, size.window_groups, size.slack_values)
-    return CacheBytes(element, size.values, size.groups, *windows, states)
 
 
 def _unpacked_if_small(weights: Mapping[str, list[_Weight]]) -> dict[str, list[_Weight]]:

@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from mlx_engine.models.specs import CacheSize, Shape
+from mlx_engine.models.cache_sizes import CacheSize, sum_of_sizes
+from mlx_engine.models.specs import Shape
 from mlx_engine.models.stored_forms import Recipes
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.memory_plan import WorkSize
@@ -60,10 +61,7 @@ class Figures:
 
     def of_heads(self, count: int) -> CacheSize:
         """What the caches of so many heads take."""
-        total = CacheSize()
-        for head in self.head_caches[:count]:
-            total = total.plus(head)
-        return total
+        return sum_of_sizes(self.head_caches[:count])
 
 
 @dataclass(frozen=True, slots=True)

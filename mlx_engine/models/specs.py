@@ -8,67 +8,23 @@ of a weight is written down.
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from mlx_engine.models.cache_sizes import (
+    LATENTS,
+    CacheSize,
+    key_value_size,
+    sum_of_sizes,
+    why_not_packed,
+)
 from mlx_engine.values.errors import Reason
-from mlx_engine.values.memory_plan import WINDOW_SLACK, WINDOW_STEP, WorkSize
-from mlx_engine.values.words import Words
+from mlx_engine.values.memory_plan import WorkSize
 
 Shape = tuple[int, ...]
 Shapes = dict[str, Shape]
 Activation = Literal["silu", "gelu_tanh", "oai"]
 State = Literal["normed", "residual"]
 """A hidden state after or before the norm that ends trunk or head."""
-
-
-class CacheSize(NamedTuple):
-    """Elements that caches take.
-
-    values: of keys and values, for each token; groups: those of them that share a scale in 8 and 4
-    bits. window_values, window_groups: the same of windows that are full. slack_values: of the rows
-    that windows have beside those in view. kept_elements: of the rows that convolutions keep,
-    stored in the same type. state_elements: of recurrent states, float32.
-    """
-
-    values: int = 0
-    groups: int = 0
-    window_values: int = 0
-    window_groups: int = 0
-    slack_values: int = 0
-    kept_elements: int = 0
-    state_elements: int = 0
-
-    def plus(self, other: "CacheSize") -> "CacheSize":
-        """Both together."""
-        return CacheSize(*(one + two for one, two in zip(self, other, strict=True)))
-
-
-LEAST_GROUP = 32
-"""Elements of a packed row that share a scale, at least."""
-
-LATENTS = Reason(
-    "cache-of-latents",
-    Words(
-        "Keys and values stay in 16 bits: this model keeps small latents in their "
-        "place, which our kernels read as they are."
-    ),
-)
-
-
-def why_not_packed(*sizes: int) -> Reason | None:
-    """Why keys or values of heads of these sizes cannot be kept in 8 or 4 bits."""
-    odd = next((size for size in sizes if size % LEAST_GROUP), None)
-    if odd is None:
-        return None
-    return Reason(
-        "cache-head-size",
-        Words(
-            "Keys and values stay in 16 bits: heads of {odd} are no whole groups of "
-            "{least}, which share a scale in 8 and 4 bits.",
-            odd=odd,
-            least=LEAST_GROUP,
-        ),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +102,7 @@ class Attention:
     @property
     def cache(self) -> CacheSize:
         """Keys and values."""
-        sizes = (self.key_dim, self.value_dim)
-        each = self.kv_heads * sum(sizes)
-        groups = each // (64 if all(size % 64 == 0 for size in sizes) else LEAST_GROUP)
-        if self.window is None:
-            return CacheSize(each, groups)
-        slack = (WINDOW_STEP + WINDOW_SLACK) * each
-        return CacheSize(0, 0, self.window * each, self.window * groups, slack)
+        return key_value_size(self.kv_heads, self.key_dim, self.value_dim, self.window)
 
     @property
     def packed_cache(self) -> Reason | None:
@@ -462,10 +412,7 @@ class ModelSpec:
     @property
     def cache(self) -> CacheSize:
         """Of all blocks of the trunk."""
-        total = CacheSize()
-        for block in self.blocks:
-            total = total.plus(block.mixer.cache)
-        return total
+        return sum_of_sizes(block.mixer.cache for block in self.blocks)
 
     @property
     def work(self) -> WorkSize:

@@ -13,9 +13,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from mlx_engine.models.cache_sizes import LEAST_GROUP, CacheSize
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.family import CanonicalPart, Figures, Parts
-from mlx_engine.models.specs import LEAST_GROUP, CacheSize, Shape
+from mlx_engine.models.specs import Shape
 from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.memory_plan import WorkSize
 
