@@ -2812,6 +2812,10 @@
         <translation>Prompt: {prompt_tokens:,} Tokens, davon {reused_tokens:,} von vorher behalten</translation>
     </message>
     <message>
+        <source>MTP heads read {rows:,} of them, {percent:.1f} % of the reading time</source>
+        <translation>MTP-Köpfe haben davon {rows:,} gelesen, {percent:.1f} % der Lesezeit</translation>
+    </message>
+    <message>
         <source>Depth {depth}: {accepted:,} of {drafted:,} accepted ({percent:.0f} %)</source>
         <translation>Tiefe {depth}: {accepted:,} von {drafted:,} angenommen ({percent:.0f} %)</translation>
     </message>

@@ -92,8 +92,10 @@ def stage_lines(stats: GenerationStats) -> list[str]:
 def summary_lines(stats: GenerationStats) -> list[str]:
     """What /stats shows above its bars."""
     reused = f", {stats.reused_tokens} of them reused" if stats.reused_tokens else ""
+    heads = f"; heads read {stats.head_rows}, {100 * stats.head_share:.1f} % of the time"
     return [
-        f"prompt  {stats.prompt_tokens} tok{reused}, {stats.prompt_tokens_per_second:.0f} tok/s",
+        f"prompt  {stats.prompt_tokens} tok{reused}, {stats.prompt_tokens_per_second:.0f} tok/s"
+        f"{heads if stats.head_rows else ''}",
         f"answer  {stats.generated_tokens} tok in {stats.passes} passes, "
         f"{stats.tokens_per_pass:.2f} tok/pass, {stats.tokens_per_second:.1f} tok/s",
         f"memory  {size_words(stats.peak_memory_bytes)} at the peak; seed {stats.seed}",

@@ -150,7 +150,8 @@ class Answer:
         while True:
             started = perf_counter()
             progress = next(steps, None)
-            self.tally.prompt_took(perf_counter() - started)
+            head_rows = 0 if progress is None else progress.head_rows
+            self.tally.prompt_took(perf_counter() - started, head_rows)
             if progress is None:
                 return
             self.tally.reused_tokens = progress.reused

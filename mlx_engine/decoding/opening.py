@@ -137,6 +137,7 @@ def prefill(
     What an earlier turn, or another conversation, has read is reused; a draft source that runs a
     model, and is new here, reads that first. The sequence makes a checkpoint to come back to after
     the shared tokens, after the stable ones, and on a long way to them; none where it is past them.
+    Heads read at the first two of these.
     """
     prompt = opening.tokens
     reused = min(sequence.reuse(prompt), sequence.followed)
@@ -149,7 +150,9 @@ def prefill(
             yield PromptProgress(sequence.followed, len(prompt), reused)
             continue
         if start and start in (opening.shared, opening.stable):
-            sequence.mark()
+            head_rows = sequence.mark()
+            if head_rows:
+                yield PromptProgress(start, len(prompt), reused, head_rows)
         if start == last:
             return
         sequence.mark_if_far()

@@ -157,12 +157,21 @@ class TokenSequence:
 
     def here(self) -> Checkpoint:
         """Where it stands, lazy; not between a draft and its round."""
+        self.source.flush()
+        return self._passing()
+
+    def _passing(self) -> Checkpoint:
+        """The same, with what the source has not read."""
         return Checkpoint(len(self.tokens), self.caches.snapshot(), self.source.snapshot())
 
-    def mark(self, *, is_on_the_way: bool = False) -> None:
-        """Make a checkpoint; not between a draft and its round."""
+    def mark(self) -> int:
+        """Make a checkpoint; not between a draft and its round. How many rows heads read for it."""
+        read = self.source.flush()
+        self._mark(self._passing())
+        return read
+
+    def _mark(self, here: Checkpoint) -> None:
         others = [place for place in self.checkpoints if place.length != len(self.tokens)]
-        here = self.here()._replace(is_on_the_way=is_on_the_way)
         self.checkpoints = thinned([*others, here])
         self.settle()
 
@@ -171,7 +180,7 @@ class TokenSequence:
         last = self.checkpoints[-1] if self.checkpoints else self._start
         apart = max(LEAST_APART, self.caches.snapshot().nbytes // WORTH_A_TOKEN)
         if len(self.tokens) - last.length >= apart:
-            self.mark(is_on_the_way=True)
+            self._mark(self._passing()._replace(is_on_the_way=True))
 
     def settle(self) -> None:
         """Compute what is still lazy, so that no graph outlives its round."""

@@ -57,14 +57,19 @@ class Tally:
     reused_tokens: int = 0
     waited_seconds: float = 0.0
     prompt_seconds: float = 0.0
+    head_rows: int = 0
+    head_seconds: float = 0.0
     decode_seconds: float = 0.0
     first_token_seconds: float = 0.0
     peak_memory_bytes: int = 0
     rounds: list[RoundStats] = field(default_factory=list)
 
-    def prompt_took(self, seconds: float) -> None:
-        """A part of the prompt was read."""
+    def prompt_took(self, seconds: float, head_rows: int = 0) -> None:
+        """A part of the prompt was read, or heads have read so many rows of it."""
         self.prompt_seconds += seconds
+        if head_rows:
+            self.head_rows += head_rows
+            self.head_seconds += seconds
         self._look_at_memory()
 
     def _look_at_memory(self) -> None:
@@ -105,8 +110,10 @@ class Tally:
             accept_ms=sum(r.accept_ms for r in rounds),
             by_source=sum_by_source(rounds),
             plain_is_faster=plain_is_faster(rounds),
+            head_rows=self.head_rows,
+            head_share=_rate(self.head_seconds, self.prompt_seconds),
         )
 
 
-def _rate(count: int, seconds: float) -> float:
+def _rate(count: float, seconds: float) -> float:
     return count / seconds if seconds > 0 else 0.0

@@ -28,6 +28,9 @@ trained toy, 0.66 and 0.67 on the built-in model; with 4 rows 0.63 and 0.58), an
 has waited would cost a processor as much as never to have rested.
 """
 
+ROWS_OF_A_PROMPT = 256
+"""The newest rows of what comes before an answer, all that a head reads of it."""
+
 DEEPEST = 15
 """Tokens of a draft at most, of a source that makes long ones cheaply: 16 rows with the newest."""
 
@@ -188,6 +191,10 @@ class DraftSource(ABC):
         """
         del hidden
         self.length += tokens.shape[0]
+
+    def flush(self) -> int:
+        """Read what waits, unless no draft is near; how many rows a head has read."""
+        return 0
 
     @abstractmethod
     def offers(self, last: mx.array) -> tuple[Offer, ...]:

@@ -3,6 +3,7 @@
 A head's memory pairs token x_k with the target's hidden state of position k-1. It is made from
 TRUE hidden states only: those of a round's accepted rows are read in the same pass that makes the
 next draft, so a draft of k tokens costs k head passes. Rows of a draft are forgotten after it.
+Of a prompt it reads only the newest rows, so that a long one is read as fast as without it.
 
 One head loops: it drafts the second token from its own state after the first, and so on. Several
 take turns, each with a cache of its own: the head that drafts token s + 1 reads, behind the true
@@ -20,6 +21,7 @@ from mlx_engine.cache.contract import CachesSnapshot, LayerCaches
 from mlx_engine.drafting.contract import (
     FEW_WAITING,
     FLUSH_ROWS,
+    ROWS_OF_A_PROMPT,
     ROWS_OF_A_REST,
     Draft,
     DraftSource,
@@ -44,11 +46,16 @@ class _Before(NamedTuple):
 
 
 class HeadMemory:
-    """A head's cache of true rows, and those that wait for its next pass."""
+    """A head's cache of true rows, and those that wait for its next pass.
+
+    Old ones that have waited for too long are left out. gap: how many rows of the cache are from
+    before the last of those.
+    """
 
     def __init__(self, head: MtpHead, bits: CacheBits = 16) -> None:
         self.head = head
         self.caches = head.make_head_caches(bits)
+        self.gap = 0
         self.wait_only([])
 
     def wait_only(self, waiting: Sequence[Rows]) -> None:
@@ -61,16 +68,21 @@ class HeadMemory:
         self.waiting.append(rows)
         self.unread += rows.tokens.shape[0]
 
-    def forget_old(self) -> None:
-        """Let none but the newest rows wait; they are cut rarely, to make no work of each."""
-        if self.unread < 2 * ROWS_OF_A_REST:
+    def forget_old(self, room: int) -> None:
+        """Leave out all but the newest rows; they are cut rarely, to make no work of each."""
+        if self.unread >= 2 * room:
+            self.leave_out(room)
+
+    def leave_out(self, room: int) -> None:
+        """All but so many of the rows that wait."""
+        if self.unread <= room:
             return
         kept: list[Rows] = []
-        room = ROWS_OF_A_REST
         while room > 0:
             newest = self.waiting.pop()
             kept.insert(0, newest.last(room))
             room -= newest.tokens.shape[0]
+        self.gap = self.caches.length
         self.wait_only(kept)
 
     def read(self, drafted: Sequence[Rows] = ()) -> mx.array:
@@ -83,9 +95,15 @@ class HeadMemory:
         self.wait_only([])
         return states
 
-    def has_all(self, rows: int) -> bool:
-        """Whether none of so many is missing, and it can go back to each that it has read."""
-        return self.caches.keeps_all_rows and self.caches.length + self.unread >= rows
+    def missing(self, rows: int) -> int:
+        """How many were left out of all the rows that a conversation has had."""
+        return max(0, rows - self.caches.length - self.unread)
+
+    def within(self, rows: int, missing: int) -> int:
+        """How many rows to keep of the cache so that it knows so many of the conversation; none
+        where those right before the next are missing.
+        """
+        return rows - missing if rows - missing >= self.gap else 0
 
     def place(self) -> _Before:
         """What to come back to if the next draft is withdrawn; reads what has waited for long."""
@@ -105,11 +123,18 @@ class HeadMemory:
         other.waiting = list(self.waiting)
         return other
 
-    def flush(self) -> None:
-        """Read what waits, without a draft."""
-        if self.waiting:
-            self.read()
+    def flush(self) -> int:
+        """Read the newest rows that wait, some at a time, without a draft; how many they are."""
+        self.leave_out(ROWS_OF_A_PROMPT)
+        waiting, count = self.waiting, self.unread
+        self.wait_only([])
+        for rows in waiting:
+            self.wait(rows)
+            if self.unread >= FLUSH_ROWS or rows is waiting[-1]:
+                self.read()
+        if count:
             mx.async_eval(self.caches.arrays())  # type: ignore[no-untyped-call]
+        return count
 
 
 class MtpDraft(DraftSource):
@@ -195,20 +220,22 @@ class MtpDraft(DraftSource):
         # taken: a slice would keep the whole block alive
         one_row = hidden.shape[1] == 1
         self._newest = hidden if one_row else mx.take(hidden, mx.array([-1]), axis=1)
-        self._before = []
         for output in set(self._outputs):
             output.saw(tokens)
-        self._read_or_forget()
+        self._read_or_forget(drafted=bool(self._before))
+        self._before = []
 
     def _wait(self, rows: Rows) -> None:
         for memory in self._memories:
             memory.wait(rows)
 
-    def _read_or_forget(self) -> None:
-        """Let no rows wait for ever."""
+    def _read_or_forget(self, *, drafted: bool) -> None:
+        """Let no rows wait for ever; drafted: these are of a round whose draft may not have come to
+        the later heads.
+        """
         for memory in self._memories:
-            if self.rests:
-                memory.forget_old()
+            if self.rests or not drafted:
+                memory.forget_old(ROWS_OF_A_REST if self.rests else ROWS_OF_A_PROMPT)
             elif memory.unread >= FLUSH_ROWS:
                 memory.flush()
 
@@ -259,25 +286,29 @@ class MtpDraft(DraftSource):
         other._memories = [memory.fork(caches) for memory, caches in pairs]
         return other
 
+    def flush(self) -> int:
+        """Read the newest rows that wait, unless it rests; how many the head with most had."""
+        return 0 if self.rests else max(memory.flush() for memory in self._memories)
+
     def snapshot(self) -> SourceSnapshot:
-        """Everything observed, read into the heads' caches unless it rests."""
+        """Rows that heads have read, and the newest of those that wait."""
         assert not self._before
-        if not self.rests:
-            for memory in self._memories:
-                memory.flush()
+        for memory in self._memories:
+            memory.leave_out(ROWS_OF_A_PROMPT)
         waiting = tuple(tuple(memory.waiting) for memory in self._memories)
         return super().snapshot()._replace(waiting=waiting)
 
     def earlier(self, length: int) -> SourceSnapshot | None:
-        """A place before its token has been read, whose hidden state then comes again; None while
-        rows are missing that it rested through.
+        """A place before its token has been read, whose hidden state then comes again. Heads begin
+        anew there if they lack the rows before it.
         """
-        held = [memory.caches for memory in self._memories]
-        rows = min([length - 1, *(caches.length for caches in held)])
-        has_all = all(memory.has_all(self.length - 1) for memory in self._memories)
-        if rows < 0 or not has_all:
+        if length < 1 or not all(memory.caches.keeps_all_rows for memory in self._memories):
             return None
-        return SourceSnapshot(rows, tuple(caches.at(rows) for caches in held))
+        missing = [memory.missing(self.length - 1) for memory in self._memories]
+        both = list(zip(self._memories, missing, strict=True))
+        place = min([length - 1, *(memory.caches.length + its for memory, its in both)])
+        kept = (memory.caches.at(memory.within(place, its)) for memory, its in both)
+        return SourceSnapshot(place, tuple(kept))
 
     def join(self, other: Self, snapshot: SourceSnapshot, tokens: mx.array) -> None:
         """Stand where another of the same heads made a snapshot."""
@@ -291,9 +322,9 @@ class MtpDraft(DraftSource):
         none = [()] * len(self._memories)
         for memory, waiting in zip(self._memories, snapshot.waiting or none, strict=True):
             memory.wait_only(waiting)
+            memory.gap = memory.caches.length if memory.missing(self.length - 1) else 0
         self._before = []
 
     def arrays(self) -> list[mx.array]:
-        """The heads' caches, rows that wait for long, and the newest hidden state."""
-        waiting = [rows.hidden for rows in self._most_waiting] if self.rests else []
-        return [*super().arrays(), *waiting]
+        """The heads' caches, rows that wait, and the newest hidden state."""
+        return [*super().arrays(), *(rows.hidden for rows in self._most_waiting)]

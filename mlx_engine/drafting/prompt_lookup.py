@@ -319,6 +319,10 @@ class CombinedDraft(DraftSource):
         """That of the model; of the text its length is enough."""
         return self.model.snapshot()
 
+    def flush(self) -> int:
+        """As the model does."""
+        return self.model.flush()
+
     def earlier(self, length: int) -> SourceSnapshot | None:
         """As the model can; a text can be shortened to any length."""
         return self.model.earlier(length)

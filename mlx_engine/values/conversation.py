@@ -25,11 +25,15 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class PromptProgress:
-    """Prompt tokens read so far; `reused` of them came from the cache of the turn before."""
+    """Prompt tokens read so far; `reused` of them came from the cache of the turn before.
+
+    head_rows: those of them that MTP heads have read since the last of these events.
+    """
 
     done: int
     total: int
     reused: int = 0
+    head_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,8 @@ class GenerationStats:
     accepted_by_depth[d-1] those in which it was accepted. passes: passes of the target model after
     the prompt. seed: the one in effect. by_source: who drafted, in the order of their first drafts;
     empty also where only the sums are known. plain_is_faster: see the function of this name.
+    head_rows: of the prompt, those that MTP heads have read; head_share: of the time it took to be
+    read, theirs.
     """
 
     prompt_tokens: int = 0
@@ -80,6 +82,8 @@ class GenerationStats:
     accept_ms: float = 0.0
     by_source: tuple[SourceStats, ...] = ()
     plain_is_faster: bool = False
+    head_rows: int = 0
+    head_share: float = 0.0
 
     @property
     def acceptance(self) -> float:

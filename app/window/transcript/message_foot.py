@@ -66,6 +66,14 @@ def all_figures(stats: GenerationStats) -> str:
             reused_tokens=stats.reused_tokens,
         ),
     ]
+    if stats.head_rows:
+        lines.append(
+            tr(
+                "MTP heads read {rows:,} of them, {percent:.1f} % of the reading time",
+                rows=stats.head_rows,
+                percent=100 * stats.head_share,
+            )
+        )
     pairs = zip(stats.accepted_by_depth, stats.drafted_by_depth, strict=False)
     for depth, (accepted, drafted) in enumerate(pairs, 1):
         share = accepted / drafted if drafted else 0

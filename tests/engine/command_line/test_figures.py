@@ -1,5 +1,7 @@
 """The figures under an answer say what the stats say."""
 
+from dataclasses import replace
+
 import pytest
 
 from mlx_engine.command_line.figures import (
@@ -9,6 +11,7 @@ from mlx_engine.command_line.figures import (
     source_lines,
     stage_lines,
     status_line,
+    summary_lines,
 )
 from mlx_engine.values.stats import GenerationStats, SourceStats
 from mlx_engine.values.words import (
@@ -45,6 +48,12 @@ def test_status_line() -> None:
 
 def test_status_line_without_drafting() -> None:
     assert "nothing drafted" in status_line(GenerationStats(generated_tokens=3))
+
+
+def test_what_heads_have_read_is_told() -> None:
+    assert "heads" not in summary_lines(STATS)[0]
+    read = replace(STATS, prompt_tokens=8000, head_rows=256, head_share=0.0132)
+    assert summary_lines(read)[0].endswith("; heads read 256, 1.3 % of the time")
 
 
 def test_every_depth_has_a_bar() -> None:

@@ -15,7 +15,7 @@ import mlx_engine
 from mlx_engine.cache.contract import CachesSnapshot
 from mlx_engine.decoding.prompt_cache import PromptCache
 from mlx_engine.decoding.sequence import LEAST_APART, Checkpoint, thinned
-from mlx_engine.drafting.contract import NoDraft
+from mlx_engine.drafting.contract import ROWS_OF_A_PROMPT, NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.model_description import CHECKPOINTS
@@ -43,6 +43,33 @@ def engines(folders):
     yield get
     for engine in itertools.chain(*made.values()):
         engine.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_a_long_prompt_heads_read_little_and_a_change_in_its_middle_is_all_that_is_read(
+    engines, kind
+):
+    """The same words, and told how many rows heads have read in what share of the time."""
+    engine, _ = engines(kind)
+    ways = {
+        "drafted": DraftOptions(depth=2),
+        "plain": DraftOptions(source="none"),
+    }
+    found = {
+        name: [
+            engine.generate(prompt, 9, WAYS["greedy"], draft, ignore_eos=True)
+            for prompt in (TEXT[:480], [*TEXT[:400], 8, 3, 1])
+        ]
+        for name, draft in ways.items()
+    }
+    for drafted, plain in zip(*found.values(), strict=True):
+        assert drafted.tokens == plain.tokens
+    first, changed = (its.stats for its in found["drafted"])
+    assert first.head_rows == ROWS_OF_A_PROMPT
+    assert 0 < first.head_share < 1
+    if kind == "attention":
+        assert (changed.reused_tokens, changed.head_rows) == (399, 2)
+    assert found["plain"][0].stats.head_rows == 0
 
 
 @pytest.mark.parametrize("way", WAYS)

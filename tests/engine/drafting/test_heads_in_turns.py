@@ -14,8 +14,8 @@ from session_runs import FEW_WORDS
 from tiny_stacks import HEADS, VOCABULARY, WINDOW, write_stack
 
 import mlx_engine
-from mlx_engine.drafting.contract import NoDraft, Proposal
-from mlx_engine.drafting.mtp import FLUSH_ROWS, MtpDraft
+from mlx_engine.drafting.contract import FLUSH_ROWS, NoDraft, Proposal
+from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 

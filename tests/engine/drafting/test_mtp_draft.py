@@ -8,7 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_model import TinySizes, tiny_model
 
-from mlx_engine.drafting.contract import FLUSH_ROWS, ROWS_OF_A_REST, Proposal
+from mlx_engine.drafting.contract import (
+    FLUSH_ROWS,
+    ROWS_OF_A_PROMPT,
+    ROWS_OF_A_REST,
+    Proposal,
+)
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.drafting.prompt_lookup import CombinedDraft
 from mlx_engine.sampling.sampler import Sampler
@@ -66,15 +71,85 @@ def test_drafts_after_any_history(model, hidden, steps):
 
 
 def test_rows_that_wait_are_read_in_one_go(model, hidden):
-    """A source that does not rest reads its rows every FLUSH_ROWS tokens, not each time."""
+    """Nothing is read before it is needed, neither by a draft nor by a place to come back to."""
     source = MtpDraft([model], DraftOptions(rule="greedy"))
-    source.observe(mx.array(TEXT[:2]), hidden[:, :2])
-    assert source.nbytes == hidden[:, :2].nbytes, "what waits, and nothing that a head has made"
-    for n in range(2, FLUSH_ROWS + 5):
+    for n in range(FLUSH_ROWS + 5):
         source.observe(mx.array(TEXT[n : n + 1]), hidden[:, n : n + 1])
-    assert source.nbytes > hidden[:, : FLUSH_ROWS + 5].nbytes, "keys and values"
     length = source.length
+    assert source.nbytes == hidden[:, :length].nbytes, "what waits, and nothing that a head made"
+    assert source.flush() == length - 1
+    assert source.nbytes > hidden[:, :length].nbytes, "keys and values"
+    assert source.flush() == 0
     assert propose(source, length, 3) == chain(model, hidden, length, 3)
+
+
+LONG = 2 * ROWS_OF_A_PROMPT + 90
+"""Tokens of a long prompt, of which TEXT is repeated."""
+
+
+def long_prompt(hidden):
+    """Its tokens, and states that fit them as well as any."""
+    times = -(-LONG // len(TEXT))
+    return mx.array((TEXT * times)[:LONG]), mx.concatenate([hidden] * times, axis=1)[:, :LONG]
+
+
+def read_in_chunks(source, text, states, chunk=32):
+    held = []
+    for start in range(0, text.shape[0], chunk):
+        source.observe(text[start : start + chunk], states[:, start : start + chunk])
+        held.append(source.nbytes)
+    return held
+
+
+def test_of_a_long_prompt_a_head_reads_the_newest_rows(model, hidden):
+    """And holds few of the others meanwhile."""
+    text, states = long_prompt(hidden)
+    source, newest = (MtpDraft([model], DraftOptions(rule="greedy")) for _ in range(2))
+    held = read_in_chunks(source, text, states)
+    assert max(held) <= (2 * ROWS_OF_A_PROMPT + 32) * states[:, :1].nbytes
+    assert source.flush() == ROWS_OF_A_PROMPT
+    newest.observe(text[-ROWS_OF_A_PROMPT - 1 :], states[:, -ROWS_OF_A_PROMPT - 1 :])
+    assert propose(source, 5, 3) == propose(newest, 5, 3)
+
+
+def test_a_place_on_the_way_keeps_the_rows_that_wait_there(model, hidden):
+    text, states = long_prompt(hidden)
+    source, again = (MtpDraft([model], DraftOptions(rule="greedy")) for _ in range(2))
+    read_in_chunks(source, text[:300], states[:, :300])
+    place = source.snapshot()
+    kept = states[:, : ROWS_OF_A_PROMPT + 1].nbytes
+    assert place.nbytes == kept, "the newest rows, and the state that waits for its token"
+    read_in_chunks(source, text[300:], states[:, 300:])
+    source.flush()
+    source.restore(place)
+    assert source.length == 300
+    read_in_chunks(again, text[:300], states[:, :300])
+    for one in (source, again):
+        one.observe(text[300:305], states[:, 300:305])
+    assert propose(source, 9, 3) == propose(again, 9, 3)
+
+
+@pytest.mark.parametrize("back", [9, 30, 200, LONG - 20])
+def test_going_back_behind_or_before_rows_that_were_left_out(model, hidden, back):
+    """A head that has the rows right before goes on from them, else it begins anew."""
+    text, states = long_prompt(hidden)
+    source, other = (MtpDraft([model], DraftOptions(rule="greedy")) for _ in range(2))
+    read_in_chunks(source, text, states)
+    source.flush()
+    source.observe(mx.array(TEXT[:40]), hidden[:, :40])
+    source.flush()
+    whole = mx.concatenate([text, mx.array(TEXT[:40])])
+    every = mx.concatenate([states, hidden[:, :40]], axis=1)
+    place = source.earlier(LONG + 40 - back)
+    assert place.length == LONG + 40 - back - 1
+    source.restore(place)
+    has_rows = place.length > LONG - ROWS_OF_A_PROMPT
+    first = LONG - ROWS_OF_A_PROMPT - 1 if has_rows else place.length
+    rest = slice(place.length, place.length + 6)
+    source.observe(whole[rest], every[:, rest])
+    other.observe(whole[first : rest.stop], every[:, first : rest.stop])
+    assert source.length == rest.stop
+    assert propose(source, 7, 3) == propose(other, 7, 3)
 
 
 def test_nothing_before_the_first_token(model):

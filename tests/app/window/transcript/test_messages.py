@@ -1,5 +1,7 @@
 """A message says what is wanted of it, copies, shows figures and tints, and fetches nothing."""
 
+from dataclasses import replace
+
 import pytest
 from PySide6.QtCore import QMimeData, QPoint, Qt, QUrl
 from PySide6.QtGui import QGuiApplication, QImage, QTextDocument
@@ -133,6 +135,9 @@ def test_the_footer_has_the_figures_and_gives_way(view):
     footer.resize(10, 24)
     assert footer.shown() == "41.3 tok/s"
     assert "Depth 2: 78 of 106 accepted (74 %)" in footer.toolTip()
+    assert "MTP heads" not in footer.toolTip()
+    footer.show_stats(replace(STATS, prompt_tokens=8000, head_rows=256, head_share=0.0132))
+    assert "MTP heads read 256 of them, 1.3 % of the reading time" in footer.toolTip()
 
 
 def test_tinted_words_are_painted_and_named(view):
