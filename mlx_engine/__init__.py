@@ -80,21 +80,26 @@ __all__ = ["Engine", "Session", "inspect", "load"]
 """What `help` shows whole; everything else that is named above can be had as well."""
 
 if TYPE_CHECKING:
+    from mlx_engine.decoding.prompt_folder import PromptFolder
     from mlx_engine.decoding.session import Session
     from mlx_engine.engine import Engine
 else:
-    _NEED_MLX = {"Engine": "mlx_engine.engine", "Session": "mlx_engine.decoding.session"}
+    _ON_USE = {
+        "Engine": "mlx_engine.engine",
+        "PromptFolder": "mlx_engine.decoding.prompt_folder",
+        "Session": "mlx_engine.decoding.session",
+    }
 
     def __getattr__(name: str) -> type:
-        """What needs MLX, imported on use."""
+        """What has its own module, imported on use, as MLX is."""
         from importlib import import_module
 
-        if name not in _NEED_MLX:
+        if name not in _ON_USE:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return vars(import_module(_NEED_MLX[name]))[name]
+        return vars(import_module(_ON_USE[name]))[name]
 
     def __dir__() -> list[str]:
-        return [*globals(), *_NEED_MLX]
+        return [*globals(), *_ON_USE]
 
 
 def load(

@@ -35,7 +35,7 @@ from mlx_engine.drafting.depth.choice import Elders, Learned
 from mlx_engine.drafting.depth.costs import CostMeter, PassCosts
 from mlx_engine.drafting.output_head import OutputShelf
 from mlx_engine.drafting.sources import DraftKit, SmallModel
-from mlx_engine.kernel_choice.kernels_here import kernels_here, launcher_here
+from mlx_engine.kernel_choice.kernels_here import RowsHere, kernels_here, launcher_here
 from mlx_engine.kernel_choice.verdict import Verdict, verdict_here
 from mlx_engine.loading.find import FromHub
 from mlx_engine.loading.load import LoadedModel, load_model
@@ -126,7 +126,9 @@ class Engine:
             ),
             chunk=chunk_rows(told.nbytes, told.active_parameters or told.parameters, gpu_bytes()),
             prompts=PromptCache(
-                loaded.model, _kept_bytes(options, told.nbytes), _prompt_files(options, told.path)
+                loaded.model,
+                _kept_bytes(options, told.nbytes),
+                self._prompt_files(options, told.path),
             ),
             noise=noise_by(
                 loaded.kernels.served("noise", Work("", loaded.model.vocabulary), whole=True)
@@ -147,6 +149,23 @@ class Engine:
         self._elders: Elders = {}
         self._generated = self._fresh_learned()
         self._parts.limits.hold()
+
+    def _prompt_files(self, options: LoadOptions, path: str) -> PromptFiles | None:
+        """Where they are wanted and the weights can be told from others."""
+        if options.prompt_files is None:
+            return None
+        try:
+            heads = "" if options.heads is None else fingerprint(options.heads)
+            model = f"{fingerprint(Path(path))} {heads} {options.head_bits} {options.draft_model}"
+        except OSError:
+            return None  # what was loaded from there is gone by now
+        rows = RowsHere(self._loaded.kernels)
+        return PromptFiles(
+            options.prompt_files,
+            model,
+            options.prompt_files_bytes,
+            lambda: rows.computed_by(self.description.numerics),
+        )
 
     def _deepest(self) -> int:
         """Drafts at most: as many as rows are compared of, or exact kernels take."""
@@ -240,13 +259,15 @@ class Engine:
         thinking: bool | None = None,
         template_arguments: Mapping[str, TemplateValue] | None = None,
         cache: CacheOptions = AS_THEY_COME,
+        name: str | None = None,
     ) -> Session:
         """A new conversation; what is not given is what the model recommends.
 
         template_arguments: variables of the chat template by name, such as "preserve_thinking" or
         "reasoning_effort"; the description lists those that it asks for. thinking: short for the
-        one named "enable_thinking". Raises BadOption, also for a cache that this model cannot have
-        (`description.packed_cache`).
+        one named "enable_thinking". name: what `PromptFolder.forget` knows its files by, where
+        LoadOptions.prompt_files keeps them. Raises BadOption, also for a cache that this model
+        cannot have (`description.packed_cache`).
         """
         self._check()
         self._parts.check_cache(cache)
@@ -262,7 +283,7 @@ class Engine:
             template_arguments=arguments,
             cache=cache,
         )
-        session = Session(self._parts, settings, self._fresh_learned(), self._check)
+        session = Session(self._parts, settings, self._fresh_learned(), self._check, name)
         self._sessions.add(session)
         return session
 
@@ -397,7 +418,9 @@ class Engine:
 
     @property
     def prompt_files_trouble(self) -> Reason | None:
-        """Why a file of what was read was passed over, or none is written; None for no trouble."""
+        """Why a file of what was read was passed over, or none is written; None for no trouble.
+        Files are written behind answers: what goes wrong there is told a little later.
+        """
         files = self._parts.prompts.files
         return None if files is None else files.trouble
 
@@ -416,10 +439,15 @@ class Engine:
         mx.clear_cache()
 
     def close(self) -> None:
-        """Let the model go; sessions of this engine then raise EngineMisuse. Again: no effect."""
+        """Let the model go; sessions of this engine then raise EngineMisuse. Again: no effect.
+
+        What is still being written to LoadOptions.prompt_files has a few seconds to end.
+        """
         if self._is_closed:
             return
         self._check()
+        if self._parts.prompts.files is not None:
+            self._parts.prompts.files.close()
         self._is_closed = True
         limits = self._parts.limits
         for session in self._sessions:
@@ -450,15 +478,3 @@ def _kept_bytes(options: LoadOptions, weights: int) -> int:
     if options.prompt_cache_bytes is not None:
         return options.prompt_cache_bytes
     return max(0, (gpu_bytes() or memory_bytes() * 2 // 3) - weights) // 2
-
-
-def _prompt_files(options: LoadOptions, path: str) -> PromptFiles | None:
-    """Where they are wanted and the weights can be told from others."""
-    if options.prompt_files is None:
-        return None
-    try:
-        heads = "" if options.heads is None else fingerprint(options.heads)
-        model = f"{fingerprint(Path(path))} {heads} {options.head_bits} {options.draft_model}"
-    except OSError:
-        return None  # what was loaded from there is gone by now
-    return PromptFiles(options.prompt_files, model, options.prompt_files_bytes)

@@ -18,6 +18,11 @@ def can_be_stored(layer: LayerCache) -> bool:
     return type(layer) in (AttentionCache, WindowCache, RecurrentCache)
 
 
+def is_rows(layer: LayerCache) -> bool:
+    """Whether `stored` gives rows that never change, piece by piece."""
+    return isinstance(layer, AttentionCache)
+
+
 def stored(layer: LayerCache, place: LayerSnapshot, start: int) -> Parts:
     """A layer at a place behind `start`; of rows that never change, those from there on."""
     if isinstance(layer, AttentionCache):

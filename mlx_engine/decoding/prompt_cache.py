@@ -27,16 +27,22 @@ class PromptCache:
         """files: where to put away what is read, too."""
         self.most_bytes = most_bytes
         self.files = files
-        self._unsaved: list[TokenSequence] = []
+        self._unsaved: dict[TokenSequence, int] = {}
+        self._ways = WeakKeyDictionary[TokenSequence, str]()
         self._model = model
         self._known: list[TokenSequence] = []  # least recently used first
         self._owners = WeakKeyDictionary[TokenSequence, ReferenceType[object]]()
 
     def sequence(
-        self, owner: object | None = None, cache: CacheOptions = AS_THEY_COME
+        self,
+        owner: object | None = None,
+        cache: CacheOptions = AS_THEY_COME,
+        chat: str | None = None,
     ) -> TokenSequence:
-        """A new conversation; owner: who can go on with it, None where only others will."""
-        made = TokenSequence(self._model, cache=cache, beside=self)
+        """A new conversation; owner: who can go on with it, None where only others will. chat: what
+        its files are known by.
+        """
+        made = TokenSequence(self._model, cache=cache, beside=self, chat=chat)
         if owner is not None:
             self._owners[made] = ref(owner)
         return made
@@ -50,37 +56,61 @@ class PromptCache:
         reached = {other: other.reach(wanted) for other in others if to.can_branch(other)}
         best = max(reached, key=reached.__getitem__, default=to)
         far, own = reached.get(best, 0), to.reach(wanted)
-        if self.files is not None:
-            in_files = self.files.longest(to, wanted)
-            if in_files >= max(far, own) + WORTH_A_COPY and self.files.fill(to, wanted):
-                return
+        if self._is_in_files(to, wanted, max(far, own) + WORTH_A_COPY):
+            return
         if best is to or far < own + WORTH_A_COPY:
+            self._note_way(to, to)
             return
         to.branch(best, wanted)
+        self._note_way(to, best)
         if self._is_free(best) and len(best.tokens) == len(to.tokens):
             self._known.remove(best)
 
     def left(self, sequence: TokenSequence) -> None:
         """An answer has ended: make room."""
-        if self.files is not None:
-            self._unsaved = [*(one for one in self._unsaved if one is not sequence), sequence]
+        if self.files is not None and any(one is sequence for one in self._known):
+            self._note_way(sequence, sequence)
+            self._unsaved[sequence] = len(sequence.tokens)
         while self.nbytes > self.most_bytes:
             idle = [one for one in self._known if not one.is_busy]
             if not idle or (idle[0] is self._known[-1] and self.most_bytes):
                 return
             self.drop(idle[0])
 
+    def goes_on(self, sequence: TokenSequence, count: int) -> None:
+        """The next question to a conversation that is to be saved begins with so many tokens."""
+        if sequence in self._unsaved:
+            self._unsaved[sequence] = count
+
     def save(self) -> None:
-        """Put away what answers have read since the last time, where files are kept."""
-        unsaved, self._unsaved = self._unsaved, []
-        for one in unsaved:
-            if self.files is not None and not one.is_busy:
-                self.files.save(one)
+        """Put away what answers have read since the last time, where files are kept and the same
+        has computed all of it.
+        """
+        unsaved, self._unsaved = self._unsaved, {}
+        for one, count in unsaved.items():
+            if self.files is not None and not one.is_busy and self._ways[one] == self.files.way:
+                self.files.save(one, count)
+
+    def _is_in_files(self, to: TokenSequence, wanted: Sequence[int], beyond: int) -> bool:
+        """Whether it stands now where a file does, so many tokens on at least."""
+        if self.files is None or not self.files.fill(to, wanted, beyond):
+            return False
+        self._ways[to] = self.files.way
+        return True
+
+    def _note_way(self, to: TokenSequence, begun: TokenSequence) -> None:
+        """What computes its rows from here on has computed those before, or they are of no use to
+        files; begun: whose they are.
+        """
+        if self.files is not None:
+            now = self.files.way
+            is_one = not to.tokens or self._ways.get(begun, now) == now
+            self._ways[to] = now if is_one else ""
 
     def drop(self, one: TokenSequence) -> None:
         """Let go what one has read; while its answer runs, as soon as its owner does."""
         self._known = [other for other in self._known if other is not one]
-        self._unsaved = [other for other in self._unsaved if other is not one]
+        self._unsaved.pop(one, None)
         if not one.is_busy:
             one.shed()
 

@@ -1,10 +1,14 @@
 """What conversations have read, in files of one folder: it survives the program.
 
-A file (safetensors) holds what is new of one place since the place before it, its parent: rows of
-keys and values from there on, and states and windows whole. Its name says how many tokens the place
-has, a key made of these tokens, of the model, of the formats and of the draft source, and a
-checksum of all bytes in the file. So a beginning that several chats share is there once, and
+Of a place there are two files (safetensors): rows of keys and values since the place before it, its
+parent, which never change; and states, windows and what drafts, whole. So a beginning that several
+chats share is there once, and states of a place that a chat has left far behind can go, whose rows
+later places need. A name tells the tokens of a place, a key made of these tokens, of the model, of
+formats and of the draft source, what computed the rows, and a checksum of all bytes in the file: so
 nothing is taken for what it is not.
+
+An answer is followed by one place, that which the next question goes on from, written by a thread
+of its own: what is to be written is computed and copied before, and nobody waits for the disk.
 
 The files hold conversations, though no words: whoever can read them and has the model can tell what
 was said. They are for their owner alone (mode 0600), and the least recently used go first when they
@@ -12,39 +16,37 @@ outgrow their bound.
 """
 
 import hashlib
+import json
 import os
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from importlib.metadata import version
 from pathlib import Path
+from threading import Event
 from typing import NamedTuple, cast
+from weakref import ReferenceType, ref
 
 import mlx.core as mx
 import numpy as np
 
 from mlx_engine.cache.contract import LayerCaches
-from mlx_engine.cache.stored import Parts, can_be_stored, stored, take_up
+from mlx_engine.cache.stored import Parts, can_be_stored, is_rows, stored, take_up
+from mlx_engine.decoding.prompt_folder import Kind, Piece, PromptFolder
 from mlx_engine.decoding.sequence import Checkpoint, TokenSequence
 from mlx_engine.values.errors import Reason
+from mlx_engine.values.words import size_words
 
-FORMAT = "headstart-prompt-1"
+FORMAT = "headstart-prompt-2"
 LEAST_NEW = 32
-"""Tokens between two files, at least."""
+"""Tokens between two places, at least."""
 
-_NAME = re.compile(r"(\d+)-([0-9a-f]{40})-([0-9a-f]{40})\.safetensors")
+STATES_KEPT = 2
+"""Newest places of a chat that keep their states, beside its first: one to go on from, and the one
+before it for the last question to be put otherwise.
+"""
 
-
-class _Piece(NamedTuple):
-    """A file: the place it ends at, its key, and the checksum of its bytes."""
-
-    end: int
-    key: str
-    checksum: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.end}-{self.key}-{self.checksum}.safetensors"
+AT_THE_END_S = 3.0
+"""Seconds that closing waits for what is still being written."""
 
 
 class _Read(NamedTuple):
@@ -59,16 +61,26 @@ class _Unusable(Exception):
     """Of a file, why."""
 
 
+class _Unwanted(Exception):
+    """Nobody wants what is being written any more."""
+
+
 class _Summed:
-    """A file that is written once, from its beginning, and summed up as it is."""
+    """A file that is written once, from its beginning, and summed up as it is.
+
+    enough: from then on nothing more is written.
+    """
 
     closed = False
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, enough: Event) -> None:
         self._file = os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600), "wb")
+        self._enough = enough
         self.sum = hashlib.sha256()
 
     def write(self, data: bytes) -> int:
+        if self._enough.is_set():
+            raise _Unwanted
         self.sum.update(data)
         return self._file.write(data)
 
@@ -87,6 +99,22 @@ class _Summed:
     def close(self) -> None:
         with suppress(OSError):
             self._file.close()
+
+
+class _Content(NamedTuple):
+    """Of a file that is to be written; the arrays are computed."""
+
+    piece: Piece
+    arrays: dict[str, mx.array]
+    told: dict[str, str]
+
+
+class _Job(NamedTuple):
+    """Files that are written, or wait for it."""
+
+    of: ReferenceType[TokenSequence]
+    pieces: tuple[Piece, ...]
+    done: Future[Reason | None]
 
 
 SAMPLES, SAMPLE_BYTES = 16, 65536
@@ -112,203 +140,322 @@ def fingerprint(path: Path) -> str:
 class PromptFiles:
     """model: what its weights are known by (`fingerprint`). most_bytes: of all files together.
 
-    trouble: why something was not read or written, the newest; nothing is raised.
+    computed_by: what the rows of a text depend on beside the model and the format, by name: kernels
+    and numerics may change while a model is in use. trouble: why something was not read or written,
+    the newest; nothing is raised.
     """
 
-    def __init__(self, folder: Path, model: str, most_bytes: int) -> None:
-        self._folder = folder
+    def __init__(
+        self,
+        folder: Path,
+        model: str,
+        most_bytes: int,
+        computed_by: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        self._folder = PromptFolder(folder)
         self._model = model
         self._most = most_bytes
-        self._pieces: dict[str, _Piece] = {}
-        self.trouble: Reason | None = None
-        self._quiet = False
+        self._computed_by = computed_by
+        self._trouble: Reason | None = None
+        self._is_full = False
+        self._jobs: list[_Job] = []
+        self._enough = Event()
+        self._writer = ThreadPoolExecutor(1, "prompt-files")
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for path in folder.iterdir():
-                found = _NAME.fullmatch(path.name)
-                if found:
-                    self._pieces[found[2]] = _Piece(int(found[1]), found[2], found[3])
-                elif path.name.endswith(".part"):
-                    path.unlink()
+            self._folder.prepare()
         except OSError as error:
-            self._fail("prompt-files-folder", f"{folder} cannot be used ({error.strerror})")
-        self._make_room()
+            self._trouble = _trouble(
+                "prompt-files-folder", f"{folder} cannot be used ({error.strerror})"
+            )
+        self._folder.keep_within(most_bytes)
+
+    @property
+    def trouble(self) -> Reason | None:
+        """The newest."""
+        self._look_at_jobs()
+        return self._trouble
+
+    @property
+    def way(self) -> str:
+        """What would compute rows now, in short."""
+        told = json.dumps(dict(self._computed_by()), sort_keys=True)
+        return hashlib.sha256(f"{FORMAT} {told}".encode()).hexdigest()[:16]
 
     # reading
 
-    def longest(self, sequence: TokenSequence, wanted: Sequence[int]) -> int:
-        """How many of these tokens the files have, for a conversation like this one."""
-        piece = self._longest(sequence, wanted)
-        return 0 if piece is None else piece.end
-
-    def fill(self, sequence: TokenSequence, wanted: Sequence[int]) -> bool:
-        """Have the conversation stand at the longest place of these tokens that can be read."""
-        while (piece := self._longest(sequence, wanted)) is not None:
+    def fill(self, sequence: TokenSequence, wanted: Sequence[int], beyond: int) -> bool:
+        """Have the conversation stand at the longest place of these tokens that can be read, if it
+        has so many of them; whether it does.
+        """
+        way = self.way
+        while True:
+            found = self._found(sequence, wanted)
+            places = [p for p in found if p.kind == "states" and p.end >= beyond]
+            others = [p for p in places if p.way != way]
+            mine = [p for p in places if p.way == way]
+            if not mine or (others and others[-1].end >= mine[-1].end + LEAST_NEW):
+                self._tell_of(others)
+            if not mine:
+                return False
+            piece = mine[-1]
             try:
-                reads = self._chain(piece)
+                states, rows = self._chain(piece)
                 sequence.shed()
-                _take_up(sequence, reads, wanted[: piece.end])
+                _take_up(sequence, states, rows, wanted[: piece.end])
             except _Unusable as error:
-                self._fail("prompt-file-damaged", str(error))
+                self._trouble = _trouble("prompt-file-damaged", str(error))
             except (AssertionError, IndexError, KeyError, RuntimeError, ValueError) as error:
-                self._remove(piece)
+                self._folder.remove_place(piece)
                 sequence.shed()
-                self._fail("prompt-file-foreign", f"{piece.name}: is of other layers ({error})")
+                words = f"{piece.name}: is of other layers ({error})"
+                self._trouble = _trouble("prompt-file-foreign", words)
             else:
+                with suppress(OSError):
+                    self._note(sequence, [p for p in found if p.way == way and p.end <= piece.end])
                 return True
-        return False
 
-    def _longest(self, sequence: TokenSequence, wanted: Sequence[int]) -> _Piece | None:
-        ends = sorted({p.end for p in self._pieces.values() if p.end <= len(wanted)}, reverse=True)
-        for end in ends:
-            piece = self._pieces.get(self._key(sequence, wanted[:end]))
-            if piece is not None and piece.end == end:
-                return piece
-        return None
+    def _tell_of(self, others: Sequence[Piece]) -> None:
+        """The longest of them, computed otherwise, would have been of use."""
+        if not others:
+            return
+        with suppress(_Unusable, ValueError):
+            its = json.loads(self._read(others[-1]).told["computed"])
+            now = {**self._computed_by(), "format": FORMAT}
+            differ = [f"{n} {its.get(n)} (now {its_now})" for n, its_now in now.items()]
+            told = [words for n, words in zip(now, differ, strict=True) if its.get(n) != now[n]]
+            words = f"What files have of this text was computed otherwise: {', '.join(told)}"
+            self._trouble = Reason("prompt-file-other", f"{words}. It is read again.")
 
-    def _chain(self, piece: _Piece) -> list[_Read]:
-        """From the beginning to this piece; one that is of no use is removed."""
-        reads: list[_Read] = []
-        wanted: _Piece | None = piece
-        while wanted is not None:
-            read = self._read(wanted)
-            start, parent = int(read.told["start"]), read.told["parent"]
-            reads.insert(0, read)
-            if start == 0:
-                break
-            before = self._pieces.get(parent)
-            if before is None or before.end != start or start >= wanted.end:
-                self._remove(piece)
+    def _found(self, sequence: TokenSequence, tokens: Sequence[int]) -> list[Piece]:
+        """All that is there of beginnings of these tokens, the shortest first."""
+        pieces = self._folder.pieces()
+        ends = sorted({piece.end for piece in pieces if piece.end <= len(tokens)})
+        keys = self._keys(sequence, tokens, ends)
+        return sorted(piece for piece in pieces if keys.get(piece.end) == piece.key)
+
+    def _chain(self, piece: Piece) -> tuple[_Read, list[_Read]]:
+        """States, and rows from the beginning to there; a place that is of no use is removed."""
+        states = self._read(piece)
+        there = {(its.key, its.way): its for its in self._folder.pieces() if its.kind == "rows"}
+        rows: list[_Read] = []
+        used = [piece]
+        parent, end = states.told["rows"], piece.end
+        while parent:
+            before = there.get((parent, piece.way))
+            if before is None or before.end != end or before in used:
+                self._folder.remove_place(piece)
                 raise _Unusable(f"{piece.name}: what comes before it is gone")
-            wanted = before
-        for read in reads:  # the beginning last, so that it outlives what builds on it
-            with suppress(OSError):
-                os.utime(self._folder / read.told["name"])
-        return reads
+            read = self._read(before)
+            rows.insert(0, read)
+            used.append(before)
+            parent, end = read.told["rows"], int(read.told["start"])
+        self._folder.touch(used)
+        return states, rows
 
-    def _read(self, piece: _Piece) -> _Read:
-        path = self._folder / piece.name
+    def _read(self, piece: Piece) -> _Read:
+        path = self._folder.path / piece.name
         try:
             with path.open("rb") as file:
                 if hashlib.file_digest(file, "sha256").hexdigest()[:40] != piece.checksum:
                     raise _Unusable(f"{path}: is damaged")
             arrays, told = cast(_Loaded, mx.load(str(path), return_metadata=True))
         except _Unusable:
-            self._remove(piece)
+            self._folder.remove_place(piece)
             raise
         except (OSError, RuntimeError, ValueError) as error:
-            self._remove(piece)
+            self._folder.remove_place(piece)
             raise _Unusable(f"{path}: cannot be read ({error})") from error
-        is_ours = told.get("format") == FORMAT and told.get("key") == piece.key
-        if not is_ours or not {"start", "parent", "held"} <= set(told):
-            self._remove(piece)
-            raise _Unusable(f"{path}: is of another version")
-        return _Read(arrays, {**told, "name": piece.name})
+        if told.get("key") != piece.key or not {"computed", "rows", "start", "held"} <= set(told):
+            self._folder.remove_place(piece)
+            raise _Unusable(f"{path}: is of another text or version")
+        return _Read(arrays, told)
 
     # writing
 
-    def save(self, sequence: TokenSequence) -> None:
-        """Put away where the conversation stands, and its first and newest checkpoint for others
-        to begin with; each unless it is there.
+    def save(self, sequence: TokenSequence, goes_on: int) -> None:
+        """Put away the place that a next question goes on from which begins with `goes_on` of the
+        tokens, and the conversation's first for others to begin with; each unless it is there.
         """
         layers = [layer for caches in _all_caches(sequence) for layer in caches.layers]
-        if self._quiet or self._most == 0 or not all(map(can_be_stored, layers)):
+        self._look_at_jobs()
+        if self._is_full or self._most == 0 or not all(map(can_be_stored, layers)):
             return
-        first_and_last = (*sequence.checkpoints[:1], *sequence.checkpoints[-1:])
-        for place in (*first_and_last, sequence.here()):
-            before = self._longest(sequence, sequence.tokens[: place.length])
-            start = 0 if before is None else before.end
-            if place.source is not None and place.length - start >= LEAST_NEW:
-                self._write(sequence, place, before)
-        self._make_room()
+        for job in self._jobs:
+            if job.of() is sequence:
+                job.done.cancel()  # unless it is being written: a later place takes its place
+        self._look_at_jobs()
+        try:
+            for place in (*sequence.checkpoints[:1], sequence.place_for(goes_on)):
+                self._put(sequence, place)
+        except OSError as error:
+            self._trouble, self._is_full = self._unwritten(error), True
 
-    def _write(self, sequence: TokenSequence, place: Checkpoint, before: _Piece | None) -> None:
-        start = 0 if before is None else before.end
-        key = self._key(sequence, sequence.tokens[: place.length])
-        told = {"format": FORMAT, "key": key, "start": str(start)}
-        told["parent"] = "" if before is None else before.key
+    def wait(self, seconds: float | None = None) -> None:
+        """Until all is written, or for so long."""
+        wait([job.done for job in self._jobs], seconds)
+        self._look_at_jobs()
+
+    def close(self) -> None:
+        """Write what can be written in a little while, and no more."""
+        self.wait(AT_THE_END_S)
+        self._enough.set()
+        self._writer.shutdown(wait=False, cancel_futures=True)
+
+    def _put(self, sequence: TokenSequence, place: Checkpoint) -> None:
+        way = self.way
+        found = self._found(sequence, sequence.tokens[: place.length])
+        here = {p for p in found if p.way == way}
+        coming = [piece for job in self._jobs for piece in job.pieces]
+        ends = sorted({piece.end for piece in coming if piece.end <= place.length})
+        keys = self._keys(sequence, sequence.tokens, [*ends, place.length])
+        here |= {p for p in coming if p.way == way and keys.get(p.end) == p.key}
+        states = sorted(p for p in here if p.kind == "states")
+        self._note(sequence, here)
+        since = place.length - (states[-1].end if states else 0)
+        if place.source is None or since < LEAST_NEW:
+            return
+        before = max((p for p in here if p.kind == "rows"), default=None)
+        contents = self._contents(sequence, place, before, keys[place.length], way)
+        size = sum(array.nbytes for its in contents for array in its.arrays.values())
+        if size > self._most:
+            words = f"What a chat has read takes {size_words(size)}, more than all files may"
+            self._trouble = _trouble("prompt-files-small", words)
+            return
+        mx.eval([array for its in contents for array in its.arrays.values()])
+        pieces = tuple(its.piece for its in contents)
+        self._note(sequence, pieces)
+        left = [its for its in states[1 : 1 - STATES_KEPT] if its.checksum]
+        done = self._writer.submit(self._write, contents, left, list(here), sequence.chat)
+        self._jobs.append(_Job(ref(sequence), pieces, done))
+
+    def _contents(
+        self, sequence: TokenSequence, place: Checkpoint, before: Piece | None, key: str, way: str
+    ) -> list[_Content]:
+        """Files of a place, rows first, whose arrays are copies or never change."""
         assert place.source is not None
-        told["held"] = " ".join(str(caches.length) for caches in place.source.caches)
-        path = self._folder / f"{key}.part"
+        start = 0 if before is None else before.end
+        arrays = _arrays(sequence, place, start)
+        told = {
+            "key": key,
+            "computed": json.dumps({**self._computed_by(), "format": FORMAT}),
+            "start": str(start),
+            "rows": "" if before is None else before.key,
+            "held": " ".join(str(caches.length) for caches in place.source.caches),
+        }
+        contents = []
+        if arrays["rows"]:
+            contents.append(_Content(Piece(place.length, key, way, "rows"), arrays["rows"], told))
+            told = {**told, "rows": key}
+        contents.append(_Content(Piece(place.length, key, way, "states"), arrays["states"], told))
+        return contents
+
+    def _write(
+        self,
+        contents: Sequence[_Content],
+        left: Iterable[Piece],
+        before: Iterable[Piece],
+        chat: str | None,
+    ) -> Reason | None:
+        """In the writer's thread. left: what is not needed any more once this is there. before:
+        what this builds on. chat: whose this is, who may have been forgotten by now.
+        """
+        path = self._folder.path
         file = None
         try:
-            path.unlink(missing_ok=True)
-            file = _Summed(path)
-            mx.save_safetensors(file, _arrays(sequence, place, start), told)  # type: ignore[arg-type]
-            piece = _Piece(place.length, key, file.finish())
-            path.replace(self._folder / piece.name)
+            for its in contents:
+                unfinished = path / its.piece.name
+                if chat is not None and not self._folder.knows(chat, its.piece.place):
+                    raise _Unwanted
+                try:
+                    unfinished.unlink(missing_ok=True)
+                    file = _Summed(unfinished, self._enough)
+                    mx.save_safetensors(file, its.arrays, its.told)  # type: ignore[arg-type]
+                    whole = its.piece._replace(checksum=file.finish())
+                    unfinished.replace(path / whole.name)
+                except FileNotFoundError as error:
+                    raise _Unwanted from error
+                except BaseException:
+                    self._folder.remove([its.piece])
+                    raise
+                finally:
+                    if file is not None:
+                        file.close()
+        except _Unwanted:
+            return None
         except (OSError, RuntimeError) as error:
-            self._quiet = True  # until the program starts again
-            self._fail("prompt-files-unwritten", f"{self._folder} takes no more ({error})")
-            with suppress(OSError):
-                path.unlink(missing_ok=True)
-        else:
-            self._pieces[key] = piece
-        finally:
-            if file is not None:
-                file.close()
+            return self._unwritten(error)
+        self._folder.remove(left)
+        self._folder.touch(before)
+        self._folder.keep_within(self._most)
+        return None
 
-    def _make_room(self) -> None:
-        """Remove the least recently used until the rest is within the bound."""
-        found = []
-        for piece in self._pieces.values():
-            with suppress(OSError):
-                its = (self._folder / piece.name).stat()
-                found.append((its.st_mtime_ns, -piece.end, its.st_size, piece))
-        total = sum(size for _, _, size, _ in found)
-        for _, _, size, piece in sorted(found):
-            if total <= self._most:
-                return
-            self._remove(piece)
-            total -= size
+    def _unwritten(self, error: Exception) -> Reason:
+        return _trouble("prompt-files-unwritten", f"{self._folder.path} takes no more ({error})")
 
-    def _remove(self, piece: _Piece) -> None:
-        self._pieces.pop(piece.key, None)
-        with suppress(OSError):
-            (self._folder / piece.name).unlink(missing_ok=True)
+    def _look_at_jobs(self) -> None:
+        done = [job.done for job in self._jobs if job.done.done()]
+        self._jobs = [job for job in self._jobs if not job.done.done()]
+        for its in done:
+            trouble = None if its.cancelled() else its.result()
+            if trouble is not None:
+                self._trouble, self._is_full = trouble, True  # until the program starts again
 
-    def _fail(self, code: str, words: str) -> None:
-        self.trouble = Reason(code, f"{words}: what was read is kept in memory only.")
+    def _note(self, sequence: TokenSequence, pieces: Iterable[Piece]) -> None:
+        if sequence.chat is not None:
+            self._folder.note(sequence.chat, sorted({piece.place for piece in pieces}))
 
-    def _key(self, sequence: TokenSequence, tokens: Sequence[int]) -> str:
-        """Of the tokens, and of all that what is read of them depends on."""
+    def _keys(
+        self, sequence: TokenSequence, tokens: Sequence[int], ends: Iterable[int]
+    ) -> dict[int, str]:
+        """By number of tokens, in order: of so many, and of all that was asked for."""
         cache, source = sequence.cache, sequence.source
         kind = f"{type(source).__name__} {source.options.source}"
-        depends = f"{FORMAT} {version('mlx')} {self._model} {cache.bits} {cache.head_bits} {kind} "
-        data = depends.encode() + np.array(tokens, dtype=np.int32).tobytes()
-        return hashlib.sha256(data).hexdigest()[:40]
+        digest = hashlib.sha256(f"{self._model} {cache.bits} {cache.head_bits} {kind} ".encode())
+        data, done, keys = np.array(tokens, dtype=np.int32), 0, dict[int, str]()
+        for end in ends:
+            digest.update(data[done:end].tobytes())
+            keys[end], done = digest.hexdigest()[:40], end
+        return keys
+
+
+def _trouble(code: str, words: str) -> Reason:
+    return Reason(code, f"{words}: what was read is kept in memory only.")
 
 
 def _all_caches(sequence: TokenSequence) -> tuple[LayerCaches, ...]:
     return (sequence.caches, *sequence.source.held)
 
 
-def _arrays(sequence: TokenSequence, place: Checkpoint, start: int) -> dict[str, mx.array]:
-    """By which memory, layer and part. Of heads all rows: they are few beside the trunk's."""
+def _arrays(
+    sequence: TokenSequence, place: Checkpoint, start: int
+) -> dict[Kind, dict[str, mx.array]]:
+    """Of a place, by memory, layer and part. Of heads all rows: they are few beside the trunk's."""
     assert place.source is not None
-    arrays: dict[str, mx.array] = {}
+    arrays: dict[Kind, dict[str, mx.array]] = {"rows": {}, "states": {}}
     places = (place.caches, *place.source.caches)
     for number, (caches, its) in enumerate(zip(_all_caches(sequence), places, strict=True)):
-        begin = start if number == 0 else 0
         for layer, (cache, at) in enumerate(zip(caches.layers, its.layers, strict=True)):
-            for part, array in enumerate(stored(cache, at, begin) if at.length else ()):
-                arrays[f"{number}.{layer}.{part}"] = array
+            kind: Kind = "rows" if number == 0 and is_rows(cache) else "states"
+            begin = start if kind == "rows" else 0
+            for part, array in enumerate(stored(cache, at, begin) if at.length > begin else ()):
+                arrays[kind][f"{number}.{layer}.{part}"] = mx.contiguous(array)
     if place.source.newest is not None:
-        arrays["newest"] = place.source.newest
+        arrays["states"]["newest"] = mx.contiguous(place.source.newest)
     return arrays
 
 
-def _take_up(sequence: TokenSequence, reads: Sequence[_Read], tokens: Sequence[int]) -> None:
-    """Have an empty conversation stand after these tokens, from a chain of files."""
-    told = reads[-1].told
-    lengths = [len(tokens), *(int(length) for length in told["held"].split())]
+def _take_up(
+    sequence: TokenSequence, states: _Read, rows: Sequence[_Read], tokens: Sequence[int]
+) -> None:
+    """Have an empty conversation stand after these tokens, from its files."""
+    lengths = [len(tokens), *(int(length) for length in states.told["held"].split())]
     for number, caches in enumerate(_all_caches(sequence)):
-        pieces = reads if number == 0 else reads[-1:]
         for layer, cache in enumerate(caches.layers):
+            pieces = rows if number == 0 and is_rows(cache) else [states]
             parts = [_parts(read, f"{number}.{layer}.") for read in pieces]
             if lengths[number]:
                 take_up(cache, lengths[number], parts)
-    sequence.begin_at(tokens, reads[-1].arrays.get("newest"))
+    sequence.begin_at(tokens, states.arrays.get("newest"))
 
 
 def _parts(read: _Read, beginning: str) -> Parts:

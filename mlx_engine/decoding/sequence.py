@@ -65,7 +65,8 @@ class TokenSequence:
 
     The newest token of a conversation has been emitted but not read: it is the caller's. model:
     the model as the source wants it run. cache: in how many bits keys and values are kept. beside:
-    the engine's other conversations. is_busy: an answer is being made.
+    the engine's other conversations. chat: what its files are known by, None for no name. is_busy:
+    an answer is being made.
     """
 
     def __init__(
@@ -74,9 +75,11 @@ class TokenSequence:
         source: DraftSource | None = None,
         cache: CacheOptions = AS_THEY_COME,
         beside: Beside | None = None,
+        chat: str | None = None,
     ) -> None:
         self._plain = plain
         self.cache = cache
+        self.chat = chat
         self._beside = beside or Alone()
         self.is_busy = False
         self._begin(source or NoDraft())
@@ -207,14 +210,17 @@ class TokenSequence:
             return common
         return self._place_within(common).length
 
+    def place_for(self, count: int) -> Checkpoint:
+        """Where one goes on from that begins with so many of the tokens."""
+        return self.here() if count >= len(self.tokens) else self._place_within(count)
+
     def branch(self, other: "TokenSequence", wanted: Sequence[int]) -> None:
         """Stand where another conversation has read the most of these tokens, and go on alone.
 
         Arrays are shared until either writes to them: then one copy is made of what is kept.
         """
         common = shared_prefix(other.tokens, wanted)
-        at_end = common == len(other.tokens) and not other.is_busy
-        place = other.here() if at_end else other._place_within(common)
+        place = other._place_within(common) if other.is_busy else other.place_for(common)
         self.tokens = other.tokens[: place.length]
         self.caches = other.caches.fork()
         self.caches.restore(place.caches)

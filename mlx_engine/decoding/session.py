@@ -46,8 +46,11 @@ class Session:
         settings: Settings,
         learned: Learned,
         check: Callable[[], None],
+        name: str | None = None,
     ) -> None:
+        """name: what files of what it has read are known by, None for no name."""
         self._parts = parts
+        self._name = name
         self._settings = settings
         self._learned = learned
         self._read_nothing()
@@ -64,7 +67,7 @@ class Session:
 
     def _read_nothing(self) -> None:
         """Begin with an empty memory, of the kind that the settings ask for."""
-        self._sequence = self._parts.prompts.sequence(self, self._settings.cache)
+        self._sequence = self._parts.prompts.sequence(self, self._settings.cache, self._name)
         self._drafting = Drafting(self._parts.drafting, self._learned)
 
     # settings, readable and changeable at any time
@@ -305,7 +308,18 @@ class Session:
             self._continues_at = None if text.hit_stop else goes_on
             self._is_busy = False
             self._stop.clear()
+        self._foresee()
         yield replace(answer.finished(), text=said.text, thinking=said.thinking)
+
+    def _foresee(self) -> None:
+        """Tell what keeps files how the next prompt begins: templates drop thoughts, and the text
+        of an answer may be cut into other tokens.
+        """
+        prompts, sequence = self._parts.prompts, self._sequence
+        if prompts.files is not None:
+            read = self._messages[self._unread :]
+            begins = self._rendered([*read, UNLIKELY], continues=False).tokens
+            prompts.goes_on(sequence, shared_prefix(begins, sequence.tokens))
 
     def _prompt(self, messages: Sequence[Message], said: Message = NOTHING_SAID) -> Opening:
         """The rendered conversation; `said` is its last message, when that is to be continued."""

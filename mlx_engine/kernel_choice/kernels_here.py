@@ -1,6 +1,8 @@
 """The kernels a load may use on this machine: those known to be sound, others once tried."""
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 
 import mlx.core as mx
 
@@ -8,7 +10,7 @@ from metal_kernels.choice import KERNELS, NO_KERNELS, KernelName, Kernels, Work
 from metal_kernels.kernel import Launcher, MetalLauncher
 from metal_kernels.trials import TRIALS, Trial, trial_of
 from mlx_engine.kernel_choice.try_kernels import FEWER, Tried, check, faster
-from mlx_engine.kernel_choice.verdict import Verdict, typed
+from mlx_engine.kernel_choice.verdict import Verdict, circumstances, typed
 from mlx_engine.values.model_description import KernelState
 from mlx_engine.values.options import AskedNumerics
 
@@ -173,3 +175,22 @@ def _words(name: KernelName, kernels: Kernels) -> str:
     """What it does; where it is in use, formats that it is not used for."""
     why = () if kernels.why_unused(name) else kernels.formats_off(name)
     return "; ".join((KERNELS[name].words, *why))
+
+
+class RowsHere:
+    """What the rows of a loaded trunk are computed by: files of rows are of use where it is alike.
+
+    Layers of the trunk have asked for their kernels when this is made. Heads, which are read later,
+    ask for more; whatever computes theirs, no word is another.
+    """
+
+    def __init__(self, kernels: Kernels) -> None:
+        asked = [(name, work) for name, works in kernels.asked.items() for work in works]
+        self._kernels, self._works = kernels, sorted(asked)
+        self._here = asdict(circumstances())
+
+    def computed_by(self, numerics: str) -> dict[str, str]:
+        """By name, as of now; numerics: those in effect."""
+        rows = [(name, work, sorted(self._kernels.rows(name, work))) for name, work in self._works]
+        used = hashlib.sha256(repr(rows).encode()).hexdigest()[:8]
+        return {**self._here, "numerics": numerics, "kernels": used if rows else "none"}

@@ -3,39 +3,53 @@
 import hashlib
 import itertools
 import os
+import resource
 import shutil
 import stat
+import threading
 
 import mlx.core as mx
 import pytest
 from session_runs import PICKS, drafts, listen, session_of
 
 import mlx_engine
-from mlx_engine.decoding.prompt_files import LEAST_NEW
+from mlx_engine.decoding import prompt_files
+from mlx_engine.decoding.prompt_files import LEAST_NEW, STATES_KEPT
 from mlx_engine.values.options import CacheOptions, DraftOptions, LoadOptions, SamplingOptions
 
 GREEDY = SamplingOptions(temperature=0, logit_bias=PICKS.logit_bias)
 LONG = "The quick brown fox jumps over the lazy dog and the fox. " * 4
+SHORT = "The quick brown fox jumps over the lazy dog."
 KINDS = ("recurrent", "windowed", "attention")
+
+
+class Opened:
+    """Engines one after the other, each as after a restart, with one folder of files."""
+
+    def __init__(self, folders, folder):
+        self.folders, self.folder, self.engine = folders, folder, None
+
+    def __call__(self, kind="recurrent", **options):
+        self.close()
+        its = LoadOptions(prompt_files=self.folder, **options)
+        self.engine = mlx_engine.load(self.folders[kind], options=its)
+        return self.engine
+
+    def files(self):
+        """Once all is written."""
+        self.engine.parts.prompts.files.wait()
+        return sorted(self.folder.iterdir())
+
+    def close(self):
+        if self.engine is not None:
+            self.engine.close()
 
 
 @pytest.fixture
 def opened(folders, tmp_path):
-    """Engines one after the other, each as after a restart, with one folder of files."""
-    engines = []
-
-    def open_one(kind="recurrent", **options):
-        its = LoadOptions(prompt_files=tmp_path / "read", **options)
-        engines.append(mlx_engine.load(folders[kind], options=its))
-        return engines[-1]
-
-    yield open_one
-    for engine in engines:
-        engine.close()
-
-
-def files_in(tmp_path):
-    return sorted((tmp_path / "read").iterdir())
+    made = Opened(folders, tmp_path / "read")
+    yield made
+    made.close()
 
 
 PAIRS = [
@@ -48,16 +62,16 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("kind", "depth", "bits", "way"), PAIRS)
-def test_a_second_turn_after_a_restart_reads_what_is_new(opened, tmp_path, kind, depth, bits, way):
+def test_a_second_turn_after_a_restart_reads_what_is_new(opened, kind, depth, bits, way):
     """The same words and drafts as of a chat that goes on, in every format of keys and values."""
     first = opened(kind)
     cache = CacheOptions(bits=bits, head_bits=bits)
     chat = session_of(first, way, depth, cache=cache)
     listen(chat, chat.send(LONG))
     before = chat.messages
-    kept = {path.name for path in files_in(tmp_path)}
+    kept = {path.name for path in opened.files()}
     truth = listen(chat, chat.send("And then?"))
-    for path in files_in(tmp_path):
+    for path in opened.files():
         if path.name not in kept:
             path.unlink()
     second = opened(kind)
@@ -75,15 +89,15 @@ def read_once(engine, **more):
     return listen(chat, chat.send(LONG))
 
 
-def test_files_are_for_their_owner_alone_and_a_beginning_is_there_once(opened, tmp_path):
+def test_files_are_for_their_owner_alone_and_a_beginning_is_there_once(opened):
     read_once(opened())
-    kept = files_in(tmp_path)
+    kept = opened.files()
     assert kept
     for path in kept:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert stat.S_IMODE((tmp_path / "read").stat().st_mode) == 0o700
+    assert stat.S_IMODE(opened.folder.stat().st_mode) == 0o700
     assert read_once(opened()).finished.stats.reused_tokens > 60
-    assert [path.name for path in files_in(tmp_path)] == [path.name for path in kept]
+    assert [path.name for path in opened.files()] == [path.name for path in kept]
 
 
 DAMAGES = {
@@ -97,9 +111,9 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_file_is_told_removed_and_read_again(opened, tmp_path, damage):
+def test_a_damaged_file_is_told_removed_and_read_again(opened, damage):
     truth = read_once(opened())
-    damaged = files_in(tmp_path)
+    damaged = opened.files()
     for path in damaged:
         DAMAGES[damage](path)
     engine = opened()
@@ -108,16 +122,16 @@ def test_a_damaged_file_is_told_removed_and_read_again(opened, tmp_path, damage)
     assert said.finished.stats.reused_tokens == 0
     assert engine.prompt_files_trouble.code == "prompt-file-damaged"
     assert engine.prompt_files_trouble in engine.description.declined
-    assert all(path.stat().st_size != 64 for path in files_in(tmp_path))
+    assert all(path.stat().st_size != 64 for path in opened.files())
     assert read_once(opened()).finished.stats.reused_tokens > 60, "they are written anew"
 
 
-def test_what_belongs_to_others_is_left_alone(opened, tmp_path, folders):
+def test_what_belongs_to_others_is_left_alone(opened, folders):
     """Another model with tensors of the same names and sizes, another format, files of others."""
     read_once(opened())
-    mine = tmp_path / "read" / "notes.txt"
+    mine = opened.folder / "notes.txt"
     mine.write_text("not ours")
-    other = tmp_path / "other"
+    other = opened.folder.with_name("other")
     shutil.copytree(folders["recurrent"], other)
     weights = next(other.glob("*.safetensors"))
     arrays = mx.load(str(weights))
@@ -126,19 +140,21 @@ def test_what_belongs_to_others_is_left_alone(opened, tmp_path, folders):
     arrays[name] = arrays[name] * 1.5
     mx.save_safetensors(str(weights), arrays, metadata)
     folders["other"] = other
-    for engine, more in ((opened("other"), {}), (opened(), {"cache": CacheOptions(bits=8)})):
+    for kind, more in (("other", {}), ("recurrent", {"cache": CacheOptions(bits=8)})):
+        engine = opened(kind)
         assert read_once(engine, **more).finished.stats.reused_tokens == 0
         assert engine.prompt_files_trouble is None
     assert mine.read_text() == "not ours"
 
 
-def test_a_piece_without_its_beginning_is_of_no_use(opened, tmp_path):
+def test_a_piece_without_its_beginning_is_of_no_use(opened):
     engine = opened()
     chat = session_of(engine, GREEDY)
     listen(chat, chat.send(LONG))
     history = chat.messages
     listen(chat, chat.send(LONG))
-    first = min(files_in(tmp_path), key=lambda path: int(path.name.split("-")[0]))
+    rows = [path for path in opened.files() if ".rows." in path.name]
+    first = min(rows, key=lambda path: int(path.name.split("-")[0]))
     first.unlink()
     engine = opened()
     chat = session_of(engine, GREEDY)
@@ -147,38 +163,200 @@ def test_a_piece_without_its_beginning_is_of_no_use(opened, tmp_path):
     assert engine.prompt_files_trouble.code == "prompt-file-damaged"
 
 
-def test_a_piece_that_comes_before_itself_is_of_no_use(opened, tmp_path):
+def test_a_piece_that_comes_before_itself_is_of_no_use(opened):
     """As only somebody who means it can write it."""
     truth = read_once(opened())
-    for path in files_in(tmp_path):
-        end, key, _ = path.stem.split("-")
+    for path in opened.files():
+        end, key, way, rest = path.name.split("-")
         arrays, told = mx.load(str(path), return_metadata=True)
-        mx.save_safetensors(str(path), arrays, {**told, "start": end, "parent": key})
+        mx.save_safetensors(str(path), arrays, {**told, "start": end, "rows": key})
         checksum = hashlib.sha256(path.read_bytes()).hexdigest()[:40]
-        path.rename(path.with_name(f"{end}-{key}-{checksum}.safetensors"))
+        path.rename(path.with_name("-".join((end, key, way, checksum + rest[40:]))))
     engine = opened()
     assert read_once(engine).tokens == truth.tokens
     assert "what comes before it is gone" in engine.prompt_files_trouble.words
 
 
-def test_the_least_recently_used_go_beyond_the_bound(opened, tmp_path):
+def test_the_least_recently_used_go_beyond_the_bound(opened):
     engine = opened(prompt_files_bytes=2**20)
     for number in range(6):
         chat = session_of(engine, GREEDY)
         listen(chat, chat.send(f"{number} {LONG}"))
-    sizes = [path.stat().st_size for path in files_in(tmp_path)]
+    sizes = [path.stat().st_size for path in opened.files()]
     assert 0 < sum(sizes) <= 2**20
     chat = session_of(opened(), GREEDY)
     said = listen(chat, chat.send(f"5 {LONG}"))
     assert said.finished.stats.reused_tokens > 60, "the newest is there"
     read_once(opened(prompt_files_bytes=0))
-    assert files_in(tmp_path) == []
+    assert opened.files() == []
 
 
-def test_a_full_disk_ends_no_answer_and_loses_nothing(opened, tmp_path, monkeypatch):
+def test_what_was_computed_otherwise_is_told_and_left_alone(opened):
+    """Rows of other numerics, or other kernels, are not gone on from; those of now are kept too."""
+    truth = read_once(opened())
+    kept = opened.files()
+    engine = opened(numerics="fast")
+    said = read_once(engine)
+    assert said.finished.stats.reused_tokens == 0
+    assert engine.prompt_files_trouble.code == "prompt-file-other"
+    assert "numerics exact (now fast)" in engine.prompt_files_trouble.words
+    assert engine.prompt_files_trouble in engine.description.declined
+    assert set(kept) < set(opened.files())
+    assert read_once(opened()).finished.stats.reused_tokens > 60
+    assert said.tokens == truth.tokens
+
+
+def test_what_is_computed_in_two_ways_is_not_written(opened, monkeypatch):
+    """As where a kernel is switched off between two answers of a chat."""
+    engine = opened()
+    ways = ["one"]
+    monkeypatch.setattr(engine.parts.prompts.files, "_computed_by", lambda: {"kernels": ways[-1]})
+    chat = session_of(engine, GREEDY)
+    listen(chat, chat.send(SHORT))
+    kept = opened.files()
+    assert kept
+    ways.append("other")
+    listen(chat, chat.send(SHORT))
+    assert opened.files() == kept
+    chat.forget()
+    listen(chat, chat.send(SHORT))
+    assert len(opened.files()) > len(kept), "it was read anew, in one way"
+
+
+def test_a_file_that_claims_to_be_another_is_of_no_use(opened):
+    """Of another text, or of another model's, under the name that is looked for."""
+    read_once(opened())
+    for path in opened.files():
+        path.rename(path.with_name(path.name.replace(path.name.split("-")[1], "0" * 40)))
+    chat = session_of(opened(), GREEDY)
+    truth = listen(chat, chat.send("Another " + LONG))
+    names = {kind: [p for p in opened.files() if kind in p.name] for kind in (".rows", ".states")}
+    for its in names.values():
+        foreign, own = sorted(its, key=lambda path: "-000" not in path.name)[:2]
+        end, key, way, _ = own.name.split("-")
+        own.unlink()
+        foreign.rename(own.with_name("-".join((end, key, way, foreign.name.split("-")[3]))))
+    engine = opened()
+    chat = session_of(engine, GREEDY)
+    assert listen(chat, chat.send("Another " + LONG)).tokens == truth.tokens
+    assert engine.prompt_files_trouble.code == "prompt-file-damaged"
+    assert "of another text" in engine.prompt_files_trouble.words
+
+
+def test_states_that_a_chat_has_left_behind_go(opened):
+    """They are most of the bytes; rows stay, and the first and last places can be gone on from."""
+    chat = session_of(opened(), GREEDY)
+    for _ in range(5):
+        listen(chat, chat.send(SHORT))
+        names = [path.name for path in opened.files()]
+    assert sum(".states." in name for name in names) == 1 + STATES_KEPT
+    assert sum(".rows." in name for name in names) >= 5
+    history = chat.messages
+    for turns in (4, 5):
+        chat = session_of(opened(), GREEDY)
+        chat.load_messages(history[: 2 * turns])
+        stats = listen(chat, chat.send("Why?")).finished.stats
+        assert stats.prompt_tokens - stats.reused_tokens < 2 * len(SHORT)
+
+
+class Held:
+    """A disk that takes nothing before it may."""
+
+    def __init__(self, monkeypatch):
+        self.may, self.written = threading.Event(), []
+        self._save = mx.save_safetensors
+        monkeypatch.setattr(mx, "save_safetensors", self.save)
+
+    def save(self, file, arrays, told):
+        self.may.wait(20)
+        self.written.append(told["key"])
+        self._save(file, arrays, told)
+
+
+def test_the_next_question_does_not_wait_for_the_disk(opened, monkeypatch):
+    """And what a later place has made needless by the time it could be written never is."""
+    disk = Held(monkeypatch)
+    chat = session_of(opened(), GREEDY)
+    for _ in range(4):
+        truth = listen(chat, chat.send(SHORT))
+    assert not disk.written
+    disk.may.set()
+    states = [path.name for path in opened.files() if ".states." in path.name]
+    assert len(states) == 2, "the place that was begun, and the newest"
+    monkeypatch.undo()
+    history = chat.messages[:-2]
+    chat = session_of(opened(), GREEDY)
+    chat.load_messages(history)
+    assert listen(chat, chat.send(SHORT)).tokens == truth.tokens
+
+
+def test_closing_waits_for_the_disk_a_little(opened, monkeypatch):
+    engine = opened()
+    monkeypatch.setattr(prompt_files, "AT_THE_END_S", 0.05)
+    disk = Held(monkeypatch)
+    read_once(engine)
+    engine.close()
+    disk.may.set()
+    monkeypatch.undo()
+    assert read_once(opened()).finished.stats.reused_tokens == 0
+    assert opened.files()
+
+
+def test_files_go_with_their_chat_but_for_what_others_have_read(opened):
+    def asked(name):
+        chat = session_of(opened(), GREEDY, name=name, system=LONG)
+        stats = listen(chat, chat.send(f"{name} {SHORT}")).finished.stats
+        assert opened.files()
+        return stats.prompt_tokens - stats.reused_tokens
+
+    first, second = asked("a"), asked("b")
+    assert second < first / 2, "the system prompt is in files"
+    folder = mlx_engine.PromptFolder(opened.folder)
+    before = folder.nbytes
+    folder.forget("a")
+    assert 0 < folder.nbytes < before
+    assert asked("b") < second / 2, "all of it is there"
+    assert asked("a") == second, "what b has read, too, is there"
+    for name in ("b", "nobody", "a"):
+        assert folder.nbytes > 0
+        folder.forget(name)
+    assert list(opened.folder.iterdir()) == []
+
+
+def test_what_waits_to_be_written_is_forgotten_with_its_chat(opened, monkeypatch):
+    engine = opened()
+    disk = Held(monkeypatch)
+    for name in ("a", "b"):
+        chat = session_of(engine, GREEDY, name=name)
+        listen(chat, chat.send(f"{name} {LONG}"))
+    folder = mlx_engine.PromptFolder(opened.folder)
+    folder.forget("a")
+    folder.forget("b")
+    disk.may.set()
+    assert opened.files() == []
+    assert engine.prompt_files_trouble is None
+
+
+def test_a_disk_that_is_really_full_is_told(opened):
+    """The system itself refuses to write on, in the middle of a file."""
+    engine = opened()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        truth = read_once(engine)
+        assert opened.files() == []
+        again = read_once(engine)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert engine.prompt_files_trouble.code == "prompt-files-unwritten"
+    assert again.tokens == truth.tokens
+    assert again.finished.stats.reused_tokens > 60, "from memory"
+
+
+def test_a_full_disk_ends_no_answer_and_loses_nothing(opened, monkeypatch):
     engine = opened()
     truth = read_once(engine)
-    kept = files_in(tmp_path)
+    kept = opened.files()
 
     def full(file, arrays, told):
         del arrays, told
@@ -188,16 +366,16 @@ def test_a_full_disk_ends_no_answer_and_loses_nothing(opened, tmp_path, monkeypa
     monkeypatch.setattr(mx, "save_safetensors", full)
     chat = session_of(engine, GREEDY)
     listen(chat, chat.send("Another " + LONG))
+    assert opened.files() == kept
     assert engine.prompt_files_trouble.code == "prompt-files-unwritten"
-    assert files_in(tmp_path) == kept
     monkeypatch.undo()
     said = read_once(opened())
     assert said.tokens == truth.tokens
     assert said.finished.stats.reused_tokens > 60
 
 
-def test_a_folder_that_cannot_be_is_told(opened, tmp_path):
-    (tmp_path / "read").write_text("a file")
+def test_a_folder_that_cannot_be_is_told(opened):
+    opened.folder.write_text("a file")
     engine = opened()
     assert read_once(engine).tokens
     assert engine.prompt_files_trouble.code in ("prompt-files-folder", "prompt-files-unwritten")
