@@ -291,6 +291,8 @@ def draft_chain(
     """
     drafted: list[mx.array] = []
     passes = 1
+    if options.rule == "shared-noise":
+        sampler.draw(wanted.position, wanted.depth + 1)
     while True:
         prefix = mx.concatenate(drafted) if drafted else empty_draft().tokens
         position = wanted.position + len(drafted)

@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Mapping, Sequence
 from copy import copy
+from typing import NamedTuple
 
 import mlx.core as mx
 import numpy as np
@@ -71,6 +72,14 @@ class TokenHistory:
         return self._in_prompt | (answer_counts > 0)
 
 
+class _Drawn(NamedTuple):
+    """Noise [R, V] of positions from `start` to before `end`."""
+
+    start: int
+    end: int
+    noise: mx.array
+
+
 class Sampler:
     """Picks tokens for one conversation; every method is lazy, nothing waits for the device.
 
@@ -93,6 +102,7 @@ class Sampler:
         self._seed = seed
         self._bias = _bias_array(options.logit_bias, vocabulary)
         self._history = TokenHistory(vocabulary) if _needs_history(options) else None
+        self._drawn: _Drawn | None = None
 
     def begin(self, prompt: Sequence[int]) -> None:
         """Forget the conversation; the prompt counts for the repetition penalty."""
@@ -129,6 +139,24 @@ class Sampler:
         keys = row_keys(self._seed, range(position, position + rows))
         return Choosing(keys=keys, temperature=options.temperature)
 
+    def draw(self, position: int, rows: int) -> None:
+        """The noise of so many positions at once, for picks at any of them: a round draws that of
+        its draft and of its pass together, in one launch.
+        """
+        if self._options.temperature > 0:
+            end = position + rows
+            noise = self._noise(row_keys(self._seed, range(position, end)), self._vocabulary)
+            self._drawn = _Drawn(position, end, noise)
+
+    def _noise_at(self, position: int, rows: int) -> mx.array:
+        """float32 [R, V]; what was drawn is let go with its last row."""
+        drawn, end = self._drawn, position + rows
+        if drawn is None or not drawn.start <= position < end <= drawn.end:
+            return self._noise(row_keys(self._seed, range(position, end)), self._vocabulary)
+        if end == drawn.end:
+            self._drawn = None
+        return drawn.noise[position - drawn.start : end - drawn.start]
+
     def pick(self, logits: mx.array, position: int, prefix: mx.array) -> mx.array:
         """The tokens int32 [R] for `position` onwards, drawn with the noise of their positions.
 
@@ -139,8 +167,7 @@ class Sampler:
             return self.pick_greedy(logits, position, prefix)
         tempered = temper(self._penalised(logits, prefix), options.temperature)
         kept = filter_tempered(tempered, options.top_k, options.top_p, options.min_p)
-        positions = range(position, position + logits.shape[0])
-        noise = self._noise(row_keys(self._seed, positions), self._vocabulary)
+        noise = self._noise_at(position, logits.shape[0])
         return mx.argmax(kept + noise, axis=-1).view(mx.int32)
 
     def pick_greedy(self, logits: mx.array, position: int, prefix: mx.array) -> mx.array:  # noqa: ARG002

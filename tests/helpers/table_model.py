@@ -88,9 +88,9 @@ class TableModel:
         (cache,) = caches.layers
         assert isinstance(cache, LengthCache)
         cache.block = tokens.shape[1]
-        positions = mx.arange(cache.length + shift, cache.length + shift + cache.block)[None]
-        starts = (positions + 1) % self._block == 0
-        return mx.where(starts, 0, tokens + 1)[..., None]
+        positions = np.arange(cache.length + shift, cache.length + shift + cache.block)
+        inside = mx.array(((positions + 1) % self._block > 0).astype(np.int32))
+        return ((tokens + 1) * inside)[..., None]
 
     def logits(self, hidden: mx.array) -> mx.array:
         return self._tables[hidden[..., 0]]

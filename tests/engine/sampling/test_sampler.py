@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling_reference import penalised_row, picked_share, softmax
 
+from mlx_engine.sampling.position_noise import plain_noise
 from mlx_engine.sampling.sampler import Sampler, all_finite, fresh_seed
 from mlx_engine.values.errors import BadOption
 from mlx_engine.values.options import SamplingOptions
@@ -157,6 +158,30 @@ def test_greedy_and_probability_follow_the_penalised_row(
         expected = penalised_row(logits[row], prompt, answer + drafted[: 1 + row], options)
         assert expected[greedy[row]] >= expected.max() - 1e-5
         assert likely[row] == pytest.approx(softmax(expected)[asked[row]], rel=1e-4, abs=1e-9)
+
+
+def test_noise_of_a_round_is_drawn_once() -> None:
+    """Each row gets that of its position, within what was drawn and elsewhere."""
+    drawn: list[int] = []
+
+    def noise(keys: mx.array, vocabulary: int) -> mx.array:
+        drawn.append(keys.shape[0])
+        return plain_noise(keys, vocabulary)
+
+    sampler = Sampler(SamplingOptions(temperature=2.0), len(ROW), 3, noise)
+    logits = mx.array(np.tile(ROW, (6, 1)).astype(np.float32))
+    plain = [
+        Sampler(SamplingOptions(temperature=2.0), len(ROW), 3).pick(logits[:1], p, NOTHING).item()
+        for p in range(30, 42)
+    ]
+    assert len(set(plain)) > 3
+    sampler.draw(33, 5)
+    drafted = [sampler.pick(logits[:1], p, NOTHING).item() for p in range(33, 37)]
+    verified = sampler.pick(logits[:5], 33, NOTHING).tolist()
+    assert (drafted, verified, drawn) == (plain[3:7], plain[3:8], [5])
+    for start, rows in ((33, 5), (32, 3), (36, 3), (30, 6), (41, 1)):
+        sampler.draw(33, 5)
+        assert sampler.pick(logits[:rows], start, NOTHING).tolist() == plain[start - 30 :][:rows]
 
 
 def test_temperature_zero_is_greedy_and_first_of_ties() -> None:
