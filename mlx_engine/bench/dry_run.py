@@ -9,6 +9,7 @@ copies, sorts, element types, the largest array in between, and matrices unpacke
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 from pathlib import Path
 from time import perf_counter
@@ -165,6 +166,7 @@ class _DryRun:
         stored = _Weights(spec, form, self._kernels, is_shifted_family=is_shifted_family)
         self._trunk = stored.arrays(spec.tensors(present))
         self._heads = stored.arrays(spec.head_tensors(present))
+        self._arrays = [*self._trunk.values(), *self._heads.values()]
         self._dtype, self._cached, self._cache_bytes = mx.float32, 0, 0
 
     def report(self) -> DryRun:
@@ -175,11 +177,10 @@ class _DryRun:
         }
         if self._heads:
             phases["drafted round"] = self._phase(lambda model: self._round(model, DEPTH))
-        arrays = (*self._trunk.values(), *self._heads.values())
         return DryRun(
             model_type=self._model_type,
             format=self._form,
-            weight_bytes=sum(array.nbytes for array in arrays),
+            weight_bytes=sum(array.nbytes for array in self._arrays),
             hidden=str(self._dtype).removeprefix("mlx.core."),
             told_bytes=self._spec.cache.values * 2,
             cached_bytes=self._cached,
@@ -187,13 +188,16 @@ class _DryRun:
             phases=phases,
         )
 
+    @cached_property
+    def _reading(self) -> Operations:
+        """What it takes to read a prompt."""
+        return operations_of(
+            lambda *given: self._after_prompt(given)[1], self._arrays, self._stand_in
+        )
+
     def _phase(self, do: Callable[[_Model], Sequence[mx.array]]) -> Phase:
         """What `do` adds to reading a prompt."""
-        arrays = [*self._trunk.values(), *self._heads.values()]
         taken_ms, unpacked = 0.0, 0
-
-        def before(*given: mx.array) -> Sequence[mx.array]:
-            return self._after_prompt(given)[1]
 
         def after(*given: mx.array) -> Sequence[mx.array]:
             nonlocal taken_ms, unpacked
@@ -204,8 +208,7 @@ class _DryRun:
             taken_ms = 1000 * (perf_counter() - started)
             return (*outputs, *made)
 
-        first = operations_of(before, arrays, self._stand_in)
-        new = operations_of(after, arrays, self._stand_in).less(first)
+        new = operations_of(after, self._arrays, self._stand_in).less(self._reading)
         whole = [made for made in self._stand_in.unpacked[unpacked:] if made.is_matrix]
         node, largest = new.largest
         return Phase(
