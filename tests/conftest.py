@@ -1,6 +1,7 @@
 """pytest-qt where Qt loads; elsewhere the window's tests are skipped, and one loud line says so."""
 
 import sys
+from collections.abc import Iterator
 from importlib.abc import MetaPathFinder
 
 import pytest
@@ -34,6 +35,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if WHY_NOT:
         words = f"THE WINDOW WAS NOT TESTED. {WHY_NOT}"
         terminalreporter.write_line(words, red=True, bold=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _passes_are_timed_once() -> Iterator[None]:
+    """Not five times behind the first answer of every engine: no test asks how fast passes are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mlx_engine.drafting.depth.costs.REPEATS", 1)
+        yield
 
 
 @pytest.fixture

@@ -30,7 +30,6 @@ GREEDY = SamplingOptions(temperature=0)
 @pytest.fixture(autouse=True)
 def few_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each pass costs the emulator as much as a hundred cost a GPU."""
-    monkeypatch.setattr("mlx_engine.drafting.depth.costs.REPEATS", 1)
     monkeypatch.setattr("mlx_engine.numerics.KEYS", (40,))
 
 
@@ -91,7 +90,8 @@ def test_the_first_answer_waits_for_no_trial(engine: Engine, launcher: CountingL
 def test_a_later_answer_compiles_nothing(tmp_path: Path, launcher: CountingLauncher) -> None:
     """At any depth, however many drafts are accepted; the head is packed otherwise than the trunk.
 
-    A bias towards one token has all drafts accepted, in two rounds.
+    Random drafts are not accepted, and none is longer than what is left of an answer: one at depth
+    8 has rounds of every depth. A bias towards one token has all drafts accepted, in two rounds.
     """
     folder = write_tiny_qwen3_5(tmp_path / "m", layout="mlx", bits=4, layers=4, heads="none")
     write_tiny_qwen3_5(tmp_path / "plain", layout="mlx", layers=4, heads="sibling")
@@ -103,11 +103,13 @@ def test_a_later_answer_compiles_nothing(tmp_path: Path, launcher: CountingLaunc
     before = set(launcher.pipelines)
     noisy = SamplingOptions(temperature=0.8, seed=5)
     biased = replace(noisy, logit_bias={7: 100.0})
-    rounds = [*((GREEDY, depth) for depth in range(9)), (noisy, 1), (noisy, 8), (biased, 8)]
-    for sampling, depth in rounds:
-        length = (2 if sampling is biased else 1) * (depth + 1) + 1
-        made = engine.generate("ab", length, sampling, DraftOptions(depth=depth), ignore_eos=True)
-        assert launcher.pipelines == before, depth
+    deepest = DraftOptions(depth=8)
+    for sampling in (GREEDY, noisy):
+        made = engine.generate("ab", 9, sampling, deepest, ignore_eos=True)
+        assert launcher.pipelines == before
+        assert made.stats.drafted_by_depth == (8, 7, 6, 5, 4, 3, 2, 1)
+    made = engine.generate("ab", 19, biased, deepest, ignore_eos=True)
+    assert launcher.pipelines == before
     assert made.stats.accepted == made.stats.drafted == 16
     engine.close()
 

@@ -139,7 +139,7 @@ def test_a_conversation_of_many_turns_holds_what_is_counted():
     source = MtpDraft([model], DraftOptions())
     sequence = TokenSequence(model, source)
     for turn in range(2 * CHECKPOINTS):
-        prompt = [*sequence.tokens, *(turn + n for n in range(50))]
+        prompt = [*sequence.tokens, *(turn + n for n in range(20))]
         run(model, prompt, source, 2, max_tokens=6, chunk=50, sequence=sequence)
         held = live() - before
         assert abs(held - sequence.nbytes) <= 0.04 * held, turn
