@@ -59,12 +59,10 @@ def save_settings(path: Path, settings: AppSettings) -> None:
         _write_whole(path.resolve(), text)
     except OSError as error:
         raise SettingsNotSaved(
-            Words(
-                "{path} could not be written ({strerror}): allow writing to its folder and make "
-                "sure its disk has room. Until then changed settings last until you quit.",
-                path=path,
-                strerror=error.strerror,
-            )
+            "{path} could not be written ({strerror}): allow writing to its folder and make "
+            "sure its disk has room. Until then changed settings last until you quit.",
+            path=path,
+            strerror=error.strerror,
         ) from error
 
 

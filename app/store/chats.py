@@ -14,7 +14,6 @@ from app.values.chat_settings import ChatSettings, settings_from_json, settings_
 from app.values.chats import ChatSummary, ListedChat, TextRange
 from app.values.errors import NoSuchChat
 from app.values.typed_json import Reading
-from mlx_engine.values.words import Words
 
 MAX_TITLE = 200
 FIRST_WORDS = 60
@@ -197,7 +196,7 @@ class Chats:
 
 
 def _gone(chat_id: int) -> NoSuchChat:
-    return NoSuchChat(Words("Chat {chat_id} is not there any more: open another.", chat_id=chat_id))
+    return NoSuchChat("Chat {chat_id} is not there any more: open another.", chat_id=chat_id)
 
 
 HITS = 50

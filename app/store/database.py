@@ -253,11 +253,9 @@ class Database:
             if not self.read_only:
                 raise
             raise StoreTooNew(
-                Words(
-                    "{read_only} It could not be read ({error}).",
-                    read_only=self.read_only,
-                    error=str(error),
-                )
+                "{read_only} It could not be read ({error}).",
+                read_only=self.read_only,
+                error=str(error),
             ) from error
 
 

@@ -10,7 +10,6 @@ from app.store.database import Database
 from app.store.rows import text_of
 from app.values.chats import Folder
 from app.values.errors import NoSuchChat
-from mlx_engine.values.words import Words
 
 NEW = "New folder"
 
@@ -104,7 +103,7 @@ class Folders:
         for chat_id in chat_ids:
             if not self._database.write("UPDATE chat SET folder = ? WHERE id = ?", folder, chat_id):
                 raise NoSuchChat(
-                    Words("Chat {chat_id} is not there any more: open another.", chat_id=chat_id)
+                    "Chat {chat_id} is not there any more: open another.", chat_id=chat_id
                 )
 
     def _set(self, folder: int, change: str, value: object) -> None:
@@ -113,6 +112,4 @@ class Folders:
 
 
 def _gone(folder: int) -> NoSuchChat:
-    return NoSuchChat(
-        Words("Folder {folder} is not there any more: choose another.", folder=folder)
-    )
+    return NoSuchChat("Folder {folder} is not there any more: choose another.", folder=folder)

@@ -18,7 +18,6 @@ from app.values.chats import AnswerSoFar, DraftedSpan, StoredMessage, Turn
 from app.values.errors import NoSuchChat
 from mlx_engine.values.conversation import FinishReason, GenerationFinished, Role
 from mlx_engine.values.stats import GenerationStats
-from mlx_engine.values.words import Words
 
 SAVE_EVERY_S = 0.5
 MOST_FIGURES = 500
@@ -70,10 +69,8 @@ class Messages:
         row = self._database.row("SELECT * FROM message WHERE id = ?", message_id)
         if row is None:
             raise NoSuchChat(
-                Words(
-                    "Message {message_id} is not there any more: open the chat again.",
-                    message_id=message_id,
-                )
+                "Message {message_id} is not there any more: open the chat again.",
+                message_id=message_id,
             )
         return message_from_row(row)
 
@@ -155,10 +152,8 @@ class Messages:
         )
         if not changed:
             raise NoSuchChat(
-                Words(
-                    "Message {message_id} is not there any more: open the chat again.",
-                    message_id=message_id,
-                )
+                "Message {message_id} is not there any more: open the chat again.",
+                message_id=message_id,
             )
 
     def finish_answer(
@@ -212,7 +207,7 @@ class Messages:
     ) -> int:
         if parent is not None and self.get(parent).chat_id != chat_id:
             raise NoSuchChat(
-                Words("Message {parent} is of another chat: open the chat again.", parent=parent)
+                "Message {parent} is of another chat: open the chat again.", parent=parent
             )
         now = self._clock()
         added = self._database.insert(
@@ -231,9 +226,7 @@ class Messages:
             "UPDATE chat SET leaf = ?, updated_at = ? WHERE id = ?", added, now, chat_id
         )
         if not changed:
-            raise NoSuchChat(
-                Words("Chat {chat_id} is not there any more: open another.", chat_id=chat_id)
-            )
+            raise NoSuchChat("Chat {chat_id} is not there any more: open another.", chat_id=chat_id)
         return added
 
     def _end(

@@ -81,13 +81,11 @@ def _make_folder(path: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise StoreReadOnly(
-            Words(
-                "The folder {folder} cannot be made ({strerror}): allow writing to {parent}, "
-                "then start again.",
-                folder=folder,
-                strerror=error.strerror,
-                parent=folder.parent,
-            )
+            "The folder {folder} cannot be made ({strerror}): allow writing to {parent}, "
+            "then start again.",
+            folder=folder,
+            strerror=error.strerror,
+            parent=folder.parent,
         ) from error
 
 
@@ -166,12 +164,10 @@ def _open_to_read(path: Path, steps: Sequence[Migration], why: sqlite3.Error) ->
         version = pragma(connection, "user_version")
         if version < len(steps):
             raise StoreReadOnly(
-                Words(
-                    "{path} is of an older Headstart and must be brought up to date, but cannot be "
-                    "written to ({why}): allow writing to it and its folder, then start again.",
-                    path=path,
-                    why=str(why),
-                )
+                "{path} is of an older Headstart and must be brought up to date, but cannot be "
+                "written to ({why}): allow writing to it and its folder, then start again.",
+                path=path,
+                why=str(why),
             )
     newer = version > len(steps)
     words = _newer_words(path) if newer else _unwritable_words(path, why)
@@ -202,10 +198,8 @@ def _check_owner(connection: sqlite3.Connection, path: Path) -> None:
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
     if tables and pragma(connection, "application_id") != APPLICATION_ID:
         raise StoreForeign(
-            Words(
-                "{path} is a database of another program: move it elsewhere, then start again.",
-                path=path,
-            )
+            "{path} is a database of another program: move it elsewhere, then start again.",
+            path=path,
         )
 
 
@@ -214,7 +208,7 @@ def _check_pages(connection: sqlite3.Connection, path: Path, *checks: str) -> No
     for check in checks:
         finding = connection.execute(f"PRAGMA {check}").fetchone()[0]
         if finding != "ok":
-            raise StoreDamaged(Words("{path} is damaged: {finding}.", path=path, finding=finding))
+            raise StoreDamaged("{path} is damaged: {finding}.", path=path, finding=finding)
 
 
 def _check_shape(connection: sqlite3.Connection, path: Path) -> None:
@@ -236,9 +230,7 @@ def _misshapen(path: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         if primary_code(error) != sqlite3.SQLITE_ERROR:
             raise
-        raise StoreDamaged(
-            Words("{path} is damaged: {error}.", path=path, error=str(error))
-        ) from error
+        raise StoreDamaged("{path} is damaged: {error}.", path=path, error=str(error)) from error
 
 
 def _replace(path: Path, steps: Sequence[Migration]) -> Database:
@@ -247,12 +239,10 @@ def _replace(path: Path, steps: Sequence[Migration]) -> Database:
         aside = set_aside(path, datetime.now())
     except OSError as error:
         raise StoreDamaged(
-            Words(
-                "{path} is damaged and could not be moved aside ({strerror}): move it elsewhere "
-                "yourself, then start again.",
-                path=path,
-                strerror=error.strerror,
-            )
+            "{path} is damaged and could not be moved aside ({strerror}): move it elsewhere "
+            "yourself, then start again.",
+            path=path,
+            strerror=error.strerror,
         ) from error
     database = _open(path, steps)
     words = Words("{path} was damaged. It is kept as {aside}.", path=path, aside=aside)

@@ -101,7 +101,7 @@ def export_chat(store: SessionStore, chat_id: int, path: Path) -> None:
     kind = path.suffix.lower()
     if kind not in (".md", ".json"):
         raise BadChatFile(
-            Words("{name!r} is not possible: use a name ending in .md or .json.", name=path.name)
+            "{name!r} is not possible: use a name ending in .md or .json.", name=path.name
         )
     text = _as_markdown(store, chat_id) if kind == ".md" else _as_json(store, chat_id)
     part = path.with_name(path.name + ".part")
@@ -111,11 +111,9 @@ def export_chat(store: SessionStore, chat_id: int, path: Path) -> None:
     except OSError as error:
         part.unlink(missing_ok=True)
         raise BadChatFile(
-            Words(
-                "{path} could not be written ({strerror}): choose another place, or free space.",
-                path=path,
-                strerror=error.strerror,
-            )
+            "{path} could not be written ({strerror}): choose another place, or free space.",
+            path=path,
+            strerror=error.strerror,
         ) from error
 
 
@@ -131,17 +129,15 @@ def import_chat(store: SessionStore, path: Path, defaults: ChatSettings) -> Impo
         return _from_saved(store, chat_from_markdown(text), defaults)
     except OSError as error:
         raise BadChatFile(
-            Words("{path} could not be read ({strerror}).", path=path, strerror=error.strerror)
+            "{path} could not be read ({strerror}).", path=path, strerror=error.strerror
         ) from error
     except RecursionError:
         raise BadChatFile(
-            Words("{path} is no chat of Headstart: it is nested too deep.", path=path)
+            "{path} is no chat of Headstart: it is nested too deep.", path=path
         ) from None
     except ValueError as error:
         raise BadChatFile(
-            Words(
-                "{path} is no chat of Headstart, or damaged: {error}.", path=path, error=str(error)
-            )
+            "{path} is no chat of Headstart, or damaged: {error}.", path=path, error=str(error)
         ) from error
 
 

@@ -82,14 +82,20 @@ class AppSettings:
     def __post_init__(self) -> None:
         if not SMALLEST_ZOOM <= self.text_zoom <= LARGEST_ZOOM:
             raise BadOption(
-                f"text_zoom={self.text_zoom!r} is not possible: use {SMALLEST_ZOOM} to "
-                f"{LARGEST_ZOOM}."
+                "text_zoom={text_zoom} is not possible: use {smallest_zoom} to {largest_zoom}.",
+                text_zoom=repr(self.text_zoom),
+                smallest_zoom=SMALLEST_ZOOM,
+                largest_zoom=LARGEST_ZOOM,
             )
         if self.idle_minutes < 0:
-            raise BadOption(f"idle_minutes={self.idle_minutes!r} is not possible: use 0 or more.")
+            raise BadOption(
+                "idle_minutes={idle_minutes} is not possible: use 0 or more.",
+                idle_minutes=repr(self.idle_minutes),
+            )
         if self.prompt_files_gb < 0:
             raise BadOption(
-                f"prompt_files_gb={self.prompt_files_gb!r} is not possible: use 0 or more."
+                "prompt_files_gb={prompt_files_gb} is not possible: use 0 or more.",
+                prompt_files_gb=repr(self.prompt_files_gb),
             )
 
 

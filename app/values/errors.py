@@ -16,8 +16,10 @@ Every message names the file, says what is wrong, and what to do. Together with 
 all a user may see; anything else is a bug of ours.
 """
 
+from mlx_engine.values.words import ErrorInWords
 
-class KnownError(Exception):
+
+class KnownError(ErrorInWords):
     """Something the user can understand and act on."""
 
 

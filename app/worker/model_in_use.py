@@ -193,7 +193,7 @@ class ModelInUse:
             read, fetched = (partial(self._tell, request.path, Pace(), f) for f in (False, True))
             description = self._source.inspect(request, fetched, self._is_unwanted)
             if self._is_unwanted():
-                raise LoadStopped(Words("{path}: loading was stopped.", path=request.path))
+                raise LoadStopped("{path}: loading was stopped.", path=request.path)
             drafter = self._drafter_nbytes(request, fetched)
             needed = description.memory_needed(SHORT_CONTEXT, request.cache) + drafter
             self._make_room(description, needed)

@@ -3101,16 +3101,64 @@
         <translation>Das empfohlene Sampling wurde nicht übernommen: {origin}: {error}</translation>
     </message>
     <message>
+        <source>{key}={value} is not a number in reach.</source>
+        <translation>{key}={value} ist keine Zahl in Reichweite.</translation>
+    </message>
+    <message>
         <source>Weights in fp8 are unpacked to 16 bits ({times:.1f} times the room they take in the file), because MLX does not multiply by their form. Each value times its scale is rounded to the nearest, by 0.2% at most. Without Metal they become float32.</source>
         <translation>Gewichte in fp8 werden auf 16 Bit entpackt (das {times:.1f}-fache ihres Platzes in der Datei), weil MLX mit ihrer Form nicht multipliziert. Jeder Wert mal seiner Skala wird zum nächsten gerundet, um höchstens 0,2 %. Ohne Metal werden sie zu float32.</translation>
+    </message>
+    <message>
+        <source>{origin}: weight_block_size is {size}, which should be two counts above 0. Get the config again from where the weights come from.</source>
+        <translation>{origin}: weight_block_size ist {size}, verlangt sind zwei Anzahlen über 0. Die Config noch einmal von dort holen, wo die Gewichte herkommen.</translation>
+    </message>
+    <message>
+        <source>{file}: {name} is stored in fp8, but {why}. Get the file again.</source>
+        <translation>{file}: {name} ist in fp8 gespeichert, aber {why}. Die Datei noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{file}: {tensor} is stored as {name}, which this version does not run. Take another quantisation of the model.</source>
+        <translation>{file}: {tensor} ist als {name} gespeichert, was diese Version nicht ausführt. Eine andere Quantisierung des Modells nehmen.</translation>
+    </message>
+    <message>
+        <source>{file}: {name} {shape} is stored as {type_name}, though it is no matrix. Get the file again.</source>
+        <translation>{file}: {name} {shape} ist als {type_name} gespeichert, obwohl es keine Matrix ist. Die Datei noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{file}: {name} has the shape {shape} where the metadata ask for {rows} rows. Get the file again.</source>
+        <translation>{file}: {name} hat die Form {shape}, die Metadaten verlangen {rows} Zeilen. Die Datei noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{file}: {name} {shape} is no stack of {of} runs of rows each. Get the file again.</source>
+        <translation>{file}: {name} {shape} ist kein Stapel von {of} Zeilengruppen. Die Datei noch einmal holen.</translation>
     </message>
     <message>
         <source>Tensors of type {name} ({count}, {stored} in the file) become {values} of 16-bit floats, or twice that without Metal: MLX has no packed form that keeps their values, and no kernel of ours reads them here.</source>
         <translation>Tensoren vom Typ {name} ({count}, {stored} in der Datei) werden zu {values} in 16-Bit-Gleitkomma, ohne Metal zum Doppelten: MLX hat keine gepackte Form, die ihre Werte erhält, und kein eigener Kernel liest sie hier.</translation>
     </message>
     <message>
+        <source>{given}: MTP heads for a model of this family cannot be run yet. Open the model without them.</source>
+        <translation>{given}: MTP-Köpfe für ein Modell dieser Familie laufen noch nicht. Das Modell ohne sie öffnen.</translation>
+    </message>
+    <message>
         <source>The files hold MTP heads, but heads of this family cannot be run yet.</source>
         <translation>Die Dateien enthalten MTP-Köpfe, aber Köpfe dieser Familie laufen noch nicht.</translation>
+    </message>
+    <message>
+        <source>{place}: no MTP heads in there. Give the file or folder of the heads.</source>
+        <translation>{place}: Darin sind keine MTP-Köpfe. Die Datei oder den Ordner der Köpfe angeben.</translation>
+    </message>
+    <message>
+        <source>{misfit} Give the heads made for this model.</source>
+        <translation>{misfit} Die Köpfe angeben, die für dieses Modell gemacht sind.</translation>
+    </message>
+    <message>
+        <source>{place}: no such file or folder to take MTP heads from.</source>
+        <translation>{place}: Es gibt keine solche Datei und keinen solchen Ordner mit MTP-Köpfen.</translation>
+    </message>
+    <message>
+        <source>{place}: heads are read from .safetensors or .gguf, or a folder.</source>
+        <translation>{place}: Köpfe werden aus .safetensors oder .gguf gelesen, oder aus einem Ordner.</translation>
     </message>
     <message>
         <source>The MTP heads beside the model cannot be read: {damage}</source>
@@ -3149,6 +3197,10 @@
         <translation>Die umgepackten Gewichte ({size}) lassen sich nicht in {folder} aufheben ({error}): Beim nächsten Laden wird wieder umgepackt. Platz schaffen oder einen anderen Ordner angeben.</translation>
     </message>
     <message>
+        <source>{path}: holds other tensors.</source>
+        <translation>{path}: enthält andere Tensoren.</translation>
+    </message>
+    <message>
         <source>Layers of this model cannot take back part of a pass, so nothing can be drafted for it; it runs plain.</source>
         <translation>Schichten dieses Modells können keinen Teil eines Durchlaufs zurücknehmen; deshalb kann nichts dafür entworfen werden, und es läuft ohne Entwürfe.</translation>
     </message>
@@ -3157,8 +3209,48 @@
         <translation>Schlüssel und Werte bleiben in 16 Bit: Dieses Modell läuft in einer Klasse von mlx-lm mit eigenen Caches.</translation>
     </message>
     <message>
+        <source>{origin}: the sizes in the config do not go together, or this variant is not one mlx-lm runs ({told}). Get the config again from where the weights come from.</source>
+        <translation>{origin}: Die Größen in der Config passen nicht zusammen, oder mlx-lm führt diese Variante nicht aus ({told}). Die Config noch einmal von dort holen, wo die Gewichte herkommen.</translation>
+    </message>
+    <message>
         <source>Keys and values stay in 16 bits: {told}.</source>
         <translation>Schlüssel und Werte bleiben in 16 Bit: {told}.</translation>
+    </message>
+    <message>
+        <source>{origin}: no {module} can be built from the config ({told}). Get the config again from where the weights come from.</source>
+        <translation>{origin}: Aus der Config lässt sich kein {module} bauen ({told}). Die Config noch einmal von dort holen, wo die Gewichte herkommen.</translation>
+    </message>
+    <message>
+        <source>{origin}: its tensors do not fit its config ({told}). Get both again from the same place.</source>
+        <translation>{origin}: Die Tensoren passen nicht zur Config ({told}). Beide noch einmal vom selben Ort holen.</translation>
+    </message>
+    <message>
+        <source>{origin}: is packed in a way this model cannot be ({told}). Get it again.</source>
+        <translation>{origin}: ist auf eine Weise gepackt, die es bei diesem Modell nicht gibt ({told}). Noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{origin}: this model has no place for {left}{rest}. The config does not belong to these weights, or they are of a variant this version does not know.</source>
+        <translation>{origin}: Dieses Modell hat keinen Platz für {left}{rest}. Die Config gehört nicht zu diesen Gewichten, oder sie sind von einer Variante, die diese Version nicht kennt.</translation>
+    </message>
+    <message>
+        <source>{origin}: {name} holds {dtype} where {what} numbers belong. It may be packed without its scales: get the file again.</source>
+        <translation>{origin}: {name} enthält {dtype}, wo {what} Zahlen hingehören. Vielleicht fehlen die Skalen dazu: die Datei noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>floating</source>
+        <translation>gebrochene</translation>
+    </message>
+    <message>
+        <source>whole</source>
+        <translation>ganze</translation>
+    </message>
+    <message>
+        <source>{origin}: {name} is packed in a way that does not exist ({dtype} {shape} with {scales_dtype} scales {scales_shape} for rows of {inputs}). The file is damaged or its config belongs to another model: get both again from the same place.</source>
+        <translation>{origin}: {name} ist auf eine Weise gepackt, die es nicht gibt ({dtype} {shape} mit Skalen {scales_dtype} {scales_shape} für Zeilen von {inputs}). Die Datei ist beschädigt, oder ihre Config gehört zu einem anderen Modell: beide noch einmal vom selben Ort holen.</translation>
+    </message>
+    <message>
+        <source>{origin}: stretches its context by rope scaling {kind}, which mlx-lm does not for this architecture. Take the model without it.</source>
+        <translation>{origin}: dehnt den Kontext mit der RoPE-Skalierung {kind}, was mlx-lm für diese Architektur nicht tut. Das Modell ohne sie nehmen.</translation>
     </message>
     <message>
         <source>Keys and values stay in 16 bits: this model keeps small latents in their place, which our kernels read as they are.</source>
@@ -3265,12 +3357,36 @@
         <translation>Das Modell ergab an Stelle {position} NaN oder unendlich. Seine Gewichte sind vielleicht beschädigt oder für 16-Bit-Zahlen zu groß: die Datei neu laden oder eine andere verwenden.</translation>
     </message>
     <message>
+        <source>There is no question to answer again: send one first.</source>
+        <translation>Es gibt keine Frage, die noch einmal zu beantworten wäre: zuerst eine senden.</translation>
+    </message>
+    <message>
+        <source>Message {index} is not a question of this conversation.</source>
+        <translation>Nachricht {index} ist keine Frage dieses Gesprächs.</translation>
+    </message>
+    <message>
+        <source>There is no answer to continue: send a question first.</source>
+        <translation>Es gibt keine Antwort zum Fortsetzen: zuerst eine Frage senden.</translation>
+    </message>
+    <message>
+        <source>There is no older turn to drop: shorten the last message.</source>
+        <translation>Es gibt nichts Älteres wegzulassen: die letzte Nachricht kürzen.</translation>
+    </message>
+    <message>
         <source>The message is empty: type a question.</source>
         <translation>Die Nachricht ist leer: eine Frage eingeben.</translation>
     </message>
     <message>
+        <source>{origin}: the chat template makes nothing of this conversation. Replace the template.</source>
+        <translation>{origin}: Die Chatvorlage macht aus diesem Gespräch nichts. Die Vorlage ersetzen.</translation>
+    </message>
+    <message>
         <source>The conversation has {count} tokens, the context holds {limit}. Shorten the message, let the oldest turns go, or start a new chat.</source>
         <translation>Das Gespräch hat {count} Tokens, der Kontext fasst {limit}. Die Nachricht kürzen, auf die ältesten Beiträge verzichten oder einen neuen Chat beginnen.</translation>
+    </message>
+    <message>
+        <source>An answer is still running: stop it, or read it to its end.</source>
+        <translation>Eine Antwort läuft noch: sie anhalten oder zu Ende lesen.</translation>
     </message>
     <message>
         <source>{hub_id}: no model can have this name. Check it.</source>
@@ -3297,12 +3413,20 @@
         <translation>{hub_id}: Downloads sind abgeschaltet (HF_HUB_OFFLINE).</translation>
     </message>
     <message>
+        <source>{hub_id}: {strerror}.</source>
+        <translation>{hub_id}: {strerror}.</translation>
+    </message>
+    <message>
         <source>{hub_id}: the hub&apos;s answer cannot be read ({kind}). Try again in a while; in a hotel or an office, sign in to its network first.</source>
         <translation>{hub_id}: Die Antwort des Hubs ist nicht lesbar ({kind}). In einer Weile noch einmal versuchen; in Hotel oder Büro zuerst im dortigen Netz anmelden.</translation>
     </message>
     <message>
         <source>{hub_id}: no connection to the hub ({kind}). Check the network and try again: a download goes on where it stopped.</source>
         <translation>{hub_id}: keine Verbindung zum Hub ({kind}). Das Netzwerk prüfen und noch einmal versuchen: Ein Download geht da weiter, wo er aufhörte.</translation>
+    </message>
+    <message>
+        <source>{hub_id}: the download was stopped; what came is kept.</source>
+        <translation>{hub_id}: Der Download wurde angehalten; was da ist, bleibt.</translation>
     </message>
     <message>
         <source>{hub_id}: {name} arrived damaged (its checksum differs), so it was thrown away. Start the download again.</source>
@@ -3349,12 +3473,40 @@
         <translation>{origin}: nicht lesbar ({error}). Noch einmal herunterladen.</translation>
     </message>
     <message>
+        <source>{origin}: is the assistant of a Gemma 4 model and reads what that computes; this model is another. Take a draft model for this one.</source>
+        <translation>{origin}: ist der Assistent eines Gemma-4-Modells und liest, was dieses berechnet; hier ist ein anderes Modell. Ein Entwurfsmodell für dieses nehmen.</translation>
+    </message>
+    <message>
         <source>draft_model={place!r} cannot draft for this model, because its tokens are others: {difference}. Use a small model of the same family.</source>
         <translation>draft_model={place!r} kann für dieses Modell nicht entwerfen, weil seine Tokens andere sind: {difference}. Ein kleines Modell derselben Familie nehmen.</translation>
     </message>
     <message>
+        <source>{path}: larger than {largest_json} bytes; this is no {name}.</source>
+        <translation>{path}: größer als {largest_json} Byte; das ist keine {name}.</translation>
+    </message>
+    <message>
         <source>{path}: missing. A model folder needs it: get it from where the weights come from.</source>
         <translation>{path}: fehlt. Ein Modellordner braucht diese Datei: von dort holen, wo die Gewichte herkommen.</translation>
+    </message>
+    <message>
+        <source>{path}: not JSON. Get it again from where the weights come from.</source>
+        <translation>{path}: kein JSON. Noch einmal von dort holen, wo die Gewichte herkommen.</translation>
+    </message>
+    <message>
+        <source>{path}: not a JSON object. Get it again.</source>
+        <translation>{path}: kein JSON-Objekt. Noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{path}: this format can run code on your machine when it is opened, so it is not. Take the .safetensors files of the model.</source>
+        <translation>{path}: Dieses Format kann beim Öffnen Code auf diesem Rechner ausführen und wird deshalb nicht geöffnet. Die .safetensors-Dateien des Modells nehmen.</translation>
+    </message>
+    <message>
+        <source>{index}: lists no shards (weight_map). Get it again.</source>
+        <translation>{index}: nennt keine Teile (weight_map). Noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{index}: lists the shard {name}, which cannot be one.</source>
+        <translation>{index}: nennt den Teil {name}, der keiner sein kann.</translation>
     </message>
     <message>
         <source>{shard}: missing, though {told_by} says the model has it. Download that file too.</source>
@@ -3373,6 +3525,14 @@
         <translation>{root}: In diesem Ordner ist kein Modell. Nötig sind config.json und .safetensors-Dateien.</translation>
     </message>
     <message>
+        <source>{name}: {found}</source>
+        <translation>{name}: {found}</translation>
+    </message>
+    <message>
+        <source>{name}: no such file or folder. Give a model folder, a file in one, or a hub id such as Qwen/Qwen3.5-0.8B or org/model-GGUF:Q4_K_M.</source>
+        <translation>{name}: Es gibt keine solche Datei und keinen solchen Ordner. Einen Modellordner, eine Datei darin oder einen Namen auf dem Hub angeben, wie Qwen/Qwen3.5-0.8B oder org/model-GGUF:Q4_K_M.</translation>
+    </message>
+    <message>
         <source>{path}: cannot be opened ({error}).</source>
         <translation>{path}: lässt sich nicht öffnen ({error}).</translation>
     </message>
@@ -3389,20 +3549,92 @@
         <translation>{path}: nicht lesbar ({error}). Noch einmal herunterladen.</translation>
     </message>
     <message>
+        <source>{path}: damaged at byte {offset}, {why}. Download the file again.</source>
+        <translation>{path}: beschädigt bei Byte {offset}, {why}. Die Datei noch einmal herunterladen.</translation>
+    </message>
+    <message>
+        <source>a text that is not UTF-8</source>
+        <translation>ein Text, der kein UTF-8 ist</translation>
+    </message>
+    <message>
+        <source>the file is cut short</source>
+        <translation>die Datei ist abgeschnitten</translation>
+    </message>
+    <message>
         <source>{path}: not a GGUF file, though it is named like one. Get it again.</source>
         <translation>{path}: keine GGUF-Datei, obwohl sie so heißt. Noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{path}: a big endian GGUF, made for another kind of machine. Take the usual one.</source>
+        <translation>{path}: ein Big-Endian-GGUF, für eine andere Art von Rechner. Das übliche nehmen.</translation>
+    </message>
+    <message>
+        <source>{path}: GGUF version {version}; versions 2 and 3 are read. Take a newer conversion.</source>
+        <translation>{path}: GGUF-Version {version}; gelesen werden Version 2 und 3. Eine neuere Konvertierung nehmen.</translation>
+    </message>
+    <message>
+        <source>the metadata key {shown} is there twice</source>
+        <translation>der Metadatenschlüssel {shown} ist zweimal da</translation>
+    </message>
+    <message>
+        <source>the tensor {name} is there twice</source>
+        <translation>der Tensor {name} ist zweimal da</translation>
+    </message>
+    <message>
+        <source>{name} should end at byte {end} of {size}: cut short</source>
+        <translation>{name} sollte bei Byte {end} von {size} enden: abgeschnitten</translation>
+    </message>
+    <message>
+        <source>{name} and {after_name} overlap</source>
+        <translation>{name} und {after_name} überlappen sich</translation>
     </message>
     <message>
         <source>{path}: damaged, {why}. Download the file again.</source>
         <translation>{path}: beschädigt, {why}. Die Datei noch einmal herunterladen.</translation>
     </message>
     <message>
+        <source>{path}: {name} is also in {file_name}: these parts do not belong together. Download them again.</source>
+        <translation>{path}: {name} ist auch in {file_name}: Diese Teile gehören nicht zusammen. Noch einmal herunterladen.</translation>
+    </message>
+    <message>
+        <source>{path}: is one of {count} parts, but is not named so (...-00001-of-{count:05}.gguf), so the others cannot be found. Give the parts their own names again.</source>
+        <translation>{path}: ist einer von {count} Teilen, heißt aber nicht so (...-00001-of-{count:05}.gguf), also sind die anderen nicht zu finden. Den Teilen ihre eigenen Namen wiedergeben.</translation>
+    </message>
+    <message>
         <source>{part}: missing, though {name} is one of {count} parts. Download that part too.</source>
         <translation>{part}: fehlt, obwohl {name} einer von {count} Teilen ist. Auch diesen Teil herunterladen.</translation>
     </message>
     <message>
+        <source>{path}: says it is part {number} of {total}, its name says part {place} of {count}. Download it again.</source>
+        <translation>{path}: nennt sich Teil {number} von {total}, dem Namen nach ist es Teil {place} von {count}. Noch einmal herunterladen.</translation>
+    </message>
+    <message>
+        <source>{path}: its parts hold {found} tensors where {wanted} are promised. Download them again.</source>
+        <translation>{path}: Die Teile enthalten {found} Tensoren, versprochen sind {wanted}. Noch einmal herunterladen.</translation>
+    </message>
+    <message>
+        <source>{path}: {key} is {value}, not a count. Download it again.</source>
+        <translation>{path}: {key} ist {value}, keine Anzahl. Noch einmal herunterladen.</translation>
+    </message>
+    <message>
+        <source>{path}: holds no tensors, so there is no model in it.</source>
+        <translation>{path}: enthält keine Tensoren, also auch kein Modell.</translation>
+    </message>
+    <message>
+        <source>{path}: {name} and {stored_name} are the same tensor under two names. Get the file again.</source>
+        <translation>{path}: {name} und {stored_name} sind derselbe Tensor unter zwei Namen. Die Datei noch einmal holen.</translation>
+    </message>
+    <message>
         <source>{path}: holds no layers of a model, perhaps MTP heads only. Open the model they belong to and give them as its heads.</source>
         <translation>{path}: enthält keine Schichten eines Modells, vielleicht nur MTP-Köpfe. Das Modell öffnen, zu dem sie gehören, und sie als dessen Köpfe angeben.</translation>
+    </message>
+    <message>
+        <source>{path}: the tensor for {name} is missing. Get the file again.</source>
+        <translation>{path}: Der Tensor für {name} fehlt. Die Datei noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{path}: {name} has the shape {shape} where the metadata ask for {wanted}. Get the file again.</source>
+        <translation>{path}: {name} hat die Form {shape}, die Metadaten verlangen {wanted}. Die Datei noch einmal holen.</translation>
     </message>
     <message>
         <source>{path}: holds the eyes of a model, not its text part. Open that.</source>
@@ -3413,16 +3645,52 @@
         <translation>{path}: ein GGUF der Architektur {name}; diese Version führt aus GGUF {known} aus. Einen MLX- oder Hugging-Face-Ordner des Modells oder ein anderes Modell nehmen.</translation>
     </message>
     <message>
+        <source>{origin}: has no model_type, so there is no telling how to run it.</source>
+        <translation>{origin}: hat keinen model_type; es lässt sich also nicht sagen, wie es auszuführen ist.</translation>
+    </message>
+    <message>
         <source>{origin}: weights are packed by {named}, which this version does not run. Take an MLX conversion of the model, or the original in 16 bits.</source>
         <translation>{origin}: Die Gewichte sind mit {named} gepackt, was diese Version nicht ausführt. Eine MLX-Konvertierung des Modells oder das Original in 16 Bit nehmen.</translation>
+    </message>
+    <message>
+        <source>it is only {size} bytes long</source>
+        <translation>sie ist nur {size} Byte lang</translation>
+    </message>
+    <message>
+        <source>{path}: {name} is also in {file_name}. Two versions of a model were put into one folder: keep one of them.</source>
+        <translation>{path}: {name} ist auch in {file_name}. Zwei Versionen eines Modells liegen in einem Ordner: nur eine davon behalten.</translation>
+    </message>
+    <message>
+        <source>its header is not JSON</source>
+        <translation>der Kopf der Datei ist kein JSON</translation>
+    </message>
+    <message>
+        <source>its header is not a JSON object</source>
+        <translation>der Kopf der Datei ist kein JSON-Objekt</translation>
+    </message>
+    <message>
+        <source>its __metadata__ is not a table of strings</source>
+        <translation>ihr __metadata__ ist keine Tabelle von Texten</translation>
+    </message>
+    <message>
+        <source>{name} should end at byte {end} of {data_bytes}: the file is cut short</source>
+        <translation>{name} sollte bei Byte {end} von {data_bytes} enden: Die Datei ist abgeschnitten</translation>
     </message>
     <message>
         <source>{path}: {name} is stored as {dtype}, which this version does not run. Take an MLX conversion of the model, or the original in 16 bits.</source>
         <translation>{path}: {name} ist als {dtype} gespeichert, was diese Version nicht ausführt. Eine MLX-Konvertierung des Modells oder das Original in 16 Bit nehmen.</translation>
     </message>
     <message>
+        <source>{name} and {last_name} overlap</source>
+        <translation>{name} und {last_name} überlappen sich</translation>
+    </message>
+    <message>
         <source>{file}: cannot be loaded ({error}).</source>
         <translation>{file}: lässt sich nicht laden ({error}).</translation>
+    </message>
+    <message>
+        <source>{file}: changed while it was being opened. Try again.</source>
+        <translation>{file}: wurde während des Öffnens geändert. Noch einmal versuchen.</translation>
     </message>
     <message>
         <source>model_type {name}: these files hold MTP heads only. Open the model they belong to and give them as its heads.</source>
@@ -3433,8 +3701,44 @@
         <translation>model_type {name} führt diese Version nicht aus, wohl aber {known} und die übrigen, für die mlx-lm eine Klasse hat.</translation>
     </message>
     <message>
+        <source>{origin} has token ids up to {vocabulary}, but the model knows {model_vocabulary} tokens: the tokenizer belongs to another model. Use the one that came with the weights.</source>
+        <translation>{origin} hat Token-Nummern bis {vocabulary}, das Modell kennt aber nur {model_vocabulary} Tokens: Der Tokenizer gehört zu einem anderen Modell. Den nehmen, der mit den Gewichten kam.</translation>
+    </message>
+    <message>
+        <source>The text is not valid Unicode: character {start} is the lone surrogate U+{ord:04X}. Remove it or replace it.</source>
+        <translation>Der Text ist kein gültiges Unicode: Zeichen {start} ist das einzelne Surrogat U+{ord:04X}. Entfernen oder ersetzen.</translation>
+    </message>
+    <message>
         <source>{path} is missing: get tokenizer.json from where the model came from.</source>
         <translation>{path} fehlt: tokenizer.json von dort holen, wo das Modell herkommt.</translation>
+    </message>
+    <message>
+        <source>{path} is not a tokenizer: it has no model. Download the file again.</source>
+        <translation>{path} ist kein Tokenizer: kein Modell darin. Die Datei noch einmal herunterladen.</translation>
+    </message>
+    <message>
+        <source>{path} is not a tokenizer that can be read ({error}): download the file again.</source>
+        <translation>{path} ist kein lesbarer Tokenizer ({error}): die Datei noch einmal herunterladen.</translation>
+    </message>
+    <message>
+        <source>{path} is not readable JSON ({error}): download the file again.</source>
+        <translation>{path} ist kein lesbares JSON ({error}): die Datei noch einmal herunterladen.</translation>
+    </message>
+    <message>
+        <source>{path} should hold a JSON object: download the file again.</source>
+        <translation>{path} sollte ein JSON-Objekt enthalten: die Datei noch einmal herunterladen.</translation>
+    </message>
+    <message>
+        <source>{path}: eos_token_id {value} is not a token id or a list of them: correct it.</source>
+        <translation>{path}: eos_token_id {value} ist keine Token-Nummer und keine Liste davon: berichtigen.</translation>
+    </message>
+    <message>
+        <source>{config}: added token {key} is not described: correct it.</source>
+        <translation>{config}: Das hinzugefügte Token {key} ist nicht beschrieben: berichtigen.</translation>
+    </message>
+    <message>
+        <source>{config} gives token {text} the id {key}, tokenizer.json gives it {token_to_id}: take both files from the same model.</source>
+        <translation>{config} gibt Token {text} die Nummer {key}, tokenizer.json gibt ihm {token_to_id}: beide Dateien vom selben Modell nehmen.</translation>
     </message>
     <message>
         <source>{path}: may not be read. Allow reading it and its folder.</source>
@@ -3455,6 +3759,418 @@
     <message>
         <source>Chats that are answered at once take turns: this model&apos;s passes cannot be shared, because it runs in a class of mlx-lm or reads long texts otherwise.</source>
         <translation>Chats, die zugleich beantwortet werden, wechseln sich ab: Durchläufe dieses Modells lassen sich nicht teilen, weil es in einer Klasse von mlx-lm läuft oder lange Texte anders liest.</translation>
+    </message>
+    <message>
+        <source>text_zoom={text_zoom} is not possible: use {smallest_zoom} to {largest_zoom}.</source>
+        <translation>text_zoom={text_zoom} ist nicht möglich; erlaubt: {smallest_zoom} bis {largest_zoom}.</translation>
+    </message>
+    <message>
+        <source>idle_minutes={idle_minutes} is not possible: use 0 or more.</source>
+        <translation>idle_minutes={idle_minutes} ist nicht möglich; erlaubt: 0 oder mehr.</translation>
+    </message>
+    <message>
+        <source>prompt_files_gb={prompt_files_gb} is not possible: use 0 or more.</source>
+        <translation>prompt_files_gb={prompt_files_gb} ist nicht möglich; erlaubt: 0 oder mehr.</translation>
+    </message>
+    <message>
+        <source>{cache} is not possible here. {words} Use CacheOptions().</source>
+        <translation>{cache} ist hier nicht möglich. {words} CacheOptions() verwenden.</translation>
+    </message>
+    <message>
+        <source>The draft model cannot have a cache of {bits} bits. {words} Set head_bits to 16.</source>
+        <translation>Das Entwurfsmodell kann keinen Cache mit {bits} Bit haben. {words} head_bits auf 16 setzen.</translation>
+    </message>
+    <message>
+        <source>This draft model cannot draft: some of its layers keep a block of tokens whole or not at all, and the target rejects parts of blocks. Give another draft model.</source>
+        <translation>Dieses Entwurfsmodell kann nicht entwerfen: Einige seiner Schichten behalten einen Block von Tokens ganz oder gar nicht, und das Zielmodell verwirft Teile von Blöcken. Ein anderes Entwurfsmodell angeben.</translation>
+    </message>
+    <message>
+        <source>The prompt is empty: give at least one token.</source>
+        <translation>Die Eingabe ist leer: mindestens ein Token angeben.</translation>
+    </message>
+    <message>
+        <source>The prompt has {ids} tokens, the context holds {limit}: shorten it.</source>
+        <translation>Die Eingabe hat {ids} Tokens, der Kontext fasst {limit}: kürzen.</translation>
+    </message>
+    <message>
+        <source>Token ids must be whole numbers ({error}).</source>
+        <translation>Token-Nummern müssen ganze Zahlen sein ({error}).</translation>
+    </message>
+    <message>
+        <source>Token {bad} is not in the vocabulary of {vocabulary}.</source>
+        <translation>Token {bad} steht nicht im Vokabular von {vocabulary}.</translation>
+    </message>
+    <message>
+        <source>The engine is closed: load the model again.</source>
+        <translation>Die Engine ist geschlossen: das Modell neu laden.</translation>
+    </message>
+    <message>
+        <source>An engine belongs to the thread that loaded it: call it from there (Session.stop alone may be called from anywhere).</source>
+        <translation>Eine Engine gehört dem Thread, der sie geladen hat: sie von dort aufrufen (nur Session.stop darf von überall kommen).</translation>
+    </message>
+    <message>
+        <source>{path}: the tensor {name} is missing. Get the file again.</source>
+        <translation>{path}: Der Tensor {name} fehlt. Die Datei noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{path}: uses {architecture}.{key}, which this version does not run. Take another model.</source>
+        <translation>{path}: verwendet {architecture}.{key}, was diese Version nicht ausführt. Ein anderes Modell nehmen.</translation>
+    </message>
+    <message>
+        <source>{path}: {what} ({architecture}.{key}) cannot be. Get the file again.</source>
+        <translation>{path}: {what} ({architecture}.{key}) kann nicht sein. Die Datei noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{path}: {architecture}.{key} is {told}, where an interval or a list of yes and no is needed. Get the file again.</source>
+        <translation>{path}: {architecture}.{key} ist {told}; nötig ist ein Abstand oder eine Liste aus Ja und Nein. Die Datei noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{path}: has no general.architecture, so there is no telling how to run it.</source>
+        <translation>{path}: hat kein general.architecture; es lässt sich also nicht sagen, wie es auszuführen ist.</translation>
+    </message>
+    <message>
+        <source>a text</source>
+        <translation>ein Text</translation>
+    </message>
+    <message>
+        <source>a whole number</source>
+        <translation>eine ganze Zahl</translation>
+    </message>
+    <message>
+        <source>a number</source>
+        <translation>eine Zahl</translation>
+    </message>
+    <message>
+        <source>yes or no</source>
+        <translation>Ja oder Nein</translation>
+    </message>
+    <message>
+        <source>a list of yes and no</source>
+        <translation>eine Liste aus Ja und Nein</translation>
+    </message>
+    <message>
+        <source>{path}: {key} is {value}, where {wanted} is needed. Get the file again.</source>
+        <translation>{path}: {key} ist {value}; nötig ist {wanted}. Die Datei noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{path}: stretches its context by rope scaling {kind}, which this version does not for this architecture. Take the model without it.</source>
+        <translation>{path}: dehnt den Kontext mit der RoPE-Skalierung {kind}, was diese Version für diese Architektur nicht tut. Das Modell ohne sie nehmen.</translation>
+    </message>
+    <message>
+        <source>{path}: {factors} is stored as {name} {shape}, where a list of F32 is needed. Get the file again.</source>
+        <translation>{path}: {factors} ist als {name} {shape} gespeichert; nötig ist eine Liste von F32. Die Datei noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{path}: {factors} holds values that cannot be factors. Get the file again.</source>
+        <translation>{path}: {factors} enthält Werte, die keine Faktoren sein können. Die Datei noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{path}: {factors} has {values} factors where {pairs} are needed. Get the file again.</source>
+        <translation>{path}: {factors} hat {values} Faktoren, nötig sind {pairs}. Die Datei noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{path}: {architecture}.{key} is {value}, which cannot be. Get the file again.</source>
+        <translation>{path}: {architecture}.{key} ist {value}, was nicht sein kann. Die Datei noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{path}: chooses experts in a way this version does not (expert_gating_func). Take another model.</source>
+        <translation>{path}: wählt Experten auf eine Weise, die diese Version nicht kennt (expert_gating_func). Ein anderes Modell nehmen.</translation>
+    </message>
+    <message>
+        <source>{path}: weighs softmax scores of experts anew (expert_weights_norm), which this version does not. Take another model.</source>
+        <translation>{path}: gewichtet die Softmax-Werte der Experten neu (expert_weights_norm), was diese Version nicht tut. Ein anderes Modell nehmen.</translation>
+    </message>
+    <message>
+        <source>{path}: its layers are all of one kind ({pattern}), which this version does not run for this architecture. Take another file of the model.</source>
+        <translation>{path}: Die Schichten sind alle von einer Art ({pattern}), was diese Version für diese Architektur nicht ausführt. Eine andere Datei des Modells nehmen.</translation>
+    </message>
+    <message>
+        <source>{path}: {value_heads} value heads for {key_heads} key heads in a width of {inner} cannot be. Get the file again.</source>
+        <translation>{path}: {value_heads} Wert-Köpfe auf {key_heads} Schlüssel-Köpfe in einer Breite von {inner} können nicht sein. Die Datei noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{files}: loading was stopped.</source>
+        <translation>{files}: Das Laden wurde angehalten.</translation>
+    </message>
+    <message>
+        <source>{file}: {name} holds values that are not numbers. The file is damaged: get it again.</source>
+        <translation>{file}: {name} enthält Werte, die keine Zahlen sind. Die Datei ist beschädigt: noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>an object</source>
+        <translation>ein Objekt</translation>
+    </message>
+    <message>
+        <source>{origin}: the config has {name}={value}, where {wanted} is needed. Get the file again from where the weights come from.</source>
+        <translation>{origin}: In der Config steht {name}={value}; nötig ist {wanted}. Die Datei noch einmal von dort holen, wo die Gewichte herkommen.</translation>
+    </message>
+    <message>
+        <source>a list of whole numbers</source>
+        <translation>eine Liste ganzer Zahlen</translation>
+    </message>
+    <message>
+        <source>a list of strings</source>
+        <translation>eine Liste von Texten</translation>
+    </message>
+    <message>
+        <source>a list of numbers</source>
+        <translation>eine Liste von Zahlen</translation>
+    </message>
+    <message>
+        <source>a word</source>
+        <translation>ein Wort</translation>
+    </message>
+    <message>
+        <source>a number above 0</source>
+        <translation>eine Zahl über 0</translation>
+    </message>
+    <message>
+        <source>true or false</source>
+        <translation>true oder false</translation>
+    </message>
+    <message>
+        <source>full or sliding attention for each layer</source>
+        <translation>volle oder gleitende Attention für jede Schicht</translation>
+    </message>
+    <message>
+        <source>{origin}: is a DFlash 2 model, which is not run yet.</source>
+        <translation>{origin}: ist ein DFlash-2-Modell, das noch nicht läuft.</translation>
+    </message>
+    <message>
+        <source>{origin}: attention_bias is not run in DFlash models.</source>
+        <translation>{origin}: attention_bias läuft in DFlash-Modellen nicht.</translation>
+    </message>
+    <message>
+        <source>the kind of every layer</source>
+        <translation>die Art jeder Schicht</translation>
+    </message>
+    <message>
+        <source>{origin}: the config names no target_layer_ids. Get it again.</source>
+        <translation>{origin}: Die Config nennt keine target_layer_ids. Noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{origin}: this EAGLE-3 model has {count} layers; those with one are run.</source>
+        <translation>{origin}: Dieses EAGLE-3-Modell hat {count} Schichten; es laufen nur die mit einer.</translation>
+    </message>
+    <message>
+        <source>{origin}: {biased} is not run in EAGLE-3 models.</source>
+        <translation>{origin}: {biased} läuft in EAGLE-3-Modellen nicht.</translation>
+    </message>
+    <message>
+        <source>{origin}: the tensor embed_tokens.weight is missing, and that of the target is {hidden_size} wide, not {hidden}. Get the file again.</source>
+        <translation>{origin}: Der Tensor embed_tokens.weight fehlt, und der des Zielmodells ist {hidden_size} breit, nicht {hidden}. Die Datei noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{origin}: d2t names token {what} of a vocabulary of {vocabulary}. The file is damaged or for another model: get it again.</source>
+        <translation>{origin}: d2t nennt Token {what} eines Vokabulars von {vocabulary}. Die Datei ist beschädigt oder für ein anderes Modell: noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{origin}: the tensor d2t [{draft_vocabulary}] is missing or of another shape, so nobody knows which tokens it drafts. Get the file again.</source>
+        <translation>{origin}: Der Tensor d2t [{draft_vocabulary}] fehlt oder hat eine andere Form; welche Tokens entworfen werden, ist so nicht zu wissen. Die Datei noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{origin}: assistants with experts or embeddings of each layer are not run.</source>
+        <translation>{origin}: Assistenten mit Experten oder mit Embeddings je Schicht laufen nicht.</translation>
+    </message>
+    <message>
+        <source>{origin}: {centroids} centroids, {chosen} of them looked into, do not go with a vocabulary of {vocabulary}. Get the config again.</source>
+        <translation>{origin}: {centroids} Schwerpunkte, von denen {chosen} durchsucht werden, passen nicht zu einem Vokabular von {vocabulary}. Die Config noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>an object for each kind of layer</source>
+        <translation>ein Objekt für jede Art von Schicht</translation>
+    </message>
+    <message>
+        <source>{origin}: token_ordering does not name every token once. The file is damaged or for another model: get it again.</source>
+        <translation>{origin}: token_ordering nennt nicht jedes Token einmal. Die Datei ist beschädigt oder für ein anderes Modell: noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{origin}: reads a full and a sliding layer of its target, which has one kind only.</source>
+        <translation>{origin}: liest eine volle und eine gleitende Schicht des Zielmodells; dieses hat nur eine Art.</translation>
+    </message>
+    <message>
+        <source>{origin}: its {heads} heads cannot share the target&apos;s keys.</source>
+        <translation>{origin}: Die {heads} Köpfe können die Schlüssel des Zielmodells nicht mitbenutzen.</translation>
+    </message>
+    <message>
+        <source>{origin}: the tensor masked_embedding.token_ordering [{vocabulary}] is missing or of another shape. Get the file again.</source>
+        <translation>{origin}: Der Tensor masked_embedding.token_ordering [{vocabulary}] fehlt oder hat eine andere Form. Die Datei noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{origin}: this draft model reads layer {beyond} of its target, which has {layers}. It was made for another model: take the one for this model.</source>
+        <translation>{origin}: Dieses Entwurfsmodell liest Schicht {beyond} des Zielmodells, das nur {layers} hat. Es wurde für ein anderes Modell gemacht: das für dieses Modell nehmen.</translation>
+    </message>
+    <message>
+        <source>{origin}: draft models of this kind read inner layers of their target, which this version cannot hand out for this architecture. Draft with a small model or prompt lookup.</source>
+        <translation>{origin}: Entwurfsmodelle dieser Art lesen innere Schichten des Zielmodells, die diese Version bei dieser Architektur nicht herausgeben kann. Mit einem kleinen Modell oder mit Suche entwerfen.</translation>
+    </message>
+    <message>
+        <source>{origin}: was made for a target whose {what} {wanted} wide; here it is {there}. It belongs to another model: take the one for this model.</source>
+        <translation>{origin}: wurde für ein Zielmodell gemacht, dessen {what} {wanted} breit; hier sind es {there}. Es gehört zu einem anderen Modell: das für dieses Modell nehmen.</translation>
+    </message>
+    <message>
+        <source>{origin}: chooses experts by topk_method {method}, which this version does not. Take another model.</source>
+        <translation>{origin}: wählt Experten mit topk_method {method}, was diese Version nicht tut. Ein anderes Modell nehmen.</translation>
+    </message>
+    <message>
+        <source>{origin}: the config asks for attention in both directions or for capped logits, which this version does not run. Take another Gemma 3.</source>
+        <translation>{origin}: Die Config verlangt Attention in beide Richtungen oder gedeckelte Logits, was diese Version nicht ausführt. Ein anderes Gemma 3 nehmen.</translation>
+    </message>
+    <message>
+        <source>{origin}: mlx-lm has no class for model_type {model_type}.</source>
+        <translation>{origin}: mlx-lm hat keine Klasse für model_type {model_type}.</translation>
+    </message>
+    <message>
+        <source>{origin}: the norm weights of the {part} leave open whether they are stored as w or as 1 + w, and nothing else in the file tells. Take the heads from the original Hugging Face files, or convert model and heads together.</source>
+        <translation>{origin}: An den Normgewichten ({part}) ist nicht zu erkennen, ob sie als w oder als 1 + w gespeichert sind, und nichts sonst in der Datei verrät es. Die Köpfe aus den ursprünglichen Hugging-Face-Dateien nehmen oder Modell und Köpfe zusammen konvertieren.</translation>
+    </message>
+    <message>
+        <source>{origin}: norm weights hold values that are not numbers. The file is damaged: get it again.</source>
+        <translation>{origin}: Normgewichte enthalten Werte, die keine Zahlen sind. Die Datei ist beschädigt: noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>a number above 1</source>
+        <translation>eine Zahl über 1</translation>
+    </message>
+    <message>
+        <source>{origin}: stretches its context by rope scaling {name}, which this version does not. Take the model without it.</source>
+        <translation>{origin}: dehnt den Kontext mit der RoPE-Skalierung {name}, was diese Version nicht tut. Das Modell ohne sie nehmen.</translation>
+    </message>
+    <message>
+        <source>a number from 8 on</source>
+        <translation>eine Zahl ab 8</translation>
+    </message>
+    <message>
+        <source>{origin}: the tensor {name} is there twice, under two names. Two conversions were put into one folder: keep one of them.</source>
+        <translation>{origin}: Der Tensor {name} ist zweimal da, unter zwei Namen. Zwei Konvertierungen liegen in einem Ordner: nur eine davon behalten.</translation>
+    </message>
+    <message>
+        <source>{origin}: this model has no place for {shown}{rest}. The config does not belong to these weights, or they are of a variant this version does not know.</source>
+        <translation>{origin}: Dieses Modell hat keinen Platz für {shown}{rest}. Die Config gehört nicht zu diesen Gewichten, oder sie sind von einer Variante, die diese Version nicht kennt.</translation>
+    </message>
+    <message>
+        <source>{origin}: {name} is packed in a way that does not exist ({found}). The file is damaged or its config belongs to another model: get both again from the same place.</source>
+        <translation>{origin}: {name} ist auf eine Weise gepackt, die es nicht gibt ({found}). Die Datei ist beschädigt, oder ihre Config gehört zu einem anderen Modell: beide noch einmal vom selben Ort holen.</translation>
+    </message>
+    <message>
+        <source>{origin}: {name} holds {dtype} where floating numbers belong. It may be packed without its scales: get the file again.</source>
+        <translation>{origin}: {name} enthält {dtype}, wo gebrochene Zahlen hingehören. Vielleicht fehlen die Skalen dazu: die Datei noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>logit_bias={{{bias}: ...}} names no token: use ids below {vocabulary}.</source>
+        <translation>logit_bias={{{bias}: ...}} nennt kein Token: Nummern unter {vocabulary} verwenden.</translation>
+    </message>
+    <message>
+        <source>{path} cannot be read ({error}): get it again.</source>
+        <translation>{path} ist nicht lesbar ({error}): noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>template_arguments: {name} cannot be set. This model&apos;s template asks for {arguments}.</source>
+        <translation>template_arguments: {name} lässt sich nicht setzen. Die Vorlage dieses Modells fragt nach {arguments}.</translation>
+    </message>
+    <message>
+        <source>template_arguments: {name}={value} is not possible: use a text, a number, True, False or None.</source>
+        <translation>template_arguments: {name}={value} ist nicht möglich; erlaubt: ein Text, eine Zahl, True, False oder None.</translation>
+    </message>
+    <message>
+        <source>There are no messages: write something first.</source>
+        <translation>Es gibt keine Nachrichten: zuerst etwas schreiben.</translation>
+    </message>
+    <message>
+        <source>Only an answer can be continued: the last message is not one.</source>
+        <translation>Nur eine Antwort lässt sich fortsetzen: Die letzte Nachricht ist keine.</translation>
+    </message>
+    <message>
+        <source>{origin}: the chat template leaves out the answer that is to be continued: start a new answer instead.</source>
+        <translation>{origin}: Die Chatvorlage lässt die Antwort weg, die fortgesetzt werden soll: stattdessen eine neue Antwort beginnen.</translation>
+    </message>
+    <message>
+        <source>{origin}: the chat template has {source} characters, more than the {longest_source} that are read: use a shorter one.</source>
+        <translation>{origin}: Die Chatvorlage hat {source} Zeichen, mehr als die {longest_source}, die gelesen werden: eine kürzere verwenden.</translation>
+    </message>
+    <message>
+        <source>{origin}: the chat template fails ({kind}: {error}). Change the conversation, or replace the template.</source>
+        <translation>{origin}: Die Chatvorlage schlägt fehl ({kind}: {error}). Das Gespräch ändern oder die Vorlage ersetzen.</translation>
+    </message>
+    <message>
+        <source>The messages use every private-use character of Unicode: remove some.</source>
+        <translation>Die Nachrichten enthalten jedes Zeichen aus Unicodes privatem Bereich: einige entfernen.</translation>
+    </message>
+    <message>
+        <source>{path}: its chat_template is neither text nor a list of templates.</source>
+        <translation>{path}: Die chat_template ist weder ein Text noch eine Liste von Vorlagen.</translation>
+    </message>
+    <message>
+        <source>{origin}: this version does not know its pre-tokenizer {name} (tokenizer.ggml.pre), and a guess would give the model wrong tokens. Take the model as a folder, or another GGUF of it.</source>
+        <translation>{origin}: Diese Version kennt den Pre-Tokenizer {name} nicht (tokenizer.ggml.pre), und geraten bekäme das Modell falsche Tokens. Das Modell als Ordner nehmen oder ein anderes GGUF davon.</translation>
+    </message>
+    <message>
+        <source>{origin}: its vocabulary has a token twice. Get the file again.</source>
+        <translation>{origin}: Im Vokabular steht ein Token zweimal. Die Datei noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{origin}: the merge {text} is no pair. Get it again.</source>
+        <translation>{origin}: Die Zusammenführung {text} ist kein Paar. Noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{origin}: tokenizer.ggml.{key} is {value} in a vocabulary of {count}. Get the file again.</source>
+        <translation>{origin}: tokenizer.ggml.{key} ist {value} in einem Vokabular von {count}. Die Datei noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{origin}: tokenizer.ggml.{key} is {value}, where {wanted} is needed. Get the file again.</source>
+        <translation>{origin}: tokenizer.ggml.{key} ist {value}; nötig ist {wanted}. Die Datei noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{origin}: {key} is not a list of texts. Get the file again.</source>
+        <translation>{origin}: {key} ist keine Liste von Texten. Die Datei noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{origin}: {key} does not go with {count} tokens. Get the file again.</source>
+        <translation>{origin}: {key} passt nicht zu {count} Tokens. Die Datei noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{origin}: its tokenizer.ggml.model is {kind}; this version reads {readers}. Take the model as a folder.</source>
+        <translation>{origin}: Das tokenizer.ggml.model ist {kind}; diese Version liest {readers}. Das Modell als Ordner nehmen.</translation>
+    </message>
+    <message>
+        <source>{origin}: its chat template is not a text. Get the file again.</source>
+        <translation>{origin}: Die Chatvorlage ist kein Text. Die Datei noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{origin}: its merges do not go with its vocabulary ({error}). Get the file again.</source>
+        <translation>{origin}: Die Zusammenführungen passen nicht zum Vokabular ({error}). Die Datei noch einmal holen.</translation>
+    </message>
+    <message>
+        <source>{path} has more than {largest} bytes: this is no tokenizer.</source>
+        <translation>{path} hat mehr als {largest} Byte: Das ist kein Tokenizer.</translation>
+    </message>
+    <message>
+        <source>{path} is not in SentencePiece&apos;s format: get tokenizer.json from where the model came from, or take another version of it.</source>
+        <translation>{path} hat nicht das Format von SentencePiece: tokenizer.json von dort holen, wo das Modell herkam, oder eine andere Version davon nehmen.</translation>
+    </message>
+    <message>
+        <source>{path} is damaged ({error}): download it again.</source>
+        <translation>{path} ist beschädigt ({error}): noch einmal herunterladen.</translation>
+    </message>
+    <message>
+        <source>{path} holds a vocabulary that is no BPE, which this version does not run: get tokenizer.json from where the model came from.</source>
+        <translation>{path} enthält ein Vokabular, das kein BPE ist und das diese Version nicht ausführt: tokenizer.json von dort holen, wo das Modell herkam.</translation>
+    </message>
+    <message>
+        <source>{path} gives token {text} the id {token}, {name} gives it {token_to_id}: take both files from the same model.</source>
+        <translation>{path} gibt Token {text} die Nummer {token}, {name} gibt ihm {token_to_id}: beide Dateien vom selben Modell nehmen.</translation>
+    </message>
+    <message>
+        <source>the order that full_attention_interval gives</source>
+        <translation>die Reihenfolge, die full_attention_interval ergibt</translation>
+    </message>
+    <message>
+        <source>numbers with commas between</source>
+        <translation>Zahlen mit Kommas dazwischen</translation>
+    </message>
+    <message>
+        <source>an even part of a head</source>
+        <translation>ein gerader Teil eines Kopfes</translation>
     </message>
 </context>
 </TS>

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 import mlx.core as mx
 
 from mlx_engine.values.errors import EngineError, OutOfMemory, is_out_of_memory
-from mlx_engine.values.words import Words
 
 MOST_CACHED = 2 * 1024**3
 """Bytes of freed buffers that MLX may keep to use again, at most."""
@@ -90,10 +89,8 @@ def told_when_full() -> Iterator[None]:
         if isinstance(error, EngineError) or not is_out_of_memory(error):
             raise
         raise OutOfMemory(
-            Words(
-                "Memory ran out while answering; the conversation is kept. Close other programs "
-                "or chats, begin a new chat, load the model with a shorter context, or take a "
-                "smaller or more strongly quantised one. MLX says: {error}",
-                error=str(error),
-            )
+            "Memory ran out while answering; the conversation is kept. Close other programs "
+            "or chats, begin a new chat, load the model with a shorter context, or take a "
+            "smaller or more strongly quantised one. MLX says: {error}",
+            error=str(error),
         ) from error

@@ -76,7 +76,11 @@ class ModelParts:
         """BadOption where this model cannot keep keys and values so."""
         why = self.model.packed_cache
         if why is not None and cache != AS_THEY_COME:
-            raise BadOption(f"{cache} is not possible here. {why.words} Use CacheOptions().")
+            raise BadOption(
+                "{cache} is not possible here. {words} Use CacheOptions().",
+                cache=cache,
+                words=why.words,
+            )
 
 
 @dataclass(slots=True)

@@ -22,10 +22,12 @@ def known_tokens(parts: ModelParts, tokens: Sequence[int]) -> list[int]:
     try:
         ids = [index(token) for token in tokens]
     except TypeError as error:
-        raise BadPrompt(f"Token ids must be whole numbers ({error}).") from error
+        raise BadPrompt("Token ids must be whole numbers ({error}).", error=str(error)) from error
     bad = next((token for token in ids if not 0 <= token < vocabulary), None)
     if bad is not None:
-        raise BadPrompt(f"Token {bad} is not in the vocabulary of {vocabulary}.")
+        raise BadPrompt(
+            "Token {bad} is not in the vocabulary of {vocabulary}.", bad=bad, vocabulary=vocabulary
+        )
     return ids
 
 
@@ -36,7 +38,9 @@ def readable_tokens(parts: ModelParts, tokens: Sequence[int]) -> list[int]:
         raise BadPrompt("The prompt is empty: give at least one token.")
     if len(ids) >= limit:
         raise PromptTooLong(
-            f"The prompt has {len(ids)} tokens, the context holds {limit}: shorten it."
+            "The prompt has {ids} tokens, the context holds {limit}: shorten it.",
+            ids=len(ids),
+            limit=limit,
         )
     return ids
 

@@ -23,7 +23,6 @@ import mlx.core as mx
 from mlx_engine.decoding.verify import Asked, State, Verified, verify
 from mlx_engine.drafting.contract import Proposal
 from mlx_engine.values.errors import NumericsError
-from mlx_engine.values.words import Words
 
 
 class Round:
@@ -61,12 +60,10 @@ class Round:
         drafted, picked = numbers[:depth], numbers[depth:-1]
         if not numbers[-1] or max(picked) >= self.state.model.vocabulary:
             raise NumericsError(
-                Words(
-                    "The model produced NaN or infinity at position {position}. Its weights may be "
-                    "damaged, or too large for 16-bit numbers: load the file again or use another "
-                    "one.",
-                    position=self._wanted.position,
-                )
+                "The model produced NaN or infinity at position {position}. Its weights may be "
+                "damaged, or too large for 16-bit numbers: load the file again or use another "
+                "one.",
+                position=self._wanted.position,
             )
         return tuple(picked[: count_accepted(drafted, picked) + 1])
 

@@ -24,7 +24,6 @@ from mlx_engine.values.options import (
     TemplateValue,
 )
 from mlx_engine.values.stats import GenerationStats
-from mlx_engine.values.words import Words
 
 LEAST_SHARED = 64
 """Tokens of a system prompt that are worth a checkpoint for the next chat."""
@@ -218,7 +217,9 @@ class Session:
 
     def _edit(self, index: int, text: str) -> Iterator[Event]:
         if not 0 <= index < len(self._messages) or self._messages[index].role != "user":
-            raise EngineMisuse(f"Message {index} is not a question of this conversation.")
+            raise EngineMisuse(
+                "Message {index} is not a question of this conversation.", index=index
+            )
         yield from self._ask([*self._messages[:index], Message("user", text)])
 
     def continue_answer(self) -> Iterator[Event]:
@@ -269,7 +270,7 @@ class Session:
     def _ask(self, messages: list[Message]) -> Iterator[Event]:
         self._begin()
         if not messages[-1].text.strip():
-            raise BadPrompt(Words("The message is empty: type a question."))
+            raise BadPrompt("The message is empty: type a question.")
         yield from self._run(messages, self._prompt(messages))
 
     def _run(self, messages: list[Message], opening: Opening) -> Iterator[Event]:
@@ -327,8 +328,9 @@ class Session:
         prompt = self._rendered(messages[self._unread :] or messages, continues=continues)
         if not prompt.tokens:
             raise BadChatTemplate(
-                f"{self._parts.template.origin}: the chat template makes nothing of this "
-                "conversation. Replace the template."
+                "{origin}: the chat template makes nothing of this "
+                "conversation. Replace the template.",
+                origin=self._parts.template.origin,
             )
         stable = stable_length(prompt.tokens, self._parts.tokenizer.special_ids)
         shared = shared_prefix(prompt.tokens, self._beginning()) if self.system else 0
@@ -364,12 +366,10 @@ class Session:
         limit = self._parts.context_length
         if count >= limit:
             raise PromptTooLong(
-                Words(
-                    "The conversation has {count} tokens, the context holds {limit}. Shorten the "
-                    "message, let the oldest turns go, or start a new chat.",
-                    count=count,
-                    limit=limit,
-                )
+                "The conversation has {count} tokens, the context holds {limit}. Shorten the "
+                "message, let the oldest turns go, or start a new chat.",
+                count=count,
+                limit=limit,
             )
 
     def _asked(self) -> list[Message]:

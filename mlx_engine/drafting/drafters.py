@@ -44,8 +44,9 @@ def draft_with(
     """
     if bits != 16 and opened.packed_cache is not None:
         raise UnsupportedModel(
-            f"The draft model cannot have a cache of {bits} bits. {opened.packed_cache.words} Set "
-            "head_bits to 16."
+            "The draft model cannot have a cache of {bits} bits. {words} Set head_bits to 16.",
+            bits=bits,
+            words=opened.packed_cache.words,
         )
     match opened:
         case Eagle3() as head:

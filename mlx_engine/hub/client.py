@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from mlx_engine.hub.repository import HubFile, HubModel
 from mlx_engine.values.errors import DownloadFailed, EngineError
-from mlx_engine.values.words import Words
 
 LONGEST_SILENCE_S = 15
 
@@ -35,59 +34,51 @@ def in_words(hub_id: str) -> Iterator[None]:
         raise
     except HFValidationError as error:
         raise DownloadFailed(
-            Words("{hub_id}: no model can have this name. Check it.", hub_id=hub_id)
+            "{hub_id}: no model can have this name. Check it.", hub_id=hub_id
         ) from error
     except GatedRepoError as error:
         raise DownloadFailed(
-            Words(
-                "{hub_id}: its owners ask you to accept their terms first. Open its page on the "
-                "hub, accept them, sign in here with `hf auth login`, and try again.",
-                hub_id=hub_id,
-            )
+            "{hub_id}: its owners ask you to accept their terms first. Open its page on the "
+            "hub, accept them, sign in here with `hf auth login`, and try again.",
+            hub_id=hub_id,
         ) from error
     except RepositoryNotFoundError as error:
         raise DownloadFailed(
-            Words(
-                "{hub_id}: there is no such model on the hub, or it is private. Check the name.",
-                hub_id=hub_id,
-            )
+            "{hub_id}: there is no such model on the hub, or it is private. Check the name.",
+            hub_id=hub_id,
         ) from error
     except RevisionNotFoundError as error:
         raise DownloadFailed(
-            Words("{hub_id}: it has no such branch, tag or commit.", hub_id=hub_id)
+            "{hub_id}: it has no such branch, tag or commit.", hub_id=hub_id
         ) from error
     except HfHubHTTPError as error:
         status = error.response.status_code
         raise DownloadFailed(
-            Words(
-                "{hub_id}: the hub answered with error {status}. Try again in a while.",
-                hub_id=hub_id,
-                status=status,
-            )
+            "{hub_id}: the hub answered with error {status}. Try again in a while.",
+            hub_id=hub_id,
+            status=status,
         ) from error
     except OfflineModeIsEnabled as error:
         raise DownloadFailed(
-            Words("{hub_id}: downloads are switched off (HF_HUB_OFFLINE).", hub_id=hub_id)
+            "{hub_id}: downloads are switched off (HF_HUB_OFFLINE).", hub_id=hub_id
         ) from error
     except OSError as error:
-        raise DownloadFailed(f"{hub_id}: {error.strerror or error}.") from error
+        raise DownloadFailed(
+            "{hub_id}: {strerror}.", hub_id=hub_id, strerror=error.strerror or str(error)
+        ) from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DownloadFailed(
-            Words(
-                "{hub_id}: the hub's answer cannot be read ({kind}). Try again in a while; in a "
-                "hotel or an office, sign in to its network first.",
-                hub_id=hub_id,
-                kind=type(error).__name__,
-            )
+            "{hub_id}: the hub's answer cannot be read ({kind}). Try again in a while; in a "
+            "hotel or an office, sign in to its network first.",
+            hub_id=hub_id,
+            kind=type(error).__name__,
         ) from error
     except Exception as error:  # the client's own errors of transport have no common name
         raise DownloadFailed(
-            Words(
-                "{hub_id}: no connection to the hub ({kind}). Check the network and try again: "
-                "a download goes on where it stopped.",
-                hub_id=hub_id,
-                kind=type(error).__name__,
-            )
+            "{hub_id}: no connection to the hub ({kind}). Check the network and try again: "
+            "a download goes on where it stopped.",
+            hub_id=hub_id,
+            kind=type(error).__name__,
         ) from error
 
 

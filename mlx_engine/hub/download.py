@@ -30,7 +30,7 @@ from mlx_engine.hub.client import (
 from mlx_engine.hub.repository import ChoiceNeededError, HubFile, HubModel, needed_files
 from mlx_engine.hub.weight_files import INDEX, SAFETENSORS, head_shards
 from mlx_engine.values.errors import DownloadFailed, LoadStopped
-from mlx_engine.values.words import Words, size_words
+from mlx_engine.values.words import size_words
 
 _COMMIT = re.compile("[0-9a-f]{40}")
 _CHECKSUM = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
@@ -172,7 +172,9 @@ class _Fetch(Thread):
                 yield None
 
     def stopped(self) -> LoadStopped:
-        return LoadStopped(f"{self._model.hub_id}: the download was stopped; what came is kept.")
+        return LoadStopped(
+            "{hub_id}: the download was stopped; what came is kept.", hub_id=self._model.hub_id
+        )
 
     def _tell(self, done: int, total: int) -> None:
         if self.given_up.is_set():
@@ -226,12 +228,10 @@ def _have(hub: Hub, plan: DownloadPlan, file: HubFile, on_bytes: Callable[[int],
         if target.checksum.hexdigest() != file.blob:
             partial.unlink()
             raise DownloadFailed(
-                Words(
-                    "{hub_id}: {name} arrived damaged (its checksum differs), so it was thrown "
-                    "away. Start the download again.",
-                    hub_id=plan.model.hub_id,
-                    name=file.name,
-                )
+                "{hub_id}: {name} arrived damaged (its checksum differs), so it was thrown "
+                "away. Start the download again.",
+                hub_id=plan.model.hub_id,
+                name=file.name,
             )
         partial.replace(whole)
     on_bytes(file.nbytes)
@@ -258,12 +258,10 @@ def _fetch_rest(hub: Hub, plan: DownloadPlan, file: HubFile, target: "_Target") 
             target.add(piece)
     if target.size < file.nbytes:
         raise DownloadFailed(
-            Words(
-                "{hub_id}: the connection ended in the middle of {name}. Try again: the "
-                "download goes on where it stopped.",
-                hub_id=hub_id,
-                name=file.name,
-            )
+            "{hub_id}: the connection ended in the middle of {name}. Try again: the "
+            "download goes on where it stopped.",
+            hub_id=hub_id,
+            name=file.name,
         )
 
 
@@ -342,11 +340,9 @@ def _check_names(model: HubModel, commit: str, files: tuple[HubFile, ...]) -> No
     sums = all(_CHECKSUM.fullmatch(file.blob) for file in files)
     if not sums or not _COMMIT.fullmatch(commit) or ".." in model.revision.split("/"):
         raise DownloadFailed(
-            Words(
-                "{hub_id}: the hub's list of files has no checksums we can read. Try again, or "
-                "download the files with another program and drop them here.",
-                hub_id=model.hub_id,
-            )
+            "{hub_id}: the hub's list of files has no checksums we can read. Try again, or "
+            "download the files with another program and drop them here.",
+            hub_id=model.hub_id,
         )
 
 

@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from mlx_engine.hub.weight_files import GGUF, SAFETENSORS, UNSAFE, is_gguf_model, shard_of
 from mlx_engine.values.errors import DownloadFailed
-from mlx_engine.values.words import Words, size_words
+from mlx_engine.values.words import size_words
 
 HOSTS = ("huggingface.co", "www.huggingface.co", "hf.co")
 _PART = r"[A-Za-z0-9][\w.-]{0,95}"
@@ -156,23 +156,19 @@ def needed_files(
         return _gguf_files(everything, model, file, with_heads=not heads)
     if model.quantisation is not None and weights:
         raise DownloadFailed(
-            Words(
-                "{hub_id}: it holds no GGUF models to choose from, but .safetensors: leave out "
-                ":{quantisation}.",
-                hub_id=model.hub_id,
-                quantisation=model.quantisation,
-            )
+            "{hub_id}: it holds no GGUF models to choose from, but .safetensors: leave out "
+            ":{quantisation}.",
+            hub_id=model.hub_id,
+            quantisation=model.quantisation,
         )
     if any(name.lower().endswith(UNSAFE) for name in everything):
         raise DownloadFailed(
-            Words(
-                "{hub_id}: Its weights are in a format that can run code when opened: take a "
-                "version with .safetensors files.",
-                hub_id=model.hub_id,
-            )
+            "{hub_id}: Its weights are in a format that can run code when opened: take a "
+            "version with .safetensors files.",
+            hub_id=model.hub_id,
         )
     raise DownloadFailed(
-        Words("{hub_id}: It holds no weights, neither .safetensors nor .gguf.", hub_id=model.hub_id)
+        "{hub_id}: It holds no weights, neither .safetensors nor .gguf.", hub_id=model.hub_id
     )
 
 
@@ -203,12 +199,10 @@ def _chosen(choices: tuple[GgufChoice, ...], model: HubModel) -> tuple[GgufChoic
     found = exact or tuple(c for c in choices if own[c].removeprefix("ud-") == wanted)
     if not found:
         raise DownloadFailed(
-            Words(
-                "{hub_id}: it has no {quantisation}. There are {choices}.",
-                hub_id=model.hub_id,
-                quantisation=model.quantisation,
-                choices=_choice_words(choices),
-            )
+            "{hub_id}: it has no {quantisation}. There are {choices}.",
+            hub_id=model.hub_id,
+            quantisation=model.quantisation,
+            choices=_choice_words(choices),
         )
     return found
 
@@ -244,11 +238,9 @@ def _gguf_files(
     missing = next((n for n in names if n not in everything), None)
     if missing is not None:
         raise DownloadFailed(
-            Words(
-                "{hub_id}: It has no file {missing}: take another one.",
-                hub_id=model.hub_id,
-                missing=missing,
-            )
+            "{hub_id}: It has no file {missing}: take another one.",
+            hub_id=model.hub_id,
+            missing=missing,
         )
     folder, label = PurePosixPath(name).parent, _quantisation(name)
     beside = [

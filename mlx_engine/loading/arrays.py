@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import mlx.core as mx
 
 from mlx_engine.values.errors import BadModelFile, LoadStopped, OutOfMemory, is_out_of_memory
-from mlx_engine.values.words import Words
 
 SLICE_BYTES = 32 * 2**20
 """Read between two looks at `stop`: a tenth of a second even from a slow disk."""
@@ -37,7 +36,7 @@ def evaluate_arrays(
         if on_progress is not None:
             on_progress(done, total)
         if stop is not None and stop():
-            raise LoadStopped(Words("{origin}: loading was stopped.", origin=origin))
+            raise LoadStopped("{origin}: loading was stopped.", origin=origin)
         _evaluate(part, origin)
         done += sum(array.nbytes for array in part)
     if on_progress is not None:
@@ -64,18 +63,14 @@ def _evaluate(part: list[mx.array], origin: str) -> None:
     except (MemoryError, RuntimeError, ValueError) as error:
         if is_out_of_memory(error):
             raise OutOfMemory(
-                Words(
-                    "{origin}: does not fit in the memory that is free. Close other programs or "
-                    "take a smaller or more strongly quantised version.",
-                    origin=origin,
-                )
+                "{origin}: does not fit in the memory that is free. Close other programs or "
+                "take a smaller or more strongly quantised version.",
+                origin=origin,
             ) from error
         raise BadModelFile(
-            Words(
-                "{origin}: cannot be read ({error}). Download it again.",
-                origin=origin,
-                error=str(error),
-            )
+            "{origin}: cannot be read ({error}). Download it again.",
+            origin=origin,
+            error=str(error),
         ) from error
 
 

@@ -26,7 +26,6 @@ from mlx_engine.models.weights import WeightTable
 from mlx_engine.text.tokenizer import first_difference
 from mlx_engine.values.errors import BadModelFile, BadOption, EngineError, LoadStopped, Reason
 from mlx_engine.values.options import LoadOptions
-from mlx_engine.values.words import Words
 
 DrafterKind = Literal["eagle3", "gemma4-assistant", "dflash"]
 _BUFFERS = ("t2d",)
@@ -94,8 +93,9 @@ def _eagle3(files: DrafterFiles, table: WeightTable, numbers: Numbers, target: M
 def _assistant(files: DrafterFiles, table: WeightTable, numbers: Numbers, target: Model) -> Drafter:
     if not isinstance(target, Gemma4Model):
         raise BadModelFile(
-            f"{files.origin}: is the assistant of a Gemma 4 model and reads what that computes; "
-            "this model is another. Take a draft model for this one."
+            "{origin}: is the assistant of a Gemma 4 model and reads what that computes; "
+            "this model is another. Take a draft model for this one.",
+            origin=files.origin,
         )
     sizes = AssistantConfig.read(files.config, files.origin)
     return Gemma4Assistant(sizes, table, numbers.get(_ORDERING), target)
@@ -203,12 +203,10 @@ def _whole_model(files: ModelFiles, place: str | Path, target: LoadedModel) -> D
     difference = first_difference(target.tokenizer, tokenizer)
     if difference is not None:
         raise BadOption(
-            Words(
-                "draft_model={place!r} cannot draft for this model, because its tokens are "
-                "others: {difference}. Use a small model of the same family.",
-                place=str(place),
-                difference=difference,
-            )
+            "draft_model={place!r} cannot draft for this model, because its tokens are "
+            "others: {difference}. Use a small model of the same family.",
+            place=str(place),
+            difference=difference,
         )
     small = sum(info.nbytes for info in headers.parts.trunk.values())
     return _WholeModel(files, small / max(1, target.description.nbytes))

@@ -27,7 +27,6 @@ from mlx_engine.values.errors import (
     UnsupportedModel,
     why_not_read,
 )
-from mlx_engine.values.words import Words
 
 _LARGEST_JSON = 50_000_000
 _FILES = (GGUF, SAFETENSORS, *UNSAFE)
@@ -82,25 +81,25 @@ def read_json_object(path: Path) -> dict[str, object]:
     try:
         if path.stat().st_size > _LARGEST_JSON:
             raise BadModelFile(
-                f"{path}: larger than {_LARGEST_JSON} bytes; this is no {path.name}."
+                "{path}: larger than {largest_json} bytes; this is no {name}.",
+                path=path,
+                largest_json=_LARGEST_JSON,
+                name=path.name,
             )
         value = json.loads(path.read_bytes().decode("utf-8"))
     except FileNotFoundError as error:
         raise BadModelFile(
-            Words(
-                "{path}: missing. A model folder needs it: get it from where the weights come "
-                "from.",
-                path=path,
-            )
+            "{path}: missing. A model folder needs it: get it from where the weights come from.",
+            path=path,
         ) from error
     except OSError as error:
         raise BadModelFile(why_not_read(path, error)) from error
     except (ValueError, RecursionError) as error:
         raise BadModelFile(
-            f"{path}: not JSON. Get it again from where the weights come from."
+            "{path}: not JSON. Get it again from where the weights come from.", path=path
         ) from error
     if not isinstance(value, dict):
-        raise BadModelFile(f"{path}: not a JSON object. Get it again.")
+        raise BadModelFile("{path}: not a JSON object. Get it again.", path=path)
     return value
 
 
@@ -112,8 +111,9 @@ def safetensors_in(folder: Path) -> tuple[Path, ...]:
 def unsafe_file(path: Path) -> UnsafeModelFile:
     """The error for weights in a format that can run code when opened."""
     return UnsafeModelFile(
-        f"{path}: this format can run code on your machine when it is opened, so it is not. Take "
-        "the .safetensors files of the model."
+        "{path}: this format can run code on your machine when it is opened, so it is not. Take "
+        "the .safetensors files of the model.",
+        path=path,
     )
 
 
@@ -132,12 +132,16 @@ def _indexed_shards(root: Path, names: list[str]) -> tuple[Path, ...]:
     index = root / indexes[0]
     table = read_json_object(index).get("weight_map")
     if not isinstance(table, dict) or not table:
-        raise BadModelFile(f"{index}: lists no shards (weight_map). Get it again.")
+        raise BadModelFile("{index}: lists no shards (weight_map). Get it again.", index=index)
     shards = []
     for name in sorted({str(value) for value in table.values()}):
         inside = not Path(name).is_absolute() and ".." not in Path(name).parts
         if not inside or not name.endswith(".safetensors"):
-            raise BadModelFile(f"{index}: lists the shard {ascii(name)[:80]}, which cannot be one.")
+            raise BadModelFile(
+                "{index}: lists the shard {name}, which cannot be one.",
+                index=index,
+                name=ascii(name)[:80],
+            )
         shards.append(_existing(root / name, index.name))
     return tuple(shards)
 
@@ -154,11 +158,9 @@ def _complete(root: Path, names: list[str]) -> tuple[Path, ...]:
 def _existing(shard: Path, told_by: str) -> Path:
     if not shard.is_file():
         raise BadModelFile(
-            Words(
-                "{shard}: missing, though {told_by} says the model has it. Download that file too.",
-                shard=shard,
-                told_by=told_by,
-            )
+            "{shard}: missing, though {told_by} says the model has it. Download that file too.",
+            shard=shard,
+            told_by=told_by,
         )
     return shard
 
@@ -169,26 +171,19 @@ def _without_safetensors(root: Path, names: list[str], has_heads: bool) -> Model
         return gguf_file(root / ggufs[0])
     if ggufs:
         raise ModelNotFound(
-            Words(
-                "{root}: holds {count} GGUF files; open one of them.", root=root, count=len(ggufs)
-            )
+            "{root}: holds {count} GGUF files; open one of them.", root=root, count=len(ggufs)
         )
     unsafe = [name for name in names if name.lower().endswith(UNSAFE)]
     if unsafe:
         raise unsafe_file(root / unsafe[0])
     if has_heads or any(map(is_gguf_head, names)):
         raise HeadsOnly(
-            Words(
-                "{root}: holds MTP heads only. Open the model they belong to and give them as "
-                "its heads.",
-                root=root,
-            )
-        )
-    raise ModelNotFound(
-        Words(
-            "{root}: no model in this folder. It needs config.json and .safetensors files.",
+            "{root}: holds MTP heads only. Open the model they belong to and give them as "
+            "its heads.",
             root=root,
         )
+    raise ModelNotFound(
+        "{root}: no model in this folder. It needs config.json and .safetensors files.", root=root
     )
 
 
@@ -224,11 +219,12 @@ class FromHub:
         found = None if is_file else read_hub_link(name)
         if isinstance(found, HubModel):
             return found
+        if found is not None:
+            raise ModelNotFound("{name}: {found}", name=name, found=found)
         raise ModelNotFound(
-            f"{name}: no such file or folder. Give a model folder, a file in one, or a hub id "
-            "such as Qwen/Qwen3.5-0.8B or org/model-GGUF:Q4_K_M."
-            if found is None
-            else f"{name}: {found}"
+            "{name}: no such file or folder. Give a model folder, a file in one, or a hub id "
+            "such as Qwen/Qwen3.5-0.8B or org/model-GGUF:Q4_K_M.",
+            name=name,
         )
 
     def _fetched(self, hub: Hub, model: HubModel, *, heads: bool) -> Path:
@@ -267,7 +263,7 @@ def _here(path: str | Path) -> Path | None:
         return place if place.exists() else None
     except (OSError, RuntimeError, ValueError) as error:
         raise ModelNotFound(
-            Words("{path}: cannot be opened ({error}).", path=path, error=str(error))
+            "{path}: cannot be opened ({error}).", path=path, error=str(error)
         ) from error
 
 
@@ -284,8 +280,5 @@ def _folder_of(file: Path) -> ModelFiles:
     if ending in (".safetensors", ".json"):
         return read_folder(file.parent)
     raise UnsupportedModel(
-        Words(
-            "{file}: not a model file. Give a model folder or a .safetensors file in one.",
-            file=file,
-        )
+        "{file}: not a model file. Give a model folder or a .safetensors file in one.", file=file
     )

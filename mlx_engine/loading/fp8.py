@@ -183,8 +183,10 @@ def _block(config: Mapping[str, object], origin: str) -> Block:
         if all(type(one) is int and 0 < one < 2**31 for one in size):
             return Block(rows, columns)
     raise BadModelFile(
-        f"{origin}: weight_block_size is {ascii(size)[:60]}, which should be two counts above 0. "
-        "Get the config again from where the weights come from."
+        "{origin}: weight_block_size is {size}, which should be two counts above 0. "
+        "Get the config again from where the weights come from.",
+        origin=origin,
+        size=ascii(size)[:60],
     )
 
 
@@ -196,5 +198,8 @@ def _sixteen_bits(tensors: Mapping[str, TensorInfo]) -> str:
 
 def _bad(info: TensorInfo, why: str) -> BadModelFile:
     return BadModelFile(
-        f"{info.file}: {info.name} is stored in fp8, but {why}. Get the file again."
+        "{file}: {name} is stored in fp8, but {why}. Get the file again.",
+        file=info.file,
+        name=info.name,
+        why=why,
     )

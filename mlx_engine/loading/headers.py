@@ -23,7 +23,6 @@ from mlx_engine.values.errors import (
     tensor_misshapen,
     tensor_missing,
 )
-from mlx_engine.values.words import Words
 
 _PUBLISHED_PACKED = (("gpt_oss", "mxfp4"),)
 """Architectures whose original files are packed in a form that is MLX's as well."""
@@ -146,7 +145,9 @@ def _model_type(config: Mapping[str, object], origin: Path) -> str:
     outer = config.get("model_type", inner)
     chosen = inner if is_known(inner) and not is_known(outer) else outer
     if not isinstance(chosen, str) or not chosen:
-        raise BadModelFile(f"{origin}: has no model_type, so there is no telling how to run it.")
+        raise BadModelFile(
+            "{origin}: has no model_type, so there is no telling how to run it.", origin=origin
+        )
     return chosen
 
 
@@ -164,12 +165,10 @@ def _refuse_foreign_packing(config: Mapping[str, object], architecture: str, ori
                 else f"{ascii(method)[:40]} as {ascii(form)[:40]}"
             )
             raise UnsupportedModel(
-                Words(
-                    "{origin}: weights are packed by {named}, which this version does not run. "
-                    "Take an MLX conversion of the model, or the original in 16 bits.",
-                    origin=origin,
-                    named=named,
-                )
+                "{origin}: weights are packed by {named}, which this version does not run. "
+                "Take an MLX conversion of the model, or the original in 16 bits.",
+                origin=origin,
+                named=named,
             )
 
 

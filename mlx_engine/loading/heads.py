@@ -119,8 +119,9 @@ def _not_run(files: ModelFiles, own: Mapping[str, TensorInfo], given: Path | Non
     """For families whose heads have no shapes here: they are not run, whatever the files hold."""
     if given is not None:
         raise UnsupportedModel(
-            f"{given}: MTP heads for a model of this family cannot be run yet. Open the model "
-            "without them."
+            "{given}: MTP heads for a model of this family cannot be run yet. Open the model "
+            "without them.",
+            given=given,
         )
     if not own:
         return HeadTensors({}, str(files.root), False, NO_HEADS)
@@ -131,10 +132,12 @@ def _not_run(files: ModelFiles, own: Mapping[str, TensorInfo], given: Path | Non
 def _given_heads(place: Path, needs: _Needs) -> HeadTensors:
     candidate = _read(place, _files_at(place), needs)
     if not candidate.tensors:
-        raise BadModelFile(f"{place}: no MTP heads in there. Give the file or folder of the heads.")
+        raise BadModelFile(
+            "{place}: no MTP heads in there. Give the file or folder of the heads.", place=place
+        )
     misfit = _misfit(candidate, needs, needs.shapes(candidate.tensors))
     if misfit is not None:
-        raise BadModelFile(f"{misfit} Give the heads made for this model.")
+        raise BadModelFile("{misfit} Give the heads made for this model.", misfit=misfit)
     return _if_usable(candidate, needs)
 
 
@@ -177,11 +180,13 @@ def _files_at(place: Path) -> tuple[Path, ...]:
         inner = place / "mtp"
         return safetensors_in(place) or (safetensors_in(inner) if inner.is_dir() else ())
     if not place.is_file():
-        raise ModelNotFound(f"{place}: no such file or folder to take MTP heads from.")
+        raise ModelNotFound("{place}: no such file or folder to take MTP heads from.", place=place)
     if place.suffix.lower() in UNSAFE:
         raise unsafe_file(place)
     if place.suffix.lower() not in (".safetensors", ".gguf"):
-        raise UnsupportedModel(f"{place}: heads are read from .safetensors or .gguf, or a folder.")
+        raise UnsupportedModel(
+            "{place}: heads are read from .safetensors or .gguf, or a folder.", place=place
+        )
     return (place,)
 
 

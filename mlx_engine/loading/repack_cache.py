@@ -112,7 +112,7 @@ def _identity(file: Path, parts: Mapping[str, GgufPart]) -> str:
 def _check(path: Path, infos: Mapping[str, TensorInfo], parts: Mapping[str, GgufPart]) -> None:
     shapes = {name: info.shape for name, info in infos.items()}
     if shapes != {key: part.shape for key, part in parts.items()}:
-        raise BadModelFile(f"{path}: holds other tensors.")
+        raise BadModelFile("{path}: holds other tensors.", path=path)
 
 
 def _require_room(folder: Path, nbytes: int) -> None:

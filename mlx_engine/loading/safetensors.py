@@ -76,7 +76,7 @@ def read_header(path: Path) -> tuple[TensorInfo, ...]:
         with path.open("rb") as file:
             size = path.stat().st_size
             if size < _LENGTH_BYTES:
-                _refuse(path, f"it is only {size} bytes long")
+                _refuse(path, Words("it is only {size} bytes long", size=size))
             length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
             if length > min(_LARGEST_HEADER, size - _LENGTH_BYTES):
                 _refuse(path, f"its header claims {length} bytes of a file of {size}")
@@ -104,8 +104,11 @@ def merge_headers(paths: Iterable[Path]) -> dict[str, TensorInfo]:
         for info in read_header(path):
             if info.name in merged:
                 raise BadModelFile(
-                    f"{path}: {info.name} is also in {merged[info.name].file.name}. Two versions "
-                    "of a model were put into one folder: keep one of them."
+                    "{path}: {name} is also in {file_name}. Two versions "
+                    "of a model were put into one folder: keep one of them.",
+                    path=path,
+                    name=info.name,
+                    file_name=merged[info.name].file.name,
                 )
             merged[info.name] = info
     return merged
@@ -139,9 +142,9 @@ def _parse(path: Path, text: bytes) -> dict[str, object]:
     except _RepeatedKeyError as error:
         _refuse(path, str(error))
     except (ValueError, RecursionError):
-        _refuse(path, "its header is not JSON")
+        _refuse(path, Words("its header is not JSON"))
     if not isinstance(entries, dict):
-        _refuse(path, "its header is not a JSON object")
+        _refuse(path, Words("its header is not a JSON object"))
     return entries
 
 
@@ -158,7 +161,7 @@ def _check_metadata(path: Path, entry: object) -> None:
     if entry is None:
         return
     if not isinstance(entry, dict) or not all(isinstance(value, str) for value in entry.values()):
-        _refuse(path, "its __metadata__ is not a table of strings")
+        _refuse(path, Words("its __metadata__ is not a table of strings"))
 
 
 def _span(path: Path, name: str, entry: object, data_bytes: int) -> _Span:
@@ -169,7 +172,15 @@ def _span(path: Path, name: str, entry: object, data_bytes: int) -> _Span:
         _refuse(path, f"{name} has no place in the data")
     begin, end = offsets
     if not begin <= end <= data_bytes:
-        _refuse(path, f"{name} should end at byte {end} of {data_bytes}: the file is cut short")
+        _refuse(
+            path,
+            Words(
+                "{name} should end at byte {end} of {data_bytes}: the file is cut short",
+                name=name,
+                end=end,
+                data_bytes=data_bytes,
+            ),
+        )
     return _Span(begin, end, name)
 
 
@@ -178,13 +189,11 @@ def _info(path: Path, name: str, entry: object, span: _Span) -> TensorInfo:
     dtype, shape = entry.get("dtype"), entry.get("shape")
     if dtype in _NOT_RUN_HERE:
         raise UnsupportedModel(
-            Words(
-                "{path}: {name} is stored as {dtype}, which this version does not run. Take an "
-                "MLX conversion of the model, or the original in 16 bits.",
-                path=path,
-                name=name,
-                dtype=dtype,
-            )
+            "{path}: {name} is stored as {dtype}, which this version does not run. Take an "
+            "MLX conversion of the model, or the original in 16 bits.",
+            path=path,
+            name=name,
+            dtype=dtype,
         )
     if not isinstance(dtype, str) or dtype not in BYTES_OF:
         _refuse(path, f"{name} has the unknown type {_shown(dtype)}")
@@ -200,7 +209,9 @@ def _check_apart(path: Path, spans: list[_Span]) -> None:
     last = _Span(0, 0, "")
     for span in sorted(spans):
         if span.begin < last.end and span.end > span.begin:
-            _refuse(path, f"{span.name} and {last.name} overlap")
+            _refuse(
+                path, Words("{name} and {last_name} overlap", name=span.name, last_name=last.name)
+            )
         last = max(last, span, key=lambda one: one.end)
 
 
@@ -217,9 +228,7 @@ def _shown(value: object) -> str:
 
 
 def _refuse(path: Path, why: str) -> NoReturn:
-    raise BadModelFile(
-        Words("{path}: damaged, {why}. Download the file again.", path=path, why=why)
-    )
+    raise BadModelFile("{path}: damaged, {why}. Download the file again.", path=path, why=why)
 
 
 def _open(file: Path) -> dict[str, mx.array]:
@@ -229,7 +238,7 @@ def _open(file: Path) -> dict[str, mx.array]:
         loaded = mx.load(str(file))
     except (RuntimeError, ValueError) as error:
         raise BadModelFile(
-            Words("{file}: cannot be loaded ({error}).", file=file, error=str(error))
+            "{file}: cannot be loaded ({error}).", file=file, error=str(error)
         ) from error
     assert isinstance(loaded, dict)
     return loaded
@@ -238,7 +247,7 @@ def _open(file: Path) -> dict[str, mx.array]:
 def _array(loaded: Mapping[str, mx.array], info: TensorInfo) -> mx.array:
     array = loaded.get(info.name)
     if array is None or array.shape != info.shape:
-        raise BadModelFile(f"{info.file}: changed while it was being opened. Try again.")
+        raise BadModelFile("{file}: changed while it was being opened. Try again.", file=info.file)
     return array
 
 

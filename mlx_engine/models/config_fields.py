@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from mlx_engine.values.errors import BadModelFile
+from mlx_engine.values.words import Words
 
 _MOST_LAYERS = 1000  # they are listed one by one, so a wild number would hang
 
@@ -18,7 +19,7 @@ class ConfigFields:
         self.origin = origin
         text = config.get("text_config", config)
         if not isinstance(text, Mapping):
-            raise self.wrong("text_config", text, "an object")
+            raise self.wrong("text_config", text, Words("an object"))
         outer = config.get("model_type")
         self.model_types = tuple(
             kind for kind in (outer, text.get("model_type")) if isinstance(kind, str)
@@ -27,7 +28,7 @@ class ConfigFields:
         self._fields: dict[str, object] = {**config, **given}
         rope = self._fields.get("rope_parameters") or {}
         if not isinstance(rope, Mapping):
-            raise self.wrong("rope_parameters", rope, "an object")
+            raise self.wrong("rope_parameters", rope, Words("an object"))
         self._rope = rope
         self._fields |= {k: v for k, v in rope.items() if not isinstance(v, Mapping)}
 
@@ -46,8 +47,12 @@ class ConfigFields:
     def wrong(self, name: str, value: object, wanted: str) -> BadModelFile:
         """The error for a key of this value."""
         return BadModelFile(
-            f"{self.origin}: the config has {name}={ascii(value)[:80]}, where {wanted} is "
-            "needed. Get the file again from where the weights come from."
+            "{origin}: the config has {name}={value}, where {wanted} is "
+            "needed. Get the file again from where the weights come from.",
+            origin=self.origin,
+            name=name,
+            value=ascii(value)[:80],
+            wanted=wanted,
         )
 
     def __contains__(self, name: str) -> bool:
@@ -75,7 +80,7 @@ class ConfigFields:
         if not isinstance(listed, list) or not all(
             isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in listed
         ):
-            raise self.wrong(name, value, "a list of whole numbers")
+            raise self.wrong(name, value, Words("a list of whole numbers"))
         return tuple(listed)
 
     def words(self, name: str) -> tuple[str, ...]:
@@ -83,7 +88,7 @@ class ConfigFields:
         value = self._fields.get(name)
         listed = [] if value is None else value
         if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
-            raise self.wrong(name, value, "a list of strings")
+            raise self.wrong(name, value, Words("a list of strings"))
         return tuple(listed)
 
     def numbers(self, name: str) -> tuple[float, ...]:
@@ -93,7 +98,7 @@ class ConfigFields:
         if not isinstance(listed, list) or not all(
             isinstance(one, int | float) and not isinstance(one, bool) for one in listed
         ):
-            raise self.wrong(name, value, "a list of numbers")
+            raise self.wrong(name, value, Words("a list of numbers"))
         return tuple(float(one) for one in listed)
 
     def by_layer(self, name: str) -> tuple[float, ...]:
@@ -107,7 +112,7 @@ class ConfigFields:
         value = self._fields.get(name)
         value = default if value is None else value
         if not isinstance(value, str):
-            raise self.wrong(name, value, "a word")
+            raise self.wrong(name, value, Words("a word"))
         return value
 
     def number(self, name: str, default: float) -> float:
@@ -115,7 +120,7 @@ class ConfigFields:
         value = self._fields.get(name)
         value = default if value is None else value
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1e12:
-            raise self.wrong(name, value, "a number above 0")
+            raise self.wrong(name, value, Words("a number above 0"))
         return float(value)
 
     def number_from_0(self, name: str, default: float) -> float:
@@ -129,14 +134,14 @@ class ConfigFields:
         value = self._fields.get(name)
         value = default if value is None else value
         if not isinstance(value, bool):
-            raise self.wrong(name, value, "true or false")
+            raise self.wrong(name, value, Words("true or false"))
         return value
 
     def section(self, name: str) -> "ConfigFields | None":
         """An object within, None when it is not there."""
         value = self._fields.get(name)
         if value is not None and not isinstance(value, Mapping):
-            raise self.wrong(name, value, "an object")
+            raise self.wrong(name, value, Words("an object"))
         return None if value is None else ConfigFields(value, self.origin)
 
     def require_multiple(self, name: str, of: str) -> None:
@@ -167,7 +172,9 @@ class ConfigFields:
             return (window,) * layers
         known = {"sliding_attention", "full_attention"}
         if len(kinds) < layers or not set(kinds) <= known:
-            raise self.wrong("layer_types", list(kinds), "full or sliding attention for each layer")
+            raise self.wrong(
+                "layer_types", list(kinds), Words("full or sliding attention for each layer")
+            )
         slides = [kind == "sliding_attention" for kind in kinds[:layers]]
         if any(slides) and window is None:
             window = self.count("sliding_window")
@@ -180,7 +187,7 @@ class ConfigFields:
             return ConfigFields(own, self.origin)
         old = self._fields.get("rope_scaling")
         if old is not None and not isinstance(old, Mapping):
-            raise self.wrong("rope_scaling", old, "an object")
+            raise self.wrong("rope_scaling", old, Words("an object"))
         older = {key: self._fields.get(key) for key in ("rope_theta", "partial_rotary_factor")}
         made = {**older, **(old or {}), **self._rope}
         trained = self._fields.get("original_max_position_embeddings")

@@ -47,9 +47,11 @@ def norm_shift(raw: Mapping[str, mx.array], presumed: int | None, part: str, ori
         shift = presumed
     if shift is None:
         raise BadModelFile(
-            f"{origin}: the norm weights of the {part} leave open whether they are stored as w or "
+            "{origin}: the norm weights of the {part} leave open whether they are stored as w or "
             "as 1 + w, and nothing else in the file tells. Take the heads from the original "
-            "Hugging Face files, or convert model and heads together."
+            "Hugging Face files, or convert model and heads together.",
+            origin=origin,
+            part=part,
         )
     return shift
 
@@ -84,8 +86,9 @@ def _shares_below(raw: Mapping[str, mx.array], origin: str) -> list[float]:
     values = mx.concatenate(norms)
     if not mx.isfinite(values).all().item():
         raise BadModelFile(
-            f"{origin}: norm weights hold values that are not numbers. The file is damaged: get it "
-            "again."
+            "{origin}: norm weights hold values that are not numbers. The file is damaged: get it "
+            "again.",
+            origin=origin,
         )
     return [float((values <= shift).mean()) for shift in range(len(_STORED_AS))]
 

@@ -19,7 +19,6 @@ from mlx_engine.models.family import Family
 from mlx_engine.models.library.family import LibraryFamily, module_of
 from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.values.errors import HeadsOnly, UnsupportedModel
-from mlx_engine.values.words import Words
 
 FAMILIES: dict[str, type[SpecFamily]] = {
     "qwen3_5": Qwen35,
@@ -72,19 +71,15 @@ def family_for(model_type: str) -> Family:
         return FAMILIES[model_type](model_type)
     if model_type.endswith("_mtp"):
         raise HeadsOnly(
-            Words(
-                "model_type {name}: these files hold MTP heads only. Open the model "
-                "they belong to and give them as its heads.",
-                name=repr(model_type),
-            )
+            "model_type {name}: these files hold MTP heads only. Open the model "
+            "they belong to and give them as its heads.",
+            name=repr(model_type),
         )
     if is_known(model_type):
         return LibraryFamily(model_type)
     raise UnsupportedModel(
-        Words(
-            "model_type {name} is not one this version runs: {known}, and the others that "
-            "mlx-lm has a class for.",
-            name=ascii(model_type)[:60],
-            known=", ".join(FAMILIES),
-        )
+        "model_type {name} is not one this version runs: {known}, and the others that "
+        "mlx-lm has a class for.",
+        name=ascii(model_type)[:60],
+        known=", ".join(FAMILIES),
     )

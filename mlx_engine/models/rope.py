@@ -19,6 +19,7 @@ import math
 from mlx_engine.models.config_fields import ConfigFields
 from mlx_engine.models.specs import Rope
 from mlx_engine.values.errors import UnsupportedModel
+from mlx_engine.values.words import Words
 
 _MOST_TOKENS = 2**31 - 1
 
@@ -40,14 +41,14 @@ def rope_of(
     rope = fields.rope(kind)
     width = int(head * rope.number("partial_rotary_factor", share))
     if width < 2 or width > head or width % 2:
-        raise fields.wrong("partial_rotary_factor", width / head, "an even part of a head")
+        raise fields.wrong("partial_rotary_factor", width / head, Words("an even part of a head"))
     theta = rope.number("rope_theta", base)
     if rope.word("rope_type", "default") == "proportional":
         factor = rope.number("factor", 1.0)
         still = (head - width) // 2
         return Rope(head, theta, (factor,) * (width // 2) + (math.inf,) * still)
     if theta <= 1:
-        raise rope.wrong("rope_theta", theta, "a number above 1")
+        raise rope.wrong("rope_theta", theta, Words("a number above 1"))
     return scaled(Rope(width, theta, interleaved=interleaved), rope, fields)
 
 
@@ -72,8 +73,10 @@ def scaled(plain: Rope, rope: ConfigFields, fields: ConfigFields) -> Rope:
         factors, magnitude = _listed(rope, "factors", pairs), rope.number("magnitude", 1.0)
     else:
         raise UnsupportedModel(
-            f"{fields.origin}: stretches its context by rope scaling {ascii(name)[:40]}, which "
-            "this version does not. Take the model without it."
+            "{origin}: stretches its context by rope scaling {name}, which "
+            "this version does not. Take the model without it.",
+            origin=fields.origin,
+            name=ascii(name)[:40],
         )
     begins = 0 if late is None else round(trained)
     return Rope(plain.width, plain.base, factors, magnitude, plain.interleaved, late, begins)
@@ -168,7 +171,7 @@ def _trained(rope: ConfigFields, fields: ConfigFields) -> float:
     longest = float(fields.count("max_position_embeddings", 2048, least=8))
     trained = rope.number(key, longest)
     if trained < 8:
-        raise rope.wrong(key, trained, "a number from 8 on")
+        raise rope.wrong(key, trained, Words("a number from 8 on"))
     return trained
 
 

@@ -222,7 +222,9 @@ def _count(spec: ModelSpec) -> int:
 def _put(part: dict[str, T], name: str, tensor: T, origin: str) -> None:
     if name in part:
         raise BadModelFile(
-            f"{origin}: the tensor {name} is there twice, under two names. Two conversions were "
-            "put into one folder: keep one of them."
+            "{origin}: the tensor {name} is there twice, under two names. Two conversions were "
+            "put into one folder: keep one of them.",
+            origin=origin,
+            name=name,
         )
     part[name] = tensor

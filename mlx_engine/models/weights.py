@@ -229,8 +229,11 @@ class WeightTable:
             more = len(names) - _NAMES_IN_A_MESSAGE
             rest = f" and {more} more" if more > 0 else ""
             raise BadModelFile(
-                f"{self._origin}: this model has no place for {shown}{rest}. The config does not "
-                "belong to these weights, or they are of a variant this version does not know."
+                "{origin}: this model has no place for {shown}{rest}. The config does not "
+                "belong to these weights, or they are of a variant this version does not know.",
+                origin=self._origin,
+                shown=shown,
+                rest=rest,
             )
 
     def _remove(self, name: str) -> mx.array:
@@ -282,8 +285,11 @@ class WeightTable:
 
     def _bad_packing(self, name: str, found: str) -> BadModelFile:
         return BadModelFile(
-            f"{self._origin}: {name} is packed in a way that does not exist ({found}). The file is "
-            "damaged or its config belongs to another model: get both again from the same place."
+            "{origin}: {name} is packed in a way that does not exist ({found}). The file is "
+            "damaged or its config belongs to another model: get both again from the same place.",
+            origin=self._origin,
+            name=name,
+            found=found,
         )
 
     def _require_shape(self, name: str, array: mx.array, shape: tuple[int, ...]) -> None:
@@ -293,8 +299,11 @@ class WeightTable:
     def _require_floating(self, name: str, array: mx.array) -> None:
         if not mx.issubdtype(array.dtype, mx.floating):
             raise BadModelFile(
-                f"{self._origin}: {name} holds {array.dtype} where floating numbers belong. It may "
-                "be packed without its scales: get the file again."
+                "{origin}: {name} holds {dtype} where floating numbers belong. It may "
+                "be packed without its scales: get the file again.",
+                origin=self._origin,
+                name=name,
+                dtype=str(array.dtype),
             )
 
 

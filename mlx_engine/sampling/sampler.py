@@ -206,7 +206,9 @@ def _bias_array(bias: Mapping[int, float], vocabulary: int) -> mx.array | None:
         return None
     if max(bias) >= vocabulary:
         raise BadOption(
-            f"logit_bias={{{max(bias)}: ...}} names no token: use ids below {vocabulary}."
+            "logit_bias={{{bias}: ...}} names no token: use ids below {vocabulary}.",
+            bias=max(bias),
+            vocabulary=vocabulary,
         )
     dense = np.zeros(vocabulary, dtype=np.float32)
     dense[list(bias)] = list(bias.values())

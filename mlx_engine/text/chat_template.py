@@ -63,7 +63,9 @@ class ChatTemplate:
             except OSError as error:
                 raise BadChatTemplate(why_not_read(path, error)) from error
             except UnicodeDecodeError as error:
-                raise BadChatTemplate(f"{path} cannot be read ({error}): get it again.") from error
+                raise BadChatTemplate(
+                    "{path} cannot be read ({error}): get it again.", path=path, error=str(error)
+                ) from error
         for path in (folder / "chat_template.json", folder / CONFIG):
             source = _default_source(read_object(path).get("chat_template"), path)
             if source is not None:
@@ -89,13 +91,17 @@ class ChatTemplate:
         for name, value in arguments.items():
             if name in self._own_names() or not name.isidentifier():
                 raise BadOption(
-                    f"template_arguments: {name!r} cannot be set. This model's template asks for"
-                    f" {', '.join(self.arguments) or 'no arguments'}."
+                    "template_arguments: {name} cannot be set. This model's template asks for"
+                    " {arguments}.",
+                    name=repr(name),
+                    arguments=", ".join(self.arguments) or "no arguments",
                 )
             if not isinstance(value, TemplateValue):
                 raise BadOption(
-                    f"template_arguments: {name}={ascii(value)[:60]} is not possible: use a text,"
-                    " a number, True, False or None."
+                    "template_arguments: {name}={value} is not possible: use a text,"
+                    " a number, True, False or None.",
+                    name=name,
+                    value=ascii(value)[:60],
                 )
 
     def _own_names(self) -> set[str]:
@@ -134,8 +140,9 @@ class ChatTemplate:
         whole = self._run([*messages[:-1], marked], False, arguments)
         if end not in whole:
             raise BadChatTemplate(
-                f"{self.origin}: the chat template leaves out the answer that is to be continued:"
-                " start a new answer instead."
+                "{origin}: the chat template leaves out the answer that is to be continued:"
+                " start a new answer instead.",
+                origin=self.origin,
             )
         return whole[: whole.rindex(end)].replace(end, "")
 
@@ -169,8 +176,11 @@ class ChatTemplate:
     def _compiled(self) -> CodeType:
         if len(self.source) > LONGEST_SOURCE:
             raise BadChatTemplate(
-                f"{self.origin}: the chat template has {len(self.source)} characters, more than the"
-                f" {LONGEST_SOURCE} that are read: use a shorter one."
+                "{origin}: the chat template has {source} characters, more than the"
+                " {longest_source} that are read: use a shorter one.",
+                origin=self.origin,
+                source=len(self.source),
+                longest_source=LONGEST_SOURCE,
             )
         try:
             return TemplateSandbox().compiled(self.source)
@@ -179,8 +189,11 @@ class ChatTemplate:
 
     def _failed(self, error: Exception) -> BadChatTemplate:
         return BadChatTemplate(
-            f"{self.origin}: the chat template fails ({type(error).__name__}: {error}). Change the"
-            " conversation, or replace the template."
+            "{origin}: the chat template fails ({kind}: {error}). Change the"
+            " conversation, or replace the template.",
+            origin=self.origin,
+            kind=type(error).__name__,
+            error=str(error),
         )
 
     def _strftime_now(self, pattern: str) -> str:
@@ -246,7 +259,9 @@ def _default_source(value: object, path: Path) -> str | None:
         }
         if named:
             return named.get("default", next(iter(named.values())))
-    raise BadChatTemplate(f"{path}: its chat_template is neither text nor a list of templates.")
+    raise BadChatTemplate(
+        "{path}: its chat_template is neither text nor a list of templates.", path=path
+    )
 
 
 def _refuse(message: str) -> None:

@@ -132,8 +132,10 @@ def pre_tokenizer_named(name: str | None, origin: str) -> PreTokenizer:
     found = _KNOWN.get("default" if name is None else name)
     if found is None:
         raise UnsupportedModel(
-            f"{origin}: this version does not know its pre-tokenizer {ascii(name)[:60]}"
+            "{origin}: this version does not know its pre-tokenizer {name}"
             " (tokenizer.ggml.pre), and a guess would give the model wrong tokens. Take the model"
-            " as a folder, or another GGUF of it."
+            " as a folder, or another GGUF of it.",
+            origin=origin,
+            name=ascii(name)[:60],
         )
     return found

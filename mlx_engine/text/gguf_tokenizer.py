@@ -17,6 +17,7 @@ from mlx_engine.text.chat_template import ChatTemplate
 from mlx_engine.text.gguf_pre_tokenizers import pre_tokenizer_named
 from mlx_engine.text.tokenizer import Tokenizer
 from mlx_engine.values.errors import BadChatTemplate, BadTokenizer, UnsupportedModel
+from mlx_engine.values.words import Words
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 1, 2, 3, 4, 5
 """Kinds of tokens, as numbered in the file."""
@@ -63,7 +64,8 @@ class GgufVocabulary:
         found = {self.tokens[i]: i for i in used}
         if len(found) != len(used):
             raise BadTokenizer(
-                f"{self.origin}: its vocabulary has a token twice. Get the file again."
+                "{origin}: its vocabulary has a token twice. Get the file again.",
+                origin=self.origin,
             )
         return found
 
@@ -83,7 +85,9 @@ class GgufVocabulary:
             blank = text.find(" ", 1)
             if blank < 0 or blank == len(text) - 1:
                 raise BadTokenizer(
-                    f"{self.origin}: the merge {ascii(text)[:40]} is no pair. Get it again."
+                    "{origin}: the merge {text} is no pair. Get it again.",
+                    origin=self.origin,
+                    text=ascii(text)[:40],
                 )
             pairs.append((text[:blank], text[blank + 1 :]))
         return pairs
@@ -92,14 +96,14 @@ class GgufVocabulary:
         """A text of the metadata, None when there is none."""
         value = self.table.get(f"tokenizer.ggml.{key}")
         if value is not None and not isinstance(value, str):
-            raise self._wrong(key, value, "a text")
+            raise self._wrong(key, value, Words("a text"))
         return value
 
     def flag(self, key: str, default: bool) -> bool:
         """Yes or no."""
         value = self.table.get(f"tokenizer.ggml.{key}", default)
         if not isinstance(value, bool):
-            raise self._wrong(key, value, "yes or no")
+            raise self._wrong(key, value, Words("yes or no"))
         return value
 
     def token_id(self, key: str) -> int | None:
@@ -110,22 +114,32 @@ class GgufVocabulary:
         count = len(self.tokens)
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < count:
             raise BadTokenizer(
-                f"{self.origin}: tokenizer.ggml.{key} is {ascii(value)[:40]} in a vocabulary of"
-                f" {count}. Get the file again."
+                "{origin}: tokenizer.ggml.{key} is {value} in a vocabulary of"
+                " {count}. Get the file again.",
+                origin=self.origin,
+                key=key,
+                value=ascii(value)[:40],
+                count=count,
             )
         return value
 
     def _wrong(self, key: str, value: object, wanted: str) -> BadTokenizer:
         return BadTokenizer(
-            f"{self.origin}: tokenizer.ggml.{key} is {ascii(value)[:40]}, where {wanted} is needed."
-            " Get the file again."
+            "{origin}: tokenizer.ggml.{key} is {value}, where {wanted} is needed."
+            " Get the file again.",
+            origin=self.origin,
+            key=key,
+            value=ascii(value)[:40],
+            wanted=wanted,
         )
 
 
 def _texts(table: Mapping[str, object], key: str, origin: str) -> list[str]:
     value = table.get(key)
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        raise BadTokenizer(f"{origin}: {key} is not a list of texts. Get the file again.")
+        raise BadTokenizer(
+            "{origin}: {key} is not a list of texts. Get the file again.", origin=origin, key=key
+        )
     return value
 
 
@@ -142,7 +156,12 @@ def _numbers(
         and bool(np.isfinite(value).all())
     ):
         return value
-    raise BadTokenizer(f"{origin}: {key} does not go with {count} tokens. Get the file again.")
+    raise BadTokenizer(
+        "{origin}: {key} does not go with {count} tokens. Get the file again.",
+        origin=origin,
+        key=key,
+        count=count,
+    )
 
 
 def tokenizer_from_gguf(metadata: Mapping[str, object], origin: str) -> Tokenizer:
@@ -151,8 +170,11 @@ def tokenizer_from_gguf(metadata: Mapping[str, object], origin: str) -> Tokenize
     readers = {_BYTE_LEVEL: _byte_level, _PIECES: piece_core, _MERGED_PIECES: _merged_pieces}
     if kind not in readers:
         raise UnsupportedModel(
-            f"{origin}: its tokenizer.ggml.model is {ascii(kind)[:60]}; this version reads"
-            f" {', '.join(readers)}. Take the model as a folder."
+            "{origin}: its tokenizer.ggml.model is {kind}; this version reads"
+            " {readers}. Take the model as a folder.",
+            origin=origin,
+            kind=ascii(kind)[:60],
+            readers=", ".join(readers),
         )
     vocabulary = GgufVocabulary.of(metadata, origin)
     core = readers[str(kind)](vocabulary)
@@ -168,7 +190,9 @@ def template_from_gguf(metadata: Mapping[str, object], origin: str) -> ChatTempl
     if source is None:
         return None
     if not isinstance(source, str):
-        raise BadChatTemplate(f"{origin}: its chat template is not a text. Get the file again.")
+        raise BadChatTemplate(
+            "{origin}: its chat template is not a text. Get the file again.", origin=origin
+        )
     vocabulary = GgufVocabulary.of(metadata, origin)
     named: dict[str, str] = {}
     for name, key in (("bos", "bos"), ("eos", "eos"), ("pad", "padding"), ("unk", "unknown")):
@@ -211,8 +235,9 @@ def _merging(
         return tokenizers.Tokenizer(models.BPE(dict(ids), merges, **options))
     except Exception as error:  # the library raises no narrower one
         raise BadTokenizer(
-            f"{vocabulary.origin}: its merges do not go with its vocabulary ({error})."
-            " Get the file again."
+            "{origin}: its merges do not go with its vocabulary ({error}). Get the file again.",
+            origin=vocabulary.origin,
+            error=str(error),
         ) from error
 
 

@@ -47,22 +47,30 @@ def _model(path: Path) -> Any:
     from sentencepiece import sentencepiece_model_pb2
 
     if path.stat().st_size > _LARGEST:
-        raise BadTokenizer(f"{path} has more than {_LARGEST} bytes: this is no tokenizer.")
+        raise BadTokenizer(
+            "{path} has more than {largest} bytes: this is no tokenizer.",
+            path=path,
+            largest=_LARGEST,
+        )
     data = path.read_bytes()
     if not data.startswith(_FIRST_BYTE):
         raise UnsupportedModel(
-            f"{path} is not in SentencePiece's format: get tokenizer.json from where the model came"
-            " from, or take another version of it."
+            "{path} is not in SentencePiece's format: get tokenizer.json from where the model came"
+            " from, or take another version of it.",
+            path=path,
         )
     model = sentencepiece_model_pb2.ModelProto()
     try:
         model.ParseFromString(data)
     except DecodeError as error:
-        raise BadTokenizer(f"{path} is damaged ({error}): download it again.") from error
+        raise BadTokenizer(
+            "{path} is damaged ({error}): download it again.", path=path, error=str(error)
+        ) from error
     if model.trainer_spec.model_type != _BPE:
         raise UnsupportedModel(
-            f"{path} holds a vocabulary that is no BPE, which this version does not run: get "
-            "tokenizer.json from where the model came from."
+            "{path} holds a vocabulary that is no BPE, which this version does not run: get "
+            "tokenizer.json from where the model came from.",
+            path=path,
         )
     return model
 
@@ -96,6 +104,11 @@ def _add_tokens(core: tokenizers.Tokenizer, path: Path) -> None:
             core.add_tokens([AddedToken(text, normalized=False)])
         if core.token_to_id(text) != token:
             raise BadTokenizer(
-                f"{path} gives token {text!r} the id {ascii(token)[:20]}, {NAME} gives it"
-                f" {core.token_to_id(text)}: take both files from the same model."
+                "{path} gives token {text} the id {token}, {name} gives it"
+                " {token_to_id}: take both files from the same model.",
+                path=path,
+                text=repr(text),
+                token=ascii(token)[:20],
+                name=NAME,
+                token_to_id=core.token_to_id(text),
             )

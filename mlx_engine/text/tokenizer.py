@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import tokenizers
 
 from mlx_engine.values.errors import BadPrompt, BadTokenizer, why_not_read
-from mlx_engine.values.words import Words
 
 CONFIG = "tokenizer_config.json"
 _ANCHOR = "\n"
@@ -81,9 +80,12 @@ class Tokenizer:
         """BadTokenizer when a token has no row in a model of `model_vocabulary` tokens."""
         if self.vocabulary > model_vocabulary:
             raise BadTokenizer(
-                f"{self._origin} has token ids up to {self.vocabulary - 1}, but the model knows"
-                f" {model_vocabulary} tokens: the tokenizer belongs to another model. Use the"
-                " one that came with the weights."
+                "{origin} has token ids up to {vocabulary}, but the model knows"
+                " {model_vocabulary} tokens: the tokenizer belongs to another model. Use the"
+                " one that came with the weights.",
+                origin=self._origin,
+                vocabulary=self.vocabulary - 1,
+                model_vocabulary=model_vocabulary,
             )
 
     def encode(self, text: str, add_special: bool = False) -> list[int]:
@@ -171,26 +173,30 @@ def check_unicode(text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise BadPrompt(
-            f"The text is not valid Unicode: character {error.start} is the lone surrogate"
-            f" U+{ord(text[error.start]):04X}. Remove it or replace it."
+            "The text is not valid Unicode: character {start} is the lone surrogate"
+            " U+{ord:04X}. Remove it or replace it.",
+            start=error.start,
+            ord=ord(text[error.start]),
         ) from error
 
 
 def _read_core(path: Path) -> tokenizers.Tokenizer:
     if not path.is_file():
         raise BadTokenizer(
-            Words(
-                "{path} is missing: get tokenizer.json from where the model came from.", path=path
-            )
+            "{path} is missing: get tokenizer.json from where the model came from.", path=path
         )
     value = read_object(path)
     if not isinstance(value.get("model"), dict):
-        raise BadTokenizer(f"{path} is not a tokenizer: it has no model. Download the file again.")
+        raise BadTokenizer(
+            "{path} is not a tokenizer: it has no model. Download the file again.", path=path
+        )
     try:
         return tokenizers.Tokenizer.from_file(str(path))
     except Exception as error:
         raise BadTokenizer(
-            f"{path} is not a tokenizer that can be read ({error}): download the file again."
+            "{path} is not a tokenizer that can be read ({error}): download the file again.",
+            path=path,
+            error=str(error),
         ) from error
 
 
@@ -204,10 +210,12 @@ def read_object(path: Path) -> dict[str, object]:
         raise BadTokenizer(why_not_read(path, error)) from error
     except (ValueError, RecursionError) as error:
         raise BadTokenizer(
-            f"{path} is not readable JSON ({error}): download the file again."
+            "{path} is not readable JSON ({error}): download the file again.",
+            path=path,
+            error=str(error),
         ) from error
     if not isinstance(value, dict):
-        raise BadTokenizer(f"{path} should hold a JSON object: download the file again.")
+        raise BadTokenizer("{path} should hold a JSON object: download the file again.", path=path)
     return value
 
 
@@ -242,7 +250,9 @@ def _token_ids(value: object, path: Path) -> list[int]:
     for token in value if isinstance(value, list) else [] if value is None else [value]:
         if type(token) is not int or token < 0:
             raise BadTokenizer(
-                f"{path}: eos_token_id {value!r} is not a token id or a list of them: correct it."
+                "{path}: eos_token_id {value} is not a token id or a list of them: correct it.",
+                path=path,
+                value=repr(value),
             )
         ids.append(token)
     return ids
@@ -256,15 +266,23 @@ def _add_listed_tokens(core: tokenizers.Tokenizer, config: Path) -> None:
         if not (
             key.isdecimal() and isinstance(entry, dict) and isinstance(entry.get("content"), str)
         ):
-            raise BadTokenizer(f"{config}: added token {key!r} is not described: correct it.")
+            raise BadTokenizer(
+                "{config}: added token {key} is not described: correct it.",
+                config=config,
+                key=repr(key),
+            )
         text, special = entry["content"], entry.get("special") is True
         if core.token_to_id(text) is None:
             normalized = entry.get("normalized", not special) is True
             core.add_tokens([tokenizers.AddedToken(text, special=special, normalized=normalized)])
         if core.token_to_id(text) != int(key):
             raise BadTokenizer(
-                f"{config} gives token {text!r} the id {key}, tokenizer.json gives it"
-                f" {core.token_to_id(text)}: take both files from the same model."
+                "{config} gives token {text} the id {key}, tokenizer.json gives it"
+                " {token_to_id}: take both files from the same model.",
+                config=config,
+                text=repr(text),
+                key=key,
+                token_to_id=core.token_to_id(text),
             )
 
 

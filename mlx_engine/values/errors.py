@@ -24,7 +24,7 @@ an EngineError is a bug of ours.
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlx_engine.values.words import Words
+from mlx_engine.values.words import ErrorInWords, Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Reason:
     words: str
 
 
-class EngineError(Exception):
+class EngineError(ErrorInWords):
     """Something the user can understand and act on."""
 
 
@@ -69,12 +69,10 @@ def why_not_read(path: Path, error: OSError) -> str:
 def tensor_missing(origin: str, name: str) -> BadModelFile:
     """A tensor that the config asks for and no file has."""
     return BadModelFile(
-        Words(
-            "{origin}: the tensor {name} is missing. The file is incomplete or its config "
-            "belongs to another model: get both again from the same place.",
-            origin=origin,
-            name=name,
-        )
+        "{origin}: the tensor {name} is missing. The file is incomplete or its config "
+        "belongs to another model: get both again from the same place.",
+        origin=origin,
+        name=name,
     )
 
 
@@ -83,14 +81,12 @@ def tensor_misshapen(
 ) -> BadModelFile:
     """A tensor of another shape than the config asks for."""
     return BadModelFile(
-        Words(
-            "{origin}: {name} has the shape {shape}, the config asks for {wanted}. The "
-            "config does not belong to these weights.",
-            origin=origin,
-            name=name,
-            shape=list(shape),
-            wanted=list(wanted),
-        )
+        "{origin}: {name} has the shape {shape}, the config asks for {wanted}. The "
+        "config does not belong to these weights.",
+        origin=origin,
+        name=name,
+        shape=list(shape),
+        wanted=list(wanted),
     )
 
 

@@ -30,13 +30,12 @@ DRAFT_VOCABULARY = 32768
 
 def _require(condition: bool, name: str, value: object, allowed: str) -> None:
     if not condition:
-        told = Words(
+        raise BadOption(
             "{name}={value} is not possible: use {allowed}.",
             name=name,
             value=repr(value),
             allowed=allowed,
         )
-        raise BadOption(told)
 
 
 def read_template_value(text: str) -> TemplateValue:
@@ -55,7 +54,7 @@ def read_template_value(text: str) -> TemplateValue:
         return value
     shown = text if len(text) <= 40 else f"{text[:39]}…"
     raise BadOption(
-        Words("“{shown}” is not possible: use a text, a number, true, false or null.", shown=shown)
+        "“{shown}” is not possible: use a text, a number, true, false or null.", shown=shown
     )
 
 

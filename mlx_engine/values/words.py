@@ -29,6 +29,13 @@ class Words(str):
         return self
 
 
+class ErrorInWords(Exception):
+    """An error whose message can be said in another language: it takes what Words take."""
+
+    def __init__(self, text: str, comment: str = "", n: int = -1, /, **fields: object) -> None:
+        super().__init__(text if isinstance(text, Words) else Words(text, comment, n, **fields))
+
+
 def joined(parts: Iterable[str], gap: str = " · ") -> Words:
     """Those that are not empty, as one text."""
     fields = {f"_{place}": part for place, part in enumerate(filter(None, parts))}

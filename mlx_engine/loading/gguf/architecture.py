@@ -305,7 +305,9 @@ class Architecture:
         tensor = self._file.tensors.get(name)
         if tensor is None:
             raise BadModelFile(
-                f"{self._file.path}: the tensor {name} is missing. Get the file again."
+                "{path}: the tensor {name} is missing. Get the file again.",
+                path=self._file.path,
+                name=name,
             )
         return tensor.shape[0]
 
@@ -313,8 +315,11 @@ class Architecture:
         for key in _NOT_RUN:
             if self._metadata.number(key, 0.0) not in (0.0, 1.0):
                 raise UnsupportedModel(
-                    f"{self._file.path}: uses {self._metadata.architecture}.{key}, which this "
-                    "version does not run. Take another model."
+                    "{path}: uses {architecture}.{key}, which this "
+                    "version does not run. Take another model.",
+                    path=self._file.path,
+                    architecture=self._metadata.architecture,
+                    key=key,
                 )
 
         if self.rotates_whole_heads and self._rotated() != self._head:
@@ -333,8 +338,11 @@ class Architecture:
 
     def _cannot_be(self, what: str, key: str) -> BadModelFile:
         return BadModelFile(
-            f"{self._file.path}: {what} ({self._metadata.architecture}.{key}) cannot be. Get the "
-            "file again."
+            "{path}: {what} ({architecture}.{key}) cannot be. Get the file again.",
+            path=self._file.path,
+            what=what,
+            architecture=self._metadata.architecture,
+            key=key,
         )
 
 

@@ -12,7 +12,6 @@ from typing import Literal
 
 from mlx_engine.loading.gguf.header import GgufHeader, GgufTensor, read_gguf_header
 from mlx_engine.values.errors import BadModelFile
-from mlx_engine.values.words import Words
 
 _NUMBERED = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf", re.IGNORECASE)
 
@@ -56,8 +55,11 @@ def read_gguf(path: Path) -> GgufFile:
         for name, tensor in header.tensors.items():
             if name in tensors:
                 raise BadModelFile(
-                    f"{header.path}: {name} is also in {tensors[name].file.name}: these parts do "
-                    "not belong together. Download them again."
+                    "{path}: {name} is also in {file_name}: these parts do "
+                    "not belong together. Download them again.",
+                    path=header.path,
+                    name=name,
+                    file_name=tensors[name].file.name,
                 )
             tensors[name] = tensor
     _check_total(headers[0], len(tensors))
@@ -69,8 +71,10 @@ def _part_paths(path: Path, count: int) -> tuple[Path, ...]:
     named = _NUMBERED.fullmatch(path.name)
     if named is None or int(named[3]) != count:
         raise BadModelFile(
-            f"{path}: is one of {count} parts, but is not named so (...-00001-of-{count:05}.gguf), "
-            "so the others cannot be found. Give the parts their own names again."
+            "{path}: is one of {count} parts, but is not named so (...-00001-of-{count:05}.gguf), "
+            "so the others cannot be found. Give the parts their own names again.",
+            path=path,
+            count=count,
         )
     ending = path.name[-len(".gguf") :]
     paths = []
@@ -78,13 +82,10 @@ def _part_paths(path: Path, count: int) -> tuple[Path, ...]:
         part = path.with_name(f"{named[1]}-{number:05}-of-{named[3]}{ending}")
         if not part.is_file():
             raise BadModelFile(
-                Words(
-                    "{part}: missing, though {name} is one of {count} parts. Download that part "
-                    "too.",
-                    part=part,
-                    name=path.name,
-                    count=count,
-                )
+                "{part}: missing, though {name} is one of {count} parts. Download that part too.",
+                part=part,
+                name=path.name,
+                count=count,
             )
         paths.append(part)
     return tuple(paths)
@@ -94,8 +95,13 @@ def _check_place(header: GgufHeader, place: int, count: int) -> None:
     number, total = _number(header, "split.no", 0), _number(header, "split.count", 1)
     if number != place or total != count:
         raise BadModelFile(
-            f"{header.path}: says it is part {number + 1} of {total}, its name says part "
-            f"{place + 1} of {count}. Download it again."
+            "{path}: says it is part {number} of {total}, its name says part "
+            "{place} of {count}. Download it again.",
+            path=header.path,
+            number=number + 1,
+            total=total,
+            place=place + 1,
+            count=count,
         )
 
 
@@ -103,8 +109,11 @@ def _check_total(first: GgufHeader, found: int) -> None:
     wanted = _number(first, "split.tensors.count", found)
     if wanted != found:
         raise BadModelFile(
-            f"{first.path}: its parts hold {found} tensors where {wanted} are promised. Download "
-            "them again."
+            "{path}: its parts hold {found} tensors where {wanted} are promised. Download "
+            "them again.",
+            path=first.path,
+            found=found,
+            wanted=wanted,
         )
 
 
@@ -112,6 +121,9 @@ def _number(header: GgufHeader, key: str, default: int) -> int:
     value = header.metadata.get(key, default)
     if not isinstance(value, int) or not 0 <= value < 2**31:
         raise BadModelFile(
-            f"{header.path}: {key} is {ascii(value)[:80]}, not a count. Download it again."
+            "{path}: {key} is {value}, not a count. Download it again.",
+            path=header.path,
+            key=key,
+            value=ascii(value)[:80],
         )
     return value

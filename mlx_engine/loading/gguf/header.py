@@ -75,12 +75,10 @@ def block_type(number: int, tensor: str, file: Path) -> BlockType:
         f"the abandoned type {old}" if old else f"type {number}, which this version does not know"
     )
     raise UnsupportedModel(
-        Words(
-            "{file}: {tensor} is stored as {what}. Take another quantisation of the model.",
-            file=file,
-            tensor=tensor,
-            what=what,
-        )
+        "{file}: {tensor} is stored as {what}. Take another quantisation of the model.",
+        file=file,
+        tensor=tensor,
+        what=what,
     )
 
 
@@ -120,9 +118,7 @@ def map_file(path: Path) -> mmap:
         raise BadModelFile(why_not_read(path, error)) from error
     except ValueError as error:
         raise BadModelFile(
-            Words(
-                "{path}: cannot be read ({error}). Download it again.", path=path, error=str(error)
-            )
+            "{path}: cannot be read ({error}). Download it again.", path=path, error=str(error)
         ) from error
 
 
@@ -176,7 +172,10 @@ class _Cursor:
     def refuse(self, why: str) -> NoReturn:
         """Raise BadModelFile: at this place the file is not what it should be."""
         raise BadModelFile(
-            f"{self._path}: damaged at byte {self.offset}, {why}. Download the file again."
+            "{path}: damaged at byte {offset}, {why}. Download the file again.",
+            path=self._path,
+            offset=self.offset,
+            why=why,
         )
 
     def whole(self, nbytes: int) -> int:
@@ -198,7 +197,7 @@ class _Cursor:
         try:
             return self._data[start : self.offset].decode(errors="strict" if exact else "replace")
         except UnicodeDecodeError:
-            self.refuse("a text that is not UTF-8")
+            self.refuse(Words("a text that is not UTF-8"))
 
     def value(self, *, exact: bool) -> object:
         """The number of a type, and a value of that type; exact: as for `text`."""
@@ -221,7 +220,7 @@ class _Cursor:
         """Where these bytes begin."""
         start = self.offset
         if nbytes > self._size - start:
-            self.refuse("the file is cut short")
+            self.refuse(Words("the file is cut short"))
         self.offset += nbytes
         return start
 
@@ -248,7 +247,7 @@ class _Cursor:
 def _check_opening(path: Path, data: mmap, cursor: _Cursor) -> None:
     if data[:4] != MAGIC:
         raise BadModelFile(
-            Words("{path}: not a GGUF file, though it is named like one. Get it again.", path=path)
+            "{path}: not a GGUF file, though it is named like one. Get it again.", path=path
         )
     cursor.offset = 4
     version = cursor.whole(4)
@@ -256,10 +255,13 @@ def _check_opening(path: Path, data: mmap, cursor: _Cursor) -> None:
         return
     if int.from_bytes(version.to_bytes(4, "little"), "big") in (1, *_VERSIONS):
         raise UnsupportedModel(
-            f"{path}: a big endian GGUF, made for another kind of machine. Take the usual one."
+            "{path}: a big endian GGUF, made for another kind of machine. Take the usual one.",
+            path=path,
         )
     raise UnsupportedModel(
-        f"{path}: GGUF version {version}; versions 2 and 3 are read. Take a newer conversion."
+        "{path}: GGUF version {version}; versions 2 and 3 are read. Take a newer conversion.",
+        path=path,
+        version=version,
     )
 
 
@@ -269,7 +271,7 @@ def _metadata(cursor: _Cursor, count: int) -> dict[str, object]:
     for _ in range(count):
         key = cursor.text()
         if key in metadata:
-            cursor.refuse(f"the metadata key {_shown(key)} is there twice")
+            cursor.refuse(Words("the metadata key {shown} is there twice", shown=_shown(key)))
         metadata[key] = cursor.value(exact=key.startswith("tokenizer."))
     return metadata
 
@@ -307,16 +309,27 @@ def _tensors(
     for entry in entries:
         name, begin, end = entry.name, start + entry.offset, start + entry.offset + entry.nbytes
         if name in tensors:
-            _refuse(path, f"the tensor {name} is there twice")
+            _refuse(path, Words("the tensor {name} is there twice", name=name))
         if entry.offset % alignment:
             _refuse(path, f"{name} begins at {entry.offset}, not a multiple of {alignment}")
         if end > size:
-            _refuse(path, f"{name} should end at byte {end} of {size}: cut short")
+            _refuse(
+                path,
+                Words(
+                    "{name} should end at byte {end} of {size}: cut short",
+                    name=name,
+                    end=end,
+                    size=size,
+                ),
+            )
         tensors[name] = replace(entry, offset=begin)
     in_order = sorted(tensors.values(), key=lambda tensor: tensor.offset)
     for before, after in pairwise(in_order):
         if before.offset + before.nbytes > after.offset:
-            _refuse(path, f"{before.name} and {after.name} overlap")
+            _refuse(
+                path,
+                Words("{name} and {after_name} overlap", name=before.name, after_name=after.name),
+            )
     return tensors
 
 
@@ -326,6 +339,4 @@ def _shown(value: object) -> str:
 
 
 def _refuse(path: Path, why: str) -> NoReturn:
-    raise BadModelFile(
-        Words("{path}: damaged, {why}. Download the file again.", path=path, why=why)
-    )
+    raise BadModelFile("{path}: damaged, {why}. Download the file again.", path=path, why=why)

@@ -144,8 +144,12 @@ class Gemma3Gguf(Architecture):
             ]
         if any(one > 1 for one in told):
             raise BadModelFile(
-                f"{metadata.path}: {metadata.architecture}.{key} is {list(told)[:9]}, where an "
-                "interval or a list of yes and no is needed. Get the file again."
+                "{path}: {architecture}.{key} is {told}, where an "
+                "interval or a list of yes and no is needed. Get the file again.",
+                path=metadata.path,
+                architecture=metadata.architecture,
+                key=key,
+                told=list(told)[:9],
             )
         return ["sliding_attention" if one else "full_attention" for one in told]
 

@@ -10,6 +10,7 @@ import numpy as np
 from mlx_engine.loading.gguf.file import GgufFile
 from mlx_engine.loading.gguf.header import map_file
 from mlx_engine.values.errors import BadModelFile, UnsupportedModel
+from mlx_engine.values.words import Words
 
 _MOST = 2**31 - 1
 _FACTORS = "rope_freqs.weight"
@@ -28,14 +29,15 @@ class GgufMetadata:
         self.architecture = self.text("general.architecture") or ""
         if not self.architecture:
             raise BadModelFile(
-                f"{path}: has no general.architecture, so there is no telling how to run it."
+                "{path}: has no general.architecture, so there is no telling how to run it.",
+                path=path,
             )
 
     def text(self, key: str) -> str | None:
         """A text by its whole key, None when it is not there."""
         value = self._table.get(key)
         if value is not None and not isinstance(value, str):
-            raise self._wrong(key, value, "a text")
+            raise self._wrong(key, value, Words("a text"))
         return value
 
     def count(self, key: str, default: int | None = None) -> int:
@@ -45,7 +47,7 @@ class GgufMetadata:
         if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.size:
             value = int(value.max())
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST:
-            raise self._wrong(whole, value, "a whole number")
+            raise self._wrong(whole, value, Words("a whole number"))
         return value
 
     def counts(self, key: str, length: int, default: int | None = None) -> tuple[int, ...]:
@@ -88,7 +90,7 @@ class GgufMetadata:
         whole = f"{self.architecture}.{key}"
         value = self._table.get(whole, default)
         if not isinstance(value, int | float) or isinstance(value, bool):
-            raise self._wrong(whole, value, "a number")
+            raise self._wrong(whole, value, Words("a number"))
         return float(value)
 
     def flag(self, key: str) -> bool:
@@ -96,7 +98,7 @@ class GgufMetadata:
         whole = f"{self.architecture}.{key}"
         value = self._table.get(whole, False)
         if not isinstance(value, bool):
-            raise self._wrong(whole, value, "yes or no")
+            raise self._wrong(whole, value, Words("yes or no"))
         return value
 
     def flags(self, key: str) -> list[bool] | None:
@@ -105,7 +107,7 @@ class GgufMetadata:
         if value is None:
             return None
         if not isinstance(value, np.ndarray):
-            raise self._wrong(key, value, "a list of yes and no")
+            raise self._wrong(key, value, Words("a list of yes and no"))
         return [bool(one) for one in value]
 
     def option(self, key: str) -> str | None:
@@ -114,8 +116,11 @@ class GgufMetadata:
 
     def _wrong(self, key: str, value: object, wanted: str) -> BadModelFile:
         return BadModelFile(
-            f"{self.path}: {key} is {ascii(value)[:80]}, where {wanted} is needed. Get the file "
-            "again."
+            "{path}: {key} is {value}, where {wanted} is needed. Get the file again.",
+            path=self.path,
+            key=key,
+            value=ascii(value)[:80],
+            wanted=wanted,
         )
 
 
@@ -139,8 +144,10 @@ def scaling_of(
         return None
     if kind not in run:
         raise UnsupportedModel(
-            f"{metadata.path}: stretches its context by rope scaling {ascii(kind)[:60]}, which "
-            "this version does not for this architecture. Take the model without it."
+            "{path}: stretches its context by rope scaling {kind}, which "
+            "this version does not for this architecture. Take the model without it.",
+            path=metadata.path,
+            kind=ascii(kind)[:60],
         )
     if kind == "linear":
         return {"rope_type": kind, "factor": _linear_factor(metadata)}
@@ -188,18 +195,27 @@ def _factors(file: GgufFile, pairs: int) -> list[float]:
     tensor = file.tensors[_FACTORS]
     if tensor.type.name != "F32" or len(tensor.shape) != 1:
         raise UnsupportedModel(
-            f"{file.path}: {_FACTORS} is stored as {tensor.type.name} {list(tensor.shape)}, where "
-            "a list of F32 is needed. Get the file again."
+            "{path}: {factors} is stored as {name} {shape}, where "
+            "a list of F32 is needed. Get the file again.",
+            path=file.path,
+            factors=_FACTORS,
+            name=tensor.type.name,
+            shape=list(tensor.shape),
         )
     values = tensor.blocks(map_file(tensor.file)).reshape(-1).view("<f4")
     if not ((values > 0) & (values < math.inf)).all():
         raise BadModelFile(
-            f"{file.path}: {_FACTORS} holds values that cannot be factors. Get the file again."
+            "{path}: {factors} holds values that cannot be factors. Get the file again.",
+            path=file.path,
+            factors=_FACTORS,
         )
     if len(values) < pairs:
         raise BadModelFile(
-            f"{file.path}: {_FACTORS} has {len(values)} factors where {pairs} are needed. Get the "
-            "file again."
+            "{path}: {factors} has {values} factors where {pairs} are needed. Get the file again.",
+            path=file.path,
+            factors=_FACTORS,
+            values=len(values),
+            pairs=pairs,
         )
     return [float(value) for value in values[:pairs]]
 
@@ -208,7 +224,10 @@ def _positive(metadata: GgufMetadata, key: str, default: float) -> float:
     value = metadata.number(key, default)
     if not 0 < value < 1e12 or (key.startswith("rope.freq_base") and value <= 1):
         raise BadModelFile(
-            f"{metadata.path}: {metadata.architecture}.{key} is {value}, which cannot be. Get the "
-            "file again."
+            "{path}: {architecture}.{key} is {value}, which cannot be. Get the file again.",
+            path=metadata.path,
+            architecture=metadata.architecture,
+            key=key,
+            value=value,
         )
     return value

@@ -21,7 +21,6 @@ from mlx_engine.loading.gguf.qwen35 import Qwen3NextGguf, Qwen35Gguf, Qwen35MoeG
 from mlx_engine.loading.safetensors import TensorInfo
 from mlx_engine.models.specs import Shape
 from mlx_engine.values.errors import BadModelFile, HeadsOnly, UnsupportedModel
-from mlx_engine.values.words import Words
 
 ARCHITECTURES: dict[str, Callable[[GgufFile], Architecture]] = {
     "qwen35": Qwen35Gguf,
@@ -57,7 +56,7 @@ def read_gguf_model(path: Path) -> GgufModel:
     """Headers only. BadModelFile for damage, UnsupportedModel for what this version cannot run."""
     file = read_gguf(path)
     if not file.tensors:
-        raise BadModelFile(f"{path}: holds no tensors, so there is no model in it.")
+        raise BadModelFile("{path}: holds no tensors, so there is no model in it.", path=path)
     architecture = GgufMetadata(path, file.metadata).architecture
     made = _known(architecture, path)(file)
     tensors: dict[str, GgufPart] = {}
@@ -69,8 +68,11 @@ def read_gguf_model(path: Path) -> GgufModel:
             for part in parts_of(stored, place, factor, file.half):
                 if part.name in tensors:
                     raise BadModelFile(
-                        f"{path}: {name} and {tensors[part.name].stored.name} are the same tensor "
-                        "under two names. Get the file again."
+                        "{path}: {name} and {stored_name} are the same tensor "
+                        "under two names. Get the file again.",
+                        path=path,
+                        name=name,
+                        stored_name=tensors[part.name].stored.name,
                     )
                 tensors[part.name] = part
     return GgufModel(file, architecture, made.config(), tensors)
@@ -83,20 +85,26 @@ def check_trunk(
     path = model.file.path
     if not any(name.removeprefix("model.").startswith("layers.0.") for name in trunk):
         raise HeadsOnly(
-            Words(
-                "{path}: holds no layers of a model, perhaps MTP heads only. Open the model "
-                "they belong to and give them as its heads.",
-                path=path,
-            )
+            "{path}: holds no layers of a model, perhaps MTP heads only. Open the model "
+            "they belong to and give them as its heads.",
+            path=path,
         )
     for name, shape in wanted.items():
         part = trunk.get(name)
         if part is None:
-            raise BadModelFile(f"{path}: the tensor for {name} is missing. Get the file again.")
+            raise BadModelFile(
+                "{path}: the tensor for {name} is missing. Get the file again.",
+                path=path,
+                name=name,
+            )
         if isinstance(part, GgufPart) and part.unpacked_shape != shape:
             raise BadModelFile(
-                f"{path}: {part.stored.name} has the shape {list(part.stored.shape)} where the "
-                f"metadata ask for {list(shape)}. Get the file again."
+                "{path}: {name} has the shape {shape} where the "
+                "metadata ask for {wanted}. Get the file again.",
+                path=path,
+                name=part.stored.name,
+                shape=list(part.stored.shape),
+                wanted=list(shape),
             )
 
 
@@ -106,14 +114,12 @@ def _known(architecture: str, path: Path) -> Callable[[GgufFile], Architecture]:
         return found
     if architecture in _NOT_MODELS:
         raise UnsupportedModel(
-            Words("{path}: holds the eyes of a model, not its text part. Open that.", path=path)
+            "{path}: holds the eyes of a model, not its text part. Open that.", path=path
         )
     raise UnsupportedModel(
-        Words(
-            "{path}: a GGUF of architecture {name}; this version runs {known} from GGUF. "
-            "Take an MLX or Hugging Face folder of the model, or another model.",
-            path=path,
-            name=ascii(architecture)[:60],
-            known=", ".join(ARCHITECTURES),
-        )
+        "{path}: a GGUF of architecture {name}; this version runs {known} from GGUF. "
+        "Take an MLX or Hugging Face folder of the model, or another model.",
+        path=path,
+        name=ascii(architecture)[:60],
+        known=", ".join(ARCHITECTURES),
     )

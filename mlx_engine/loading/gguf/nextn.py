@@ -39,8 +39,9 @@ class Glm4MoeGguf(Architecture):
         count = self._metadata.count
         if count("expert_gating_func", _SIGMOID) not in (0, _SIGMOID):
             raise UnsupportedModel(
-                f"{self._file.path}: chooses experts in a way this version does not "
-                "(expert_gating_func). Take another model."
+                "{path}: chooses experts in a way this version does not "
+                "(expert_gating_func). Take another model.",
+                path=self._file.path,
             )
         return {
             **self._experts("n_routed_experts", "num_experts_per_tok", "moe_intermediate_size"),
@@ -88,8 +89,9 @@ class Deepseek2Gguf(Architecture):
             return own | scores
         if scores["norm_topk_prob"]:
             raise UnsupportedModel(
-                f"{self._file.path}: weighs softmax scores of experts anew (expert_weights_norm), "
-                "which this version does not. Take another model."
+                "{path}: weighs softmax scores of experts anew (expert_weights_norm), "
+                "which this version does not. Take another model.",
+                path=self._file.path,
             )
         grouped = scores["n_group"] != scores["topk_group"]
         return own | scores | {"topk_method": "group_limited_greedy" if grouped else "greedy"}
@@ -110,8 +112,9 @@ class Deepseek2Gguf(Architecture):
         gating = metadata.count("expert_gating_func", 0) or usual
         if gating not in (_SIGMOID, _SOFTMAX) or (gating == _SOFTMAX and is_glm):
             raise UnsupportedModel(
-                f"{self._file.path}: chooses experts in a way this version does not "
-                "(expert_gating_func). Take another model."
+                "{path}: chooses experts in a way this version does not "
+                "(expert_gating_func). Take another model.",
+                path=self._file.path,
             )
         if gating == _SOFTMAX and metadata.count("expert_count", 0):
             return "deepseek_v2"
@@ -152,8 +155,10 @@ class WindowedGguf(Architecture):
         windowed = [flag == 1 for flag in metadata.counts(_PATTERN, length)]
         if len(set(windowed[: self._main_blocks])) != 2:
             raise UnsupportedModel(
-                f"{metadata.path}: its layers are all of one kind ({_PATTERN}), which this version "
-                "does not run for this architecture. Take another file of the model."
+                "{path}: its layers are all of one kind ({pattern}), which this version "
+                "does not run for this architecture. Take another file of the model.",
+                path=metadata.path,
+                pattern=_PATTERN,
             )
         return windowed
 

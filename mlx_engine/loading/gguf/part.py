@@ -75,8 +75,11 @@ def plan_of(kind: BlockType, tensor: str, file: Path) -> BlockPlan:
     plan = PLANS.get(kind.name)
     if plan is None:
         raise UnsupportedModel(
-            f"{file}: {tensor} is stored as {kind.name}, which this version does not run. Take "
-            "another quantisation of the model."
+            "{file}: {tensor} is stored as {name}, which this version does not run. Take "
+            "another quantisation of the model.",
+            file=file,
+            tensor=tensor,
+            name=kind.name,
         )
     return plan
 
@@ -172,8 +175,12 @@ def parts_of(
         plan = UNPACKED  # their scales are too coarse to be multiplied
     if plan.becomes != "dense" and len(stored.shape) not in (2, 3):
         raise UnsupportedModel(
-            f"{stored.file}: {stored.name} {list(stored.shape)} is stored as {stored.type.name}, "
-            "though it is no matrix. Get the file again."
+            "{file}: {name} {shape} is stored as {type_name}, "
+            "though it is no matrix. Get the file again.",
+            file=stored.file,
+            name=stored.name,
+            shape=list(stored.shape),
+            type_name=stored.type.name,
         )
     _check_rows(stored, place)
     whole = GgufPart(place.name, "", (), 0, stored.file, stored, place, plan, factor, half)
@@ -199,13 +206,20 @@ def _check_rows(stored: GgufTensor, place: Placement) -> None:
     rows = stored.shape[0] if place.rows is None else place.file_rows or len(place.rows)
     if stored.shape[0] != rows:
         raise BadModelFile(
-            f"{stored.file}: {stored.name} has the shape {list(stored.shape)} where the metadata "
-            f"ask for {rows} rows. Get the file again."
+            "{file}: {name} has the shape {shape} where the metadata "
+            "ask for {rows} rows. Get the file again.",
+            file=stored.file,
+            name=stored.name,
+            shape=list(stored.shape),
+            rows=rows,
         )
     if place.run is not None and (len(stored.shape) != 3 or stored.shape[-2] % place.run.of):
         raise BadModelFile(
-            f"{stored.file}: {stored.name} {list(stored.shape)} is no stack of {place.run.of} runs "
-            "of rows each. Get the file again."
+            "{file}: {name} {shape} is no stack of {of} runs of rows each. Get the file again.",
+            file=stored.file,
+            name=stored.name,
+            shape=list(stored.shape),
+            of=place.run.of,
         )
 
 

@@ -55,8 +55,12 @@ class Qwen35Gguf(Architecture):
         whole = key_heads and value_heads and not value_heads % key_heads
         if not whole or inner % value_heads or max(inner, key_heads * key_head) > WIDEST:
             raise BadModelFile(
-                f"{file.path}: {value_heads} value heads for {key_heads} key heads in a width of "
-                f"{inner} cannot be. Get the file again."
+                "{path}: {value_heads} value heads for {key_heads} key heads in a width of "
+                "{inner} cannot be. Get the file again.",
+                path=file.path,
+                value_heads=value_heads,
+                key_heads=key_heads,
+                inner=inner,
             )
         self._key_heads, self._value_heads = key_heads, value_heads
         self._value_head, self._key_head = inner // value_heads, key_head

@@ -143,7 +143,7 @@ def load_gguf_arrays(
 
     def between() -> None:
         if stop is not None and stop():
-            raise LoadStopped(f"{next(iter(files))}: loading was stopped.")
+            raise LoadStopped("{files}: loading was stopped.", files=next(iter(files)))
 
     for key, part in weights.items():
         if on_progress is not None:
@@ -153,8 +153,10 @@ def load_gguf_arrays(
             arrays |= _arrays(key, part, files[part.file], between, metal=metal)
         except NotNumbersError as error:
             raise BadModelFile(
-                f"{part.file}: {part.stored.name} holds values that are not numbers. The file is "
-                "damaged: get it again."
+                "{file}: {name} holds values that are not numbers. The file is "
+                "damaged: get it again.",
+                file=part.file,
+                name=part.stored.name,
             ) from error
         forget(files[part.file], part.stored)
         done += part.file_nbytes

@@ -22,6 +22,7 @@ from mlx_engine.models.rope import rope_of
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.errors import BadModelFile, Reason, UnsupportedModel
 from mlx_engine.values.options import CacheBits
+from mlx_engine.values.words import Words
 
 _KINDS = ("full_attention", "sliding_attention")
 _NEWER = ("selector_rank", "conv_kernel_size")
@@ -63,13 +64,17 @@ class DFlashConfig:
         flat = {**config, **(own if isinstance(own, Mapping) else {})}
         fields = ConfigFields(flat, origin)
         if any(fields.has(key) for key in _NEWER):
-            raise UnsupportedModel(f"{origin}: is a DFlash 2 model, which is not run yet.")
+            raise UnsupportedModel(
+                "{origin}: is a DFlash 2 model, which is not run yet.", origin=origin
+            )
         if fields.flag("attention_bias", default=False):
-            raise UnsupportedModel(f"{origin}: attention_bias is not run in DFlash models.")
+            raise UnsupportedModel(
+                "{origin}: attention_bias is not run in DFlash models.", origin=origin
+            )
         count = fields.count("num_hidden_layers")
         kinds = fields.words("layer_types") or (_KINDS[0],) * count
         if len(kinds) != count or not set(kinds) <= set(_KINDS):
-            raise fields.wrong("layer_types", list(kinds), "the kind of every layer")
+            raise fields.wrong("layer_types", list(kinds), Words("the kind of every layer"))
         sliding = [kind == _KINDS[1] for kind in kinds]
         window = fields.count("sliding_window") if any(sliding) else None
         causal = fields.flag("is_causal", default=False) if fields.has("is_causal") else None
@@ -78,7 +83,9 @@ class DFlashConfig:
         size = fields.count("head_dim", max(1, hidden // heads))
         vocabulary = fields.count("vocab_size")
         if not layers:
-            raise BadModelFile(f"{origin}: the config names no target_layer_ids. Get it again.")
+            raise BadModelFile(
+                "{origin}: the config names no target_layer_ids. Get it again.", origin=origin
+            )
         return DFlashConfig(
             layers=layers,
             block=fields.count("block_size", 16, least=2, most=256),

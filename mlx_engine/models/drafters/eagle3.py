@@ -67,12 +67,15 @@ class Eagle3Config:
         fields = ConfigFields(flat, origin)
         if fields.count("num_hidden_layers", 1) != 1:
             raise UnsupportedModel(
-                f"{origin}: this EAGLE-3 model has {fields.count('num_hidden_layers')} layers; "
-                "those with one are run."
+                "{origin}: this EAGLE-3 model has {count} layers; those with one are run.",
+                origin=origin,
+                count=fields.count("num_hidden_layers"),
             )
         for biased in ("attention_bias", "mlp_bias"):
             if fields.flag(biased, default=False):
-                raise UnsupportedModel(f"{origin}: {biased} is not run in EAGLE-3 models.")
+                raise UnsupportedModel(
+                    "{origin}: {biased} is not run in EAGLE-3 models.", origin=origin, biased=biased
+                )
         hidden, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
         size = fields.count("head_dim", max(1, hidden // heads))
         vocabulary = fields.count("vocab_size")
@@ -170,8 +173,11 @@ class Eagle3:
             self._embed = Embedding(matrix, self._norm.weight.dtype)
         elif hidden != target.model.hidden_size:
             raise BadModelFile(
-                f"{origin}: the tensor embed_tokens.weight is missing, and that of the target is "
-                f"{target.model.hidden_size} wide, not {hidden}. Get the file again."
+                "{origin}: the tensor embed_tokens.weight is missing, and that of the target is "
+                "{hidden_size} wide, not {hidden}. Get the file again.",
+                origin=origin,
+                hidden_size=target.model.hidden_size,
+                hidden=hidden,
             )
         table.check_all_used()
         self.arrays = (*table.handed_out, *(() if d2t is None else (d2t,)))
@@ -185,8 +191,11 @@ class Eagle3:
         least, most = int(tokens.min()), int(tokens.max())
         if least < 0 or most >= self._vocabulary:
             raise BadModelFile(
-                f"{self._origin}: d2t names token {least if least < 0 else most} of a vocabulary "
-                f"of {self._vocabulary}. The file is damaged or for another model: get it again."
+                "{origin}: d2t names token {what} of a vocabulary "
+                "of {vocabulary}. The file is damaged or for another model: get it again.",
+                origin=self._origin,
+                what=least if least < 0 else most,
+                vocabulary=self._vocabulary,
             )
 
     @property
@@ -246,6 +255,8 @@ def _check_sizes(
     is_reduced = sizes.draft_vocabulary != sizes.vocabulary
     if is_reduced and (d2t is None or d2t.shape != (sizes.draft_vocabulary,)):
         raise BadModelFile(
-            f"{origin}: the tensor d2t [{sizes.draft_vocabulary}] is missing or of another shape, "
-            "so nobody knows which tokens it drafts. Get the file again."
+            "{origin}: the tensor d2t [{draft_vocabulary}] is missing or of another shape, "
+            "so nobody knows which tokens it drafts. Get the file again.",
+            origin=origin,
+            draft_vocabulary=sizes.draft_vocabulary,
         )

@@ -24,6 +24,7 @@ from mlx_engine.models.rope import rope_of
 from mlx_engine.models.specs import Rope, Shapes
 from mlx_engine.models.weights import Part, WeightTable
 from mlx_engine.values.errors import BadModelFile, Reason, UnsupportedModel
+from mlx_engine.values.words import Words
 
 MODEL_TYPES = ("gemma4_assistant", "gemma4_unified_assistant")
 
@@ -70,12 +71,13 @@ class AssistantConfig:
             "enable_moe_block", default=False
         ):
             raise UnsupportedModel(
-                f"{origin}: assistants with experts or embeddings of each layer are not run."
+                "{origin}: assistants with experts or embeddings of each layer are not run.",
+                origin=origin,
             )
         types = fields.words("layer_types")
         unknown = [kind for kind in types if kind not in _ROTATIONS]
         if unknown or len(types) != fields.count("num_hidden_layers"):
-            raise fields.wrong("layer_types", list(types), "the kind of every layer")
+            raise fields.wrong("layer_types", list(types), Words("the kind of every layer"))
         size = fields.count("head_dim")
         full_size = fields.count("global_head_dim", size)
         vocabulary = fields.count("vocab_size")
@@ -84,8 +86,12 @@ class AssistantConfig:
         chosen = fields.count("centroid_intermediate_top_k", 32)
         if centroids and (vocabulary % centroids or chosen > centroids):
             raise BadModelFile(
-                f"{origin}: {centroids} centroids, {chosen} of them looked into, do not go with a "
-                f"vocabulary of {vocabulary}. Get the config again."
+                "{origin}: {centroids} centroids, {chosen} of them looked into, do not go with a "
+                "vocabulary of {vocabulary}. Get the config again.",
+                origin=origin,
+                centroids=centroids,
+                chosen=chosen,
+                vocabulary=vocabulary,
             )
         return AssistantConfig(
             target_hidden=fields.count("backbone_hidden_size"),
@@ -143,7 +149,7 @@ def _ropes(config: Mapping[str, object], sizes: Mapping[str, int], origin: str) 
     if not isinstance(given, Mapping) or not all(
         isinstance(given.get(kind), Mapping) for kind in _ROTATIONS
     ):
-        raise fields.wrong("rope_parameters", given, "an object for each kind of layer")
+        raise fields.wrong("rope_parameters", given, Words("an object for each kind of layer"))
     return {kind: rope_of(fields, sizes[kind], kind=kind) for kind in _ROTATIONS}
 
 
@@ -245,8 +251,9 @@ class Gemma4Assistant:
             return
         if (np.sort(np.array(self._token_ordering)) != np.arange(self._sizes.vocabulary)).any():
             raise BadModelFile(
-                f"{self._origin}: token_ordering does not name every token once. The file is "
-                "damaged or for another model: get it again."
+                "{origin}: token_ordering does not name every token once. The file is "
+                "damaged or for another model: get it again.",
+                origin=self._origin,
             )
 
     def first_state(self, token: mx.array, hidden: mx.array, rows: TargetRows) -> mx.array:
@@ -284,7 +291,8 @@ def _checked_layers(
     full, sliding = target.full, target.sliding
     if full is None or sliding is None:
         raise BadModelFile(
-            f"{origin}: reads a full and a sliding layer of its target, which has one kind only."
+            "{origin}: reads a full and a sliding layer of its target, which has one kind only.",
+            origin=origin,
         )
     pairs = {
         "hidden states are": (sizes.target_hidden, target.hidden_size),
@@ -294,10 +302,16 @@ def _checked_layers(
     }
     check_widths(pairs, origin)
     if sizes.heads % full.heads or sizes.heads % sliding.heads:
-        raise BadModelFile(f"{origin}: its {sizes.heads} heads cannot share the target's keys.")
+        raise BadModelFile(
+            "{origin}: its {heads} heads cannot share the target's keys.",
+            origin=origin,
+            heads=sizes.heads,
+        )
     if sizes.centroids and (ordering is None or ordering.shape != (sizes.vocabulary,)):
         raise BadModelFile(
-            f"{origin}: the tensor masked_embedding.token_ordering [{sizes.vocabulary}] is missing "
-            "or of another shape. Get the file again."
+            "{origin}: the tensor masked_embedding.token_ordering [{vocabulary}] is missing "
+            "or of another shape. Get the file again.",
+            origin=origin,
+            vocabulary=sizes.vocabulary,
         )
     return _Shared(full, sliding)

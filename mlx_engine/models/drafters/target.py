@@ -71,8 +71,11 @@ class DraftTarget:
         beyond = [layer for layer in after if not -1 <= layer < self.layers]
         if beyond:
             raise BadModelFile(
-                f"{origin}: this draft model reads layer {beyond[0]} of its target, which has "
-                f"{self.layers}. It was made for another model: take the one for this model."
+                "{origin}: this draft model reads layer {beyond} of its target, which has "
+                "{layers}. It was made for another model: take the one for this model.",
+                origin=origin,
+                beyond=beyond[0],
+                layers=self.layers,
             )
         return self.with_features(after)
 
@@ -89,8 +92,9 @@ def draft_target(model: Model, origin: str) -> DraftTarget:
 
         return DraftTarget(model, model.layers, model.embed, with_features)
     raise UnsupportedModel(
-        f"{origin}: draft models of this kind read inner layers of their target, which this "
-        "version cannot hand out for this architecture. Draft with a small model or prompt lookup."
+        "{origin}: draft models of this kind read inner layers of their target, which this "
+        "version cannot hand out for this architecture. Draft with a small model or prompt lookup.",
+        origin=origin,
     )
 
 
@@ -99,6 +103,10 @@ def check_widths(pairs: Mapping[str, tuple[int, int]], origin: str) -> None:
     for what, (wanted, there) in pairs.items():
         if wanted != there:
             raise BadModelFile(
-                f"{origin}: was made for a target whose {what} {wanted} wide; here it is {there}. "
-                "It belongs to another model: take the one for this model."
+                "{origin}: was made for a target whose {what} {wanted} wide; here it is {there}. "
+                "It belongs to another model: take the one for this model.",
+                origin=origin,
+                what=what,
+                wanted=wanted,
+                there=there,
             )

@@ -54,8 +54,10 @@ class DeepseekV2(SpecFamily):
         method = fields.word("topk_method", "greedy")
         if method not in ("greedy", "group_limited_greedy"):
             raise UnsupportedModel(
-                f"{fields.origin}: chooses experts by topk_method {ascii(method)[:40]}, which this "
-                "version does not. Take another model."
+                "{origin}: chooses experts by topk_method {method}, which this "
+                "version does not. Take another model.",
+                origin=fields.origin,
+                method=ascii(method)[:40],
             )
         if method == "greedy":
             fields = fields.with_values(n_group=1, topk_group=1)

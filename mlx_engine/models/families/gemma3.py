@@ -47,8 +47,9 @@ class Gemma3(SpecFamily):
         fields = fields.with_defaults(**_LEFT_OUT)
         if fields.flag("use_bidirectional_attention", default=False) or any(map(fields.has, _CAPS)):
             raise UnsupportedModel(
-                f"{fields.origin}: the config asks for attention in both directions or for capped "
-                "logits, which this version does not run. Take another Gemma 3."
+                "{origin}: the config asks for attention in both directions or for capped "
+                "logits, which this version does not run. Take another Gemma 3.",
+                origin=fields.origin,
             )
         bias = fields.flag("attention_bias", default=False)
         attention = replace(

@@ -19,6 +19,7 @@ from mlx_engine.models.spec_family import SpecFamily
 from mlx_engine.models.specs import Attention, Block, Delta, Experts, FeedForward, Heads, ModelSpec
 from mlx_engine.models.stored_forms import Piece, Recipe, Recipes, expert_recipes
 from mlx_engine.models.tensor_names import HeadNames
+from mlx_engine.values.words import Words
 
 if TYPE_CHECKING:
     import mlx.core as mx
@@ -102,7 +103,7 @@ def _kinds(fields: ConfigFields, layers: int) -> list[str]:
     listed = fields.words("layer_types")
     if listed and list(listed) != expected:
         raise fields.wrong(
-            "layer_types", list(listed), "the order that full_attention_interval gives"
+            "layer_types", list(listed), Words("the order that full_attention_interval gives")
         )
     return expected
 

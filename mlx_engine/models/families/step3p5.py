@@ -23,6 +23,7 @@ from mlx_engine.models.specs import (
     Rope,
 )
 from mlx_engine.models.tensor_names import NEXTN_NAMES
+from mlx_engine.values.words import Words
 
 _HEADS = 3
 _FULL, _SLIDING = "full_attention", "sliding_attention"
@@ -72,7 +73,9 @@ def _kinds(fields: ConfigFields, count: int) -> list[str]:
     if not listed:
         return [_FULL if layer % 2 else _SLIDING for layer in range(count)]
     if not set(listed) <= {_FULL, _SLIDING} or len(listed) < fields.layers():
-        raise fields.wrong("layer_types", list(listed), "full or sliding attention for each layer")
+        raise fields.wrong(
+            "layer_types", list(listed), Words("full or sliding attention for each layer")
+        )
     return [*listed, *[_FULL] * count][:count]
 
 
@@ -84,7 +87,9 @@ def _sparse(fields: ConfigFields) -> set[int]:
     try:
         return {int(number) for number in listed.split(",")} & set(range(fields.layers()))
     except ValueError as error:
-        raise fields.wrong("moe_layers_enum", listed, "numbers with commas between") from error
+        raise fields.wrong(
+            "moe_layers_enum", listed, Words("numbers with commas between")
+        ) from error
 
 
 def _attention(fields: ConfigFields, layer: int, kinds: list[str]) -> Attention:
@@ -113,7 +118,7 @@ def _rope(fields: ConfigFields, layer: int, kinds: list[str], head: int) -> Rope
     base = _at(fields.by_layer("rope_theta"), layer, alike, 10000.0)
     width = int(head * _at(fields.numbers("partial_rotary_factors"), layer, alike, 1.0))
     if width < 2 or width > head or width % 2 or base <= 1:
-        raise fields.wrong("partial_rotary_factors", width / head, "an even part of a head")
+        raise fields.wrong("partial_rotary_factors", width / head, Words("an even part of a head"))
     plain, only = Rope(width, base), fields.words("yarn_only_types")
     is_scaled = not only or kinds[layer] in only
     return scaled(plain, fields.rope(_FULL), fields) if is_scaled else plain

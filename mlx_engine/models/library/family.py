@@ -19,6 +19,7 @@ from mlx_engine.models.family import CanonicalPart, Figures, Parts
 from mlx_engine.models.specs import Shape
 from mlx_engine.values.errors import UnsupportedModel
 from mlx_engine.values.memory_plan import WorkSize
+from mlx_engine.values.words import Words
 
 if TYPE_CHECKING:
     import mlx.core as mx
@@ -205,7 +206,9 @@ class LibraryFamily:
         module, origin = module_of(self._model_type), trunk.origin
         if module is None:
             raise UnsupportedModel(
-                f"{origin}: mlx-lm has no class for model_type {self._model_type!r}."
+                "{origin}: mlx-lm has no class for model_type {model_type}.",
+                origin=origin,
+                model_type=repr(self._model_type),
             )
         told = with_older_keys(config, origin)
         if self._model_type not in GEMMA4:
@@ -254,7 +257,7 @@ def _named_twice(given: object, fields: ConfigFields) -> dict[str, object] | Non
 
 def _object(given: object, fields: ConfigFields) -> Mapping[str, object]:
     if not isinstance(given, Mapping):
-        raise fields.wrong("rope_parameters", given, "an object")
+        raise fields.wrong("rope_parameters", given, Words("an object"))
     return given
 
 

@@ -121,8 +121,10 @@ def tried(make: Callable[[], A], origin: str) -> A:
             caches.keep(rows)
     except Exception as error:
         raise BadModelFile(
-            f"{origin}: the sizes in the config do not go together, or this variant is not one "
-            f"mlx-lm runs ({_told(error)}). Get the config again from where the weights come from."
+            "{origin}: the sizes in the config do not go together, or this variant is not one "
+            "mlx-lm runs ({told}). Get the config again from where the weights come from.",
+            origin=origin,
+            told=_told(error),
         ) from error
     return model
 
@@ -217,8 +219,11 @@ def _blank_module(module: str, config: Mapping[str, object], origin: str) -> Mod
         raise
     except Exception as error:
         raise BadModelFile(
-            f"{origin}: no {module} can be built from the config ({_told(error)}). Get the "
-            "config again from where the weights come from."
+            "{origin}: no {module} can be built from the config ({told}). Get the "
+            "config again from where the weights come from.",
+            origin=origin,
+            module=module,
+            told=_told(error),
         ) from error
     mx.eval(mx.random.state[0])  # type: ignore[index]  # drawn from, though no weight is computed
     assert isinstance(model, Module)
@@ -235,8 +240,10 @@ def _sanitized(model: Module, weights: Named) -> dict[str, mx.array]:
         raise tensor_missing(weights.origin, error.args[0]) from error
     except Exception as error:
         raise BadModelFile(
-            f"{weights.origin}: its tensors do not fit its config ({_told(error)}). Get both again "
-            "from the same place."
+            "{origin}: its tensors do not fit its config ({told}). Get both again "
+            "from the same place.",
+            origin=weights.origin,
+            told=_told(error),
         ) from error
     return arrays
 
@@ -263,7 +270,9 @@ def _pack_leaves(model: Module, arrays: Mapping[str, mx.array], origin: str) -> 
         raise
     except Exception as error:
         raise BadModelFile(
-            f"{origin}: is packed in a way this model cannot be ({_told(error)}). Get it again."
+            "{origin}: is packed in a way this model cannot be ({told}). Get it again.",
+            origin=origin,
+            told=_told(error),
         ) from error
 
 
@@ -280,9 +289,12 @@ def _check(model: Module, arrays: Mapping[str, mx.array], origin: str) -> None:
         more = len(left) - _NAMES_IN_A_MESSAGE
         rest = f" and {more} more" if more > 0 else ""
         raise BadModelFile(
-            f"{origin}: this model has no place for {', '.join(left[:_NAMES_IN_A_MESSAGE])}{rest}. "
+            "{origin}: this model has no place for {left}{rest}. "
             "The config does not belong to these weights, or they are of a variant this version "
-            "does not know."
+            "does not know.",
+            origin=origin,
+            left=", ".join(left[:_NAMES_IN_A_MESSAGE]),
+            rest=rest,
         )
 
 
@@ -290,9 +302,13 @@ def _check_kind(name: str, array: mx.array, blank: mx.array, origin: str) -> Non
     kinds = [mx.issubdtype(one.dtype, mx.floating) for one in (array, blank)]
     if kinds[0] != kinds[1]:
         raise BadModelFile(
-            f"{origin}: {name} holds {array.dtype} where "
-            f"{'floating' if kinds[1] else 'whole'} numbers belong. It may be packed without its "
-            "scales: get the file again."
+            "{origin}: {name} holds {dtype} where "
+            "{what} numbers belong. It may be packed without its "
+            "scales: get the file again.",
+            origin=origin,
+            name=name,
+            dtype=str(array.dtype),
+            what=Words("floating") if kinds[1] else Words("whole"),
         )
 
 
@@ -321,10 +337,17 @@ def _packing_of(
         mode = _MICROSCALED.get(layout)
     if weight.dtype != mx.uint32 or mode is None:
         raise BadModelFile(
-            f"{origin}: {name} is packed in a way that does not exist ({weight.dtype} "
-            f"{list(weight.shape)} with {scales.dtype} scales {list(scales.shape)} for rows of "
-            f"{inputs}). The file is damaged or its config belongs to another model: get both "
-            "again from the same place."
+            "{origin}: {name} is packed in a way that does not exist ({dtype} "
+            "{shape} with {scales_dtype} scales {scales_shape} for rows of "
+            "{inputs}). The file is damaged or its config belongs to another model: get both "
+            "again from the same place.",
+            origin=origin,
+            name=name,
+            dtype=str(weight.dtype),
+            shape=list(weight.shape),
+            scales_dtype=str(scales.dtype),
+            scales_shape=list(scales.shape),
+            inputs=inputs,
         )
     return Packing(layout[1], layout[0], mode)
 
@@ -338,6 +361,8 @@ def _refuse_lost_scaling(
     if isinstance(scaling, Mapping) and not known & {"rope_scaling", "rope_parameters"}:
         kind = ascii(scaling.get("rope_type"))[:40]
         raise UnsupportedModel(
-            f"{origin}: stretches its context by rope scaling {kind}, which mlx-lm does not for "
-            "this architecture. Take the model without it."
+            "{origin}: stretches its context by rope scaling {kind}, which mlx-lm does not for "
+            "this architecture. Take the model without it.",
+            origin=origin,
+            kind=kind,
         )

@@ -1,5 +1,6 @@
 """Every text of the window can be translated, figures are written as the language does."""
 
+import pickle
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,6 +29,8 @@ from app.values.app_settings import AppSettings, Language
 from app.values.chats import ListedChat
 from app.window.controls.group import Group
 from app.window.language import number, said, tr
+from mlx_engine.loading.gguf.header import read_gguf_header
+from mlx_engine.values.errors import BadModelFile
 from mlx_engine.values.words import Words, joined, size_words
 
 Speak = Callable[[Language], None]
@@ -157,6 +160,19 @@ def test_german(speaking: Speak) -> None:
     assert told == "Qwen · 18.2 GB · fits", "in the log and the terminal"
     assert said(told) == "Qwen · 18,2 GB · passt"
     assert QApplication.translate("QPlatformTheme", "Cancel") == "Abbrechen", "Qt's own"
+
+
+def test_an_error_is_said_in_the_language_of_the_window(speaking: Speak, tmp_path: Path) -> None:
+    speaking("de")
+    file = tmp_path / "cut.gguf"
+    file.write_bytes(b"GGUF\3\0\0\0" + bytes(12))
+    with pytest.raises(BadModelFile) as caught:
+        read_gguf_header(file)
+    english = str(caught.value)
+    assert english.endswith("damaged at byte 16, the file is cut short. Download the file again.")
+    german = "beschädigt bei Byte 16, die Datei ist abgeschnitten. Die Datei noch einmal "
+    assert said(english) == f"{file}: {german}herunterladen."
+    assert said(str(pickle.loads(pickle.dumps(caught.value)))) == said(english), "from a process"
 
 
 def test_the_system_speaks_the_first_language_that_there_is(

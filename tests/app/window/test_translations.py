@@ -9,10 +9,10 @@ from xml.etree import ElementTree
 
 import pytest
 from PySide6.QtCore import QTranslator
-from translations import ROOMS, ROOT, TRANSLATIONS
+from translations import MARKS, ROOT, SOURCES, TRANSLATIONS
 
 MANY = 2
-MARKED = re.compile(r"\b(tr|Words)\(")
+MARKED = re.compile(rf"\b({'|'.join(MARKS)})\(")
 
 
 class Text(NamedTuple):
@@ -23,16 +23,34 @@ class Text(NamedTuple):
     is_of_count: bool
 
 
-def texts_in_the_source() -> set[Text]:
-    found = set()
-    for file in (file for room in ROOMS for file in (ROOT / room).rglob("*.py")):
-        source = file.read_text(encoding="utf-8")
+def calls_in_the_source() -> Iterator[tuple[Path, list[ast.expr]]]:
+    """What is called with a text: where, and with what."""
+    for file in SOURCES:
+        source = (ROOT / file).read_text(encoding="utf-8")
         for node in ast.walk(ast.parse(source)) if MARKED.search(source) else ():
             match node:
-                case ast.Call(ast.Name("tr" | "Words"), [ast.Constant(text), *others]):
-                    comment = [other.value for other in others if isinstance(other, ast.Constant)]
-                    found.add(Text(text, "".join(comment[:1]), len(others) > 1))
+                case ast.Call(ast.Name(name), [_, *_] as given) if name in MARKS:
+                    yield file, given
+
+
+def texts_in_the_source() -> set[Text]:
+    found = set()
+    for _, given in calls_in_the_source():
+        match given:
+            case [ast.Constant(text), *others]:
+                comment = [other.value for other in others if isinstance(other, ast.Constant)]
+                found.add(Text(text, "".join(comment[:1]), len(others) > 1))
     return found
+
+
+def test_no_text_is_filled_in_before_it_is_translated() -> None:
+    """Errors are said in the window's language too."""
+    found = []
+    for file, given in calls_in_the_source():
+        match given[0]:
+            case ast.JoinedStr() | ast.IfExp(body=ast.JoinedStr()) as text:
+                found.append(f"{file}:{text.lineno}")
+    assert found == []
 
 
 def messages(file: Path) -> Iterator[tuple[Text, list[str]]]:
