@@ -17,7 +17,8 @@ from typing import Any
 from app.values.models import DownloadFigures
 from app.values.typed_json import encode, read_fields
 from mlx_engine.hub.client import Hub
-from mlx_engine.hub.download import download, plan_download
+from mlx_engine.hub.download import download
+from mlx_engine.hub.plan import plan_download
 from mlx_engine.hub.repository import HubModel
 from mlx_engine.values.errors import DownloadFailed
 

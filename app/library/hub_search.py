@@ -9,7 +9,7 @@ from typing import Any
 from app.library.machine import Machine
 from app.values.hub import Format, HubFind, HubOffer
 from mlx_engine.hub.client import LONGEST_SILENCE_S, Hub, Listing, content, in_words, listing
-from mlx_engine.hub.download import DownloadPlan, plan_from
+from mlx_engine.hub.plan import DownloadPlan, plan_from
 from mlx_engine.hub.repository import ChoiceNeededError, HubModel, needed_files
 from mlx_engine.hub.weight_files import GGUF, INDEX, SAFETENSORS, indexed, names_heads
 from mlx_engine.values.memory_plan import Fit, MemoryPlan

@@ -3437,6 +3437,26 @@
         <translation>{hub_id}: Die Verbindung brach mitten in {name} ab. Noch einmal versuchen: Der Download geht da weiter, wo er aufhörte.</translation>
     </message>
     <message>
+        <source>{hub_id}: the disk has {free} free and the download needs {missing} and 1 GB to spare. Make room first.</source>
+        <translation>{hub_id}: Auf dem Laufwerk sind {free} frei, der Download braucht {missing} und 1 GB Reserve. Zuerst Platz schaffen.</translation>
+    </message>
+    <message>
+        <source>{count}, {total}{here}; {free} free on the disk</source>
+        <translation>{count}, {total}{here}; {free} frei auf dem Laufwerk</translation>
+    </message>
+    <message numerus="yes">
+        <source>{n} files</source>
+        <comment>1 file</comment>
+        <translation>
+            <numerusform>1 Datei</numerusform>
+            <numerusform>{n} Dateien</numerusform>
+        </translation>
+    </message>
+    <message>
+        <source> ({size} already here)</source>
+        <translation> ({size} schon hier)</translation>
+    </message>
+    <message>
         <source>{hub_id}: the hub&apos;s list of files has no checksums we can read. Try again, or download the files with another program and drop them here.</source>
         <translation>{hub_id}: Die Dateiliste des Hubs hat keine lesbaren Prüfsummen. Noch einmal versuchen oder die Dateien mit einem anderen Programm herunterladen und hierher ziehen.</translation>
     </message>

@@ -10,13 +10,8 @@ import pytest
 from fake_hub import COMMIT, FakeHub, git_id, serving
 
 from mlx_engine.hub.client import Hub
-from mlx_engine.hub.download import (
-    LONGEST_SILENCE_S,
-    SPARE_BYTES,
-    DownloadPlan,
-    download,
-    plan_download,
-)
+from mlx_engine.hub.download import LONGEST_SILENCE_S, download
+from mlx_engine.hub.plan import SPARE_BYTES, DownloadPlan, plan_download
 from mlx_engine.hub.repository import ChoiceNeededError, HubModel
 from mlx_engine.loading.find import FromHub
 from mlx_engine.values.errors import DownloadFailed

@@ -1,0 +1,231 @@
+"""What the weights of a model are stored as and how many bytes they take, from headers alone."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from math import prod
+from typing import NamedTuple
+
+from mlx_engine.loading.fp8 import bytes_in_file
+from mlx_engine.loading.gguf.part import GgufPart
+from mlx_engine.loading.headers import ModelHeaders
+from mlx_engine.loading.safetensors import BYTES_OF, TensorInfo
+from mlx_engine.models.specs import Shape
+from mlx_engine.models.tensor_names import why_skipped
+from mlx_engine.values.model_description import TensorGroup
+
+_WORDS = {"BF16": "bfloat16", "F16": "float16", "F32": "float32", "F64": "float64"}
+
+_HALVES = ("F16", "BF16")
+
+CPU_LAYOUT_LIMIT = 512 * 2**20
+"""Bytes in float32 of the largest model that is unpacked where there is no Metal."""
+
+_WORDS_PER_SCALE = {2: 16, 4: 32, 8: 32}
+"""uint32 words for each uint8 scale -> weights for each: nvfp4, mxfp4, mxfp8."""
+
+
+class Weight(NamedTuple):
+    """One weight with what belongs to it; storage in words.
+
+    file_nbytes: what it takes in the file, where that is not nbytes.
+    """
+
+    storage: str
+    parameters: int
+    nbytes: int
+    is_matrix: bool
+    file_nbytes: int | None = None
+
+
+def weights_by_group(headers: ModelHeaders, *, wide: bool) -> dict[str, list[Weight]]:
+    """Weights of the trunk by role; usable heads, else those in the shards."""
+    origin = str(headers.files.config)
+    trunk = headers.parts.trunk
+    wanted = headers.family.trunk_shapes(headers.config, trunk, origin)
+    trunk_shapes = _packed_shapes(trunk, headers.config) | dict(wanted)
+    groups: dict[str, list[Weight]] = {}
+    for name, tensor in trunk.items():
+        if _is_main(name, trunk):
+            weight = _weight(name, tensor, trunk, trunk_shapes, wide=wide)
+            groups.setdefault(headers.family.group(name), []).append(weight)
+    head = headers.heads.tensors or headers.parts.head
+    head_shapes = headers.family.head_shapes(headers.config, head, origin)
+    groups["MTP head"] = _weights(head, head_shapes, wide=wide)
+    return groups
+
+
+def skipped_groups(skipped: Mapping[str, TensorInfo]) -> Iterator[TensorGroup]:
+    """What is not loaded, a group for each reason."""
+    reasons: dict[str, dict[str, TensorInfo]] = {}
+    for name, tensor in skipped.items():
+        reasons.setdefault(why_skipped(name), {})[name] = tensor
+    for why_not, tensors in sorted(reasons.items()):
+        yield replace(group_of("skipped", _weights(tensors, {})), why_not=why_not)
+
+
+def unpacked_if_small(weights: Mapping[str, list[Weight]]) -> dict[str, list[Weight]]:
+    """All in float32, as MLX's CPU backend multiplies fastest, where that is not too much."""
+    whole = sum(weight.parameters for members in weights.values() for weight in members)
+    if 4 * whole > CPU_LAYOUT_LIMIT:
+        return dict(weights)
+    return {name: [_unpacked(one) for one in members] for name, members in weights.items()}
+
+
+def _unpacked(weight: Weight) -> Weight:
+    stored = weight.nbytes if weight.file_nbytes is None else weight.file_nbytes
+    nbytes = 4 * weight.parameters
+    return weight._replace(nbytes=nbytes, file_nbytes=None if stored == nbytes else stored)
+
+
+def group_of(name: str, weights: list[Weight]) -> TensorGroup:
+    """Their sums, and how they are stored."""
+    return TensorGroup(
+        name=name,
+        tensors=len(weights),
+        storage=storages(weights),
+        parameters=sum(weight.parameters for weight in weights),
+        nbytes=sum(weight.nbytes for weight in weights),
+        file_nbytes=_file_bytes(weights),
+    )
+
+
+def _file_bytes(weights: list[Weight]) -> int | None:
+    """None where all is loaded as it lies in the file."""
+    if all(weight.file_nbytes is None for weight in weights):
+        return None
+    return sum(
+        weight.nbytes if weight.file_nbytes is None else weight.file_nbytes for weight in weights
+    )
+
+
+def storages(weights: Iterable[Weight]) -> str:
+    """Every way of storing that occurs, the one with most bytes first."""
+    nbytes: dict[str, int] = {}
+    for weight in weights:
+        nbytes[weight.storage] = nbytes.get(weight.storage, 0) + weight.nbytes
+    return " + ".join(sorted(nbytes, key=lambda words: -nbytes[words]))
+
+
+def _packed_shapes(
+    tensors: Mapping[str, TensorInfo], config: Mapping[str, object]
+) -> dict[str, Shape]:
+    """Weight name -> shape, for every weight with scales beside it.
+
+    Widths of weight and scales leave bits and group size open between them; the config's
+    `quantization` has the group size, perhaps another one for single tensors. GGUFs tell shapes.
+    """
+    shapes: dict[str, Shape] = {}
+    for name, weight in tensors.items():
+        if isinstance(weight, GgufPart):
+            if weight.is_weight:
+                shapes[name] = weight.unpacked_shape
+            continue
+        matrix = name.removesuffix(".weight")
+        scales = tensors.get(f"{matrix}.scales")
+        if scales is not None and name != matrix and weight.shape and scales.shape:
+            size = _group_size(matrix, weight, scales, config)
+            if size is not None and weight.shape[:-1] == scales.shape[:-1]:
+                shapes[name] = (*weight.shape[:-1], scales.shape[-1] * size)
+    return shapes
+
+
+def _group_size(
+    matrix: str, weight: TensorInfo, scales: TensorInfo, config: Mapping[str, object]
+) -> int | None:
+    if scales.dtype == "U8":
+        return _WORDS_PER_SCALE.get(weight.shape[-1] // max(1, scales.shape[-1]))
+    packing = config.get("quantization", config.get("quantization_config"))
+    if not isinstance(packing, Mapping):
+        return None
+    own = packing.get(matrix)
+    size = (own if isinstance(own, Mapping) else packing).get("group_size")
+    return size if isinstance(size, int) and size in (16, 32, 64, 128) else None
+
+
+def _weights(
+    tensors: Mapping[str, TensorInfo], shapes: Mapping[str, Shape], *, wide: bool = False
+) -> list[Weight]:
+    return [
+        _weight(name, tensor, tensors, shapes, wide=wide)
+        for name, tensor in tensors.items()
+        if _is_main(name, tensors)
+    ]
+
+
+def _is_main(name: str, tensors: Mapping[str, TensorInfo]) -> bool:
+    """False for the scales and biases that go with a packed weight."""
+    matrix, _, part = name.rpartition(".")
+    return part not in ("scales", "biases") or f"{matrix}.weight" not in tensors
+
+
+def _weight(
+    name: str,
+    tensor: TensorInfo,
+    tensors: Mapping[str, TensorInfo],
+    shapes: Mapping[str, Shape],
+    *,
+    wide: bool,
+) -> Weight:
+    """wide: halves become float32, as without Metal."""
+    loaded = _loaded(name, tensor, tensors, shapes, wide=wide)
+    if not isinstance(tensor, GgufPart):
+        return loaded
+    words, kind = loaded.storage, tensor.stored.type.name
+    if tensor.plan.becomes == "blocks":
+        words = f"kept as {kind} blocks (our kernel)"
+        size = prod(tensor.unpacked_shape)
+        return Weight(words, size, tensor.nbytes, True, tensor.file_nbytes)
+    if tensor.plan.becomes == "unpacked":
+        words = f"{kind}, unpacked"
+    elif tensor.plan.becomes != "dense":
+        words = f"{kind} as {tensor.plan.words}"
+    return loaded._replace(storage=words, file_nbytes=tensor.file_nbytes)
+
+
+def _loaded(
+    name: str,
+    tensor: TensorInfo,
+    tensors: Mapping[str, TensorInfo],
+    shapes: Mapping[str, Shape],
+    *,
+    wide: bool,
+) -> Weight:
+    matrix = name.removesuffix(".weight")
+    scales, biases = (tensors.get(f"{matrix}.{part}") for part in ("scales", "biases"))
+    parts = [tensor] if scales is None else [part for part in (tensor, scales, biases) if part]
+    nbytes = sum(
+        2 * part.nbytes if wide and part.dtype in _HALVES else part.nbytes for part in parts
+    )
+    stored = sum(part.nbytes for part in parts)
+    in_file = stored if stored != nbytes else None
+    if scales is None:
+        in_fp8, words = bytes_in_file(tensor), _dense_words(tensor)
+        if in_fp8 is not None:
+            in_file, words = in_fp8, f"fp8 as {words}"
+        return Weight(words, prod(tensor.shape), nbytes, _is_matrix(tensor), in_file)
+    shape = shapes.get(name)
+    if shape is None or not (_is_matrix(tensor) and len(scales.shape) == len(shape)):
+        return Weight("packed", prod(tensor.shape), nbytes, True, in_file)
+    words = _packed_words(tensor, scales, shape[-1], affine=biases is not None)
+    return Weight(words, prod(shape), nbytes, True, in_file)
+
+
+def _is_matrix(tensor: TensorInfo) -> bool:
+    """A matrix or a stack of them; a convolution by channels has an axis of length one."""
+    shape = tensor.shape
+    return len(shape) == 2 or (len(shape) == 3 and 1 not in shape[1:])
+
+
+def _dense_words(tensor: TensorInfo) -> str:
+    return _WORDS.get(tensor.dtype, f"{BYTES_OF[tensor.dtype] * 8}-bit {tensor.dtype}")
+
+
+def _packed_words(weight: TensorInfo, scales: TensorInfo, inputs: int, *, affine: bool) -> str:
+    """Bits and group size from the widths of a row: inputs * bits / 32 words, inputs / group."""
+    bits = weight.shape[-1] * 32 // inputs
+    size = inputs // max(1, scales.shape[-1])
+    if affine:
+        return f"{bits}-bit affine, groups of {size}"
+    if size == 16:
+        return "nvfp4, groups of 16"
+    return f"mxfp{bits}, groups of {size}"
