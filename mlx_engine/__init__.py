@@ -23,7 +23,7 @@ Values: Message, Generation, GenerationStats, RoundStats, ModelDescription, Tens
 KernelState, Reason.
 Errors, each an EngineError: ModelNotFound, DownloadFailed, BadModelFile, UnsafeModelFile,
 UnsupportedModel, HeadsOnly, BadTokenizer, BadChatTemplate, BadOption, BadPrompt, PromptTooLong,
-LoadStopped, NumericsError, OutOfMemory, EngineMisuse.
+LoadStopped, NumericsError, OutOfMemory, DoesNotFit, EngineMisuse.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ from mlx_engine.values.errors import (
     BadOption,
     BadPrompt,
     BadTokenizer,
+    DoesNotFit,
     DownloadFailed,
     EngineError,
     EngineMisuse,

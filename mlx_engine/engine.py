@@ -17,7 +17,7 @@ from metal_kernels.few_row_matvec import MOST_ROWS
 from mlx_engine.built_in_model import built_in_model
 from mlx_engine.check_model import with_head_check
 from mlx_engine.chores import Chores
-from mlx_engine.decoding.device_memory import gpu_bytes, memory_bytes, told_when_full
+from mlx_engine.decoding.device_memory import gpu_bytes, told_when_full, usable_bytes
 from mlx_engine.decoding.opening import ModelParts, Settings
 from mlx_engine.decoding.prompt_cache import PromptCache
 from mlx_engine.decoding.prompt_files import PromptFiles, fingerprint
@@ -78,7 +78,8 @@ def open_engine(
     verdict = None if launcher is None else verdict_here(kernel_verdict)
     kernels = kernels_here(launcher, options.numerics, verdict)
     hub = FromHub(None, on_download or on_progress, stop)
-    loaded = load_model(path, options, built_in_model(), on_progress, stop, kernels, hub)
+    built_in, most = built_in_model(), _most_bytes(options)
+    loaded = load_model(path, options, built_in, on_progress, stop, kernels, hub, most)
     if options.draft_model is None:
         return Engine(loaded, options, None, verdict)
     from mlx_engine.loading.draft_model import open_draft_model  # with every kind of drafter
@@ -136,6 +137,7 @@ class Engine:
             after_answer=self._after_answer,
             survives=self._survives,
             together=Together(self._most_rows),
+            most_bytes=_most_bytes(options),
         )
         self.description = replace(
             self._chores.told(loaded.description),
@@ -473,8 +475,13 @@ class Engine:
             )
 
 
+def _most_bytes(options: LoadOptions) -> int:
+    """What the model and its conversations may take, 0 for any number."""
+    return 0 if options.anyway else options.memory_bytes or usable_bytes()
+
+
 def _kept_bytes(options: LoadOptions, weights: int) -> int:
     """What conversations may hold: as asked, else half of what the weights leave free."""
     if options.prompt_cache_bytes is not None:
         return options.prompt_cache_bytes
-    return max(0, (gpu_bytes() or memory_bytes() * 2 // 3) - weights) // 2
+    return max(0, (options.memory_bytes or usable_bytes()) - weights) // 2

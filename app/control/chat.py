@@ -23,6 +23,9 @@ ENDINGS = {
     "stopped": Words("Stopped. Continue goes on from here."),
     "max-tokens": Words("Ended at this chat's limit of tokens. Continue goes on from here."),
     "context-full": Words("The context is full. Edit an earlier message or start a new chat."),
+    "memory-full": Words(
+        "Memory is full. Close other programs or chats and continue, or start a new chat."
+    ),
 }
 EDITED = Words("Edited.")
 INTERRUPTED = Words("Interrupted reply. Continue goes on from here.")
@@ -32,8 +35,9 @@ def shown_turn(turn: Turn, *, is_last: bool = False, can_drop: bool = False) -> 
     """A message that is not being written; can_drop: there are turns to go on without."""
     message = turn.message
     is_last_answer = is_last and message.role == "assistant"
-    drops = is_last_answer and can_drop and message.finish_reason == "context-full"
-    was_cut = message.state == "stopped" or message.finish_reason == "max-tokens"
+    is_full = message.finish_reason in ("context-full", "memory-full")
+    drops = is_last_answer and can_drop and is_full
+    was_cut = message.state == "stopped" or message.finish_reason in ("max-tokens", "memory-full")
     return ShownMessage(
         id=message.id,
         role="assistant" if message.role == "assistant" else "user",

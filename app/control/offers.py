@@ -116,7 +116,8 @@ class CardController(QObject):
 
     def _load(self) -> None:
         self._disk.forget()  # the card shows the load from now on
-        self._tried = self._card.load_fields.settings
+        own, anyway = self._card.load_fields.settings, self._card.is_too_large
+        self._tried = replace(own, load=replace(own.load, anyway=anyway or own.load.anyway))
         self._models.load_path(self._path, own=self._tried)
 
     def _cancel(self) -> None:

@@ -18,9 +18,12 @@ def make_card(
     machine: Machine,
     cache: CacheOptions = AS_THEY_COME,
     draft: ModelDescription | None = None,
+    asked: int | None = None,
 ) -> ModelCard:
-    """Pure: a description and a machine in, words and numbers out. draft: a model to draft with."""
-    gpu = machine.gpu_bytes
+    """Pure: a description and a machine in, words and numbers out. draft: a model to draft with.
+    asked: tokens of context that were asked for.
+    """
+    usable, gpu = machine.usable_bytes, machine.gpu_bytes
     return ModelCard(
         name=model.name,
         architecture=model.architecture,
@@ -30,7 +33,7 @@ def make_card(
         context=Words("{tokens} tokens", tokens=token_words(model.context_length)),
         heads=_heads_words(model),
         has_heads=model.mtp_heads > 0 and model.mtp is None and not _heads_misfit(model),
-        memory=model.memory_fit(machine.usable_bytes, cache, draft=draft, gpu_bytes=gpu),
+        memory=model.memory_fit(usable, cache, asked=asked, draft=draft, gpu_bytes=gpu),
         notes=tuple(reason.words for reason in model.declined),
         groups=model.groups,
     )
@@ -76,7 +79,8 @@ def read_card(
         return str(error)
     context = min(model.context_length, wanted.context_length or model.context_length)
     model = replace(model, context_length=context)
-    return make_card(model, machine, own.cache.over(AS_THEY_COME), _drafter(wanted, machine))
+    cache, drafter = own.cache.over(AS_THEY_COME), _drafter(wanted, machine)
+    return make_card(model, machine, cache, drafter, wanted.context_length)
 
 
 def _drafter(load: LoadOptions, machine: Machine) -> ModelDescription | None:

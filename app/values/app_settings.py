@@ -40,6 +40,7 @@ class ModelSettings:
             heads=chat.heads or own.heads,
             numerics=own.numerics if chat.numerics == "auto" else chat.numerics,
             context_length=chat.context_length or own.context_length,
+            anyway=chat.anyway or own.anyway,
         )
 
 

@@ -195,9 +195,12 @@ class ModelInUse:
             if self._is_unwanted():
                 raise LoadStopped("{path}: loading was stopped.", path=request.path)
             drafter = self._drafter_nbytes(request, fetched)
+            self._check_fits(description, request)
             needed = description.memory_needed(SHORT_CONTEXT, request.cache) + drafter
             self._make_room(description, needed)
-            engine = self._source.load(request, read, fetched, self._is_unwanted)
+            bounded = replace(request.options, memory_bytes=self._memory)
+            wanted = replace(request, options=bounded)
+            engine = self._source.load(wanted, read, fetched, self._is_unwanted)
         except LoadStopped:
             self._reply(LoadCancelled(request.path))
         except Exception as error:
@@ -239,6 +242,12 @@ class ModelInUse:
             raise
         except EngineError:
             return 0
+
+    def _check_fits(self, new: ModelDescription, request: LoadModel) -> None:
+        """Raises DoesNotFit, while the model in use still is."""
+        if not request.options.anyway:
+            asked = request.options.context_length
+            new.check_fits(new.memory_fit(self._memory, request.cache, asked=asked))
 
     def _make_room(self, new: ModelDescription, needed: int) -> None:
         """Caches go before the model does: its successor cannot use them."""

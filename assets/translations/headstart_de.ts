@@ -44,6 +44,10 @@
         <translation>Der Kontext ist voll. Eine frühere Nachricht bearbeiten oder einen neuen Chat beginnen.</translation>
     </message>
     <message>
+        <source>Memory is full. Close other programs or chats and continue, or start a new chat.</source>
+        <translation>Der Speicher ist voll. Andere Programme oder Chats schließen und fortsetzen, oder einen neuen Chat beginnen.</translation>
+    </message>
+    <message>
         <source>Edited.</source>
         <translation>Bearbeitet.</translation>
     </message>
@@ -887,6 +891,10 @@
     <message>
         <source>{start}: tight, room for about {tokens} tokens</source>
         <translation>{start}: knapp, Platz für etwa {tokens} Tokens</translation>
+    </message>
+    <message>
+        <source>{full}: does not fit, room for about {tokens} tokens</source>
+        <translation>{full}: passt nicht, Platz für etwa {tokens} Tokens</translation>
     </message>
     <message>
         <source>{start}: does not fit, {over} too much</source>
@@ -4191,6 +4199,10 @@
     <message>
         <source>an even part of a head</source>
         <translation>ein gerader Teil eines Kopfes</translation>
+    </message>
+    <message>
+        <source>{name}: {plan}. Ask for a shorter context, take a smaller or more strongly quantised model, or load it anyway: the system may get slow then, or end the program.</source>
+        <translation>{name}: {plan}. Einen kürzeren Kontext verlangen, ein kleineres oder stärker quantisiertes Modell nehmen, oder es trotzdem laden: das System kann dann langsam werden oder das Programm beenden.</translation>
     </message>
 </context>
 </TS>

@@ -159,6 +159,11 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="tokens at most (default: the model's own)",
     )
+    group.add_argument(
+        "--anyway",
+        action="store_true",
+        help="load a model that does not fit into memory by its plan, or whose --context does not",
+    )
 
 
 def _add_heads(to: "argparse.ArgumentParser | argparse._ArgumentGroup") -> None:

@@ -12,6 +12,7 @@ _ENDINGS: dict[FinishReason, str] = {
     "stop-string": "ended at a stop string",
     "max-tokens": "cut at the token limit; /continue goes on",
     "context-full": "the context is full; /drop reads the oldest turns no more, /continue goes on",
+    "memory-full": "memory is full; /drop reads the oldest turns no more, /continue goes on",
     "stopped": "stopped; /continue goes on",
 }
 

@@ -49,10 +49,11 @@ class Answer:
     what tokens become (of a StreamingText it needs add, finish, hit_stop, text and thinking).
     stopped: asked before every round. survives: whether the engine works otherwise after an error,
     so that it is worth going on; all is then read again, because rows that were written last may
-    have come from what failed. looks_ahead: the device computes beside the host, which begins
-    rounds before it knows the outcome of the last. together: with other answers, which may be
-    driven in between. Whatever interrupts an answer (the owner, a reader that walks away), the
-    sequence stands after tokens that were really emitted; after an error it is of no use.
+    have come from what failed. has_room: asked before every round whether there is memory for it.
+    looks_ahead: the device computes beside the host, which begins rounds before it knows the
+    outcome of the last. together: with other answers, which may be driven in between. Whatever
+    interrupts an answer (the owner, a reader that walks away), the sequence stands after tokens
+    that were really emitted; after an error it is of no use.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Answer:
         noise: NoiseOfKeys = plain_noise,
         stopped: Callable[[], bool] = lambda: False,
         survives: Callable[[Exception], bool] = nothing_survives,
+        has_room: Callable[[], bool] = lambda: True,
         together: Together | None = None,
         *,
         looks_ahead: bool = False,
@@ -84,6 +86,7 @@ class Answer:
         self._noise = noise
         self._stopped = stopped
         self._survives = survives
+        self._has_room = has_room
         self._together = together or Together()
         self._looks_ahead = looks_ahead
         self._was_stopped = False
@@ -125,6 +128,8 @@ class Answer:
             while self._finish is None:
                 if self._must_stop():
                     self._finish = "stopped"
+                elif not self._has_room():
+                    self._finish = "memory-full"
                 else:
                     self._round()
                     yield from self._said()
@@ -146,7 +151,7 @@ class Answer:
         yield from said
 
     def _read_prompt(self) -> Iterator[PromptProgress]:
-        steps = prefill(self.sequence, self._opening, self._chunk, self._must_stop)
+        steps = prefill(self.sequence, self._opening, self._chunk, self._must_end)
         while True:
             started = perf_counter()
             progress = next(steps, None)
@@ -156,6 +161,10 @@ class Answer:
                 return
             self.tally.reused_tokens = progress.reused
             yield progress
+
+    def _must_end(self) -> bool:
+        """Whether it was stopped, or cannot go on."""
+        return self._must_stop() or not self._has_room()
 
     def _must_stop(self) -> bool:
         """Whether it was stopped, once and for all."""
@@ -281,6 +290,7 @@ def open_answer(
         parts.noise,
         stopped,
         parts.survives,
+        parts.has_room,
         parts.together,
         looks_ahead=parts.looks_ahead,
     )

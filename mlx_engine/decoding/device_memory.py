@@ -31,6 +31,11 @@ def gpu_bytes() -> int:
     return int(mx.device_info()["max_recommended_working_set_size"])
 
 
+def usable_bytes() -> int:
+    """What models and their chats may use: the system wants the rest."""
+    return gpu_bytes() or memory_bytes() * 2 // 3
+
+
 class MemoryLimits:
     """MLX's limits, of which each process has one set.
 

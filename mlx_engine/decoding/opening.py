@@ -54,7 +54,8 @@ class ModelParts:
     answers. after_answer: called when an answer is complete and was handed out. survives: asked
     about an error of the device, whether the engine works otherwise from now on. together: answers
     of the engine at the same time. looks_ahead: rounds are begun before the outcome of the last is
-    known, which pays where the device computes beside the host: on a GPU.
+    known, which pays where the device computes beside the host: on a GPU. most_bytes: of all that
+    MLX holds, 0 for any number.
     """
 
     model: Model
@@ -71,6 +72,16 @@ class ModelParts:
     survives: Callable[[Exception], bool] = nothing_survives
     together: Together = field(default_factory=Together)
     looks_ahead: bool = field(default_factory=computes_beside)
+    most_bytes: int = 0
+
+    def has_room(self) -> bool:
+        """Whether there is memory to go on. Where there is not, what conversations that rest have
+        read is given back; they read it again when they go on.
+        """
+        if self.most_bytes == 0 or mx.get_active_memory() <= self.most_bytes:
+            return True
+        self.prompts.forget()
+        return mx.get_active_memory() <= self.most_bytes
 
     def check_cache(self, cache: CacheOptions) -> None:
         """BadOption where this model cannot keep keys and values so."""

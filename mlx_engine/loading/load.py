@@ -74,10 +74,12 @@ def load_model(
     stop: Stop | None = None,
     kernels: Kernels = NO_KERNELS,
     hub: FromHub | None = None,
+    usable: int = 0,
 ) -> LoadedModel:
     """Load from files, a path or a hub id; None for the model at `built_in`.
 
-    kernels: those that layers may use. hub: gets what is not here.
+    kernels: those that layers may use. hub: gets what is not here. usable: bytes that may be used,
+    0 for any number.
 
     on_progress gets bytes done and in all; when stop() is true the load ends with LoadStopped.
     What cannot be right is found before the first weight is read. Raises EngineError.
@@ -87,6 +89,9 @@ def load_model(
     metal = mx.metal.is_available()
     no_kernels = not metal and kernels.launcher is None
     description = describe(headers, options, metal=metal, packed=not no_kernels)
+    if usable:
+        asked, gpu = options.context_length, usable if metal else 0
+        description.check_fits(description.memory_fit(usable, asked=asked, gpu_bytes=gpu))
     tokenizer, template = read_text_parts(headers)
     tokenizer.check_fits(description.vocabulary)
     cache = None if options.repack_cache is None else RepackCache(options.repack_cache)

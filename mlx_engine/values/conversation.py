@@ -10,7 +10,7 @@ from mlx_engine.values.options import DraftedBy
 from mlx_engine.values.stats import GenerationStats, RoundStats
 
 Role = Literal["system", "user", "assistant"]
-FinishReason = Literal["end", "stop-string", "max-tokens", "context-full", "stopped"]
+FinishReason = Literal["end", "stop-string", "max-tokens", "context-full", "memory-full", "stopped"]
 Channel = Literal["answer", "thinking"]
 
 

@@ -15,6 +15,7 @@ EngineError
 ├── LoadStopped            the user stopped a load before it was done
 ├── NumericsError          the model produced something that is not a number
 ├── OutOfMemory            the model or the cache does not fit
+│   └── DoesNotFit         told by the memory plan, before weights are read
 └── EngineMisuse           called from another thread, while busy, or after close
 
 Every message names the file or setting, says what is wrong, and what to do. Anything that is not
@@ -132,6 +133,10 @@ class NumericsError(EngineError):
 
 class OutOfMemory(EngineError):
     """The model or its cache does not fit in memory."""
+
+
+class DoesNotFit(OutOfMemory):
+    """By its memory plan a model needs more than there is, or its context does."""
 
 
 class EngineMisuse(EngineError):

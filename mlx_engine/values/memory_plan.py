@@ -176,19 +176,23 @@ class MemoryPlan:
 class MemoryFit:
     """Plans of a short and of the full context, against what may be used here.
 
-    longest: the context in tokens that fits, 0 when not even the weights do.
+    longest: the context in tokens that fits, 0 when not even the weights do. is_asked: the full
+    context is one that was asked for.
     """
 
     short: MemoryPlan
     full: MemoryPlan
     usable: int
     longest: int
+    is_asked: bool = False
 
     @property
     def fit(self) -> Fit:
-        """Tight where only a part of the context fits."""
+        """Tight where only a part of the context fits, and too large if all of it was asked for."""
         short = self.short.fit(self.usable)
-        return "tight" if short == "fits" and self.full.total > self.usable else short
+        if self.full.total <= self.usable or short == "too-large":
+            return short
+        return "too-large" if self.is_asked else "tight"
 
     @property
     def words(self) -> Words:
@@ -206,6 +210,12 @@ class MemoryFit:
                 return Words(
                     "{start}: tight, room for about {tokens} tokens",
                     start=start,
+                    tokens=about_tokens(self.longest),
+                )
+            case "too-large" if self.short.total <= self.usable:
+                return Words(
+                    "{full}: does not fit, room for about {tokens} tokens",
+                    full=self.full.words(self.usable),
                     tokens=about_tokens(self.longest),
                 )
             case "too-large":

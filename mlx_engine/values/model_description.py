@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 
-from mlx_engine.values.errors import Reason
+from mlx_engine.values.errors import DoesNotFit, Reason
 from mlx_engine.values.memory_plan import (
     GROWTH,
     SHORT_CONTEXT,
@@ -14,6 +14,7 @@ from mlx_engine.values.memory_plan import (
     chunk_rows,
 )
 from mlx_engine.values.options import AS_THEY_COME, CacheOptions, Numerics, SamplingOptions
+from mlx_engine.values.words import Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,19 +170,36 @@ class ModelDescription:
         usable: int,
         cache: CacheOptions = AS_THEY_COME,
         *,
+        asked: int | None = None,
         draft: "ModelDescription | None" = None,
         others: int = 0,
         gpu_bytes: int = 0,
     ) -> MemoryFit:
-        """A short and the full context against what may be used; see `memory_plan`."""
+        """A short and the full context against what may be used; see `memory_plan`. asked: tokens
+        that are to fit, None for as many as do.
+        """
 
         def plan(context: int) -> MemoryPlan:
             return self.memory_plan(context, cache, draft=draft, others=others, gpu_bytes=gpu_bytes)
 
-        full = self.context_length
+        full = min(asked or self.context_length, self.context_length)
         lengths = range(full + 1)
         longest = bisect_right(lengths, usable, key=lambda length: plan(length).total) - 1
-        return MemoryFit(plan(min(SHORT_CONTEXT, full)), plan(full), usable, max(0, longest))
+        short, whole = plan(min(SHORT_CONTEXT, full)), plan(full)
+        return MemoryFit(short, whole, usable, max(0, longest), is_asked=asked is not None)
+
+    def check_fits(self, fit: MemoryFit) -> None:
+        """Raises DoesNotFit where a plan says so."""
+        if fit.fit == "too-large":
+            raise DoesNotFit(
+                Words(
+                    "{name}: {plan}. Ask for a shorter context, take a smaller or more strongly "
+                    "quantised model, or load it anyway: the system may get slow then, or end the "
+                    "program.",
+                    name=self.name,
+                    plan=fit.words,
+                )
+            )
 
     def on(self, *, metal: bool) -> "ModelDescription":
         """The same with the bytes of a machine with or without Metal, where both are known."""

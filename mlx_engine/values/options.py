@@ -90,6 +90,9 @@ class LoadOptions:
     folder to keep what was read in, so that chats go on after a restart as if there had been none;
     None for nowhere. Its files hold conversations, for their owner's eyes alone (mode 0600).
     prompt_files_bytes: what they may take together; the least recently used go first, all with 0.
+    memory_bytes: what the model and all that it reads may take, None for what this machine has for
+    it; an answer that comes there ends. anyway: there is no such bound, and what does not fit by
+    its plan, or whose context_length does not, is loaded too.
     """
 
     heads: Path | None = None
@@ -103,6 +106,8 @@ class LoadOptions:
     prompt_cache_bytes: int | None = None
     prompt_files: Path | None = None
     prompt_files_bytes: int = 4 * 2**30
+    memory_bytes: int | None = None
+    anyway: bool = False
 
     def __post_init__(self) -> None:
         misfit = self.draft_misfit
@@ -117,6 +122,8 @@ class LoadOptions:
         )
         most = self.prompt_cache_bytes
         _require(most is None or most >= 0, "prompt_cache_bytes", most, Words("0 or more, or None"))
+        memory = self.memory_bytes
+        _require(memory is None or memory > 0, "memory_bytes", memory, Words("1 or more, or None"))
         files = self.prompt_files_bytes
         _require(files >= 0, "prompt_files_bytes", files, Words("0 or more"))
 

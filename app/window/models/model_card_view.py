@@ -147,15 +147,15 @@ class ModelCardView(QFrame):
         self._other.clicked.connect(self.other_wanted)
         self._cancel.clicked.connect(self._give_up)
         keep_key(self, Qt.Key.Key_Escape)
-        self._is_loading = False
+        self._is_loading = self.is_too_large = False
         self.show_offered(None)
 
     def show_offered(self, facts: ModelCard | None) -> None:
         """A model that can be loaded; one that does not fit into memory "anyway"."""
         self.facts.show_facts(facts)
         memory = facts.memory if facts is not None else None
-        too_large = memory is not None and memory.fit == "too-large"
-        self._load.setText(tr("Load anyway") if too_large else tr("Load"))
+        self.is_too_large = memory is not None and memory.fit == "too-large"
+        self._load.setText(tr("Load anyway") if self.is_too_large else tr("Load"))
         self._load.setEnabled(facts is not None)
         self._show_loading(False)
         say(self._problem, "")
@@ -189,7 +189,7 @@ class ModelCardView(QFrame):
         """The load failed; words say why and what to do."""
         self._show_loading(False)
         self._other.show()
-        self._load.setText(tr("Try again"))
+        self._load.setText(tr("Load anyway") if self.is_too_large else tr("Try again"))
         self._load.setEnabled(True)
         say(self._problem, words)
 

@@ -89,6 +89,13 @@ def test_a_model_that_hardly_fits_says_so(usable: int, fit: str, words: str) -> 
     assert words in memory.words
 
 
+def test_a_context_that_was_asked_for_and_does_not_fit_says_so() -> None:
+    memory = DESCRIPTION.memory_fit(30 * GB, asked=200_000)
+    assert (memory.fit, memory.full.context) == ("too-large", 200_000)
+    assert memory.words.endswith("= 32.4 GB of 30 GB: does not fit, room for about 160k tokens")
+    assert DESCRIPTION.memory_fit(30 * GB, asked=100_000).fit == "fits"
+
+
 @given(st.integers(0, 200 * GB))
 def test_what_is_said_to_fit_does(usable: int) -> None:
     memory = DESCRIPTION.memory_fit(usable)

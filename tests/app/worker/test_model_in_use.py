@@ -263,3 +263,20 @@ def test_a_load_in_flight_does_not_hold_up_the_end() -> None:
         room.put(LoadModel("new"))
         room.until(lambda value: isinstance(value, LoadProgress) and value.done > 0)
     assert source.loaded == []
+
+
+def test_what_does_not_fit_is_refused_while_the_model_in_use_stays() -> None:
+    source = two_models()
+    source.engines["huge"] = WorkerEngine([], described("huge", 60 * GB))
+    with served(source, memory_bytes=50 * GB) as room:
+        room.put(LoadModel("old"))
+        outcome(room, "old")
+        room.put(LoadModel("huge"))
+        failed = outcome(room, "huge")
+        assert isinstance(failed, LoadFailed)
+        assert failed.problem.code == "DoesNotFit"
+        assert "60 GB weights" in failed.problem.words
+        assert not unloaded(room)
+        assert is_answered(room, "old", source)
+        room.put(LoadModel("huge", LoadOptions(anyway=True)))
+        assert isinstance(outcome(room, "huge"), ModelLoaded)

@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+from dataclasses import replace
 
 import mlx.core as mx
 import pytest
@@ -17,7 +18,13 @@ from mlx_engine.drafting.contract import NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.values.conversation import RoundFinished
 from mlx_engine.values.model_description import CHECKPOINTS
-from mlx_engine.values.options import CacheOptions, DraftOptions, LoadOptions, SamplingOptions
+from mlx_engine.values.options import (
+    CacheOptions,
+    DraftOptions,
+    GenerationOptions,
+    LoadOptions,
+    SamplingOptions,
+)
 
 PROMPT = [5, 1, 30, 17, 2]
 SLACK = 32 * 1024
@@ -113,6 +120,38 @@ def test_sessions_that_are_left_give_back_what_is_over_the_bound(tmp_path, bound
     assert bound / 2 - SLACK <= max(held) <= bound + SLACK
     engine.forget_conversations()
     assert live() - before <= SLACK
+
+
+@pytest.mark.parametrize("depth", [0, 2])
+def test_an_answer_ends_where_memory_does_and_all_goes_on_after_it(tmp_path, depth):
+    """What others have read is given back first; with more memory the rest is as ever."""
+    engine = mlx_engine.load(tiny_folder(tmp_path / "m"))
+    wanted = session_of(engine, depth=depth, max_tokens=400)
+    wanted.generation = GenerationOptions(max_tokens=400, ignore_eos=True)
+    *_, words = wanted.send("Go on.")
+    takes = wanted.nbytes
+    engine.forget_conversations()
+    before = live()
+    other = session_of(engine, depth=depth)
+    for _ in other.send("The quick brown fox " * 9):
+        pass
+    assert other.nbytes > takes / 3
+    bound = before + int(0.8 * takes)
+    engine._parts = replace(engine._parts, most_bytes=bound)
+    session = session_of(engine, depth=depth, max_tokens=400)
+    session.generation = wanted.generation
+    *_, ended = session.send("Go on.")
+    assert (ended.reason, 100 < len(session.tokens) < 400) == ("memory-full", True)
+    assert other._sequence.tokens == []
+    assert mx.get_active_memory() < before + 1.2 * takes
+    *_, ended = session.continue_answer()
+    assert ended.reason == "memory-full", "as long as nothing else is closed"
+    *_, ended = other.send("And?")
+    assert ended.text
+    engine._parts = replace(engine._parts, most_bytes=0)
+    session._parts = engine._parts
+    *_, ended = session.continue_answer()
+    assert ended.text.startswith(words.text.rstrip("\ufffd"))
 
 
 def test_a_closed_engine_lets_its_model_go(tmp_path):

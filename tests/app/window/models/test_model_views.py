@@ -85,6 +85,10 @@ def test_a_card_offers_loads_fails(qtbot, add, theme):
     assert "qwen.gguf is cut short: download it again." in words(card)
     with qtbot.waitSignal(card.load_wanted):
         press(card, "Try again")
+    card.show_offered(dataclasses.replace(FACTS, memory=TOO_LARGE))
+    card.show_failed("Qwen: 60.0 GB weights: does not fit.")
+    with qtbot.waitSignal(card.load_wanted):
+        press(card, "Load anyway")
     card.show_unreadable("config.json: not JSON.")
     assert "Try again" not in buttons(card)
     with qtbot.waitSignal(card.other_wanted):
