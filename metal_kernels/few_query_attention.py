@@ -230,18 +230,21 @@ def block_start(block: int) -> int:
 class Place(NamedTuple):
     """Where a pass stands. start: absolute position of the buffers' first row. end: one past the
     newest position, so the buffers hold `end - start` rows that count. window: 0 for none.
+    spare: of an `end` that only the device knows, and that here is the largest it can be, by how
+    much it may be less.
     """
 
     end: int
     start: int = 0
     window: int = 0
+    spare: int = 0
 
 
 def few_query_attention(
     q: mx.array,
     cache: tuple[mx.array, ...],
     form: KeyValueFormat,
-    place: Place,
+    place: "Place | Span",
     scale: float,
     launcher: Launcher,
     sinks: mx.array | None = None,
@@ -255,7 +258,7 @@ def few_query_attention(
     half = len(form.buffers) // 2
     key_heads, value_size = cache[0].shape[0], form.size(cache[half].shape[2])
     assert rows <= MOST_ROWS and heads % key_heads == 0
-    span = _span(place, rows, heads // key_heads)
+    span = place if isinstance(place, Span) else span_of(place, rows, heads // key_heads)
     work = _Work(key_heads, value_size, span.blocks, float(scale))
     first, second = _launches(form, q.shape, q.dtype, work)
     queries = (q,) if q_latent is None else (q, q_latent)
@@ -265,23 +268,30 @@ def few_query_attention(
     )[0]
 
 
-class _Span(NamedTuple):
+class Span(NamedTuple):
     """Blocks that a pass sees, and all that the kernel reads of where it stands."""
 
     blocks: int
     places: mx.array
 
+    def ending(self, end: mx.array) -> "Span":
+        """The same with an end that only the device knows, int32 [1]."""
+        return Span(self.blocks, mx.where(_IS_END, end, self.places))
+
+
+_IS_END = mx.array([False, True, False, False, False, False, False])
+
 
 @lru_cache(maxsize=32)
-def _span(place: Place, rows: int, group: int) -> _Span:
+def span_of(place: Place, rows: int, group: int) -> Span:
     """Kept, because all layers of a pass that see alike ask for the same. group: heads of queries
     to each of keys.
     """
     window = place.window or 2**30  # one that nothing has left yet
-    first = block_of(max(place.start, place.end - rows + 1 - window))
+    first = block_of(max(place.start, place.end - place.spare - rows + 1 - window))
     blocks = block_of(place.end - 1) + 1 - first
     numbers = [place.start, place.end, window, rows, group * rows, first, blocks]
-    return _Span(blocks, mx.array(numbers, dtype=mx.int32))
+    return Span(blocks, mx.array(numbers, dtype=mx.int32))
 
 
 @lru_cache(maxsize=32)

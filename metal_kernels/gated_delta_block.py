@@ -173,10 +173,11 @@ def reference(state: mx.array, kept: int, last: Steps, rows: Rows) -> Result:
     return Result(mx.stack(outputs), mx.stack(deltas), settled)
 
 
-def replayed(state: mx.array, kept: int, last: Steps) -> mx.array:
+def replayed(state: mx.array, kept: int | mx.array, last: Steps) -> mx.array:
     """The state after `kept` of the last block's steps, by plain ops."""
     group = state.shape[0] // last.keys.shape[1]
-    for t in range(kept):
+    for t in range(kept if isinstance(kept, int) else len(last.keys)):
         key = mx.repeat(last.keys[t], group, axis=0)[:, None]
-        state = last.decay[t][:, None, None] * state + last.delta[t][..., None] * key
+        after = last.decay[t][:, None, None] * state + last.delta[t][..., None] * key
+        state = after if isinstance(kept, int) else mx.where(t < kept, after, state)
     return state

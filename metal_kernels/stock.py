@@ -22,7 +22,10 @@ Elementwise = Callable[..., mx.array]
 ByRows = Callable[[mx.array], mx.array]
 """Of [1, T, ...], each row by itself."""
 
-Rotate = Callable[[mx.array, int], mx.array]
+Position = int | mx.array
+"""A row's index in its text, int32 [1] where only the device knows it."""
+
+Rotate = Callable[[mx.array, Position], mx.array]
 """[1, heads, T, size], whose first row stands at this position -> the same, rotated."""
 
 
@@ -93,7 +96,7 @@ class Stock:
         *,
         interleaved: bool,
         base: float | None,
-        offset: int,
+        offset: Position,
         periods: mx.array | None,
     ) -> mx.array:
         """[1, heads, T, size] -> the same, of which `width` elements are rotated."""
@@ -221,7 +224,10 @@ class StockOnCpu(Stock):
     def rotation(self, turning: Turning) -> Rotate:
         """One for all layers, that they share the sines of a pass."""
         if turning not in self._rotations:
-            self._rotations[turning] = _rotation_by_table(turning)
+            by_table, by_device = _rotation_by_table(turning), super().rotation(turning)
+            self._rotations[turning] = lambda x, position: (
+                by_table(x, position) if isinstance(position, int) else by_device(x, position)
+            )
         return self._rotations[turning]
 
     def highest(self, x: mx.array, count: int) -> mx.array:
@@ -290,7 +296,7 @@ class _Table(NamedTuple):
     sines: mx.array
 
 
-def _rotation_by_table(turning: Turning) -> Rotate:
+def _rotation_by_table(turning: Turning) -> Callable[[mx.array, int], mx.array]:
     """x cos + partner(x) sin; angles in float64, made once for all that ask for the same rows."""
     width = turning.width
     rates = 1 / np.array(turning.periods)

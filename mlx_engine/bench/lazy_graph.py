@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import mlx.core as mx
 
 from metal_kernels.kernel import Launch
-from metal_kernels.stock import Elementwise, Stock, attends_in_one_launch
+from metal_kernels.stock import Elementwise, Position, Stock, attends_in_one_launch
 from metal_kernels.weight_formats.gguf_blocks import BLOCK_FORMS, block_values
 
 _FREE = {
@@ -135,13 +135,14 @@ class StandIn(Stock):
         *,
         interleaved: bool,
         base: float | None,
-        offset: int,
+        offset: Position,
         periods: mx.array | None,
     ) -> mx.array:
         """One launch, and a copy first where only a part of a head is rotated."""
-        del interleaved, base, offset
+        del interleaved, base
         whole = x if width == x.shape[-1] else self._like("copy", x)
-        return self._like("rope", whole, *([] if periods is None else [periods]))
+        read = [offset, periods]
+        return self._like("rope", whole, *(one for one in read if isinstance(one, mx.array)))
 
     def attention(
         self,

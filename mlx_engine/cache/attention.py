@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, Self
 import mlx.core as mx
 
 from metal_kernels.key_value_formats import group_of
-from mlx_engine.cache.contract import LayerSnapshot, Place
+from mlx_engine.cache.contract import LayerSnapshot, Pending, Place
 from mlx_engine.values.memory_plan import GROWTH
 from mlx_engine.values.options import CacheBits
 
@@ -49,11 +49,27 @@ class RowsCache(ABC):
         self._group = 0
         self._length = 0
         self._block = 0
+        self._pending: Pending | None = None
 
     @property
     def length(self) -> int:
         """Committed tokens."""
         return self._length
+
+    @property
+    def pending(self) -> Pending | None:
+        """Rows behind them that count too."""
+        return self._pending
+
+    @property
+    def most(self) -> int:
+        """Committed tokens, those that are pending included, at most."""
+        return self._length + (0 if self._pending is None else self._pending.most)
+
+    def start(self, first: int = 0) -> int | mx.array:
+        """Place of the next row, counted from position `first`; int32 [1] where rows pend."""
+        here = self._length - first
+        return here if self._pending is None else self._pending.after(here)
 
     @property
     def offset(self) -> int:
@@ -105,13 +121,30 @@ class RowsCache(ABC):
         self._length += rows
         self._block = 0
 
+    def pend(self, pending: Pending) -> None:
+        """Go on after as many rows of the last block as the device knows."""
+        assert self._pending is None
+        assert pending.most <= self._block
+        self._pending, self._block = pending, 0
+
+    def settle(self, rows: int) -> None:
+        """They were so many."""
+        self._length += rows
+        self._pending = None
+
+    def recall(self) -> None:
+        """Stand after the block whose rows were pending."""
+        pending, self._pending = self._pending, None
+        assert pending is not None
+        self._block = pending.most
+
     def fork(self) -> Self:
         """Another that goes on from here by itself."""
         return copy(self)
 
     def place(self) -> Place:
         """Committed rows stay where they are until NEAR more have come."""
-        return Place(self._length)
+        return Place(self._length, pending=self._pending)
 
 
 class AttentionCache(RowsCache):
@@ -126,14 +159,14 @@ class AttentionCache(RowsCache):
     def write(self, keys: mx.array, values: mx.array) -> KeysValues:
         """Append a block; all rows in view."""
         self.append(keys, values)
-        return self._unpacked(slice(0, self._length + self._block))
+        return self._unpacked(slice(0, self.most + self._block))
 
     def append(self, keys: mx.array, values: mx.array) -> Buffers:
         """The same; the buffers whole, scratch behind the block's last row included."""
         self._block = keys.shape[2]
-        end, rows = self._length + self._block, self._packed(keys, values)
-        buffers = self._room_for(end, rows)
-        self._buffers = written(buffers, rows, slice(self._length, end))
+        rows = self._packed(keys, values)
+        buffers = self._room_for(self.most + self._block, rows)
+        self._buffers = written(buffers, rows, self.start())
         return self._buffers
 
     def rows(self, start: int, end: int) -> Buffers:
@@ -152,9 +185,9 @@ class AttentionCache(RowsCache):
         window_size: int | None = None,
     ) -> Mask:
         """Who sees whom in a block of N rows about to be written; N is mlx-lm's name for it."""
-        if window_size is None and (N == 1 or not return_array):
+        if self._pending is None and window_size is None and (N == 1 or not return_array):
             return None if N == 1 else "causal"
-        return causal_mask(self.offset, N, 0, window_size)
+        return causal_mask(self.start(), N, range(self.most + N), window_size)
 
     def shown(self) -> KeysValues:
         """Keys and values of all committed tokens, of which there is one at least."""
@@ -177,6 +210,7 @@ class AttentionCache(RowsCache):
         assert snapshot.length <= self._length
         self._length = snapshot.length
         self._block = 0
+        self._pending = snapshot.pending if isinstance(snapshot, Place) else None
         room = -(-self._length // GROWTH) * GROWTH
         if not room:
             self._buffers = ()
@@ -189,22 +223,28 @@ class AttentionCache(RowsCache):
         return list(self._buffers)
 
 
-def causal_mask(start: int, rows: int, first_key: int, window: int | None) -> mx.array:
-    """Rows at positions start, start + 1, ...; keys from position first_key to the last row's.
+def causal_mask(start: int | mx.array, rows: int, keys: range, window: int | None) -> mx.array:
+    """Rows at positions start, start + 1, ...; keys: the positions of those there are.
 
     window: how many keys a row sees, its own included; None for all before it.
     """
-    queries = mx.arange(start, start + rows)[:, None]
-    keys = mx.arange(first_key, start + rows)[None]
-    seen = keys <= queries
-    return seen if window is None else seen & (keys > queries - window)
+    queries = (mx.arange(rows) + start)[:, None]
+    places = mx.arange(keys.start, keys.stop)[None]
+    seen = places <= queries
+    return seen if window is None else seen & (places > queries - window)
 
 
-def written(buffers: Buffers, rows: Buffers, here: slice) -> Buffers:
-    """The buffers with rows written there; whoever else has an array of them keeps it as it is."""
+def written(buffers: Buffers, rows: Buffers, start: int | mx.array) -> Buffers:
+    """The buffers with rows from `start` on, for which there is room: MLX does not check an array.
+
+    Whoever else has an array of them keeps it as it is.
+    """
+    pairs = zip(buffers, rows, strict=True)
+    if isinstance(start, mx.array):
+        return tuple(mx.slice_update(buffer, its, start, axes=(2,)) for buffer, its in pairs)
     new = tuple(copy(buffer) for buffer in buffers)  # of the same array: assignment renames it
     for buffer, its in zip(new, rows, strict=True):
-        buffer[:, :, here] = its
+        buffer[:, :, start : start + its.shape[2]] = its
     return new
 
 

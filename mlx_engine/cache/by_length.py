@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, Self
 
 import mlx.core as mx
 
-from mlx_engine.cache.contract import NEAR, CachesSnapshot, LayerCaches, LayerSnapshot
+from mlx_engine.cache.contract import NEAR, CachesSnapshot, LayerCaches, LayerSnapshot, OnHost
 
 _AT_ONCE = 512
 """Tokens that are read again in one pass."""
@@ -39,7 +39,7 @@ class ByLengthSnapshot(NamedTuple):
         return self.short.nbytes + self.long.nbytes
 
 
-class CacheByLength:
+class CacheByLength(OnHost):
     """A LayerCache (contract.py) for all layers at once; a text is long from border + 1 tokens on.
 
     make: empty caches for all layers.

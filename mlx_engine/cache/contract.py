@@ -9,6 +9,24 @@ NEAR = 64
 """Rows after which a cache need not come back to a place; a round and a draft are fewer."""
 
 
+class Pending:
+    """How many rows of a block are kept, where only the device knows it: 1 to `most`.
+
+    rows: int32 [1]. A cache goes on from there, its `length` standing before the block, until the
+    host has read the number.
+    """
+
+    def __init__(self, rows: mx.array, most: int) -> None:
+        self.rows, self.most = rows, most
+        self._after: dict[int, mx.array] = {}
+
+    def after(self, length: int) -> mx.array:
+        """length + rows, int32 [1]; made once for all layers of a pass."""
+        if length not in self._after:
+            self._after[length] = self.rows + length
+        return self._after[length]
+
+
 class LayerSnapshot(Protocol):
     """A layer's memory after some tokens; cheap, because MLX arrays never change."""
 
@@ -22,10 +40,14 @@ class LayerSnapshot(Protocol):
 
 
 class Place(NamedTuple):
-    """A snapshot where nothing has to be kept: rows before it never change, or there are none."""
+    """A snapshot where nothing has to be kept: rows before it never change, or there are none.
+
+    pending: rows behind them that count too.
+    """
 
     length: int
     nbytes: int = 0
+    pending: Pending | None = None
 
 
 class LayerCache(Protocol):
@@ -55,6 +77,15 @@ class LayerCache(Protocol):
     def keep(self, rows: int) -> None:
         """Commit the first `rows` rows of the last block."""
 
+    def pend(self, pending: Pending) -> None:
+        """Go on after as many rows of the last block as the device knows."""
+
+    def settle(self, rows: int) -> None:
+        """They were so many, and what was done since `pend` stands."""
+
+    def recall(self) -> None:
+        """Undo what was done since `pend`, and that too: the rows can be kept."""
+
     def fork(self) -> Self:
         """Another that goes on from here by itself; what either writes the other does not see."""
 
@@ -71,6 +102,24 @@ class LayerCache(Protocol):
 
     def arrays(self) -> list[mx.array]:
         """Arrays that hold the committed state, to evaluate so that no graph grows."""
+
+
+class OnHost:
+    """The part of a cache that is never asked to go on after rows that the host cannot count."""
+
+    def pend(self, pending: Pending) -> None:
+        """Never called."""
+        del pending
+        raise AssertionError("this cache leads its pass from the host")
+
+    def settle(self, rows: int) -> None:
+        """Never called."""
+        del rows
+        raise AssertionError("nothing is pending")
+
+    def recall(self) -> None:
+        """Never called."""
+        raise AssertionError("nothing is pending")
 
 
 class CachesSnapshot(NamedTuple):
@@ -115,6 +164,23 @@ class LayerCaches:
         """Commit the first `rows` rows of the last block in every layer."""
         for layer in self.layers:
             layer.keep(rows)
+
+    def pend(self, pending: Pending) -> None:
+        """Go on after as many rows of the last block as the device knows; `length` still stands
+        before it.
+        """
+        for layer in self.layers:
+            layer.pend(pending)
+
+    def settle(self, rows: int) -> None:
+        """They were so many, and what was done since `pend` stands."""
+        for layer in self.layers:
+            layer.settle(rows)
+
+    def recall(self) -> None:
+        """Undo what was done since `pend`, and that too."""
+        for layer in self.layers:
+            layer.recall()
 
     def fork(self) -> "LayerCaches":
         """Others that go on from here by themselves."""

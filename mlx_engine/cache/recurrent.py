@@ -12,7 +12,7 @@ other, so a row never depends on the rows beside it.
 
 from collections.abc import Container
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple, Protocol, Self
 
@@ -22,7 +22,7 @@ from metal_kernels.choice import ALL_ROWS, Served
 from metal_kernels.gated_delta_block import Rows, Steps, gated_delta_block, replayed
 from metal_kernels.kernel import Launcher
 from metal_kernels.stock import MLX, Stock
-from mlx_engine.cache.contract import LayerSnapshot, Place
+from mlx_engine.cache.contract import LayerSnapshot, Pending, Place
 
 _SLICED = 16
 """Rows of a block of which the next window is a slice, for no launch; it keeps the whole block
@@ -53,8 +53,8 @@ class Replay(Protocol):
     def arrays(self) -> list[mx.array]:
         """What the steps need."""
 
-    def first(self, rows: int) -> "Replay":
-        """The first `rows` of them."""
+    def first(self, rows: int | mx.array) -> "Replay":
+        """The first `rows` of them, int32 [1] where only the device knows it."""
 
     def settled(self, state: mx.array) -> mx.array:
         """The state after them."""
@@ -93,9 +93,14 @@ class StockSteps:
         """The inputs."""
         return list(self.inputs)
 
-    def first(self, rows: int) -> "StockSteps":
-        """The first `rows` of them."""
-        return StockSteps(self.inputs.first(rows), self.stock)
+    def first(self, rows: int | mx.array) -> "StockSteps":
+        """The first `rows` of them; steps of an unknown number that do nothing are the others."""
+        inputs = self.inputs
+        if isinstance(rows, int):
+            return StockSteps(inputs.first(rows), self.stock)
+        taken = mx.arange(inputs.keys.shape[1])[None, :, None] < rows
+        decay, beta = mx.where(taken, inputs.decay, 1.0), mx.where(taken, inputs.beta, 0.0)
+        return StockSteps(inputs._replace(decay=decay, beta=beta), self.stock)
 
     def settled(self, state: mx.array) -> mx.array:
         """The state after them."""
@@ -137,7 +142,7 @@ class KernelSteps:
     """
 
     steps: Steps
-    count: int
+    count: int | mx.array
     launcher: Launcher
     counts: Container[int] = ALL_ROWS
 
@@ -145,14 +150,14 @@ class KernelSteps:
         """Keys, delta and decay."""
         return list(self.steps)
 
-    def first(self, rows: int) -> "KernelSteps":
+    def first(self, rows: int | mx.array) -> "KernelSteps":
         """The first `rows` of them."""
-        return replace(self, count=rows)
+        return KernelSteps(self.steps, rows, self.launcher, self.counts)
 
     @property
     def kept(self) -> mx.array:
         """`count` as the kernel reads it."""
-        return _number(self.count)
+        return _number(self.count) if isinstance(self.count, int) else self.count
 
     def settled(self, state: mx.array) -> mx.array:
         """The state after them: the kernel's own, beside a row that nobody asks for."""
@@ -197,12 +202,17 @@ def delta_rule(served: Served | None, stock: Stock = MLX) -> DeltaRule:
 
 @dataclass(frozen=True, slots=True)
 class RecurrentSnapshot:
-    """Convolution window [1, K-1, C], state, and the steps the state still has to take."""
+    """Convolution window [1, K-1, C], state, and the steps the state still has to take.
+
+    pending: how many of these count behind `length`; the window then has the block's rows too, of
+    which as many are to be left out, int32 [1].
+    """
 
     length: int
     window: mx.array
     state: mx.array
     replay: Replay | None
+    pending: mx.array | None = None
 
     @property
     def nbytes(self) -> int:
@@ -218,6 +228,28 @@ class _Block(NamedTuple):
     rows: int
     convolved: mx.array
     delta: DeltaBlock
+
+
+class ConvolutionWindow(NamedTuple):
+    """The last K-1 rows [1, K-1, C] that went into the convolution; or rows of which as many as
+    `skipped` says, int32 [1], come before them, and others may come behind.
+    """
+
+    rows: mx.array
+    skipped: mx.array | None
+
+    def alone(self, count: int) -> mx.array:
+        """The K-1 = `count` rows."""
+        if self.skipped is None:
+            return self.rows
+        return mx.take(self.rows, mx.arange(count) + self.skipped, axis=1)
+
+
+class _Before(NamedTuple):
+    """The committed memory before a block whose rows pend, and the block."""
+
+    now: RecurrentSnapshot
+    block: _Block
 
 
 class RecurrentCache:
@@ -239,8 +271,10 @@ class RecurrentCache:
         """
         self._rule = rule or StockDelta()
         self._stock = stock
+        self._taps = window.shape[1]
         self._now = RecurrentSnapshot(0, window, state, None)
         self._block: _Block | None = None
+        self._before: _Before | None = None
 
     @property
     def length(self) -> int:
@@ -253,9 +287,9 @@ class RecurrentCache:
         return self._now.nbytes
 
     @property
-    def window(self) -> mx.array:
-        """The last K-1 rows that went into the convolution."""
-        return self._now.window
+    def window(self) -> ConvolutionWindow:
+        """The last rows that went into the convolution."""
+        return ConvolutionWindow(self._now.window, self._now.pending)
 
     def run(self, queries: mx.array, inputs: DeltaInputs, convolved: mx.array) -> mx.array:
         """Take the steps of a block from the committed state; outputs [1, T, value heads, Dv].
@@ -277,7 +311,7 @@ class RecurrentCache:
         self._block = None
         if rows == 0:
             return
-        window = block.convolved[:, rows : rows + now.window.shape[1]]
+        window = block.convolved[:, rows : rows + self._taps]
         if block.rows > _SLICED:
             window = self._stock.contiguous(window)
         after = block.delta.after if rows == block.rows else None
@@ -287,6 +321,30 @@ class RecurrentCache:
             state=now.state if after is None else after,
             replay=block.delta.steps.first(rows) if after is None else None,
         )
+
+    def pend(self, pending: Pending) -> None:
+        """Go on after as many rows of the last block as the device knows."""
+        now, block, rows = self._now, self._block, pending.rows
+        assert block is not None
+        self._before, self._block = _Before(now, block), None
+        steps = block.delta.steps.first(rows)
+        self._now = RecurrentSnapshot(now.length, block.convolved, now.state, steps, rows)
+
+    def settle(self, rows: int) -> None:
+        """They were so many; where a block was read since, its pass has replayed them."""
+        assert self._before is not None
+        (before, block), self._before = self._before, None
+        if self._block is None:
+            self._now, self._block = before, block
+            self.keep(rows)
+            return
+        window = block.convolved[:, rows : rows + self._taps]
+        self._now = RecurrentSnapshot(before.length + rows, window, self._now.state, None)
+
+    def recall(self) -> None:
+        """Stand after the block whose rows were pending."""
+        assert self._before is not None
+        (self._now, self._block), self._before = self._before, None
 
     def fork(self) -> Self:
         """Another that goes on from here by itself; states are never written in place."""
@@ -304,10 +362,13 @@ class RecurrentCache:
         """Go back to a snapshot."""
         if isinstance(snapshot, RecurrentSnapshot):
             self._now = snapshot
+            if snapshot.pending is None:
+                self._before = None
         else:
             assert snapshot.length == 0
             window, state = self._now.window, self._now.state
             self._now = RecurrentSnapshot(0, mx.zeros_like(window), mx.zeros_like(state), None)
+            self._before = None
         self._block = None
 
     def arrays(self) -> list[mx.array]:

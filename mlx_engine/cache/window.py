@@ -20,7 +20,7 @@ from mlx_engine.cache.attention import (
     with_blanks,
     written,
 )
-from mlx_engine.cache.contract import NEAR, LayerSnapshot
+from mlx_engine.cache.contract import NEAR, LayerSnapshot, Place
 from mlx_engine.values.memory_plan import WINDOW_SLACK, WINDOW_STEP
 from mlx_engine.values.options import CacheBits
 
@@ -64,22 +64,22 @@ class WindowCache(RowsCache):
     ) -> Mask:
         """Who sees whom in a block of N rows about to be written; N is mlx-lm's name for it."""
         window = min(window_size or self.window, self.window)
-        if self._length + N <= window and not return_array:
+        if self._pending is None and self._length + N <= window and not return_array:
             return None if N == 1 else "causal"
-        return causal_mask(self._length, N, self._begin(), window)
+        return causal_mask(self.start(), N, range(self._begin(), self.most + N), window)
 
     def write(self, keys: mx.array, values: mx.array) -> KeysValues:
         """Append a block; all rows from a multiple of WINDOW_STEP on."""
         self.append(keys, values)
-        return self._unpacked(self._at(self._begin(), self._length + self._block))
+        return self._unpacked(self._at(self._begin(), self.most + self._block))
 
     def append(self, keys: mx.array, values: mx.array) -> Buffers:
         """The same; the buffers whole, whose first row stands at position `first`."""
         self._copy = ()  # that is evaluated by now
         self._block = keys.shape[2]
-        end, rows = self._length + self._block, self._packed(keys, values)
+        end, rows = self.most + self._block, self._packed(keys, values)
         buffers = self._room(max(self.first, self._begin() - NEAR), end, rows)
-        self._buffers = written(buffers, rows, self._at(self._length, end))
+        self._buffers = written(buffers, rows, self.start(self.first))
         return self._buffers
 
     def shown(self) -> KeysValues:
@@ -95,15 +95,15 @@ class WindowCache(RowsCache):
         if self._buffers and end - self.first <= self._buffers[0].shape[2]:
             return self._buffers
         kept = self._kept(begin)
-        more = end - self._length + WINDOW_SLACK - NEAR
+        more = end - self.most + WINDOW_SLACK - NEAR
         self.first = begin
         return with_blanks(kept, rows, more)
 
     def _kept(self, begin: int) -> Buffers:
-        """The committed rows from position `begin` on, as they are stored."""
-        if begin >= self._length:
+        """The committed rows from position `begin` on, and pending ones, as they are stored."""
+        if begin >= self.most:
             return ()
-        return tuple(buffer[:, :, self._at(begin, self._length)] for buffer in self._buffers)
+        return tuple(buffer[:, :, self._at(begin, self.most)] for buffer in self._buffers)
 
     def snapshot(self) -> WindowSnapshot:
         """A copy of what later tokens may see."""
@@ -115,6 +115,7 @@ class WindowCache(RowsCache):
     def restore(self, snapshot: LayerSnapshot) -> None:
         """Go back to a snapshot, or on to a later one."""
         self._length, self._block = snapshot.length, 0
+        self._pending = snapshot.pending if isinstance(snapshot, Place) else None
         if isinstance(snapshot, WindowSnapshot):
             self.first = snapshot.first
             self._buffers = snapshot.rows  # full, so the next block moves to buffers of its own

@@ -1,15 +1,12 @@
 """The rounds of an answer, of which the next is begun before the outcome of the last is known.
 
-A device that computes beside the host must not wait for it. A round with k drafts has k + 1
-outcomes, and what follows each of them is lazy (round.py). So while the device works, the next
-round is written down for the likeliest outcome; when that comes, it is queued at once, else it is
-dropped and another written down. A plain round has one outcome: what follows it is queued before it
-is read, and dropped if the answer ends before it by keeping none of its rows. A round that is asked
-for otherwise by then is dropped likewise.
+A device that computes beside the host must not wait for it. So while it runs a round the next one
+is written down and queued, whatever the outcome: how many rows count is a number on the device
+(round.py), which the host reads while the next round runs. A round that was begun behind the end of
+an answer, or that is asked for otherwise by then, is dropped by keeping none of its rows.
 
-One outcome and no more: to free the graph of a round takes more than half as long as to build it,
-and it has to be gone before another is queued, since only with one holder of keys and values does
-MLX write them in place.
+Where a state has to know its rows, as with classes of mlx-lm or drafts by prompt lookup, and for
+drafts near the end of an answer, which may have to be shorter, the outcome is waited for.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,13 +30,6 @@ from mlx_engine.values.options import DraftOptions, SamplingOptions
 BLINK = 5e-5
 """Seconds; an outcome that was waited for no longer had been there before."""
 
-LIKELY = 0.4
-"""Chance from which on an outcome is worth a round that may have to be freed: what freeing takes,
-over building and freeing."""
-
-FADING = 0.9
-"""Weight of the past in what outcomes are expected."""
-
 
 class _Asked(NamedTuple):
     """Settings that a round follows."""
@@ -57,23 +47,11 @@ class _Plan(NamedTuple):
 
 
 class _Begun(NamedTuple):
-    """A round, and what it was asked for by."""
+    """A round, and what it was asked for by; depth: of the draft it wanted."""
 
     round: Round
     planned: _Plan
-    wanted: Proposal
-
-    def queue(self) -> None:
-        """Have the device begin, as soon as it is free."""
-        if self.round.its_pass is not None:
-            self.round.its_pass.queue()
-
-
-class _Next(NamedTuple):
-    """What follows a round if so many of its drafts are accepted."""
-
-    accepted: int
-    begun: _Begun
+    depth: int
 
 
 class Found(NamedTuple):
@@ -143,12 +121,10 @@ class Rounds:
         self._sampling = settings.sampling
         self._sampler = new_sampler()
         self._begun: _Begun | None = None
-        self._next: _Next | None = None
+        self._next: _Begun | None = None
         self._planned: _Plan | None = None
         self._failed: Exception | None = None
-        self._found: dict[int, list[float]] = {}
         self._read_at = 0.0
-        self._accepted = 0
 
     def find(self) -> Found:
         """The outcome of the next round, the one wait. Raises NumericsError."""
@@ -169,12 +145,11 @@ class Rounds:
         was_awaited = its.read_at - asked_at > BLINK
         if its.read_at < asked_at:  # another conversation has waited for it
             queued_at = asked_at - (its.read_at - its.queued_at)
-        draft, self._accepted = begun.round.draft, len(tokens) - 1
-        self._learn(draft.depth, self._accepted)
+        draft = begun.round.draft
         return Found(
             tokens=tokens,
-            position=begun.wanted.position,
-            asked=begun.wanted.depth,
+            position=begun.round.position,
+            asked=begun.depth,
             drafted=draft.depth,
             draft_passes=draft.passes,
             plan=begun.planned.plan,
@@ -203,20 +178,18 @@ class Rounds:
             self._sequence.forget()
             self._drafting.forget()
             return
-        is_queued = following is not None and not begun.round.draft.depth
-        fits = goes_on and following is not None and following.accepted == self._accepted
-        if following is not None and (is_queued or fits):
-            self._begun = following.begun
-            state = self._begun.round.state
-        else:
-            self._planned = None if following is None else following.begun.planned
-            state = begun.round.keep(read, mx.array(list(tokens), dtype=mx.int32))
-        self._sampler = state.sampler
-        self._sequence.stand(read, state.caches, state.source)
-        del begun, following  # whose caches nobody else holds now
-        if self._begun is not None:
-            self._begun.queue()
-        elif goes_on and self._is_shared:
+        was_pending = following is not None and begun.round.draft.depth > 0
+        if was_pending and not goes_on:
+            begun.round.state.recall()
+            following = None
+        if following is None:
+            begun.round.keep(len(tokens))
+        elif was_pending:
+            begun.round.state.settle(len(tokens))
+            following.round.position += len(tokens)
+        self._begun = following
+        self._sequence.stand(read)
+        if following is None and goes_on and self._is_shared:
             self._begun = self._begin_now()
             self._together.wait(self._begun.round)
 
@@ -245,10 +218,16 @@ class Rounds:
         last = mx.array([self._last], dtype=mx.int32)
         planned = self._plan(last)
         state = State(sequence.model, sequence.caches, sequence.source, self._sampler, last)
-        return self._begin(state, planned, self._generated, draft_at_once=self._looks_ahead)
+        depth = min(planned.choice.depth, self._deepest(0))
+        return self._begin(state, planned, depth)
+
+    def _deepest(self, more: int) -> int:
+        """The longest draft that could be used after so many tokens more than are known."""
+        read = self._sequence.caches.length
+        return self._limits.deepest(self._generated + more, read + more)
 
     def _plan(self, last: mx.array) -> _Plan:
-        """Once a round: that of a round that was begun for another outcome is taken over."""
+        """Once a round: what was planned for one that was not begun is taken over."""
         asked, planned = self._asked(), self._planned
         self._planned = None
         if planned is not None and planned.asked == asked:
@@ -257,50 +236,32 @@ class Rounds:
         plan = self._drafting.plan(self._sequence, asked.draft, last)
         return _Plan(plan, plan.next(), asked)
 
-    def _begin(
-        self, state: State, planned: _Plan, generated: int, *, draft_at_once: bool
-    ) -> _Begun:
-        choice, read = planned.choice, state.caches.length
-        depth = min(choice.depth, self._limits.deepest(generated, read))
-        wanted = Proposal(depth, state.last, read + 1, choice.by)
+    def _begin(self, state: State, planned: _Plan, depth: int) -> _Begun:
+        wanted = Proposal(depth, state.last, state.caches.length + 1, planned.choice.by)
         state.source.rest(rests=depth == 0)
-        return _Begun(Round(state, wanted, draft_at_once=draft_at_once), planned, wanted)
+        return _Begun(Round(state, wanted, draft_at_once=self._looks_ahead), planned, depth)
 
     def _look_ahead(self, begun: _Begun) -> None:
         """Begin what follows, where that can be known; an error there may not hide this outcome."""
-        source, asked = begun.round.state.source, self._asked()
-        knows = not self._is_shared and begun.planned.asked == asked
-        if knows and self._drafting.knows_ahead(source, asked.draft):
+        its, asked = begun.round, self._asked()
+        if self._is_shared or begun.planned.asked != asked or not its.can_be_followed:
+            return
+        if self._drafting.knows_ahead(its.state.source, asked.draft):
             try:
-                self._begin_next(begun)
+                self._next = self._begin_next(its)
             except Exception as error:
                 self._failed = error
 
-    def _begin_next(self, begun: _Begun) -> None:
-        depth = begun.round.draft.depth
-        accepted = self._likely(depth)
-        if accepted is None:
-            return
-        generated = self._generated + accepted + 1
-        if self._limits.full(generated, begun.wanted.position + accepted) is not None:
-            return
-        if depth:
-            state = begun.round.after(accepted)
-        else:
-            state = begun.round.keep([self._last], begun.round.next_token)
-        following = self._begin(state, self._plan(state.last), generated, draft_at_once=not depth)
-        self._next = _Next(accepted, following)
-        alone = Pass([following.round])
-        if not depth:
-            alone.queue()
-
-    def _likely(self, depth: int) -> int | None:
-        """How many tokens of such a draft will be accepted, where that can be told."""
-        weights = self._found.get(depth, [0.0] * depth + [float(depth == 0)])
-        best = max(range(depth + 1), key=weights.__getitem__)
-        return best if weights[best] > LIKELY * sum(weights) else None
-
-    def _learn(self, depth: int, accepted: int) -> None:
-        weights = self._found.setdefault(depth, [0.0] * (depth + 1))
-        weights[:] = [FADING * weight for weight in weights]
-        weights[accepted] += 1
+    def _begin_next(self, before: Round) -> _Begun | None:
+        """None where the answer may end before it, or too soon after it for a draft as planned."""
+        most = before.draft.depth + 1
+        if self._limits.full(self._generated + most, before.position + most - 1) is not None:
+            return None
+        planned = self._plan(before.state.last)
+        if planned.choice.depth > self._deepest(most):
+            self._planned = planned
+            return None
+        before.follow()
+        following = self._begin(before.state, planned, planned.choice.depth)
+        Pass([following.round]).queue()
+        return following

@@ -7,8 +7,8 @@ emitted is always the target's.
 
 Every shape follows from k, the tokens drafted, which the host knows without waiting. It waits once
 a round, in `read`, for drafted tokens, picks and a finiteness flag in one array. What comes after a
-round needs no more of it than the number of tokens accepted, 0 to k: the rest is lazy, so the next
-round can be written down for each of these outcomes while the device works (ahead.py).
+round can do without: `follow` has its state go on after as many rows as the device finds accepted,
+so that the next round is written down, and queued, while this one still runs (ahead.py).
 
 A pass may verify rounds of several conversations: their rows lie one after the other, the weights
 are read once for all (verify.py).
@@ -28,21 +28,19 @@ from mlx_engine.values.errors import NumericsError
 class Round:
     """A round written down from a state: its draft, and its rows once a Pass has them.
 
-    draft_at_once: it is sure to be run, so the device drafts while the verify pass is written down.
+    draft_at_once: the device drafts while the verify pass is written down. asked: what it wants
+    verified. position: of its first token; as long as the outcome of the round before is not known,
+    as if none of its rows counted.
     """
 
     def __init__(self, state: State, wanted: Proposal, *, draft_at_once: bool = False) -> None:
         self.state = state
-        self._wanted = wanted
+        self.position = wanted.position
         self.its_pass: Pass | None = None
         self.draft = state.source.propose(wanted, state.sampler)
+        self.asked = Asked(state, self.draft.tokens, wanted.position)
         if draft_at_once and self.draft.depth:
             mx.async_eval(self.draft.tokens)  # type: ignore[no-untyped-call]
-
-    @property
-    def asked(self) -> Asked:
-        """What it wants verified."""
-        return Asked(self.state, self.draft.tokens, self._wanted.position)
 
     def take(self, found: Verified) -> None:
         """Its rows of a pass, which its caches hold from now on."""
@@ -63,29 +61,30 @@ class Round:
                 "The model produced NaN or infinity at position {position}. Its weights may be "
                 "damaged, or too large for 16-bit numbers: load the file again or use another "
                 "one.",
-                position=self._wanted.position,
+                position=self.position,
             )
         return tuple(picked[: count_accepted(drafted, picked) + 1])
 
-    def after(self, accepted: int) -> State:
-        """The state after this outcome; the round's own stays as it is."""
-        rows, found = accepted + 1, self._verified
-        state = self.state.fork()
-        state.keep(found.tokens[:rows], found.picked[:rows], found.hidden)
-        return state
-
-    def keep(self, tokens: Sequence[int], emitted: mx.array) -> State:
-        """The round's own state after its first rows, of which the tokens are known."""
-        self.state.keep(mx.array(list(tokens), dtype=mx.int32), emitted, self._verified.hidden)
-        return self.state
+    def keep(self, rows: int) -> None:
+        """Have the state stand after its first rows."""
+        self.state.keep(rows, self._verified)
 
     @property
-    def next_token(self) -> mx.array:
-        """What a plain round emits, int32 [1]; lazy."""
-        return self._verified.picked
+    def can_be_followed(self) -> bool:
+        """Whether its outcome need not be known for what comes after it to be written down."""
+        return not self.draft.depth or self.state.can_pend
+
+    def follow(self) -> None:
+        """Have the state stand after it, whatever its outcome is."""
+        if not self.draft.depth:
+            self.keep(1)
+            return
+        equal = self.draft.tokens == self._verified.picked[:-1]
+        accepted = mx.sum(mx.cumprod(equal.astype(mx.int32)), keepdims=True)
+        self.state.pend(self._verified, accepted)
 
     def drop(self) -> None:
-        """The round's own state as if there had been none."""
+        """The state as if there had been no such round."""
         if self.its_pass is not None:
             self.state.caches.keep(0)
         self.state.source.withdraw()

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 import mlx.core as mx
 
-from mlx_engine.cache.contract import CachesSnapshot, LayerCaches
+from mlx_engine.cache.contract import CachesSnapshot
 from mlx_engine.decoding.device_memory import clear_by_tokens
 from mlx_engine.drafting.contract import DraftSource, NoDraft, SourceSnapshot
 from mlx_engine.models.contract import Model
@@ -150,11 +150,10 @@ class TokenSequence:
         self.catch_up()
         self.caches.keep(count)
         self.source.observe(mx.array(list(tokens), dtype=mx.int32), hidden[:, :count])
-        self.stand(tokens, self.caches, self.source)
+        self.stand(tokens)
 
-    def stand(self, tokens: Sequence[int], caches: LayerCaches, source: DraftSource) -> None:
-        """These have been read too, and this is what stands after them."""
-        self.caches, self.source = caches, source
+    def stand(self, tokens: Sequence[int]) -> None:
+        """These have been read too: caches and source stand after them."""
         self.tokens.extend(tokens)
         clear_by_tokens(len(self.tokens) - len(tokens), len(self.tokens))
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from mlx_engine.cache.contract import LayerCaches
+from mlx_engine.cache.contract import LayerCaches, Pending
 from mlx_engine.cache.joint import joint_caches
 from mlx_engine.drafting.contract import DraftSource
 from mlx_engine.models.contract import Model
@@ -32,22 +32,44 @@ class State:
     sampler: Sampler
     last: mx.array
 
-    def fork(self) -> "State":
-        """Another that goes on from here by itself."""
-        return State(
-            self.model, self.caches.fork(), self.source.fork(), self.sampler.fork(), self.last
-        )
-
-    def keep(self, tokens: mx.array, emitted: mx.array, hidden: mx.array) -> None:
-        """Keep the first rows of the last pass: their tokens and those after them, int32 [R].
-
-        hidden: [1, R or more, H].
+    @property
+    def can_pend(self) -> bool:
+        """Whether it can stand after rows of which only the device knows how many there are: its
+        layers are ours, as those that read several conversations in one pass.
         """
-        rows = tokens.shape[0]
+        return self.model.joint is not None and self.source.can_pend
+
+    def keep(self, rows: int, found: "Verified") -> None:
+        """Stand after the first rows of the last pass."""
+        emitted = found.picked[:rows]
         self.caches.keep(rows)
-        self.source.observe(tokens, hidden[:, :rows])
+        self.source.observe(found.tokens[:rows], found.hidden[:, :rows])
         self.sampler.commit(emitted)
         self.last = emitted[-1:]
+
+    def pend(self, found: "Verified", accepted: mx.array) -> None:
+        """Stand after its accepted drafts and the row before them, where `can_pend`; int32 [1].
+
+        `settle` or `recall` has to follow before the next `keep` or `pend`.
+        """
+        most = found.picked.shape[0]
+        pending = Pending(accepted + 1, most)
+        self.caches.pend(pending)
+        self.source.pend(found.picked, found.hidden, pending)
+        self.sampler.pend(found.picked, pending.rows)
+        self.last = mx.take(found.picked, accepted)
+
+    def settle(self, rows: int) -> None:
+        """There were so many rows."""
+        self.caches.settle(rows)
+        self.source.settle(rows)
+        self.sampler.settle()
+
+    def recall(self) -> None:
+        """Undo what was done since `pend`, and that too: rows can be kept."""
+        self.caches.recall()
+        self.source.recall()
+        self.sampler.recall()
 
 
 class Asked(NamedTuple):

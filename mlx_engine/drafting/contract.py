@@ -1,12 +1,11 @@
 """What a draft source does: follow the conversation, propose tokens, go back to a checkpoint."""
 
 from abc import ABC, abstractmethod
-from copy import copy
 from typing import NamedTuple, Protocol, Self
 
 import mlx.core as mx
 
-from mlx_engine.cache.contract import CachesSnapshot, LayerCaches
+from mlx_engine.cache.contract import CachesSnapshot, LayerCaches, Pending
 from mlx_engine.models.contract import Model
 from mlx_engine.sampling.sampler import Sampler
 from mlx_engine.values.options import MAX_DEPTH, DraftedBy, DraftOptions, DraftOutput
@@ -148,6 +147,11 @@ class DraftSource(ABC):
         return False
 
     @property
+    def can_pend(self) -> bool:
+        """Whether it drafts on from rows of which only the device knows how many there are."""
+        return False
+
+    @property
     def runs_a_model(self) -> bool:
         """Whether it takes time to be told tokens."""
         return bool(self._caches)
@@ -211,11 +215,23 @@ class DraftSource(ABC):
         """Take back what the last `propose` has read; after it, and before `observe`."""
         return
 
-    def fork(self) -> Self:
-        """Another that goes on from here by itself; models and arrays are shared."""
-        other = copy(self)
-        other._caches = tuple(caches.fork() for caches in self._caches)
-        return other
+    def pend(self, picked: mx.array, hidden: mx.array, pending: Pending) -> None:
+        """In the place of `observe`, after a draft of k tokens of its own and where `can_pend`: go
+        on after as many rows as the device knows.
+
+        picked: of all rows the target's next tokens, int32 [k + 1]; hidden: [1, k + 1, H].
+        """
+        del picked, hidden, pending
+        raise AssertionError("this source has to be told")
+
+    def settle(self, rows: int) -> None:
+        """They were so many; a draft made since stands, and may yet be withdrawn."""
+        del rows
+        raise AssertionError("nothing is pending")
+
+    def recall(self) -> None:
+        """Undo what was done since `pend`, and that too: the rows can be observed."""
+        raise AssertionError("nothing is pending")
 
     def snapshot(self) -> SourceSnapshot:
         """The memory at `length`; not between a draft and its round."""

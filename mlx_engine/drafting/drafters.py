@@ -186,21 +186,12 @@ class SharedCacheDraft(DraftSource):
         self._rows = None  # views of buffers that the next rows are written to in place
         return draft
 
-    def fork(self) -> Self:
-        """Another that goes on from here by itself."""
-        other = super().fork()
-        other._copy_caches(self)
-        return other
-
     def join(self, other: Self, snapshot: SourceSnapshot, tokens: mx.array) -> None:
         """Stand where another of its kind made a snapshot."""
         del tokens
-        self._copy_caches(other)
-        self.restore(snapshot)
-
-    def _copy_caches(self, other: Self) -> None:
         self._full, self._sliding = other._full.fork(), other._sliding.fork()
         self._caches = (LayerCaches([self._full, self._sliding]),)
+        self.restore(snapshot)
 
     def draft_logits(self, state: mx.array) -> mx.array:
         """Through the assistant's output head, [1, V]."""

@@ -12,12 +12,11 @@ rows, the tokens drafted so far, each with the state it was drafted from. This i
 """
 
 from collections.abc import Callable, Sequence
-from copy import copy
 from typing import NamedTuple, Self
 
 import mlx.core as mx
 
-from mlx_engine.cache.contract import CachesSnapshot, LayerCaches
+from mlx_engine.cache.contract import CachesSnapshot, Pending
 from mlx_engine.drafting.contract import (
     FEW_WAITING,
     FLUSH_ROWS,
@@ -45,17 +44,26 @@ class _Before(NamedTuple):
     waiting: tuple[Rows, ...]
 
 
+class _Unsettled(NamedTuple):
+    """Rows of which as many are true as the device knows; before: the draft that they verified."""
+
+    rows: Rows
+    pending: Pending
+    before: list[_Before]
+
+
 class HeadMemory:
     """A head's cache of true rows, and those that wait for its next pass.
 
     Old ones that have waited for too long are left out. gap: how many rows of the cache are from
-    before the last of those.
+    before the last of those. unsettled: rows that wait behind all others.
     """
 
     def __init__(self, head: MtpHead, bits: CacheBits = 16) -> None:
         self.head = head
         self.caches = head.make_head_caches(bits)
         self.gap = 0
+        self.unsettled: _Unsettled | None = None
         self.wait_only([])
 
     def wait_only(self, waiting: Sequence[Rows]) -> None:
@@ -86,11 +94,16 @@ class HeadMemory:
         self.wait_only(kept)
 
     def read(self, drafted: Sequence[Rows] = ()) -> mx.array:
-        """One pass over waiting rows, which are kept, and drafted ones; states of all [1, T, H]."""
-        rows, kept = [*self.waiting, *drafted], self.unread
-        tokens = mx.concatenate([part.tokens for part in rows])
-        hidden = mx.concatenate([part.hidden for part in rows], axis=1)
-        states = self.head.mtp_forward(tokens[None], hidden, self.caches)
+        """One pass over waiting rows, which are kept, and drafted ones; states of all [1, T, H].
+
+        Where rows are unsettled only the state of the newest.
+        """
+        if self.unsettled is not None:
+            return self._read_unsettled(self.unsettled, drafted)
+        return self._read_waiting(drafted)
+
+    def _read_waiting(self, drafted: Sequence[Rows] = ()) -> mx.array:
+        states, kept = self._pass(_joined([*self.waiting, *drafted])), self.unread
         self.caches.keep(kept)
         self.wait_only([])
         return states
@@ -105,23 +118,34 @@ class HeadMemory:
         """
         return rows - missing if rows - missing >= self.gap else 0
 
+    def _read_unsettled(self, unsettled: _Unsettled, drafted: Sequence[Rows]) -> mx.array:
+        """True rows first, then drafted ones, then what is left."""
+        self.unsettled = None
+        if self.waiting:
+            self._read_waiting()
+        rows, pending = _joined([unsettled.rows, *drafted]), unsettled.pending
+        if drafted:
+            order = mx.arange(pending.most + len(drafted))
+            behind = order + mx.where(order < pending.rows, 0, pending.most - pending.rows)
+            order = mx.minimum(behind, rows.tokens.shape[0] - 1)
+            rows = Rows(mx.take(rows.tokens, order), mx.take(rows.hidden, order, axis=1))
+        states = self._pass(rows)
+        self.caches.pend(pending)
+        return mx.take(states, pending.after(len(drafted) - 1), axis=1)
+
+    def _pass(self, rows: Rows) -> mx.array:
+        return self.head.mtp_forward(rows.tokens[None], rows.hidden, self.caches)
+
     def place(self) -> _Before:
         """What to come back to if the next draft is withdrawn; reads what has waited for long."""
         if self.unread > FEW_WAITING:
-            self.read()
+            self._read_waiting()
         return _Before(self.caches.place(), tuple(self.waiting))
 
     def go_back(self, before: _Before) -> None:
         """To the place before a draft."""
         self.caches.restore(before.place)
         self.wait_only(before.waiting)
-
-    def fork(self, caches: LayerCaches) -> "HeadMemory":
-        """Another of the same rows, with caches of its own."""
-        other = copy(self)
-        other.caches = caches
-        other.waiting = list(self.waiting)
-        return other
 
     def flush(self) -> int:
         """Read the newest rows that wait, some at a time, without a draft; how many they are."""
@@ -131,10 +155,16 @@ class HeadMemory:
         for rows in waiting:
             self.wait(rows)
             if self.unread >= FLUSH_ROWS or rows is waiting[-1]:
-                self.read()
+                self._read_waiting()
         if count:
             mx.async_eval(self.caches.arrays())  # type: ignore[no-untyped-call]
         return count
+
+
+def _joined(parts: Sequence[Rows]) -> Rows:
+    """One behind the other."""
+    tokens = mx.concatenate([part.tokens for part in parts])
+    return Rows(tokens, mx.concatenate([part.hidden for part in parts], axis=1))
 
 
 class MtpDraft(DraftSource):
@@ -147,6 +177,7 @@ class MtpDraft(DraftSource):
     """
 
     reads_hidden = True
+    can_pend = True
 
     def __init__(
         self,
@@ -169,6 +200,7 @@ class MtpDraft(DraftSource):
         self._outputs = self._take_outputs()
         self._drafted: list[Rows] = []
         self._before: list[_Before] = []
+        self._unsettled: _Unsettled | None = None
 
     @property
     def nbytes(self) -> int:
@@ -217,13 +249,45 @@ class MtpDraft(DraftSource):
             self._wait(Rows(tokens, self._newest))
         else:
             self._wait(Rows(tokens, mx.concatenate([self._newest, hidden[:, :-1]], axis=1)))
-        # taken: a slice would keep the whole block alive
-        one_row = hidden.shape[1] == 1
-        self._newest = hidden if one_row else mx.take(hidden, mx.array([-1]), axis=1)
+        self._newest = _last_row(hidden)
         for output in set(self._outputs):
             output.saw(tokens)
         self._read_or_forget(drafted=bool(self._before))
         self._before = []
+
+    def pend(self, picked: mx.array, hidden: mx.array, pending: Pending) -> None:
+        """After the last draft: each row's next token beside its hidden state is a head's row."""
+        self._unsettled = _Unsettled(Rows(picked, hidden), pending, self._before)
+        self._before = []
+        for memory in self._memories:
+            memory.unsettled = self._unsettled
+
+    def settle(self, rows: int) -> None:
+        """They were so many."""
+        assert self._unsettled is not None
+        (true, *_), self._unsettled = self._unsettled, None
+        others = Rows(true.tokens[: rows - 1], true.hidden[:, : rows - 1])  # not the newest's
+        read = () if rows == 1 else (others,)
+        self.length += rows
+        self._newest = _last_row(true.hidden[:, :rows])
+        for number, memory in enumerate(self._memories):
+            if self._before:
+                before = self._before[number]
+                self._before[number] = before._replace(waiting=(*before.waiting, *read))
+            if memory.unsettled is None:
+                memory.caches.settle(rows)
+            else:
+                memory.unsettled = None
+                memory.wait_only([*memory.waiting, *read])
+        self._read_or_forget(drafted=True)
+
+    def recall(self) -> None:
+        """Stand after the draft that the rows have verified."""
+        assert self._unsettled is not None
+        self.withdraw()
+        for memory in self._memories:
+            memory.unsettled = None
+        self._before, self._unsettled = self._unsettled.before, None
 
     def _wait(self, rows: Rows) -> None:
         for memory in self._memories:
@@ -249,7 +313,8 @@ class MtpDraft(DraftSource):
         if wanted.depth == 0 or self._newest is None:
             return empty_draft()
         self._before = [memory.place() for memory in self._memories]
-        self._wait(Rows(wanted.last, self._newest))
+        if self._unsettled is None:
+            self._wait(Rows(wanted.last, self._newest))
         self._drafted = []
         first = self._memories[0]
         states = first.read()
@@ -278,13 +343,6 @@ class MtpDraft(DraftSource):
         for memory, before in zip(self._memories, self._before, strict=bool(self._before)):
             memory.go_back(before)
         self._before = []
-
-    def fork(self) -> Self:
-        """Another that goes on from here by itself."""
-        other = super().fork()
-        pairs = zip(self._memories, other._caches, strict=True)
-        other._memories = [memory.fork(caches) for memory, caches in pairs]
-        return other
 
     def flush(self) -> int:
         """Read the newest rows that wait, unless it rests; how many the head with most had."""
@@ -328,3 +386,8 @@ class MtpDraft(DraftSource):
     def arrays(self) -> list[mx.array]:
         """The heads' caches, rows that wait, and the newest hidden state."""
         return [*super().arrays(), *(rows.hidden for rows in self._most_waiting)]
+
+
+def _last_row(hidden: mx.array) -> mx.array:
+    """[1, T, H] -> [1, 1, H]; taken, since a slice would keep the whole block alive."""
+    return hidden if hidden.shape[1] == 1 else mx.take(hidden, mx.array([-1]), axis=1)

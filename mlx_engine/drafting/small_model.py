@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import mlx.core as mx
 
-from mlx_engine.cache.contract import CachesSnapshot, LayerCaches
+from mlx_engine.cache.contract import CachesSnapshot, LayerCaches, Pending
 from mlx_engine.drafting.contract import (
     DEEPEST,
     FEW_WAITING,
@@ -36,6 +36,16 @@ class _Before(NamedTuple):
     waiting: tuple[mx.array, ...]
 
 
+class _Unsettled(NamedTuple):
+    """Tokens of which as many are true as the device knows, the newest included; before: the draft
+    whose rows were followed by them.
+    """
+
+    tokens: mx.array
+    pending: Pending
+    before: _Before | None
+
+
 class SmallModelDraft(DraftSource):
     """Goes on from the small model's own tokens.
 
@@ -57,6 +67,12 @@ class SmallModelDraft(DraftSource):
         self._vocabulary = vocabulary
         self._waiting: tuple[mx.array, ...] = ()
         self._before: _Before | None = None
+        self._unsettled: _Unsettled | None = None
+
+    @property
+    def can_pend(self) -> bool:
+        """As its model."""
+        return self._model.joint is not None
 
     @property
     def _own(self) -> LayerCaches:
@@ -88,7 +104,10 @@ class SmallModelDraft(DraftSource):
         if self._unread > FEW_WAITING:
             self._read_waiting()
         self._before = _Before(self._own.place(), self._waiting)
-        state = self._read([*self._waiting, wanted.last])
+        if self._unsettled is None:
+            state = self._read([*self._waiting, wanted.last])
+        else:
+            state = self._read([self._unsettled.tokens], self._unsettled.pending)
         self._waiting = ()
         true_tokens = self._own.place()
         draft = draft_chain(self, state, wanted, sampler, self.options)
@@ -100,6 +119,29 @@ class SmallModelDraft(DraftSource):
         if self._before is not None:
             self._own.restore(self._before.place)
             self._waiting, self._before = self._before.waiting, None
+
+    def pend(self, picked: mx.array, hidden: mx.array, pending: Pending) -> None:
+        """After the last draft, which leaves nothing unread but what was picked."""
+        del hidden
+        self._unsettled, self._before = _Unsettled(picked, pending, self._before), None
+
+    def settle(self, rows: int) -> None:
+        """They were so many."""
+        assert self._unsettled is not None
+        tokens, self._unsettled = self._unsettled.tokens, None
+        read = (tokens[: rows - 1],) if rows > 1 else ()
+        self.length += rows
+        if self._before is None:
+            self._waiting = read
+        else:
+            self._own.settle(rows)
+            self._before = self._before._replace(waiting=read)
+
+    def recall(self) -> None:
+        """Stand after the draft whose rows were verified."""
+        assert self._unsettled is not None
+        self.withdraw()
+        self._before, self._unsettled = self._unsettled.before, None
 
     def draft_logits(self, state: mx.array) -> mx.array:
         """Logits [1, V] of the target's vocabulary; what the small model lacks is -inf."""
@@ -114,11 +156,14 @@ class SmallModelDraft(DraftSource):
         del state
         return self._read([token])
 
-    def _read(self, parts: list[mx.array]) -> mx.array:
-        """Read tokens and remember them; the state after the newest [1, 1, H]."""
+    def _read(self, parts: list[mx.array], pending: Pending | None = None) -> mx.array:
+        """Read tokens and remember them, or so many; the state after the newest [1, 1, H]."""
         tokens = mx.concatenate(parts)
         known = mx.minimum(tokens, self._model.vocabulary - 1)
         hidden = self._model.forward(known[None], self._own)
+        if pending is not None:
+            self._own.pend(pending)
+            return mx.take(hidden, pending.after(-1), axis=1)
         self._own.keep(tokens.shape[0])
         return hidden[:, -1:]
 

@@ -8,7 +8,7 @@ from typing import Protocol
 import mlx.core as mx
 
 from metal_kernels.choice import Kernels, Served, Work
-from metal_kernels.few_query_attention import Place, few_query_attention
+from metal_kernels.few_query_attention import Place, Span, few_query_attention, span_of
 from metal_kernels.key_value_formats import cache_form
 from metal_kernels.stock import MLX, Stock, attends_in_one_launch, tiles
 from mlx_engine.cache.attention import AttentionCache, KeysValues, Mask
@@ -24,7 +24,7 @@ KeyValueCache = AttentionCache | WindowCache
 
 
 class Masks:
-    """Masks of one pass, made once for all layers that see alike.
+    """Who sees whom in one pass, made once for all layers that see alike.
 
     is_long: the pass reads a long text, for rotations that differ there.
     """
@@ -32,15 +32,29 @@ class Masks:
     def __init__(self, *, is_long: bool = False) -> None:
         self.is_long = is_long
         self._made: dict[tuple[int, int, int], Mask] = {}
+        self._spans: dict[tuple[Place, int], Span] = {}
 
     def of(self, cache: KeyValueCache, rows: int) -> Mask:
         """Who sees whom in a block about to be written to a cache of this kind."""
-        if isinstance(cache, AttentionCache):
+        window = cache.window if isinstance(cache, WindowCache) else 0
+        if not window and cache.pending is None:
             return "causal" if rows > 1 else None
-        alike = cache.window, cache.length, rows
+        alike = window, cache.length, rows
         if alike not in self._made:
             self._made[alike] = cache.make_mask(rows)
         return self._made[alike]
+
+    def span(self, cache: KeyValueCache, rows: int, group: int) -> Span:
+        """The same, of a block that was written, for the kernel; group: heads that share a key."""
+        start, window = (cache.first, cache.window) if isinstance(cache, WindowCache) else (0, 0)
+        pending, end = cache.pending, cache.most + rows
+        if pending is None:
+            return span_of(Place(end, start, window), rows, group)
+        alike = Place(end, start, window, pending.most - 1), group
+        if alike not in self._spans:
+            newest = pending.after(cache.length + rows)
+            self._spans[alike] = span_of(alike[0], rows, group).ending(newest)
+        return self._spans[alike]
 
 
 class Attend(Protocol):
@@ -130,14 +144,12 @@ class FewQueryAttention:
         if served is None or rows not in served:
             return self._stock(queries, keys, values, cache, masks)
         buffers = cache.append(keys, values)
-        window = cache.window if isinstance(cache, WindowCache) else 0
-        start = cache.first if isinstance(cache, WindowCache) else 0
         # squeezed: an index would copy the whole cache
         attended = few_query_attention(
             self._stock.stock.contiguous(queries.squeeze(0)),
             tuple(buffer.squeeze(0) for buffer in buffers),
             cache_form(_form(cache.row_bits), self._spec.key_dim, self._spec.value_dim),
-            Place(cache.length + rows, start, window),
+            masks.span(cache, rows, self._spec.heads // self._spec.kv_heads),
             self._stock.scale,
             served.launcher,
             self._sinks,
@@ -245,7 +257,7 @@ class Attention:
         assert isinstance(cache, AttentionCache | WindowCache)
         turned, values = turned.transpose(0, 2, 1, 3), values.transpose(0, 2, 1, 3)
         if self._rotate is not None:
-            turned = self._rotate(turned, cache.length, is_long=masks.is_long)
+            turned = self._rotate(turned, cache.start(), is_long=masks.is_long)
         queries, keys = mx.split(turned, [self._spec.heads], axis=1)
         return self._attend(queries, keys, values, cache, masks).transpose(0, 2, 1, 3)
 

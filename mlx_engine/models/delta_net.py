@@ -18,7 +18,12 @@ from metal_kernels.gated_delta_inputs import (
 from metal_kernels.stock import Stock
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, each
-from mlx_engine.cache.recurrent import DeltaInputs, RecurrentCache, delta_rule
+from mlx_engine.cache.recurrent import (
+    ConvolutionWindow,
+    DeltaInputs,
+    RecurrentCache,
+    delta_rule,
+)
 from mlx_engine.models import specs
 from mlx_engine.models.attention import Masks
 from mlx_engine.models.layers import Norm, Place, Projections, ResidualLinear, silu
@@ -104,8 +109,8 @@ class RecurrentInputs(NamedTuple):
 class MakeInputs(Protocol):
     """Convolution, SiLU, unit norms and gates (arXiv 2412.06464)."""
 
-    def __call__(self, made: Sequence[mx.array], window: mx.array) -> RecurrentInputs:
-        """made: [1, T, ...], of each of the projections' matrices; window [1, K-1, C], alike."""
+    def __call__(self, made: Sequence[mx.array], window: ConvolutionWindow) -> RecurrentInputs:
+        """made: [1, T, ...], of each of the projections' matrices."""
 
 
 class StockInputs:
@@ -118,12 +123,13 @@ class StockInputs:
         self._bias, self._rate = fixed.decay_bias[None, None], fixed.decay_rate[None, None]
         self._zero = mx.zeros(self._bias.shape)
 
-    def __call__(self, made: Sequence[mx.array], window: mx.array) -> RecurrentInputs:
+    def __call__(self, made: Sequence[mx.array], window: ConvolutionWindow) -> RecurrentInputs:
         """A dozen operations."""
         fixed, stock = self._fixed, self._stock
         channels, _, beta, decay = self._projections.parts(made)
         rows, size = channels.shape[1], fixed.key_size
-        convolved = mx.concatenate([window, channels], axis=1)
+        before = window.alone(fixed.taps.shape[1] - 1)
+        convolved = mx.concatenate([before, channels], axis=1)
         activated = stock.elementwise(_activated)(self._convolve(convolved))
         both, values = mx.split(activated, [2 * fixed.key_heads * size], axis=-1)
         units = stock.unit(both.reshape(1, rows, 2 * fixed.key_heads, size), L2_EPS)
@@ -152,7 +158,7 @@ class FewRowInputs:
     none_kept: mx.array
     stock: StockInputs
 
-    def __call__(self, made: Sequence[mx.array], window: mx.array) -> RecurrentInputs:
+    def __call__(self, made: Sequence[mx.array], window: ConvolutionWindow) -> RecurrentInputs:
         """One launch."""
         channels, decay, beta = made[0], self.decay, self.beta
         if channels.shape[1] not in self.served:
@@ -160,7 +166,10 @@ class FewRowInputs:
         a, b = made[decay.matrix], made[beta.matrix]
         rows, after = gated_delta_inputs(
             Projected(channels, a, b, decay.column, beta.column),
-            Window(window.astype(channels.dtype), self.none_kept),
+            Window(
+                window.rows.astype(channels.dtype),
+                self.none_kept if window.skipped is None else window.skipped,
+            ),
             self.fixed,
             self.served.launcher,
         )

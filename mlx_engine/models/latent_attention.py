@@ -8,14 +8,15 @@ there. Verify passes are short, so a row's bits do not tell whether it was draft
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import mlx.core as mx
 
 from metal_kernels.choice import Work
-from metal_kernels.few_query_attention import Place, few_query_attention
+from metal_kernels.few_query_attention import few_query_attention
 from metal_kernels.key_value_formats import LATENT, latent_cache
-from metal_kernels.stock import MLX, Stock, tiles
+from metal_kernels.stock import MLX, Position, Stock, tiles
 from mlx_engine.cache.attention import AttentionCache
 from mlx_engine.cache.contract import LayerCache
 from mlx_engine.cache.joint import JointCache, each
@@ -69,6 +70,7 @@ class HeadMatrices:
 class _Block(NamedTuple):
     """Rows that attend: their queries, unrotated and rotated [1, heads, T, ...], the latter scaled;
     keys and values for the former, and `turned`, the rotated keys of all tokens [1, 1, L, ...].
+    first: the position of the first row.
     """
 
     straight: mx.array
@@ -76,6 +78,7 @@ class _Block(NamedTuple):
     keys: mx.array
     values: mx.array
     turned: mx.array
+    first: Position
 
 
 class LatentAttention:
@@ -119,28 +122,26 @@ class LatentAttention:
 
     def __call__(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """Normed hidden states [1, T, H] -> [1, T, H]."""
-        del masks
-        return self._out.linear(self._attended(x, cache))
+        return self._out.linear(self._attended(x, cache, masks))
 
     def onto(
         self, residual: mx.array, x: mx.array, cache: LayerCache | JointCache, masks: Masks
     ) -> mx.array:
         """residual + what comes of x."""
-        del masks
-        return self._out(residual, self._attended(x, cache))
+        return self._out(residual, self._attended(x, cache, masks))
 
-    def _attended(self, x: mx.array, cache: LayerCache | JointCache) -> mx.array:
+    def _attended(self, x: mx.array, cache: LayerCache | JointCache, masks: Masks) -> mx.array:
         """[1, T, H] -> what the output projection takes."""
         latent, key = mx.split(self._to_latent(x), [self._spec.kv_rank], axis=-1)
         queries, latent = self._projected_queries(x), self._latent_norm(latent)
-        return each(cache, self._of_conversation, queries, latent, key)
+        return each(cache, partial(self._of_conversation, masks), queries, latent, key)
 
     def _of_conversation(
-        self, cache: LayerCache, queries: mx.array, latent: mx.array, key: mx.array
+        self, masks: Masks, cache: LayerCache, queries: mx.array, latent: mx.array, key: mx.array
     ) -> mx.array:
         """Of its rows: queries, latents and the keys to rotate, [1, T, ...] each."""
         assert isinstance(cache, AttentionCache)
-        spec, position, rows = self._spec, cache.length, queries.shape[1]
+        spec, position, rows = self._spec, cache.start(), queries.shape[1]
         queries = queries.reshape(1, rows, spec.heads, -1).swapaxes(1, 2)
         straight, rotated = mx.split(queries, [spec.nope], axis=-1)
         latent, key = latent[:, None], self._rotate(key[:, None], position)
@@ -153,25 +154,32 @@ class LatentAttention:
                 self._stock.contiguous(rotated.squeeze(0)),
                 (keys, latents),
                 latent_cache(),
-                Place(position + rows),
+                masks.span(cache, rows, spec.heads),
                 spec.scale,
                 self._served.launcher,
                 q_latent=self._stock.contiguous(absorbed.squeeze(0)),
             )
             heads = self._of_rows(self._unpack_values, attended[None])
         else:
-            heads = self._by_stock(straight, rotated * spec.scale, *cache.write(latent, key))
+            seen = cache.write(latent, key)
+            heads = self._by_stock(straight, rotated * spec.scale, *seen, position)
         return heads.swapaxes(1, 2).reshape(1, rows, spec.heads * spec.value_dim)
 
     def _by_stock(
-        self, straight: mx.array, rotated: mx.array, latents: mx.array, keys: mx.array
+        self,
+        straight: mx.array,
+        rotated: mx.array,
+        latents: mx.array,
+        keys: mx.array,
+        first: Position,
     ) -> mx.array:
         """Queries [1, heads, T, ...] over all tokens [1, 1, L, ...] -> [1, heads, T, values]."""
         if rotated.shape[2] <= ABSORBED_ROWS:
-            block = _Block(self._unpack_keys.back(straight), rotated, latents, latents, keys)
+            absorbed = self._unpack_keys.back(straight)
+            block = _Block(absorbed, rotated, latents, latents, keys, first)
             return self._unpack_values(self._by_tiles(block))
         unpacked, values = self._unpack_keys(latents), self._unpack_values(latents)
-        return self._by_tiles(_Block(straight, rotated, unpacked, values, keys))
+        return self._by_tiles(_Block(straight, rotated, unpacked, values, keys, first))
 
     def _of_rows(self, product: Callable[[mx.array], mx.array], x: mx.array) -> mx.array:
         """A product by head of x [1, heads, T, K]; where rows are to be exact as T of one row each,
@@ -200,8 +208,8 @@ class LatentAttention:
         end = before + part.stop
         straight, rotated = block.straight[:, :, part], block.rotated[:, :, part]
         added = rotated @ block.turned[:, :, :end].swapaxes(-1, -2)
-        if rows > 1:
-            seen = mx.arange(end)[None] <= mx.arange(before + part.start, end)[:, None]
+        if rows > 1 or isinstance(block.first, mx.array):
+            seen = mx.arange(end)[None] <= (mx.arange(part.start, part.stop) + block.first)[:, None]
             added = mx.where(seen, added, mx.finfo(added.dtype).min)
         keys, values = block.keys[:, :, :end], block.values[:, :, :end]
         return self._stock.attention(straight, keys, values, scale=self._spec.scale, mask=added)

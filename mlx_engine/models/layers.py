@@ -10,7 +10,7 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from metal_kernels.choice import Kernels, Served, Work
-from metal_kernels.stock import MLX, ByRows, Stock, Turning
+from metal_kernels.stock import MLX, ByRows, Position, Stock, Turning
 from metal_kernels.wide_norm import wide_norm
 from mlx_engine.models.few_rows import FewRows
 from mlx_engine.models.many_rows import ManyRows
@@ -269,7 +269,7 @@ class Rotation:
         late = plain._replace(factors=rope.long_factors or rope.factors)
         self._rotate, self._rotate_late = stock.rotation(plain), stock.rotation(late)
 
-    def __call__(self, x: mx.array, position: int, *, is_long: bool = False) -> mx.array:
+    def __call__(self, x: mx.array, position: Position, *, is_long: bool = False) -> mx.array:
         """The same shape; the first row stands at `position`. is_long: as in a long text."""
         rope = self._rope
         if rope.magnitude != 1 and rope.width == x.shape[-1]:

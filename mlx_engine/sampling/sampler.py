@@ -2,7 +2,6 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
-from copy import copy
 from typing import NamedTuple
 
 import mlx.core as mx
@@ -55,6 +54,16 @@ class TokenHistory:
         known = mx.minimum(tokens, self._vocabulary)
         self._in_answer = self._in_answer.at[known].add(1)
 
+    def pend(self, tokens: mx.array, count: mx.array) -> None:
+        """The first `count` of them, int32 [1]."""
+        self._before = self._in_answer
+        counts = mx.arange(tokens.shape[0]) < count
+        self.commit(mx.where(counts, tokens, self._vocabulary))
+
+    def recall(self) -> None:
+        """Count none of them."""
+        self._in_answer = self._before
+
     def answer_counts(self, rows: int, prefix: mx.array) -> mx.array:
         """Uses in the answer plus the drafted prefix before each row, int32 [rows, V].
 
@@ -73,11 +82,18 @@ class TokenHistory:
 
 
 class _Drawn(NamedTuple):
-    """Noise [R, V] of positions from `start` to before `end`."""
+    """Noise [R, V] of positions from `start` to before `end`, as they are told for now."""
 
     start: int
     end: int
     noise: mx.array
+
+
+class _Pending(NamedTuple):
+    """Tokens of which only the device knows how many count, int32 [1], 1 to `most`."""
+
+    counting: mx.array
+    most: int
 
 
 class Sampler:
@@ -85,7 +101,8 @@ class Sampler:
 
     Logits are floating [R, V]. `prefix`, int32 [P] with P >= R-1, holds drafted tokens that follow
     the committed ones; row i is the distribution after the first P-(R-1)+i of them. A row's result
-    does not depend on the rows beside it.
+    does not depend on the rows beside it. Where tokens are pending, positions are told as if none
+    of them counted.
     """
 
     def __init__(
@@ -103,6 +120,7 @@ class Sampler:
         self._bias = _bias_array(options.logit_bias, vocabulary)
         self._history = TokenHistory(vocabulary) if _needs_history(options) else None
         self._drawn: _Drawn | None = None
+        self._pending: _Pending | None = None
 
     def begin(self, prompt: Sequence[int]) -> None:
         """Forget the conversation; the prompt counts for the repetition penalty."""
@@ -114,13 +132,21 @@ class Sampler:
         if self._history is not None:
             self._history.commit(tokens)
 
-    def fork(self) -> "Sampler":
-        """Another that goes on from here by itself; without penalties there is nothing to part."""
-        if self._history is None:
-            return self
-        other = copy(self)
-        other._history = copy(self._history)
-        return other
+    def pend(self, tokens: mx.array, count: mx.array) -> None:
+        """Take the first `count` of them, int32 [1], one at least; and go on behind those."""
+        self._pending, self._drawn = _Pending(count, tokens.shape[0]), None
+        if self._history is not None:
+            self._history.pend(tokens, count)
+
+    def settle(self) -> None:
+        """From now on positions are told with those that counted."""
+        self._pending = self._drawn = None
+
+    def recall(self) -> None:
+        """Go back to before them."""
+        self._pending = self._drawn = None
+        if self._history is not None:
+            self._history.recall()
 
     def choosing(self, position: int, rows: int) -> Choosing | None:
         """How a kernel picks the tokens of so many rows without their logits.
@@ -136,23 +162,21 @@ class Sampler:
             return Choosing()
         if options.temperature < COLDEST_CHOOSING:
             return None
-        keys = row_keys(self._seed, range(position, position + rows))
-        return Choosing(keys=keys, temperature=options.temperature)
+        return Choosing(keys=self._keys(position, rows), temperature=options.temperature)
 
     def draw(self, position: int, rows: int) -> None:
         """The noise of so many positions at once, for picks at any of them: a round draws that of
         its draft and of its pass together, in one launch.
         """
         if self._options.temperature > 0:
-            end = position + rows
-            noise = self._noise(row_keys(self._seed, range(position, end)), self._vocabulary)
-            self._drawn = _Drawn(position, end, noise)
+            noise = self._noise(self._keys(position, rows), self._vocabulary)
+            self._drawn = _Drawn(position, position + rows, noise)
 
     def _noise_at(self, position: int, rows: int) -> mx.array:
         """float32 [R, V]; what was drawn is let go with its last row."""
         drawn, end = self._drawn, position + rows
         if drawn is None or not drawn.start <= position < end <= drawn.end:
-            return self._noise(row_keys(self._seed, range(position, end)), self._vocabulary)
+            return self._noise(self._keys(position, rows), self._vocabulary)
         if end == drawn.end:
             self._drawn = None
         return drawn.noise[position - drawn.start : end - drawn.start]
@@ -181,6 +205,14 @@ class Sampler:
         penalised = self._penalised(logits, prefix)
         chosen = mx.take_along_axis(penalised, picked[:, None], axis=-1)
         return mx.exp(chosen - mx.logsumexp(penalised, axis=-1, keepdims=True))[:, 0]
+
+    def _keys(self, position: int, rows: int) -> mx.array:
+        """Of the noise of so many positions, uint32 [rows, 2]."""
+        pending = self._pending
+        if pending is None:
+            return row_keys(self._seed, range(position, position + rows))
+        every = row_keys(self._seed, range(position + 1, position + pending.most + rows))
+        return mx.take(every, pending.counting + mx.arange(-1, rows - 1), axis=0)
 
     def _penalised(self, logits: mx.array, prefix: mx.array) -> mx.array:
         options, logits = self._options, logits.astype(mx.float32)

@@ -7,13 +7,13 @@ from mlx_engine.sampling.sampler import Sampler
 
 
 def propose_again(source: DraftSource, wanted: Proposal, sampler: Sampler) -> Draft:
-    """What a source drafts: neither a draft that is withdrawn nor one of a fork changes it."""
+    """What a source drafts: drafts that are withdrawn do not change it."""
     source.propose(wanted._replace(last=mx.zeros_like(wanted.last)), sampler)
     source.withdraw()
-    fork = source.fork()
-    twice = [fork.propose(wanted, sampler)]
-    fork.withdraw()
-    twice.append(fork.propose(wanted._replace(depth=wanted.depth + 1), sampler))
+    twice = []
+    for depth in (wanted.depth, wanted.depth + 1):
+        twice.append(source.propose(wanted._replace(depth=depth), sampler))
+        source.withdraw()
     draft = source.propose(wanted, sampler)
     for other in twice:
         assert other.tokens[: draft.depth].tolist() == draft.tokens.tolist()

@@ -44,13 +44,14 @@ def kernel_model(
     kernels: Kernels = NO_KERNELS,
     *,
     layers: int = 2,
+    every: int = 2,
     bits: int = 4,
     group: int = 32,
     seed: int = 3,
     vocabulary: int = VOCABULARY,
     halves: bool = False,
 ) -> Decoder:
-    """One recurrent layer to each that attends; the weights depend on kind, bits, group and seed
+    """A layer of so many attends, others recur; the weights depend on kind, bits, group and seed
     alone. Matrices that are not whole groups wide stay plain. halves: all but norms in bfloat16.
     """
     config = tiny_config(tied=False) if kind == "dense" else experts_config("qwen3_5_moe")
@@ -61,7 +62,7 @@ def kernel_model(
         "hidden_size": max(64, group),
         "intermediate_size": -(-96 // group) * group,
         "num_hidden_layers": layers,
-        "full_attention_interval": 2,
+        "full_attention_interval": every,
         "head_dim": 64,
         "num_attention_heads": 4,
         "num_key_value_heads": 2,

@@ -7,7 +7,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from mlx_engine.cache.contract import LayerCaches, LayerSnapshot
+from mlx_engine.cache.contract import LayerCaches, LayerSnapshot, OnHost
 from mlx_engine.models.layers import Linear
 from mlx_engine.values.options import CacheBits
 
@@ -17,7 +17,7 @@ class LengthOnly(NamedTuple):
     nbytes: int = 0
 
 
-class LengthCache:
+class LengthCache(OnHost):
     """Counts tokens; the rows of a block are told by the model."""
 
     nbytes = 0

@@ -17,6 +17,7 @@ from metal_kernels.few_query_attention import (
     block_start,
     few_query_attention,
     reference,
+    span_of,
 )
 from metal_kernels.kernel import Launch
 from metal_kernels.key_value_formats import (
@@ -151,6 +152,19 @@ def test_window_and_sinks(window: int) -> None:
     cache = (normal((2, 400, 64), 10), normal((2, 400, 64), 11))
     sinks = normal((4,), 12, mx.float32)
     check(normal((4, 4, 64), 13), cache, dense_cache(), Place(390, 0, window), sinks)
+
+
+@pytest.mark.parametrize("end", [253, 256, 258])
+@pytest.mark.parametrize("window", [0, 64])
+def test_an_end_that_only_the_device_knows_changes_no_bit(end: int, window: int) -> None:
+    """At most 259, on either side of a border between blocks."""
+    cache = (normal((2, 300, 64), 40), normal((2, 300, 64), 41))
+    q, launcher = normal((4, 3, 64), 42), kernel_launcher()
+    known = few_query_attention(q, cache, dense_cache(), Place(end, 0, window), 0.1, launcher)
+    span = span_of(Place(259, 0, window, spare=9), 3, 2).ending(mx.array([end], dtype=mx.int32))
+    assert mx.array_equal(
+        known, few_query_attention(q, cache, dense_cache(), span, 0.1, launcher)
+    ).item()
 
 
 def test_a_long_chat() -> None:

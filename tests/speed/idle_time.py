@@ -1,24 +1,30 @@
 """How long a device of so many milliseconds a pass has nothing to do between rounds.
 
-    PYTHONPATH=tests/helpers python tests/speed/idle_time.py [--layers 64] [--tokens 60]
+    PYTHONPATH=.:tests:tests/helpers python tests/speed/idle_time.py [--layers 64] [--tokens 200]
 
 The host's own code runs as it is, on a model of as many layers as a large one and small in all
-else: rounds are planned, built, read, accepted, learned from. The device is a clock: it takes a
-queued round when it is free, and is idle until then. What it would compute the CPU computes when an
-outcome is read, off the clock, which counts the thread's own time: other programs do no harm. Of
-MLX's own work from `async_eval` to the first launch, and of
-waking the host, the stand-in knows nothing: on a GPU that comes on top. Text is not made.
+else: rounds are planned, built, read, accepted, learned from. Layers run as on Metal, a node each
+for kernels and MLX's fused operations, which give zeros; so how many drafts are accepted is drawn.
+The device is a clock: it takes a queued round when it is free, and is idle until then. What it
+would compute the CPU computes when an outcome is read, off the clock, which counts the thread's own
+time. Of MLX's own work from `async_eval` to the first launch, and of waking the host, the stand-in
+knows nothing: on a GPU that comes on top. Text is not made.
 """
 
 import argparse
+import random
+from collections.abc import Sequence
+from dataclasses import replace
 from time import thread_time
 from unittest.mock import patch
 
 import mlx.core as mx
+from graph_operations import Unrun
+from kernel_models import every_kernel, kernel_model
 from plain_run import run
-from tiny_model import TinySizes, tiny_model
 
-from mlx_engine.decoding import ahead, answer
+from mlx_engine.bench.lazy_graph import StandIn
+from mlx_engine.decoding import ahead, answer, round
 from mlx_engine.decoding.round import Pass, Round
 from mlx_engine.drafting.contract import NoDraft
 from mlx_engine.drafting.mtp import MtpDraft
@@ -58,9 +64,11 @@ class Clock:
         its.read_at = self.now()
 
 
-def idle(model: object, depth: int, tokens: int, pass_ms: float, *, looks_ahead: bool) -> str:
+def idle(
+    model: object, depth: int, asked: argparse.Namespace, pass_ms: float, *, looks_ahead: bool
+) -> str:
     """A row of the table."""
-    clock = Clock(pass_ms / 1000)
+    clock, draws = Clock(pass_ms / 1000), random.Random(1)
     begin, write = Round.__init__, Pass.__init__
 
     def begun(its: Round, *given: object, **more: object) -> None:
@@ -78,16 +86,24 @@ def idle(model: object, depth: int, tokens: int, pass_ms: float, *, looks_ahead:
         del more
         clock.wait(its)
 
+    def accepted(drafted: Sequence[int], picked: Sequence[int]) -> int:
+        del picked
+        rights = [draws.random() < asked.accepted for _ in drafted]
+        return [*rights, False].index(False)
+
     source = MtpDraft([model], DraftOptions()) if depth else NoDraft()  # type: ignore[list-item]
     with (
         patch.object(Round, "__init__", begun),
         patch.object(Pass, "__init__", written),
         patch.object(Pass, "queue", queued),
         patch.object(Pass, "wait", waited),
+        patch.object(round, "count_accepted", accepted),
         patch.object(ahead, "perf_counter", clock.now),
         patch.object(answer, "perf_counter", clock.now),
     ):
-        run(model, PROMPT, source, depth, max_tokens=tokens, chunk=64, looks_ahead=looks_ahead)
+        run(
+            model, PROMPT, source, depth, max_tokens=asked.tokens, chunk=64, looks_ahead=looks_ahead
+        )
     share = clock.idle / (clock.free_at - clock.began)
     built = sorted(clock.built)[len(clock.built) // 2]
     return (
@@ -101,13 +117,15 @@ def main() -> None:
     """Both ways, plain and drafted, on a fast and a slow device."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--layers", type=int, default=64)
-    parser.add_argument("--tokens", type=int, default=60)
+    parser.add_argument("--tokens", type=int, default=200)
+    parser.add_argument("--accepted", type=float, default=0.75, help="chance of a draft")
     asked = parser.parse_args()
-    model = tiny_model(3, TinySizes(layers=asked.layers, interval=4, hidden=16, inner=16))
+    kernels = replace(every_kernel(Unrun()), stock=StandIn())
+    model = kernel_model("dense", kernels, layers=asked.layers, every=4, halves=True)
     for pass_ms in (10.0, 60.0):
-        for depth in (0, 3):
+        for depth in (0, 1, 3):
             for looks_ahead in (False, True):
-                print(idle(model, depth, asked.tokens, pass_ms, looks_ahead=looks_ahead))
+                print(idle(model, depth, asked, pass_ms, looks_ahead=looks_ahead), flush=True)
 
 
 if __name__ == "__main__":

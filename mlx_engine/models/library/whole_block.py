@@ -7,7 +7,7 @@ from typing import Protocol, Self
 import mlx.core as mx
 from mlx.utils import tree_flatten, tree_map
 
-from mlx_engine.cache.contract import LayerSnapshot
+from mlx_engine.cache.contract import LayerSnapshot, OnHost
 
 
 class LibraryCache(Protocol):
@@ -32,7 +32,7 @@ class WholeSnapshot:
         return sum(array.nbytes for array in _arrays(self.state))
 
 
-class WholeBlockCache:
+class WholeBlockCache(OnHost):
     """LayerCache around an empty cache of mlx-lm's; `keep` takes 0 or all rows of a block.
 
     The state from before a block is held until the block is kept, so a cache that is written in

@@ -37,13 +37,6 @@ def model():
     return tiny_model(3, TinySizes(layers=2, vocabulary=VOCABULARY))
 
 
-@pytest.fixture(autouse=True)
-def any_outcome_is_awaited_now_and_then(monkeypatch):
-    order = itertools.cycle([0, 1, 0, 2, 3, 4])
-    awaited = lambda rounds, depth: next(order) % (depth + 1)  # noqa: E731
-    monkeypatch.setattr(ahead.Rounds, "_likely", awaited)
-
-
 def sources(model):
     """Right now and then: a head, and a model that is nearly its own target."""
     return {
@@ -83,7 +76,14 @@ def go_on_alike(model, waited, looked, source):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
-    ("source", "depths"), [("none", [0]), ("head", [3]), ("head", [0, 2, 0, 0, 4]), ("model", [2])]
+    ("source", "depths"),
+    [
+        ("none", [0]),
+        ("head", [3]),
+        ("head", [0, 2, 0, 0, 4]),
+        ("model", [2]),
+        ("model", [0, 3, 0, 0, 1]),
+    ],
 )
 def test_the_same_words_and_drafts(model, way, source, depths):
     waited, looked = both(model, source, depths, options=WAYS[way], max_tokens=20)
@@ -153,19 +153,35 @@ class Counting:
         return self._model.forward(tokens, caches)
 
 
-def test_a_plain_round_is_queued_before_the_last_is_read_and_none_is_for_nothing(
-    model, monkeypatch
-):
-    counting, read = Counting(model), []
-    whole = ahead.Round.read
+@pytest.fixture
+def passes_at_read(model, monkeypatch):
+    """Runs ahead; how many passes had been begun whenever an outcome was read."""
 
-    def noted(round, **more):
-        read.append(counting.passes)
-        return whole(round, **more)
+    def at_read(source, depth, tokens):
+        counting, read, whole = Counting(model), [], ahead.Round.read
 
-    monkeypatch.setattr(ahead.Round, "read", noted)
-    run(counting, PROMPT, NoDraft(), 0, max_tokens=5, chunk=64, looks_ahead=True)
+        def noted(round):
+            read.append(counting.passes)
+            return whole(round)
+
+        monkeypatch.setattr(ahead.Round, "read", noted)
+        run(counting, PROMPT, source, depth, max_tokens=tokens, chunk=64, looks_ahead=True)
+        return read
+
+    return at_read
+
+
+def test_a_plain_round_is_queued_before_the_last_is_read_and_none_is_for_nothing(passes_at_read):
+    read = passes_at_read(NoDraft(), 0, 5)
     assert read == [3, 4, 5, 6, 6], "the prompt's pass, the round's own, and that after it"
+
+
+@pytest.mark.parametrize("source", ["head", "model"])
+def test_a_drafted_round_is_so_too_whatever_comes_of_the_last(model, passes_at_read, source):
+    read = passes_at_read(sources(model)[source], 2, 30)
+    ahead_of = [passes - number for number, passes in enumerate(read)]
+    assert ahead_of[:-6] == [3] * (len(read) - 6), "but where the answer may end"
+    assert len(read) > 8
 
 
 def test_a_round_that_fails_ahead_hides_no_token_of_the_one_before(model):
@@ -210,7 +226,8 @@ def test_settings_that_change_take_effect_at_the_next_round(engine):
         depths = []
         for event in answer.events():
             if isinstance(event, RoundFinished):
-                depths.append((event.stats.depth, event.stats.accepted))
+                its = event.stats
+                depths.append((its.depth, its.accepted, its.position))
                 if len(depths) == 4:
                     settings.draft = DraftOptions(depth=1)
                 if len(depths) == 6:
@@ -223,4 +240,4 @@ def test_settings_that_change_take_effect_at_the_next_round(engine):
                     break
         found.append((depths, answer.tokens, answer.sequence.tokens))
     assert found[0] == found[1]
-    assert {depth for depth, _ in depths} == {0, 1, 2, 3}
+    assert {depth for depth, *_ in depths} == {0, 1, 2, 3}

@@ -10,6 +10,7 @@ from tiny_nextn import TYPES, publish
 
 import mlx_engine
 from mlx_engine.drafting.contract import NoDraft
+from mlx_engine.drafting.mtp import MtpDraft
 from mlx_engine.values.options import DraftOptions, SamplingOptions
 
 LENGTH = 20
@@ -46,6 +47,19 @@ def test_text_with_the_head_is_text_without(engine, way):
         assert drafted.stats.drafted > 0
         accepted += drafted.stats.accepted
     assert accepted > 0 or way == "greedy"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_so_it_is_where_rounds_are_begun_before_the_outcome_of_the_last_is_known(engine, way):
+    model, options = engine.parts.model, WAYS[way]
+    found = []
+    for looks_ahead in (False, True):
+        source = MtpDraft((model, *model.later_heads), DraftOptions())
+        ran = run(
+            model, PROMPT, source, 3, options=options, max_tokens=LENGTH, looks_ahead=looks_ahead
+        )
+        found.append((ran.tokens, ran.stats.accepted_by_depth))
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -170,6 +170,10 @@ def test_drafts_keep_the_words(models, plain, kind, depth, way):
     source = source_for(model, "shared-noise")
     ran = run(model, PROMPT, source, depth, options=WAYS[way], max_tokens=LENGTH)
     assert ran.tokens == plain(kind, way)
+    again = source_for(model, "shared-noise")
+    ahead = run(model, PROMPT, again, depth, options=WAYS[way], max_tokens=LENGTH, looks_ahead=True)
+    assert ahead.tokens == ran.tokens
+    assert ahead.stats.accepted_by_depth == ran.stats.accepted_by_depth
     deepest = depth if kind == "mimo" else min(depth, HEADS[kind])
     assert len(ran.stats.drafted_by_depth) == deepest
     assert ran.stats.drafted > 0

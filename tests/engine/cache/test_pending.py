@@ -1,0 +1,110 @@
+"""Blocks read behind rows whose number only the device knows: as if the host had told it."""
+
+from dataclasses import replace
+
+import mlx.core as mx
+import numpy as np
+import pytest
+from kernel_launchers import kernel_launcher
+from kernel_models import every_kernel, kernel_model
+from tiny_model import TinySizes, tiny_model
+
+from metal_kernels.stock import Stock
+from mlx_engine.cache.attention import GROWTH, AttentionCache
+from mlx_engine.cache.contract import Pending
+from mlx_engine.cache.window import WindowCache
+from mlx_engine.values.memory_plan import WINDOW_SLACK
+
+PROMPT, BLOCK = [5, 1, 30, 17, 2, 9, 9], [21, 4, 8, 3]
+AFTER, LATER = [7, 11, 2], [6, 13]
+
+
+def read(model, tokens, caches):
+    return np.array(model.forward(mx.array([tokens]), caches))
+
+
+def pending(rows):
+    return Pending(mx.array([rows], dtype=mx.int32), len(BLOCK))
+
+
+def begun(model):
+    """Caches that stand in a block none of whose rows is committed."""
+    caches = model.make_caches()
+    read(model, PROMPT, caches)
+    caches.keep(len(PROMPT))
+    read(model, BLOCK, caches)
+    return caches
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny_model(3, TinySizes(layers=2, vocabulary=37))
+
+
+def alike(a, b):
+    """Nearly: MLX's sums over longer rows are rounded otherwise."""
+    np.testing.assert_allclose(a, b, rtol=0, atol=1e-5)
+
+
+def test_with_our_kernels_no_bit_depends_on_who_told_it():
+    model = kernel_model("dense", replace(every_kernel(kernel_launcher()), stock=Stock()))
+    told, pends = begun(model), begun(model)
+    told.keep(2)
+    pends.pend(pending(2))
+    np.testing.assert_array_equal(read(model, AFTER, pends), read(model, AFTER, told))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4])
+def test_what_is_read_behind_them_stands(model, rows):
+    told, pends = begun(model), begun(model)
+    told.keep(rows)
+    pends.pend(pending(rows))
+    alike(read(model, AFTER, pends), read(model, AFTER, told))
+    pends.settle(rows)
+    for caches in (told, pends):
+        caches.keep(2)
+    assert pends.length == told.length
+    alike(read(model, LATER, pends), read(model, LATER, told))
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+@pytest.mark.parametrize("way", ["recall", "drop"])
+def test_what_is_read_behind_them_is_forgotten(model, way, is_read):
+    told, pends = begun(model), begun(model)
+    told.keep(3)
+    pends.pend(pending(3))
+    if is_read:
+        read(model, AFTER, pends)
+    if way == "recall":
+        pends.recall()
+        pends.keep(3)
+    else:
+        pends.settle(3)
+        if is_read:
+            pends.keep(0)
+    assert pends.length == told.length
+    alike(read(model, LATER, pends), read(model, LATER, told))
+
+
+@pytest.mark.parametrize("make", [AttentionCache, lambda: WindowCache(70)])
+def test_room_is_made_for_all_that_may_count(make):
+    """MLX does not check where a number on the device says to write."""
+    cache, told = make(), make()
+    rows = mx.random.normal((1, 2, max(GROWTH, WINDOW_SLACK) - 5, 4))
+    for its in (cache, told):
+        its.write(rows, rows)
+        its.keep(rows.shape[2])
+    for _ in range(4):
+        block = mx.random.normal((1, 2, 4, 4))
+        for its in (cache, told):
+            its.write(block, block)
+        told.keep(3)
+        cache.pend(pending(3))
+        seen = cache.write(block, block)
+        assert seen.keys.shape[2] <= cache.nbytes // (2 * 4 * 2 * 4)
+        cache.settle(3)
+        cache.keep(2)
+        told.write(block, block)
+        told.keep(2)
+        for a, b in zip(cache.shown(), told.shown(), strict=True):
+            assert mx.array_equal(a, b)
