@@ -49,6 +49,7 @@ from app.worker.replies import (
     Reply,
     WorkerFailed,
 )
+from mlx_engine import PromptFolder
 from mlx_engine.hub.client import Hub
 from mlx_engine.values.errors import Reason
 from mlx_engine.values.model_description import ModelDescription
@@ -118,7 +119,9 @@ class App(QObject):
         self.session = SessionController(
             widgets.session, self.chats, self.models, self.figures, self.settings, machine, self
         )
-        SettingsController(widgets.settings, self.settings, self.look, self)
+        SettingsController(
+            widgets.settings, self.settings, self.look, PromptFolder(folders.prompts), self
+        )
         NotificationController(
             widgets.system, self.answers, self.settings, self._title_of, self._come_back, self
         )

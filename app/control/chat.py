@@ -147,7 +147,7 @@ class ChatController(QObject):
         self._try(self.chat.reload)
 
     def forget(self, chat_id: int) -> None:
-        """A chat was thrown away: end its answer and free its cache."""
+        """A chat was thrown away: end its answer, and let go what was read of it."""
         self._answers.stop(chat_id)
         self._request(CloseChat(str(chat_id)))
 

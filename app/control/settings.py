@@ -19,6 +19,7 @@ from app.values.typed_json import Reading, encode, read_fields
 from app.window.look import Scheme
 from app.window.settings_view import SettingsView
 from app.window.style_sheet import dress
+from mlx_engine import PromptFolder
 from mlx_engine.values.words import Words
 
 LARGEST_FILE = 16 * 2**20
@@ -205,13 +206,17 @@ class SettingsController(QObject):
         view: SettingsView,
         settings: KeptSettings,
         look: LookController,
+        prompts: PromptFolder,
         parent: QObject | None = None,
     ) -> None:
+        """prompts: files of what models have read of chats."""
         super().__init__(parent)
-        self._view, self._settings = view, settings
+        self._view, self._settings, self._prompts = view, settings, prompts
         view.appearance.changed.connect(settings.change)
         view.appearance.zoom_wanted.connect(look.zoom)
         view.models.changed.connect(settings.change)
+        view.models.seen.connect(self._show_kept)
+        view.models.forget_wanted.connect(self._forget)
         view.new_chat.changed.connect(self._change_defaults)
         settings.changed.connect(self._show)
         self._show()
@@ -221,6 +226,13 @@ class SettingsController(QObject):
         self._view.appearance.show_appearance(value)
         self._view.models.show_settings(value)
         self._view.new_chat.show_settings(value.new_chat)
+
+    def _show_kept(self) -> None:
+        self._view.models.show_kept(self._prompts.nbytes)
+
+    def _forget(self) -> None:
+        self._prompts.forget_all()
+        self._show_kept()
 
     def _change_defaults(self, wanted: ChatSettings) -> None:
         self._settings.change(replace(self._settings.value, new_chat=wanted))

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from PySide6.QtCore import QEvent, Signal
+from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QWidget
 
 from app.values.app_settings import AppSettings
@@ -112,9 +113,13 @@ PROMPT_FILES_GB = (0, 2, 4, 8, 16, 32)
 
 
 class ModelsSection(QWidget):
-    """Signal `changed`(AppSettings): when a model is in memory, and what is kept in files."""
+    """When a model is in memory, and what is kept in files. Signals: `changed`(AppSettings);
+    `seen`, when the page is looked at; `forget_wanted`, of all that files keep.
+    """
 
     changed = Signal(object)
+    seen = Signal()
+    forget_wanted = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -131,12 +136,26 @@ class ModelsSection(QWidget):
             ),
             "muted",
         )
-        files = named(self._files.accessibleName(), self._files, note)
+        self._kept, self._forget = label(), ShortButton()
+        tabular(self._kept)
+        self._forget.show_text(tr("Delete all"))
+        self._forget.setAccessibleName(tr("Delete all that is kept of chats"))
+        self._forget.clicked.connect(self.forget_wanted)
+        held = QWidget()
+        row(self._kept, self._forget, STRETCH, of=held, spacing=8)
+        files = named(self._files.accessibleName(), self._files, note, held)
         column(self._at_start, idle, files, of=self, spacing=12)
         self._at_start.clicked.connect(lambda is_on: self._take(load_at_start=is_on))
         self._idle.chosen.connect(lambda minutes: self._take(idle_minutes=int(minutes)))
         self._files.chosen.connect(lambda gb: self._take(prompt_files_gb=int(gb)))
         self.show_settings(self._shown)
+        self.show_kept(0)
+
+    def show_kept(self, nbytes: int) -> None:
+        """How much files hold now."""
+        words = tr("Files hold {size} now.", size=size_words(nbytes))
+        self._kept.setText(words if nbytes else tr("Nothing is kept in files now."))
+        self._forget.setEnabled(nbytes > 0)
 
     def show_settings(self, settings: AppSettings) -> None:
         """Show what holds now; nothing is emitted."""
@@ -152,6 +171,13 @@ class ModelsSection(QWidget):
     def _take(self, **changes: object) -> None:
         self._shown = replace(self._shown, **changes)  # type: ignore[arg-type]
         self.changed.emit(self._shown)
+
+    # Qt
+
+    def showEvent(self, event: QShowEvent) -> None:  # noqa: N802
+        """What files hold may have changed since."""
+        super().showEvent(event)
+        self.seen.emit()
 
 
 def idle_words(minutes: int) -> str:

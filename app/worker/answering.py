@@ -205,7 +205,7 @@ class Answering:
                 case ChangeSettings():
                     self._change(request, chats)
                 case CloseChat():
-                    chats.forget(request.chat_id)
+                    chats.close(request.chat_id)
                 case CountTokens():
                     self._count(request.texts)
             if isinstance(request, StopAnswer | CloseChat) and request.chat_id in self._running:

@@ -83,7 +83,7 @@ class _Desk:
             case Ask():
                 self._begin(request)
             case CloseChat():
-                self._model.forget(request.chat_id)
+                self._model.close_chat(request.chat_id)
             case ChangeSettings():
                 if self._model.chats is not None:
                     self._model.chats.change(request.chat_id, request.settings)

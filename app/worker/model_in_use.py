@@ -77,6 +77,13 @@ class ModelSource:
             kernel_verdict=self._kernel_verdict,
         )
 
+    def forget_files(self, chat_id: str) -> None:
+        """Of what models have read of a chat, but for beginnings that others have read, too."""
+        if self._prompt_files is not None:
+            import mlx_engine
+
+            mlx_engine.PromptFolder(self._prompt_files).forget(chat_id)
+
 
 MOST_CHATS = 16
 """Sessions kept; of an older one what it has read is let go, too."""
@@ -85,12 +92,18 @@ MOST_CHATS = 16
 class KeptChats:
     """chat id -> session of one engine, which bounds what all of them hold.
 
-    usual: the caches of chats that do not ask for others.
+    usual: the caches of chats that do not ask for others. forget_files: of a chat, by its id.
     """
 
-    def __init__(self, engine: "Engine", usual: CacheOptions = AS_THEY_COME) -> None:
+    def __init__(
+        self,
+        engine: "Engine",
+        usual: CacheOptions = AS_THEY_COME,
+        forget_files: Callable[[str], None] = lambda chat_id: None,  # noqa: ARG005
+    ) -> None:
         self._engine = engine
         self._usual = usual
+        self._forget_files = forget_files
         self._sessions: dict[str, Session] = {}  # oldest use first
         self._told = engine.description
 
@@ -107,7 +120,7 @@ class KeptChats:
         """
         session = self._sessions.pop(chat_id, None)
         if session is None:
-            session = self._engine.session()
+            session = self._engine.session(name=chat_id)
         idle = [one for one in self._sessions if one not in answering]
         self._sessions[chat_id] = session
         for one in idle[: max(0, len(self._sessions) - MOST_CHATS)]:
@@ -146,6 +159,11 @@ class KeptChats:
         session = self._sessions.pop(chat_id, None)
         if session is not None:
             session.forget()
+
+    def close(self, chat_id: str) -> None:
+        """The chat is gone: its cache, and the files of what it has read."""
+        self.forget(chat_id)
+        self._forget_files(chat_id)
 
     def forget_all(self, but: Collection[str] = ()) -> None:
         """Free every cache but those of these chats, which are being answered: memory ran out."""
@@ -208,7 +226,7 @@ class ModelInUse:
         else:
             self.close()
             self.engine, self._drafter = engine, drafter
-            self.chats = KeptChats(engine, request.cache)
+            self.chats = KeptChats(engine, request.cache, self._source.forget_files)
             self._reply(ModelLoaded(request.path, engine.description))
 
     @property
@@ -218,10 +236,12 @@ class ModelInUse:
             return 0
         return self.engine.description.nbytes + self._drafter + self.chats.nbytes
 
-    def forget(self, chat_id: str) -> None:
-        """Free the cache of a chat, if it has one."""
+    def close_chat(self, chat_id: str) -> None:
+        """It is gone: with what is kept of it in memory, and in files of any model."""
         if self.chats is not None:
-            self.chats.forget(chat_id)
+            self.chats.close(chat_id)
+        else:
+            self._source.forget_files(chat_id)
 
     def close(self) -> None:
         """Let the model and all sessions go."""
@@ -275,6 +295,6 @@ class ModelInUse:
         """Whether the load that runs was cancelled; what else cannot wait is done here."""
         urgent = interruptions(self._inbox, (), self._reply)
         for closed in (r for r in urgent if isinstance(r, CloseChat)):
-            self.forget(closed.chat_id)
+            self.close_chat(closed.chat_id)
         cancelled = any(isinstance(r, CancelLoad) for r in urgent)
         return cancelled or self._inbox.is_ending()

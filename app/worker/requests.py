@@ -84,7 +84,7 @@ class CountTokens:
 
 @dataclass(frozen=True, slots=True)
 class CloseChat:
-    """The chat is gone: stop it and free its cache."""
+    """The chat is gone: stop it, free its cache, and remove the files of what was read of it."""
 
     chat_id: str
 

@@ -2540,6 +2540,22 @@
         <translation>In Dateien, die nur dieses Benutzerkonto lesen darf; sie enthalten die Chats. Nach einem Neustart geht ein Chat dann sofort weiter. Gilt ab dem nächsten Laden eines Modells.</translation>
     </message>
     <message>
+        <source>Delete all</source>
+        <translation>Alles löschen</translation>
+    </message>
+    <message>
+        <source>Delete all that is kept of chats</source>
+        <translation>Alles löschen, was von Chats aufgehoben ist</translation>
+    </message>
+    <message>
+        <source>Files hold {size} now.</source>
+        <translation>Die Dateien enthalten jetzt {size}.</translation>
+    </message>
+    <message>
+        <source>Nothing is kept in files now.</source>
+        <translation>In Dateien ist jetzt nichts aufgehoben.</translation>
+    </message>
+    <message>
         <source>Not at all</source>
         <translation>Gar nicht</translation>
     </message>

@@ -92,8 +92,10 @@ class PromptFolder:
 
     def keep_within(self, most: int) -> None:
         """Remove the least recently used, of a chain the last first, until there are no more bytes;
-        and lists of what is gone.
+        and lists of what is gone. With 0 nothing stays.
         """
+        if not most:
+            self.forget_all()
         found = self._by_age()
         total = sum(size for _, size, _ in found)
         for _, size, piece in found:

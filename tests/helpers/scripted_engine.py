@@ -224,6 +224,7 @@ class ScriptedEngine:
     answers: list[Answer] = field(default_factory=list)
     description: ModelDescription = DESCRIPTION
     sessions: list[ScriptedSession] = field(default_factory=list)
+    names: list[str | None] = field(default_factory=list)
     closed: bool = False
     answers_before_measuring: int | None = None
 
@@ -241,7 +242,9 @@ class ScriptedEngine:
         thinking: bool | None = None,
         template_arguments: Mapping[str, TemplateValue] | None = None,
         cache: CacheOptions = AS_THEY_COME,
+        name: str | None = None,
     ) -> ScriptedSession:
+        self.names.append(name)
         made = ScriptedSession(
             self,
             system,

@@ -78,9 +78,13 @@ class ScriptedModels(ModelSource):
     pause_s: float = 0.0
     fetched_bytes: int = 0
     on_hub: frozenset[str] = frozenset()
+    forgotten: list[str] = field(default_factory=list)
     loaded: list[str] = field(default_factory=list)
     before_inspect: Callable[[], None] = lambda: None
     before_load: Callable[[], None] = lambda: None
+
+    def forget_files(self, chat_id: str) -> None:
+        self.forgotten.append(chat_id)
 
     def inspect(self, request: LoadModel, on_download: Progress, stop: Stop) -> ModelDescription:
         self.before_inspect()

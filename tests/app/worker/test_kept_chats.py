@@ -84,3 +84,15 @@ def test_the_template_is_given_thinking_and_its_other_arguments() -> None:
     assert session.template_arguments == {"reasoning_effort": "low", "enable_thinking": False}
     chats.change("a", SETTINGS)
     assert session.template_arguments == {}
+
+
+def test_a_chat_that_is_gone_takes_its_files_along() -> None:
+    engine, gone = engine_of(2), []
+    chats = KeptChats(engine, forget_files=gone.append)
+    for chat_id in ("a", "b"):
+        use(chats, chat_id)
+    assert engine.names == ["a", "b"]
+    chats.forget("b")
+    assert gone == [], "one that was not used for long is read again from them"
+    chats.close("a")
+    assert (chats.ids, gone) == ((), ["a"])

@@ -23,6 +23,7 @@ from app.worker.requests import (
     Ask,
     CancelLoad,
     ChangeSettings,
+    CloseChat,
     LoadModel,
     StopAnswer,
 )
@@ -160,6 +161,22 @@ def test_the_end_comes_quickly_in_the_middle_of_an_answer() -> None:
         started = time.perf_counter()
     assert time.perf_counter() - started < 10
     assert not any(is_end(value) for value in room.replies)
+
+
+def test_files_of_a_chat_go_with_it_whatever_model_is_in_use(tmp_path: Path) -> None:
+    folder = tmp_path / "prompts"
+    source = ModelSource(None, folder, lambda: 10**9)
+    with served(source) as room:
+        room.put(LoadModel(None))
+        room.until_a(ModelLoaded)
+        room.put(Ask("1", "2", (Message("user", QUESTION + " Tell me all." * 20),), settings(1)))
+        room.until_answered("2")
+    assert any(folder.iterdir())
+    with served(source) as room:
+        room.put(CloseChat("1"))
+        room.put(LoadModel(None))
+        room.until_a(ModelLoaded)
+    assert not any(folder.iterdir())
 
 
 def test_after_a_restart_a_chat_reads_only_what_is_new(tmp_path: Path) -> None:

@@ -80,3 +80,15 @@ def test_what_is_kept_of_chats_in_files(view):
     view.models.changed.connect(said.append)
     QTest.keyClicks(find(view, DropDown, "Keep what models have read of chats"), "Not")
     assert said == [AppSettings(prompt_files_gb=0)]
+
+
+def test_all_that_is_kept_of_chats_can_be_deleted(view):
+    said = []
+    view.models.forget_wanted.connect(lambda: said.append("forget"))
+    button = find(view, QPushButton, "Delete all that is kept of chats")
+    view.models.show_kept(0)
+    assert not button.isEnabled()
+    view.models.show_kept(1_200_000_000)
+    assert any("1.2 GB" in label.text() for label in view.findChildren(QLabel))
+    button.click()
+    assert said == ["forget"]
