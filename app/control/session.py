@@ -12,7 +12,8 @@ from app.control.settings import KeptSettings
 from app.library.machine import Machine
 from app.library.model_card import make_card
 from app.values.app_settings import with_preset, without_preset
-from app.values.chat_settings import THINKING, ChatSettings, as_preset
+from app.values.chat_settings import THINKING, CacheChoice, ChatSettings, as_preset
+from app.values.models import ModelCard
 from app.window.drafting.round_history import SpeedBySetting
 from app.window.session_panel.abilities import ModelAbilities, SourceAbility
 from app.window.session_panel.session_panel import SessionPanel
@@ -87,6 +88,7 @@ class SessionController(QObject):
         self._outputs: dict[str, DraftOutput | None] = {}
         self._by_probability, self._by_output = SpeedBySetting(), SpeedBySetting()
         self._own: ChatSettings | None = None
+        self._cache = CacheChoice()
         panel.fields.changed.connect(lambda changes: self._change(**changes))
         panel.presets.chosen.connect(self._use_preset)
         panel.presets.saved.connect(self._save_preset)
@@ -136,6 +138,9 @@ class SessionController(QObject):
         """What the panel itself asked for is on show; what is typed wrong elsewhere in it stays."""
         if settings is not self._own:
             self._panel.fields.show_settings(settings)
+        model = self._models.description
+        if model is not None and settings.cache != self._cache:
+            self._panel.show_facts(self._card(model))
         self._show_presets()
 
     def _show_chat(self) -> None:
@@ -160,8 +165,14 @@ class SessionController(QObject):
             self._panel.show_model(None, None)
         else:
             known = abilities(model, self._load_options)
-            cache = self._models.in_use.cache if self._models.in_use else AS_THEY_COME
-            self._panel.show_model(make_card(model, self._machine, cache), known)
+            self._panel.show_model(self._card(model), known)
+
+    def _card(self, model: ModelDescription) -> ModelCard:
+        """With the memory that this chat's keys and values take."""
+        self._cache = self._chats.chat.settings.cache
+        usual = self._models.in_use.cache if self._models.in_use else AS_THEY_COME
+        cache = AS_THEY_COME if model.packed_cache else self._cache.over(usual)
+        return make_card(model, self._machine, cache)
 
     def _keep_folded(self, titles: tuple[str, ...]) -> None:
         self._settings.change(replace(self._settings.value, folded_groups=titles))

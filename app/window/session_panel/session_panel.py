@@ -145,8 +145,12 @@ class SessionPanel(QFrame):
 
     def show_model(self, facts: ModelCard | None, abilities: ModelAbilities | None) -> None:
         """Show the model in use and what it can be asked for; None for no model."""
-        self._facts.show_facts(facts)
+        self.show_facts(facts)
         self.fields.show_abilities(abilities)
+
+    def show_facts(self, facts: ModelCard | None) -> None:
+        """What the model is, and takes."""
+        self._facts.show_facts(facts)
 
     # Qt
 

@@ -10,9 +10,10 @@ from pytestqt.qtbot import QtBot
 from scripted_engine import Answer
 from windows import running, scripted
 
-from app.values.chat_settings import ChatSettings, SamplingChoice
+from app.values.chat_settings import CacheChoice, ChatSettings, SamplingChoice
 from app.window.drafting.drafting_view import summary
 from app.window.drafting.round_history import LastAnswer
+from mlx_engine.values.memory_plan import CacheBytes
 from mlx_engine.values.options import DraftOptions
 
 pytestmark = pytest.mark.qt_log_level_fail("WARNING")
@@ -66,6 +67,27 @@ def test_what_a_chat_gives_its_template_is_kept_and_given(
         driven.app.chats.open(1)
         assert driven.app.chats.chat.settings.template_arguments == {"reasoning_effort": "low"}
         assert find(driven.widgets.session, QLineEdit, "reasoning_effort").text() == "low"
+
+
+def test_the_memory_of_a_model_is_told_in_the_format_of_the_chat_on_show(
+    qapp: QApplication, qtbot: QtBot, tmp_path: Path
+) -> None:
+    models = scripted(Answer(WORDS))
+    engine = models.engines["None"]
+    engine.description = replace(engine.description, trunk_cache=CacheBytes(2, 10_000, 200))
+    with running(qapp, qtbot, tmp_path, models) as driven:
+        panel, fields = driven.widgets.session, driven.widgets.session.fields
+
+        def cache() -> str:
+            (words,) = [one for one in shown_words(panel) if " cache at " in one]
+            return words.split(" cache")[0].split(" + ")[-1]
+
+        driven.ask("Count.")
+        assert cache() == "81.9 MB"
+        fields.changed.emit({"cache": CacheChoice(bits=4)})
+        assert cache() == "23.8 MB"
+        driven.app.begin_chat()
+        assert cache() == "81.9 MB"
 
 
 def test_what_settings_brought_is_measured_in_answers(
